@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdarg.h>
+
+/*
+ * An error that a user can act on: where (a path in the plan such as
+ * "nfs.acl.params.rules", or "file:line"), and what is wrong with which value.
+ * Functions return -errno and fill this in; nobody in a library prints or exits.
+ */
+struct err {
+	char path[192];
+	char msg[320];
+};
+
+/* Fill err and return -code, so that a failing function ends in one line. */
+int err_set(struct err *err, int code, const char *path, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+#include "err.h"
+#include "param.h"
+
+/*
+ * The contract of a link: it gives bursts of packets and takes them. A replica that
+ * reads has its own receive queue, one that writes its own transmit queue; a queue is used by
+ * one lcore only, so a link needs locks only where queues share something.
+ */
+struct link_rxq {
+	struct link *link;
+	uint16_t index; /* 0..link->n_rxq-1 */
+	void *state;
+};
+
+struct link_txq {
+	struct link *link;
+	uint16_t index;
+	void *state;
+};
+
+struct link {
+	const struct link_ops *ops;
+	char name[32];
+	const void *conf;
+	void *state;
+	uint16_t n_rxq, n_txq; /* how many readers and writers the plan has; set before init */
+	int socket_id;
+	uint16_t port_id; /* ethdev port, when the link is one */
+	struct rte_mempool *pool;
+};
+
+/* How a writer spreads packets over the reader queues of a link (struct outlet does it). */
+enum steer {
+	STEER_HASH, /* symmetric flow hash */
+	STEER_EVEN, /* each new flow to the next replica in turn (S3) */
+};
+
+struct link_ops {
+	const char *name;
+	const char *doc;
+	const struct param *params;
+	size_t conf_size;
+	bool reads, writes; /* may be a segment's input / output */
+	/* Writers choose the reader queue (ring); otherwise the device does (RSS). */
+	bool writer_steers;
+	/* Packets come from outside, or fresh: classification must be done anew. */
+	bool unclassified;
+
+	int (*init)(struct link *l, struct err *err);
+	void (*fini)(struct link *l);
+	int (*rx_open)(struct link_rxq *q, struct err *err);
+	int (*tx_open)(struct link_txq *q, struct err *err);
+	void (*rx_close)(struct link_rxq *q);
+	void (*tx_close)(struct link_txq *q);
+
+	/* Worker lcore. */
+	uint16_t (*rx)(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
+	/* `dest` is the reader queue when writer_steers; returns how many were taken, in order. */
+	uint16_t (*tx)(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
+
+	/* Control thread. */
+	json_t *(*stats)(struct link *l);
+	/* Link-specific control commands; NULL when there are none. */
+	int (*control)(struct link *l, const char *cmd, const json_t *args, json_t **reply,
+		       struct err *err);
+};
+
+void link_register(const struct link_ops *ops);
+const struct link_ops *link_find(const char *name);
+const struct link_ops *link_at(unsigned int i);
+
+#define LINK_REGISTER(ops)                                                                         \
+	__attribute__((constructor)) static void link_register_##ops(void) { link_register(&ops); }

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+#include "err.h"
+#include "param.h"
+
+/*
+ * The contract of a network function.
+ *
+ * An NF is a table of functions. It never learns which execution model, link or
+ * host it runs in. `process` looks at a burst and writes one verdict per packet;
+ * the engine alone frees, splits, queues, counts and times. Conservation holds at
+ * every NF and is checked by the tests:
+ *	in + created = out + dropped + consumed + change in held
+ */
+
+#define BURST_MAX 64 /* packets; a segment's `burst` parameter is at most this */
+#define NF_EDGES_MAX 16
+#define NF_DROPS_MAX 32
+#define NF_COUNTERS_MAX 32
+
+/*
+ * A verdict is an edge's number (0 is the main way on), or one of these.
+ * The engine presets every verdict to edge 0: an NF writes only exceptions.
+ */
+#define NF_DROP(reason) (0x40 + (reason)) /* reason: index into nf_ops.drops */
+#define NF_CONSUME 0xFD /* the packet's way ends here, on purpose (leaf NFs) */
+#define NF_HOLD 0xFE    /* the NF keeps the mbuf and will nf_release or nf_drop_held it */
+#define NF_ABORT 0xFF   /* malformed: counted apart from policy drops */
+
+enum nf_direction {
+	NF_FORWARD,
+	NF_REVERSE,
+	NF_DIRECTIONS,
+};
+
+struct burst {
+	uint16_t n;
+	uint8_t direction; /* enum nf_direction, the same for all packets */
+	uint64_t now;      /* TSC at the time the burst was polled (sampled, not per packet) */
+	uint8_t verdict[BURST_MAX];
+	struct rte_mbuf *pkts[BURST_MAX];
+};
+
+/* Header parts an NF reads or writes; NFP's action table. Used by planning, not at run time. */
+enum nf_field {
+	NF_F_MAC = 1 << 0,
+	NF_F_VLAN = 1 << 1,
+	NF_F_SRC_IP = 1 << 2,
+	NF_F_DST_IP = 1 << 3,
+	NF_F_SRC_PORT = 1 << 4,
+	NF_F_DST_PORT = 1 << 5,
+	NF_F_PROTO = 1 << 6,
+	NF_F_TTL = 1 << 7,
+	NF_F_DSCP = 1 << 8,
+	NF_F_L4_FLAGS = 1 << 9,
+	NF_F_PAYLOAD = 1 << 10,
+	NF_F_LENGTH = 1 << 11,
+};
+#define NF_F_5TUPLE                                                                                \
+	(NF_F_SRC_IP | NF_F_DST_IP | NF_F_SRC_PORT | NF_F_DST_PORT | NF_F_PROTO)
+
+/* NfvInsight's categories (S4 section 3). */
+enum nf_category {
+	NF_LEAF,
+	NF_NETWORK_ORIENTED,
+	NF_HOST_ORIENTED,
+	NF_GENERAL,
+};
+
+/* What the key of an NF's state is; decides how its flows may be steered. */
+enum nf_state_key {
+	NF_STATELESS,
+	NF_STATE_FLOW,      /* per 5-tuple, both directions to one worker */
+	NF_STATE_SRC,
+	NF_STATE_DST,
+	NF_STATE_GLOBAL,
+};
+
+struct nf;
+
+/* One per (NF instance, segment replica). Owned by the engine, used by one lcore. */
+struct nf_worker {
+	struct nf *nf;
+	void *state;         /* the NF's own, set by worker_init */
+	unsigned int index;  /* 0..count-1 among the workers of this instance */
+	unsigned int count;
+	int socket_id;
+	uint64_t counters[NF_COUNTERS_MAX]; /* by nf_ops.counters; single writer */
+	struct replica *replica;            /* engine's */
+	unsigned int node;                  /* engine's */
+};
+
+/* One per instance. */
+struct nf {
+	const struct nf_ops *ops;
+	char name[32];
+	const void *conf; /* parsed by ops->params; lives as long as the instance */
+	void *state;      /* shared by the workers: read-mostly tables */
+	unsigned int workers; /* how many workers will be made */
+	int socket_id;
+};
+
+struct nf_ops {
+	const char *name;
+	const char *doc;       /* one paragraph, plain text */
+	const char *standards; /* what it implements and what it leaves out */
+	const struct param *params;
+	size_t conf_size;
+	const char *const *edges;    /* NULL-terminated; NULL means {"out"} */
+	const char *const *drops;    /* NULL-terminated names of reasons; may be NULL */
+	const char *const *counters; /* NULL-terminated; may be NULL */
+	uint32_t reads, writes;      /* enum nf_field bits */
+	bool may_drop;
+	bool changes_volume; /* may change the amount of traffic other than by dropping */
+	enum nf_category category;
+	enum nf_state_key state_key;
+	bool wants_headers; /* packets must be classified (pkt.h) before process */
+
+	/* Control thread. Load files, build tables. Errors name "params.X" or "file:line". */
+	int (*init)(struct nf *nf, struct err *err);
+	void (*fini)(struct nf *nf);
+	int (*worker_init)(struct nf_worker *w, struct err *err);
+	void (*worker_fini)(struct nf_worker *w);
+
+	/* Worker lcore; never blocks, allocates or logs. */
+	void (*process)(struct nf_worker *w, struct burst *b);
+	/* Worker lcore, about every millisecond; may be NULL. */
+	void (*tick)(struct nf_worker *w, uint64_t now_tsc);
+
+	/*
+	 * Control thread, concurrent with process: change a table. `op` is the object sent
+	 * over the control socket; *reply may be set to an object. Either wholly applied or not.
+	 */
+	int (*update)(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
+};
+
+/* Put into the registry at start-up; NF_REGISTER(nf_acl_ops) at file scope. */
+void nf_register(const struct nf_ops *ops);
+const struct nf_ops *nf_find(const char *name);
+const struct nf_ops *nf_at(unsigned int i); /* NULL past the last; sorted by name */
+
+#define NF_REGISTER(ops)                                                                           \
+	__attribute__((constructor)) static void nf_register_##ops(void) { nf_register(&ops); }
+
+/*
+ * From process or tick only. nf_emit sends a packet the NF made (counted as created)
+ * out on `edge`; nf_release does so with one it held; nf_drop_held drops a held one.
+ * nf_emit and nf_release return -ENOBUFS when this poll's emit queue is full: the packet
+ * stays the caller's. Mbufs to make packets from: nf_alloc (NULL when the pool is empty).
+ */
+int nf_emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir);
+int nf_release(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir);
+void nf_drop_held(struct nf_worker *w, struct rte_mbuf *m, unsigned int reason);
+struct rte_mbuf *nf_alloc(struct nf_worker *w);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_ether.h>
+#include <rte_hash_crc.h>
+#include <rte_ip.h>
+#include <rte_mbuf.h>
+#include <rte_tcp.h>
+#include <rte_udp.h>
+
+/*
+ * Header knowledge shared by NFs through the mbuf's own fields: packet_type (RTE_PTYPE_*),
+ * l2_len, l3_len. The engine classifies each packet once, on entry to the first segment whose
+ * NFs want headers; rings keep it.
+ *
+ * After pkt_classify:
+ * - L3 type set: that header is whole, in the first mbuf segment, and its lengths agree with
+ *   the packet's (IPv4: version, IHL, total_length; IPv6: payload_length, extension headers
+ *   walked). l3_len covers IPv4 options and IPv6 extension headers.
+ * - L4 type TCP/UDP/ICMP/SCTP set: that header is whole and the packet is no fragment.
+ *   RTE_PTYPE_L4_FRAG: a fragment, first or not (pkt_is_first_fragment tells).
+ * - PKT_MALFORMED: an EtherType of IP whose header fails the above. NFs answer NF_ABORT.
+ * Checksums are not verified here.
+ */
+#define PKT_CLASSIFIED (1u << 30)
+#define PKT_MALFORMED (1u << 31)
+
+void pkt_classify(struct rte_mbuf *m);
+
+static inline bool pkt_malformed(const struct rte_mbuf *m)
+{
+	return m->packet_type & PKT_MALFORMED;
+}
+
+static inline bool pkt_is_ipv4(const struct rte_mbuf *m)
+{
+	return RTE_ETH_IS_IPV4_HDR(m->packet_type);
+}
+
+static inline bool pkt_is_ipv6(const struct rte_mbuf *m)
+{
+	return RTE_ETH_IS_IPV6_HDR(m->packet_type);
+}
+
+static inline uint32_t pkt_l4(const struct rte_mbuf *m)
+{
+	return m->packet_type & RTE_PTYPE_L4_MASK;
+}
+
+static inline struct rte_ether_hdr *pkt_eth(const struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod(m, struct rte_ether_hdr *);
+}
+
+static inline void *pkt_l3_hdr(const struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod_offset(m, void *, m->l2_len);
+}
+
+static inline void *pkt_l4_hdr(const struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod_offset(m, void *, m->l2_len + m->l3_len);
+}
+
+/* IPv6: the protocol after the extension headers, as pkt_classify found it. */
+uint8_t pkt_ipv6_proto(const struct rte_mbuf *m);
+
+/* Symmetric over (src, dst) and (sport, dport); fragments by addresses only. Never 0 for IP. */
+uint32_t pkt_flow_hash(const struct rte_mbuf *m);
+
+/*
+ * RFC 1624 eqn. 3: the checksum after a 16-bit word changed from old to new.
+ * All in network byte order.
+ */
+static inline uint16_t csum_update16(uint16_t csum, uint16_t old_word, uint16_t new_word)
+{
+	uint32_t sum = (uint16_t)~csum + (uint16_t)~old_word + new_word;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static inline uint16_t csum_update32(uint16_t csum, uint32_t old_word, uint32_t new_word)
+{
+	uint32_t sum = (uint16_t)~csum + (uint16_t)~old_word + (uint16_t)~(old_word >> 16) +
+		       (uint16_t)new_word + (uint16_t)(new_word >> 16);
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
