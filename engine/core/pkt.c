@@ -32,7 +32,7 @@ static inline uint32_t classify_ipv4(struct rte_mbuf *m, uint32_t l2_len)
 	if (ip->version_ihl >> 4 != 4 || ihl < sizeof(*ip) || ihl > have || total < ihl ||
 	    total > m->pkt_len - l2_len)
 		return PKT_MALFORMED;
-	m->l3_len = ihl;
+	pkt_set_lens(m, l2_len, ihl);
 	l4 = ip->fragment_offset & rte_cpu_to_be_16(0x3fff)
 		     ? RTE_PTYPE_L4_FRAG
 		     : classify_l4(ip->next_proto_id, RTE_MIN(have, total) - ihl);
@@ -98,9 +98,9 @@ static uint32_t classify_ipv6(struct rte_mbuf *m, uint32_t l2_len)
 		return PKT_MALFORMED;
 	have = RTE_MIN(have, payload + (uint32_t)sizeof(struct rte_ipv6_hdr));
 	w = ipv6_walk(l3, have);
-	if (!w.ok || w.offset > 511) /* l3_len has nine bits */
+	if (!w.ok || w.offset > 511) /* what pkt_set_lens can say */
 		return PKT_MALFORMED;
-	m->l3_len = w.offset;
+	pkt_set_lens(m, l2_len, w.offset);
 	l4 = w.frag ? RTE_PTYPE_L4_FRAG : classify_l4(w.proto, have - w.offset);
 	return l4 | (w.offset == sizeof(struct rte_ipv6_hdr) ? RTE_PTYPE_L3_IPV6
 							     : RTE_PTYPE_L3_IPV6_EXT);
@@ -131,7 +131,7 @@ void pkt_classify(struct rte_mbuf *m)
 	uint32_t l2_len = sizeof(struct rte_ether_hdr), ptype = PKT_CLASSIFIED;
 	uint16_t type;
 
-	m->tx_offload = 0;
+	m->vlan_tci_outer = 0;
 	if (unlikely(m->data_len < sizeof(struct rte_ether_hdr))) {
 		m->packet_type = ptype | PKT_MALFORMED;
 		return;
@@ -147,7 +147,7 @@ void pkt_classify(struct rte_mbuf *m)
 			return;
 		}
 	}
-	m->l2_len = l2_len;
+	pkt_set_lens(m, l2_len, 0);
 	if (likely(type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4)))
 		ptype |= classify_ipv4(m, l2_len);
 	else if (type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV6))
@@ -161,9 +161,9 @@ uint8_t pkt_ipv6_proto(const struct rte_mbuf *m)
 {
 	const uint8_t *l3 = pkt_l3_hdr(m);
 
-	if (m->l3_len == sizeof(struct rte_ipv6_hdr))
+	if (pkt_l3_len(m) == sizeof(struct rte_ipv6_hdr))
 		return l3[6];
-	return ipv6_walk(l3, m->data_len - m->l2_len).proto;
+	return ipv6_walk(l3, m->data_len - pkt_l2_len(m)).proto;
 }
 
 static inline bool has_ports(const struct rte_mbuf *m)

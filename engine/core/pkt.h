@@ -12,14 +12,18 @@
 #include <rte_udp.h>
 
 /*
- * Header knowledge shared by NFs through the mbuf's own fields: packet_type (RTE_PTYPE_*),
- * l2_len, l3_len. The engine classifies each packet once, on entry to the first segment whose
- * NFs want headers; rings keep it.
+ * Header knowledge shared by NFs through the mbuf: packet_type (RTE_PTYPE_*) and the lengths
+ * of the L2 and L3 headers, read with pkt_l2_len and pkt_l3_len. The engine classifies each
+ * packet once, on entry to the first segment whose NFs want headers; rings keep it.
+ *
+ * The lengths live in vlan_tci_outer (no link of ours strips tags in hardware), not in
+ * m->l2_len and m->l3_len: those are in the mbuf's second cache line, which would then
+ * travel between cores with every packet.
  *
  * After pkt_classify:
  * - L3 type set: that header is whole, in the first mbuf segment, and its lengths agree with
  *   the packet's (IPv4: version, IHL, total_length; IPv6: payload_length, extension headers
- *   walked). l3_len covers IPv4 options and IPv6 extension headers.
+ *   walked). pkt_l3_len covers IPv4 options and IPv6 extension headers.
  * - L4 type TCP/UDP/ICMP/SCTP set: that header is whole and the packet is no fragment.
  *   RTE_PTYPE_L4_FRAG: a fragment, first or not (pkt_is_first_fragment tells).
  * - PKT_MALFORMED: an EtherType of IP whose header fails the above. NFs answer NF_ABORT.
@@ -50,6 +54,22 @@ static inline uint32_t pkt_l4(const struct rte_mbuf *m)
 	return m->packet_type & RTE_PTYPE_L4_MASK;
 }
 
+static inline uint32_t pkt_l2_len(const struct rte_mbuf *m)
+{
+	return m->vlan_tci_outer & 0x7f;
+}
+
+static inline uint32_t pkt_l3_len(const struct rte_mbuf *m)
+{
+	return m->vlan_tci_outer >> 7;
+}
+
+/* l2_len at most 127, l3_len at most 511: the widths of mbuf's own fields. */
+static inline void pkt_set_lens(struct rte_mbuf *m, uint32_t l2_len, uint32_t l3_len)
+{
+	m->vlan_tci_outer = l2_len | l3_len << 7;
+}
+
 static inline struct rte_ether_hdr *pkt_eth(const struct rte_mbuf *m)
 {
 	return rte_pktmbuf_mtod(m, struct rte_ether_hdr *);
@@ -57,12 +77,12 @@ static inline struct rte_ether_hdr *pkt_eth(const struct rte_mbuf *m)
 
 static inline void *pkt_l3_hdr(const struct rte_mbuf *m)
 {
-	return rte_pktmbuf_mtod_offset(m, void *, m->l2_len);
+	return rte_pktmbuf_mtod_offset(m, void *, pkt_l2_len(m));
 }
 
 static inline void *pkt_l4_hdr(const struct rte_mbuf *m)
 {
-	return rte_pktmbuf_mtod_offset(m, void *, m->l2_len + m->l3_len);
+	return rte_pktmbuf_mtod_offset(m, void *, pkt_l2_len(m) + pkt_l3_len(m));
 }
 
 /* IPv6: the protocol after the extension headers, as pkt_classify found it. */
