@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run bundle: one directory that holds a run and can be replayed, compared, queried.
+
+    spec.yaml           as given (further input files beside it, in inputs/)
+    resolved.json       as resolved: every default written out
+    environment.json    the machine and the software
+    trials.parquet      record.Trial, one row per trial, chain and direction
+    results.parquet     record.Result
+    samples/            collectors' own files
+    report.html
+    status.json         running | complete | partial, and why
+
+While a run goes on, rows are appended to trials.jsonl and results.jsonl and reach the disk
+one by one; finish() turns them into Parquet. A reader takes whichever is there, so that a
+run that was killed keeps every trial that had ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import NoneType, TracebackType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import duckdb
+from pydantic import BaseModel, ValidationError
+
+from headrace.record import Environment, Record, Result, Trial
+
+FORMAT = 1  # raised when a reader of the older form could misread the newer
+
+
+class BundleError(Exception):
+    """Names the place in the bundle, what is there and what is allowed."""
+
+
+class Status(Record):
+    format: int = FORMAT
+    state: Literal["running", "complete", "partial"]
+    reason: str | None = None
+    started_at: str
+    finished_at: str | None = None
+    command: tuple[str, ...] = ()
+    headrace: str | None = None
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as f:
+        f.write(text)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(temporary, path)
+
+
+class _Journal:
+    """An append-only file of JSON lines, each on the disk before append() returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("a", encoding="utf-8")  # held open for the run
+
+    def append(self, row: BaseModel) -> None:
+        self._file.write(row.model_dump_json() + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class BundleWriter:
+    """Used as a context: leaving it finishes the bundle, as partial after an exception."""
+
+    def __init__(self, path: Path, *, command: Sequence[str] = (), version: str | None = None):
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise BundleError(
+                f"{path}: exists already; a run needs a directory of its own"
+            ) from None
+        except OSError as e:
+            raise BundleError(f"{path}: cannot be made: {e.strerror}") from None
+        self.path = path
+        (path / "samples").mkdir()
+        self._status = Status(
+            state="running", started_at=now(), command=tuple(command), headrace=version
+        )
+        self._put_status()
+        self._trials = _Journal(path / "trials.jsonl")
+        self._results = _Journal(path / "results.jsonl")
+
+    def __enter__(self) -> BundleWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._status.state != "running":
+            return
+        if e is None:
+            self.finish()
+        elif isinstance(e, KeyboardInterrupt):
+            self.finish("partial", "interrupted")
+        else:
+            self.finish("partial", str(e) or type(e).__name__)
+
+    def spec(self, given: str, resolved: BaseModel | dict[str, Any]) -> None:
+        """`given` is the text as the user wrote it, comments and all."""
+        _write(self.path / "spec.yaml", given)
+        if isinstance(resolved, BaseModel):
+            resolved = resolved.model_dump(mode="json", by_alias=True)
+        _write(self.path / "resolved.json", json.dumps(resolved, indent=2) + "\n")
+
+    def input(self, name: str, source: Path) -> Path:
+        """Copy a file that the spec names (rules, routes, pcap), so that a replay has it."""
+        target = self.path / "inputs" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        return target
+
+    def environment(self, environment: Environment) -> None:
+        _write(self.path / "environment.json", environment.model_dump_json(indent=2) + "\n")
+
+    def trial(self, trial: Trial) -> None:
+        self._trials.append(trial)
+
+    def result(self, result: Result) -> None:
+        self._results.append(result)
+
+    def sample(self, name: str, text: str) -> Path:
+        target = self.path / "samples" / name
+        _write(target, text)
+        return target
+
+    def finish(
+        self, state: Literal["complete", "partial"] = "complete", reason: str | None = None
+    ) -> None:
+        self._trials.close()
+        self._results.close()
+        for journal, model in ((self._trials, Trial), (self._results, Result)):
+            _to_parquet(journal.path, model)
+        self._status = self._status.model_copy(
+            update={"state": state, "reason": reason, "finished_at": now()}
+        )
+        self._put_status()
+
+    def _put_status(self) -> None:
+        _write(self.path / "status.json", self._status.model_dump_json(indent=2) + "\n")
+
+
+class Bundle:
+    """A bundle to read: finished, partial, or of a run that died."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_dir():
+            what = "is not a directory" if path.exists() else "does not exist"
+            raise BundleError(f"{path}: {what}; a bundle is the directory that `headrace run` made")
+        text = self._text("status.json")
+        if text is None:
+            raise BundleError(f"{path}: has no status.json; not a bundle of `headrace run`")
+        self.status = self._parse("status.json", text, Status)
+        if self.status.format > FORMAT:
+            raise BundleError(
+                f"{path}/status.json: format: {self.status.format} is newer than this headrace "
+                f"reads (up to {FORMAT})"
+            )
+
+    @property
+    def complete(self) -> bool:
+        return self.status.state == "complete"
+
+    @property
+    def spec_given(self) -> str | None:
+        return self._text("spec.yaml")
+
+    @property
+    def spec_resolved(self) -> dict[str, Any] | None:
+        text = self._text("resolved.json")
+        if text is None:
+            return None
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError as e:
+            raise BundleError(f"{self.path}/resolved.json:{e.lineno}: {e.msg}") from None
+        if not isinstance(document, dict):
+            raise BundleError(f"{self.path}/resolved.json: must be an object")
+        return document
+
+    @property
+    def environment(self) -> Environment | None:
+        text = self._text("environment.json")
+        return None if text is None else self._parse("environment.json", text, Environment)
+
+    def trials(self) -> list[Trial]:
+        return self._rows("trials", Trial)
+
+    def results(self) -> list[Result]:
+        return self._rows("results", Result)
+
+    def _text(self, name: str) -> str | None:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as e:
+            raise BundleError(f"{self.path}/{name}: cannot be read: {e}") from None
+
+    def _parse(self, name: str, text: str, model: type[R]) -> R:
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as e:
+            raise BundleError(f"{self.path}/{name}: {first_error(e)}") from None
+
+    def _rows(self, stem: str, model: type[R]) -> list[R]:
+        journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
+        if table.exists():
+            return _from_parquet(table, model)
+        return _from_journal(journal, model) if journal.exists() else []
+
+
+def first_error(e: ValidationError) -> str:
+    """`path: what is wrong` of the first complaint, without pydantic's own wording."""
+    error = e.errors()[0]
+    where = ".".join(str(part) for part in error["loc"]) or "document"
+    value = error.get("input")
+    shown = "" if isinstance(value, dict | list) else f" (value: {value!r})"
+    return f"{where}: {error['msg']}{shown}"
+
+
+def _from_journal(path: Path, model: type[R]) -> list[R]:
+    rows = []
+    with path.open(encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            if not line.endswith("\n"):
+                break  # torn by a crash: this trial never ended
+            try:
+                rows.append(model.model_validate_json(line))
+            except ValidationError as e:
+                raise BundleError(f"{path}:{number}: {first_error(e)}") from None
+    return rows
+
+
+def _from_parquet(path: Path, model: type[R]) -> list[R]:
+    try:
+        with duckdb.connect() as db:
+            cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchall()
+    except duckdb.Error as e:
+        raise BundleError(f"{path}: is not readable as Parquet: {str(e).splitlines()[0]}") from None
+    try:
+        return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
+    except ValidationError as e:
+        raise BundleError(f"{path}: {first_error(e)}") from None
+
+
+def _to_parquet(journal: Path, model: type[BaseModel]) -> None:
+    """The journal goes only after the table is whole."""
+    rows = _from_journal(journal, model)
+    table = journal.with_suffix(".parquet")
+    temporary = table.with_name(f".{table.name}.tmp")
+    whole = journal.with_name(f".{journal.name}.whole")
+    whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
+    columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
+    with duckdb.connect() as db:
+        db.execute(
+            f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
+            f"columns={{{columns}}}, maximum_object_size=67108864)) "
+            f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    os.replace(temporary, table)
+    whole.unlink()
+    journal.unlink()
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def column_types(model: type[BaseModel]) -> dict[str, str]:
+    """DuckDB's type of each field, so that empty and partial bundles have the same columns."""
+    return {name: _sql_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+_SCALARS = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+
+
+def _sql_type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    if origin in (Union, UnionType):
+        return _sql_type(next(a for a in arguments if a is not NoneType))
+    if origin is Literal:
+        return "VARCHAR"
+    if origin is tuple:
+        return f"{_sql_type(arguments[0])}[]"
+    if origin is dict:
+        return f"MAP(VARCHAR, {_sql_type(arguments[1])})"
+    if hasattr(annotation, "__metadata__"):
+        return _sql_type(arguments[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        inner = ", ".join(f'"{n}" {t}' for n, t in column_types(annotation).items())
+        return f"STRUCT({inner})"
+    raise TypeError(f"no column type for {annotation!r}")
+
+
+def query(paths: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run SQL over the views `trials` and `results` of several finished bundles.
+
+    Each view has the bundle's directory name in the column `bundle`.
+    """
+    bundles = [Bundle(path) for path in paths]
+    with duckdb.connect() as db:
+        for stem in ("trials", "results"):
+            files = [b.path / f"{stem}.parquet" for b in bundles]
+            for file in files:
+                if not file.exists():
+                    raise BundleError(f"{file}: missing; the run did not finish")
+            names = ", ".join(f"'{_quote(file)}'" for file in files)
+            db.execute(
+                f"CREATE VIEW {stem} AS SELECT parse_filename(parse_dirpath(filename)) AS bundle, "
+                f"* EXCLUDE (filename) "
+                f"FROM read_parquet([{names}], union_by_name=true, filename=true)"
+            )
+        try:
+            cursor = db.execute(sql)
+        except duckdb.Error as e:
+            raise BundleError(f"query: {str(e).splitlines()[0]}") from None
+        return [c[0] for c in cursor.description or ()], cursor.fetchall()

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trial record and the result row: what headrace says about a measurement.
+
+Field names are stable: they are the columns of a bundle's Parquet files and the keys
+of `headrace run --json` (docs/json.md). Units are in the names; a frame size always
+includes the FCS, and `_l1` rates add the 20 bytes of preamble, SFD and gap per frame.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+
+L1_OVERHEAD_BYTES = 20  # IEEE 802.3: 7 preamble + 1 SFD + 12 minimum inter-packet gap
+
+Direction = Literal["forward", "reverse", "both"]
+Ground = Literal["measured", "predicted", "published"]
+Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max"]
+Verdict = Literal["ok", "generator-bound", "suspect", "invalid", "not-audited"]
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LatencyNs(Record):
+    """One-way latency between stamps of one clock domain, from the intended send time."""
+
+    mean: float
+    min: float
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+    max: float
+
+
+class PdvNs(Record):
+    """Packet delay variation, RFC 5481 section 4.2: latency less the trial's minimum."""
+
+    p50: float
+    p99: float
+
+
+class Finding(Record):
+    """One check of the audit. `text` is a whole sentence with the figures in it."""
+
+    check: str  # e.g. "unsent", "stretched", "generator-utilisation", "conservation", "clock"
+    ok: bool
+    text: str
+    value: float | None = None
+    limit: float | None = None
+
+
+class Audit(Record):
+    """Whether the figure may be believed, and why.
+
+    ok: every check passed. generator-bound: the generator, not the chain, set the figure.
+    suspect: usable with the care its findings name. invalid: not a measurement of the chain
+    (counters do not add up, path not verified, engine died). not-audited: nobody looked.
+    """
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    unsent: NonNegativeInt = 0
+    behind_max_ns: NonNegativeInt = 0
+    duration_ns: NonNegativeInt | None = None
+    intended_duration_ns: NonNegativeInt | None = None
+
+    @property
+    def trusted(self) -> bool:
+        return self.verdict == "ok"
+
+
+class Calibration(Record):
+    """A direct source -> sink loop: what the tester itself adds to each latency."""
+
+    floor_ns: float  # median of the loop
+    floor_p99_ns: float | None = None
+    clock_read_cycles: float | None = None
+    clock_error_ppm: float | None = None
+
+
+class Goal(Record):
+    """A search goal as the MLRsearch library takes it (draft-ietf-bmwg-mlrsearch)."""
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float
+    final_trial_s: float
+    duration_sum_s: float
+    width: float  # relative
+    initial_trial_s: float | None = None
+    expansion_coefficient: float | None = None
+    fail_fast: bool | None = None
+    label: str | None = None  # a compliance label, only where the parameters entitle to it
+
+
+class Bounds(Record):
+    """Where the search ended. None: no such bound was found."""
+
+    lower_pps: float | None = None
+    upper_pps: float | None = None
+    min_load_pps: float | None = None
+    max_load_pps: float | None = None
+    trials: NonNegativeInt = 0
+    seconds: NonNegativeFloat = 0.0
+    stopped_by: str | None = None  # "width", "max-load", "min-load", "time", "interrupt"
+
+    @property
+    def width(self) -> float | None:
+        if not self.lower_pps or not self.upper_pps:
+            return None
+        return (self.upper_pps - self.lower_pps) / self.upper_pps
+
+
+class NfReading(Record):
+    """An NF's share of one trial: the difference of two reads of the control socket."""
+
+    type: str
+    packets_in: NonNegativeInt
+    created: NonNegativeInt = 0
+    out: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    consumed: NonNegativeInt = 0
+    aborted: NonNegativeInt = 0
+    held_change: int = 0
+    batches: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_packets: NonNegativeInt = 0
+    counters: dict[str, int] = {}
+
+    @property
+    def cycles_per_packet(self) -> float | None:
+        return self.cycles / self.cycles_packets if self.cycles_packets else None
+
+    @property
+    def missing(self) -> int:
+        """Packets that the conservation law does not account for; 0 when it holds."""
+        gone = sum(self.out.values()) + sum(self.dropped.values()) + self.consumed + self.aborted
+        return self.packets_in + self.created - gone - self.held_change
+
+
+class OutputReading(Record):
+    packets: NonNegativeInt = 0
+    full: NonNegativeInt = 0  # packets that found the link full: loss charged to its reader
+
+
+class ReplicaReading(Record):
+    """One replica of a segment during one trial."""
+
+    segment: str
+    index: NonNegativeInt
+    cpu: int
+    packets_in: NonNegativeInt = 0
+    packets_out: NonNegativeInt = 0
+    polls: NonNegativeInt = 0
+    idle_polls: NonNegativeInt = 0
+    ops_cycles: NonNegativeInt = 0
+    rx_cycles: NonNegativeInt = 0
+    tx_cycles: NonNegativeInt = 0
+    io_packets: NonNegativeInt = 0
+    inputs: dict[str, int] = {}  # link: packets
+    outputs: dict[str, OutputReading] = {}
+    nfs: dict[str, NfReading] = {}
+
+    @property
+    def io_cycles_per_packet(self) -> float | None:
+        total = self.rx_cycles + self.tx_cycles
+        return total / self.io_packets if self.io_packets else None
+
+
+class RingReading(Record):
+    size: NonNegativeInt
+    full: NonNegativeInt = 0
+    used: NonNegativeInt = 0  # at the trial's end
+    on_full: Literal["drop", "wait"] = "drop"
+
+
+class WorkerReading(Record):
+    """An lcore: total (REF) and busy (OPS) cycles, S5 algorithm 1."""
+
+    cpu: int
+    ref_cycles: NonNegativeInt
+    ops_cycles: NonNegativeInt
+    segments: tuple[str, ...] = ()
+
+    @property
+    def utilisation(self) -> float:
+        return min(1.0, self.ops_cycles / self.ref_cycles) if self.ref_cycles else 0.0
+
+
+class Counters(Record):
+    """Everything the engine counted in one trial; the bottleneck's explanation reads this."""
+
+    tsc_hz: NonNegativeInt
+    workers: tuple[WorkerReading, ...] = ()
+    replicas: tuple[ReplicaReading, ...] = ()
+    rings: dict[str, RingReading] = {}
+
+
+class Segment(Record):
+    """How the chain was cut. `role` tells the tester's own segments from the chain's."""
+
+    name: str
+    cpus: tuple[int, ...]
+    nfs: tuple[str, ...] = ()  # in the chain's order
+    role: Literal["chain", "generator", "sink"] = "chain"
+    shares_cpu_with: tuple[str, ...] = ()
+    hosting: str = "inline"
+
+
+class Measurement(Record):
+    """What a trial and a result have in common; for one chain and one direction.
+
+    `direction` "both" is the sum over the two directions (latency: their merged histogram).
+    """
+
+    chain: str
+    direction: Direction
+    repetition: NonNegativeInt  # from 1; 0: outside of any repetition
+    execution: str
+    workload: str
+
+    load_pps: NonNegativeFloat  # intended
+    throughput_pps: NonNegativeFloat  # received per second, duplicates not counted
+    throughput_gbps_l1: NonNegativeFloat
+    throughput_gbps_l2: NonNegativeFloat
+    offered_pps: NonNegativeFloat  # what the source tried; sent + unsent
+    sent_pps: NonNegativeFloat
+    received_pps: NonNegativeFloat
+    loss_ratio: float = Field(ge=0, le=1)  # of what was sent; unsent is the generator's
+
+    latency_ns: LatencyNs | None = None
+    pdv_ns: PdvNs | None = None
+    ipdv_ns_mean: float | None = None  # RFC 5481 section 4.1, mean of absolute values
+
+    nf_cycles: dict[str, float] = {}  # NF instance: TSC cycles per packet
+    utilisation: dict[str, float] = {}  # lcore: OPS / REF
+    drops: dict[str, int] = {}  # "place/reason": packets
+    audit: Audit
+
+    # Beyond the names that issue 2 fixes.
+    ground: Ground = "measured"
+    duration_s: NonNegativeFloat = 0.0
+    frame_bytes_mean: float | None = None
+    intended: NonNegativeInt = 0
+    sent: NonNegativeInt = 0
+    received: NonNegativeInt = 0
+    lost: NonNegativeInt = 0
+    reordered: NonNegativeInt = 0
+    duplicated: NonNegativeInt = 0
+    unstamped: NonNegativeInt = 0  # received but not the source's
+    late: NonNegativeInt = 0
+    flows: NonNegativeInt | None = None
+    latency_hdr: str | None = None  # base64 HdrHistogram V2 compressed, ns
+    calibration: Calibration | None = None
+    segments: tuple[Segment, ...] = ()
+    counters: Counters | None = None
+    labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
+
+
+class Trial(Measurement):
+    """One trial: sources started at one instant, run for a time, drained, read."""
+
+    trial: NonNegativeInt  # number within the bundle; shared by its chains and directions
+    phase: Phase
+    started_at: str  # ISO 8601, UTC
+    intended_duration_s: NonNegativeFloat
+
+
+class Result(Measurement):
+    """One row of `headrace run --json`: what a repetition found for one goal."""
+
+    goal: str  # a search goal's name, "fixed" or "max"
+    goal_parameters: Goal | None = None
+    bounds: Bounds | None = None
+    trial: NonNegativeInt | None = None  # the trial that showed it
+    provenance: str | None = None  # predicted and published rows: from what
+
+
+class Environment(Record):
+    """The machine and the software, as flat facts per topic.
+
+    Facts are open-ended (each collector adds its own), hence mappings and not fields; what
+    could not be read is absent, never guessed.
+    """
+
+    collected_at: str
+    hostname: str = ""
+    headrace: dict[str, Any] = {}  # version, commit, python, libraries
+    engine: dict[str, Any] = {}  # version, build, dpdk, tsc_hz, hugepages, simd_bits
+    cpu: dict[str, Any] = {}  # model, cores, threads_per_core, governor, caches
+    memory: dict[str, Any] = {}  # total_bytes, numa_nodes, hugepages
+    kernel: dict[str, Any] = {}  # release, cmdline, lockdown
+    mitigations: dict[str, str] = {}
+    virtualisation: dict[str, Any] = {}
+    network: dict[str, Any] = {}  # NIC: driver, firmware, numa node
+    noise: dict[str, Any] = {}  # load average before and after, other busy processes
+
+
+def gbps(pps: float, frame_bytes: float, *, layer: Literal[1, 2] = 2) -> float:
+    """Bit rate of a packet rate; the frame size includes the FCS."""
+    overhead = L1_OVERHEAD_BYTES if layer == 1 else 0
+    return pps * (frame_bytes + overhead) * 8 / 1e9
