@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors that a user can act on. The command line prints them as one message, without a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+EXIT_BAD_INPUT = 2
+EXIT_FAILURE = 1
+
+
+class HeadraceError(Exception):
+    """Something went wrong that is not the input's fault: exit status 1."""
+
+    exit_status = EXIT_FAILURE
+
+
+class BadInput(HeadraceError):
+    """Input that cannot be used: names the place, the value and what is allowed. Exit status 2."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
+_NO_VALUE = object()
+
+
+def bad_value(place: str, value: Any = _NO_VALUE, allowed: str = "", problem: str = "") -> BadInput:
+    """A BadInput in the one form that all messages have: place, problem or value, what is allowed."""
+    parts = []
+    if value is not _NO_VALUE:
+        parts.append(f"got {shown(value)}")
+    if problem:
+        parts.append(problem)
+    if allowed:
+        parts.append(f"allowed: {allowed}")
+    return BadInput(f"{place}: {'; '.join(parts)}")
+
+
+def shown(value: Any, limit: int = 120) -> str:
+    """A value as it may stand in a message: on one line and not endless."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

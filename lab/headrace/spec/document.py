@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML documents whose values know their line, so that an error can name it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.errors import BadInput, bad_value
+
+PathKey = str | int
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses duplicate keys: YAML would silently keep the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key_node.tag != "tag:yaml.org,2002:merge" and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file: its data, and the node tree that remembers the lines."""
+
+    file: Path
+    data: Any
+    root: yaml.Node | None
+
+    def line(self, path: tuple[PathKey, ...]) -> int | None:
+        """The line of the value at `path`, or of its nearest parent that exists."""
+        node, line = self.root, None
+        for key in path:
+            if node is None:
+                break
+            line = node.start_mark.line + 1
+            child, key_line = _child(node, key)
+            if child is None:
+                return line
+            node, line = child, key_line
+        if node is not None and line is None:
+            line = node.start_mark.line + 1
+        return line
+
+    def error(self, path: tuple[PathKey, ...], problem: str, **value: Any) -> BadInput:
+        """An error at `path` of this file; pass `value=` to show it."""
+        line = self.line(path)
+        place = f"{self.file}:{line}" if line is not None else str(self.file)
+        where = dotted(path)
+        return bad_value(f"{place}: {where}" if where else place, problem=problem, **value)
+
+
+def _child(node: yaml.Node, key: PathKey) -> tuple[yaml.Node | None, int | None]:
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            if key_node.value == str(key):
+                return value_node, key_node.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+        child = node.value[key]
+        return child, child.start_mark.line + 1
+    return None, None
+
+
+def dotted(path: tuple[PathKey, ...]) -> str:
+    """`deployment.execution[1]`"""
+    text = ""
+    for key in path:
+        text += f"[{key}]" if isinstance(key, int) else (f".{key}" if text else str(key))
+    return text
+
+
+def load(file: Path) -> Document:
+    """Read a YAML file; every way in which that can fail is bad input."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInput(f"{file}: no such file") from None
+    except IsADirectoryError:
+        raise BadInput(f"{file}: is a directory; allowed: a YAML file") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror or error}") from None
+    return parse(text, file)
+
+
+def parse(text: str, file: Path) -> Document:
+    try:
+        root = yaml.compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{file}:{mark.line + 1}" if mark else str(file)
+        raise BadInput(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise BadInput(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    return Document(file, data, root)
