@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each target does the set-up it needs; with nothing to do that takes about a second.
+
+VENV := .venv/bin
+FUZZ_SECONDS ?= 600
+
+.PHONY: help setup demo test bench bench-fib-1g lint format fuzz docs clean distclean
+
+help:
+	@echo 'make demo          measure a small chain of network functions, write a report'
+	@echo 'make test          all tests'
+	@echo 'make bench         cycles per packet beside testpmd, as ratios'
+	@echo 'make bench-fib-1g  forwarding table with 10^9 entries (needs 10 GB, ten minutes)'
+	@echo 'make lint          ruff, mypy, clang-format, codespell'
+	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
+	@echo 'make docs          the reference of links and NFs, from the engine itself'
+	@echo 'make setup         packages, Python environment and engine, nothing else'
+	@echo 'make clean         what was built; distclean: and the Python environment'
+
+setup:
+	@scripts/setup.sh run
+
+demo:
+	@scripts/setup.sh run
+	@scripts/demo.sh
+
+test:
+	@scripts/setup.sh run test fuzz
+	@scripts/test.sh
+
+bench:
+	@scripts/setup.sh run bench
+	@scripts/with-hugepages.sh 2048 $(VENV)/python -m tests.perf
+
+bench-fib-1g:
+	@scripts/setup.sh run bench
+	@scripts/with-hugepages.sh 10240 $(VENV)/headrace bench fib --kind exact --entries 1000000000
+
+lint:
+	@scripts/setup.sh run lint
+	@scripts/lint.sh
+
+format:
+	@scripts/setup.sh run lint
+	@scripts/lint.sh --fix
+
+fuzz:
+	@scripts/setup.sh run fuzz
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+docs:
+	@scripts/setup.sh run
+	@$(VENV)/python scripts/reference.py
+
+clean:
+	rm -rf build build-fuzz
+
+distclean: clean
+	rm -rf .venv .setup

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Build the libFuzzer targets with AddressSanitizer and run each for a time. New inputs stay in
+# build-fuzz/corpus/, so that the next run begins where this one ended; a crash is kept there too.
+#
+#   scripts/fuzz.sh [SECONDS PER TARGET, default 600] [TARGET]...
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+seconds=${1:-600}
+shift || true
+build=build-fuzz
+
+mkdir -p .setup
+if [ ! -f $build/build.ninja ]; then
+	rm -rf $build
+	CC=clang meson setup $build -Dfuzz=true -Dbuildtype=debugoptimized >.setup/fuzz.log 2>&1 || {
+		tail -n 5 .setup/fuzz.log
+		echo "fuzz: meson setup failed: .setup/fuzz.log"
+		exit 1
+	}
+fi
+ninja -C $build --quiet >.setup/fuzz.log 2>&1 || {
+	cat .setup/fuzz.log
+	echo "fuzz: the targets do not build"
+	exit 1
+}
+
+if [ $# = 0 ]; then
+	mapfile -t targets < <(find $build/engine -type f -executable -name 'fuzz_*' | sort)
+else
+	targets=("${@/#/$build/engine/fuzz/}")
+fi
+[ ${#targets[@]} -gt 0 ] || {
+	echo "fuzz: no targets were built"
+	exit 1
+}
+
+failed=0 runs=0
+for target in "${targets[@]}"; do
+	name=$(basename "$target")
+	corpus=$build/corpus/$name
+	log=$build/$name.log
+	mkdir -p "$corpus"
+	seeds=engine/fuzz/corpus/$name
+	if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
+		-artifact_prefix="$build/$name-" -print_final_stats=1 -verbosity=0 \
+		"$corpus" $([ ! -d "$seeds" ] || echo "$seeds") >"$log" 2>&1; then
+		n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+		runs=$((runs + ${n:-0}))
+		echo "$name: clean, ${n:-?} runs"
+	else
+		failed=$((failed + 1))
+		grep -aE 'ERROR|SUMMARY|Test unit written|DEDUP' "$log" | head -n 5 || tail -n 5 "$log"
+		echo "$name: FAILED, see $log"
+	fi
+done
+echo "${#targets[@]} targets, $failed failed, $runs runs, ${seconds} s each"
+[ "$failed" = 0 ]

@@ -1,0 +1,173 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Make this checkout ready: the distribution's packages, a Python environment in .venv, the
+# engine in build/. What is there already is left alone, so that it may run before every command.
+#
+#   scripts/setup.sh [run|test|bench|lint|fuzz]...      (default: run)
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+
+# By purpose, so that trying headrace does not install what only its developers need.
+packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev zlib1g-dev
+	python3 python3-venv iproute2)
+packages_test=(libcmocka-dev iputils-ping procps)
+packages_bench=(dpdk-dev)
+packages_lint=(clang-format)
+packages_fuzz=(clang)
+python_min="3.11"
+dpdk_min="22.11"
+
+die() {
+	printf 'setup: %s\n' "$@" >&2
+	exit 1
+}
+
+wanted=()
+extra=
+for purpose in run "$@"; do
+	case $purpose in
+	run) wanted+=("${packages_run[@]}") ;;
+	test) wanted+=("${packages_test[@]}") extra=dev ;;
+	bench) wanted+=("${packages_bench[@]}") ;;
+	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
+	fuzz) wanted+=("${packages_fuzz[@]}") ;;
+	*) die "$purpose: not a purpose; allowed: run, test, bench, lint, fuzz" ;;
+	esac
+done
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "packages are missing and this is neither root nor has sudo; as root: $*"
+	fi
+}
+
+installed() {
+	dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+apt_install() {
+	# Recommends would bring every driver's firmware tools and documentation.
+	as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get install -y -q --no-install-recommends "$@" >>.setup/apt.log 2>&1
+}
+
+# clang's sanitizer and fuzzer runtimes are a package named by its version.
+fuzzer_runtime() {
+	clang --version | sed -n '1s/.*version \([0-9]*\).*/libclang-rt-\1-dev/p'
+}
+
+packages() {
+	local missing=() package
+	for package in "${wanted[@]}"; do
+		installed "$package" || missing+=("$package")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	echo "setup: installing ${missing[*]} (log: .setup/apt.log)"
+	: >.setup/apt.log
+	as_root apt-get update -q >>.setup/apt.log 2>&1 ||
+		echo "setup: apt-get update failed; trying with the package lists that are there"
+	apt_install "${missing[@]}" || {
+		tail -n 5 .setup/apt.log >&2
+		die "apt-get install failed: .setup/apt.log"
+	}
+}
+
+check_distribution() {
+	command -v apt-get >/dev/null && command -v dpkg-query >/dev/null && return
+	local name=unknown
+	[ ! -r /etc/os-release ] || name=$(. /etc/os-release && echo "$PRETTY_NAME")
+	die "this distribution ($name) is not Debian or Ubuntu; nothing was changed. Needed:" \
+		"  a C17 compiler, meson >= 0.61, ninja, pkg-config" \
+		"  DPDK >= $dpdk_min with headers, jansson >= 2.13, zlib" \
+		"  Python >= $python_min with venv, iproute2" \
+		"  for the tests: cmocka; for fuzzing: clang with compiler-rt; for bench: dpdk-testpmd" \
+		"then: python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'" \
+		"      meson setup build && ninja -C build"
+}
+
+check_dpdk() {
+	local version
+	pkg-config --atleast-version="$dpdk_min" libdpdk && return
+	version=$(pkg-config --modversion libdpdk 2>/dev/null || echo none)
+	die "DPDK $version is installed, $dpdk_min or later is needed:" \
+		"Debian 12, Ubuntu 24.04 or later have it"
+}
+
+find_python() {
+	local python
+	for python in python3 python3.13 python3.12 python3.11; do
+		if command -v "$python" >/dev/null && "$python" -c \
+			"import sys; sys.exit(sys.version_info < (${python_min/./, }))"; then
+			echo "$python"
+			return
+		fi
+	done
+	die "Python $python_min or later is needed; this is $(python3 --version 2>&1)"
+}
+
+# PEP 668: the distribution's Python is not ours to install into.
+venv() {
+	local python stamp want
+	stamp=.venv/.headrace-stamp
+	want="$(sha256sum <pyproject.toml) $PWD"
+	if [ -x .venv/bin/python ] && [ -f "$stamp" ] && grep -qxF "$want ${extra:-run}" "$stamp"; then
+		return
+	fi
+	# What was installed for development serves for running, too.
+	if [ -z "$extra" ] && [ -f "$stamp" ] && grep -qxF "$want dev" "$stamp"; then
+		return
+	fi
+	python=$(find_python)
+	echo "setup: Python packages into .venv (log: .setup/pip.log)"
+	if ! [ -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
+		rm -rf .venv
+		"$python" -m venv .venv
+	fi
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e ".${extra:+[$extra]}" >.setup/pip.log 2>&1 || {
+		tail -n 5 .setup/pip.log >&2
+		die "pip install failed: .setup/pip.log"
+	}
+	echo "$want ${extra:-run}" >>"$stamp"
+}
+
+engine() {
+	if [ ! -f build/build.ninja ]; then
+		echo "setup: configuring the engine (log: .setup/meson.log)"
+		rm -rf build
+		meson setup build >.setup/meson.log 2>&1 || {
+			tail -n 5 .setup/meson.log >&2
+			die "meson setup failed: .setup/meson.log"
+		}
+	fi
+	ninja -C build --quiet >.setup/ninja.log 2>&1 || {
+		cat .setup/ninja.log >&2
+		die "the engine does not build: .setup/ninja.log"
+	}
+}
+
+[ -w . ] || die "$PWD is not writable for $(id -un)"
+for made in .setup .venv build; do
+	[ ! -e "$made" ] || [ -w "$made" ] ||
+		die "$made belongs to $(stat -c %U "$made"): run as that user, or remove it"
+done
+mkdir -p .setup
+# Two at once (an editor's test run beside a demo) would disturb each other.
+exec 9>.setup/lock
+flock 9
+
+check_distribution
+packages
+if [ "${packages_fuzz[0]}" = clang ] && [[ " ${wanted[*]} " == *" clang "* ]]; then
+	wanted=("$(fuzzer_runtime)")
+	packages
+fi
+check_dpdk
+venv
+engine

@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# All tests, whatever fails on the way, and each tool's own closing line once more at the end.
+#
+#   scripts/test.sh [SECONDS PER FUZZ TARGET, default 5]
+set -uo pipefail
+
+cd "$(dirname "$0")/.."
+fuzz_s=${1:-5}
+mkdir -p .setup
+failed=()
+closing=()
+
+run() {
+	local name=$1 log=.setup/test-$1.log
+	shift
+	echo "== $name"
+	"$@" 2>&1 | tee "$log"
+	[ "${PIPESTATUS[0]}" = 0 ] || failed+=("$name")
+}
+
+last_line() {
+	grep -aE "$2" ".setup/test-$1.log" | tail -n 1
+}
+
+run meson meson test -C build --print-errorlogs --no-rebuild
+closing+=("meson test:$(grep -aE '^(Ok|Expected Fail|Fail|Unexpected Pass|Skipped|Timeout):' \
+	.setup/test-meson.log | tr -s ' \n' ' ' | sed 's/^/ /')")
+
+run pytest .venv/bin/python -m pytest
+closing+=("pytest: $(last_line pytest '(passed|failed|error|no tests ran).* in ')")
+
+# What needs namespaces or devices, for a user who may become root. No files of root's remain.
+if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
+	run pytest-root sudo -n env PYTHONDONTWRITEBYTECODE=1 HOME=/root \
+		"HEADRACE_SHARED=${HEADRACE_SHARED:-}" \
+		.venv/bin/python -m pytest -p no:cacheprovider -m needs_root tests
+	closing+=("pytest as root: $(last_line pytest-root '(passed|failed|error|no tests ran).* in ')")
+fi
+
+run fuzz scripts/fuzz.sh "$fuzz_s"
+closing+=("fuzz: $(tail -n 1 .setup/test-fuzz.log)")
+
+echo "== summary"
+printf '%s\n' "${closing[@]}"
+if [ ${#failed[@]} -gt 0 ]; then
+	echo "FAILED: ${failed[*]}"
+	exit 1
+fi
