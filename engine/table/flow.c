@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flow_priv.h"
+
+#include <rte_branch_prediction.h>
+#include <rte_common.h>
+#include <rte_prefetch.h>
+#include <rte_vect.h>
+
+static inline uint64_t fold_mul(uint64_t a, uint64_t b)
+{
+	unsigned __int128 p = (unsigned __int128)a * b;
+
+	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+/*
+ * Keyed multiply-and-fold: one or three multiplications for a key. The seed is secret, unlike with
+ * a CRC, whose collisions can be computed whatever its start value is.
+ */
+static __rte_always_inline uint64_t hash_key(const struct flow_table *t, const uint64_t *key,
+					     unsigned int words)
+{
+	uint64_t h = fold_mul(key[0] ^ t->seed[0], key[1] ^ t->seed[1]);
+
+	if (words == 5) {
+		h ^= fold_mul(key[2] ^ t->seed[1], key[3] ^ t->seed[2]);
+		h = fold_mul(h ^ t->seed[0], key[4] ^ t->seed[2]);
+	}
+	return h;
+}
+
+static inline uint16_t hash_tag(uint64_t h)
+{
+	uint16_t tag = h >> 48;
+
+	return tag + !tag;
+}
+
+static inline struct bucket *first_bucket(const struct flow_table *t, uint64_t h)
+{
+	return t->buckets + (h & t->bucket_mask);
+}
+
+/* Its own inverse, so a key can move either way knowing only its tag. */
+static inline struct bucket *other_bucket(const struct flow_table *t, const struct bucket *b,
+					  uint16_t tag)
+{
+	uint64_t i = (uint64_t)(b - t->buckets);
+
+	return t->buckets + ((i ^ ((tag * 0x9e3779b1u) | 1)) & t->bucket_mask);
+}
+
+/* Bit i is set when slot i has the tag. */
+static __rte_always_inline uint32_t match_tag(const struct bucket *b, uint16_t tag)
+{
+#ifdef __SSE2__
+	__m128i hit = _mm_cmpeq_epi16(_mm_load_si128((const __m128i *)b->tag),
+				      _mm_set1_epi16((short)tag));
+
+	return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(hit, _mm_setzero_si128()));
+#else
+	uint32_t hits = 0;
+
+	for (unsigned int i = 0; i < SLOTS; i++)
+		hits |= (uint32_t)(b->tag[i] == tag) << i;
+	return hits;
+#endif
+}
+
+static __rte_always_inline bool key_equal(const uint64_t *a, const uint64_t *b, unsigned int words)
+{
+	uint64_t diff = (a[0] ^ b[0]) | (a[1] ^ b[1]);
+
+	if (words == 5)
+		diff |= (a[2] ^ b[2]) | (a[3] ^ b[3]) | (a[4] ^ b[4]);
+	return diff == 0;
+}
+
+static __rte_always_inline struct flow *find_in(const struct flow_table *t, const struct bucket *b,
+						uint16_t tag, const uint64_t *key,
+						unsigned int words)
+{
+	for (uint32_t hits = match_tag(b, tag); hits; hits &= hits - 1) {
+		struct flow *f = record(t, b->flow[(unsigned int)__builtin_ctz(hits)]);
+
+		if (key_equal(f->key, key, words))
+			return f;
+	}
+	return NULL;
+}
+
+static __rte_always_inline struct flow *find_hashed(const struct flow_table *t, const uint64_t *key,
+						    uint64_t h, unsigned int words)
+{
+	const struct bucket *b = first_bucket(t, h);
+	uint16_t tag = hash_tag(h);
+	struct flow *f = find_in(t, b, tag, key, words);
+
+	if (!f && unlikely(b->moved))
+		f = find_in(t, other_bucket(t, b, tag), tag, key, words);
+	return f;
+}
+
+/* Three passes over the burst, so that its cache misses overlap. */
+static __rte_always_inline unsigned int lookup_bulk(const struct flow_table *t,
+						    const uint64_t *keys, unsigned int n,
+						    unsigned int words, struct flow **out)
+{
+	uint64_t h[FLOW_BULK_MAX];
+	unsigned int found = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		h[i] = hash_key(t, keys + i * words, words);
+		rte_prefetch0(first_bucket(t, h[i]));
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const struct bucket *b = first_bucket(t, h[i]);
+		uint32_t hits = match_tag(b, hash_tag(h[i]));
+
+		out[i] = hits ? record(t, b->flow[(unsigned int)__builtin_ctz(hits)]) : NULL;
+		rte_prefetch0(out[i]);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const uint64_t *key = keys + i * words;
+
+		if (likely(out[i] && key_equal(out[i]->key, key, words))) {
+			found++;
+			continue;
+		}
+		/* Nothing, or another key of the same tag: both are settled the long way. */
+		out[i] = find_hashed(t, key, h[i], words);
+		found += out[i] != NULL;
+	}
+	return found;
+}
+
+unsigned int flow_lookup4(const struct flow_table *t, const struct flow_key4 *keys, unsigned int n,
+			  struct flow **out)
+{
+	return lookup_bulk(t, (const uint64_t *)keys, n, 2, out);
+}
+
+unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *keys, unsigned int n,
+			  struct flow **out)
+{
+	return lookup_bulk(t, (const uint64_t *)keys, n, 5, out);
+}
+
+struct flow *flow_find(const struct flow_table *t, const void *key)
+{
+	return find_hashed(t, key, hash_key(t, key, t->words), t->words);
+}
+
+static bool place(struct bucket *b, uint16_t tag, uint32_t flow)
+{
+	uint32_t free = match_tag(b, 0);
+
+	if (!free)
+		return false;
+	b->tag[(unsigned int)__builtin_ctz(free)] = tag;
+	b->flow[(unsigned int)__builtin_ctz(free)] = flow;
+	return true;
+}
+
+/* Move one key of the full bucket `b` to its other bucket. */
+static bool make_room(struct flow_table *t, struct bucket *b)
+{
+	for (unsigned int i = 0; i < SLOTS; i++) {
+		struct bucket *other = other_bucket(t, b, b->tag[i]);
+		const struct flow *f = record(t, b->flow[i]);
+
+		if (!place(other, b->tag[i], b->flow[i]))
+			continue;
+		if (first_bucket(t, hash_key(t, f->key, t->words)) == b)
+			b->moved++;
+		else
+			other->moved--;
+		b->tag[i] = 0;
+		return true;
+	}
+	return false;
+}
+
+static bool index_add(struct flow_table *t, uint64_t h, uint32_t flow)
+{
+	struct bucket *first = first_bucket(t, h);
+	uint16_t tag = hash_tag(h);
+	struct bucket *second = other_bucket(t, first, tag);
+
+	if (place(first, tag, flow))
+		return true;
+	if (place(second, tag, flow)) {
+		first->moved++;
+		return true;
+	}
+	return make_room(t, first) && place(first, tag, flow);
+}
+
+static bool clear_slot(struct bucket *b, uint16_t tag, uint32_t flow)
+{
+	for (uint32_t hits = match_tag(b, tag); hits; hits &= hits - 1) {
+		if (b->flow[(unsigned int)__builtin_ctz(hits)] != flow)
+			continue;
+		b->tag[(unsigned int)__builtin_ctz(hits)] = 0;
+		return true;
+	}
+	return false;
+}
+
+static void index_remove(struct flow_table *t, uint64_t h, uint32_t flow)
+{
+	struct bucket *first = first_bucket(t, h);
+	uint16_t tag = hash_tag(h);
+
+	if (clear_slot(first, tag, flow))
+		return;
+	if (clear_slot(other_bucket(t, first, tag), tag, flow))
+		first->moved--;
+}
+
+static uint32_t take_record(struct flow_table *t)
+{
+	uint32_t i = t->free;
+
+	if (i != NO_FLOW)
+		t->free = (uint32_t)record(t, i)->key[0];
+	else if (t->top < t->capacity)
+		i = t->top++;
+	return i;
+}
+
+static void give_record(struct flow_table *t, uint32_t i)
+{
+	struct flow *f = record(t, i);
+
+	f->live = 0;
+	f->key[0] = t->free;
+	t->free = i;
+}
+
+struct flow *flow_insert(struct flow_table *t, const void *key)
+{
+	uint32_t i = take_record(t);
+	struct flow *f;
+
+	if (i == NO_FLOW)
+		return NULL;
+	f = record(t, i);
+	memcpy(f->key, key, t->words * sizeof(uint64_t));
+	if (!index_add(t, hash_key(t, f->key, t->words), i)) {
+		give_record(t, i);
+		return NULL;
+	}
+	memset(f->key + t->words, 0, t->state_bytes);
+	f->live = 1;
+	f->user = 0;
+	t->count++;
+	return f;
+}
+
+void flow_delete(struct flow_table *t, struct flow *f)
+{
+	uint32_t i = flow_index(t, f);
+
+	index_remove(t, hash_key(t, f->key, t->words), i);
+	give_record(t, i);
+	t->count--;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "err.h"
+
+/*
+ * Flow table: per-flow state of one worker, found by the packet's tuple.
+ *
+ * One worker is the only reader and the only writer (shared-nothing), so there are no locks
+ * and no atomics. Memory is bounded: it is all reserved when the table is made (pages are
+ * touched as flows come), and a full table refuses new flows and never disturbs old ones.
+ *
+ * An index of one-cache-line buckets holds, per slot, a 16-bit tag of the hash and the number
+ * of the flow; the flow itself (header, key, the NF's state) is one record in an array, so a hit
+ * touches two lines, both prefetched across the burst. A key lives in its first bucket, or, when
+ * that was full, in its second; a bucket counts the keys that had to leave it, so a miss reads
+ * one line only (the idea of Le Scouarnec, "Cuckoo++ Hash Tables", ANCS 2018).
+ */
+
+#define FLOW_BULK_MAX 64
+#define FLOW_CAPACITY_MAX (1u << 28)
+
+/* IPv4 tuple; all fields in network byte order; `zone` is the NF's to use. */
+struct flow_key4 {
+	uint32_t src, dst;
+	uint16_t sport, dport;
+	uint8_t proto;
+	uint8_t pad;
+	uint16_t zone;
+};
+static_assert(sizeof(struct flow_key4) == 16, "two words");
+
+struct flow_key6 {
+	uint8_t src[16], dst[16];
+	uint16_t sport, dport;
+	uint8_t proto;
+	uint8_t pad;
+	uint16_t zone;
+};
+static_assert(sizeof(struct flow_key6) == 40, "five words");
+
+enum flow_family {
+	FLOW_IPV4,
+	FLOW_IPV6,
+	FLOW_FAMILIES,
+};
+
+/* A record: this header, the key, then the NF's own state. */
+struct flow {
+	uint32_t expires; /* flow_now() at which it is gone, unless touched */
+	uint16_t live;
+	uint16_t user; /* the NF's to use */
+	uint64_t key[];
+};
+
+struct flow_table;
+
+struct flow_conf {
+	enum flow_family family;
+	uint32_t capacity;    /* flows, 1..FLOW_CAPACITY_MAX */
+	uint32_t state_bytes; /* of the NF, per flow */
+	uint64_t seed;        /* of the hash; 0: random, so that nobody can choose collisions */
+	int socket_id;
+};
+
+/* -EINVAL or -ENOMEM with err filled. */
+int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err);
+void flow_destroy(struct flow_table *t);
+
+/*
+ * Look up n <= FLOW_BULK_MAX keys; out[i] is the flow or NULL. Returns the number found. The
+ * keys are an array of struct flow_key4 or flow_key6, as the table's family is.
+ */
+unsigned int flow_lookup4(const struct flow_table *t, const struct flow_key4 *keys, unsigned int n,
+			  struct flow **out);
+unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *keys, unsigned int n,
+			  struct flow **out);
+struct flow *flow_find(const struct flow_table *t, const void *key);
+
+/*
+ * Add a key that is not in the table. NULL when it is full. State is zeroed; the caller
+ * sets `expires` (flow_touch).
+ */
+struct flow *flow_insert(struct flow_table *t, const void *key);
+void flow_delete(struct flow_table *t, struct flow *f);
+
+/* The NF's state in a record. */
+static inline void *flow_state4(struct flow *f)
+{
+	return f->key + 2;
+}
+
+static inline void *flow_state6(struct flow *f)
+{
+	return f->key + 5;
+}
+
+/* A number that names the record while it lives: shorter than a pointer, to link flows. */
+uint32_t flow_index(const struct flow_table *t, const struct flow *f);
+struct flow *flow_at(const struct flow_table *t, uint32_t index);
+
+uint32_t flow_count(const struct flow_table *t);
+uint32_t flow_capacity(const struct flow_table *t);
+size_t flow_memory_bytes(const struct flow_table *t);
+
+/*
+ * Time in units of 2^20 TSC cycles (some 0.3 to 0.5 ms): 32 bits then last for more than two weeks,
+ * and all comparisons are by signed difference.
+ */
+static inline uint32_t flow_now(uint64_t tsc)
+{
+	return (uint32_t)(tsc >> 20);
+}
+
+/* Milliseconds as such units, rounded up. */
+uint32_t flow_ticks(uint64_t ms);
+
+static inline void flow_touch(struct flow *f, uint32_t now, uint32_t timeout)
+{
+	f->expires = now + timeout;
+}
+
+static inline bool flow_expired(const struct flow *f, uint32_t now)
+{
+	return (int32_t)(now - f->expires) >= 0;
+}
+
+/*
+ * Ageing, off the packet path: call from the NF's tick. Each call scans the part of the table
+ * that is due, so that a pass over all records takes about a second whatever the interval of ticks
+ * is; so a flow lives up to about a second longer than its timeout. `gone` is told of each
+ * expired flow just before it is deleted (NULL: nobody) and may delete other flows.
+ * Returns the number of flows that expired.
+ */
+typedef void flow_gone_fn(void *arg, struct flow *f);
+unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flow_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+
+#define AGE_PASS_SHIFT 11   /* flow_now units of one pass of ageing: 2048, 0.7 to 1 s */
+#define AGE_SCAN_MAX 4096u  /* records per tick: bounds the pause an idle worker's first tick makes */
+
+uint32_t flow_index(const struct flow_table *t, const struct flow *f)
+{
+	return (uint32_t)(((const uint8_t *)f - t->records) / t->stride);
+}
+
+struct flow *flow_at(const struct flow_table *t, uint32_t index)
+{
+	return index < t->top && record(t, index)->live ? record(t, index) : NULL;
+}
+
+uint32_t flow_count(const struct flow_table *t)
+{
+	return t->count;
+}
+
+uint32_t flow_capacity(const struct flow_table *t)
+{
+	return t->capacity;
+}
+
+size_t flow_memory_bytes(const struct flow_table *t)
+{
+	return t->buckets_bytes + t->records_bytes;
+}
+
+uint32_t flow_ticks(uint64_t ms)
+{
+	uint64_t cycles = ms * (rte_get_tsc_hz() / 1000);
+
+	return (uint32_t)((cycles + (1u << 20) - 1) >> 20);
+}
+
+unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg)
+{
+	uint32_t elapsed = now - t->aged_at;
+	uint64_t due = ((uint64_t)t->top * elapsed) >> AGE_PASS_SHIFT;
+	unsigned int expired = 0;
+
+	/* Wait until at least one record is due, or the fraction would be lost each time. */
+	if (!due)
+		return 0;
+	t->aged_at = now;
+	due = RTE_MIN(due, AGE_SCAN_MAX);
+	due = RTE_MIN(due, t->top);
+	while (due--) {
+		struct flow *f;
+
+		if (t->hand >= t->top)
+			t->hand = 0;
+		f = record(t, t->hand++);
+		if (!f->live || !flow_expired(f, now))
+			continue;
+		if (gone)
+			gone(arg, f);
+		flow_delete(t, f);
+		expired++;
+	}
+	return expired;
+}
+
+/* Zeroed, touched on demand; huge pages where the kernel gives them, as random access wants. */
+static void *reserve(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_HUGEPAGE);
+	return p;
+}
+
+static int set_seed(struct flow_table *t, uint64_t seed)
+{
+	/* Odd constants make a usable key of a small given seed. */
+	t->seed[0] = seed + 0x9e3779b97f4a7c15;
+	t->seed[1] = (seed ^ 0xbf58476d1ce4e5b9) * 0x94d049bb133111eb;
+	t->seed[2] = (seed ^ 0xd6e8feb86659fd93) * 0xff51afd7ed558ccd;
+	if (seed)
+		return 0;
+	return getrandom(t->seed, sizeof(t->seed), 0) == sizeof(t->seed) ? 0 : -EIO;
+}
+
+static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
+{
+	uint32_t bytes;
+	/* At most 3/4 of the slots in use: one move then always makes room. */
+	uint64_t buckets = rte_align64pow2((uint64_t)conf->capacity * 4 / (3 * SLOTS) + 2);
+
+	t->words = conf->family == FLOW_IPV4 ? 2 : 5;
+	t->state_bytes = RTE_ALIGN_CEIL(conf->state_bytes, 8u);
+	bytes = sizeof(struct flow) + t->words * sizeof(uint64_t) + t->state_bytes;
+	/* A record must not straddle lines needlessly: 32 or a multiple of 64 bytes. */
+	t->stride = bytes <= 32 ? 32 : RTE_ALIGN_CEIL(bytes, 64u);
+	t->capacity = conf->capacity;
+	t->bucket_mask = buckets - 1;
+	t->buckets_bytes = buckets * sizeof(struct bucket);
+	t->records_bytes = (size_t)conf->capacity * t->stride;
+	t->free = NO_FLOW;
+}
+
+int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err)
+{
+	struct flow_table *t;
+
+	if (!conf->capacity || conf->capacity > FLOW_CAPACITY_MAX)
+		return err_set(err, EINVAL, "capacity", "%u flows: allowed 1..%u", conf->capacity,
+			       FLOW_CAPACITY_MAX);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return err_set(err, ENOMEM, "", "out of memory");
+	set_sizes(t, conf);
+	t->buckets = reserve(t->buckets_bytes);
+	t->records = reserve(t->records_bytes);
+	if (!t->buckets || !t->records || set_seed(t, conf->seed)) {
+		flow_destroy(t);
+		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
+	}
+	*out = t;
+	return 0;
+}
+
+void flow_destroy(struct flow_table *t)
+{
+	if (!t)
+		return;
+	if (t->buckets)
+		munmap(t->buckets, t->buckets_bytes);
+	if (t->records)
+		munmap(t->records, t->records_bytes);
+	free(t);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "flow.h"
+
+/* What flow.c (index and lookup) and flow_age.c (memory and ageing) share. */
+#define SLOTS 8
+#define NO_FLOW UINT32_MAX
+
+/* tag 0: the slot is free. `moved`: keys whose first bucket this is, but which live in their second. */
+struct bucket {
+	uint16_t tag[SLOTS];
+	uint32_t flow[SLOTS];
+	uint32_t moved;
+	uint32_t pad[3];
+};
+static_assert(sizeof(struct bucket) == 64, "one cache line");
+
+struct flow_table {
+	struct bucket *buckets;
+	uint8_t *records;
+	uint64_t bucket_mask;
+	uint64_t seed[3];
+	uint32_t stride; /* bytes per record */
+	uint32_t words;  /* of the key */
+	uint32_t state_bytes;
+	uint32_t capacity;
+	uint32_t count;
+	uint32_t top;  /* records at and above it were never used */
+	uint32_t free; /* head of the list of freed records, linked through key[0] */
+	uint32_t hand; /* where ageing goes on */
+	uint32_t aged_at;
+	size_t buckets_bytes, records_bytes;
+};
+
+static inline struct flow *record(const struct flow_table *t, uint32_t i)
+{
+	return (struct flow *)(t->records + (size_t)i * t->stride);
+}

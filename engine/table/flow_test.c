@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "flow_priv.h"
+
+/* Against a plain model: an array that says which of the possible keys are in. */
+#define KEYS 6000u
+
+struct model {
+	struct flow_table *t;
+	bool in[KEYS];
+	uint32_t count;
+};
+
+static uint64_t rnd_state = 88172645463325252u;
+
+static uint32_t rnd(uint32_t below)
+{
+	rnd_state ^= rnd_state << 13;
+	rnd_state ^= rnd_state >> 7;
+	rnd_state ^= rnd_state << 17;
+	return (uint32_t)(rnd_state >> 16) % below;
+}
+
+static struct flow_table *make(enum flow_family family, uint32_t capacity)
+{
+	struct flow_conf conf = {.family = family, .capacity = capacity, .state_bytes = 8, .seed = 1};
+	struct flow_table *t;
+	struct err err;
+
+	assert_int_equal(flow_create(&conf, &t, &err), 0);
+	return t;
+}
+
+/* Key number i, in the buffer big enough for either family. */
+static const void *key_of(const struct flow_table *t, uint32_t i, struct flow_key6 *buf)
+{
+	struct flow_key4 k4 = {.src = 0x0a000000 + i, .dst = 0x0a800001, .sport = (uint16_t)i, .proto = 17};
+
+	memset(buf, 0, sizeof(*buf));
+	if (t->words == 2)
+		return memcpy(buf, &k4, sizeof(k4));
+	buf->src[15] = (uint8_t)i;
+	buf->dport = (uint16_t)(i >> 8);
+	buf->proto = 6;
+	return buf;
+}
+
+static uint64_t *state_of(const struct flow_table *t, struct flow *f)
+{
+	return t->words == 2 ? flow_state4(f) : flow_state6(f);
+}
+
+static void check_key(struct model *m, uint32_t i)
+{
+	struct flow_key6 buf;
+	struct flow *f = flow_find(m->t, key_of(m->t, i, &buf));
+
+	assert_int_equal(f != NULL, m->in[i]);
+	if (f)
+		assert_int_equal(*state_of(m->t, f), i + 1);
+}
+
+static void step(struct model *m)
+{
+	uint32_t i = rnd(KEYS);
+	struct flow_key6 buf;
+	const void *key = key_of(m->t, i, &buf);
+	struct flow *f;
+
+	if (m->in[i]) {
+		flow_delete(m->t, flow_find(m->t, key));
+		m->in[i] = false;
+		m->count--;
+		return;
+	}
+	f = flow_insert(m->t, key);
+	assert_int_equal(f != NULL, m->count < flow_capacity(m->t));
+	if (!f)
+		return;
+	assert_int_equal(*state_of(m->t, f), 0);
+	*state_of(m->t, f) = i + 1;
+	m->in[i] = true;
+	m->count++;
+}
+
+static void random_ops(enum flow_family family, uint32_t capacity)
+{
+	struct model *m = calloc(1, sizeof(*m));
+
+	m->t = make(family, capacity);
+	for (uint32_t n = 0; n < 200000; n++) {
+		step(m);
+		check_key(m, rnd(KEYS));
+	}
+	assert_int_equal(flow_count(m->t), m->count);
+	for (uint32_t i = 0; i < KEYS; i++)
+		check_key(m, i);
+	flow_destroy(m->t);
+	free(m);
+}
+
+static void test_model_v4(void **state)
+{
+	(void)state;
+	random_ops(FLOW_IPV4, 2000); /* runs full again and again */
+	random_ops(FLOW_IPV4, KEYS);
+}
+
+static void test_model_v6(void **state)
+{
+	(void)state;
+	random_ops(FLOW_IPV6, 2000);
+	random_ops(FLOW_IPV6, KEYS);
+}
+
+/* Every capacity can be filled to the last record. */
+static void test_fills_up(void **state)
+{
+	struct flow_key6 buf;
+
+	(void)state;
+	for (uint32_t capacity = 1; capacity < 700000; capacity = capacity * 2 + 3) {
+		struct flow_table *t = make(FLOW_IPV4, capacity);
+
+		for (uint32_t i = 0; i < capacity; i++)
+			assert_non_null(flow_insert(t, key_of(t, i, &buf)));
+		assert_null(flow_insert(t, key_of(t, capacity, &buf)));
+		assert_int_equal(flow_count(t), capacity);
+		flow_destroy(t);
+	}
+}
+
+/* All bursts: found, not found, twice the same, in order. */
+static void test_bulk(void **state)
+{
+	struct flow_table *t = make(FLOW_IPV4, 5000);
+	struct flow_key4 keys[FLOW_BULK_MAX];
+	struct flow *out[FLOW_BULK_MAX];
+	struct flow_key6 buf;
+
+	(void)state;
+	for (uint32_t i = 0; i < 5000; i++)
+		*state_of(t, flow_insert(t, key_of(t, i, &buf))) = i;
+	for (unsigned int n = 0; n <= FLOW_BULK_MAX; n++) {
+		uint32_t want[FLOW_BULK_MAX];
+		unsigned int hits = 0;
+
+		for (unsigned int i = 0; i < n; i++) {
+			want[i] = rnd(10000);
+			hits += want[i] < 5000;
+			memcpy(&keys[i], key_of(t, want[i], &buf), sizeof(keys[i]));
+		}
+		assert_int_equal(flow_lookup4(t, keys, n, out), hits);
+		for (unsigned int i = 0; i < n; i++) {
+			assert_int_equal(out[i] != NULL, want[i] < 5000);
+			if (out[i])
+				assert_int_equal(*state_of(t, out[i]), want[i]);
+		}
+	}
+	flow_destroy(t);
+}
+
+static void count_gone(void *arg, struct flow *f)
+{
+	assert_true(f->live);
+	++*(uint32_t *)arg;
+}
+
+/* One million flows, aged away in some passes without leaving anything, and a second round. */
+static void test_million_aged(void **state)
+{
+	const uint32_t million = 1000000;
+	struct flow_table *t = make(FLOW_IPV4, million);
+	struct flow_key6 buf;
+	uint32_t now = UINT32_MAX - 2000; /* the clock wraps meanwhile */
+
+	(void)state;
+	for (unsigned int round = 0; round < 2; round++) {
+		uint32_t gone = 0, top;
+
+		for (uint32_t i = 0; i < million; i++) {
+			struct flow *f = flow_insert(t, key_of(t, i, &buf));
+
+			assert_non_null(f);
+			flow_touch(f, now, i % 2 ? 100 : 10000);
+		}
+		top = t->top;
+		for (unsigned int i = 0; i < 4096; i++)
+			flow_age(t, now += 2, count_gone, &gone);
+		assert_int_equal(gone, million / 2);
+		assert_int_equal(flow_count(t), million / 2);
+		for (unsigned int i = 0; i < 4096; i++)
+			flow_age(t, now += 2, count_gone, &gone);
+		assert_int_equal(gone, million);
+		assert_int_equal(flow_count(t), 0);
+		assert_int_equal(t->top, top);
+		for (uint64_t b = 0; b <= t->bucket_mask; b++) {
+			assert_int_equal(t->buckets[b].moved, 0);
+			for (unsigned int i = 0; i < SLOTS; i++)
+				assert_int_equal(t->buckets[b].tag[i], 0);
+		}
+	}
+	flow_destroy(t);
+}
+
+static void test_index_names(void **state)
+{
+	struct flow_table *t = make(FLOW_IPV6, 10);
+	struct flow_key6 buf;
+	struct flow *f = flow_insert(t, key_of(t, 3, &buf));
+	uint32_t index = flow_index(t, f);
+
+	(void)state;
+	assert_ptr_equal(flow_at(t, index), f);
+	flow_delete(t, f);
+	assert_null(flow_at(t, index));
+	assert_null(flow_at(t, 9));
+	flow_destroy(t);
+}
+
+static void test_bad_capacity(void **state)
+{
+	struct flow_conf conf = {.capacity = 0};
+	struct flow_table *t;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(flow_create(&conf, &t, &err), -22);
+	assert_string_equal(err.path, "capacity");
+	conf.capacity = FLOW_CAPACITY_MAX + 1;
+	assert_int_equal(flow_create(&conf, &t, &err), -22);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_model_v4),      cmocka_unit_test(test_model_v6),
+		cmocka_unit_test(test_fills_up),      cmocka_unit_test(test_bulk),
+		cmocka_unit_test(test_million_aged),  cmocka_unit_test(test_index_names),
+		cmocka_unit_test(test_bad_capacity),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
