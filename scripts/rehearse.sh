@@ -53,18 +53,16 @@ make_base() {
 	echo "rehearse: making a minimal $suite (about a minute)"
 	mapfile -t sources < <(host_sources)
 	# What a newcomer has before cloning: certificates, git, make, sudo.
-	mmdebstrap --quiet --variant=minbase --include=ca-certificates,git,make,sudo \
+	mmdebstrap --quiet --variant=minbase --format=tar --include=ca-certificates,git,make,sudo \
 		"$suite" "$work/base.tar.part" "${sources[@]}"
 	mv "$work/base.tar.part" "$work/base.tar"
 }
 
-# The rehearsal downloads as the host does: same proxies, mirrors, certificates and pip settings.
+# The rehearsal downloads as the host does: same proxies, certificates and pip settings (mmdebstrap
+# has put the sources in).
 copy_network_settings() {
 	local root=$1 file
 	apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/90rehearsal" || true
-	while read -r file; do
-		install -D -m 644 "$file" "$root$file"
-	done < <(host_sources)
 	for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
 		[ ! -e "$file" ] || cp -L "$file" "$root$file"
 	done
