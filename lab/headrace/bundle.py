@@ -62,7 +62,7 @@ def _write(path: Path, text: str) -> None:
         f.write(text)
         f.flush()
         os.fsync(f.fileno())
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 class _Journal:
@@ -282,7 +282,7 @@ def _to_parquet(journal: Path, model: type[BaseModel]) -> None:
             f"columns={{{columns}}}, maximum_object_size=67108864)) "
             f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
         )
-    os.replace(temporary, table)
+    temporary.replace(table)
     whole.unlink()
     journal.unlink()
 
