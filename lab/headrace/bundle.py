@@ -29,12 +29,13 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import duckdb
 from pydantic import BaseModel, ValidationError
 
+from headrace.errors import BadInput
 from headrace.record import Environment, Record, Result, Trial
 
 FORMAT = 1  # raised when a reader of the older form could misread the newer
 
 
-class BundleError(Exception):
+class BundleError(BadInput):
     """Names the place in the bundle, what is there and what is allowed."""
 
 
