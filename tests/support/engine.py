@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the real engine on a plan and talks to its control socket, with nothing in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_serial = count()
+
+
+def free_cpus() -> list[int]:
+    """The CPUs this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def memory_engine(**changes: Any) -> dict[str, Any]:
+    """The plan's `engine` part for ordinary memory: any user, no hugepages, little of it."""
+    return {
+        "hugepages": False,
+        "memory_mb": 256,
+        "file_prefix": f"hrt-{os.getpid()}-{next(_serial)}",
+        "mbufs": 16384,
+    } | changes
+
+
+class EngineError(Exception):
+    """The engine's answer to a request that it refused."""
+
+
+class Engine:
+    """A running engine; leaving the context ends it and checks that it ended well."""
+
+    def __init__(
+        self, binary: Path, plan: dict[str, Any], folder: Path, netns: str | None = None
+    ) -> None:
+        self.number = next(_serial)
+        self.plan_file = folder / f"plan-{self.number}.json"
+        self.socket_path = folder / f"control-{self.number}.sock"
+        self.log_file = folder / f"engine-{self.number}.log"
+        self.plan_file.write_text(json.dumps(plan, indent=1))
+        enter = ["ip", "netns", "exec", netns] if netns else []
+        self.command = [
+            *enter,
+            str(binary),
+            "--plan",
+            str(self.plan_file),
+            "--control",
+            str(self.socket_path),
+        ]
+
+    def __enter__(self) -> Self:
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.wait_for(self._connect, "the control socket", seconds=30)
+        self.lines = self.socket.makefile("rw", encoding="utf-8")
+        return self
+
+    def _connect(self) -> bool:
+        if self.process.poll() is not None:
+            raise EngineError(f"ended with {self.process.returncode}: {self.log_file.read_text()}")
+        try:
+            self.socket.connect(str(self.socket_path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        return True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            status = self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self.socket.close()
+        if kind is None:
+            assert status == 0, f"engine ended with {status}: {self.log_file.read_text()}"
+
+    def call(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        self.lines.write(json.dumps({"cmd": cmd, **arguments}) + "\n")
+        self.lines.flush()
+        line = self.lines.readline()
+        if not line:
+            raise EngineError(f"no answer to {cmd}: {self.log_file.read_text()}")
+        reply: dict[str, Any] = json.loads(line)
+        if not reply["ok"]:
+            raise EngineError(f"{reply['error']['path']}: {reply['error']['msg']}")
+        return reply
+
+    def read(self) -> dict[str, Any]:
+        return self.call("read")
+
+    @staticmethod
+    def wait_for(done: Callable[[], bool], what: str, seconds: float = 10) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{what}: not there after {seconds} s")
+            time.sleep(0.02)
+
+    def settle(self, seconds: float = 10) -> dict[str, Any]:
+        """Wait until no counter of the segments moves any more; the last reading."""
+        readings = [self.read()]
+
+        def still() -> bool:
+            time.sleep(0.2)
+            readings.append(self.read())
+            return packets(readings[-1]) == packets(readings[-2])
+
+        self.wait_for(still, "standstill", seconds)
+        return readings[-1]
+
+
+def packets(reading: dict[str, Any]) -> list[tuple[int, int]]:
+    return [
+        (replica["in"], replica["out"])
+        for replicas in reading["segments"].values()
+        for replica in replicas
+    ]
+
+
+def nf_imbalance(reading: dict[str, Any]) -> dict[str, int]:
+    """Packets that each NF cannot account for; conservation holds when all are 0.
+
+    in + created = out + dropped + aborted + consumed + change in held
+    """
+    balance: dict[str, int] = {}
+    for replicas in reading["segments"].values():
+        for replica in replicas:
+            for name, nf in replica["nfs"].items():
+                came = nf["in"] + nf["created"]
+                went = (
+                    sum(nf["out"].values())
+                    + sum(nf["dropped"].values())
+                    + nf["aborted"]
+                    + nf["consumed"]
+                    + nf["held"]
+                )
+                balance[name] = balance.get(name, 0) + came - went
+    return balance
