@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a chain is put on a server: execution model, lcores, memory, rings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
+
+Count = Annotated[int, BeforeValidator(not_a_bool)]
+
+_EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
+
+
+class Execution(Spec):
+    """Run-to-completion, pipeline, or an explicit partition of the chain (hybrid).
+
+    `segments` names the functions of each segment; `replicas` says how many lcores run each.
+    For rtc, one replica runs on each of the chain's lcores unless said otherwise.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=60)]
+    model: Literal["rtc", "pipeline", "segments"]
+    segments: tuple[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], ...] | None = None
+    replicas: tuple[Annotated[Count, Field(ge=1, le=256)], ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if isinstance(value, Execution):
+            return value
+        if isinstance(value, str) and value in ("rtc", "pipeline"):
+            return {"name": value, "model": value}
+        if isinstance(value, dict) and "model" in value:
+            model = value["model"]
+            return _with_name({k: v for k, v in value.items() if v is not None}, model)
+        if isinstance(value, dict) and "segments" in value:
+            return _with_name({"model": "segments", **value}, "segments")
+        raise ValueError(f"allowed: {_EXECUTION}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Execution:
+        if (self.model == "segments") != (self.segments is not None):
+            raise ValueError(f"`segments` belongs to model `segments`; allowed: {_EXECUTION}")
+        if self.segments is not None:
+            if not self.segments or not all(self.segments):
+                raise ValueError("a segment without functions; allowed: at least one in each")
+            if self.replicas is not None and len(self.replicas) != len(self.segments):
+                raise ValueError(
+                    f"replicas has {len(self.replicas)} entries for {len(self.segments)} segments"
+                )
+        return self
+
+
+def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
+    value = dict(value)
+    segments = value.get("segments")
+    count = len(segments) if isinstance(segments, list | tuple) else 1
+    if isinstance(value.get("replicas"), int) and not isinstance(value["replicas"], bool):
+        value["replicas"] = (value["replicas"],) * count
+    if "name" not in value:
+        value["name"] = _name(model, segments, value.get("replicas"))
+    return value
+
+
+def _name(model: Any, segments: Any, replicas: Any) -> str:
+    """`hybrid acl|lb+l3fwd`, with `x2` behind a segment of two replicas."""
+    if model != "segments" or not isinstance(segments, list | tuple):
+        several = isinstance(replicas, tuple | list) and list(replicas) != [1]
+        return str(model) + (" x" + ",".join(map(str, replicas)) if several else "")
+    parts = []
+    for i, segment in enumerate(segments):
+        text = "+".join(map(str, segment)) if isinstance(segment, list | tuple) else str(segment)
+        if isinstance(replicas, list | tuple) and i < len(replicas) and replicas[i] != 1:
+            text += f"x{replicas[i]}"
+        parts.append(text)
+    return ("hybrid " + "|".join(parts))[:60]
+
+
+class Lcores(Spec):
+    """Which CPUs make and measure traffic, and which run the chain. None: chosen here."""
+
+    traffic: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
+    chain: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if value == "auto":
+            return {}
+        if isinstance(value, list | tuple):
+            if len(value) < 2:
+                raise ValueError("a list of lcores is traffic first, then the chain's: at least 2")
+            return {"traffic": [value[0]], "chain": list(value[1:])}
+        if isinstance(value, dict | Lcores):
+            return value
+        raise ValueError("allowed: auto, [traffic, chain...], {traffic: [0], chain: [1]}")
+
+    @model_validator(mode="after")
+    def _some(self) -> Lcores:
+        for what, cpus in (("traffic", self.traffic), ("chain", self.chain)):
+            if cpus is not None and (not cpus or len(set(cpus)) != len(cpus)):
+                raise ValueError(f"{what}: {list(cpus)}; allowed: at least one CPU, each once")
+        return self
+
+
+class Ring(Spec):
+    """Rings between segments. `drop` is a NIC's receive queue; `wait` is back-pressure."""
+
+    size: Annotated[Count, Field(ge=64, le=1 << 20)] = 4096
+    on_full: Literal["drop", "wait"] = "drop"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        return {"size": value} if isinstance(value, int) else value
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Ring:
+        if self.size & (self.size - 1):
+            raise ValueError(f"size {self.size} is not a power of two; allowed: 64, 128, ... 2^20")
+        return self
+
+
+def _listed(value: Any) -> Any:
+    """A single execution is a sweep over one."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+class Deployment(Spec):
+    execution: Annotated[
+        tuple[Execution, ...], BeforeValidator(_listed), Field(min_length=1, max_length=100)
+    ] = (Execution(name="rtc", model="rtc"),)
+    lcores: Lcores = Lcores()
+    hugepages: Literal["auto"] | bool = "auto"
+    memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 512
+    mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None
+    burst: Annotated[Count, Field(ge=1, le=64)] = 32
+    ring: Ring = Ring()
+    steer: Literal["hash", "even"] = "hash"

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of the measurement: a search for loss-ratio goals, fixed loads, or maximum rate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.spec.base import Ratio, Rate, Seconds, Spec, not_a_bool
+from headrace.spec.deployment import Count
+
+# Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
+# PDR 0.5 %; NFVbench's NDR is 0.001 % and its PDR 0.1 %. `ndr` and `pdr` are NFVbench's.
+NAMED_GOALS = {
+    "zero": 0.0,
+    "ndr": 1e-5,
+    "pdr": 1e-3,
+    "csit-ndr": 0.0,
+    "csit-pdr": 5e-3,
+}
+
+_GOAL = f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
+
+
+class GoalParameters(Spec):
+    """MLRsearch's goal attributes (draft-ietf-bmwg-mlrsearch, section 4.6). The defaults are ours:
+    an answer for two goals in under 90 s, where the library's own take 35 to 200 trials."""
+
+    exceed_ratio: Annotated[Ratio, Field(ge=0, lt=1)] = 0.5
+    width: Annotated[Ratio, Field(gt=0, lt=1)] = 0.01
+    initial_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 1.0
+    final_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 2.0
+    duration_sum: Annotated[Seconds, Field(ge=0.05, le=36000)] = 10.0
+    preceding_targets: Annotated[Count, Field(ge=0, le=8)] = 2
+    expansion: Annotated[Count, Field(ge=2, le=16)] = 2
+
+    @model_validator(mode="after")
+    def _ordered(self) -> GoalParameters:
+        if self.initial_trial > self.final_trial:
+            raise ValueError(
+                f"initial_trial {self.initial_trial:g} s is longer than "
+                f"final_trial {self.final_trial:g} s"
+            )
+        if self.final_trial > self.duration_sum:
+            raise ValueError(
+                f"final_trial {self.final_trial:g} s is longer than "
+                f"duration_sum {self.duration_sum:g} s"
+            )
+        return self
+
+
+class GoalSpec(GoalParameters):
+    name: Annotated[str, Field(min_length=1, max_length=40)]
+    loss_ratio: Annotated[Ratio, Field(ge=0, lt=1)]
+
+
+def _goal(value: Any, defaults: dict[str, Any]) -> Any:
+    if isinstance(value, GoalSpec):
+        return value
+    if isinstance(value, bool):
+        raise ValueError(f"allowed: {_GOAL}")
+    if isinstance(value, str) and value in NAMED_GOALS:
+        value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
+    elif isinstance(value, str | int | float):
+        value = {"loss_ratio": value}
+    if not isinstance(value, dict):
+        raise ValueError(f"allowed: {_GOAL}")
+    value = {**defaults, **value}
+    if "loss_ratio" not in value and value.get("name") in NAMED_GOALS:
+        value["loss_ratio"] = NAMED_GOALS[value["name"]]
+    if "name" not in value and "loss_ratio" in value:
+        value["name"] = f"loss-{value['loss_ratio']}"
+    return value
+
+
+class Measure(Spec):
+    """Goals of one search, fixed loads, maximum rate: any of them, in this order: max, loads, search."""
+
+    search: Annotated[tuple[GoalSpec, ...], Field(max_length=16)] = ()
+    loads: Annotated[
+        tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)
+    ] = ()
+    max: bool = False
+    goals: GoalParameters = GoalParameters()
+    trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0
+    min_load: Annotated[Rate, Field(gt=0)] = 10e3
+    max_load: Annotated[Rate, Field(gt=0, le=1e10)] | None = None
+    search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0
+    drain: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _goals(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        value = dict(value)
+        if not any(value.get(key) for key in ("search", "loads", "max")):
+            value["search"] = ["ndr", "pdr"]
+        shared = value.get("goals") if isinstance(value.get("goals"), dict) else {}
+        search = value.get("search", [])
+        if isinstance(search, str | float):
+            search = [search]
+        if isinstance(search, list | tuple):
+            value["search"] = [_goal(goal, dict(shared or {})) for goal in search]
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Measure:
+        if self.max_load is not None and self.max_load <= self.min_load:
+            raise ValueError(
+                f"max_load {self.max_load:g} is not above min_load {self.min_load:g} packets/s"
+            )
+        names = [goal.name for goal in self.search]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"goal {name!r} is given twice; allowed: unique names")
+        return self
+
+
+Repetitions = Annotated[int, BeforeValidator(not_a_bool), Field(ge=1, le=1000)]
