@@ -33,6 +33,9 @@ struct link {
 	const void *conf;
 	void *state;
 	uint16_t n_rxq, n_txq; /* how many readers and writers the plan has; set before init */
+	uint16_t opened_txq;   /* engine's: transmit queues handed out so far */
+	int reader;            /* engine's: the segment that reads it, -1 when none does */
+	bool wait;             /* set by init: writers keep what the link does not take */
 	int socket_id;
 	uint16_t port_id; /* ethdev port, when the link is one */
 	struct rte_mempool *pool;

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a parsed plan to running workers, and back. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+
+#define POOL_CACHE 512
+
+static int worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	atomic_store(&w->start_tsc, rte_rdtsc());
+	if (w->n_replicas == 1) {
+		while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
+			replica_poll(w->replicas[0]);
+		return 0;
+	}
+	while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
+		for (unsigned int i = 0; i < w->n_replicas; i++)
+			replica_poll(w->replicas[i]);
+	return 0;
+}
+
+static bool segment_writes(const struct plan_segment *s, unsigned int link)
+{
+	for (unsigned int i = 0; i < s->n_inputs; i++)
+		if (s->inputs[i].to.kind == TO_LINK && s->inputs[i].to.index == link)
+			return true;
+	for (unsigned int i = 0; i < s->n_nodes; i++)
+		for (int d = 0; d < NF_DIRECTIONS; d++)
+			for (unsigned int e = 0; e < s->nodes[i].n_edges; e++)
+				if (s->nodes[i].next[d][e].kind == TO_LINK &&
+				    s->nodes[i].next[d][e].index == link)
+					return true;
+	return false;
+}
+
+static void count_queues(const struct plan *p, unsigned int li, struct link *l)
+{
+	l->reader = -1;
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		const struct plan_segment *s = &p->segments[i];
+
+		for (unsigned int j = 0; j < s->n_inputs; j++)
+			if (s->inputs[j].link == li) {
+				l->reader = i;
+				l->n_rxq = s->n_cpus;
+			}
+		if (segment_writes(s, li))
+			l->n_txq += s->n_cpus;
+	}
+}
+
+/* An error of a link or NF names a parameter or a file; say whose. */
+static int named(struct err *err, int rc, const char *kind, const char *name)
+{
+	char path[sizeof(err->path)];
+
+	snprintf(path, sizeof(path), "%s.%s%s%.120s", kind, name,
+		 *err->path == '\0'		   ? ""
+		 : !strncmp(err->path, "params", 6) ? "."
+						    : ": ",
+		 err->path);
+	memcpy(err->path, path, sizeof(path));
+	return rc;
+}
+
+static int init_links(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->links = calloc(p->n_links, sizeof(*e->links));
+	if (!e->links)
+		return err_set(err, ENOMEM, "links", "out of memory");
+	for (unsigned int i = 0; i < p->n_links; i++) {
+		struct link *l = &e->links[i];
+
+		l->ops = p->links[i].ops;
+		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);
+		l->conf = p->links[i].conf;
+		l->socket_id = rte_socket_id();
+		l->pool = e->pool;
+		count_queues(p, i, l);
+		err->path[0] = '\0';
+		rc = l->ops->init ? l->ops->init(l, err) : 0;
+		if (rc)
+			return named(err, rc, "links", l->name);
+		e->n_links++;
+	}
+	return 0;
+}
+
+static int init_nfs(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->nfs = calloc(p->n_nfs + 1, sizeof(*e->nfs));
+	if (!e->nfs)
+		return err_set(err, ENOMEM, "nfs", "out of memory");
+	for (unsigned int i = 0; i < p->n_nfs; i++) {
+		struct nf *nf = &e->nfs[i];
+
+		nf->ops = p->nfs[i].ops;
+		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
+		nf->conf = p->nfs[i].conf;
+		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_cpus;
+		nf->socket_id = rte_socket_id();
+		err->path[0] = '\0';
+		rc = nf->ops->init ? nf->ops->init(nf, err) : 0;
+		if (rc)
+			return named(err, rc, "nfs", nf->name);
+		e->n_nfs++;
+	}
+	return 0;
+}
+
+static int make_replicas(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->replicas = calloc(p->n_segments, sizeof(*e->replicas));
+	e->even = calloc(p->n_segments, sizeof(*e->even));
+	if (!e->replicas || !e->even)
+		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		if (p->segments[i].steer != STEER_EVEN)
+			continue;
+		e->even[i] = even_table_create(p->segments[i].n_cpus);
+		if (!e->even[i])
+			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
+	}
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		e->replicas[i] = calloc(p->segments[i].n_cpus, sizeof(*e->replicas[i]));
+		if (!e->replicas[i])
+			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
+		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
+			err->path[0] = '\0';
+			rc = replica_create(e, i, j, &e->replicas[i][j], err);
+			if (rc)
+				return named(err, rc, "segments", p->segments[i].name);
+		}
+	}
+	return 0;
+}
+
+static struct worker *worker_of(struct engine *e, unsigned int cpu)
+{
+	struct worker *w;
+
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		if (e->workers[i].cpu == cpu)
+			return &e->workers[i];
+	w = &e->workers[e->n_workers++];
+	w->cpu = cpu;
+	w->lcore = cpu_to_lcore(e->plan, cpu);
+	return w;
+}
+
+static int make_workers(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	unsigned int total = 0;
+
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		total += p->segments[i].n_cpus;
+	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), RTE_CACHE_LINE_SIZE);
+	if (!e->workers)
+		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
+			struct worker *w = worker_of(e, p->segments[i].cpus[j]);
+
+			if (!w->replicas)
+				w->replicas = calloc(total, sizeof(*w->replicas));
+			if (!w->replicas)
+				return err_set(err, ENOMEM, "segments", "out of memory");
+			w->replicas[w->n_replicas++] = e->replicas[i][j];
+		}
+	return 0;
+}
+
+static int launch_workers(struct engine *e, struct err *err)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		struct worker *w = &e->workers[i];
+
+		if (rte_eal_remote_launch(worker_main, w, w->lcore))
+			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
+				       w->cpu);
+		while (!atomic_load(&w->start_tsc))
+			rte_pause();
+	}
+	return 0;
+}
+
+static int make_pool(struct engine *e, struct err *err)
+{
+	const struct plan_engine *c = &e->plan->engine;
+
+	e->pool = rte_pktmbuf_pool_create("packets", c->mbufs, POOL_CACHE, 0,
+					  RTE_PKTMBUF_HEADROOM + c->mbuf_data_bytes,
+					  SOCKET_ID_ANY);
+	if (!e->pool)
+		return err_set(err, rte_errno ? rte_errno : ENOMEM, "engine.mbufs",
+			       "no memory for %lu packet buffers of %lu bytes: %s",
+			       (unsigned long)c->mbufs, (unsigned long)c->mbuf_data_bytes,
+			       rte_strerror(rte_errno));
+	return 0;
+}
+
+int engine_start(struct engine *e, struct plan *plan, struct err *err)
+{
+	static int (*const steps[])(struct engine *, struct err *) = {
+		make_pool, init_links, init_nfs, make_replicas, make_workers, launch_workers,
+	};
+	int rc = 0;
+
+	memset(e, 0, sizeof(*e));
+	e->plan = plan;
+	for (unsigned int i = 0; i < RTE_DIM(steps) && !rc; i++)
+		rc = steps[i](e, err);
+	if (rc)
+		engine_stop(e);
+	return rc;
+}
+
+static void stop_workers(struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		atomic_store(&e->workers[i].stop, true);
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		if (atomic_load(&e->workers[i].start_tsc))
+			rte_eal_wait_lcore(e->workers[i].lcore);
+		free(e->workers[i].replicas);
+	}
+	rte_free(e->workers);
+}
+
+void engine_stop(struct engine *e)
+{
+	const struct plan *p = e->plan;
+
+	stop_workers(e);
+	for (unsigned int i = 0; e->replicas && i < p->n_segments; i++) {
+		for (unsigned int j = 0; e->replicas[i] && j < p->segments[i].n_cpus; j++)
+			replica_destroy(e, e->replicas[i][j]);
+		free(e->replicas[i]);
+	}
+	for (unsigned int i = 0; e->even && i < p->n_segments; i++)
+		even_table_free(e->even[i]);
+	for (unsigned int i = 0; i < e->n_nfs; i++)
+		if (e->nfs[i].ops->fini)
+			e->nfs[i].ops->fini(&e->nfs[i]);
+	for (unsigned int i = e->n_links; i-- > 0;)
+		if (e->links[i].ops->fini)
+			e->links[i].ops->fini(&e->links[i]);
+	rte_mempool_free(e->pool);
+	free(e->replicas);
+	free(e->even);
+	free(e->nfs);
+	free(e->links);
+	memset(e, 0, sizeof(*e));
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+
+#include "link.h"
+#include "nf.h"
+#include "plan.h"
+#include "segment.h"
+
+/* One per CPU that any segment uses; polls its replicas in turn. */
+struct worker {
+	unsigned int cpu, lcore;
+	struct replica **replicas;
+	unsigned int n_replicas;
+	_Atomic bool stop;
+	_Atomic uint64_t start_tsc; /* 0 until it runs */
+} __rte_cache_aligned;
+
+struct engine {
+	struct plan *plan;
+	struct rte_mempool *pool;
+	struct link *links;          /* as plan->links */
+	unsigned int n_links;        /* initialised so far */
+	struct nf *nfs;              /* as plan->nfs */
+	unsigned int n_nfs;          /* initialised so far */
+	struct even_table **even;    /* per segment, when it steers evenly */
+	struct replica ***replicas;  /* [segment][replica] */
+	struct worker *workers;
+	unsigned int n_workers;
+	unsigned int epoch; /* of trials */
+	double tsc_error_ppm;
+	uint64_t tsc_read_cycles;
+	uint64_t clock_tsc, clock_ns; /* pair taken at start, for tsc_error_ppm */
+};
+
+/* EAL must be up. On error everything is undone. */
+int engine_start(struct engine *e, struct plan *plan, struct err *err);
+void engine_stop(struct engine *e);
+
+/* Trials (trial.c): start every named source at one instant. */
+int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);
+void trial_stop(struct engine *e);
+
+/* All counters, as docs/design/contracts.md has them. */
+json_t *stats_read(struct engine *e);
+json_t *stats_segment(struct engine *e, unsigned int segment);
+json_t *stats_link(struct engine *e, unsigned int link);
+json_t *stats_workers(struct engine *e);
+json_t *stats_info(struct engine *e);
+char *stats_prometheus(struct engine *e);
+
+/* Control socket: serves until `quit` or a signal sets *stop. */
+int control_open(const char *path, struct err *err);
+void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop);
+void control_close(int fd, const char *path);
+
+int telemetry_register(struct engine *e);
+
+/* EAL arguments from the plan; EAL is started once per process. */
+int eal_start(const struct plan *plan, struct err *err);
+void eal_stop(void);
+int cpu_to_lcore(const struct plan *plan, unsigned int cpu);
+
+json_t *describe(void);

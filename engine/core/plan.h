@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "link.h"
+#include "nf.h"
+#include "param.h"
+
+/*
+ * The plan: one JSON document, parsed and checked as a whole before anything is started
+ * (docs/design/contracts.md). Names are resolved to indices here, so that nothing behind the
+ * parser can meet a dangling one.
+ */
+
+struct plan_engine {
+	bool hugepages;
+	uint64_t memory_mb;
+	char *file_prefix;
+	uint64_t simd_bits;
+	uint64_t mbufs;
+	uint64_t mbuf_data_bytes;
+	struct param_list pci; /* char * */
+};
+
+struct plan_link {
+	const char *name;
+	const struct link_ops *ops;
+	void *conf;
+};
+
+struct plan_nf {
+	const char *name;
+	const struct nf_ops *ops;
+	void *conf;
+	int segment; /* index of the one segment it appears in, -1: none */
+};
+
+enum target_kind {
+	TO_NODE, /* index: position in plan_segment.nodes */
+	TO_LINK, /* index: position in plan.links; in a replica: of its outlets */
+	TO_DROP,
+};
+
+struct target {
+	uint8_t kind;
+	uint16_t index;
+};
+
+struct plan_input {
+	unsigned int link;
+	enum nf_direction direction;
+	struct target to;
+};
+
+struct plan_node {
+	unsigned int nf;
+	unsigned int n_edges;
+	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
+};
+
+struct plan_segment {
+	const char *name;
+	unsigned int *cpus;
+	unsigned int n_cpus;
+	unsigned int burst;
+	enum steer steer;
+	struct plan_input *inputs;
+	unsigned int n_inputs;
+	struct plan_node *nodes;
+	unsigned int n_nodes;
+};
+
+struct plan {
+	json_t *json; /* owns every name */
+	struct plan_engine engine;
+	struct plan_link *links;
+	unsigned int n_links;
+	struct plan_nf *nfs;
+	unsigned int n_nfs;
+	struct plan_segment *segments;
+	unsigned int n_segments;
+};
+
+/* Parse a document or a file. *plan is to be freed with plan_free; on error nothing is left. */
+int plan_parse(json_t *json, struct plan **plan, struct err *err);
+int plan_load(const char *file, struct plan **plan, struct err *err);
+void plan_free(struct plan *plan);
+
+/* Parameter tables of the plan's fixed parts, for --describe. */
+extern const struct param plan_engine_params[];
+extern const struct param plan_segment_params[];
+
+/* Number of edges of an NF, and an edge's number by its name (-1: none such). */
+unsigned int nf_edge_count(const struct nf_ops *ops);
+const char *nf_edge_name(const struct nf_ops *ops, unsigned int edge);
+int nf_edge_find(const struct nf_ops *ops, const char *name);
+unsigned int str_list_len(const char *const *list);

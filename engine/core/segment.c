@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The segment loop: what happens to a burst between two links. */
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_prefetch.h>
+
+#include "mbuf_util.h"
+#include "pkt.h"
+#include "segment.h"
+
+#define PREFETCH_AHEAD 6
+/*
+ * One poll in TIMED_BASE + TIMED_SPREAD/2 on average is timed. The interval is random, lest it
+ * fall into step with a period of the traffic; a TSC read is worth about a packet's forwarding.
+ */
+#define TIMED_BASE 8
+#define TIMED_SPREAD 16
+#define TICK_HZ 1000
+
+static inline uint32_t next_timed(struct replica *r)
+{
+	r->rng = r->rng * 1664525u + 1013904223u;
+	return TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
+}
+
+static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
+{
+	uint16_t i;
+
+	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
+	for (i = 0; i < n; i++) {
+		if (i + PREFETCH_AHEAD < n)
+			rte_prefetch0(rte_pktmbuf_mtod(pkts[i + PREFETCH_AHEAD], void *));
+		if (all || !(pkts[i]->packet_type & PKT_CLASSIFIED))
+			pkt_classify(pkts[i]);
+	}
+}
+
+/* Send what an outlet holds for one destination; the rest is kept (wait) or dropped. */
+static inline void flush_queue(struct replica *r, struct outlet *o, uint16_t dest)
+{
+	struct out_queue *q = &o->queues[dest];
+	uint16_t sent, left;
+
+	sent = o->tx(&o->q, dest, q->pkts, q->n);
+	o->packets += sent;
+	left = q->n - sent;
+	if (likely(!left)) {
+		q->n = 0;
+		return;
+	}
+	if (o->wait) {
+		memmove(q->pkts, q->pkts + sent, left * sizeof(q->pkts[0]));
+		q->n = left;
+		r->pending += left;
+		return;
+	}
+	o->full += left;
+	mbuf_free_burst(q->pkts + sent, left);
+	q->n = 0;
+}
+
+static inline void flush_outlets(struct replica *r)
+{
+	r->pending = 0;
+	for (unsigned int i = 0; i < r->n_outlets; i++) {
+		struct outlet *o = &r->outlets[i];
+
+		for (uint16_t d = 0; d < o->n_dests; d++)
+			if (o->queues[d].n)
+				flush_queue(r, o, d);
+	}
+}
+
+static void steer_burst(struct outlet *o, struct rte_mbuf **pkts, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		uint32_t hash = pkt_flow_hash(pkts[i]);
+		uint16_t dest = o->steer == STEER_EVEN ? even_table_assign(o->even, hash)
+						       : (uint64_t)hash * o->n_dests >> 32;
+		struct out_queue *q = &o->queues[dest];
+
+		q->pkts[q->n++] = pkts[i];
+	}
+}
+
+static inline void push(struct replica *r, struct target t, struct rte_mbuf **pkts, uint16_t n)
+{
+	if (t.kind == TO_NODE) {
+		struct burst *b = &r->nodes[t.index].in;
+
+		memcpy(b->pkts + b->n, pkts, n * sizeof(pkts[0]));
+		b->n += n;
+		return;
+	}
+	if (t.kind == TO_LINK) {
+		struct outlet *o = &r->outlets[t.index];
+
+		if (unlikely(o->n_dests > 1)) {
+			steer_burst(o, pkts, n);
+			return;
+		}
+		memcpy(o->queues->pkts + o->queues->n, pkts, n * sizeof(pkts[0]));
+		o->queues->n += n;
+		return;
+	}
+	mbuf_free_burst(pkts, n);
+}
+
+static inline void leave(struct replica *r, struct node *node, unsigned int edge, uint8_t dir,
+			 struct rte_mbuf **pkts, uint16_t n)
+{
+	struct target t = node->next[dir][edge];
+
+	if (unlikely(t.kind == TO_DROP))
+		node->stats.no_route += n;
+	else
+		node->stats.out[edge] += n;
+	push(r, t, pkts, n);
+}
+
+/* Packets of one burst that go different ways. */
+static __rte_noinline void dispatch_mixed(struct replica *r, struct node *node, struct burst *b)
+{
+	struct rte_mbuf *end[BURST_MAX], *onward[BURST_MAX];
+	uint16_t n_end = 0, n_onward = 0;
+
+	for (uint16_t i = 0; i < b->n; i++) {
+		uint8_t v = b->verdict[i];
+
+		if (v == 0) {
+			onward[n_onward++] = b->pkts[i];
+		} else if (v < node->n_edges) {
+			leave(r, node, v, b->direction, &b->pkts[i], 1);
+		} else if (v == NF_HOLD) {
+			node->stats.held++;
+		} else {
+			if (v == NF_CONSUME)
+				node->stats.consumed++;
+			else if (v >= NF_DROP(0) && v < NF_DROP(NF_DROPS_MAX))
+				node->stats.dropped[v - NF_DROP(0)]++;
+			else
+				node->stats.aborted++;
+			end[n_end++] = b->pkts[i];
+		}
+	}
+	if (n_onward)
+		leave(r, node, 0, b->direction, onward, n_onward);
+	mbuf_free_burst(end, n_end);
+}
+
+static inline bool all_edge_0(const struct burst *b)
+{
+	const uint64_t *w = (const uint64_t *)b->verdict;
+	uint64_t any = 0;
+
+	for (unsigned int i = 0; i < BURST_MAX / sizeof(*w); i++)
+		any |= w[i];
+	return !any;
+}
+
+static inline void run_node(struct replica *r, struct node *node, uint8_t dir, const bool timed,
+			    uint64_t *t)
+{
+	struct burst *b = &node->in;
+	uint64_t end;
+
+	b->direction = dir;
+	b->now = r->now;
+	memset(b->verdict, 0, sizeof(b->verdict));
+	node->stats.in += b->n;
+	node->stats.batches++;
+	node->process(node->worker, b);
+	if (likely(all_edge_0(b)))
+		leave(r, node, 0, dir, b->pkts, b->n);
+	else
+		dispatch_mixed(r, node, b);
+	if (timed) {
+		end = rte_rdtsc();
+		node->stats.cycles += end - *t;
+		node->stats.cycles_packets += b->n;
+		*t = end;
+	}
+	b->n = 0;
+}
+
+static inline void run_nodes(struct replica *r, unsigned int first, uint8_t dir, const bool timed,
+			     uint64_t *t)
+{
+	const uint16_t *order = r->order[dir];
+
+	for (unsigned int i = r->position[dir][first]; i < r->n_nodes; i++) {
+		struct node *node = &r->nodes[order[i]];
+
+		if (node->in.n)
+			run_node(r, node, dir, timed, t);
+	}
+}
+
+/* What NFs emitted goes on from where they were, in a run of its own. */
+static __rte_noinline void run_emitted(struct replica *r)
+{
+	uint64_t t = 0;
+
+	/* Further emissions of these runs are appended behind and taken up in turn. */
+	for (unsigned int i = 0; i < r->n_emitted; i++) {
+		struct emitted *e = &r->emitted[i];
+
+		push(r, e->to, &e->pkt, 1);
+		if (e->to.kind == TO_NODE)
+			run_nodes(r, e->to.index, e->direction, false, &t);
+	}
+	r->n_emitted = 0;
+}
+
+static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed, uint64_t *t)
+{
+	struct rte_mbuf **pkts;
+	struct out_queue *straight = NULL;
+	struct burst *b = NULL;
+	uint64_t end;
+	uint16_t n;
+
+	/* Packets are received where they will be needed: no copy for the straight way through. */
+	if (in->to.kind == TO_NODE) {
+		b = &r->nodes[in->to.index].in;
+		pkts = b->pkts;
+	} else if (in->to.kind == TO_LINK && r->outlets[in->to.index].n_dests == 1) {
+		straight = r->outlets[in->to.index].queues;
+		pkts = straight->pkts + straight->n;
+	} else {
+		pkts = r->nodes[r->n_nodes].in.pkts; /* spare */
+	}
+	n = in->rx(&in->q, pkts, r->burst);
+	if (!n)
+		return 0;
+	in->packets += n;
+	if (r->classify)
+		classify_burst(pkts, n, in->unclassified);
+	if (timed) {
+		end = rte_rdtsc();
+		in->cycles += end - *t;
+		in->timed_packets += n;
+		r->rx_cycles += end - *t;
+		r->io_packets += n;
+		*t = end;
+	}
+	if (b) {
+		b->n = n;
+		run_nodes(r, in->to.index, in->direction, timed, t);
+	} else if (straight) {
+		straight->n += n;
+	} else {
+		push(r, in->to, pkts, n);
+	}
+	return n;
+}
+
+static inline uint16_t poll_inlets(struct replica *r, const bool timed, uint64_t *t)
+{
+	uint16_t n = 0;
+
+	for (unsigned int i = 0; i < r->n_inlets; i++) {
+		uint16_t got = poll_inlet(r, &r->inlets[i], timed, t);
+
+		if (unlikely(r->n_emitted))
+			run_emitted(r);
+		/* Per input: the straight way's buffer holds one burst. */
+		if (got)
+			flush_outlets(r);
+		n += got;
+		if (unlikely(r->pending))
+			break;
+	}
+	return n;
+}
+
+static void tick(struct replica *r, uint64_t now)
+{
+	r->next_tick = now + rte_get_tsc_hz() / TICK_HZ;
+	for (unsigned int i = 0; i < r->n_nodes; i++) {
+		struct nf_worker *w = r->nodes[i].worker;
+
+		if (w->nf->ops->tick)
+			w->nf->ops->tick(w, now);
+		if (r->n_emitted)
+			run_emitted(r);
+		flush_outlets(r);
+		if (r->pending)
+			return;
+	}
+}
+
+static __rte_noinline void poll_timed(struct replica *r)
+{
+	uint64_t start = rte_rdtsc(), t = start, nodes_end;
+	uint16_t n = 0;
+
+	r->now = start;
+	r->until_timed = next_timed(r);
+	r->timed_polls++;
+	for (unsigned int i = 0; i < r->n_inlets && !r->pending; i++) {
+		uint16_t got = poll_inlet(r, &r->inlets[i], true, &t);
+
+		if (r->n_emitted)
+			run_emitted(r);
+		if (!got)
+			continue;
+		nodes_end = t;
+		flush_outlets(r);
+		t = rte_rdtsc();
+		r->tx_cycles += t - nodes_end;
+		n += got;
+	}
+	r->polls++;
+	if (n)
+		r->ops_sampled += t - start;
+	else
+		r->idle_polls++;
+	if (r->has_tick && (int64_t)(start - r->next_tick) >= 0)
+		tick(r, start);
+}
+
+void replica_poll(struct replica *r)
+{
+	if (unlikely(r->pending)) {
+		flush_outlets(r);
+		if (r->pending)
+			return;
+	}
+	if (unlikely(--r->until_timed == 0)) {
+		poll_timed(r);
+		return;
+	}
+	r->polls++;
+	if (!poll_inlets(r, false, NULL))
+		r->idle_polls++;
+}
+
+uint64_t replica_ops_cycles(const struct replica *r)
+{
+	return r->timed_polls ? (double)r->ops_sampled * r->polls / r->timed_polls : 0;
+}
+
+static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)
+{
+	struct replica *r = w->replica;
+	struct node *node = &r->nodes[w->node];
+	struct target t = node->next[dir][edge];
+
+	if (r->n_emitted == EMIT_MAX)
+		return -ENOBUFS;
+	if (t.kind == TO_DROP)
+		node->stats.no_route++;
+	else
+		node->stats.out[edge]++;
+	r->emitted[r->n_emitted++] = (struct emitted){.pkt = m, .to = t, .direction = dir};
+	return 0;
+}
+
+int nf_emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)
+{
+	int rc = emit(w, m, edge, dir);
+
+	if (!rc)
+		w->replica->nodes[w->node].stats.created++;
+	return rc;
+}
+
+int nf_release(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)
+{
+	int rc = emit(w, m, edge, dir);
+
+	if (!rc)
+		w->replica->nodes[w->node].stats.held--;
+	return rc;
+}
+
+void nf_drop_held(struct nf_worker *w, struct rte_mbuf *m, unsigned int reason)
+{
+	struct node_stats *s = &w->replica->nodes[w->node].stats;
+
+	s->held--;
+	s->dropped[reason]++;
+	rte_pktmbuf_free(m);
+}
+
+struct rte_mbuf *nf_alloc(struct nf_worker *w)
+{
+	return rte_pktmbuf_alloc(w->replica->pool);
+}

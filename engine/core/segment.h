@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "link.h"
+#include "nf.h"
+#include "plan.h"
+
+/*
+ * A segment runs its NFs to completion on one lcore per replica, between input links and
+ * outlets. Everything in a replica is written by its own lcore only; other threads read the
+ * counters as they are.
+ */
+
+#define EMIT_MAX 128 /* packets that NFs may emit in one poll */
+#define OUT_MAX (BURST_MAX + EMIT_MAX)
+
+/* Flow -> replica, each new flow to the next in turn; shared by all writers of a segment. */
+struct even_table;
+
+struct even_table *even_table_create(unsigned int replicas);
+void even_table_free(struct even_table *t);
+unsigned int even_table_assign(struct even_table *t, uint32_t hash);
+
+struct out_queue {
+	uint16_t n;
+	struct rte_mbuf *pkts[OUT_MAX];
+};
+
+/* One replica's way into one link. */
+struct outlet {
+	uint16_t (*tx)(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
+	struct out_queue *queues; /* one per destination */
+	uint16_t n_dests;         /* reader queues to choose from; 1 when the link chooses */
+	bool wait;                /* keep what the link does not take, rather than drop it */
+	enum steer steer;
+	struct even_table *even;
+	uint64_t packets, full;
+	struct link_txq q;
+	unsigned int link; /* index in plan */
+};
+
+struct inlet {
+	uint16_t (*rx)(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
+	struct target to;
+	uint8_t direction;
+	bool unclassified;
+	uint64_t packets, cycles, timed_packets;
+	struct link_rxq q;
+	unsigned int link;
+};
+
+struct node_stats {
+	uint64_t in, created, consumed, aborted, batches;
+	int64_t held;
+	uint64_t cycles, cycles_packets; /* of the sampled polls */
+	uint64_t out[NF_EDGES_MAX];
+	uint64_t no_route; /* sent to `drop` by the plan */
+	uint64_t dropped[NF_DROPS_MAX];
+};
+
+struct node {
+	void (*process)(struct nf_worker *w, struct burst *b);
+	uint16_t n_edges;
+	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
+	struct nf_worker *worker;
+	struct node_stats stats;
+	struct burst in;
+};
+
+struct emitted {
+	struct rte_mbuf *pkt;
+	struct target to;
+	uint8_t direction;
+};
+
+struct replica {
+	unsigned int n_inlets, n_outlets, n_nodes;
+	struct inlet *inlets;
+	struct outlet *outlets;
+	struct node *nodes;
+	uint16_t *order[NF_DIRECTIONS];    /* node indices, topologically */
+	uint16_t *position[NF_DIRECTIONS]; /* inverse of order */
+	uint16_t burst;
+	uint16_t pending; /* packets that `wait` outlets still hold */
+	bool classify;
+	bool has_tick;
+	uint32_t until_timed; /* polls until the next one that is timed */
+	uint32_t rng;
+	unsigned int n_emitted;
+	struct rte_mempool *pool;
+	uint64_t now, next_tick;
+	uint64_t polls, idle_polls, timed_polls;
+	uint64_t ops_sampled; /* cycles of timed polls that found packets (S5 algorithm 1: OPS) */
+	uint64_t rx_cycles, tx_cycles, io_packets;
+	struct emitted emitted[EMIT_MAX];
+	unsigned int segment, index, cpu;
+};
+
+/* Build replica `index` of segment `si`; link queues are opened. -errno. */
+struct engine;
+int replica_create(struct engine *e, unsigned int si, unsigned int index, struct replica **out,
+		   struct err *err);
+void replica_destroy(struct engine *e, struct replica *r);
+
+/* One turn: poll every input, run the packets through, send them on. */
+void replica_poll(struct replica *r);
+
+/* Cycles of polls that found packets, scaled from the sampled ones. */
+uint64_t replica_ops_cycles(const struct replica *r);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A ring between segments of one engine: one rte_ring per reading replica. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "link.h"
+
+struct ring_conf {
+	uint64_t size;
+	uint32_t on_full;
+};
+
+enum { ON_FULL_DROP, ON_FULL_WAIT };
+
+static const char *const on_full_names[] = {"drop", "wait", NULL};
+
+static const struct param ring_params[] = {
+	{.name = "size", .type = PARAM_UINT, .offset = offsetof(struct ring_conf, size), .min = 64,
+	 .max = 1 << 20, .def = "1024", .unit = "packets",
+	 .doc = "capacity of each ring; rounded up to a power of two"},
+	{.name = "on_full", .type = PARAM_ENUM, .choices = on_full_names, .def = "\"drop\"",
+	 .offset = offsetof(struct ring_conf, on_full),
+	 .doc = "drop, as a NIC's receive queue does, or wait: the writer stops polling its inputs "
+		"until there is room"},
+	{0},
+};
+
+struct ring_state {
+	unsigned int n;
+	struct rte_ring *rings[];
+};
+
+static void ring_fini(struct link *l)
+{
+	struct ring_state *s = l->state;
+	struct rte_mbuf *m;
+
+	if (!s)
+		return;
+	for (unsigned int i = 0; i < s->n; i++) {
+		while (!rte_ring_sc_dequeue(s->rings[i], (void **)&m))
+			rte_pktmbuf_free(m);
+		rte_ring_free(s->rings[i]);
+	}
+	free(s);
+	l->state = NULL;
+}
+
+static int ring_init(struct link *l, struct err *err)
+{
+	const struct ring_conf *c = l->conf;
+	/* Several writers share each ring; a single one needs no atomic operation. */
+	unsigned int flags = RING_F_SC_DEQ | RING_F_EXACT_SZ | (l->n_txq == 1 ? RING_F_SP_ENQ : 0);
+	struct ring_state *s;
+	char name[RTE_RING_NAMESIZE];
+
+	if (!l->n_rxq || !l->n_txq)
+		return err_set(err, EINVAL, "", "a ring needs a %s: no segment names it",
+			       l->n_rxq ? "writer" : "reader");
+	s = calloc(1, sizeof(*s) + l->n_rxq * sizeof(s->rings[0]));
+	if (!s)
+		return err_set(err, ENOMEM, "", "out of memory");
+	l->state = s;
+	l->wait = c->on_full == ON_FULL_WAIT;
+	for (unsigned int i = 0; i < l->n_rxq; i++) {
+		snprintf(name, sizeof(name), "%.20s.%u", l->name, i);
+		s->rings[i] = rte_ring_create(name, c->size, l->socket_id, flags);
+		if (!s->rings[i]) {
+			ring_fini(l);
+			return err_set(err, rte_errno, "params.size", "no memory for %lu entries",
+				       (unsigned long)c->size);
+		}
+		s->n++;
+	}
+	return 0;
+}
+
+static int ring_rx_open(struct link_rxq *q, struct err *err)
+{
+	struct ring_state *s = q->link->state;
+
+	(void)err;
+	q->state = s->rings[q->index];
+	return 0;
+}
+
+static int ring_tx_open(struct link_txq *q, struct err *err)
+{
+	struct ring_state *s = q->link->state;
+
+	(void)err;
+	q->state = s->rings;
+	return 0;
+}
+
+static uint16_t ring_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
+{
+	return rte_ring_sc_dequeue_burst(q->state, (void **)pkts, n, NULL);
+}
+
+static uint16_t ring_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct rte_ring *const *rings = q->state;
+
+	return rte_ring_enqueue_burst(rings[dest], (void **)pkts, n, NULL);
+}
+
+static json_t *ring_stats(struct link *l)
+{
+	const struct ring_conf *c = l->conf;
+	struct ring_state *s = l->state;
+	json_int_t used = 0;
+
+	for (unsigned int i = 0; i < s->n; i++)
+		used += rte_ring_count(s->rings[i]);
+	return json_pack("{s:I, s:i, s:I}", "size", (json_int_t)c->size, "rings", (int)s->n, "used",
+			 used);
+}
+
+static const struct link_ops ring_ops = {
+	.name = "ring",
+	.doc = "A queue between segments of the same engine: DPDK's rte_ring, one per reading "
+	       "replica, single-producer where one replica writes it. Writers choose the replica by "
+	       "flow.",
+	.params = ring_params,
+	.conf_size = sizeof(struct ring_conf),
+	.reads = true,
+	.writes = true,
+	.writer_steers = true,
+	.init = ring_init,
+	.fini = ring_fini,
+	.rx_open = ring_rx_open,
+	.tx_open = ring_tx_open,
+	.rx = ring_rx,
+	.tx = ring_tx,
+	.stats = ring_stats,
+};
+LINK_REGISTER(ring_ops)
