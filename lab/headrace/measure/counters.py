@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial's share of the engine's counters: the difference of two reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.record import (
+    Counters,
+    NfReading,
+    OutputReading,
+    ReplicaReading,
+    RingReading,
+    WorkerReading,
+)
+
+Json = dict[str, Any]
+
+
+def difference(before: Json, after: Json, plan: Json) -> Counters:
+    return Counters(
+        tsc_hz=int(after["tsc_hz"]),
+        workers=tuple(_workers(before.get("workers", {}), after.get("workers", {}))),
+        replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}))),
+        rings=_rings(before["links"], after["links"], plan),
+    )
+
+
+def _grown(before: Json, after: Json, key: str) -> int:
+    return max(0, int(after.get(key, 0)) - int(before.get(key, 0)))
+
+
+def _grown_each(before: Json, after: Json, keep_zero: bool = True) -> dict[str, int]:
+    grown = {key: _grown(before, after, key) for key in after}
+    return grown if keep_zero else {key: value for key, value in grown.items() if value}
+
+
+def _workers(before: Json, after: Json) -> list[WorkerReading]:
+    return [
+        WorkerReading(
+            cpu=int(cpu),
+            ref_cycles=_grown(before.get(cpu, {}), now, "ref_cycles"),
+            ops_cycles=_grown(before.get(cpu, {}), now, "ops_cycles"),
+            segments=tuple(now.get("segments", ())),
+        )
+        for cpu, now in after.items()
+    ]
+
+
+def _replicas(before: Json, after: Json) -> list[ReplicaReading]:
+    readings = []
+    for segment, replicas in after.items():
+        earlier = before.get(segment, [])
+        for index, now in enumerate(replicas):
+            was = earlier[index] if index < len(earlier) else {}
+            readings.append(_replica(segment, index, was, now))
+    return readings
+
+
+def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
+    io_was, io_now = was.get("io", {}), now.get("io", {})
+    nfs_was = was.get("nfs", {})
+    inputs_was, outputs_was = was.get("inputs", {}), was.get("outputs", {})
+    return ReplicaReading(
+        segment=segment,
+        index=index,
+        cpu=int(now["cpu"]),
+        packets_in=_grown(was, now, "in"),
+        packets_out=_grown(was, now, "out"),
+        polls=_grown(was, now, "polls"),
+        idle_polls=_grown(was, now, "idle_polls"),
+        ops_cycles=_grown(was, now, "ops_cycles"),
+        rx_cycles=_grown(io_was, io_now, "rx_cycles"),
+        tx_cycles=_grown(io_was, io_now, "tx_cycles"),
+        io_packets=_grown(io_was, io_now, "packets"),
+        inputs={
+            link: _grown(inputs_was.get(link, {}), reading, "packets")
+            for link, reading in now.get("inputs", {}).items()
+        },
+        outputs={
+            link: OutputReading(
+                packets=_grown(outputs_was.get(link, {}), reading, "packets"),
+                full=_grown(outputs_was.get(link, {}), reading, "full"),
+            )
+            for link, reading in now.get("outputs", {}).items()
+        },
+        nfs={name: _nf(nfs_was.get(name, {}), nf) for name, nf in now.get("nfs", {}).items()},
+    )
+
+
+def _nf(was: Json, now: Json) -> NfReading:
+    return NfReading(
+        type=now["type"],
+        packets_in=_grown(was, now, "in"),
+        created=_grown(was, now, "created"),
+        out=_grown_each(was.get("out", {}), now.get("out", {})),
+        dropped=_grown_each(was.get("dropped", {}), now.get("dropped", {}), keep_zero=False),
+        consumed=_grown(was, now, "consumed"),
+        aborted=_grown(was, now, "aborted"),
+        held_change=int(now.get("held", 0)) - int(was.get("held", 0)),
+        batches=_grown(was, now, "batches"),
+        cycles=_grown(was, now, "cycles"),
+        cycles_packets=_grown(was, now, "cycles_packets"),
+        counters=_grown_each(was.get("counters", {}), now.get("counters", {}), keep_zero=False),
+    )
+
+
+def _rings(before: Json, after: Json, plan: Json) -> dict[str, RingReading]:
+    rings = {}
+    for name, now in after.items():
+        if now.get("type") == "ring":
+            params = plan["links"][name].get("params", {})
+            rings[name] = RingReading(
+                size=int(now.get("size", 0)),
+                full=_grown(before.get(name, {}), now, "full"),
+                used=int(now.get("used", 0)),
+                on_full=params.get("on_full", "drop"),
+            )
+    return rings
+
+
+def nf_cycles(counters: Counters) -> dict[str, float]:
+    """Cycles per packet of each function, over all its replicas."""
+    cycles: dict[str, int] = {}
+    packets: dict[str, int] = {}
+    for replica in counters.replicas:
+        for name, nf in replica.nfs.items():
+            cycles[name] = cycles.get(name, 0) + nf.cycles
+            packets[name] = packets.get(name, 0) + nf.cycles_packets
+    return {name: cycles[name] / packets[name] for name in cycles if packets[name]}
+
+
+def utilisation(counters: Counters) -> dict[str, float]:
+    return {str(worker.cpu): worker.utilisation for worker in counters.workers}
+
+
+def drops(counters: Counters) -> dict[str, int]:
+    """`place/reason` -> packets: the functions' reasons, malformed packets, full links."""
+    found: dict[str, int] = {}
+
+    def add(place: str, reason: str, packets: int) -> None:
+        if packets:
+            key = f"{place}/{reason}"
+            found[key] = found.get(key, 0) + packets
+
+    for replica in counters.replicas:
+        for name, nf in replica.nfs.items():
+            for reason, packets in nf.dropped.items():
+                add(name, reason, packets)
+            add(name, "malformed", nf.aborted)
+        for link, output in replica.outputs.items():
+            add(link, "full", output.full)
+    return found

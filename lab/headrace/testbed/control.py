@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client of the engine's control socket: one JSON object per line each way."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+
+
+class ControlError(HeadraceError):
+    """The engine refused a request. `path` is the place in the request or plan."""
+
+    def __init__(self, cmd: str, path: str, msg: str) -> None:
+        super().__init__(f"engine: {cmd}: {path + ': ' if path else ''}{msg}")
+        self.path, self.msg = path, msg
+
+
+class ControlLost(HeadraceError):
+    """The socket was closed or does not answer."""
+
+
+class Control:
+    def __init__(self, path: Path, timeout_s: float = 20.0) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
+        self._reader = self._socket.makefile("rb")
+
+    def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        line = json.dumps({"cmd": cmd, **arguments}) + "\n"
+        try:
+            self._socket.sendall(line.encode())
+            answer = self._reader.readline()
+        except TimeoutError:
+            raise ControlLost(f"engine: no answer to {cmd!r} within the time limit") from None
+        except OSError as error:
+            raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
+        if not answer.endswith(b"\n"):
+            raise ControlLost(f"engine: closed the control socket during {cmd!r}")
+        try:
+            reply: dict[str, Any] = json.loads(answer)
+        except json.JSONDecodeError as error:
+            raise ControlLost(f"engine: answer to {cmd!r} is not JSON: {error}") from None
+        if not reply.get("ok"):
+            error_object = reply.get("error") or {}
+            raise ControlError(cmd, error_object.get("path", ""), error_object.get("msg", "?"))
+        return reply
+
+    def close(self) -> None:
+        self._reader.close()
+        self._socket.close()

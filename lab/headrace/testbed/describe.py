@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's own description of its links and NFs: the only source of their parameters."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.spec.document import Document, PathKey
+
+_REPO = Path(__file__).resolve().parents[3]
+_MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
+
+
+def find_engine() -> Path:
+    """$HEADRACE_ENGINE, then the repository's build directory, then PATH."""
+    named = os.environ.get("HEADRACE_ENGINE")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise bad_value("HEADRACE_ENGINE", named, allowed="an executable headrace-engine")
+        return Path(named)
+    built = _REPO / "build" / "engine" / "headrace-engine"
+    if os.access(built, os.X_OK):
+        return built
+    found = shutil.which("headrace-engine")
+    if found:
+        return Path(found)
+    raise HeadraceError(
+        "headrace-engine: not found; build it with `make setup`, put it on PATH, "
+        "or name it in HEADRACE_ENGINE"
+    )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `headrace-engine --describe` says."""
+
+    engine: Path
+    data: dict[str, Any]
+
+    @property
+    def nfs(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self.data["nfs"]
+        return found
+
+    @property
+    def links(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = self.data["links"]
+        return found
+
+    def edges(self, nf: str) -> list[str]:
+        return list(self.nfs[nf].get("edges") or ["out"])
+
+
+@cache
+def describe(engine: Path) -> Description:
+    try:
+        done = subprocess.run(
+            [engine, "--describe"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HeadraceError(f"{engine} --describe: {error}") from None
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise HeadraceError(f"{engine} --describe: {words[0]}")
+    try:
+        return Description(engine, json.loads(done.stdout))
+    except json.JSONDecodeError as error:
+        raise HeadraceError(f"{engine} --describe: not JSON: {error}") from None
+
+
+def check_params(
+    schema: dict[str, Any], params: dict[str, Any], doc: Document, at: tuple[PathKey, ...]
+) -> None:
+    """Validate against the engine's schema; the error names the place in the spec."""
+    validator = Draft202012Validator(schema)
+    errors = sorted(validator.iter_errors(params), key=lambda error: list(map(str, error.path)))
+    if errors:
+        raise _translate(errors[0], doc, at)
+    _check_formats(schema, params, doc, at)
+
+
+def _translate(error: ValidationError, doc: Document, at: tuple[PathKey, ...]) -> BadInput:
+    path = (*at, *error.absolute_path)
+    kind, limit, value = error.validator, error.validator_value, error.instance
+    schema: dict[str, Any] = dict(error.schema) if isinstance(error.schema, dict) else {}
+    if kind == "additionalProperties":
+        known = schema.get("properties", {})
+        unknown = next(key for key in value if key not in known)
+        return doc.error((*path, unknown), f"unknown key; allowed: {', '.join(known) or 'none'}")
+    if kind == "required":
+        missing = next(key for key in limit if key not in value)
+        about = schema.get("properties", {}).get(missing, {}).get("description")
+        return doc.error(path, f"{missing!r} is missing" + (f": {about}" if about else ""))
+    allowed = {
+        "enum": lambda: ", ".join(map(str, limit)),
+        "type": lambda: _type_words(schema),
+        "minimum": lambda: _range_words(schema),
+        "maximum": lambda: _range_words(schema),
+    }.get(str(kind))
+    if allowed:
+        return doc.error(path, f"allowed: {allowed()}", value=value)
+    return doc.error(path, error.message)
+
+
+def _type_words(schema: dict[str, Any]) -> str:
+    kind = schema.get("type")
+    if kind == "array":
+        return f"a list of {_type_words(schema.get('items', {}))}"
+    if kind in ("integer", "number"):
+        return _range_words(schema)
+    return {"string": "a string", "boolean": "true or false", "object": "a mapping"}.get(
+        str(kind), str(kind)
+    )
+
+
+def _range_words(schema: dict[str, Any]) -> str:
+    what = "an integer" if schema.get("type") == "integer" else "a number"
+    low, high, unit = schema.get("minimum"), schema.get("maximum"), schema.get("unit")
+    if low is not None and high is not None:
+        what += f" from {low} to {high}"
+    elif low is not None:
+        what += f" of at least {low}"
+    elif high is not None:
+        what += f" of at most {high}"
+    return what + (f" ({unit})" if unit else "")
+
+
+def _check_formats(
+    schema: dict[str, Any], value: Any, doc: Document, at: tuple[PathKey, ...]
+) -> None:
+    """The formats that the engine's parameter tables name: file, mac, ip."""
+    kind = schema.get("format")
+    if kind == "ip" and not _is_ip(value):
+        raise doc.error(at, "allowed: an IPv4 or IPv6 address, or a prefix", value=value)
+    if kind == "mac" and not _MAC.match(value):
+        raise doc.error(at, "allowed: a MAC address such as 02:00:00:00:00:01", value=value)
+    if kind == "file":
+        check_file(resolve(doc, value), doc, at, value)
+    if isinstance(value, dict):
+        for key, inner in schema.get("properties", {}).items():
+            if key in value:
+                _check_formats(inner, value[key], doc, (*at, key))
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            _check_formats(schema.get("items", {}), item, doc, (*at, i))
+
+
+def _is_ip(value: Any) -> bool:
+    try:
+        ipaddress.ip_interface(value)
+    except ValueError:
+        return False
+    return True
+
+
+def check_file(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -> None:
+    try:
+        with file.open("rb"):
+            pass
+    except OSError as error:
+        raise doc.error(
+            at, f"{(error.strerror or 'cannot be read').lower()}: {file}", value=str(given)
+        ) from None
+
+
+def resolve(doc: Document, value: Any) -> Path:
+    """Paths in a spec are relative to the spec's own file."""
+    return (doc.file.parent / value).resolve()
+
+
+def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> Any:
+    """The parameters as the engine gets them: it has another working directory."""
+    if schema.get("format") == "file":
+        return str(resolve(doc, value))
+    if isinstance(value, dict):
+        inner = schema.get("properties", {})
+        return {k: with_absolute_files(inner.get(k, {}), v, doc) for k, v in value.items()}
+    if isinstance(value, list):
+        return [with_absolute_files(schema.get("items", {}), item, doc) for item in value]
+    return value

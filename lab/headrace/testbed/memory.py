@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide between hugepages and ordinary memory, and reserve what is lacking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError
+from headrace.spec.deployment import Deployment
+from headrace.testbed import hugepages
+from headrace.testbed.state import RunState
+
+# DPDK's own needs beside what the plan asks for: rings, the heap's alignment, a page per lcore.
+_EXTRA_MB = 64
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the engine runs on, and what that costs."""
+
+    hugepages: bool
+    note: str
+
+
+def provide(deployment: Deployment, state: RunState) -> Memory:
+    """Reserve hugepages if that is wanted and possible. `give_back` undoes it."""
+    if deployment.hugepages is False:
+        return Memory(False, _ordinary("as the spec asks"))
+    found = hugepages.pool()
+    if found is None:
+        return _without(deployment, "this kernel has none")
+    lacking = hugepages.lacking(deployment.memory_mb + _EXTRA_MB, found)
+    if lacking == 0:
+        return Memory(True, f"hugepages of {found.page_kb} kB, {found.free} were free")
+    if not hugepages.may_add():
+        return _without(
+            deployment,
+            f"{found.free} pages of {found.page_kb} kB are free, {lacking} more are needed, and "
+            f"only root may add them (echo {found.total + lacking} > {found.control})",
+        )
+    before = hugepages.count(found.control)
+    state.note_hugepages(found.control, before, lacking, done=False)
+    came = hugepages.add(lacking, found.control)
+    state.note_hugepages(found.control, before, came, done=True)
+    if came < lacking:
+        give_back(state, before, came)
+        return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
+    return Memory(True, f"hugepages of {found.page_kb} kB, {came} added for this run")
+
+
+def give_back(state: RunState, before: int, pages: int) -> None:
+    found = hugepages.pool()
+    if found is not None:
+        hugepages.give_back(found.control, before, pages, done=True)
+    state.forget("hugepages")
+
+
+def _without(deployment: Deployment, why: str) -> Memory:
+    if deployment.hugepages is True:
+        raise HeadraceError(f"deployment.hugepages: true, but {why}")
+    return Memory(False, _ordinary(why))
+
+
+def _ordinary(why: str) -> str:
+    return f"ordinary memory of 4 kB pages ({why}): more TLB misses, so lower figures"

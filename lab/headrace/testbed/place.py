@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which lcore runs what: traffic on its own, the chain's segments on the others."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+
+_SYS_CPU = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True)
+class PlacedSegment:
+    name: str
+    nodes: tuple[str, ...]
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    generator: int
+    sink: int
+    segments: tuple[PlacedSegment, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cpus(self) -> set[int]:
+        return {self.generator, self.sink, *(c for s in self.segments for c in s.cpus)}
+
+
+def usable_cpus() -> list[int]:
+    """The CPUs of this process, one hardware thread of each core first."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return sorted(cpus, key=lambda cpu: (_thread_index(cpu), cpu))
+
+
+def _thread_index(cpu: int) -> int:
+    try:
+        text = (_SYS_CPU / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+    except OSError:
+        return 0
+    siblings: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        siblings += range(int(first), int(last or first) + 1)
+    return siblings.index(cpu) if cpu in siblings else 0
+
+
+def place(experiment: Experiment, doc: Document, available: list[int]) -> Placement:
+    """Assign lcores. With fewer lcores than segments, segments share lcores, and it is said."""
+    traffic, chain = _choose(experiment, doc, available)
+    names = tuple(node.name for node in experiment.nodes)
+    groups = _groups(experiment, names)
+    replicas = _replicas(experiment, groups, len(chain))
+    segments, used = [], 0
+    for group, count in zip(groups, replicas, strict=True):
+        cpus = tuple(dict.fromkeys(chain[(used + i) % len(chain)] for i in range(count)))
+        used += count
+        segments.append(PlacedSegment(_segment_name(group, len(groups)), group, cpus))
+    notes = tuple(_notes(traffic, chain, segments, used))
+    return Placement(traffic[0], traffic[-1], tuple(segments), notes)
+
+
+def _choose(
+    experiment: Experiment, doc: Document, available: list[int]
+) -> tuple[list[int], list[int]]:
+    lcores = experiment.study.deployment.lcores
+    for what, cpus in (("traffic", lcores.traffic), ("chain", lcores.chain)):
+        for cpu in cpus or ():
+            if cpu not in available:
+                raise doc.error(
+                    ("deployment", "lcores"),
+                    f"{what} names lcore {cpu}, which this machine does not give us; "
+                    f"allowed: {sorted(available)}",
+                )
+    both = set(lcores.traffic or ()) & set(lcores.chain or ())
+    if both and len(available) > 1:
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"lcore {min(both)} is given to traffic and to the chain; allowed: one of them",
+        )
+    traffic = list(lcores.traffic or ())
+    if not traffic:
+        traffic = [c for c in available if c not in (lcores.chain or ())][:1] or available[:1]
+    free = [cpu for cpu in available if cpu not in traffic]
+    # As many lcores as the chain has functions: each execution model then has the same budget.
+    chain = list(lcores.chain or free[: max(1, _lcores_wanted(experiment))] or traffic)
+    return traffic, chain
+
+
+def _lcores_wanted(experiment: Experiment) -> int:
+    replicas = experiment.execution.replicas
+    return sum(replicas) if replicas is not None else len(experiment.nodes)
+
+
+def _groups(experiment: Experiment, names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    execution = experiment.execution
+    if execution.segments is not None:
+        return list(execution.segments)
+    if execution.model == "pipeline" and names:
+        return [(name,) for name in names]
+    return [names]
+
+
+def _replicas(experiment: Experiment, groups: list[tuple[str, ...]], lcores: int) -> list[int]:
+    execution = experiment.execution
+    if execution.replicas is not None:
+        return [*execution.replicas, *[1] * (len(groups) - len(execution.replicas))]
+    if execution.model == "rtc":
+        return [lcores]
+    return [1] * len(groups)
+
+
+def _segment_name(group: tuple[str, ...], count: int) -> str:
+    return "chain" if count == 1 else ".".join(group)[:31]
+
+
+def _notes(
+    traffic: list[int], chain: list[int], segments: list[PlacedSegment], used: int
+) -> list[str]:
+    notes = []
+    if len(traffic) == 1:
+        notes.append(f"generator and sink share lcore {traffic[0]}")
+    for cpu in chain:
+        here = [segment.name for segment in segments if cpu in segment.cpus]
+        if len(here) > 1:
+            notes.append(f"segments {', '.join(here)} share lcore {cpu}")
+    if set(traffic) & set(chain):
+        notes.append(f"traffic and chain share lcore {traffic[0]}: there is only one")
+    if used < len(chain):
+        notes.append(f"{len(chain) - used} of the chain's {len(chain)} lcores unused")
+    return notes

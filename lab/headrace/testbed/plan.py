@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile an experiment into the engine's plan (docs/design/contracts.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+from headrace.testbed.describe import Description, check_params, with_absolute_files
+from headrace.testbed.place import PlacedSegment, Placement
+from headrace.testbed.traffic import source_params
+
+Direction = Literal["forward", "reverse"]
+
+GENERATOR, SINK = "generator", "measure"
+_MBUFS_MIN = 16384
+
+
+@dataclass(frozen=True)
+class Path:
+    """Names of what one direction's traffic meets, in order. A wire and a back are rings."""
+
+    direction: Direction
+
+    @property
+    def source(self) -> str:
+        return f"gen-{self.direction}"
+
+    @property
+    def wire(self) -> str:
+        return f"wire-{self.direction}"
+
+    @property
+    def back(self) -> str:
+        return f"back-{self.direction}"
+
+    @property
+    def sink(self) -> str:
+        return f"sink-{self.direction}"
+
+
+def paths(experiment: Experiment) -> tuple[Path, ...]:
+    direction = experiment.study.workload.direction
+    if direction == "both":
+        return Path("forward"), Path("reverse")
+    return (Path(direction),)
+
+
+def check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+    """Every function exists, its parameters are right, its edges are its own."""
+    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.nf not in description.nfs:
+            known = ", ".join(sorted(description.nfs))
+            raise doc.error(at, f"there is no NF {node.nf!r}; allowed: {known}")
+        check_params(description.nfs[node.nf]["params"], node.params, doc, at)
+        edges = description.edges(node.nf)
+        for edge in node.to:
+            if edge not in edges:
+                raise doc.error(
+                    (*at[:-1], "to", edge),
+                    f"{node.nf} has no edge {edge!r}; allowed: {', '.join(edges)}",
+                )
+
+
+def compile_plan(
+    experiment: Experiment,
+    placement: Placement,
+    description: Description,
+    doc: Document,
+    engine: dict[str, Any],
+) -> dict[str, Any]:
+    """The whole plan: source -> wire -> the chain's segments -> back -> sink, per direction."""
+    ways = paths(experiment)
+    deployment = experiment.study.deployment
+    cut = _Cut(experiment, placement, description)
+    links: dict[str, Any] = {}
+    for way in ways:
+        links[way.source] = {
+            "type": "source",
+            "params": source_params(experiment, way.direction, doc, description),
+        }
+        # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
+        links[way.wire] = _ring(deployment.ring.size, "drop")
+        links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
+        links[way.sink] = {"type": "sink", "params": {}}
+    segments = [_generator(ways, placement)]
+    for segment in placement.segments:
+        segments.append(cut.segment(segment, ways, deployment.burst, deployment.steer))
+    segments.append(_sink(ways, placement))
+    for name in cut.rings:
+        links[name] = _ring(deployment.ring.size, deployment.ring.on_full)
+    nfs = {
+        node.name: {
+            "type": node.nf,
+            "params": with_absolute_files(description.nfs[node.nf]["params"], node.params, doc),
+        }
+        for node in experiment.nodes
+    }
+    rings = sum(1 for link in links.values() if link["type"] == "ring")
+    mbufs = deployment.mbufs or max(_MBUFS_MIN, 2 * rings * deployment.ring.size) - 1
+    engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": _data_bytes(experiment)}
+    return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
+
+
+def direct_plan(
+    experiment: Experiment,
+    placement: Placement,
+    description: Description,
+    doc: Document,
+    engine: dict[str, Any],
+) -> dict[str, Any]:
+    """Source straight into sink: what the tester itself adds to a latency, and how fast it is."""
+    ways = paths(experiment)
+    links: dict[str, Any] = {}
+    for way in ways:
+        params = source_params(experiment, way.direction, doc, description)
+        links[way.source] = {"type": "source", "params": params}
+        links[way.sink] = {"type": "sink", "params": {}}
+    inputs = [_input(way.source, f"link:{way.sink}", way.direction) for way in ways]
+    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": _data_bytes(experiment)}
+    segments = [{"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}]
+    return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
+
+
+def _data_bytes(experiment: Experiment) -> int:
+    """Room for the largest frame beside DPDK's headroom of 128 bytes."""
+    largest = max(experiment.frame.sizes)
+    return 2176 if largest <= 2048 or experiment.study.workload.pcap else 9216 + 128
+
+
+def _ring(size: int, on_full: str) -> dict[str, Any]:
+    return {"type": "ring", "params": {"size": size, "on_full": on_full}}
+
+
+def _input(link: str, to: str, direction: str) -> dict[str, Any]:
+    return {"link": link, "to": to, "direction": direction}
+
+
+def _generator(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
+    inputs = [_input(way.source, f"link:{way.wire}", way.direction) for way in ways]
+    return {"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}
+
+
+def _sink(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
+    inputs = [_input(way.back, f"link:{way.sink}", way.direction) for way in ways]
+    return {"name": SINK, "cpus": [placement.sink], "inputs": inputs}
+
+
+class _Cut:
+    """The chain cut into segments: who reaches whom directly, and who through a ring.
+
+    A ring is named after the function and direction that it leads to: all who send there share it.
+    """
+
+    def __init__(
+        self, experiment: Experiment, placement: Placement, description: Description
+    ) -> None:
+        self._nodes = {node.name: node for node in experiment.nodes}
+        self._order = list(self._nodes)
+        self._home = {name: seg.name for seg in placement.segments for name in seg.nodes}
+        self._description = description
+        self.rings: dict[str, tuple[str, Direction]] = {}
+        for way in paths(experiment):
+            for name in self._order:
+                for target in self._targets(name, way.direction).values():
+                    self._note_ring(name, target, way)
+
+    def _note_ring(self, name: str, target: str, way: Path) -> None:
+        if target in self._nodes and self._home[target] != self._home[name]:
+            self.rings[_ring_name(target, way.direction)] = (target, way.direction)
+
+    def _targets(self, name: str, direction: Direction) -> dict[str, str]:
+        """Edge -> node, `out` or `drop`. Edges not named go on along the chain."""
+        node, edges = self._nodes[name], self._description.edges(self._nodes[name].nf)
+        step = 1 if direction == "forward" else -1
+        position = self._order.index(name) + step
+        onwards = self._order[position] if 0 <= position < len(self._order) else "out"
+        targets = {edges[0]: onwards}
+        if direction == "forward":
+            targets |= node.to
+        return targets
+
+    def segment(
+        self, segment: PlacedSegment, ways: tuple[Path, ...], burst: int, steer: str
+    ) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": segment.name,
+            "cpus": list(segment.cpus),
+            "burst": burst,
+            "steer": steer,
+            "inputs": [entry for way in ways for entry in self._inputs(segment, way)],
+        }
+        nodes = {name: self._edges(name, ways) for name in segment.nodes}
+        if nodes:
+            made["nodes"] = nodes
+        return made
+
+    def _inputs(self, segment: PlacedSegment, way: Path) -> list[dict[str, Any]]:
+        inputs = []
+        if not self._order:
+            return [_input(way.wire, f"link:{way.back}", way.direction)]
+        first = self._order[0 if way.direction == "forward" else -1]
+        if first in segment.nodes:
+            inputs.append(_input(way.wire, first, way.direction))
+        for ring, (target, direction) in self.rings.items():
+            if direction == way.direction and target in segment.nodes:
+                inputs.append(_input(ring, target, direction))
+        return inputs
+
+    def _edges(self, name: str, ways: tuple[Path, ...]) -> dict[str, dict[str, str]]:
+        directions = {way.direction: self._resolved(name, way) for way in ways}
+        # The engine wants `forward` always; a chain driven only in reverse has no other way.
+        return {"forward": directions.get("forward", directions[ways[0].direction]), **directions}
+
+    def _resolved(self, name: str, way: Path) -> dict[str, str]:
+        resolved = {}
+        for edge, target in self._targets(name, way.direction).items():
+            if target == "out":
+                resolved[edge] = f"link:{way.back}"
+            elif target in self._nodes and self._home[target] != self._home[name]:
+                resolved[edge] = f"link:{_ring_name(target, way.direction)}"
+            else:
+                resolved[edge] = target
+        return resolved
+
+
+def _ring_name(target: str, direction: Direction) -> str:
+    return f"to-{target[:24]}" + ("-r" if direction == "reverse" else "")
