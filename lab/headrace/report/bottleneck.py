@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a chain is narrowest, from what the engine counted.
+
+A part's capacity is TSC Hz / cycles per packet, over its lcores, the cost of its links
+included, and as its lcores are shared: an lcore that runs several segments gives each packet
+the sum of their cycles. It is stated in packets offered to the chain: a part that sees half
+of them is twice as wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from headrace.record import Counters, Measurement, Record, ReplicaReading, Segment
+
+from .units import count, percent, plural, pps, significant
+
+CostKind = Literal["nf", "links", "loop"]
+BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
+CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
+
+
+class Cost(Record):
+    """Cycles per packet that enters the part."""
+
+    name: str
+    kind: CostKind
+    cycles: float
+
+
+class Part(Record):
+    """A segment with all its replicas; the generator and the sink are parts too."""
+
+    name: str
+    role: Literal["chain", "generator", "sink"]
+    cpus: tuple[int, ...]
+    nfs: tuple[str, ...] = ()
+    shares_cpu_with: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    cycles_per_packet: float | None = None
+    capacity_pps: float | None = None
+    utilisation: float | None = None  # of its busiest lcore
+    share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    rings: dict[str, int] = Field(
+        default_factory=dict
+    )  # rings in front of it: packets that found them full
+    drops: dict[str, int] = Field(default_factory=dict)  # its NFs' policy and other drops
+
+
+class Pipe(Record):
+    parts: tuple[Part, ...]
+    throughput_pps: float
+    narrowest: str | None
+    headline: str
+    reasons: tuple[str, ...] = ()
+
+    def part(self, name: str) -> Part:
+        return next(p for p in self.parts if p.name == name)
+
+
+def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
+    """`at`: the measurement to explain. `above`: a trial at a load it did not carry, if any."""
+    parts = _parts(at)
+    name, headline, reasons = _narrowest(at, above, parts)
+    return Pipe(
+        parts=parts,
+        throughput_pps=at.throughput_pps,
+        narrowest=name,
+        headline=headline,
+        reasons=tuple(reasons),
+    )
+
+
+def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Cost, ...]:
+    """Per packet into the segment; an NF that only some packets visit costs its share."""
+    packets = sum(r.packets_in for r in replicas)
+    if not packets:
+        return ()
+    costs = []
+    for nf in dict.fromkeys([*nfs, *(n for r in replicas for n in r.nfs)]):
+        readings = [r.nfs[nf] for r in replicas if nf in r.nfs]
+        total = sum((n.cycles_per_packet or 0.0) * n.packets_in for n in readings)
+        costs.append(Cost(name=nf, kind="nf", cycles=total / packets))
+    links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
+    costs.append(Cost(name="links", kind="links", cycles=links))
+    # Busy time that no NF and no link accounts for: classification, splitting, accounting.
+    rest = sum(r.ops_cycles for r in replicas) / packets - sum(c.cycles for c in costs)
+    if rest > 0:
+        costs.append(Cost(name="loop", kind="loop", cycles=rest))
+    return tuple(costs)
+
+
+def _parts(at: Measurement) -> tuple[Part, ...]:
+    counters = at.counters
+    return tuple(
+        Part(name=s.name, role=s.role, cpus=s.cpus, nfs=s.nfs, shares_cpu_with=s.shares_cpu_with)
+        if counters is None
+        else _part(s, counters, at)
+        for s in at.segments
+    )
+
+
+def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
+    replicas = [r for r in counters.replicas if r.segment == segment.name]
+    packets = sum(r.packets_in for r in replicas)
+    costs = costs_of(replicas, segment.nfs)
+    cycles = sum(c.cycles for c in costs)
+    rings = {
+        link: counters.rings[link].full
+        for link in dict.fromkeys(link for r in replicas for link in r.inputs)
+        if link in counters.rings
+    }
+    busiest = max((r.packets_in for r in replicas), default=0)
+    return Part(
+        name=segment.name,
+        role=segment.role,
+        cpus=segment.cpus,
+        nfs=segment.nfs,
+        shares_cpu_with=segment.shares_cpu_with,
+        costs=costs,
+        cycles_per_packet=cycles or None,
+        capacity_pps=_capacity(replicas, counters, at, sum(rings.values())),
+        utilisation=max(
+            (w.utilisation for w in counters.workers if w.cpu in segment.cpus), default=None
+        ),
+        share_of_busiest=busiest / packets if packets else None,
+        rings=rings,
+        drops={
+            f"{name}/{reason}": n
+            for name, reason, n in (
+                (
+                    name,
+                    reason,
+                    sum(r.nfs[name].dropped.get(reason, 0) for r in replicas if name in r.nfs),
+                )
+                for name in dict.fromkeys(n for r in replicas for n in r.nfs)
+                for reason in dict.fromkeys(
+                    d for r in replicas if name in r.nfs for d in r.nfs[name].dropped
+                )
+            )
+            if n
+        },
+    )
+
+
+def _busy_cycles(replica: ReplicaReading) -> float:
+    return sum(c.cycles for c in costs_of([replica], ())) * replica.packets_in
+
+
+def _capacity(
+    replicas: Sequence[ReplicaReading], counters: Counters, at: Measurement, full: int
+) -> float | None:
+    """The load on the chain at which the first of the part's lcores has no cycles left."""
+    offered = at.sent or max((r.packets_in for r in counters.replicas), default=0)
+    packets = sum(r.packets_in for r in replicas)
+    if not packets or not offered:
+        return None
+    widths = []
+    for replica in replicas:
+        on_cpu = [r for r in counters.replicas if r.cpu == replica.cpu]
+        # Cycles this lcore would need for one packet offered to the chain, had nothing
+        # been lost in front of this part.
+        cycles = sum(_busy_cycles(r) for r in on_cpu) / offered * (packets + full) / packets
+        if cycles > 0:
+            widths.append(counters.tsc_hz / cycles)
+    return min(widths, default=None)
+
+
+def _narrowest(
+    at: Measurement, above: Measurement | None, parts: Sequence[Part]
+) -> tuple[str | None, str, list[str]]:
+    chain = [p for p in parts if p.role == "chain"]
+    if at.audit.verdict == "generator-bound":
+        generator = next((p.name for p in parts if p.role == "generator"), None)
+        reasons = [f.text for f in at.audit.findings if not f.ok]
+        return (
+            generator,
+            f"The generator is narrower than the chain: {pps(at.throughput_pps)} is what it could "
+            "make, and only a lower bound of what the chain carries.",
+            reasons,
+        )
+    measured = [p for p in chain if p.capacity_pps is not None]
+    if not measured:
+        return None, "No counters of this measurement say where the chain is narrowest.", []
+    by_width = sorted(measured, key=lambda p: p.capacity_pps or 0.0)
+    part = _lossy(above, by_width) or by_width[0]
+    headline = f"{_called(part)} is narrowest: it can carry {pps(part.capacity_pps)}."
+    reasons = [
+        *_of_cycles(part, at),
+        *_of_lcores(part),
+        *_of_loss(part, above),
+        *_of_drops(part, at),
+        *_of_rest(part, by_width),
+    ]
+    return part.name, headline, reasons
+
+
+def _called(part: Part) -> str:
+    """Its name, and its NFs unless the name says them."""
+    if all(nf in part.name for nf in part.nfs):
+        return part.name
+    return f"{part.name} ({' → '.join(part.nfs)})"
+
+
+def _lossy(above: Measurement | None, parts: Sequence[Part]) -> Part | None:
+    """The part in front of whose rings most was lost, when the load was too high."""
+    if above is None or above.counters is None:
+        return None
+    full = {
+        p.name: sum(above.counters.rings[r].full for r in p.rings if r in above.counters.rings)
+        for p in parts
+    }
+    name = max(full, key=lambda n: full[n], default=None)
+    return next((p for p in parts if p.name == name), None) if name and full[name] else None
+
+
+def _of_cycles(part: Part, at: Measurement) -> list[str]:
+    if part.cycles_per_packet is None or at.counters is None:
+        return []
+    most = max(part.costs, key=lambda c: c.cycles)
+    what = {"nf": f"the NF {most.name}", "links": "its links", "loop": "the segment loop"}
+    return [
+        f"A packet costs it {significant(part.cycles_per_packet)} cycles of a "
+        f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; most of them, "
+        f"{significant(most.cycles)} ({percent(most.cycles / part.cycles_per_packet, 2)}), "
+        f"in {what[most.kind]}."
+    ]
+
+
+def _of_lcores(part: Part) -> list[str]:
+    texts = []
+    cpus = ", ".join(str(c) for c in part.cpus)
+    if part.utilisation is not None:
+        left = "no cycles left" if part.utilisation >= BUSY else "the rest found no packets to poll"
+        texts.append(
+            f"{plural(len(part.cpus), 'lcore')} ({cpus}): the busiest spent "
+            f"{percent(part.utilisation)} of its time on packets; {left}."
+        )
+    if part.shares_cpu_with:
+        others = ", ".join(part.shares_cpu_with)
+        texts.append(f"It shares its lcore with {others}: their cycles add up.")
+    even = 1 / max(1, len(part.cpus))
+    if len(part.cpus) > 1 and (part.share_of_busiest or 0) > 1.25 * even:
+        texts.append(
+            f"Its replicas are loaded unevenly: one took {percent(part.share_of_busiest)} of the "
+            f"packets, {percent(even)} would be even."
+        )
+    return texts
+
+
+def _of_loss(part: Part, above: Measurement | None) -> list[str]:
+    if above is None or above.counters is None:
+        return []
+    texts = []
+    for ring in part.rings:
+        reading = above.counters.rings.get(ring)
+        if reading is not None and reading.full:
+            texts.append(
+                f"At {pps(above.load_pps)}, which the chain did not carry, its ring {ring} "
+                f"({count(reading.size)} packets) was full for {count(reading.full)} packets."
+            )
+    return texts
+
+
+def _of_drops(part: Part, at: Measurement) -> list[str]:
+    total = at.sent or 1
+    return [
+        f"It dropped {count(n)} packets ({percent(n / total, 2)} of those sent) as {place}."
+        for place, n in sorted(part.drops.items(), key=lambda item: -item[1])
+    ]
+
+
+def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
+    rest = [p for p in by_width if p.name != part.name]
+    if not rest or part.capacity_pps is None or rest[0].capacity_pps is None:
+        return []
+    ratio = rest[0].capacity_pps / part.capacity_pps
+    if rest[0].name in part.shares_cpu_with:
+        return [f"{rest[0].name} runs on the same lcore; only another lcore would widen either."]
+    if ratio < 1:
+        return [
+            f"By cycles alone {rest[0].name} would be narrower ({pps(rest[0].capacity_pps)}); the "
+            "full ring in front of this part weighs more."
+        ]
+    if ratio < 1 + CLOSE:
+        return [
+            f"{rest[0].name} is hardly wider ({pps(rest[0].capacity_pps)}): "
+            "widening one alone gains little."
+        ]
+    return [
+        f"The next narrowest is {rest[0].name} with {pps(rest[0].capacity_pps)}: widening "
+        f"{part.name} gains at most {significant(ratio, 2)} times."
+    ]

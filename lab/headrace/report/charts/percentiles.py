@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency by percentile on an axis of nines, as HdrHistogram plots it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hdrh.histogram import HdrHistogram
+
+from headrace.record import Result
+
+from ..units import ns, significant, time_scale
+from .svg import Map, decades, el, line, linear, logarithmic, picture, polyline, text, title
+
+HEIGHT, BOTTOM, TOP = 300.0, 40.0, 14.0
+NINES = (0.0, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999)
+LINES = 6  # distinct line styles of the page's style sheet
+
+
+class Curve(NamedTuple):
+    name: str
+    points: list[tuple[float, float]]  # quantile, ns
+    packets: int
+
+
+def curve(name: str, results: Sequence[Result]) -> Curve | None:
+    """The repetitions' histograms merged; None when no latency was taken."""
+    payloads = [r.latency_hdr for r in results if r.latency_hdr]
+    if not payloads:
+        return None
+    merged = HdrHistogram.decode(payloads[0])
+    for payload in payloads[1:]:
+        merged.decode_and_add(payload)
+    packets = merged.get_total_count()
+    if packets < 1:
+        return None
+    # Beyond 1 - 1/n the curve would only repeat the maximum.
+    last = -math.log10(1 / packets) if packets > 1 else 0.1
+    steps = 160
+    quantiles = [1 - 10 ** -(last * i / steps) for i in range(steps + 1)]
+    points = [(q, float(merged.get_value_at_percentile(100 * q))) for q in quantiles]
+    return Curve(name, points, packets)
+
+
+def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
+    if not curves:
+        return ""
+    small = width < 500
+    low = min(min(v for _, v in c.points) for c in curves)
+    low = max(1.0, min(low, floor_ns or low) * 0.8)
+    high = max(max(v for _, v in c.points) for c in curves) * 1.25
+    furthest = max(_nines(c.points[-1][0]) for c in curves)
+    left, right = 58.0, (14.0 if small else 120.0)
+    x = linear(0, furthest, left, width - right)
+    y = logarithmic(low, high, HEIGHT - BOTTOM, TOP)
+    body = [*_grid(x, y, low, high, furthest, width - right, left, small)]
+    if floor_ns:
+        at = y(floor_ns)
+        body.append(line(left, at, width - right, at, class_="floor"))
+        body.append(text(left + 6, at - 5, f"tester's own floor {ns(floor_ns)}", class_="small"))
+    taken: list[float] = []
+    for i, c in enumerate(curves):
+        points = [(x(_nines(q)), y(v)) for q, v in c.points]
+        body.append(polyline(points, class_=f"curve l{i % LINES + 1}"))
+        body += _marks(c, x, y, i)
+        if not small:
+            at = _free(points[-1][1], taken)
+            taken.append(at)
+            body.append(text(points[-1][0] + 8, at + 4, c.name, class_=f"name l{i % LINES + 1}"))
+    words = "; ".join(
+        f"{c.name}: median {ns(_at(c, 0.5))}, p99 {ns(_at(c, 0.99))}, most {ns(c.points[-1][1])}"
+        for c in curves
+    )
+    return picture(width, HEIGHT, f"Latency by percentile. {words}", *body)
+
+
+def _nines(quantile: float) -> float:
+    return -math.log10(max(1 - quantile, 1e-12))
+
+
+def _at(c: Curve, quantile: float) -> float:
+    return next((v for q, v in c.points if q >= quantile), c.points[-1][1])
+
+
+def _free(wanted: float, taken: Sequence[float]) -> float:
+    """Names at the lines' ends never lie on each other."""
+    while any(abs(wanted - t) < 15 for t in taken):
+        wanted += 4
+    return wanted
+
+
+def _grid(
+    x: Map, y: Map, low: float, high: float, furthest: float, end: float, left: float, small: bool
+) -> list[str]:
+    body = []
+    for value in decades(low, high):
+        body.append(line(left, y(value), end, y(value), class_="grid"))
+        shown = time_scale(value)
+        digits = f"{value / shown.divisor:g} {shown.unit}"
+        body.append(text(left - 8, y(value) + 4, digits, class_="tick", text_anchor="end"))
+    for quantile in NINES:
+        if _nines(quantile) > furthest + 1e-9:
+            break
+        at = x(_nines(quantile))
+        body.append(line(at, TOP, at, HEIGHT - BOTTOM, class_="grid"))
+        label = "0" if not quantile else f"{quantile * 100:.7f}".rstrip("0").rstrip(".")
+        if not (small and quantile in (0.0,)):
+            body.append(text(at, HEIGHT - BOTTOM + 18, label, class_="tick", text_anchor="middle"))
+    body.append(
+        text((left + end) / 2, HEIGHT - 4, "percentile", class_="tick", text_anchor="middle")
+    )
+    return body
+
+
+def _marks(c: Curve, x: Map, y: Map, i: int) -> list[str]:
+    marks = []
+    for quantile in (0.5, 0.9, 0.99, 0.999, 0.9999):
+        if quantile > c.points[-1][0]:
+            break
+        value = _at(c, quantile)
+        tip = f"{c.name}, p{significant(quantile * 100)}: {ns(value)}"
+        marks.append(
+            el(
+                "circle",
+                title(tip),
+                cx=x(_nines(quantile)),
+                cy=y(value),
+                r=3.2,
+                class_=f"point l{i % LINES + 1}",
+            )
+        )
+    return marks

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chain as a pipe: as high as each part's capacity, with what flowed through it inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..bottleneck import Part, Pipe
+from ..units import Scale, count, percent, rate_scale, significant
+from .svg import el, fits, line, picture, rect, shorten, text, title
+
+BORE = 104.0  # drawn height of the widest part
+WIDEST = 2.3  # times the flow; wider parts are drawn no wider, with open walls; the number tells
+TOP, BOTTOM = 46.0, 50.0
+JOINT = 16.0  # where one part's bore turns into the next one's
+
+
+class _Slot(NamedTuple):
+    part: Part
+    x: float
+    width: float
+    half: float  # of the bore
+    open: bool  # wider than can be drawn
+
+
+def draw(pipe: Pipe, width: float) -> str:
+    slots = _layout(pipe, width)
+    if not slots:
+        return ""
+    total = slots[-1].x + slots[-1].width
+    scale = rate_scale(pipe.throughput_pps)
+    middle = TOP + BORE / 2
+    body = [
+        _bore(slots, middle),
+        _water(slots, pipe, middle),
+        *(_blocks(s, middle) for s in slots),
+        *(_open(s, middle) for s in slots if s.open),
+        *(_rings(s, middle) for s in slots),
+        *(_labels(s, pipe, scale, width < 500) for s in slots),
+    ]
+    words = ", ".join(f"{s.part.name} {scale.text(s.part.capacity_pps)}" for s in slots)
+    label = f"Capacities: {words}. Flow: {scale.text(pipe.throughput_pps)}. {pipe.headline}"
+    return picture(total, TOP + BORE + BOTTOM, label, *body)
+
+
+def _layout(pipe: Pipe, width: float) -> list[_Slot]:
+    parts = [p for p in pipe.parts if p.capacity_pps is not None or p.role == "chain"]
+    if not parts:
+        return []
+    units = [max(1, len(p.nfs)) if p.role == "chain" else 0.85 for p in parts]
+    # Labels need some room: a long chain makes the picture wider, and its frame scrolls.
+    unit = max((width - 2) / sum(units), 64.0 if width < 500 else 74.0)
+    cap = pipe.throughput_pps * WIDEST
+    largest = max(min(p.capacity_pps or pipe.throughput_pps, cap) for p in parts) or 1.0
+    slots, x = [], 1.0
+    for part, size in zip(parts, units, strict=True):
+        capacity = min(part.capacity_pps or pipe.throughput_pps, cap)
+        half = max(3.0, capacity / largest * BORE / 2)
+        slots.append(_Slot(part, x, size * unit, half, (part.capacity_pps or 0.0) > cap))
+        x += size * unit
+    return slots
+
+
+def _bore(slots: Sequence[_Slot], middle: float) -> str:
+    """The wall: top edge there, bottom edge back, smooth from one bore to the next."""
+    upper, lower = [], []
+    for i, s in enumerate(slots):
+        left = s.x + (JOINT / 2 if i else 0)
+        right = s.x + s.width - (JOINT / 2 if i + 1 < len(slots) else 0)
+        upper.append((left, right, middle - s.half))
+        lower.append((left, right, middle + s.half))
+    path = f"M{upper[0][0]:.1f},{upper[0][2]:.1f}" + _edge(upper)
+    back = [(right, left, y) for left, right, y in reversed(lower)]
+    path += f"L{back[0][0]:.1f},{back[0][2]:.1f}" + _edge(back) + "Z"
+    return el("path", d=path, class_="bore")
+
+
+def _edge(runs: Sequence[tuple[float, float, float]]) -> str:
+    path, previous = "", None
+    for start, end, y in runs:
+        if previous is not None:
+            x0, y0 = previous
+            bend = (x0 + start) / 2
+            path += f"C{bend:.1f},{y0:.1f} {bend:.1f},{y:.1f} {start:.1f},{y:.1f}"
+        path += f"L{end:.1f},{y:.1f}"
+        previous = (end, y)
+    return path
+
+
+def _water(slots: Sequence[_Slot], pipe: Pipe, middle: float) -> str:
+    known = [s for s in slots if s.part.capacity_pps]
+    if not known:
+        return ""
+    # All bores are drawn to one scale; take it from the narrowest, which is never cut off.
+    narrow = min(known, key=lambda s: s.part.capacity_pps or 0.0)
+    half = narrow.half * min(1.0, pipe.throughput_pps / (narrow.part.capacity_pps or 1.0))
+    x, end = slots[0].x, slots[-1].x + slots[-1].width
+    return rect(x, middle - half, end - x, 2 * half, class_="water")
+
+
+def _blocks(slot: _Slot, middle: float) -> str:
+    part = slot.part
+    names = part.nfs if part.role == "chain" else ()
+    if not names:
+        return ""
+    cycles = {c.name: c.cycles for c in part.costs}
+    each = slot.width / len(names)
+    body = []
+    for i, name in enumerate(names):
+        x = slot.x + i * each
+        if i:
+            y = slot.half
+            body.append(line(x, middle - y, x, middle + y, class_="cut"))
+        shown = shorten(name, each - 10, 13)
+        half = each / 2
+        body.append(text(x + half, middle - 1, shown, class_="nf", text_anchor="middle"))
+        if name in cycles:
+            cost = f"{significant(cycles[name])} cyc"
+            body.append(text(x + half, middle + 14, cost, class_="small", text_anchor="middle"))
+    tip = "\n".join(f"{c.name}: {significant(c.cycles)} cycles per packet" for c in part.costs)
+    hover = rect(slot.x, middle - slot.half, slot.width, 2 * slot.half, title(tip), class_="hover")
+    return "".join(body) + hover
+
+
+def _open(slot: _Slot, middle: float) -> str:
+    """Dashes over the wall: the real one is further out."""
+    left, right = slot.x + JOINT, slot.x + slot.width - JOINT
+    return "".join(
+        line(left, middle + side * slot.half, right, middle + side * slot.half, class_="beyond")
+        for side in (-1, 1)
+    )
+
+
+def _rings(slot: _Slot, middle: float) -> str:
+    """A ring sits where its reader begins; red when packets found it full."""
+    if not slot.part.rings:
+        return ""
+    full = sum(slot.part.rings.values())
+    tip = ", ".join(f"{r}: full for {count(n)} packets" for r, n in slot.part.rings.items())
+    height = min(slot.half, BORE / 2) * 2
+    return rect(
+        slot.x - 2.5,
+        middle - height / 2,
+        5,
+        height,
+        title(tip),
+        rx=2.5,
+        class_="ring full" if full else "ring",
+    )
+
+
+def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
+    part, x = slot.part, slot.x + slot.width / 2
+    narrowest = part.name == pipe.narrowest
+    room = slot.width - 6
+    size = 11 if small else 12
+    names = [part.name] if len(part.nfs) != 1 else [part.nfs[0]]
+    if len(part.nfs) > 1 and not fits(part.name, room, size):
+        names = ["segment"]
+    lcores = f"lcore {', '.join(map(str, part.cpus))}" if part.cpus else ""
+    if len(part.cpus) > 3:
+        lcores = f"{len(part.cpus)} lcores"
+    y = TOP + BORE
+    rows = [
+        text(x, 14, "narrowest", class_="mark", text_anchor="middle") if narrowest else "",
+        text(x, 28, shorten(names[0], room, size), class_="part", text_anchor="middle"),
+        text(x, 41, shorten(lcores, room, size), class_="small", text_anchor="middle"),
+        text(
+            x,
+            y + 17,
+            scale.text(part.capacity_pps),
+            class_="capacity narrow" if narrowest else "capacity",
+            text_anchor="middle",
+        ),
+    ]
+    if part.utilisation is not None:
+        busy = f"{percent(part.utilisation)} busy"
+        rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
+    if part.shares_cpu_with:
+        rows.append(text(x, y + 46, "shared lcore", class_="small", text_anchor="middle"))
+    if narrowest:
+        middle = TOP + BORE / 2
+        for side in (-1, 1):
+            edge = middle + side * slot.half
+            rows.append(line(slot.x + 9, edge, slot.x + slot.width - 9, edge, class_="squeeze"))
+    return "".join(rows)

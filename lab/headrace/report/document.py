@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says, before it has a form: terminal, HTML and JSON are drawn from this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.bundle import Bundle, Status
+from headrace.record import Environment, Measurement, Record, Result, Segment, Trial
+
+from .bottleneck import Pipe, pipe
+from .summary import Summary, summarise
+from .units import percent, plural
+
+
+class Explained(Record):
+    """A summary and where its chain is narrowest."""
+
+    summary: Summary
+    pipe: Pipe
+
+
+class Group(Record):
+    """Results that stand in one table: the same chain, workload and direction."""
+
+    chain: str
+    workload: str
+    direction: str
+    nfs: tuple[str, ...]
+    goals: tuple[str, ...]
+    primary: str  # the goal that the pictures show
+    summaries: tuple[Summary, ...]
+    explained: tuple[Explained, ...]  # of the primary goal, measured ones
+
+
+class Report(Record):
+    name: str
+    path: str
+    status: Status
+    groups: tuple[Group, ...]
+    trials: int
+    cautions: tuple[str, ...]  # what a reader must know before reading any figure
+    environment: Environment | None
+
+    @property
+    def title(self) -> str:
+        chains = dict.fromkeys(g.chain for g in self.groups)
+        return ", ".join(chains) or self.name
+
+
+def report(bundle: Bundle) -> Report:
+    results, trials = bundle.results(), bundle.trials()
+    summaries = summarise(results)
+    keys = dict.fromkeys((s.key.chain, s.key.workload, s.key.direction) for s in summaries)
+    groups = tuple(
+        _group(
+            [s for s in summaries if (s.key.chain, s.key.workload, s.key.direction) == key], trials
+        )
+        for key in keys
+    )
+    return Report(
+        name=bundle.path.resolve().name,
+        path=str(bundle.path),
+        status=bundle.status,
+        groups=groups,
+        trials=len({t.trial for t in trials}),
+        cautions=tuple(_cautions(bundle.status, summaries, results)),
+        environment=bundle.environment,
+    )
+
+
+def _group(summaries: Sequence[Summary], trials: Sequence[Trial]) -> Group:
+    first = summaries[0].key
+    primary = _primary(summaries)
+    shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
+    return Group(
+        chain=first.chain,
+        workload=first.workload,
+        direction=first.direction,
+        nfs=nfs_of(summaries),
+        goals=tuple(dict.fromkeys(s.key.goal_text for s in summaries)),
+        primary=primary,
+        summaries=tuple(summaries),
+        explained=tuple(
+            Explained(summary=s, pipe=pipe(s.typical, above(s.typical, trials))) for s in shown
+        ),
+    )
+
+
+def _primary(summaries: Sequence[Summary]) -> str:
+    """The strictest search goal; else the highest load that was tried."""
+
+    def strictness(s: Summary) -> tuple[int, float]:
+        goal = s.results[0].goal_parameters
+        if goal is not None:
+            return (0, goal.loss_ratio)
+        return (1, -(s.key.load_pps or float("inf")))
+
+    measured = [s for s in summaries if s.key.ground == "measured"]
+    return min(measured or list(summaries), key=strictness).key.goal_text
+
+
+def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:
+    """The chain's NFs in order, from the cut of the first summary that has one."""
+    for s in summaries:
+        cut = [g for g in s.typical.segments if g.role == "chain"]
+        if cut:
+            return tuple(nf for g in cut for nf in g.nfs)
+    return tuple(summaries[0].nf_cycles)
+
+
+def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
+    """The trial of the same repetition at the lowest load that the chain did not carry."""
+    allowed = result.goal_parameters.loss_ratio if result.goal_parameters else 0.0
+    candidates = [
+        t
+        for t in trials
+        if t.chain == result.chain
+        and t.direction == result.direction
+        and t.execution == result.execution
+        and t.workload == result.workload
+        and t.repetition == result.repetition
+        and t.load_pps > result.load_pps
+        and t.loss_ratio > allowed
+        and t.counters is not None
+    ]
+    return min(candidates, key=lambda t: t.load_pps, default=None)
+
+
+def shared(segments: Sequence[Segment]) -> list[str]:
+    return [
+        f"{s.name} shares its lcore with {', '.join(s.shares_cpu_with)}."
+        for s in segments
+        if s.shares_cpu_with
+    ]
+
+
+def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Result]) -> list[str]:
+    texts = []
+    if status.state != "complete":
+        what = "is still running or was killed" if status.state == "running" else "is partial"
+        texts.append(
+            f"This run {what}{f': {status.reason}' if status.reason else ''}. "
+            "It holds the trials that had ended."
+        )
+    if not results:
+        texts.append("There are no results in it.")
+    measured = [s for s in summaries if s.key.ground == "measured"]
+    for verdict, meaning in _MEANING.items():
+        names = [_row(s) for s in measured if s.verdict == verdict]
+        if names:
+            texts.append(f"{meaning}: {'; '.join(names)}.")
+    apart = [f"{_row(s)} ({percent(s.throughput_pps.relative, 2)})" for s in measured if s.disagree]
+    if apart:
+        texts.append(f"Repetitions do not agree within 5 %: {'; '.join(apart)}.")
+    left_out = sum(s.excluded for s in measured)
+    if left_out:
+        texts.append(f"{plural(left_out, 'invalid repetition')} left out of the figures.")
+    return texts
+
+
+_MEANING = {
+    "generator-bound": "The generator, not the chain, set these figures; they are lower bounds",
+    "suspect": "An audit check failed; read its finding before using these figures",
+    "invalid": "These are no measurements of the chain",
+    "not-audited": "Nothing checked the generator for these figures",
+}
+
+
+def _row(s: Summary) -> str:
+    return f"{s.key.execution}, {s.key.goal_text}"

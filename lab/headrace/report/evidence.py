@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evidence of a report: what was checked, with what, on what, and how it was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.record import Calibration, Finding, Goal, Record, Result, Verdict
+
+from .document import Report
+from .summary import Summary
+from .units import count, ns, percent, plural, pps, significant
+
+Facts = tuple[tuple[str, str], ...]
+
+LOSS = (
+    "Loss is what the source sent and the sink did not receive, less what an NF dropped on "
+    "purpose under a named reason. What the source could not send in time is the generator's "
+    "failure and never counted as the chain's loss. A packet that found a link full is lost at "
+    "that link and charged to its reader."
+)
+RATES = (
+    "Rates count whole frames: L2 bits include the FCS, L1 bits also the 20 bytes of preamble, "
+    "start delimiter and gap of each frame (IEEE 802.3)."
+)
+LATENCY = (
+    "Latency runs from the intended send time, so that a stalled generator cannot hide it. PDV "
+    "and IPDV are those of RFC 5481: latency less the smallest one, and the mean absolute "
+    "difference between successive packets."
+)
+CYCLES = (
+    "Cycles are of the TSC, sampled; an lcore's utilisation is its busy (OPS) over its total (REF) "
+    "cycles. Capacity is TSC Hz over the cycles that a packet costs an lcore, links included, "
+    "over all lcores of the part."
+)
+
+
+class Audited(Record):
+    execution: str
+    goal: str
+    repetition: int
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+
+
+class Evidence(Record):
+    audits: tuple[Audited, ...]
+    searches: tuple[tuple[str, Facts], ...]  # per goal: its parameters and what was found
+    integrity: Facts
+    calibration: Facts
+    shared: tuple[str, ...]
+    environment: tuple[tuple[str, Facts], ...]
+    method: tuple[str, ...] = (LOSS, RATES, LATENCY, CYCLES)
+
+
+def evidence(report: Report) -> Evidence:
+    summaries = [s for g in report.groups for s in g.summaries if s.key.ground == "measured"]
+    results = [r for s in summaries for r in s.results]
+    return Evidence(
+        audits=tuple(_audits(summaries)),
+        searches=tuple(_searches(results)),
+        integrity=_integrity(results),
+        calibration=_calibration(r.calibration for r in results),
+        shared=tuple(
+            dict.fromkeys(
+                f"{r.execution}: {s.name} shares its lcore with {', '.join(s.shares_cpu_with)}"
+                for r in results
+                for s in r.segments
+                if s.shares_cpu_with
+            )
+        ),
+        environment=_environment(report),
+    )
+
+
+def _audits(summaries: Iterable[Summary]) -> Iterable[Audited]:
+    for s in summaries:
+        for r in s.results:
+            yield Audited(
+                execution=s.key.execution,
+                goal=s.key.goal_text,
+                repetition=r.repetition,
+                verdict=r.audit.verdict,
+                findings=r.audit.findings,
+            )
+
+
+def _searches(results: list[Result]) -> Iterable[tuple[str, Facts]]:
+    goals: dict[str, Goal] = {
+        r.goal: r.goal_parameters for r in results if r.goal_parameters is not None
+    }
+    for name, goal in goals.items():
+        rows = [
+            ("loss ratio allowed", percent(goal.loss_ratio, 3) if goal.loss_ratio else "0"),
+            ("final trial", f"{significant(goal.final_trial_s)} s"),
+            ("sum of trials at a bound", f"{significant(goal.duration_sum_s)} s"),
+            ("width of the bounds", f"at most {percent(goal.width, 2)}"),
+            ("exceed ratio", significant(goal.exceed_ratio)),
+            ("compliance", goal.label or "none claimed"),
+        ]
+        for r in results:
+            if r.goal == name and r.bounds:
+                b = r.bounds
+                rows.append(
+                    (
+                        f"{r.execution}, repetition {r.repetition}",
+                        f"{pps(b.lower_pps, 4)} … {pps(b.upper_pps, 4)} ({percent(b.width, 2)}), "
+                        f"{plural(b.trials, 'trial')} in {b.seconds:.0f} s"
+                        + (f", ended by {b.stopped_by}" if b.stopped_by else ""),
+                    )
+                )
+        yield name, tuple(rows)
+
+
+def _integrity(results: list[Result]) -> Facts:
+    def total(name: str) -> str:
+        return count(sum(getattr(r, name) for r in results))
+
+    return (
+        ("intended", total("intended")),
+        ("sent", total("sent")),
+        ("received", total("received")),
+        ("lost", total("lost")),
+        ("reordered", total("reordered")),
+        ("duplicated", total("duplicated")),
+        ("late", total("late")),
+        ("received, not the source's", total("unstamped")),
+        ("unsent (the generator's)", count(sum(r.audit.unsent for r in results))),
+    )
+
+
+def _calibration(given: Iterable[Calibration | None]) -> Facts:
+    known = [c for c in given if c is not None]
+    if not known:
+        return (("latency floor", "not calibrated"),)
+    c = known[0]
+    rows = [("latency floor (median)", ns(c.floor_ns))]
+    if c.floor_p99_ns is not None:
+        rows.append(("latency floor (p99)", ns(c.floor_p99_ns)))
+    if c.clock_read_cycles is not None:
+        rows.append(("reading the clock", f"{significant(c.clock_read_cycles)} cycles"))
+    if c.clock_error_ppm is not None:
+        rows.append(("clock error", f"{significant(c.clock_error_ppm, 2)} ppm"))
+    return tuple(rows)
+
+
+def _environment(report: Report) -> tuple[tuple[str, Facts], ...]:
+    e = report.environment
+    if e is None:
+        return ()
+    topics: dict[str, dict[str, Any]] = {
+        "machine": {"hostname": e.hostname} | e.cpu,
+        "memory": e.memory,
+        "kernel": e.kernel,
+        "engine": e.engine,
+        "headrace": e.headrace,
+        "virtualisation": e.virtualisation,
+        "network": e.network,
+        "mitigations": dict(e.mitigations),
+        "noise": e.noise,
+    }
+    return tuple(
+        (topic, tuple(flat(facts))) for topic, facts in topics.items() if any(True for _ in facts)
+    )
+
+
+def flat(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    """Nested facts as `a.b` names with readable values."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            yield prefix + name, ", ".join(map(str, value)) or "none"
+        elif isinstance(value, bool):
+            yield prefix + name, "yes" if value else "no"
+        elif isinstance(value, float):
+            yield prefix + name, significant(value)
+        elif isinstance(value, int) and abs(value) >= 10_000:
+            yield prefix + name, count(value)
+        elif value not in (None, ""):
+            yield prefix + name, str(value)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML report: one file that needs nothing from the network."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from . import units
+from .charts import cycles, percentiles, throughput
+from .charts import pipe as pipe_chart
+from .charts.svg import NARROW, WIDE
+from .document import Group, Report
+from .evidence import Evidence, evidence
+from .summary import Summary
+
+
+def render(report: Report, *, spec: str | None = None) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("headrace.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(
+        pps=units.pps,
+        ns=units.ns,
+        count=units.count,
+        percent=units.percent,
+        loss=units.loss,
+        significant=units.significant,
+    )
+    template = environment.get_template("report.html.j2")
+    return template.render(
+        report=report,
+        groups=[_view(g) for g in report.groups],
+        evidence=evidence(report),
+        spec=spec,
+        icon=Markup(_icon()),
+    )
+
+
+def both(draw: Callable[[float], str]) -> Markup:
+    """The picture for a wide and for a narrow screen: scaling one would shrink its text."""
+    wide, narrow = draw(WIDE), draw(NARROW)
+    if not wide:
+        return Markup("")
+    return Markup(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>')
+
+
+def _view(group: Group) -> dict[str, Any]:
+    """What the template shows of a group, pictures included."""
+    shown = [s for s in group.summaries if s.key.goal_text == group.primary]
+    curves = [c for s in shown if (c := percentiles.curve(s.key.execution, s.results)) is not None]
+    stacks = [
+        st
+        for e in group.explained
+        if (st := cycles.stack(e.summary.key.execution, e.pipe)) is not None
+    ]
+    calibrated = [r.calibration for s in shown for r in s.results if r.calibration]
+    floor = calibrated[0].floor_ns if calibrated else None
+    rates = units.rate_scale(max(s.throughput_pps.max for s in group.summaries))
+    medians = [s.latency_ns["p50"].median for s in group.summaries if "p50" in s.latency_ns]
+    return {
+        "group": group,
+        "best": best(shown),
+        "rates": rates,
+        "times": units.time_scale(min(medians, default=1.0)),
+        "goal": next((g.typical.goal_parameters for g in shown if g.typical.goal_parameters), None),
+        "pipes": [(e, both(partial(pipe_chart.draw, e.pipe))) for e in group.explained],
+        "throughput": both(lambda w: throughput.draw(shown, w)),
+        "latency": both(lambda w: percentiles.draw(curves, floor, w)),
+        "curves": curves,
+        "cycles": both(lambda w: cycles.draw(stacks, w)),
+        "colours": cycles.colours(stacks),
+        "drops": _drops(shown),
+        "counts": shown,
+    }
+
+
+def best(summaries: Sequence[Summary]) -> Summary | None:
+    """The fastest that may be believed."""
+    trusted = [s for s in summaries if s.trusted and s.key.ground == "measured"]
+    return max(trusted, key=lambda s: s.throughput_pps.median, default=None)
+
+
+def _drops(summaries: Sequence[Summary]) -> list[tuple[str, str, int, float]]:
+    rows = []
+    for s in summaries:
+        sent = s.typical.sent or 1
+        for place, n in sorted(s.typical.drops.items(), key=lambda item: -item[1]):
+            rows.append((s.key.execution, place, n, n / sent))
+    return rows
+
+
+def _icon() -> str:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2874b2" '
+        'd="M0 3h5c2 0 2 3 4 3h7v4H9c-2 0-2 3-4 3H0z"/></svg>'
+    )
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+
+__all__ = ["Evidence", "best", "both", "render"]
