@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "../core/err.h"
 
 /*
  * Forwarding tables: from a key or prefix to a 16-bit next hop.
@@ -133,7 +133,7 @@ struct fib_change {
 int fib_apply(struct fib *f, const struct fib_change *changes, size_t n, size_t *bad);
 
 /*
- * Load `prefix next-hop` lines (file.h); plain or gzip. err is "FILE:LINE". Next hops are
+ * Load `prefix next-hop` lines (docs/design/fib.md); plain or gzip. err is "FILE:LINE". Next hops are
  * numbers up to max_next_hop, unless `resolve` gives another meaning to the word: it returns
  * 0 and the number, or -errno and fills err->msg. *loaded may be NULL.
  */

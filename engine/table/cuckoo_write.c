@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cuckoo table's one writer. Readers may be anywhere, at any time: see cuckoo.h. */
+#include "cuckoo.h"
+
+#include <errno.h>
+
+static struct bucket *bucket_at(struct cuckoo *c, uint32_t i)
+{
+	return &c->buckets[i];
+}
+
+/* Between these two, readers of the bucket wait; a few instructions, no call, no miss. */
+static void bucket_open(struct bucket *b)
+{
+	STORE(&b->head, b->head + HEAD_BUSY);
+}
+
+static void bucket_close(struct bucket *b, uint32_t used)
+{
+	uint32_t version = (b->head & ~HEAD_USED) + HEAD_BUSY;
+
+	STORE(&b->head, version | used);
+}
+
+static void slot_store_nh(struct bucket *b, enum fib_key kind, unsigned int s, uint16_t nh)
+{
+	switch (kind) {
+	case FIB_KEY_IPV4:
+		STORE(&b->ipv4.nh[s], nh);
+		break;
+	case FIB_KEY_IPV6:
+		STORE(&b->ipv6.nh[s], nh);
+		break;
+	case FIB_KEY_MAC:
+		STORE(&b->mac.entry[s], (uint64_t)nh << MAC_BITS | (b->mac.entry[s] & MAC_MASK));
+		break;
+	default:
+		STORE(&b->vrf.nh[s], nh);
+	}
+}
+
+static void slot_store(struct bucket *b, enum fib_key kind, unsigned int s, const struct ckey *k,
+		       uint16_t nh)
+{
+	switch (kind) {
+	case FIB_KEY_IPV4:
+		STORE(&b->ipv4.key[s], (uint32_t)k->w[0]);
+		break;
+	case FIB_KEY_IPV6:
+		STORE(&b->ipv6.key[s][0], k->w[0]);
+		STORE(&b->ipv6.key[s][1], k->w[1]);
+		break;
+	case FIB_KEY_MAC:
+		STORE(&b->mac.entry[s], (uint64_t)nh << MAC_BITS | k->w[0]);
+		return;
+	default:
+		STORE(&b->vrf.key[s], k->w[0]);
+	}
+	slot_store_nh(b, kind, s, nh);
+}
+
+/* The key's bits enter the filter of its first bucket, which is open. */
+static void away_add(struct bucket *b, enum fib_key kind, uint64_t bits)
+{
+	uint32_t count = b->away >> AWAY_SHIFT, filter = b->away & AWAY_FILTER;
+
+	if (kind == FIB_KEY_IPV4)
+		STORE(&b->ipv4.filter, b->ipv4.filter | bits);
+	else
+		filter |= bits;
+	count += count < AWAY_STUCK;
+	STORE(&b->away, count << AWAY_SHIFT | filter);
+}
+
+/* Bits are shared, so that they can be taken back only when no key is away any more. */
+static void away_remove(struct bucket *b, enum fib_key kind)
+{
+	uint32_t count = b->away >> AWAY_SHIFT, filter = b->away & AWAY_FILTER;
+
+	if (count == AWAY_STUCK)
+		return;
+	if (--count == 0) {
+		filter = 0;
+		if (kind == FIB_KEY_IPV4)
+			STORE(&b->ipv4.filter, 0);
+	}
+	STORE(&b->away, count << AWAY_SHIFT | filter);
+}
+
+static int free_slot(const struct bucket *b, enum fib_key kind)
+{
+	uint32_t free = ~b->head & ((1u << slots_of(kind)) - 1);
+
+	return free ? __builtin_ctz(free) : -1;
+}
+
+static void bucket_put(struct bucket *b, enum fib_key kind, unsigned int s, const struct ckey *k,
+		       uint16_t nh)
+{
+	uint32_t used = (b->head & HEAD_USED) | 1u << s;
+
+	bucket_open(b);
+	slot_store(b, kind, s, k, nh);
+	bucket_close(b, used);
+}
+
+static void bucket_clear(struct bucket *b, unsigned int s)
+{
+	uint32_t used = (b->head & HEAD_USED) & ~(1u << s);
+
+	bucket_open(b);
+	bucket_close(b, used);
+}
+
+struct place {
+	struct bucket *b;
+	int slot;
+	bool second;
+};
+
+/* Where a key is; slot -1 when it is not in the table. */
+static struct place find(struct cuckoo *c, const struct ckey *k, struct hashes h)
+{
+	enum fib_key kind = c->fib.conf.key;
+	uint64_t bits = filter_bits(kind, h);
+	struct place p = {.b = bucket_at(c, first_bucket(c->n, h))};
+
+	p.slot = bucket_find(p.b, kind, p.b->head, k);
+	if (p.slot >= 0 || (bucket_filter(p.b, kind) & bits) != bits)
+		return p;
+	p.b = bucket_at(c, second_bucket(c->n, h));
+	p.second = true;
+	p.slot = bucket_find(p.b, kind, p.b->head, k);
+	return p;
+}
+
+/* In its second bucket first: it can be found all the while. */
+static void put_second(struct cuckoo *c, const struct ckey *k, struct hashes h, int slot,
+		       uint16_t nh)
+{
+	enum fib_key kind = c->fib.conf.key;
+	struct bucket *first = bucket_at(c, first_bucket(c->n, h));
+
+	bucket_put(bucket_at(c, second_bucket(c->n, h)), kind, slot, k, nh);
+	bucket_open(first);
+	away_add(first, kind, filter_bits(kind, h));
+	bucket_close(first, first->head & HEAD_USED);
+	c->moved++;
+}
+
+/*
+ * Moves the key at (from, slot) into a free slot of its other bucket `to`. It is in both
+ * before it leaves the one; a reader that came too late for it in the second bucket sees the
+ * first bucket's version changed.
+ */
+static int move(struct cuckoo *c, uint32_t from, unsigned int slot, uint32_t to)
+{
+	enum fib_key kind = c->fib.conf.key;
+	struct bucket *src = bucket_at(c, from), *dst = bucket_at(c, to);
+	struct ckey k = slot_key(src, kind, slot);
+	struct hashes h = hash_key(c->seed, kind, &k);
+	uint16_t nh = slot_nh(src, kind, slot);
+	int room = free_slot(dst, kind);
+	uint32_t used;
+
+	if (room < 0)
+		return -ENOSPC;
+	if (first_bucket(c->n, h) == from) {
+		bucket_put(dst, kind, room, &k, nh);
+		used = (src->head & HEAD_USED) & ~(1u << slot);
+		bucket_open(src);
+		away_add(src, kind, filter_bits(kind, h));
+		bucket_close(src, used);
+		c->moved++;
+		return 0;
+	}
+	used = (dst->head & HEAD_USED) | 1u << room;
+	bucket_open(dst);
+	slot_store(dst, kind, room, &k, nh);
+	away_remove(dst, kind);
+	bucket_close(dst, used);
+	bucket_clear(src, slot);
+	c->moved--;
+	return 0;
+}
+
+static uint32_t other_bucket(const struct cuckoo *c, uint32_t bucket, unsigned int slot)
+{
+	struct ckey k = slot_key(&c->buckets[bucket], c->fib.conf.key, slot);
+	struct hashes h = hash_key(c->seed, c->fib.conf.key, &k);
+	uint32_t first = first_bucket(c->n, h);
+
+	return first == bucket ? second_bucket(c->n, h) : first;
+}
+
+/*
+ * Breadth first (CuckooSwitch 4.2): the shortest chain of moves that ends in a free slot. A
+ * shortest chain has no bucket twice, so its moves can be made one by one from its end, each
+ * into a slot that is free. Returns the node with the free slot, or -1.
+ */
+static int search(struct cuckoo *c, uint32_t first, uint32_t second)
+{
+	enum fib_key kind = c->fib.conf.key;
+	unsigned int slots = slots_of(kind), n = 0;
+
+	c->search[n++] = (struct search_node){.bucket = first, .parent = UINT16_MAX};
+	c->search[n++] = (struct search_node){.bucket = second, .parent = UINT16_MAX};
+	for (unsigned int i = 0; i < n; i++) {
+		uint32_t bucket = c->search[i].bucket;
+
+		if (free_slot(bucket_at(c, bucket), kind) >= 0)
+			return i;
+		for (unsigned int s = 0; s < slots && n < SEARCH_MAX; s++) {
+			uint32_t other = other_bucket(c, bucket, s);
+
+			__builtin_prefetch(bucket_at(c, other));
+			c->search[n++] = (struct search_node){other, i, s};
+		}
+	}
+	return -1;
+}
+
+/* Makes a free slot in one of the two buckets, and says in which. Nothing is lost on the way. */
+static int make_room(struct cuckoo *c, uint32_t first, uint32_t second, uint32_t *bucket)
+{
+	int i = search(c, first, second);
+
+	if (i < 0)
+		return -ENOSPC;
+	while (c->search[i].parent != UINT16_MAX) {
+		const struct search_node *to = &c->search[i];
+		const struct search_node *from = &c->search[to->parent];
+
+		if (move(c, from->bucket, to->slot, to->bucket))
+			return -ENOSPC;
+		i = to->parent;
+	}
+	*bucket = c->search[i].bucket;
+	return 0;
+}
+
+int cuckoo_place_first(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16_t nh)
+{
+	enum fib_key kind = c->fib.conf.key;
+	struct bucket *b = bucket_at(c, first_bucket(c->n, h));
+	int slot = free_slot(b, kind);
+
+	if (find(c, k, h).slot >= 0)
+		return -EEXIST;
+	if (slot < 0)
+		return -ENOSPC;
+	bucket_put(b, kind, slot, k, nh);
+	c->entries++;
+	return 0;
+}
+
+int cuckoo_place(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16_t nh)
+{
+	enum fib_key kind = c->fib.conf.key;
+	uint32_t first = first_bucket(c->n, h), second = second_bucket(c->n, h), bucket = second;
+	int rc = cuckoo_place_first(c, k, h, nh);
+
+	if (rc != -ENOSPC)
+		return rc;
+	if (free_slot(bucket_at(c, second), kind) < 0) {
+		rc = make_room(c, first, second, &bucket);
+		if (rc)
+			return rc;
+	}
+	if (bucket == first)
+		bucket_put(bucket_at(c, first), kind, free_slot(bucket_at(c, first), kind), k, nh);
+	else
+		put_second(c, k, h, free_slot(bucket_at(c, second), kind), nh);
+	c->entries++;
+	return 0;
+}
+
+/* The key, if it is one of this kind: a MAC address has 48 bits. */
+static int key_take(const struct cuckoo *c, const void *key, struct ckey *k, struct hashes *h)
+{
+	*k = key_load(c->fib.conf.key, key);
+	if (c->fib.conf.key == FIB_KEY_MAC && k->w[0] > MAC_MASK)
+		return -EINVAL;
+	*h = hash_key(c->seed, c->fib.conf.key, k);
+	return 0;
+}
+
+int cuckoo_insert(struct fib *f, const void *key, uint8_t len, uint16_t nh)
+{
+	struct cuckoo *c = (struct cuckoo *)f;
+	struct hashes h;
+	struct ckey k;
+	int rc = key_take(c, key, &k, &h);
+
+	if (rc)
+		return rc;
+	if (c->entries >= f->conf.capacity)
+		return find(c, &k, h).slot >= 0 ? -EEXIST : -ENOSPC;
+	rc = cuckoo_place(c, &k, h, nh);
+	c->updates += !rc;
+	return rc;
+}
+
+/* A next hop is one store: readers see the old one or the new one. */
+int cuckoo_update(struct fib *f, const void *key, uint8_t len, uint16_t nh)
+{
+	struct cuckoo *c = (struct cuckoo *)f;
+	struct hashes h;
+	struct place p;
+	struct ckey k;
+	int rc = key_take(c, key, &k, &h);
+
+	if (rc)
+		return rc;
+	p = find(c, &k, h);
+	if (p.slot < 0)
+		return -ENOENT;
+	slot_store_nh(p.b, f->conf.key, p.slot, nh);
+	c->updates++;
+	return 0;
+}
+
+int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old)
+{
+	struct cuckoo *c = (struct cuckoo *)f;
+	enum fib_key kind = f->conf.key;
+	struct bucket *first;
+	struct hashes h;
+	struct place p;
+	struct ckey k;
+	int rc = key_take(c, key, &k, &h);
+
+	if (rc)
+		return rc;
+	p = find(c, &k, h);
+	if (p.slot < 0)
+		return -ENOENT;
+	*old = slot_nh(p.b, kind, p.slot);
+	bucket_clear(p.b, p.slot);
+	if (p.second) {
+		first = bucket_at(c, first_bucket(c->n, h));
+		bucket_open(first);
+		away_remove(first, kind);
+		bucket_close(first, first->head & HEAD_USED);
+		c->moved--;
+	}
+	c->entries--;
+	c->updates++;
+	return 0;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "fib.h"
+
+/* What the kinds of tables are made with; fib_create has checked conf. */
+int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *path,
+		  struct err *err);
+int lpm_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err);
