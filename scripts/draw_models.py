@@ -45,7 +45,9 @@ def arrow(x1: float, x2: float, y: float) -> str:
     )
 
 
-def segment(x: float, y: float, functions: list[str], replicas: int, lcore: int) -> tuple[str, float]:
+def segment(
+    x: float, y: float, functions: list[str], replicas: int, lcore: int
+) -> tuple[str, float]:
     width = len(functions) * (BOX_W + 8) + 12
     parts = []
     for back in range(replicas - 1, -1, -1):
@@ -64,7 +66,10 @@ def segment(x: float, y: float, functions: list[str], replicas: int, lcore: int)
 
 def row(top: float, name: str, meaning: str, segments: list[list[str]], replicas: int) -> str:
     middle = top + BOX_H / 2 + 3
-    parts = [text(10, top + 18, name, 15, INK, 'font-weight="bold"'), text(10, top + 36, meaning, 11)]
+    parts = [
+        text(10, top + 18, name, 15, INK, 'font-weight="bold"'),
+        text(10, top + 36, meaning, 11),
+    ]
     x: float = LEFT + 25
     parts.append(box(x, top + 3, "source", WHEEL))
     x += BOX_W
@@ -86,8 +91,8 @@ def picture() -> str:
     caption = text(
         10,
         height - 8,
-        "A segment runs its functions to completion on one lcore; links (rings, ports) join segments. "
-        "No function knows which model it runs in.",
+        "A segment runs its functions to completion on one lcore; links (rings, ports) join "
+        "segments. No function knows which model it runs in.",
         12,
         STONE,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.engine import Engine, free_cpus
 from support.netns import Lan, netns_refusal
 
