@@ -21,7 +21,11 @@ class Explained(Record):
 
 
 class Group(Record):
-    """Results that stand in one table: the same chain, workload and direction."""
+    """Results that stand in one table: the same chain and workload.
+
+    With traffic both ways the sum is shown and explained (an lcore serves both directions);
+    the single directions stand beside it.
+    """
 
     chain: str
     workload: str
@@ -30,6 +34,7 @@ class Group(Record):
     goals: tuple[str, ...]
     primary: str  # the goal that the pictures show
     summaries: tuple[Summary, ...]
+    single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
 
 
@@ -51,11 +56,9 @@ class Report(Record):
 def report(bundle: Bundle) -> Report:
     results, trials = bundle.results(), bundle.trials()
     summaries = summarise(results)
-    keys = dict.fromkeys((s.key.chain, s.key.workload, s.key.direction) for s in summaries)
+    keys = dict.fromkeys((s.key.chain, s.key.workload) for s in summaries)
     groups = tuple(
-        _group(
-            [s for s in summaries if (s.key.chain, s.key.workload, s.key.direction) == key], trials
-        )
+        _group([s for s in summaries if (s.key.chain, s.key.workload) == key], trials)
         for key in keys
     )
     return Report(
@@ -69,7 +72,10 @@ def report(bundle: Bundle) -> Report:
     )
 
 
-def _group(summaries: Sequence[Summary], trials: Sequence[Trial]) -> Group:
+def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
+    ways = {s.key.direction for s in all_ways}
+    main = "both" if "both" in ways else all_ways[0].key.direction
+    summaries = [s for s in all_ways if s.key.direction == main]
     first = summaries[0].key
     primary = _primary(summaries)
     shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
@@ -81,6 +87,7 @@ def _group(summaries: Sequence[Summary], trials: Sequence[Trial]) -> Group:
         goals=tuple(dict.fromkeys(s.key.goal_text for s in summaries)),
         primary=primary,
         summaries=tuple(summaries),
+        single=tuple(s for s in all_ways if s.key.direction != main),
         explained=tuple(
             Explained(summary=s, pipe=pipe(s.typical, above(s.typical, trials))) for s in shown
         ),

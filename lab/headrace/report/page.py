@@ -56,7 +56,11 @@ def both(draw: Callable[[float], str]) -> Markup:
 
 def _view(group: Group) -> dict[str, Any]:
     """What the template shows of a group, pictures included."""
-    shown = [s for s in group.summaries if s.key.goal_text == group.primary]
+    names = list(dict.fromkeys(s.key.execution for s in group.summaries))
+    shown = sorted(
+        (s for s in group.summaries if s.key.goal_text == group.primary),
+        key=lambda s: names.index(s.key.execution),  # a prediction beside its measurement
+    )
     curves = [c for s in shown if (c := percentiles.curve(s.key.execution, s.results)) is not None]
     stacks = [
         st
@@ -80,7 +84,7 @@ def _view(group: Group) -> dict[str, Any]:
         "cycles": both(lambda w: cycles.draw(stacks, w)),
         "colours": cycles.colours(stacks),
         "drops": _drops(shown),
-        "counts": shown,
+        "rows": sorted(group.summaries, key=lambda s: names.index(s.key.execution)),
     }
 
 

@@ -12,10 +12,22 @@ from hdrh.histogram import HdrHistogram
 from headrace.record import Result
 
 from ..units import ns, significant, time_scale
-from .svg import Map, decades, el, line, linear, logarithmic, picture, polyline, text, title
+from .svg import (
+    Map,
+    decades,
+    el,
+    line,
+    linear,
+    logarithmic,
+    picture,
+    polyline,
+    shorten,
+    text,
+    title,
+)
 
 HEIGHT, BOTTOM, TOP = 300.0, 40.0, 14.0
-NINES = (0.0, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999)
+NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999)
 LINES = 6  # distinct line styles of the page's style sheet
 
 
@@ -60,15 +72,12 @@ def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
         at = y(floor_ns)
         body.append(line(left, at, width - right, at, class_="floor"))
         body.append(text(left + 6, at - 5, f"tester's own floor {ns(floor_ns)}", class_="small"))
-    taken: list[float] = []
     for i, c in enumerate(curves):
         points = [(x(_nines(q)), y(v)) for q, v in c.points]
         body.append(polyline(points, class_=f"curve l{i % LINES + 1}"))
         body += _marks(c, x, y, i)
-        if not small:
-            at = _free(points[-1][1], taken)
-            taken.append(at)
-            body.append(text(points[-1][0] + 8, at + 4, c.name, class_=f"name l{i % LINES + 1}"))
+    if not small:
+        body += _names(curves, x, y)
     words = "; ".join(
         f"{c.name}: median {ns(_at(c, 0.5))}, p99 {ns(_at(c, 0.99))}, most {ns(c.points[-1][1])}"
         for c in curves
@@ -84,11 +93,16 @@ def _at(c: Curve, quantile: float) -> float:
     return next((v for q, v in c.points if q >= quantile), c.points[-1][1])
 
 
-def _free(wanted: float, taken: Sequence[float]) -> float:
-    """Names at the lines' ends never lie on each other."""
-    while any(abs(wanted - t) < 15 for t in taken):
-        wanted += 4
-    return wanted
+def _names(curves: Sequence[Curve], x: Map, y: Map) -> list[str]:
+    """At the lines' ends, in their order, never on each other."""
+    texts, free = [], TOP
+    for i in sorted(range(len(curves)), key=lambda i: y(curves[i].points[-1][1])):
+        quantile, value = curves[i].points[-1]
+        at = max(y(value), free)
+        free = at + 15
+        name = shorten(curves[i].name, 112, 12.5)
+        texts.append(text(x(_nines(quantile)) + 8, at + 4, name, class_=f"name l{i % LINES + 1}"))
+    return texts
 
 
 def _grid(
@@ -106,7 +120,7 @@ def _grid(
         at = x(_nines(quantile))
         body.append(line(at, TOP, at, HEIGHT - BOTTOM, class_="grid"))
         label = "0" if not quantile else f"{quantile * 100:.7f}".rstrip("0").rstrip(".")
-        if not (small and quantile in (0.0,)):
+        if not (small and quantile == 0.0):
             body.append(text(at, HEIGHT - BOTTOM + 18, label, class_="tick", text_anchor="middle"))
     body.append(
         text((left + end) / 2, HEIGHT - 4, "percentile", class_="tick", text_anchor="middle")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace report: what a bundle says, on the terminal, as HTML or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.bundle import Bundle
+from headrace.errors import BadInput
+from headrace.report.document import Report
+from headrace.report.document import report as make_report
+from headrace.report.machine import as_json
+from headrace.report.page import render
+from headrace.report.terminal import show
+
+
+def report(
+    bundle: Annotated[Path, typer.Argument(help="The directory that `headrace run` made.")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write one self-contained HTML page to FILE.")
+    ] = None,
+    as_text: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the results of a run, where its chains are narrowest, and the evidence."""
+    opened = Bundle(bundle)
+    made = make_report(opened)
+    if html is not None:
+        write_html(opened, made, html)
+    if as_text:
+        typer.echo(json.dumps(as_json(made), indent=2))
+        return
+    console = Console(highlight=False)
+    show(made, console)
+    if html is not None:
+        console.print(f"Written: {html}", markup=False)
+
+
+def write_html(bundle: Bundle, made: Report, target: Path) -> None:
+    page = render(made, spec=bundle.spec_given)
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as e:
+        raise BadInput(
+            f"--html {target}: cannot be written: {e.strerror}; "
+            "allowed: a file in a directory that exists and may be written"
+        ) from None
+
+
+def finish_run(path: Path, console: Console | None) -> Path:
+    """At a run's end: the page goes into the bundle, the tables to `console` if there is one."""
+    bundle = Bundle(path)
+    made = make_report(bundle)
+    target = path / "report.html"
+    write_html(bundle, made, target)
+    if console is not None:
+        show(made, console)
+    return target
