@@ -116,7 +116,7 @@ def narrowest(explained: document.Explained) -> Group:
 def _bars(pipe: Pipe) -> Table:
     made = Table(box=None, show_header=False, pad_edge=False)
     for justify in ("left", "left", "right", "right", "left"):
-        made.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        made.add_column(justify=justify, no_wrap=True)
     known = [p.capacity_pps for p in pipe.parts if p.capacity_pps]
     # Parts far wider than the flow would leave no room to tell the narrow ones apart.
     largest = min(max(known, default=1.0), 3 * pipe.throughput_pps or 1.0)
@@ -156,10 +156,11 @@ def evidence(report: document.Report) -> Text:
         if r.goal_parameters
     }
     for name, goal in goals.items():
+        trials = units.significant(goal.final_trial_s), units.significant(goal.duration_sum_s)
         text.append(
-            f"{name}: loss at most {units.loss(goal.loss_ratio)}, trials of "
-            f"{units.significant(goal.final_trial_s)} s, {units.significant(goal.duration_sum_s)} s "
-            f"in sum, bounds within {units.percent(goal.width, 2)}; {goal.label or 'no compliance label'}\n"
+            f"{name}: loss at most {units.loss(goal.loss_ratio)}, trials of {trials[0]} s, "
+            f"{trials[1]} s in sum, bounds within {units.percent(goal.width, 2)}; "
+            f"{goal.label or 'no compliance label'}\n"
         )
     text.append(f"{units.plural(report.trials, 'trial')} in {report.path}")
     return text
