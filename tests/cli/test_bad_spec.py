@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad specs: one message naming place, value and what is allowed; status 2; nothing left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.lab import headrace, state_left
+
+GOOD = """\
+name: bad
+chain:
+  - acl: {default: permit}
+measure: {loads: [1000], trial: 0.1}
+warmup: 0
+"""
+
+# what is wrong: (old text, new text, words that the message must have)
+CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "unknown key": ("name: bad", "name: bad\ncolour: blue", (":2:", "colour", "allowed")),
+    "unknown nested key": ("warmup: 0", "deployment: {lcore: 1}", ("deployment.lcore", "lcores")),
+    "wrong type": ("warmup: 0", "repetitions: many", ("repetitions", "many")),
+    "out of range": ("warmup: 0", "repetitions: 0", ("repetitions", "0", "1")),
+    "frame size": ("warmup: 0", "workload: {frame: 63}", ("workload.frame", "63", "64")),
+    "unknown function": ("acl:", "acll:", ("acll", "acl")),
+    "unknown parameter": ("default:", "defaults:", ("defaults", "default")),
+    "choice": ("permit", "perhaps", ("default", "perhaps", "deny")),
+    "duplicate key": ("warmup: 0", "warmup: 0\nwarmup: 1", ("warmup", ":6")),
+    "not YAML": ("warmup: 0", "warmup: [0", (":",)),
+    "missing file": (
+        "{default: permit}",
+        "{rules_file: none.rules}",
+        ("rules_file", "none.rules"),
+    ),
+    "missing pcap": ("warmup: 0", "workload: {pcap: none.pcap}", ("pcap", "none.pcap")),
+    "stamp does not fit": (
+        "warmup: 0",
+        "workload: {frame: 64, headers: {l4: tcp}}",
+        ("64", "stamp"),
+    ),
+    "more lcores than there are": (
+        "warmup: 0",
+        "deployment: {lcores: {traffic: [0], chain: [4000]}}",
+        ("lcores", "4000"),
+    ),
+    "segments are not the chain": (
+        "warmup: 0",
+        "deployment: {execution: {segments: [[acl, lb]]}}",
+        ("segments", "lb"),
+    ),
+    "sweep of nothing": ("warmup: 0", "sweep: {chain.nat.x: [1]}", ("sweep", "nat")),
+}
+
+
+def run_bad(spec: str, words: tuple[str, ...], folder: Path, engine: Path) -> None:
+    (folder / "bad.yaml").write_text(spec)
+    done = headrace("run", "bad.yaml", folder=folder, engine=engine)
+    text = done.stderr.strip()
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    for word in words:
+        assert word in text
+    assert len(text) < 1000
+    assert state_left(folder) == []
+    assert not list(folder.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_spec(case: str, engine_binary: Path, tmp_path: Path) -> None:
+    old, new, words = CASES[case]
+    assert old in GOOD
+    run_bad(GOOD.replace(old, new), words, tmp_path, engine_binary)
+
+
+def test_no_such_spec(engine_binary: Path, tmp_path: Path) -> None:
+    done = headrace("run", "none.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "none.yaml" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_malformed_rule_names_its_line(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "r.rules").write_text(
+        "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x0000/0x0000\n@10.0.0.0/33\n"
+    )
+    spec = GOOD.replace("{default: permit}", "{rules_file: r.rules}")
+    run_bad(spec, ("r.rules:2",), tmp_path, engine_binary)
+
+
+def test_malformed_route_names_its_line(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("10.0.0.0/8 0\n\n10.0.0.0/77 0\n")
+    spec = GOOD.replace("acl: {default: permit}", "l3fwd: {routes_file: r.txt}")
+    run_bad(spec, ("r.txt:3",), tmp_path, engine_binary)
+
+
+@pytest.mark.parametrize("content", [b"", b"no capture", b"\xd4\xc3\xb2\xa1\x02\0\x04\0"])
+def test_malformed_pcap(content: bytes, engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.pcap").write_bytes(content)
+    spec = GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}")
+    run_bad(spec, ("t.pcap",), tmp_path, engine_binary)
+
+
+@pytest.mark.skipif(os.cpu_count() is None, reason="the number of CPUs is not known")
+def test_more_replicas_than_lcores(engine_binary: Path, tmp_path: Path) -> None:
+    count = (os.cpu_count() or 1) + 1
+    replicas = f"deployment: {{execution: {{model: rtc, replicas: [{count}]}}}}"
+    run_bad(GOOD.replace("warmup: 0", replicas), (str(count),), tmp_path, engine_binary)

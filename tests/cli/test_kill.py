@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kill leaves behind, and that `headrace clean` removes all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.lab import COMMAND, environment, headrace, state_left
+
+LONG = """\
+name: long
+chain:
+  - null
+deployment: {hugepages: auto, memory_mb: 256}
+measure: {loads: [10000, 20000, 30000], trial: 3}
+warmup: 0
+"""
+
+
+def nr_hugepages() -> int:
+    with suppress(OSError):
+        return int(Path("/proc/sys/vm/nr_hugepages").read_text())
+    return 0
+
+
+def hugepage_files() -> list[str]:
+    folder = Path("/dev/hugepages")
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def engine_of(folder: Path) -> int | None:
+    """The engine that this folder's run has written down, if it lives."""
+    for note in folder.glob("runtime/headrace/run-*/engine.json"):
+        with suppress(OSError, ValueError, KeyError):
+            pid = int(json.loads(note.read_text())["pid"])
+            os.kill(pid, 0)
+            return pid
+    return None
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_until(condition: Any, seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.05)
+    return value
+
+
+@contextmanager
+def long_run(folder: Path, engine: Path) -> Iterator[subprocess.Popen[str]]:
+    (folder / "long.yaml").write_text(LONG)
+    with subprocess.Popen(
+        [str(COMMAND), "run", "long.yaml"],
+        cwd=folder,
+        env=environment(folder, engine),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            if pid := engine_of(folder):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 2.0])
+def test_kill_9_of_the_lab(after_s: float, engine_binary: Path, tmp_path: Path) -> None:
+    pages, files = nr_hugepages(), hugepage_files()
+    with long_run(tmp_path, engine_binary) as run:
+        pid = wait_until(lambda: engine_of(tmp_path))
+        time.sleep(after_s)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+
+        cleaned = headrace("clean", folder=tmp_path, engine=engine_binary)
+        assert cleaned.returncode == 0, cleaned.stderr
+        assert not alive(pid)
+        assert state_left(tmp_path) == []
+        assert nr_hugepages() == pages
+        assert hugepage_files() == files
+        again = headrace("clean", folder=tmp_path, engine=engine_binary)
+        assert again.returncode == 0, "clean is idempotent"
+
+
+def test_kill_9_of_the_engine(engine_binary: Path, tmp_path: Path) -> None:
+    """The lab says so with status 1, keeps what it had, and leaves nothing else."""
+    pages, files = nr_hugepages(), hugepage_files()
+    with long_run(tmp_path, engine_binary) as run:
+        pid = wait_until(lambda: engine_of(tmp_path))
+        wait_until(lambda: finished_trials(tmp_path) or run.poll() is not None)
+        os.kill(pid, signal.SIGKILL)
+        output, _ = run.communicate(timeout=60)
+
+    assert run.returncode == 1, output
+    assert "engine" in output
+    assert "Traceback" not in output
+    assert headrace("clean", folder=tmp_path, engine=engine_binary).returncode == 0
+    assert state_left(tmp_path) == []
+    assert (nr_hugepages(), hugepage_files()) == (pages, files)
+
+
+def finished_trials(folder: Path) -> list[Path]:
+    """Trials are appended to the bundle as they end."""
+    found = [path for path in folder.rglob("trials*") if path.is_file() and path.stat().st_size]
+    time.sleep(0.1)
+    return found
+
+
+def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -> None:
+    with long_run(tmp_path, engine_binary) as run:
+        pid = wait_until(lambda: engine_of(tmp_path))
+        wait_until(lambda: finished_trials(tmp_path) or run.poll() is not None)
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+
+    assert "Traceback" not in output
+    assert not alive(pid)
+    assert state_left(tmp_path) == []
+    bundles = sorted((tmp_path / "runs").iterdir())
+    report = headrace("report", str(bundles[-1]), folder=tmp_path, engine=engine_binary)
+    assert report.returncode == 0, report.stderr
+
+
+def test_clean_with_nothing_to_do(engine_binary: Path, tmp_path: Path) -> None:
+    done = headrace("clean", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0
+    assert state_left(tmp_path) == []
