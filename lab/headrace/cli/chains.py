@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace chains`: the chain graphs that a set of VNFs can make."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.errors import BadInput
+from headrace.graph import draw
+from headrace.graph.count import Counter
+from headrace.graph.enumerate import Enumerator, Graph, parse
+from headrace.graph.knowledge import Knowledge, load, with_declared
+from headrace.graph.problem import compile_problem, resolve
+from headrace.graph.unrank import sample as draw_sample
+
+SHOWN = 20  # graphs shown in a terminal unless a limit is given
+DRAWN = 1000  # graphs drawn in one SVG at most
+
+
+def chains(
+    vnfs: Annotated[
+        list[str], typer.Argument(help="VNFs; NAME:COUNT for several interchangeable instances.")
+    ],
+    rules: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rules", help="Knowledge on top of the default one (YAML). May be repeated."
+        ),
+    ] = None,
+    no_rules: Annotated[bool, typer.Option("--no-rules", help="Every rooted tree.")] = False,
+    declared: Annotated[
+        Path | None,
+        typer.Option(help="Add NFs by what they declare: output of headrace-engine --describe."),
+    ] = None,
+    parallel: Annotated[
+        int,
+        typer.Option(min=1, max=4, help="At most so many neighbours in parallel, with a join."),
+    ] = 1,
+    count: Annotated[bool, typer.Option("--count", help="Only how many there are.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many graphs.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="So many graphs, drawn uniformly from all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
+    draw_: Annotated[bool, typer.Option("--draw", help="Draw each graph.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Draw the graphs into this SVG file.")] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="One object: {count, graphs: [{vnf: parent}]}.")
+    ] = False,
+) -> None:
+    """Generate the chain graphs of a set of VNFs (S4 algorithm 1), or count them."""
+    knowledge = load(rules or (), rules=not no_rules)
+    if declared is not None:
+        knowledge = with_declared(knowledge, declared)
+    counter = _counter(vnfs, knowledge, parallel, quiet=no_rules)
+    total = counter.total()
+    if count:
+        print(json.dumps({"count": total}) if json_ else total)
+        return
+    try:
+        if svg is not None:
+            _write_svg(svg, counter, limit, sample, seed)
+        elif json_:
+            _print_json(counter, total, limit, sample, seed)
+        else:
+            _print_graphs(counter, total, limit, sample, seed, drawn=draw_)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _counter(names: list[str], knowledge: Knowledge, width: int, *, quiet: bool) -> Counter:
+    wanted, notes = resolve(names, knowledge)
+    for note in notes if not quiet else ():
+        print(f"headrace chains: note: {note}", file=sys.stderr)
+    return Counter(compile_problem(wanted, knowledge, width=width))
+
+
+def _graphs(counter: Counter, limit: int | None, sample: int | None, seed: int) -> Iterator[Graph]:
+    if sample is not None:
+        return islice(draw_sample(counter, sample, seed), limit)
+    stream = chain.from_iterable(Enumerator(counter).batches())
+    return (parse(text) for text in islice(stream, limit))
+
+
+def _print_json(
+    counter: Counter, total: int, limit: int | None, sample: int | None, seed: int
+) -> None:
+    write = sys.stdout.write
+    write(f'{{"count": {total}, "graphs": [')
+    if sample is not None:
+        write(",\n".join(json.dumps(g) for g in _graphs(counter, limit, sample, seed)))
+    else:
+        separator, left = "\n", total if limit is None else limit
+        for batch in Enumerator(counter).batches():
+            write(separator + ",\n".join(batch[:left]))
+            separator, left = ",\n", left - len(batch)
+            if left <= 0:
+                break
+    write("\n]}\n")
+
+
+def _print_graphs(
+    counter: Counter, total: int, limit: int | None, sample: int | None, seed: int, *, drawn: bool
+) -> None:
+    shown = limit if limit is not None or sample is not None else SHOWN
+    number = 0
+    for number, graph in enumerate(_graphs(counter, shown, sample, seed), 1):
+        if drawn:
+            print(f"{number}\n{draw.terminal(graph)}\n")
+        else:
+            print(f"{number:6}  {draw.one_line(graph)}")
+    which = "a sample" if sample is not None else "the first"
+    rest = "" if number == total else f"; shown: {which} {number} (--limit N, --sample N, --json)"
+    print(f"{total:,} chain graph{'' if total == 1 else 's'}{rest}")
+
+
+def _write_svg(
+    file: Path, counter: Counter, limit: int | None, sample: int | None, seed: int
+) -> None:
+    total = counter.total()
+    graphs = list(_graphs(counter, min(limit or DRAWN, DRAWN), sample, seed))
+    notes = [f"{total:,} chain graphs" + ("" if len(graphs) == total else f", {len(graphs)} drawn")]
+    categories = {item.name: item.vnf.category for item in counter.problem.items}
+    try:
+        file.write_text(draw.svg(graphs, categories, notes), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--svg {file}: {error.strerror or error}") from None
+    print(f"{file}: {len(graphs)} of {total:,} chain graphs")

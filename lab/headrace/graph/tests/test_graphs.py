@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting, streaming and sampling against the plain model, and the published counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import chain, islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.graph.count import Counter
+from headrace.graph.enumerate import Enumerator, parse, stream
+from headrace.graph.knowledge import EMPTY, Category, Knowledge, PlacedRule, Vnf, load
+from headrace.graph.problem import Wanted, compile_problem, resolve
+from headrace.graph.tests.model import Model
+from headrace.graph.unrank import Unranker, combination, multiset, sample
+
+FIVE = ["IDS", "NAT", "L4 LB", "L7 cache", "IP firewall"]  # S4's example
+
+
+def counter(names: list[str], knowledge: Knowledge = EMPTY, width: int = 1) -> Counter:
+    wanted, _ = resolve(names, knowledge)
+    return Counter(compile_problem(wanted, knowledge, width=width))
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_without_rules_all_rooted_labelled_trees(n: int) -> None:
+    """Cayley: n^(n-1)."""
+    graphs = list(stream(counter(list("abcdefg"[:n]))))
+    assert len(graphs) == len(set(graphs)) == n ** (n - 1) == counter(list("abcdefg"[:n])).total()
+
+
+def test_published_counts() -> None:
+    assert counter(["q", "r", "s", "t"], load()).total() == 64  # S4.graphs-4
+    assert counter(FIVE, load()).total() == 8  # S4.graphs-5
+    assert len(set(stream(counter(FIVE, load())))) == 8
+
+
+def test_isomorphic_graphs_once() -> None:
+    """Rooted trees without labels: OEIS A000081."""
+    assert [counter([f"q:{n}"]).total() for n in range(1, 11)] == [
+        1, 1, 2, 4, 9, 20, 48, 115, 286, 719,
+    ]  # fmt: skip
+
+
+KINDS = ["nat", "ids", "l4-lb", "dns", "vpn", "x"]
+ATOMS = [*KINDS, *(c.value for c in Category), "any", "drops", "changes-volume", "writes payload"]
+SELECTOR = st.one_of(
+    st.sampled_from(ATOMS),
+    st.tuples(st.sampled_from(ATOMS), st.sampled_from(["and", "or"]), st.sampled_from(ATOMS)).map(
+        lambda t: f"({t[0]} {t[1]} not {t[2]})"
+    ),
+)
+RULE = st.one_of(
+    st.tuples(
+        SELECTOR,
+        st.sampled_from(
+            ["before", "never below", "below", "directly below", "never directly below"]
+        ),
+        SELECTOR,
+    ).map(" ".join),
+    st.tuples(SELECTOR, st.sampled_from(["first", "never first", "last", "never last"])).map(
+        " ".join
+    ),
+    st.tuples(SELECTOR, st.integers(0, 3), SELECTOR).map(
+        lambda t: f"{t[0]} has at most {t[1]} {t[2]} children"
+    ),
+    st.tuples(SELECTOR, st.integers(0, 3)).map(lambda t: f"{t[0]} within {t[1]} hops of the root"),
+)
+SETS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(1, 3)),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda k: k[0],
+).filter(lambda kinds: sum(n for _, n in kinds) <= 6)
+
+
+@settings(max_examples=250, deadline=None)
+@given(kinds=SETS, rules=st.lists(RULE, max_size=3))
+def test_equals_the_model(kinds: list[tuple[str, int]], rules: list[str]) -> None:
+    vnfs = {**load().vnfs, "x": Vnf(category=Category.UNCLASSIFIED)}
+    knowledge = Knowledge(vnfs=vnfs, rules=tuple(PlacedRule(place="t", text=r) for r in rules))
+    wanted = [Wanted(kind, vnfs[kind], n) for kind, n in kinds]
+    model = Model(wanted, knowledge)
+    expected = model.graphs()
+    counted = Counter(compile_problem(wanted, knowledge))
+    streamed = [model.canonical_named(parse(text)) for text in stream(counted)]
+    assert counted.total() == len(streamed) == len(expected)
+    assert set(streamed) == expected
+    unranker = Unranker(counted)
+    numbered = {model.canonical_named(unranker.graph(i)) for i in range(min(counted.total(), 300))}
+    assert len(numbered) == min(len(expected), 300)
+    assert numbered <= expected
+
+
+def test_parallel_neighbours_with_a_join() -> None:
+    """A firewall and an IPS write nothing: either order, or both at once."""
+    graphs = {text.replace('"', "") for text in stream(counter(["ip-firewall", "ips"], load(), 2))}
+    assert graphs == {
+        "{ip-firewall:null,ips:ip-firewall}",
+        "{ips:null,ip-firewall:ips}",
+        "{ip-firewall|ips:null}",
+    }
+    assert counter(["nat", "ip-firewall"], load(), 2).total() == 3  # firewall, then NAT on a copy
+    assert counter(["vpn", "ip-firewall"], load(), 2).total() == 2  # packets change in size
+
+
+def test_parallel_counts_what_it_streams() -> None:
+    for names in (
+        ["a", "b", "c", "d"],
+        ["nat", "ip-firewall", "router", "l4-lb", "ids"],
+        ["a:3", "b"],
+    ):
+        counted = counter(names, load(), 3)
+        texts = [json.dumps(parse(t), sort_keys=True) for t in stream(counted)]
+        unranker = Unranker(counted)
+        assert counted.total() == len(texts) == len(set(texts))
+        assert set(texts) == {
+            json.dumps(unranker.graph(i), sort_keys=True) for i in range(counted.total())
+        }
+
+
+def test_twenty_vnfs_counted_within_a_second() -> None:
+    knowledge = load()
+    names = list(knowledge.vnfs)
+    for some in (names[:20], names[-20:]):
+        begin = time.perf_counter()
+        assert counter(some, knowledge).total() > 10**12
+        assert time.perf_counter() - begin < 1
+
+
+def test_first_graph_at_once_and_fast_ones_after() -> None:
+    knowledge = load()
+    begin = time.perf_counter()
+    batches = Enumerator(counter(list(knowledge.vnfs)[:20], knowledge)).batches()
+    first = next(batches)
+    assert time.perf_counter() - begin < 1
+    assert parse(first[0])
+    begin, number = time.perf_counter(), 0
+    for batch in islice(batches, 100):
+        number += len(batch)
+    assert number / (time.perf_counter() - begin) > 200_000
+
+
+def test_sample_is_uniform_and_without_repetition() -> None:
+    counted = counter(["a", "b", "c", "q:2"])
+    everything = {json.dumps(g, sort_keys=True) for g in sample(counted, 10**9, 1)}
+    assert len(everything) == counted.total()
+    seen = dict.fromkeys(everything, 0)
+    draws, size = 200, 100
+    for seed in range(draws):
+        drawn = [json.dumps(g, sort_keys=True) for g in sample(counted, size, seed)]
+        assert len(set(drawn)) == size
+        for text in drawn:
+            seen[text] += 1
+    expected = draws * size / len(seen)
+    chi_square = sum((n - expected) ** 2 / expected for n in seen.values())
+    assert chi_square < len(seen) + 5 * (2 * len(seen)) ** 0.5
+
+
+def test_sample_of_a_set_beyond_64_bits() -> None:
+    counted = counter([f"v{i}" for i in range(30)])
+    assert counted.total() == 30**29
+    assert len(list(sample(counted, 50, 7))) == 50
+
+
+def test_numbered_choices() -> None:
+    assert sorted(map(tuple, (combination(r, 5, 3) for r in range(10)))) == sorted(
+        {tuple(combination(r, 5, 3)) for r in range(10)}
+    )
+    found = [multiset(r, 4, 2) for r in range(10)]
+    assert sorted(found) == [[a, b] for a in range(4) for b in range(a, 4)]
+
+
+def test_no_graph_is_an_answer() -> None:
+    knowledge = Knowledge(
+        vnfs=load().vnfs,
+        rules=(PlacedRule(place="t", text="nat last"), PlacedRule(place="t", text="nat first")),
+    )
+    counted = counter(["nat", "dns"], knowledge)
+    assert counted.total() == 0
+    assert list(chain.from_iterable(Enumerator(counted).batches())) == []
