@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation keeps up: every key of a spec is described, every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
+from headrace.spec.measure import GoalParameters, Measure
+from headrace.spec.study import Study
+from headrace.spec.workload import Flows, Headers, Workload
+
+REPO = Path(__file__).resolve().parents[1]
+PAGES = sorted([REPO / "README.md", *(REPO / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [Study, Deployment, Execution, Lcores, Ring, Workload, Flows, Headers, Measure, GoalParameters],
+)
+def test_every_key_of_a_spec_is_described(model: type[BaseModel]) -> None:
+    text = (REPO / "docs/spec.md").read_text()
+    missing = [name for name in model.model_fields if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{page.name}: {target}"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file.read_text()), f"{page.name}: {target}"
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub makes them from headings."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
