@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+#pragma once
+
+/*
+ * The table of packets being followed: one slot per packet, found by skb->head. A
+ * packet enters at its first stage, if sampling chooses it, and leaves at one of the ends.
+ */
+
+#include "hist.bpf.h"
+#include "identity.bpf.h"
+
+const volatile __u32 set_mask = 8191;
+const volatile __u64 expiry_ns = 2000000000;
+const volatile __u64 slow_ns;       /* emit paths at least this long */
+const volatile bool emit_paths;
+const volatile bool bare_head;      /* identity by address alone, as S4: for comparison */
+const volatile bool audit;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct head_set);
+} heads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 8192 * WAYS);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} paths SEC(".maps");
+
+#define NO_SLOT (~0u)
+
+static __always_inline __u32 head_hash(__u64 head)
+{
+	return ((head >> 6) * 0x9e3779b97f4a7c15ull) >> 40;
+}
+
+static __always_inline __u32 slot_of(__u64 head)
+{
+	__u32 set = head_hash(head) & set_mask;
+	struct head_set *s = bpf_map_lookup_elem(&heads, &set);
+
+	if (!s)
+		return NO_SLOT;
+#pragma unroll
+	for (int w = 0; w < WAYS; w++)
+		if (s->head[w] == head)
+			return set * WAYS + w;
+	return NO_SLOT;
+}
+
+static __always_inline __u64 *slot_tag(__u32 i)
+{
+	__u32 set = i / WAYS;
+	struct head_set *s = bpf_map_lookup_elem(&heads, &set);
+
+	return s ? &s->head[i & (WAYS - 1)] : NULL;
+}
+
+static __always_inline void slot_free(__u32 i)
+{
+	__u64 *tag = slot_tag(i);
+
+	if (tag)
+		*(volatile __u64 *)tag = HEAD_FREE;
+}
+
+/* A slot whose packet is gone without a trace may be taken; what became of it is counted. */
+static __always_inline bool slot_stale(struct slot *s, __u64 now)
+{
+	if (s->flags & SLOT_SHARED) {
+		count(CNT_ended_shared);
+		return true;
+	}
+	if (now - s->last_ns < expiry_ns)
+		return false;
+	count(CNT_lost_expired);
+	return true;
+}
+
+/* Claim a slot for head; the caller fills it and publishes it by slot_publish. */
+static __always_inline __u32 slot_claim(__u64 head, __u64 now)
+{
+	__u32 set = head_hash(head) & set_mask;
+	struct head_set *hs = bpf_map_lookup_elem(&heads, &set);
+
+	if (!hs)
+		return NO_SLOT;
+	for (int w = 0; w < WAYS; w++)
+		if (hs->head[w] == HEAD_FREE &&
+		    __sync_val_compare_and_swap(&hs->head[w], HEAD_FREE, HEAD_BUSY) == HEAD_FREE)
+			return set * WAYS + w;
+	for (int w = 0; w < WAYS; w++) {
+		__u32 i = set * WAYS + w;
+		struct slot *s = bpf_map_lookup_elem(&slots, &i);
+		__u64 was = hs->head[w];
+
+		if (!s || was == HEAD_BUSY || !slot_stale(s, now))
+			continue;
+		if (__sync_val_compare_and_swap(&hs->head[w], was, HEAD_BUSY) == was)
+			return i;
+	}
+	count(CNT_lost_table);
+	return NO_SLOT;
+}
+
+static __always_inline void slot_publish(__u32 i, __u64 head)
+{
+	__u64 *tag = slot_tag(i);
+
+	if (tag)
+		*(volatile __u64 *)tag = head;
+}
+
+/* skb->dev is a union: on socket queues it holds other things. Kernel addresses are negative. */
+static __always_inline bool dev_valid(struct net_device *dev)
+{
+	return (__s64)dev < 0;
+}
+
+static __always_inline void slot_device(struct slot *s, struct net_device *dev)
+{
+	if (!dev_valid(dev) || (__u64)dev == s->dev)
+		return;
+	s->dev = (__u64)dev;
+	s->ifindex = dev->ifindex;
+	s->netns = dev->nd_net.net->ns.inum;
+}
+
+static __always_inline void slot_hop(struct slot *s, enum stage stage, __u64 now)
+{
+	__u64 at = now - s->first_ns;
+	__u32 n = s->hops;
+	struct hop *h;
+
+	if (n >= HOPS_MAX) {
+		count(CNT_lost_hops);
+		return;
+	}
+	h = &s->hop[n];
+	h->at_ns = at > 0xffffffffull ? 0xffffffffu : at;
+	h->ifindex = s->ifindex;
+	h->netns = s->netns;
+	h->stage = stage;
+	h->cpu = bpf_get_smp_processor_id();
+	s->hops = n + 1;
+}
+
+static __always_inline void slot_stage(struct slot *s, enum stage stage, __u64 now)
+{
+	hist_add(s->last_stage, stage, s->ifindex, s->netns, now - s->last_ns);
+	s->last_stage = stage;
+	s->last_ns = now;
+	if (emit_paths)
+		slot_hop(s, stage, now);
+	count(CNT_events);
+}
+
+static __noinline void path_emit(struct slot *s, enum stage stage, __u32 reason, __u64 now)
+{
+	struct path *p = bpf_ringbuf_reserve(&paths, sizeof(*p), 0);
+
+	if (!p) {
+		count(CNT_lost_paths);
+		return;
+	}
+	p->end_ns = now;
+	p->end_stage = stage;
+	p->reason = reason;
+	__builtin_memcpy(&p->slot, s, sizeof(*s));
+	bpf_ringbuf_submit(p, 0);
+}
+
+/* The way ends here: its whole length goes under the device where it began. */
+static __always_inline void slot_end(struct slot *s, __u32 i, enum stage stage, __u32 reason,
+				     __u64 now, enum counter c)
+{
+	__u64 whole = now - s->first_ns;
+
+	hist_add(s->first_stage, END_OF + stage, s->first_ifindex, s->first_netns, whole);
+	if (emit_paths && whole >= slow_ns)
+		path_emit(s, stage, reason, now);
+	slot_free(i);
+	count(c);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+#pragma once
+
+/*
+ * What every hook does: find the packet, and begin, continue or leave it.
+ *
+ * A packet whose data moves to another buffer on its way (GSO segments, IP fragments,
+ * copies) is followed on from what this CPU handled just before: the kernel does these
+ * synchronously, between two hooks. The contents must agree (same IP identification, or
+ * a sequence number within the parent's), so that an interrupt in between adopts nothing.
+ */
+
+#include "follow.bpf.h"
+
+const volatile __u32 sample_threshold = 0xffffffff; /* of a 32-bit hash */
+const volatile __u32 tx_origin = STAGE_DEV_QUEUE;   /* first stage of what sockets send */
+const volatile __u64 outside_ops[4]; /* netdev_ops of tun and tap: frames from elsewhere */
+const volatile __u8 only_proto;
+const volatile __u16 only_port;
+const volatile __u32 only_addr;
+
+/*
+ * Changed by user space every few milliseconds. The slab hands the same few addresses
+ * out again and again: a constant hash would choose some of them always, others never.
+ */
+__u64 sample_salt;
+
+struct cpu_context {
+	__u64 head;      /* of the packet seen last; 0: nothing to follow on from */
+	__u32 slot;
+	__u32 segments;  /* GSO: segments that may still come; `parent` is then valid */
+	__u64 gro_head;  /* between napi_gro_receive's entry and exit */
+	__u32 gro_slot;
+	__u32 pad;
+	struct slot parent;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cpu_context);
+} contexts SEC(".maps");
+
+static __always_inline struct cpu_context *context(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&contexts, &zero);
+}
+
+/* A device whose frames come from outside this kernel: hardware, or a tun/tap's user. */
+static __always_inline bool dev_is_outside(struct net_device *dev)
+{
+	__u64 ops;
+
+	if (!dev_valid(dev))
+		return false;
+	if (dev->dev.parent)
+		return true;
+	ops = (__u64)dev->netdev_ops;
+	return ops == outside_ops[0] || ops == outside_ops[1] || ops == outside_ops[2] ||
+	       ops == outside_ops[3];
+}
+
+/* skb_iif is 0 until the packet is received: then it was made on this host. */
+static __always_inline bool is_origin(struct sk_buff *skb, enum stage stage)
+{
+	if (stage == tx_origin)
+		return !skb->skb_iif;
+	if (stage == STAGE_GRO || stage == STAGE_RECEIVE)
+		return dev_is_outside(skb->dev);
+	return false;
+}
+
+static __always_inline bool sampled(__u64 head)
+{
+	if (sample_threshold == 0xffffffff)
+		return true;
+	return (__u32)((((head >> 6) ^ sample_salt) * 0xd6e8feb86659fd93ull) >> 32) <=
+	       sample_threshold;
+}
+
+static __always_inline bool wanted(const struct ident *id)
+{
+	if (only_proto && id->proto != only_proto)
+		return false;
+	if (only_port && only_port != id->ports >> 16 && only_port != (id->ports & 0xffff))
+		return false;
+	return !only_addr || only_addr == id->saddr || only_addr == id->daddr;
+}
+
+static __always_inline void slot_init(struct slot *s, struct sk_buff *skb, __u64 head,
+				      enum stage stage, const struct ident *id, __u64 now)
+{
+	s->head = head;
+	s->skb = (__u64)skb;
+	s->dev = 0;
+	s->first_ns = s->last_ns = now;
+	s->generation++;
+	s->flags = 0;
+	s->ifindex = s->netns = 0;
+	s->hops = 0;
+	s->id = *id;
+	s->first_stage = s->last_stage = stage;
+	slot_device(s, skb->dev);
+	s->first_ifindex = s->ifindex;
+	s->first_netns = s->netns;
+	if (id->frag)
+		s->flags |= SLOT_WAS_FRAG;
+	if (audit && audit_read(skb, head, stage, id, &s->audit))
+		s->flags |= SLOT_AUDIT;
+	if (emit_paths)
+		slot_hop(s, stage, now);
+}
+
+static __noinline int begin(struct sk_buff *skb, __u64 head, __u32 stage)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct ident id;
+	struct slot *s;
+	__u32 i;
+
+	if (ident_read(skb, head, stage, &id, 0)) {
+		count(CNT_not_ip);
+		return 0;
+	}
+	if (!wanted(&id))
+		return 0;
+	i = slot_claim(head, now);
+	s = bpf_map_lookup_elem(&slots, &i);
+	if (i == NO_SLOT || !s)
+		return 0;
+	slot_init(s, skb, head, stage, &id, now);
+	slot_publish(i, head);
+	count(CNT_sampled);
+	if (id.frag)
+		count(CNT_fragments);
+	return 0;
+}
+
+enum adoption {
+	ADOPT_NO,
+	ADOPT_COPY,
+	ADOPT_FRAGMENT,
+	ADOPT_SEGMENT,
+};
+
+/* Is a packet with an unknown head made from `p`, which this CPU handled just before? */
+static __always_inline enum adoption adoption(const struct ident *p, const struct ident *id,
+					      bool segments)
+{
+	if (p->version != id->version || p->proto != id->proto)
+		return ADOPT_NO;
+	if (id->frag && !p->frag && p->ip_id == id->ip_id && p->saddr == id->saddr &&
+	    p->daddr == id->daddr)
+		return ADOPT_FRAGMENT;
+	if (segments && p->ports == id->ports && p->saddr == id->saddr && p->daddr == id->daddr &&
+	    (p->proto != IPPROTO_TCP_ || id->seq - p->seq < p->l4_bytes))
+		return ADOPT_SEGMENT;
+	return !segments && ident_same(p, id) ? ADOPT_COPY : ADOPT_NO;
+}
+
+static __always_inline void count_adoption(enum adoption a, struct slot *s, struct cpu_context *c)
+{
+	if (a == ADOPT_COPY) {
+		s->flags |= SLOT_COPY;
+		count(CNT_head_replaced);
+	} else if (a == ADOPT_FRAGMENT) {
+		s->flags |= SLOT_FRAGMENT;
+		count(CNT_fragmented);
+	} else {
+		s->flags |= SLOT_SEGMENT;
+		c->segments--;
+		count(CNT_gso_segments);
+	}
+}
+
+static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
+{
+	struct cpu_context *c = context();
+	__u64 now = bpf_ktime_get_ns();
+	struct slot *s, *parent;
+	enum adoption a;
+	struct ident id;
+	__u64 *tag;
+	__u32 i;
+
+	if (!c || ident_read(skb, head, stage, &id, 0))
+		return 0;
+	i = c->slot;
+	parent = c->segments ? &c->parent : bpf_map_lookup_elem(&slots, &i);
+	if (!parent || (!c->segments && parent->head != c->head))
+		return 0;
+	a = adoption(&parent->id, &id, c->segments != 0);
+	if (a == ADOPT_NO)
+		return 0;
+	i = slot_claim(head, now);
+	s = bpf_map_lookup_elem(&slots, &i);
+	if (i == NO_SLOT || !s || s == parent)
+		return 0;
+	__builtin_memcpy(s, parent, sizeof(*s));
+	s->head = head;
+	s->skb = (__u64)skb;
+	s->id = id;
+	s->flags &= ~(SLOT_SHARED | SLOT_AUDIT);
+	if (audit && audit_read(skb, head, stage, &id, &s->audit))
+		s->flags |= SLOT_AUDIT;
+	slot_device(s, skb->dev);
+	slot_stage(s, stage, now);
+	if (a == ADOPT_COPY) { /* it moved: the old head is somebody else's from now on */
+		tag = slot_tag(c->slot);
+		if (tag)
+			__sync_val_compare_and_swap(tag, c->head, HEAD_FREE);
+		c->head = 0;
+	}
+	count_adoption(a, s, c);
+	slot_publish(i, head);
+	return 0;
+}
+
+/* False: this is not the packet that the slot follows, and the slot is free again. */
+static __always_inline bool still_same(struct slot *s, __u32 i, struct sk_buff *skb, __u64 head,
+				       enum stage stage)
+{
+	struct ident id;
+
+	if (bare_head)
+		return true;
+	if (stage == tx_origin && (s->flags & SLOT_SHARED)) /* sent again: a new generation */
+		goto other;
+	if (ident_read(skb, head, stage, &id, s->id.payload_valid) || !ident_same(&s->id, &id))
+		goto other;
+	if ((s->flags & SLOT_WAS_FRAG) && !id.frag) {
+		s->flags &= ~SLOT_WAS_FRAG;
+		count(CNT_datagrams_reassembled);
+	}
+	return true;
+other:
+	count(s->flags & SLOT_SHARED ? CNT_ended_shared : CNT_reuse_detected);
+	slot_free(i);
+	return false;
+}
+
+static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, __u64 head,
+					enum stage stage)
+{
+	__u64 word;
+
+	if (!(s->flags & SLOT_AUDIT) || !audit_read(skb, head, stage, &s->id, &word))
+		return;
+	count(CNT_audited);
+	if (word != s->audit)
+		count(CNT_audit_false);
+}
+
+/*
+ * A stage of a followed packet. Returns its slot, or NULL when it is not to be
+ * recorded: a clone's event, or the head's new owner.
+ */
+static __always_inline struct slot *next(struct sk_buff *skb, __u64 head, __u32 i,
+					 enum stage stage)
+{
+	struct slot *s = bpf_map_lookup_elem(&slots, &i);
+
+	if (!s)
+		return NULL;
+	if (!still_same(s, i, skb, head, stage))
+		return NULL;
+	if (s->skb != (__u64)skb && !bare_head) {
+		if (!(s->flags & SLOT_SHARED)) {
+			count(CNT_clones_skipped);
+			return NULL;
+		}
+		s->flags &= ~SLOT_SHARED; /* the original is gone, its clone goes on */
+		s->skb = (__u64)skb;
+	}
+	if (audit)
+		audit_check(s, skb, head, stage);
+	return s;
+}
+
+static __noinline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage, bool on_device)
+{
+	struct slot *s = next(skb, head, i, stage);
+	struct cpu_context *c;
+
+	if (!s)
+		return -1;
+	if (on_device)
+		slot_device(s, skb->dev);
+	slot_stage(s, stage, bpf_ktime_get_ns());
+	c = context();
+	if (!c)
+		return 0;
+	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT) {
+		c->head = head;
+		c->slot = i;
+		c->segments = 0;
+	} else if (stage == STAGE_GRO) {
+		c->gro_head = head;
+		c->gro_slot = i;
+	}
+	return 0;
+}
+
+/* Body of every hook where a packet passes a device or a layer. */
+static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_device)
+{
+	__u64 head = address(skb->head);
+	__u32 i = slot_of(head);
+	struct cpu_context *c;
+
+	if (is_origin(skb, stage))
+		count(CNT_first_stage);
+	if (i != NO_SLOT && !go_on(skb, head, i, stage, on_device))
+		return 0;
+	if (i != NO_SLOT && slot_of(head) != NO_SLOT) /* a clone's event */
+		return 0;
+	if (is_origin(skb, stage)) {
+		if (sampled(head))
+			begin(skb, head, stage);
+		return 0;
+	}
+	c = context();
+	if (on_device && c && c->head)
+		adopt(skb, head, stage);
+	return 0;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#define STAGE_NAME(id, name, backend, doc) name,
+static const char *const stage_names[] = {STAGES(STAGE_NAME)};
+#define COUNTER_NAME(name, doc) #name,
+static const char *const counter_names[] = {COUNTERS(COUNTER_NAME)};
+static const char *const softirq_names[SOFTIRQS] = {
+	"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+};
+
+static const char *stage_name(unsigned int stage)
+{
+	return stage < STAGES_N ? stage_names[stage] : "?";
+}
+
+/* Lower bound of a bucket: the inverse of hist_bucket. */
+static uint64_t bucket_low(unsigned int b)
+{
+	return b < 8 ? b : (8ull + b % 8) << (b / 8 - 1);
+}
+
+static void hist_merge(struct hist *to, const struct hist *from)
+{
+	if (!from->count)
+		return;
+	if (!to->count || from->min_ns < to->min_ns)
+		to->min_ns = from->min_ns;
+	if (from->max_ns > to->max_ns)
+		to->max_ns = from->max_ns;
+	to->count += from->count;
+	to->sum_ns += from->sum_ns;
+	for (unsigned int b = 0; b < HIST_BUCKETS; b++)
+		to->bucket[b] += from->bucket[b];
+}
+
+/* Middle of the bucket in which the percentile lies, never outside what was seen. */
+static json_int_t percentile(const struct hist *h, double share)
+{
+	uint64_t want = share * h->count, sum = 0, v;
+
+	for (unsigned int b = 0; b < HIST_BUCKETS - 1; b++) {
+		sum += h->bucket[b];
+		if (sum <= want && sum != h->count)
+			continue;
+		v = (bucket_low(b) + bucket_low(b + 1)) / 2;
+		return v < h->min_ns ? h->min_ns : v > h->max_ns ? h->max_ns : v;
+	}
+	return h->max_ns;
+}
+
+static json_t *buckets_json(const struct hist *h)
+{
+	json_t *list = json_array();
+
+	for (unsigned int b = 0; b < HIST_BUCKETS; b++)
+		if (h->bucket[b])
+			json_array_append_new(list, json_pack("[I,I]", (json_int_t)bucket_low(b),
+							      (json_int_t)h->bucket[b]));
+	return list;
+}
+
+static json_t *hist_json(const struct hist *h, bool buckets)
+{
+	json_t *j = json_pack("{s:I,s:I,s:f,s:I,s:I,s:I,s:I,s:I,s:I}", "count",
+			      (json_int_t)h->count, "sum_ns", (json_int_t)h->sum_ns, "mean_ns",
+			      (double)h->sum_ns / h->count, "min_ns", (json_int_t)h->min_ns,
+			      "p50_ns", percentile(h, 0.5), "p90_ns", percentile(h, 0.9), "p99_ns",
+			      percentile(h, 0.99), "p999_ns", percentile(h, 0.999), "max_ns",
+			      (json_int_t)h->max_ns);
+
+	if (buckets)
+		json_object_set_new(j, "buckets", buckets_json(h));
+	return j;
+}
+
+static json_t *hist_report(uint64_t key, const struct hist *h, const struct names *n, bool buckets)
+{
+	uint32_t from = key >> 58, to = key >> 52 & 63, ifindex = key >> 32 & 0xfffff;
+	json_t *j = hist_json(h, buckets);
+
+	json_object_set_new(j, "from", json_string(stage_name(from)));
+	json_object_set_new(j, "to", json_string(stage_name(to >= END_OF ? to - END_OF : to)));
+	json_object_set_new(j, "device", json_string(names_device(n, (uint32_t)key, ifindex)));
+	json_object_set_new(j, "ifindex", json_integer(ifindex));
+	json_object_set_new(j, "netns", json_string(names_netns(n, (uint32_t)key)));
+	json_object_set_new(j, "netns_inum", json_integer((uint32_t)key));
+	return j;
+}
+
+/* Histograms of the way from stage to stage, and those of whole ways, apart. */
+static int report_hists(struct tracer *t, const struct options *o, struct names *n, json_t *out)
+{
+	int cpus = libbpf_num_possible_cpus(), keys = bpf_map__fd(t->skel->maps.hist_keys);
+	int hists = bpf_map__fd(t->skel->maps.hists);
+	struct hist *per_cpu = calloc(cpus, sizeof(*per_cpu)), sum;
+	json_t *stages = json_array(), *whole = json_array();
+	uint64_t key;
+
+	for (uint32_t i = 0; per_cpu && i < o->histograms; i++) {
+		if (bpf_map_lookup_elem(keys, &i, &key) || !key ||
+		    bpf_map_lookup_elem(hists, &i, per_cpu))
+			continue;
+		memset(&sum, 0, sizeof(sum));
+		for (int c = 0; c < cpus; c++)
+			hist_merge(&sum, &per_cpu[c]);
+		if (sum.count)
+			json_array_append_new((key >> 52 & 63) >= END_OF ? whole : stages,
+					      hist_report(key, &sum, n, o->buckets));
+	}
+	json_object_set_new(out, "stages", stages);
+	json_object_set_new(out, "end_to_end", whole);
+	free(per_cpu);
+	return per_cpu ? 0 : -ENOMEM;
+}
+
+static int report_counters(struct tracer *t, json_t *out, uint64_t beyond)
+{
+	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(t->skel->maps.counters);
+	uint64_t *v = calloc((size_t)cpus * COUNTERS_N, sizeof(*v)), sum, lost = beyond;
+	json_t *packets = json_object(), *losses = json_object();
+	uint32_t zero = 0;
+
+	if (!v || bpf_map_lookup_elem(fd, &zero, v)) {
+		free(v);
+		return -ENOMEM;
+	}
+	for (unsigned int i = 0; i < COUNTERS_N; i++) {
+		bool is_loss = !strncmp(counter_names[i], "lost_", 5);
+
+		sum = 0;
+		for (int c = 0; c < cpus; c++)
+			sum += v[c * COUNTERS_N + i];
+		json_object_set_new(is_loss ? losses : packets, counter_names[i] + (is_loss ? 5 : 0),
+				    json_integer(sum));
+		lost += is_loss ? sum : 0;
+	}
+	json_object_set_new(losses, "paths_beyond_max", json_integer(beyond));
+	json_object_set_new(out, "packets", packets);
+	json_object_set_new(out, "lost", losses);
+	free(v);
+	return lost > INT32_MAX ? INT32_MAX : (int)lost;
+}
+
+/* Packets that were still followed when tracing ended, by the stage seen last. */
+static void report_unfinished(struct tracer *t, const struct options *o, json_t *out)
+{
+	int heads = bpf_map__fd(t->skel->maps.heads), slots = bpf_map__fd(t->skel->maps.slots);
+	uint64_t n[STAGES_N] = {}, shared = 0;
+	json_t *j = json_object();
+	struct head_set set;
+	struct slot s;
+
+	for (uint32_t i = 0; i < o->packets / WAYS; i++) {
+		if (bpf_map_lookup_elem(heads, &i, &set))
+			continue;
+		for (uint32_t w = 0, at; w < WAYS; w++) {
+			at = i * WAYS + w;
+			if (set.head[w] <= HEAD_BUSY || bpf_map_lookup_elem(slots, &at, &s))
+				continue;
+			if (s.flags & SLOT_SHARED)
+				shared++;
+			else if (s.last_stage < STAGES_N)
+				n[s.last_stage]++;
+		}
+	}
+	for (unsigned int i = 0; i < STAGES_N; i++)
+		if (n[i])
+			json_object_set_new(j, stage_names[i], json_integer(n[i]));
+	json_object_set_new(out, "unfinished", j);
+	j = json_object_get(json_object_get(out, "packets"), "ended_shared");
+	json_integer_set(j, json_integer_value(j) + shared);
+}
+
+static void report_drops(struct tracer *t, struct names *n, json_t *out)
+{
+	int fd = bpf_map__fd(t->skel->maps.drops);
+	struct drop_key key, *prev = NULL;
+	json_t *list = json_array();
+	uint64_t count;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		prev = &key;
+		if (bpf_map_lookup_elem(fd, &key, &count))
+			continue;
+		json_array_append_new(
+			list, json_pack("{s:s,s:s,s:i,s:s,s:I,s:I}", "reason",
+					names_drop_reason(n, key.reason), "device",
+					names_device(n, key.netns, key.ifindex), "ifindex",
+					(int)key.ifindex, "netns", names_netns(n, key.netns),
+					"netns_inum", (json_int_t)key.netns, "packets",
+					(json_int_t)count));
+	}
+	json_object_set_new(out, "drops", list);
+}
+
+static void report_softirq(struct tracer *t, json_t *out, double duration_s)
+{
+	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(t->skel->maps.softirqs);
+	struct softirq *s = calloc(cpus, sizeof(*s));
+	json_t *list = json_array(), *v;
+	uint32_t zero = 0;
+
+	for (int c = 0; s && !bpf_map_lookup_elem(fd, &zero, s) && c < cpus; c++) {
+		v = json_object();
+		for (unsigned int i = 0; i < SOFTIRQS; i++)
+			if (s[c].count[i])
+				json_object_set_new(
+					v, softirq_names[i],
+					json_pack("{s:I,s:I,s:f}", "count",
+						  (json_int_t)s[c].count[i], "time_ns",
+						  (json_int_t)s[c].time_ns[i], "share",
+						  s[c].time_ns[i] / (duration_s * 1e9)));
+		json_array_append_new(list, json_pack("{s:i,s:o}", "cpu", c, "vectors", v));
+	}
+	json_object_set_new(out, "softirq", list);
+	free(s);
+}
+
+/* A program interrupted by itself on the same CPU is skipped by the kernel: lost events too. */
+static uint64_t report_programs(struct tracer *t, json_t *out)
+{
+	json_t *list = json_array();
+	struct bpf_program *p;
+	uint64_t missed = 0;
+
+	bpf_object__for_each_program(p, t->skel->obj) {
+		struct bpf_prog_info info = {};
+		uint32_t len = sizeof(info);
+
+		if (bpf_program__fd(p) < 0 || bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &len))
+			continue;
+		missed += info.recursion_misses;
+		json_array_append_new(
+			list, json_pack("{s:s,s:I,s:I,s:f,s:I}", "program",
+					bpf_program__section_name(p), "runs",
+					(json_int_t)info.run_cnt, "run_time_ns",
+					(json_int_t)info.run_time_ns, "ns_per_run",
+					info.run_cnt ? (double)info.run_time_ns / info.run_cnt : 0.0,
+					"recursion_misses", (json_int_t)info.recursion_misses));
+	}
+	json_object_set_new(out, "programs", list);
+	return missed;
+}
+
+json_t *report_left_out(const struct tracer *t)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; i < t->n_left_out; i++)
+		json_array_append_new(list, json_pack("{s:s,s:s}", "hook", t->left_out[i].program,
+						      "why", t->left_out[i].why));
+	return list;
+}
+
+json_t *report_path(const struct path *p, struct names *n)
+{
+	const struct slot *s = &p->slot;
+	json_t *hops = json_array(), *j;
+
+	for (unsigned int i = 0; i < s->hops && i < HOPS_MAX; i++) {
+		const struct hop *h = &s->hop[i];
+
+		json_array_append_new(hops,
+				      json_pack("{s:s,s:I,s:s,s:s,s:i}", "stage",
+						stage_name(h->stage), "at_ns", (json_int_t)h->at_ns,
+						"device", names_device(n, h->netns, h->ifindex),
+						"netns", names_netns(n, h->netns), "cpu", h->cpu));
+	}
+	j = json_pack("{s:I,s:I,s:s,s:i,s:I,s:I,s:I,s:b,s:b,s:b,s:o}", "begin_ns",
+		      (json_int_t)s->first_ns, "latency_ns", (json_int_t)(p->end_ns - s->first_ns),
+		      "end", stage_name(p->end_stage), "proto", s->id.proto, "source_port",
+		      (json_int_t)(s->id.ports >> 16), "destination_port",
+		      (json_int_t)(s->id.ports & 0xffff), "ip_id", (json_int_t)s->id.ip_id,
+		      "segment", !!(s->flags & SLOT_SEGMENT), "fragment",
+		      !!(s->flags & SLOT_FRAGMENT), "head_replaced", !!(s->flags & SLOT_COPY), "hops",
+		      hops);
+	if (p->end_stage == STAGE_DROP)
+		json_object_set_new(j, "drop_reason", json_string(names_drop_reason(n, p->reason)));
+	return j;
+}
+
+json_t *report(struct tracer *t, const struct options *o, struct names *n, double duration_s,
+	       json_t *paths, uint64_t paths_beyond)
+{
+	json_t *out = json_object();
+	struct utsname u = {};
+	uint64_t missed;
+	int lost;
+
+	uname(&u);
+	json_object_set_new(out, "version", json_integer(1));
+	json_object_set_new(out, "kernel", json_string(u.release));
+	json_object_set_new(out, "backend",
+			    json_string(o->backend == BACKEND_FENTRY ? "fentry" : "tp_btf"));
+	json_object_set_new(out, "sample", json_real(o->sample));
+	json_object_set_new(out, "duration_s", json_real(duration_s));
+	lost = report_counters(t, out, paths_beyond);
+	if (lost < 0 || report_hists(t, o, n, out)) {
+		json_decref(out);
+		return NULL;
+	}
+	report_unfinished(t, o, out);
+	report_drops(t, n, out);
+	if (o->softirq)
+		report_softirq(t, out, duration_s);
+	missed = report_programs(t, out);
+	json_object_set_new(json_object_get(out, "lost"), "recursion", json_integer(missed));
+	json_object_set_new(out, "lost_total", json_integer(lost + missed));
+	json_object_set_new(out, "left_out", report_left_out(t));
+	json_object_set(out, "paths", paths);
+	return out;
+}
