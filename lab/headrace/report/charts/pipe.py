@@ -39,6 +39,9 @@ def draw(pipe: Pipe, width: float) -> str:
         *(_rings(s, middle) for s in slots),
         *(_labels(s, pipe, scale, width < 500) for s in slots),
     ]
+    if width < 500:  # no room for the unit at each number
+        at = TOP + BORE + BOTTOM - 4
+        body.append(text(total - 2, at, scale.unit, class_="small", text_anchor="end"))
     words = ", ".join(f"{s.part.name} {scale.text(s.part.capacity_pps)}" for s in slots)
     label = f"Capacities: {words}. Flow: {scale.text(pipe.throughput_pps)}. {pipe.headline}"
     return picture(total, TOP + BORE + BOTTOM, label, *body)
@@ -169,13 +172,13 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         text(
             x,
             y + 17,
-            scale.text(part.capacity_pps),
+            scale.number(part.capacity_pps) if small else scale.text(part.capacity_pps),
             class_="capacity narrow" if narrowest else "capacity",
             text_anchor="middle",
         ),
     ]
     if part.utilisation is not None:
-        busy = f"{percent(part.utilisation)} busy"
+        busy = f"{percent(part.utilisation, 2 if small else 3)} busy"
         rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
     if part.shares_cpu_with:
         rows.append(text(x, y + 46, "shared lcore", class_="small", text_anchor="middle"))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace diff: what changed between two runs, in results, specification and environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.bundle import Bundle
+from headrace.report import units
+from headrace.report.compare import Change, Compared, Diff, Difference
+from headrace.report.compare import diff as compare_bundles
+from headrace.report.summary import Key
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(help="The bundle to compare with.")],
+    b: Annotated[Path, typer.Argument(help="The bundle to compare.")],
+    as_text: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare two runs: results against their spread, and what surrounded them."""
+    found = compare_bundles(Bundle(a), Bundle(b))
+    if as_text:
+        typer.echo(
+            json.dumps({**found.model_dump(mode="json"), "changed": found.changed}, indent=2)
+        )
+        return
+    show(found, Console(highlight=False))
+
+
+def show(found: Diff, console: Console) -> None:
+    console.print(Text(f"a  {found.a}\nb  {found.b}", style="dim"))
+    for row in found.compared:
+        console.print()
+        console.print(_title(row))
+        console.print(_changes(row))
+    for keys, side in ((found.only_a, "a"), (found.only_b, "b")):
+        for key in keys:
+            console.print(Text(f"only in {side}: {_name(key)}", style="yellow"))
+    if not found.compared:
+        console.print(
+            Text(
+                "Nothing to compare: no result has the same chain, workload, direction, "
+                "execution and goal in both.",
+                style="bold red",
+            )
+        )
+    console.print()
+    console.print(_differences(found.differences))
+
+
+def _name(key: Key) -> str:
+    ground = "" if key.ground == "measured" else f", {key.ground}"
+    way = "" if key.direction == "forward" else f", {key.direction}"
+    return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}{ground}"
+
+
+def _title(row: Compared) -> Text:
+    text = Text(_name(row.key), style="bold")
+    text.append(f"  {row.repetitions_a} against {row.repetitions_b} repetitions", style="dim")
+    if not row.trusted:
+        text.append(f"  not trusted: a {row.verdict_a}, b {row.verdict_b}", style="bold red")
+    return text
+
+
+def _changes(row: Compared) -> Table:
+    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    for justify in ("left", "right", "right", "right", "left"):
+        made.add_column(justify=justify, no_wrap=True)
+    for change in row.changes:
+        made.add_row(
+            change.metric,
+            _value(change.a, change.unit),
+            _value(change.b, change.unit),
+            units.signed_percent(change.ratio),
+            _judged(change),
+        )
+    if any(c.metric == "throughput" and c.significance == "different" for c in row.changes):
+        made.add_row(Text("latencies are at each side's own rate", style="dim"))
+    return made
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "pps":
+        return units.pps(value, 4)
+    if unit == "ns":
+        return units.ns(value)
+    if unit == "ratio":
+        return units.loss(value)
+    return units.significant(value)
+
+
+def _judged(change: Change) -> Text:
+    p = "" if change.p_value is None else f" (p = {change.p_value:.2g})"
+    if change.significance == "within-spread":
+        return Text(f"within the spread{p}", style="dim")
+    if change.significance == "unknown":
+        return Text("one repetition: the spread is not known", style="dim")
+    if change.significance == "not-trusted":
+        return Text("not compared: a side is not trusted", style="bold red")
+    return Text(
+        f"{'better' if change.better else 'worse'}, beyond the spread{p}",
+        style="green" if change.better else "bold red",
+    )
+
+
+def _differences(found: tuple[Difference, ...]) -> Table | Text:
+    if not found:
+        return Text("Specification and environment are the same.", style="dim")
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    made.add_column("different")
+    made.add_column("a", overflow="fold")
+    made.add_column("b", overflow="fold")
+    for d in found:
+        made.add_row(Text(f"{d.where}: {d.name}"), Text(d.a or "absent"), Text(d.b or "absent"))
+    return made
