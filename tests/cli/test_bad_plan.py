@@ -133,7 +133,7 @@ def test_no_such_plan(engine_binary: Path, tmp_path: Path) -> None:
     "device", ["net_nothing0", "net_pcap0,rx_pcap=/no/such.pcap", "0000:99:00.0", ""]
 )
 def test_port_that_does_not_exist(device: str, engine_binary: Path, tmp_path: Path) -> None:
-    plan = changed("links.wire", {"type": "port", "params": {"device": device}})
+    plan = changed("links.wire", {"type": "port", "params": {"devargs": device}})
     plan["segments"] = [plan["segments"][1]]
     del plan["links"]["gen"]
     file, control = tmp_path / "plan.json", tmp_path / "control.sock"

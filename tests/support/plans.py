@@ -63,7 +63,7 @@ def pcap_port(read: Path | None, write: Path | None, name: str) -> dict[str, Any
 
 
 def port(device: str, **params: Any) -> dict[str, Any]:
-    return {"type": "port", "params": {"device": device, **params}}
+    return {"type": "port", "params": {"devargs": device, **params}}
 
 
 def lossless_ring() -> dict[str, Any]:
