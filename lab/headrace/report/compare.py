@@ -104,7 +104,7 @@ def compare(a: Summary, b: Summary) -> Compared:
 
 
 def _usable(metric: str, a: Summary, b: Summary) -> bool:
-    """A generator-bound rate is the generator's; cycles measured beside it are still the chain's."""
+    """A generator-bound rate is the generator's; the cycles beside it are still the chain's."""
     verdicts = {a.verdict, b.verdict}
     if "invalid" in verdicts:
         return False
