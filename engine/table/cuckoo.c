@@ -33,7 +33,7 @@ struct snapshot {
 
 /* The bucket at one instant, as far as this key is concerned. */
 static inline struct snapshot bucket_look(const struct bucket *b, enum fib_key kind,
-					  const struct ckey *k, uint64_t bits)
+					  const struct ckey *k, uint32_t bits)
 {
 	struct snapshot s;
 	int slot;
@@ -60,7 +60,7 @@ uint16_t cuckoo_find(const struct cuckoo *c, enum fib_key kind, const struct cke
 {
 	const struct bucket *first = &c->buckets[first_bucket(c->n, h)];
 	const struct bucket *second = &c->buckets[second_bucket(c->n, h)];
-	uint64_t bits = filter_bits(kind, h);
+	uint32_t bits = filter_bits(kind, h);
 	struct snapshot s, t;
 
 	do {

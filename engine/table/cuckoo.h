@@ -26,7 +26,12 @@
 #define HEAD_BUSY (1u << 8)
 #define HEAD_USED 0xffu
 
-/* away: count << 24 | filter. A count of AWAY_STUCK is not known any more and stays. */
+/*
+ * away: count << 24 | filter; a count of AWAY_STUCK is not known any more and stays. The filter
+ * has two bits a key. Where there is room it counts to 3 in two bit planes, so that keys that
+ * come home, or are removed, leave it; `hi` is the second plane (MAC has none: its filter
+ * forgets only when the count comes to 0).
+ */
 #define AWAY_SHIFT 24
 #define AWAY_STUCK 255u
 #define AWAY_FILTER ((1u << AWAY_SHIFT) - 1)
@@ -36,19 +41,20 @@ struct bucket {
 	uint32_t away;
 	union {
 		struct {
-			uint64_t filter; /* instead of the one in away */
+			uint64_t planes; /* hi << 32 | lo, instead of the one in away */
 			uint16_t nh[8];
 			uint32_t key[8];
 		} ipv4;
 		struct {
-			uint16_t nh[3], pad;
+			uint16_t nh[3], hi;
 			uint64_t key[3][2];
 		} ipv6;
 		struct {
 			uint64_t entry[7]; /* next hop << 48 | key */
 		} mac;
 		struct {
-			uint16_t nh[5], pad[3];
+			uint16_t nh[5], pad;
+			uint32_t hi;
 			uint64_t key[5];
 		} vrf;
 	};
@@ -152,12 +158,12 @@ static inline uint32_t second_bucket(uint32_t n, struct hashes h)
 	return b >= n ? b - n : b;
 }
 
-static inline uint64_t filter_bits(enum fib_key kind, struct hashes h)
+/* One or two of the filter's bits: 32, 24 or, for IPv6, 16. */
+static inline uint32_t filter_bits(enum fib_key kind, struct hashes h)
 {
-	if (kind == FIB_KEY_IPV4)
-		return UINT64_C(1) << (h.h2 & 63) | UINT64_C(1) << (h.h2 >> 6 & 63);
-	return UINT64_C(1) << ((h.h2 & 0xfff) * AWAY_SHIFT >> 12) |
-	       UINT64_C(1) << ((h.h2 >> 12 & 0xfff) * AWAY_SHIFT >> 12);
+	const uint32_t width = kind == FIB_KEY_IPV4 ? 32 : kind == FIB_KEY_IPV6 ? 16 : 24;
+
+	return 1u << ((h.h2 & 0xfff) * width >> 12) | 1u << ((h.h2 >> 12 & 0xfff) * width >> 12);
 }
 
 static inline unsigned int slots_of(enum fib_key kind)
@@ -241,9 +247,22 @@ static inline int bucket_find(const struct bucket *b, enum fib_key kind, uint32_
 	return -1;
 }
 
-static inline uint64_t bucket_filter(const struct bucket *b, enum fib_key kind)
+/* A bit is set when one or more keys with it are away. */
+static inline uint32_t bucket_filter(const struct bucket *b, enum fib_key kind)
 {
-	return kind == FIB_KEY_IPV4 ? LOAD(&b->ipv4.filter) : LOAD(&b->away) & AWAY_FILTER;
+	uint64_t planes;
+
+	switch (kind) {
+	case FIB_KEY_IPV4:
+		planes = LOAD(&b->ipv4.planes);
+		return (uint32_t)planes | planes >> 32;
+	case FIB_KEY_IPV6:
+		return (LOAD(&b->away) | LOAD(&b->ipv6.hi)) & AWAY_FILTER;
+	case FIB_KEY_MAC:
+		return LOAD(&b->away) & AWAY_FILTER;
+	default:
+		return (LOAD(&b->away) | LOAD(&b->vrf.hi)) & AWAY_FILTER;
+	}
 }
 
 /* One key, by the whole protocol; what the batched lookups do for the rare cases. */

@@ -134,10 +134,9 @@ static inline uint16_t nh_at(const struct bucket *b, enum fib_key kind, unsigned
  * confirms). False: the key may be in the other bucket, or a writer was at work here.
  */
 static inline bool probe_one(const struct bucket *b, enum fib_key kind, const struct ckey *k,
-			     uint64_t bits, uint16_t *nh)
+			     uint32_t bits, uint16_t *nh)
 {
-	uint32_t head = LOAD(&b->head), m;
-	uint64_t filter;
+	uint32_t head = LOAD(&b->head), m, filter;
 	uint16_t there;
 	bool hit, torn;
 

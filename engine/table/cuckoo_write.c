@@ -59,32 +59,69 @@ static void slot_store(struct bucket *b, enum fib_key kind, unsigned int s, cons
 	slot_store_nh(b, kind, s, nh);
 }
 
-/* The key's bits enter the filter of its first bucket, which is open. */
-static void away_add(struct bucket *b, enum fib_key kind, uint64_t bits)
-{
-	uint32_t count = b->away >> AWAY_SHIFT, filter = b->away & AWAY_FILTER;
+struct away {
+	uint32_t count, lo, hi;
+};
 
-	if (kind == FIB_KEY_IPV4)
-		STORE(&b->ipv4.filter, b->ipv4.filter | bits);
-	else
-		filter |= bits;
-	count += count < AWAY_STUCK;
-	STORE(&b->away, count << AWAY_SHIFT | filter);
+static struct away away_get(const struct bucket *b, enum fib_key kind)
+{
+	struct away a = {.count = b->away >> AWAY_SHIFT, .lo = b->away & AWAY_FILTER};
+
+	if (kind == FIB_KEY_IPV4) {
+		a.lo = b->ipv4.planes;
+		a.hi = b->ipv4.planes >> 32;
+	} else if (kind == FIB_KEY_IPV6) {
+		a.hi = b->ipv6.hi;
+	} else if (kind == FIB_KEY_VRF_IPV4) {
+		a.hi = b->vrf.hi;
+	}
+	return a;
 }
 
-/* Bits are shared, so that they can be taken back only when no key is away any more. */
-static void away_remove(struct bucket *b, enum fib_key kind)
+static void away_set(struct bucket *b, enum fib_key kind, const struct away *a)
 {
-	uint32_t count = b->away >> AWAY_SHIFT, filter = b->away & AWAY_FILTER;
-
-	if (count == AWAY_STUCK)
+	if (kind == FIB_KEY_IPV4) {
+		STORE(&b->ipv4.planes, (uint64_t)a->hi << 32 | a->lo);
+		STORE(&b->away, a->count << AWAY_SHIFT);
 		return;
-	if (--count == 0) {
-		filter = 0;
-		if (kind == FIB_KEY_IPV4)
-			STORE(&b->ipv4.filter, 0);
 	}
-	STORE(&b->away, count << AWAY_SHIFT | filter);
+	if (kind == FIB_KEY_IPV6)
+		STORE(&b->ipv6.hi, (uint16_t)a->hi);
+	else if (kind == FIB_KEY_VRF_IPV4)
+		STORE(&b->vrf.hi, a->hi);
+	STORE(&b->away, a->count << AWAY_SHIFT | a->lo);
+}
+
+/* A key's bits enter the filter of its first bucket, which is open. 3 is "3 or more". */
+static void away_add(struct bucket *b, enum fib_key kind, uint32_t bits)
+{
+	struct away a = away_get(b, kind);
+
+	if (kind == FIB_KEY_MAC) {
+		a.lo |= bits;
+	} else {
+		bits &= ~(a.lo & a.hi);
+		a.hi |= a.lo & bits;
+		a.lo ^= bits;
+	}
+	a.count += a.count < AWAY_STUCK;
+	away_set(b, kind, &a);
+}
+
+/* What cannot be counted down (3 or more, or no counters) goes when no key is away any more. */
+static void away_remove(struct bucket *b, enum fib_key kind, uint32_t bits)
+{
+	struct away a = away_get(b, kind);
+
+	if (kind != FIB_KEY_MAC) {
+		bits &= ~(a.lo & a.hi);
+		a.hi ^= bits & ~a.lo;
+		a.lo ^= bits;
+	}
+	a.count -= a.count < AWAY_STUCK;
+	if (!a.count)
+		a.lo = a.hi = 0;
+	away_set(b, kind, &a);
 }
 
 static int free_slot(const struct bucket *b, enum fib_key kind)
@@ -122,7 +159,7 @@ struct place {
 static struct place find(struct cuckoo *c, const struct ckey *k, struct hashes h)
 {
 	enum fib_key kind = c->fib.conf.key;
-	uint64_t bits = filter_bits(kind, h);
+	uint32_t bits = filter_bits(kind, h);
 	struct place p = {.b = bucket_at(c, first_bucket(c->n, h))};
 
 	p.slot = bucket_find(p.b, kind, p.b->head, k);
@@ -177,7 +214,7 @@ static int move(struct cuckoo *c, uint32_t from, unsigned int slot, uint32_t to)
 	used = (dst->head & HEAD_USED) | 1u << room;
 	bucket_open(dst);
 	slot_store(dst, kind, room, &k, nh);
-	away_remove(dst, kind);
+	away_remove(dst, kind, filter_bits(kind, h));
 	bucket_close(dst, used);
 	bucket_clear(src, slot);
 	c->moved--;
@@ -340,7 +377,7 @@ int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old)
 	if (p.second) {
 		first = bucket_at(c, first_bucket(c->n, h));
 		bucket_open(first);
-		away_remove(first, kind);
+		away_remove(first, kind, filter_bits(kind, h));
 		bucket_close(first, first->head & HEAD_USED);
 		c->moved--;
 	}
