@@ -47,13 +47,14 @@ uint32_t flow_ticks(uint64_t ms)
 unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg)
 {
 	uint32_t elapsed = now - t->aged_at;
-	uint64_t due = ((uint64_t)t->top * elapsed) >> AGE_PASS_SHIFT;
+	uint64_t share = (uint64_t)t->top * elapsed;
+	uint64_t due = share >> AGE_PASS_SHIFT;
 	unsigned int expired = 0;
 
-	/* Wait until at least one record is due, or the fraction would be lost each time. */
 	if (!due)
 		return 0;
-	t->aged_at = now;
+	/* What is left of the time is not enough for a record; it counts at the next tick. */
+	t->aged_at = now - (uint32_t)((share & ((1u << AGE_PASS_SHIFT) - 1)) / t->top);
 	due = RTE_MIN(due, AGE_SCAN_MAX);
 	due = RTE_MIN(due, t->top);
 	while (due--) {

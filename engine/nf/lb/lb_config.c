@@ -137,8 +137,10 @@ static void set_backend(struct lb_backend *b, const struct lb_params *p, const s
 	b->gone = m->removed || m->down;
 	b->has_mac = has_mac(&m->params);
 	memcpy(&b->mac, &m->params.mac, sizeof(b->mac));
-	if (p->mode == LB_DSR)
+	if (p->mode == LB_DSR) {
+		memcpy(b->addr, b->vip_addr, bytes); /* the backend answers as the VIP itself */
 		return;
+	}
 	if (m->params.port && m->params.port != vip->port) {
 		b->port = rte_cpu_to_be_16((uint16_t)m->params.port);
 		b->vip_port = rte_cpu_to_be_16((uint16_t)vip->port);
