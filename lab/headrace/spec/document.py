@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ class Document:
     file: Path
     data: Any
     root: yaml.Node | None
+    # In a bundle: where the copy of each file that the spec names lies.
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+
+    def resolve(self, given: str | Path) -> Path:
+        """Paths in a spec are relative to the spec's own file."""
+        copy = self.inputs.get(str(given))
+        return copy if copy is not None else (self.file.parent / given).resolve()
 
     def line(self, path: tuple[PathKey, ...]) -> int | None:
         """The line of the value at `path`, or of its nearest parent that exists."""
@@ -79,7 +87,7 @@ def dotted(path: tuple[PathKey, ...]) -> str:
     return text
 
 
-def load(file: Path) -> Document:
+def load(file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
     """Read a YAML file; every way in which that can fail is bad input."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -91,10 +99,10 @@ def load(file: Path) -> Document:
         raise BadInput(f"{file}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror or error}") from None
-    return parse(text, file)
+    return parse(text, file, inputs)
 
 
-def parse(text: str, file: Path) -> Document:
+def parse(text: str, file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
     try:
         root = yaml.compose(text, Loader=_Loader)
         data = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
@@ -104,4 +112,4 @@ def parse(text: str, file: Path) -> Document:
         raise BadInput(f"{place}: not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, TypeError, ValueError) as error:
         raise BadInput(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
-    return Document(file, data, root)
+    return Document(file, data, root, inputs or {})

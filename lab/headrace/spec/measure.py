@@ -78,9 +78,7 @@ class Measure(Spec):
     """Goals of one search, fixed loads, maximum rate: any of them, in this order: max, loads, search."""
 
     search: Annotated[tuple[GoalSpec, ...], Field(max_length=16)] = ()
-    loads: Annotated[
-        tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)
-    ] = ()
+    loads: Annotated[tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)] = ()
     max: bool = False
     goals: GoalParameters = GoalParameters()
     trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0

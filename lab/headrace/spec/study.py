@@ -16,11 +16,11 @@ from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
-from headrace.spec.deployment import Deployment, Execution
+from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.document import Document, PathKey
 from headrace.spec.imix import Frame
-from headrace.spec.measure import Measure, Repetitions
-from headrace.spec.workload import Workload
+from headrace.spec.measure import GoalParameters, GoalSpec, Measure, Repetitions
+from headrace.spec.workload import Flows, Headers, Workload
 
 EXPERIMENTS_MAX = 10_000
 
@@ -234,15 +234,10 @@ def _lower(message: str) -> str:
 
 def _keys_at(path: tuple[PathKey, ...]) -> list[str]:
     """The keys that the model at `path` has."""
-    from headrace.spec.chain import Node as ChainNode
-    from headrace.spec.deployment import Lcores, Ring
-    from headrace.spec.measure import GoalParameters, GoalSpec
-    from headrace.spec.workload import Flows, Headers
-
     models: dict[tuple[str, ...], type[Spec]] = {
         (): Study,
-        ("chain",): ChainNode,
-        ("chains",): ChainNode,
+        ("chain",): Node,
+        ("chains",): Node,
         ("deployment",): Deployment,
         ("deployment", "execution"): Execution,
         ("deployment", "lcores"): Lcores,

@@ -12,7 +12,7 @@ from headrace.spec.base import Spec
 from headrace.spec.deployment import Count
 from headrace.spec.imix import Frame
 
-Field5 = Literal["src_ip", "dst_ip", "src_port", "dst_port", "src_mac", "dst_mac"]
+Varying = Literal["src_ip", "dst_ip", "src_port", "dst_port"]
 
 
 def _listed(value: Any) -> Any:
@@ -23,7 +23,7 @@ class Flows(Spec):
     """How many flows there are, in which header fields they differ, and in which order they come."""
 
     count: Annotated[Count, Field(ge=1, le=1 << 26)] = 1024
-    vary: tuple[Field5, ...] = ("src_ip", "src_port")
+    vary: tuple[Varying, ...] = ("src_ip", "src_port")
     order: Literal["round-robin", "random", "zipf"] = "round-robin"
     zipf_exponent: Annotated[float, Field(gt=0, le=5)] = 1.0
     seed: Annotated[Count, Field(ge=0, lt=1 << 32)] = 1
@@ -48,6 +48,8 @@ class Headers(Spec):
     src_mac: str | None = None
     dst_mac: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(max_length=1024)] = ()
     vlan: Annotated[Count, Field(ge=0, le=4094)] | None = None
+    dscp: Annotated[Count, Field(ge=0, le=63)] | None = None
+    ttl: Annotated[Count, Field(ge=1, le=255)] | None = None
 
 
 class Workload(Spec):

@@ -148,7 +148,7 @@ def _check_formats(
     if kind == "mac" and not _MAC.match(value):
         raise doc.error(at, "allowed: a MAC address such as 02:00:00:00:00:01", value=value)
     if kind == "file":
-        check_file(resolve(doc, value), doc, at, value)
+        check_file(doc.resolve(value), doc, at, value)
     if isinstance(value, dict):
         for key, inner in schema.get("properties", {}).items():
             if key in value:
@@ -176,18 +176,28 @@ def check_file(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -
         ) from None
 
 
-def resolve(doc: Document, value: Any) -> Path:
-    """Paths in a spec are relative to the spec's own file."""
-    return (doc.file.parent / value).resolve()
-
-
 def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> Any:
     """The parameters as the engine gets them: it has another working directory."""
     if schema.get("format") == "file":
-        return str(resolve(doc, value))
+        return str(doc.resolve(value))
     if isinstance(value, dict):
         inner = schema.get("properties", {})
         return {k: with_absolute_files(inner.get(k, {}), v, doc) for k, v in value.items()}
     if isinstance(value, list):
         return [with_absolute_files(schema.get("items", {}), item, doc) for item in value]
     return value
+
+
+def files_in(schema: dict[str, Any], value: Any) -> list[str]:
+    """The files that parameters name, as the user wrote them."""
+    if schema.get("format") == "file":
+        return [str(value)]
+    found: list[str] = []
+    if isinstance(value, dict):
+        for key, inner in schema.get("properties", {}).items():
+            if key in value:
+                found += files_in(inner, value[key])
+    if isinstance(value, list):
+        for item in value:
+            found += files_in(schema.get("items", {}), item)
+    return found

@@ -23,7 +23,7 @@ class Memory:
 
 
 def provide(deployment: Deployment, state: RunState) -> Memory:
-    """Reserve hugepages if that is wanted and possible. `give_back` undoes it."""
+    """Reserve hugepages if that is wanted and possible. The state's end undoes it."""
     if deployment.hugepages is False:
         return Memory(False, _ordinary("as the spec asks"))
     found = hugepages.pool()
@@ -43,16 +43,10 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     came = hugepages.add(lacking, found.control)
     state.note_hugepages(found.control, before, came, done=True)
     if came < lacking:
-        give_back(state, before, came)
+        hugepages.give_back(found.control, before, came, done=True)
+        state.forget("hugepages")
         return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
     return Memory(True, f"hugepages of {found.page_kb} kB, {came} added for this run")
-
-
-def give_back(state: RunState, before: int, pages: int) -> None:
-    found = hugepages.pool()
-    if found is not None:
-        hugepages.give_back(found.control, before, pages, done=True)
-    state.forget("hugepages")
 
 
 def _without(deployment: Deployment, why: str) -> Memory:

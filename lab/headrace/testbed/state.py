@@ -73,7 +73,9 @@ class RunState:
         except OSError as error:
             raise HeadraceError(f"{base}: {error.strerror}") from None
         if not _own(base):
-            raise HeadraceError(f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR")
+            raise HeadraceError(
+                f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
+            )
         self.path = Path(tempfile.mkdtemp(prefix="run-", dir=base))
         self.note("owner", Process.of(os.getpid()))
 

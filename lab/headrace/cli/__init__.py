@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Each module of this package is a command of its name: a function of that name,
+or a typer `app` for a command with commands of its own. Nothing else is needed to add one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import signal
+import sys
+from types import FrameType, ModuleType
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+import headrace
+from headrace.errors import HeadraceError
+
+_ORDER = ("run", "report", "diff", "nf", "doctor", "clean")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {headrace.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Deploy, drive, measure and explain chains of network functions."""
+
+
+def build() -> typer.Typer:
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, callback=_root)
+    names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
+    for name in sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n)):
+        if not name.endswith("_test"):
+            _add(app, name, importlib.import_module(f"{__name__}.{name}"))
+    return app
+
+
+def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
+    inner = getattr(module, "app", None)
+    if isinstance(inner, typer.Typer):
+        app.add_typer(inner, name=name)
+        return
+    command = getattr(module, name, None)
+    if callable(command):
+        app.command(name)(command)
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends a run as Ctrl-C does: what was started is stopped, what was measured is kept."""
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """The console script: errors become one message and an exit status, never a traceback."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        build()(standalone_mode=True)
+    except HeadraceError as error:
+        Console(stderr=True, soft_wrap=True).print(
+            f"headrace: {error}", markup=False, highlight=False
+        )
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    sys.exit(0)

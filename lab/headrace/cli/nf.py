@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace nf: the network functions and links that the engine has, by its own description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace.errors import BadInput
+from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.reference import parameters, write_reference
+
+
+def nf(
+    name: Annotated[
+        str | None, typer.Argument(help="A function or link; all if not given.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the description as JSON.")] = False,
+    docs: Annotated[
+        Path | None, typer.Option("--docs", help="Write the reference pages into this directory.")
+    ] = None,
+) -> None:
+    """List the functions, or show one with its parameters, drops and counters."""
+    description = describe(find_engine())
+    if docs is not None:
+        for file in write_reference(description, docs):
+            typer.echo(f"written: {file}")
+        return
+    if name is None:
+        _list(description.nfs, description.links, as_json)
+        return
+    everything = {**description.links, **description.nfs}
+    if name not in everything:
+        raise BadInput(f"nf: there is no {name!r}; allowed: {', '.join(sorted(everything))}")
+    if as_json:
+        typer.echo(json.dumps({name: everything[name]}, indent=2))
+        return
+    _show(name, everything[name])
+
+
+def _list(nfs: dict[str, Any], links: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"nfs": nfs, "links": links}, indent=2))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("function", "category", "state", "what it does"):
+        table.add_column(column)
+    for name, about in sorted(nfs.items()):
+        table.add_row(name, about.get("category", ""), about.get("state_key", ""), about["doc"])
+    for name, about in sorted(links.items()):
+        table.add_row(name, "link", "", about["doc"])
+    Console(highlight=False).print(table)
+
+
+def _show(name: str, about: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]{name}[/bold]: {about['doc']}")
+    if about.get("standards"):
+        console.print(about["standards"], markup=False)
+    for key in ("category", "state_key", "edges", "drops", "counters", "reads", "writes"):
+        value = about.get(key)
+        if isinstance(value, list):
+            value = ", ".join(value)
+        if isinstance(value, str) and value:
+            console.print(f"{key.replace('_', ' ')}: {value}", markup=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("parameter", "type", "default", "meaning"):
+        table.add_column(column)
+    for row in parameters(about["params"]):
+        table.add_row(*row)
+    if table.row_count:
+        console.print(table, markup=False)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace run: measure what a spec, or a bundle of an earlier run, describes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import headrace
+from headrace.bundle import Bundle, BundleWriter
+from headrace.cli.report import finish_run
+from headrace.errors import BadInput
+from headrace.measure.prepare import Prepared, input_files, prepare
+from headrace.measure.progress import Progress, duration, expected_s
+from headrace.measure.results import agreement
+from headrace.measure.runner import Run
+from headrace.record import Result
+from headrace.spec import document
+from headrace.spec.document import Document
+from headrace.spec.study import expand
+from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.memory import provide
+from headrace.testbed.state import RunState
+
+
+def run(
+    spec: Annotated[Path, typer.Argument(help="A spec (YAML), or a bundle to replay.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: bundle and results.")
+    ] = False,
+) -> None:
+    """Deploy, warm up, verify, measure; write a bundle with a report."""
+    doc = open_spec(spec)
+    experiments = list(expand(doc))
+    description = describe(find_engine())
+    prepared = prepare(experiments, doc, description)
+    study = experiments[0].study
+    target = out or Path("runs") / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    console = Console(stderr=as_json, highlight=False)
+    runs = len(prepared) * study.repetitions
+    progress = Progress(console, runs, expected_s(study.measure) + study.warmup + 2)
+    console.print(
+        f"{study.name}: {runs} measurements, about {duration(runs * progress.expected_each_s)}"
+    )
+    results: list[Result] = []
+    writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
+    try:
+        with writer:
+            _write_spec(writer, doc, prepared, input_files(experiments, doc, description))
+            _measure(
+                doc, description.engine, prepared, writer, progress, study.repetitions, results
+            )
+    except KeyboardInterrupt:
+        progress.close()
+        console.print(f"interrupted; what was measured is in {target}")
+        if results:
+            finish_run(target, None)
+        raise
+    except BaseException:
+        progress.close()
+        if results:
+            console.print(f"what was measured is in {target}", markup=False)
+        raise
+    progress.close()
+    page = finish_run(target, None if as_json else console)
+    for line in agreement(results):
+        console.print(line, markup=False)
+    if as_json:
+        typer.echo(json.dumps(_object(target, results), indent=2))
+    else:
+        console.print(f"Bundle: {target}\nReport: {page}", markup=False)
+
+
+def open_spec(given: Path) -> Document:
+    """A spec's document; a bundle's is its spec, with the files that it copied."""
+    if not given.is_dir():
+        return document.load(given)
+    bundle = Bundle(given)
+    resolved = bundle.spec_resolved
+    if bundle.spec_given is None or resolved is None:
+        raise BadInput(f"{given}: has no spec to replay")
+    copies = {name: given / copy for name, copy in resolved.get("inputs", {}).items()}
+    return document.load(given / "spec.yaml", copies)
+
+
+def _write_spec(
+    writer: BundleWriter, doc: Document, prepared: list[Prepared], files: dict[str, Path]
+) -> None:
+    inputs = {}
+    for i, (name, source) in enumerate(sorted(files.items())):
+        copy = writer.input(f"{i}-{source.name}", source)
+        inputs[name] = str(copy.relative_to(writer.path))
+    experiments: list[dict[str, Any]] = [
+        {
+            "chain": one.experiment.chain,
+            "execution": one.experiment.execution.name,
+            "workload": one.experiment.workload_name,
+            "study": one.experiment.study.model_dump(mode="json"),
+            "lcores": {s.name: list(s.cpus) for s in one.segments()},
+            "notes": list(one.placement.notes),
+            "plan": one.plan,
+        }
+        for one in prepared
+    ]
+    given = doc.file.read_text(encoding="utf-8")
+    writer.spec(given, {"inputs": inputs, "experiments": experiments})
+
+
+def _measure(
+    doc: Document,
+    engine: Path,
+    prepared: list[Prepared],
+    writer: BundleWriter,
+    progress: Progress,
+    repetitions: int,
+    results: list[Result],
+) -> None:
+    state = RunState()
+    try:
+        most = max((one.experiment.study.deployment for one in prepared), key=lambda d: d.memory_mb)
+        memory = provide(most, state)
+        progress.say(f"memory: {memory.note}")
+        for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
+            progress.say(f"placement: {note}")
+        Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
+    finally:
+        state.remove()
+
+
+def _object(bundle: Path, results: list[Result]) -> dict[str, Any]:
+    from headrace.report.machine import row
+
+    return {"bundle": str(bundle), "results": [row(result) for result in results]}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The generator's audit: may a trial's figure be believed as the chain's?
+
+A software generator fails silently: it sends less than told, takes longer, or stalls and then sends
+a burst. Each is checked on every trial; so is that the counters add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.record import Audit, Counters, Finding, Verdict
+from headrace.testbed.plan import GENERATOR, SINK, Path
+
+if TYPE_CHECKING:
+    from headrace.measure.trial import Context, Flow, Reading
+
+UNSENT_LIMIT = 1e-3  # of the intended packets
+STRETCH_LIMIT = 1.01  # of the intended duration
+
+
+def audit(
+    reading: Reading,
+    ways: Sequence[Path],
+    flows: Sequence[Flow],
+    counters: Counters,
+    context: Context,
+) -> Audit:
+    sources = [reading.after["links"][way.source] for way in ways]
+    unsent = sum(f.unsent for f in flows)
+    behind = max(int(source["behind_max_ns"]) for source in sources)
+    actual = max(int(source["duration_ns"]) for source in sources)
+    intended = max(int(source["intended_duration_ns"]) for source in sources)
+    unlimited = reading.load_pps == 0
+    findings = [
+        _unsent(unsent, sum(f.intended for f in flows), unlimited),
+        _stretched(actual, intended, unlimited),
+        _stall(behind, reading, context, sum(f.lost for f in flows), unlimited),
+        _sink(counters, context),
+        _conservation(counters),
+    ]
+    return Audit(
+        verdict=_verdict(findings),
+        findings=tuple(findings),
+        unsent=unsent,
+        behind_max_ns=behind,
+        duration_ns=actual,
+        intended_duration_ns=intended,
+    )
+
+
+def _verdict(findings: list[Finding]) -> Verdict:
+    failed = {finding.check for finding in findings if not finding.ok}
+    if "conservation" in failed:
+        return "invalid"
+    if failed & {"unsent", "stretched"}:
+        return "generator-bound"
+    return "suspect" if failed else "ok"
+
+
+def _unsent(unsent: int, intended: int, unlimited: bool) -> Finding:
+    ratio = unsent / intended if intended and not unlimited else 0.0
+    text = f"The source made all {intended} packets."
+    if unsent:
+        text = f"The source could not make {unsent} of {intended} packets in time ({ratio:.3%})."
+    return Finding(
+        check="unsent", ok=ratio <= UNSENT_LIMIT, text=text, value=ratio, limit=UNSENT_LIMIT
+    )
+
+
+def _stretched(actual: int, intended: int, unlimited: bool) -> Finding:
+    stretch = actual / intended if intended and not unlimited else 1.0
+    return Finding(
+        check="stretched",
+        ok=stretch <= STRETCH_LIMIT,
+        text=f"Sending took {actual / 1e9:.3f} s of an intended {intended / 1e9:.3f} s.",
+        value=stretch,
+        limit=STRETCH_LIMIT,
+    )
+
+
+def _stall(
+    behind_ns: int, reading: Reading, context: Context, lost: int, unlimited: bool
+) -> Finding:
+    """After a stall an open-loop source sends what is due at once. If that is more than the first
+    ring holds, a loss there says nothing about the chain."""
+    wire = context.plan["links"].get(context.ways[0].wire)
+    if unlimited or wire is None or not reading.load_pps:
+        return Finding(check="stall", ok=True, text="No schedule to fall behind.")
+    room_ns = wire["params"]["size"] / reading.load_pps * 1e9
+    late = behind_ns > room_ns and lost > 0
+    text = f"The source was at most {behind_ns / 1e3:.0f} us behind its schedule"
+    if late:
+        text += f"; the burst that followed was more than the first ring holds ({lost} lost)"
+    return Finding(
+        check="stall", ok=not late, text=f"{text}.", value=float(behind_ns), limit=room_ns
+    )
+
+
+def _sink(counters: Counters, context: Context) -> Finding:
+    """Packets that the chain delivered and the sink had no time for are no loss of the chain."""
+    backs = {way.back for way in context.ways}
+    full = sum(ring.full for name, ring in counters.rings.items() if name in backs)
+    text = "The sink took all that the chain gave."
+    if full:
+        text = f"{full} packets were lost between the chain and the sink: the sink was too slow."
+    return Finding(check="sink", ok=full == 0, text=text, value=float(full), limit=0.0)
+
+
+def _conservation(counters: Counters) -> Finding:
+    """in + created = out + dropped + consumed + change in held, at every function."""
+    wrong: dict[str, int] = {}
+    for replica in counters.replicas:
+        if replica.segment in (GENERATOR, SINK):
+            continue
+        for name, nf in replica.nfs.items():
+            if nf.missing:
+                wrong[name] = wrong.get(name, 0) + nf.missing
+    text = "Every function's counters add up."
+    if wrong:
+        text = "Packets unaccounted for at " + ", ".join(f"{n} ({c})" for n, c in wrong.items())
+    return Finding(check="conservation", ok=not wrong, text=text, value=float(len(wrong)), limit=0)

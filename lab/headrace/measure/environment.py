@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a figure depends on besides the chain: machine, kernel, libraries, noise."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import headrace
+from headrace.bundle import now
+from headrace.record import Environment
+from headrace.testbed import hugepages
+
+_CPU = Path("/sys/devices/system/cpu")
+_LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")
+
+
+def collect(engine_info: dict[str, Any], memory_note: str, shielded: bool) -> Environment:
+    """What could not be read is absent, never guessed."""
+    return Environment(
+        collected_at=now(),
+        hostname=socket.gethostname(),
+        headrace=_present(
+            version=headrace.__version__,
+            commit=_commit(),
+            python=platform.python_version(),
+            libraries=_libraries(),
+        ),
+        engine={k: v for k, v in engine_info.items() if k not in ("ok", "pid", "cpus")},
+        cpu=_cpu(),
+        memory=_memory() | {"used": memory_note},
+        kernel=_present(
+            release=platform.release(),
+            cmdline=_read("/proc/cmdline"),
+            lockdown=_read("/sys/kernel/security/lockdown"),
+            isolated=_read(_CPU / "isolated") or None,
+            nohz_full=_read(_CPU / "nohz_full") or None,
+            autogroup=_read("/proc/sys/kernel/sched_autogroup_enabled"),
+            engine_shielded=shielded,
+        ),
+        mitigations=_mitigations(),
+        virtualisation=_virtualisation(),
+        noise=_noise(),
+    )
+
+
+def with_noise_after(environment: Environment) -> Environment:
+    after = {f"{key}_after": value for key, value in _noise().items()}
+    return environment.model_copy(update={"noise": {**environment.noise, **after}})
+
+
+def _present(**facts: Any) -> dict[str, Any]:
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _read(path: str | Path) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def _commit() -> str | None:
+    """Of the checkout that this package is part of; None when it is installed elsewhere."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _libraries() -> dict[str, str]:
+    found = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> dict[str, Any]:
+    facts: dict[str, str] = {}
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            facts.setdefault(key.strip(), value.strip())
+    flags = facts.get("flags", "").split()
+    return _present(
+        model=facts.get("model name"),
+        microcode=facts.get("microcode"),
+        cpus=os.cpu_count(),
+        usable=sorted(os.sched_getaffinity(0)),
+        mhz=facts.get("cpu MHz"),
+        governor=_read(_CPU / "cpu0/cpufreq/scaling_governor"),
+        smt=_read(_CPU / "smt/control"),
+        simd=[flag for flag in ("sse4_2", "avx", "avx2", "avx512f") if flag in flags] or None,
+        invariant_tsc=("constant_tsc" in flags and "nonstop_tsc" in flags) if flags else None,
+        caches=_caches() or None,
+    )
+
+
+def _caches() -> dict[str, str]:
+    found = {}
+    for index in sorted((_CPU / "cpu0" / "cache").glob("index*")):
+        level, kind = _read(index / "level"), _read(index / "type")
+        size = _read(index / "size")
+        if level and kind and size:
+            found[f"L{level} {kind}"] = size
+    return found
+
+
+def _memory() -> dict[str, Any]:
+    total = None
+    for line in (_read("/proc/meminfo") or "").splitlines():
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) * 1024
+    pool = hugepages.pool()
+    return _present(
+        total_bytes=total,
+        numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        hugepages=None
+        if pool is None
+        else {"page_kb": pool.page_kb, "total": pool.total, "free": pool.free},
+        transparent_hugepages=_read("/sys/kernel/mm/transparent_hugepage/enabled"),
+    )
+
+
+def _mitigations() -> dict[str, str]:
+    found = {}
+    for file in sorted((_CPU / "vulnerabilities").glob("*")):
+        text = _read(file)
+        if text:
+            found[file.name] = text
+    return found
+
+
+def _virtualisation() -> dict[str, Any]:
+    flags = " ".join(
+        line for line in (_read("/proc/cpuinfo") or "").splitlines() if line.startswith("flags")
+    )
+    return _present(
+        hypervisor="hypervisor" in flags.split() if flags else None,
+        vendor=_read("/sys/class/dmi/id/sys_vendor"),
+        product=_read("/sys/class/dmi/id/product_name"),
+        container=os.environ.get("container"),
+    )
+
+
+def _noise() -> dict[str, Any]:
+    """Steal and load: on a shared machine the neighbours are part of the figure."""
+    load = os.getloadavg()
+    steal = None
+    for line in (_read("/proc/stat") or "").splitlines():
+        if line.startswith("cpu "):
+            steal = int(line.split()[8])  # proc(5): user nice system idle iowait irq softirq steal
+    return _present(
+        load_average=[round(value, 2) for value in load],
+        steal_ticks=steal,
+        platform=sys.platform,
+    )

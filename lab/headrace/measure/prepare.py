@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that can be checked before the first packet: a long run must not fail on a typo at
+its end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import EXIT_BAD_INPUT, HeadraceError
+from headrace.record import Segment
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+from headrace.testbed.describe import Description, files_in
+from headrace.testbed.place import Placement, place, usable_cpus
+from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
+from headrace.testbed.traffic import refusal
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment, placed and compiled. The engine's memory is decided when the run begins."""
+
+    experiment: Experiment
+    placement: Placement
+    plan: Json
+    direct: Json
+
+    def with_memory(self, engine: Json, direct: bool = False) -> Json:
+        plan = self.direct if direct else self.plan
+        return {**plan, "engine": {**plan["engine"], **engine}}
+
+    def segments(self) -> tuple[Segment, ...]:
+        """As the record shows them; segments that share an lcore say with whom."""
+        placed = [
+            (GENERATOR, (self.placement.generator,), (), "generator"),
+            *((s.name, s.cpus, s.nodes, "chain") for s in self.placement.segments),
+            (SINK, (self.placement.sink,), (), "sink"),
+        ]
+        return tuple(
+            Segment.model_validate(
+                {
+                    "name": name,
+                    "cpus": cpus,
+                    "nfs": nodes,
+                    "role": role,
+                    "shares_cpu_with": tuple(
+                        other
+                        for other, theirs, *_ in placed
+                        if other != name and set(theirs) & set(cpus)
+                    ),
+                }
+            )
+            for name, cpus, nodes, role in placed
+        )
+
+
+def prepare(
+    experiments: list[Experiment], doc: Document, description: Description
+) -> list[Prepared]:
+    available = usable_cpus()
+    prepared: list[Prepared] = []
+    checked: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
+        for experiment in experiments:
+            check_nodes(experiment, doc, description)
+            placement = place(experiment, doc, available)
+            engine = {"memory_mb": experiment.study.deployment.memory_mb}
+            plan = compile_plan(experiment, placement, description, doc, engine)
+            direct = direct_plan(experiment, placement, description, doc, engine)
+            text = json.dumps(plan)
+            if text not in checked:
+                checked.add(text)
+                _engine_check(text, Path(scratch), experiment, doc, description.engine)
+            prepared.append(Prepared(experiment, placement, plan, direct))
+    return prepared
+
+
+def _engine_check(
+    text: str, scratch: Path, experiment: Experiment, doc: Document, engine: Path
+) -> None:
+    """The engine's own parser has the last word."""
+    file = scratch / "plan.json"
+    file.write_text(text)
+    done = subprocess.run(
+        [engine, "--check", file], capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode == 0:
+        return
+    words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    place_, _, problem = words[0].removeprefix("headrace-engine: ").partition(": ")
+    if done.returncode == EXIT_BAD_INPUT:
+        raise refusal(place_, problem, experiment, doc)
+    raise HeadraceError(f"headrace-engine --check: {words[0]}")
+
+
+def input_files(
+    experiments: list[Experiment], doc: Document, description: Description
+) -> dict[str, Path]:
+    """Every file that the spec names, by the name that it uses; a replay needs them."""
+    found: dict[str, Path] = {}
+    for experiment in experiments:
+        named = []
+        for node in experiment.nodes:
+            named += files_in(description.nfs[node.nf]["params"], node.params)
+        workload = experiment.study.workload
+        for given in (workload.dst_ips_file, workload.tuples_file, workload.pcap):
+            if given is not None:
+                named.append(str(given))
+        found |= {name: doc.resolve(name) for name in named}
+    return found

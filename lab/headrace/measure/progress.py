@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the user sees while a run goes on: where it is, the bounds so far, how long it may take.
+
+Written between trials only. A display that refreshes itself during a trial would preempt a poller.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from headrace.measure.search import Bounds
+from headrace.spec.measure import Measure
+
+# How many trials a search takes per goal beyond the first, from the search's own tests.
+_FIRST_GOAL_TRIALS, _NEXT_GOAL_TRIALS = 12, 5
+
+
+def expected_s(measure: Measure, overhead_s: float = 0.2) -> float:
+    """A guess at how long one experiment's measuring takes; replaced by experience."""
+    seconds = 0.0
+    if measure.search:
+        trials = _FIRST_GOAL_TRIALS + _NEXT_GOAL_TRIALS * (len(measure.search) - 1)
+        longest = max(goal.final_trial for goal in measure.search)
+        seconds += trials * (longest + overhead_s + measure.drain)
+    fixed = len(measure.loads) + (1 if measure.max else 0)
+    return seconds + fixed * (measure.trial + overhead_s + measure.drain)
+
+
+@dataclass
+class Progress:
+    """Lines on a console; on a terminal the last one is rewritten."""
+
+    console: Console
+    total: int
+    expected_each_s: float
+    done: int = 0
+    _began: float = field(default_factory=time.monotonic)
+    _experiment_began: float = field(default_factory=time.monotonic)
+    _label: str = ""
+    _open_line: bool = False
+
+    def experiment(self, label: str) -> None:
+        self._label, self._experiment_began = label, time.monotonic()
+        self.say(f"[bold]{label}[/bold] ({self.done + 1}/{self.total})")
+
+    def finished(self) -> None:
+        self.done += 1
+
+    def eta_s(self) -> float:
+        now = time.monotonic()
+        each = (self._experiment_began - self._began) / self.done if self.done else 0.0
+        each = each or self.expected_each_s
+        here = max(0.0, each - (now - self._experiment_began))
+        return here + each * (self.total - self.done - 1)
+
+    def say(self, text: str) -> None:
+        self._end_line()
+        self.console.print(text, highlight=False)
+
+    def status(self, text: str) -> None:
+        """A passing state: shown on a terminal only."""
+        if not self.console.is_terminal:
+            return
+        line = f"  {text}, {duration(self.eta_s())} left"
+        self.console.file.write("\r\x1b[2K" + line[: self.console.width - 1])
+        self.console.file.flush()
+        self._open_line = True
+
+    def bounds(self, found: Bounds, trials: int) -> None:
+        parts = [f"{name} {rate(low)} to {rate(high)}" for name, (low, high) in found.items()]
+        self.status(f"{', '.join(parts)} after {trials} trials")
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self.console.file.write("\r\x1b[2K")
+            self.console.file.flush()
+            self._open_line = False
+
+    close = _end_line
+
+
+def rate(pps: float | None) -> str:
+    if pps is None:
+        return "?"
+    for factor, unit in ((1e6, "Mpps"), (1e3, "kpps")):
+        if pps >= factor:
+            return f"{pps / factor:.3g} {unit}"
+    return f"{pps:.3g} pps"
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From trials to results: what a repetition found for a goal, and whether repetitions agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import mean
+from typing import Any
+
+from headrace.measure.search import Found, Limits
+from headrace.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial, Verdict
+
+AGREEMENT = 0.05
+
+
+def result(trial: Trial, goal: str, **more: Any) -> Result:
+    """A trial as the answer to `goal`."""
+    common = {name: getattr(trial, name) for name in Measurement.model_fields}
+    return Result.model_validate({**common, "trial": trial.trial, "goal": goal, **more})
+
+
+def searched(
+    trials: Sequence[Trial], found: Found, limits: Limits, count: int, seconds: float
+) -> list[Result]:
+    """The results of one goal, one per direction and their sum."""
+    goal = found.goal
+    shared = {
+        "goal_parameters": Goal(
+            name=goal.name,
+            loss_ratio=goal.loss_ratio,
+            exceed_ratio=goal.exceed_ratio,
+            final_trial_s=goal.final_trial,
+            duration_sum_s=goal.duration_sum,
+            width=goal.width,
+            initial_trial_s=goal.initial_trial,
+            expansion_coefficient=goal.expansion,
+            fail_fast=False,
+            label=compliance(found),
+        ),
+        "bounds": Bounds(
+            lower_pps=found.lower_pps,
+            upper_pps=found.upper_pps,
+            min_load_pps=limits.min_load,
+            max_load_pps=limits.max_load,
+            trials=count,
+            seconds=seconds,
+            stopped_by=found.stopped_by,
+        ),
+    }
+    return [
+        result(trial, goal.name, **shared, audit=_judged(trial.audit, found, limits))
+        for trial in trials
+    ]
+
+
+def compliance(found: Found) -> str | None:
+    """RFC 2544 section 26.1 asks for zero loss in trials of at least 60 s (section 24). A search
+    that did less does not get the name."""
+    goal = found.goal
+    if goal.loss_ratio == 0 and goal.final_trial >= 60 and goal.exceed_ratio == 0:
+        return "RFC 2544 throughput"
+    return None
+
+
+def _judged(audit: Audit, found: Found, limits: Limits) -> Audit:
+    """The search's own reasons to doubt, added to those of the trial."""
+    text, verdict = _doubt(found, limits)
+    if text is None:
+        return audit
+    worst = audit.verdict if audit.verdict in ("invalid", "generator-bound") else verdict
+    finding = Finding(check="search", ok=False, text=text)
+    return audit.model_copy(update={"verdict": worst, "findings": (*audit.findings, finding)})
+
+
+def _doubt(found: Found, limits: Limits) -> tuple[str | None, Verdict]:
+    if found.generator_bound:
+        return (
+            "The load above was refused by the generator, not by the chain, which can do at least "
+            "this.",
+            "generator-bound",
+        )
+    if found.stopped_by == "max-load":
+        return (
+            f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "
+            "it can do at least this.",
+            "generator-bound",
+        )
+    if found.stopped_by == "min-load":
+        return (
+            f"Not even the lowest load ({limits.min_load:.0f} packets/s) met the goal; the figures "
+            "are that trial's.",
+            "suspect",
+        )
+    if found.stopped_by == "time":
+        return "The search ran out of time; the bounds are those it had.", "suspect"
+    return None, "ok"
+
+
+def unrefused(audit: Audit, loss_ratio: float) -> Audit:
+    """A trial at maximum rate that lost nothing found the generator's limit, not the chain's."""
+    if loss_ratio > 1e-4:
+        return audit
+    finding = Finding(
+        check="generator-limit",
+        ok=False,
+        text="The chain took all that the generator could send; it can do at least this.",
+        value=loss_ratio,
+        limit=1e-4,
+    )
+    verdict = audit.verdict if audit.verdict == "invalid" else "generator-bound"
+    return audit.model_copy(update={"verdict": verdict, "findings": (*audit.findings, finding)})
+
+
+def agreement(results: Iterable[Result]) -> list[str]:
+    """Per figure: mean and spread over the repetitions, and whether they agree within 5 %."""
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for one in results:
+        key = (one.chain, one.execution, one.workload, one.direction, one.goal)
+        if one.goal == "fixed":
+            key += (f"{one.load_pps:.0f} pps",)
+        groups.setdefault(key, []).append(one.throughput_pps)
+    said = []
+    for key, values in groups.items():
+        if len(values) < 2:
+            continue
+        middle = mean(values)
+        spread = (max(values) - min(values)) / middle if middle else 0.0
+        verdict = "agree" if spread <= AGREEMENT else "do not agree"
+        said.append(
+            f"{' / '.join(key)}: {len(values)} repetitions {verdict} within {AGREEMENT:.0%} "
+            f"(mean {middle / 1e6:.3f} Mpps, spread {spread:.1%})"
+        )
+    return said

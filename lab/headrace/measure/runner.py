@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: every experiment of a study, deployed, warmed up, verified, measured, written down."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from headrace.bundle import BundleWriter
+from headrace.measure import environment as machine
+from headrace.measure import trial as trials
+from headrace.measure.floor import Floor, calibrate
+from headrace.measure.prepare import Prepared
+from headrace.measure.progress import Progress, duration, rate
+from headrace.measure.results import result, searched, unrefused
+from headrace.measure.search import Limits, Outcome, search
+from headrace.measure.verify import verify_path
+from headrace.record import Environment, Phase, Result, Trial
+from headrace.spec.document import Document
+from headrace.testbed.engine import Engine, EngineRefused
+from headrace.testbed.memory import Memory
+from headrace.testbed.plan import paths
+from headrace.testbed.state import RunState
+from headrace.testbed.traffic import refusal
+
+# A trial in which the tester stalled says nothing about the chain: done again, at most so often.
+_RETRIES = 2
+
+
+@dataclass
+class Run:
+    """What the experiments of one run share."""
+
+    doc: Document
+    binary: FilePath
+    state: RunState
+    memory: Memory
+    bundle: BundleWriter
+    progress: Progress
+    results: list[Result] = field(default_factory=list)
+    environment: Environment | None = None
+    floors: dict[str, Floor] = field(default_factory=dict)
+    trials: int = 0
+
+    def all(self, prepared: list[Prepared], repetitions: int) -> None:
+        """Repetitions outside, experiments inside: what is compared is interleaved, so that a
+        machine that slows down does so for all alike."""
+        for repetition in range(1, repetitions + 1):
+            for one in prepared:
+                label = f"{one.experiment.chain}, {one.experiment.execution.name}, "
+                label += one.experiment.workload_name
+                if repetitions > 1:
+                    label += f", repetition {repetition}"
+                self.progress.experiment(label)
+                try:
+                    self._experiment(one, repetition)
+                except EngineRefused as error:
+                    raise refusal(error.place, error.problem, one.experiment, self.doc) from None
+                self.progress.finished()
+        if self.environment is not None:
+            self.environment = machine.with_noise_after(self.environment)
+            self.bundle.environment(self.environment)
+
+    def _experiment(self, one: Prepared, repetition: int) -> None:
+        floor = self._floor(one)
+        plan = one.with_memory(self.engine_memory())
+        with Engine(self.binary, plan, self.state) as engine:
+            self._note_environment(engine)
+            verify_path(engine, one.experiment, paths(one.experiment), plan)
+            _Measuring(self, one, engine, plan, floor, repetition).all()
+
+    def engine_memory(self) -> dict[str, Any]:
+        return {"hugepages": self.memory.hugepages, "file_prefix": self.state.path.name}
+
+    def _floor(self, one: Prepared) -> Floor:
+        """Once per kind of traffic: the direct loop does not know the chain."""
+        plan = one.with_memory(self.engine_memory(), direct=True)
+        key = repr((plan["links"], plan["segments"]))
+        if key not in self.floors:
+            self.progress.status("calibrating the tester")
+            found = calibrate(self.binary, plan, self.state, one.experiment)
+            self.floors[key] = found
+            self.bundle.sample(f"calibration-{len(self.floors)}.json", found.as_json())
+            self.progress.say(f"  tester alone: {rate(found.max_pps)}, {found.text()}")
+        return self.floors[key]
+
+    def _note_environment(self, engine: Engine) -> None:
+        if self.environment is None:
+            info = engine.request("info")
+            self.environment = machine.collect(info, self.memory.note, engine.shielded)
+            self.bundle.environment(self.environment)
+
+
+class _Measuring:
+    """The trials of one deployed experiment in one repetition."""
+
+    def __init__(
+        self,
+        run: Run,
+        one: Prepared,
+        engine: Engine,
+        plan: dict[str, Any],
+        floor: Floor,
+        repetition: int,
+    ) -> None:
+        self._run, self._engine, self._floor = run, engine, floor
+        self._repetition = repetition
+        self._study = one.experiment.study
+        self._measure = self._study.measure
+        self._context = trials.Context(
+            chain=one.experiment.chain,
+            execution=one.experiment.execution.name,
+            workload=one.experiment.workload_name,
+            frame_bytes_mean=one.experiment.frame.mean_bytes,
+            plan=plan,
+            ways=paths(one.experiment),
+            segments=one.segments(),
+            labels=_labels(run.memory, one, engine),
+            calibration=floor.calibration,
+            stamped=self._study.workload.stamped,
+            drain_s=self._measure.drain,
+        )
+        self._made: dict[int, list[Trial]] = {}
+
+    def all(self) -> None:
+        limits = self._limits()
+        if self._study.warmup:
+            self._run.progress.status("warming up")
+            # A quarter of what the tester can: every flow is seen, and no queue is left full.
+            self._trial(limits.max_load / 4, self._study.warmup, "warm-up")
+        if self._measure.max:
+            self._maximum()
+        for load in self._measure.loads:
+            self._fixed(load)
+        if self._measure.search:
+            self._search(limits)
+
+    def _limits(self) -> Limits:
+        """The tester's own maximum bounds the search: above it nothing can be learnt."""
+        highest = self._measure.max_load or self._floor.max_pps / len(self._context.ways)
+        return Limits(
+            min(self._measure.min_load, highest / 2), highest, self._measure.search_timeout
+        )
+
+    def _trial(self, load_pps: float, seconds: float, phase: Phase) -> list[Trial]:
+        context, run = self._context, self._run
+        reading = trials.run(self._engine, context.ways, load_pps, seconds, context.drain_s)
+        run.trials += 1
+        made = trials.records(context, reading, run.trials, phase, self._repetition)
+        for one in made:
+            run.bundle.trial(one)
+        self._made[run.trials] = made
+        return made
+
+    def _keep(self, results: list[Result]) -> None:
+        for one in results:
+            self._run.bundle.result(one)
+            self._run.results.append(one)
+
+    def _maximum(self) -> None:
+        self._run.progress.status("maximum rate")
+        made = self._trial(0, self._measure.trial, "max")
+        self._keep([result(t, "max", audit=unrefused(t.audit, t.loss_ratio)) for t in made])
+        self._run.progress.say(
+            f"  max: {rate(made[-1].throughput_pps)} of {rate(made[-1].sent_pps)}"
+        )
+
+    def _fixed(self, load: float) -> None:
+        self._run.progress.status(f"at {rate(load)}")
+        made = self._trial(load, self._measure.trial, "fixed")
+        self._keep([result(t, "fixed") for t in made])
+        self._run.progress.say(
+            f"  at {rate(load)}: {rate(made[-1].throughput_pps)}, loss {made[-1].loss_ratio:.3%}"
+        )
+
+    def _search(self, limits: Limits) -> None:
+        began, first = time.monotonic(), self._run.trials
+        found = search(
+            self._measure.search,
+            limits,
+            self._outcome,
+            lambda bounds: self._run.progress.bounds(bounds, self._run.trials - first),
+        )
+        seconds, count = time.monotonic() - began, self._run.trials - first
+        for goal in found:
+            if goal.sample is None:
+                continue
+            made = self._made[goal.sample.outcome.trial]
+            self._keep(searched(made, goal, limits, count, seconds))
+            verdict = self._run.results[-1].audit.verdict
+            self._run.progress.say(
+                f"  {goal.goal.name} (loss <= {goal.goal.loss_ratio:.4%}): "
+                f"{rate(goal.lower_pps)} to {rate(goal.upper_pps)}"
+                + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
+            )
+        self._run.progress.say(f"  {count} trials in {duration(seconds)}")
+
+    def _outcome(self, load_pps: float, seconds: float) -> Outcome:
+        for _ in range(_RETRIES + 1):
+            made = self._trial(load_pps, seconds, "search")
+            if not _stalled(made[-1]):
+                break
+        total = made[-1]
+        return Outcome(total.trial, total.intended, total.sent, total.lost)
+
+
+def _stalled(made: Trial) -> bool:
+    return any(f.check in ("stall", "sink") and not f.ok for f in made.audit.findings)
+
+
+def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:
+    """What a reader must know before comparing the figure with another."""
+    labels = [] if memory.hugepages else ["no-huge"]
+    if any(s.role == "chain" and s.shares_cpu_with for s in one.segments()):
+        labels.append("shared-lcore")
+    if one.placement.generator == one.placement.sink:
+        labels.append("one-traffic-lcore")
+    if not engine.shielded:
+        labels.append("unshielded")
+    return (*labels, *one.placement.notes)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search against a fake system under test whose true capacity is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.measure.search import Limits, Outcome, Sample, _representative, search
+from headrace.spec.measure import Measure
+
+GOALS = Measure.model_validate({"search": ["ndr", "pdr"]}).search
+
+
+class Fake:
+    """Forwards up to `capacity`, loses the rest; sends up to `generator`. Counts its own time."""
+
+    def __init__(
+        self, capacity: float, generator: float = 1e9, noise: Callable[[], float] = lambda: 1.0
+    ) -> None:
+        self.capacity, self.generator, self.noise = capacity, generator, noise
+        self.trials, self.seconds = 0, 0.0
+
+    def __call__(self, load: float, duration: float) -> Outcome:
+        self.trials += 1
+        self.seconds += duration
+        intended = round(load * duration)
+        sent = round(min(load, self.generator) * duration)
+        lost = max(0, sent - round(self.capacity * self.noise() * duration))
+        return Outcome(self.trials, intended, sent, lost)
+
+
+@settings(max_examples=60, deadline=None)
+@given(capacity=st.floats(2e4, 9.9e7))
+def test_bounds_hold_the_capacity(capacity: float) -> None:
+    fake = Fake(capacity)
+    for found in search(GOALS, Limits(1e4, 1e8, 300), fake):
+        assert found.stopped_by == "width"
+        assert found.lower_pps is not None and found.upper_pps is not None
+        # Whole packets: the loss ratio is quantised by 1 / (load x duration).
+        edge = capacity / (1 - found.goal.loss_ratio)
+        assert found.lower_pps <= edge * 1.0002
+        assert found.upper_pps >= edge * 0.9998
+        assert (found.upper_pps - found.lower_pps) / found.upper_pps <= found.goal.width
+        assert found.sample is not None and found.sample.load_pps == found.lower_pps
+        assert not found.generator_bound
+
+
+def test_default_goals_take_less_than_90_s() -> None:
+    times = []
+    for seed in range(20):
+        rng = random.Random(seed)
+        noise = rng.gauss
+        fake = Fake(3.7e6, noise=lambda noise=noise: min(1.0, noise(0.98, 0.01)))
+        search(GOALS, Limits(1e4, 2.5e7, 300), fake)
+        times.append(fake.seconds + 0.15 * fake.trials)
+    assert sorted(times)[len(times) // 2] < 60
+    assert max(times) < 90
+
+
+def test_capacity_above_the_highest_load() -> None:
+    for found in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e7)):
+        assert found.stopped_by == "max-load"
+        assert found.lower_pps == pytest.approx(1e6)
+        assert found.upper_pps is None
+
+
+def test_capacity_below_the_lowest_load() -> None:
+    for found in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e3)):
+        assert found.stopped_by == "min-load"
+        assert found.lower_pps is None
+        assert found.sample is not None and found.sample.load_pps == pytest.approx(1e4)
+
+
+def test_what_the_generator_cannot_send_is_told_apart() -> None:
+    """The figure then says something about the generator: it must be marked."""
+    for found in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e9, generator=2e6)):
+        assert found.generator_bound
+        assert found.lower_pps == pytest.approx(2e6, rel=0.02)
+    for found in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e6, generator=2e6)):
+        assert not found.generator_bound
+
+
+def test_two_names_for_one_goal() -> None:
+    goals = Measure.model_validate({"search": ["zero", "csit-ndr"]}).search
+    first, second = search(goals, Limits(1e4, 1e8, 300), Fake(1e6))
+    assert first.goal.name == "zero" and second.goal.name == "csit-ndr"
+    assert first.lower_pps == second.lower_pps
+
+
+def test_progress_sees_narrowing_bounds() -> None:
+    seen: list[dict[str, tuple[float | None, float | None]]] = []
+    search(GOALS, Limits(1e4, 1e8, 300), Fake(1e6), seen.append)
+    lowers = [bounds["pdr"][0] for bounds in seen if bounds["pdr"][0] is not None]
+    uppers = [bounds["pdr"][1] for bounds in seen if bounds["pdr"][1] is not None]
+    assert lowers or uppers
+    assert lowers == sorted(lowers) and uppers == sorted(uppers, reverse=True)
+    assert all(low <= 1.01e6 for low in lowers) and all(high >= 1e6 for high in uppers)
+
+
+def test_representative_is_the_worst_good_trial_of_full_length() -> None:
+    goal = GOALS[1]
+    samples = [
+        Sample(1e6, 2.0, Outcome(1, 2000000, 2000000, 100)),
+        Sample(1e6, 2.0, Outcome(2, 2000000, 2000000, 900)),
+        Sample(1e6, 2.0, Outcome(3, 2000000, 2000000, 90000)),
+        Sample(1e6, 1.0, Outcome(4, 1000000, 1000000, 999)),
+    ]
+    found = _representative(goal, 1e6, samples)
+    assert found is not None and found.outcome.trial == 2

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial: start the sources at one instant, wait, drain, read; and its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.bundle import now
+from headrace.measure import counters as count
+from headrace.measure.audit import audit
+from headrace.measure.latency import latency, merge, pdv
+from headrace.record import Calibration, Counters, Phase, Segment, Trial, gbps
+from headrace.testbed.engine import Engine
+from headrace.testbed.plan import Path
+
+Json = dict[str, Any]
+
+_POLL_S = 0.02
+# A source that cannot keep up stretches its trial; longer than this, and it is stopped.
+_STRETCH_LIMIT = 1.5
+_STRETCH_SLACK_S = 5.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all trials of one deployed experiment have in common."""
+
+    chain: str
+    execution: str
+    workload: str
+    frame_bytes_mean: float
+    plan: Json
+    ways: tuple[Path, ...]
+    segments: tuple[Segment, ...]
+    labels: tuple[str, ...]
+    calibration: Calibration | None
+    stamped: bool
+    drain_s: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the engine said before and after."""
+
+    load_pps: float  # per direction; 0: as fast as possible
+    duration_s: float
+    started_at: str
+    before: Json
+    after: Json
+
+
+def run(
+    engine: Engine, ways: Sequence[Path], load_pps: float, duration_s: float, drain_s: float
+) -> Reading:
+    """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
+    sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
+    before = engine.request("read")
+    started_at = now()
+    engine.request("start", sources=sources)
+    began = time.monotonic()
+    time.sleep(duration_s)
+    _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
+    time.sleep(drain_s)
+    return Reading(load_pps, duration_s, started_at, before, engine.request("read"))
+
+
+def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> None:
+    while True:
+        links = engine.request("read")["links"]
+        if all(links[way.source]["state"] == "done" for way in ways):
+            return
+        if time.monotonic() > deadline:
+            engine.request("stop")
+            return
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One direction's traffic in a trial, in packets."""
+
+    intended: int
+    sent: int
+    sent_bytes: int
+    unsent: int
+    received: int
+    duplicated: int
+    duration_s: float
+
+    @property
+    def lost(self) -> int:
+        return max(0, self.sent - self.received)
+
+    @property
+    def loss_ratio(self) -> float:
+        return self.lost / self.sent if self.sent else 0.0
+
+
+def flow(reading: Reading, way: Path, stamped: bool) -> Flow:
+    """Sources and sinks count from the trial's start, so these are plain readings.
+
+    A packet counts as received once, and only if it is one that the source sent: what a function
+    makes itself (an ICMP error) and what comes twice would otherwise hide a loss.
+    """
+    source, sink = reading.after["links"][way.source], reading.after["links"][way.sink]
+    own = sink["stamped"] if stamped else sink["received"] - sink.get("unknown", 0)
+    return Flow(
+        intended=int(source["intended"]),
+        sent=int(source["sent"]),
+        sent_bytes=int(source["sent_bytes"]),
+        unsent=int(source["unsent"]),
+        received=max(0, int(own) - int(sink["duplicated"])),
+        duplicated=int(sink["duplicated"]),
+        duration_s=int(source["duration_ns"]) / 1e9 or reading.duration_s,
+    )
+
+
+def records(
+    context: Context, reading: Reading, number: int, phase: Phase, repetition: int
+) -> list[Trial]:
+    """One record per direction, and their sum when there are two."""
+    counters = count.difference(reading.before, reading.after, context.plan)
+    made = [
+        _record(context, reading, counters, (way,), number, phase, repetition)
+        for way in context.ways
+    ]
+    if len(context.ways) > 1:
+        made.append(_record(context, reading, counters, context.ways, number, phase, repetition))
+    return made
+
+
+def _record(
+    context: Context,
+    reading: Reading,
+    counters: Counters,
+    ways: tuple[Path, ...],
+    number: int,
+    phase: Phase,
+    repetition: int,
+) -> Trial:
+    flows = [flow(reading, way, context.stamped) for way in ways]
+    sources = [reading.after["links"][way.source] for way in ways]
+    sinks = [reading.after["links"][way.sink] for way in ways]
+    seconds = max(f.duration_s for f in flows)
+    sent, received = sum(f.sent for f in flows), sum(f.received for f in flows)
+    intended, lost = sum(f.intended for f in flows), sum(f.lost for f in flows)
+    sent_bytes = sum(f.sent_bytes for f in flows)
+    frame = sent_bytes / sent if sent else context.frame_bytes_mean
+    readings = [_latency_reading(sink) for sink in sinks]
+    combined = readings[0] if len(readings) == 1 else _merged(readings)
+    delay = latency(combined)
+    return Trial(
+        chain=context.chain,
+        direction=ways[0].direction if len(ways) == 1 else "both",
+        repetition=repetition,
+        execution=context.execution,
+        workload=context.workload,
+        load_pps=reading.load_pps * len(ways) or intended / seconds,
+        throughput_pps=received / seconds,
+        throughput_gbps_l1=gbps(received / seconds, frame, layer=1),
+        throughput_gbps_l2=gbps(received / seconds, frame, layer=2),
+        offered_pps=intended / seconds,
+        sent_pps=sent / seconds,
+        received_pps=received / seconds,
+        loss_ratio=min(1.0, lost / sent) if sent else 0.0,
+        latency_ns=delay,
+        pdv_ns=pdv(delay),
+        ipdv_ns_mean=_ipdv(sinks),
+        nf_cycles=count.nf_cycles(counters),
+        utilisation=count.utilisation(counters),
+        drops=count.drops(counters),
+        audit=audit(reading, ways, flows, counters, context),
+        duration_s=seconds,
+        frame_bytes_mean=frame,
+        intended=intended,
+        sent=sent,
+        received=received,
+        lost=lost,
+        reordered=sum(int(sink["reordered"]) for sink in sinks),
+        duplicated=sum(f.duplicated for f in flows),
+        unstamped=sum(int(sink.get("unknown", 0)) for sink in sinks),
+        late=sum(int(sink.get("late", 0)) for sink in sinks),
+        flows=sum(
+            int(source.get("flows", sink["flows"]))
+            for source, sink in zip(sources, sinks, strict=True)
+        ),
+        latency_hdr=combined.get("hdr") if delay is not None else None,
+        calibration=context.calibration,
+        segments=context.segments,
+        counters=counters,
+        labels=context.labels,
+        trial=number,
+        phase=phase,
+        started_at=reading.started_at,
+        intended_duration_s=reading.duration_s,
+    )
+
+
+def _latency_reading(sink: Json) -> Json:
+    found: Json = sink.get("latency") or {}
+    return found
+
+
+def _merged(readings: list[Json]) -> Json:
+    """The directions' packets together: a mean of means would weigh a quiet direction too much."""
+    some = [reading for reading in readings if reading.get("count")]
+    if not some:
+        return {}
+    total = sum(reading["count"] for reading in some)
+    return {
+        "hdr": merge([reading["hdr"] for reading in some]),
+        "count": total,
+        "min_ns": min(reading["min_ns"] for reading in some),
+        "max_ns": max(reading["max_ns"] for reading in some),
+        "mean_ns": sum(reading["mean_ns"] * reading["count"] for reading in some) / total,
+    }
+
+
+def _ipdv(sinks: list[Json]) -> float | None:
+    total = sum(int(sink.get("ipdv_count", 0)) for sink in sinks)
+    if not total:
+        return None
+    weighted = (float(s["ipdv_ns_mean"]) * int(s["ipdv_count"]) for s in sinks if s["ipdv_count"])
+    return sum(weighted) / total

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is there a path from source to sink? One packet per direction; if it is lost, say where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.measure import counters as count
+from headrace.record import Counters
+from headrace.spec.study import Experiment
+from headrace.testbed.engine import Engine
+from headrace.testbed.plan import Path
+
+Json = dict[str, Any]
+
+# If the first packet is dropped by a rule on purpose, other flows may still pass.
+_MORE_PACKETS = 64
+_PACKET_PPS = 1000.0
+_SETTLE_S = 0.1
+
+
+class NoPath(HeadraceError):
+    """Not one packet came through."""
+
+
+def verify_path(engine: Engine, experiment: Experiment, ways: tuple[Path, ...], plan: Json) -> None:
+    for way in ways:
+        for packets in (1, _MORE_PACKETS):
+            before, after = _send(engine, way, packets)
+            if after["links"][way.sink]["received"] > 0:
+                break
+        else:
+            counters = count.difference(before, after, plan)
+            where = stood_still(counters, experiment, way, after)
+            raise NoPath(
+                f"chain {experiment.chain}, {way.direction}: none of {packets} packets arrived; {where}"
+            )
+
+
+def _send(engine: Engine, way: Path, packets: int) -> tuple[Json, Json]:
+    before = engine.request("read")
+    engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
+    time.sleep(packets / _PACKET_PPS + _SETTLE_S)
+    return before, engine.request("read")
+
+
+def stood_still(counters: Counters, experiment: Experiment, way: Path, after: Json) -> str:
+    """The first element along the path whose counter did not move, and what the one before did."""
+    previous = ""
+    for element, passed, note in _elements(counters, experiment, way, after):
+        if passed == 0:
+            return f"first element that saw nothing: {element}" + (
+                f" ({previous})" if previous else ""
+            )
+        previous = f"{element} {note}" if note else ""
+    return f"all elements passed packets, but the sink took none{previous and f' ({previous})'}"
+
+
+def _elements(
+    counters: Counters, experiment: Experiment, way: Path, after: Json
+) -> Iterator[tuple[str, int, str]]:
+    yield "source", int(after["links"][way.source]["sent"]), ""
+    chain = [node.name for node in experiment.nodes]
+    if way.direction == "reverse":
+        chain.reverse()
+    taken = sum(replica.inputs.get(way.wire, 0) for replica in counters.replicas)
+    yield f"the chain's first segment (reads {way.wire})", taken, ""
+    for name in chain:
+        readings = [r.nfs[name] for r in counters.replicas if name in r.nfs]
+        yield f"function {name}", sum(r.packets_in for r in readings), ""
+        out = sum(sum(r.out.values()) for r in readings)
+        reasons: dict[str, int] = {}
+        for reading in readings:
+            for reason, packets in reading.dropped.items():
+                reasons[reason] = reasons.get(reason, 0) + packets
+            if reading.aborted:
+                reasons["malformed"] = reasons.get("malformed", 0) + reading.aborted
+        said = ", ".join(f"{packets} dropped as {reason}" for reason, packets in reasons.items())
+        yield f"output of {name}" + (f": {said}" if said else ""), out, said
+    measured = sum(replica.inputs.get(way.back, 0) for replica in counters.replicas)
+    yield f"the sink's segment (reads {way.back})", measured, ""
