@@ -20,13 +20,13 @@ mapfile -t c_files < <(git ls-files '*.c' '*.h')
 if [ $fix = 1 ]; then
 	$bin/ruff format lab tests scripts
 	$bin/ruff check --fix lab tests scripts
-	clang-format -i "${c_files[@]}"
+	$bin/python scripts/c_style.py --fix "${c_files[@]}"
 	exit
 fi
 check ruff $bin/ruff check lab tests scripts
 check ruff-format $bin/ruff format --check lab tests scripts
 check mypy $bin/mypy
-check clang-format clang-format --dry-run --Werror "${c_files[@]}"
+check clang-format $bin/python scripts/c_style.py "${c_files[@]}"
 check codespell $bin/codespell --config .codespellrc
 for script in scripts/*.sh .ci/run; do
 	check "bash $script" bash -n "$script"
