@@ -153,7 +153,7 @@ def _virtualisation() -> dict[str, Any]:
         hypervisor="hypervisor" in flags.split() if flags else None,
         vendor=_read("/sys/class/dmi/id/sys_vendor"),
         product=_read("/sys/class/dmi/id/product_name"),
-        container=os.environ.get("container"),
+        container=os.environ.get("container"),  # noqa: SIM112 - systemd and podman write it so
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from headrace.measure.latency import latency
-from headrace.measure.trial import flow, run
+from headrace.measure.trial import flow, identified_by, run
 from headrace.record import Calibration, LatencyNs
 from headrace.spec.study import Experiment
 from headrace.testbed.engine import Engine
@@ -53,11 +53,11 @@ class Floor:
 def calibrate(
     binary: FilePath, plan: dict[str, Any], state: RunState, experiment: Experiment
 ) -> Floor:
-    ways, stamped = paths(experiment), experiment.study.workload.stamped
+    ways, own = paths(experiment), identified_by(experiment.study.workload)
     with Engine(binary, plan, state) as engine:
         clock = engine.request("info").get("clock", {})
         fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
-        flows = [flow(fast, way, stamped) for way in ways]
+        flows = [flow(fast, way, own) for way in ways]
         most = sum(f.received / f.duration_s for f in flows)
         slow = run(engine, ways, most * _FLOOR_SHARE / len(ways), _TRIAL_S, _DRAIN_S)
     # The worse of the directions: a floor must not promise more than it can hold.

@@ -115,7 +115,13 @@ def agreement(results: Iterable[Result]) -> list[str]:
     """Per figure: mean and spread over the repetitions, and whether they agree within 5 %."""
     groups: dict[tuple[str, ...], list[float]] = {}
     for one in results:
-        key = (one.chain, one.execution, one.workload, one.direction, one.goal)
+        key: tuple[str, ...] = (
+            one.chain,
+            one.execution,
+            one.workload,
+            one.direction,
+            one.goal,
+        )
         if one.goal == "fixed":
             key += (f"{one.load_pps:.0f} pps",)
         groups.setdefault(key, []).append(one.throughput_pps)

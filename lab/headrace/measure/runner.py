@@ -119,7 +119,7 @@ class _Measuring:
             segments=one.segments(),
             labels=_labels(run.memory, one, engine),
             calibration=floor.calibration,
-            stamped=self._study.workload.stamped,
+            identified_by=trials.identified_by(self._study.workload),
             drain_s=self._measure.drain,
         )
         self._made: dict[int, list[Trial]] = {}

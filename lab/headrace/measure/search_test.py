@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -50,12 +51,15 @@ def test_bounds_hold_the_capacity(capacity: float) -> None:
         assert not found.generator_bound
 
 
+def _gauss(rng: random.Random) -> float:
+    return min(1.0, rng.gauss(0.98, 0.01))
+
+
 def test_default_goals_take_less_than_90_s() -> None:
     times = []
     for seed in range(20):
         rng = random.Random(seed)
-        noise = rng.gauss
-        fake = Fake(3.7e6, noise=lambda noise=noise: min(1.0, noise(0.98, 0.01)))
+        fake = Fake(3.7e6, noise=partial(_gauss, rng))
         search(GOALS, Limits(1e4, 2.5e7, 300), fake)
         times.append(fake.seconds + 0.15 * fake.trials)
     assert sorted(times)[len(times) // 2] < 60

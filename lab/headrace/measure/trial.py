@@ -13,6 +13,7 @@ from headrace.measure import counters as count
 from headrace.measure.audit import audit
 from headrace.measure.latency import latency, merge, pdv
 from headrace.record import Calibration, Counters, Phase, Segment, Trial, gbps
+from headrace.spec.workload import Workload
 from headrace.testbed.engine import Engine
 from headrace.testbed.plan import Path
 
@@ -37,7 +38,7 @@ class Context:
     segments: tuple[Segment, ...]
     labels: tuple[str, ...]
     calibration: Calibration | None
-    stamped: bool
+    identified_by: str  # key of the sink's count of packets that are known to be the source's
     drain_s: float
 
 
@@ -99,20 +100,26 @@ class Flow:
         return self.lost / self.sent if self.sent else 0.0
 
 
-def flow(reading: Reading, way: Path, stamped: bool) -> Flow:
+def identified_by(workload: Workload) -> str:
+    """Stamps tell the source's packets from others; a replayed capture's are known by digest."""
+    if workload.pcap is not None:
+        return "matched"
+    return "stamped" if workload.stamp else "received"
+
+
+def flow(reading: Reading, way: Path, own_count: str) -> Flow:
     """Sources and sinks count from the trial's start, so these are plain readings.
 
     A packet counts as received once, and only if it is one that the source sent: what a function
     makes itself (an ICMP error) and what comes twice would otherwise hide a loss.
     """
     source, sink = reading.after["links"][way.source], reading.after["links"][way.sink]
-    own = sink["stamped"] if stamped else sink["received"] - sink.get("unknown", 0)
     return Flow(
         intended=int(source["intended"]),
         sent=int(source["sent"]),
         sent_bytes=int(source["sent_bytes"]),
         unsent=int(source["unsent"]),
-        received=max(0, int(own) - int(sink["duplicated"])),
+        received=max(0, int(sink[own_count]) - int(sink["duplicated"])),
         duplicated=int(sink["duplicated"]),
         duration_s=int(source["duration_ns"]) / 1e9 or reading.duration_s,
     )
@@ -141,7 +148,7 @@ def _record(
     phase: Phase,
     repetition: int,
 ) -> Trial:
-    flows = [flow(reading, way, context.stamped) for way in ways]
+    flows = [flow(reading, way, context.identified_by) for way in ways]
     sources = [reading.after["links"][way.source] for way in ways]
     sinks = [reading.after["links"][way.sink] for way in ways]
     seconds = max(f.duration_s for f in flows)

@@ -36,7 +36,8 @@ def verify_path(engine: Engine, experiment: Experiment, ways: tuple[Path, ...], 
             counters = count.difference(before, after, plan)
             where = stood_still(counters, experiment, way, after)
             raise NoPath(
-                f"chain {experiment.chain}, {way.direction}: none of {packets} packets arrived; {where}"
+                f"chain {experiment.chain}, {way.direction}: "
+                f"none of {packets} packets arrived; {where}"
             )
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users write: chain, deployment, workload, measurement, study. Frozen, and strict about keys."""
+"""What users write: chain, deployment, workload, measurement, study. Frozen and strict."""

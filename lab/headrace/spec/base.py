@@ -16,7 +16,7 @@ _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
 
 
 class Spec(BaseModel):
-    """Frozen, because a spec is a statement of what was asked; strict, because a typo must not pass."""
+    """Frozen, as a spec states what was asked; strict about keys, as a typo must not pass."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True

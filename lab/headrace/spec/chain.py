@@ -19,8 +19,8 @@ class Node(Spec):
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     nf: Annotated[str, Field(min_length=1)]
-    params: dict[str, Any] = {}
-    to: dict[str, str] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
+    to: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

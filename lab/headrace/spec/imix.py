@@ -62,7 +62,7 @@ def spread_evenly(weights: dict[int, int]) -> tuple[int, ...]:
 
 
 def genome_sizes(genome: str, custom: int | None) -> tuple[int, ...]:
-    """The frame sizes of a genome, in its order: RFC 6985 means the sequence, not only the shares."""
+    """The frame sizes of a genome in its order: RFC 6985 means the sequence, not the shares."""
     sizes = []
     for position, letter in enumerate(genome):
         if letter == "z":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Ratio, Rate, Seconds, Spec, not_a_bool
+from headrace.spec.base import Rate, Ratio, Seconds, Spec, not_a_bool
 from headrace.spec.deployment import Count
 
 # Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
@@ -75,7 +75,7 @@ def _goal(value: Any, defaults: dict[str, Any]) -> Any:
 
 
 class Measure(Spec):
-    """Goals of one search, fixed loads, maximum rate: any of them, in this order: max, loads, search."""
+    """Maximum rate, fixed loads, goals of one search: any of them, done in this order."""
 
     search: Annotated[tuple[GoalSpec, ...], Field(max_length=16)] = ()
     loads: Annotated[tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)] = ()

@@ -37,7 +37,7 @@ class Study(Spec):
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))
     repetitions: Repetitions = 1
     warmup: Annotated[Seconds, Field(ge=0, le=3600)] = 1.0
-    sweep: dict[str, tuple[Any, ...]] = {}
+    sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind_of_chain(self) -> Study:

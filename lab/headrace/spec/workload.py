@@ -20,7 +20,7 @@ def _listed(value: Any) -> Any:
 
 
 class Flows(Spec):
-    """How many flows there are, in which header fields they differ, and in which order they come."""
+    """How many flows there are, in which header fields they differ, in which order they come."""
 
     count: Annotated[Count, Field(ge=1, le=1 << 26)] = 1024
     vary: tuple[Varying, ...] = ("src_ip", "src_port")

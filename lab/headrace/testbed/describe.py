@@ -93,12 +93,14 @@ def check_params(
 
 
 def _translate(error: ValidationError, doc: Document, at: tuple[PathKey, ...]) -> BadInput:
-    path = (*at, *error.absolute_path)
-    kind, limit, value = error.validator, error.validator_value, error.instance
+    path: tuple[PathKey, ...] = (*at, *error.absolute_path)
+    kind = error.validator
+    value: Any = error.instance
+    limit: Any = error.validator_value
     schema: dict[str, Any] = dict(error.schema) if isinstance(error.schema, dict) else {}
     if kind == "additionalProperties":
         known = schema.get("properties", {})
-        unknown = next(key for key in value if key not in known)
+        unknown = next(str(key) for key in value if key not in known)
         return doc.error((*path, unknown), f"unknown key; allowed: {', '.join(known) or 'none'}")
     if kind == "required":
         missing = next(key for key in limit if key not in value)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -43,7 +44,7 @@ class Engine:
         self._socket.unlink(missing_ok=True)
         plan_file = state.path / "plan.json"
         plan_file.write_text(json.dumps(plan, indent=1))
-        command = [binary, "--plan", plan_file, "--control", self._socket]
+        command = [str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         with self._stderr.open("wb") as stderr:
             # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
             self._process = subprocess.Popen(
@@ -102,19 +103,15 @@ class Engine:
         return EngineDied(f"engine died ({how}); its last words: {words}")
 
     def _reap(self, seconds: float) -> None:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
 
     def close(self) -> None:
         """Ask, then tell, then kill; nothing of the engine is left behind."""
         if self.control is not None:
             if self._process.poll() is None:
-                try:
+                with contextlib.suppress(HeadraceError):
                     self.control.request("quit")
-                except HeadraceError:
-                    pass
             self.control.close()
             self.control = None
             self._reap(_QUIT_S)

@@ -85,10 +85,11 @@ def compile_plan(
         links[way.wire] = _ring(deployment.ring.size, "drop")
         links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
         links[way.sink] = {"type": "sink", "params": {}}
-    segments = [_generator(ways, placement)]
-    for segment in placement.segments:
-        segments.append(cut.segment(segment, ways, deployment.burst, deployment.steer))
-    segments.append(_sink(ways, placement))
+    segments = [
+        _generator(ways, placement),
+        *(cut.segment(s, ways, deployment.burst, deployment.steer) for s in placement.segments),
+        _sink(ways, placement),
+    ]
     for name in cut.rings:
         links[name] = _ring(deployment.ring.size, deployment.ring.on_full)
     nfs = {
@@ -210,7 +211,9 @@ class _Cut:
         return inputs
 
     def _edges(self, name: str, ways: tuple[Path, ...]) -> dict[str, dict[str, str]]:
-        directions = {way.direction: self._resolved(name, way) for way in ways}
+        directions: dict[str, dict[str, str]] = {
+            way.direction: self._resolved(name, way) for way in ways
+        }
         # The engine wants `forward` always; a chain driven only in reverse has no other way.
         return {"forward": directions.get("forward", directions[ways[0].direction]), **directions}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference pages of functions and links, written from the engine's description and nothing else."""
+"""Reference pages of functions and links, written from the engine's own description."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -47,7 +48,7 @@ def source_params(
     """The source's parameters, checked by the engine's own schema."""
     workload = experiment.study.workload
     if workload.pcap is not None:
-        params = _replayed(experiment, doc)
+        params = _replayed(workload.pcap, doc)
     else:
         params = _made(experiment, direction, doc)
     schema = description.links["source"]["params"]
@@ -57,8 +58,7 @@ def source_params(
     return params
 
 
-def _replayed(experiment: Experiment, doc: Document) -> dict[str, Any]:
-    pcap = experiment.study.workload.pcap
+def _replayed(pcap: Path, doc: Document) -> dict[str, Any]:
     file = doc.resolve(pcap)
     check_file(file, doc, ("workload", "pcap"), pcap)
     return {"pcap_file": str(file), "stamp": False}
