@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ten thousand filters, a full routing table and recorded sessions, under every execution model."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import RawPcapReader
+
+from support.engine import Engine, memory_engine, nf_imbalance
+from support.plans import Model, Nf, chain_plan, pcap_port
+from support.traffic import as_set, read_pcap, write_pcap
+
+NAMES = ("acl", "lb", "l3fwd")
+MODELS = (
+    Model("rtc", (NAMES,)),
+    Model("pipeline", (("acl",), ("lb",), ("l3fwd",))),
+    Model("hybrid", (("acl",), ("lb", "l3fwd"))),
+    Model("hybrid-2-replicas", (("acl",), ("lb", "l3fwd")), (2, 1)),
+)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One line of a ClassBench file."""
+
+    src: IPv4Network
+    dst: IPv4Network
+    sports: range
+    dports: range
+    proto: int | None
+
+    @staticmethod
+    def parse(line: str) -> Filter:
+        src, dst, sports, dports, proto, *_ = line.lstrip("@").strip().split("\t")
+        number, mask = (int(part, 16) for part in proto.split("/"))
+        return Filter(
+            IPv4Network(src, strict=False),
+            IPv4Network(dst, strict=False),
+            _ports(sports),
+            _ports(dports),
+            number if mask == 0xFF else None,
+        )
+
+    def matches(self, src: IPv4Address, dst: IPv4Address, sport: int, dport: int, p: int) -> bool:
+        return (
+            self.proto in (None, p)
+            and sport in self.sports
+            and dport in self.dports
+            and src in self.src
+            and dst in self.dst
+        )
+
+    def packet(self, rng: random.Random) -> bytes:
+        """A packet that it matches, TCP where it leaves the choice."""
+        l4 = UDP if self.proto == 17 else TCP
+        l3 = IP(src=str(_member(self.src, rng)), dst=str(_member(self.dst, rng)), ttl=9)
+        ports = {"sport": rng.choice(self.sports), "dport": rng.choice(self.dports)}
+        return bytes(Ether(dst="02:00:00:00:00:02") / l3 / l4(**ports) / rng.randbytes(30))
+
+
+def _ports(text: str) -> range:
+    low, high = (int(part) for part in text.split(":"))
+    return range(low, high + 1)
+
+
+def _member(network: IPv4Network, rng: random.Random) -> IPv4Address:
+    return network[rng.randrange(network.num_addresses)]
+
+
+def recorded(folder: Path) -> list[bytes]:
+    packets = []
+    for file in sorted(folder.glob("*.pcap")):
+        with RawPcapReader(str(file)) as reader:
+            packets += [data for data, _ in reader if reader.linktype == 1]
+    return packets
+
+
+def denied_by_scan(filters: list[Filter], packets: list[bytes]) -> Counter[bytes]:
+    """The plain model: every filter denies, whatever none matches passes."""
+    denied: Counter[bytes] = Counter()
+    for data in packets:
+        ip = Ether(data).getlayer(IP)
+        if ip is None or Ether(data).type != 0x0800 or ip.frag or ip.flags.MF:
+            continue
+        ports = (getattr(ip.payload, "sport", 0), getattr(ip.payload, "dport", 0))
+        key = (IPv4Address(ip.src), IPv4Address(ip.dst), *ports, ip.proto)
+        if any(rule.matches(*key) for rule in filters):
+            denied[data] += 1
+    return denied
+
+
+@pytest.fixture(scope="module")
+def packets(shared_data: Path) -> list[bytes]:
+    rng = random.Random(4)
+    lines = (shared_data / "acl/acl1_10000.rules").read_text().splitlines()
+    filters = [Filter.parse(line) for line in rng.sample(lines, 400)]
+    made = [one.packet(rng) for one in filters if one.proto in (6, 17, None)]
+    return recorded(shared_data / "traffic") + made
+
+
+@pytest.fixture(scope="module")
+def chain(shared_data: Path) -> tuple[Nf, ...]:
+    rules = str(shared_data / "acl/acl1_10000.rules")
+    routes = str(shared_data / "routes/tier1_prefixes.txt.gz")
+    backends = [{"address": f"8.8.{i}.8"} for i in range(5)]
+    return (
+        Nf("acl", "acl", "pass", {"rules_file": rules, "file_action": "deny",
+                                  "default": "permit"}),
+        Nf("lb", "lb", "out", {"vips": [{"address": "22.0.0.2", "backends": backends}]}),
+        Nf("l3fwd", "l3fwd", "out0", {"routes_file": routes}),
+    )  # fmt: skip
+
+
+def test_the_same_in_all_models(
+    shared_data: Path,
+    packets: list[bytes],
+    chain: tuple[Nf, ...],
+    start_engine: Callable[..., Engine],
+    cpus: list[int],
+    tmp_path: Path,
+) -> None:
+    incoming = write_pcap(tmp_path / "in.pcap", packets)
+    outputs: dict[str, Counter[bytes]] = {}
+    drops: dict[str, int] = {}
+    for model in MODELS:
+        outgoing = tmp_path / f"{model.name}.pcap"
+        plan = chain_plan(
+            chain, model, cpus, pcap_port(incoming, None, "in"), pcap_port(None, outgoing, "out")
+        )
+        plan["engine"] = memory_engine(memory_mb=1536, mbufs=8192, mbuf_data_bytes=9728)
+        with start_engine(plan) as engine:
+            reading = engine.settle()
+        outputs[model.name] = as_set(read_pcap(outgoing))
+        assert set(nf_imbalance(reading).values()) == {0}, model.name
+        [first, *_] = reading["segments"]["reader"]
+        assert first["in"] == len(packets), model.name
+        drops[model.name] = sum(
+            replica["nfs"]["acl"]["dropped"]["denied"] for replica in reading["segments"]["s0"]
+        )
+
+    lines = (shared_data / "acl/acl1_10000.rules").read_text().splitlines()
+    expected = denied_by_scan([Filter.parse(line) for line in lines], packets)
+    assert drops == {model.name: sum(expected.values()) for model in MODELS}
+    assert sum(outputs["rtc"].values()) > 300
+    assert all(out == outputs["rtc"] for out in outputs.values())
