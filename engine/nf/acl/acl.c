@@ -54,9 +54,10 @@ static const struct param acl_params[] = {
 	 .doc = "Honour the flags column of ClassBench filters: TCP flags, or ICMP type and code. "
 		"Otherwise filters are 5-tuples, as most users of ClassBench read them."},
 	{.name = "table_mb", .type = PARAM_UINT, .max = 65536, .unit = "MiB",
-	 .offset = offsetof(struct acl_conf, table_mb), .def = "0",
-	 .doc = "Bound for the run-time tables of each of the up to four rte_acl contexts; rte_acl "
-		"then trades speed for size. 0: no bound."},
+	 .offset = offsetof(struct acl_conf, table_mb), .def = "128",
+	 .doc = "Bound for the run-time tables of each of the up to four rte_acl contexts. rte_acl "
+		"uses the fewest tries that fit: more memory can be faster. 0: no bound, and more, "
+		"smaller tries."},
 	{0},
 };
 

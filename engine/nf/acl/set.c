@@ -217,6 +217,20 @@ static struct rte_acl_ctx *context(const void *items, size_t count, const struct
 	return NULL;
 }
 
+static int build_failed(size_t count, int family, const struct acl_set_options *options,
+			struct err *err)
+{
+	if (rte_errno == ERANGE && options->max_bytes)
+		return err_set(err, ENOSPC, "params.table_mb",
+			       "%lu MiB are too few for the tables of %zu IPv%d rules: give more, "
+			       "or 0 for no bound",
+			       options->max_bytes >> 20, count, family);
+	return err_set(err, ENOMEM, "params.rules",
+		       "rte_acl cannot build tables for %zu IPv%d rules (%s): give the engine more "
+		       "memory_mb, or use fewer rules",
+		       count, family, rte_strerror(rte_errno));
+}
+
 static int build_kind(struct acl_set *set, enum acl_kind kind, const struct acl_rules *rules,
 		      const struct acl_set_options *options, struct err *err)
 {
@@ -233,10 +247,7 @@ static int build_kind(struct acl_set *set, enum acl_kind kind, const struct acl_
 		set->ctx[kind] = context(items, count, l, fields, options);
 	free(items);
 	if (count && !set->ctx[kind])
-		return err_set(err, ENOMEM, "params.rules",
-			       "rte_acl cannot build its tables for %zu IPv%d rules (%s): give the "
-			       "engine more memory_mb, or use fewer rules",
-			       count, l->family, rte_strerror(rte_errno));
+		return build_failed(count, l->family, options, err);
 	if (l->ports)
 		set->flags |= flags;
 	return 0;
