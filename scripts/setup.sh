@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # By purpose, so that trying headrace does not install what only its developers need.
-packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev zlib1g-dev
+packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev libpcap-dev zlib1g-dev
 	python3 python3-venv iproute2)
 packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3)
 packages_bench=(dpdk-dev)
@@ -84,7 +84,7 @@ check_distribution() {
 	[ ! -r /etc/os-release ] || name=$(. /etc/os-release && echo "$PRETTY_NAME")
 	die "this distribution ($name) is not Debian or Ubuntu; nothing was changed. Needed:" \
 		"  a C17 compiler, meson >= 0.61, ninja, pkg-config" \
-		"  DPDK >= $dpdk_min with headers, jansson >= 2.13, zlib" \
+		"  DPDK >= $dpdk_min with headers, jansson >= 2.13, libpcap, zlib" \
 		"  Python >= $python_min with venv, iproute2" \
 		"  for the tests: cmocka; for fuzzing: clang with compiler-rt; for bench: dpdk-testpmd" \
 		"then: python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'" \
