@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace doctor: what this machine can do, what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from headrace.doctor import cpu, engine, memory, network, tracing, virtual
+from headrace.doctor.check import Check
+from headrace.errors import EXIT_FAILURE, HeadraceError
+from headrace.testbed.describe import find_engine
+
+_MARK = {
+    "ok": ("✓", "green"),
+    "limited": ("~", "yellow"),
+    "missing": ("✗", "red"),
+    "unknown": ("?", "dim"),
+}
+_BUILD = "make setup"
+
+
+def doctor(
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what this machine can do, what is missing, and the command that mends it."""
+    checks = list(examine())
+    lacking = [c for c in checks if c.required and c.status == "missing"]
+    if json_:
+        document = {
+            "ready": not lacking,
+            "checks": [c.model_dump(mode="json") for c in checks],
+            "mend": mends(checks),
+        }
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        show(checks, Console(highlight=False))
+    if lacking:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def examine() -> Iterator[Check]:
+    yield from engine.checks(_engine(), _BUILD)
+    yield engine.kernel()
+    for probe in (cpu.checks, memory.checks, network.checks, virtual.checks, tracing.checks):
+        yield from _guarded(probe)
+
+
+def _guarded(probe: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """A probe that fails is a finding, not the end of the examination."""
+    try:
+        yield from probe()
+    except OSError as e:
+        group = probe.__module__.rsplit(".", 1)[-1]
+        yield Check(name=group, group=group, status="unknown", found=f"could not look: {e}")
+
+
+def _engine() -> Path | None:
+    try:
+        return find_engine()
+    except HeadraceError:
+        return None
+
+
+def mends(checks: Sequence[Check]) -> list[str]:
+    """Each command once, what headrace cannot do without first."""
+    ordered = sorted(checks, key=lambda c: (not c.required, c.status != "missing"))
+    return list(dict.fromkeys(c.mend for c in ordered if c.mend and c.status != "ok"))
+
+
+def show(checks: Sequence[Check], console: Console) -> None:
+    width = max(len(c.name) for c in checks)
+    for group in dict.fromkeys(c.group for c in checks):
+        console.print(Text(group, style="bold"))
+        for check in (c for c in checks if c.group == group):
+            console.print(_line(check, width), soft_wrap=True)
+    commands = mends(checks)
+    if commands:
+        console.print()
+        console.print(Text("What mends what can be mended here:", style="bold"))
+        for command in commands:
+            console.print(Text(f"  {command}"), soft_wrap=True)
+    console.print()
+    lacking = [c.name for c in checks if c.required and c.status == "missing"]
+    if lacking:
+        console.print(Text(f"Not ready: {', '.join(lacking)} missing.", style="bold red"))
+    else:
+        console.print(Text("Ready to measure.", style="bold green"))
+
+
+def _line(check: Check, width: int) -> Text:
+    mark, style = _MARK[check.status]
+    text = Text("  ")
+    text.append(mark, style=style)
+    text.append(f" {check.name.ljust(width)}  {check.found}")
+    if check.means:
+        text.append(f"\n{' ' * (width + 6)}{check.means}", style="dim")
+    return text

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The form of a finding, and small helpers that all probes share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from headrace.record import Record
+
+# ok: there. limited: works, with a cost that `means` names. missing: what needs it cannot run.
+# unknown: could not be found out (as this user).
+Status = Literal["ok", "limited", "missing", "unknown"]
+
+
+class Check(Record):
+    name: str  # stable, for scripts
+    group: str
+    status: Status
+    found: str  # what is there, in figures or names
+    means: str | None = None  # what that does to measurements, when it is not plainly good
+    mend: str | None = None  # the command that mends it; None: nothing on this machine can
+    required: bool = False  # headrace cannot measure at all without it
+
+
+def read(path: str | Path) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def run(command: Sequence[str], seconds: float = 10.0) -> subprocess.CompletedProcess[str] | None:
+    """None when it is not installed, may not be run or does not end in time."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def root() -> bool:
+    return os.geteuid() == 0
+
+
+def sudo(command: str) -> str:
+    """As this user would have to type it."""
+    return command if root() else f"sudo sh -c '{command}'"
+
+
+def apt(*packages: str) -> str:
+    command = f"apt-get install -y {' '.join(packages)}"
+    return command if root() else f"sudo {command}"

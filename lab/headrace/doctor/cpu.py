@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processor: how many lcores, which vector units, what clock, how undisturbed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .check import Check, read, sudo
+
+GROUP = "processor"
+_CPU = Path("/sys/devices/system/cpu")
+_LCORES_WANTED = 3  # generator, one segment, sink: each on its own
+
+
+def checks() -> Iterator[Check]:
+    flags = _facts().get("flags", "").split()
+    yield _lcores()
+    yield _simd(flags)
+    yield _clock(flags)
+    yield _smt()
+    yield _governor()
+    yield _isolation()
+    yield _shielding()
+    if "hypervisor" in flags:
+        yield Check(
+            name="virtual-machine",
+            group=GROUP,
+            status="limited",
+            found="this is a virtual machine",
+            means="neighbours take cycles and cache; compare interleaved runs, never absolutes",
+        )
+
+
+def _facts() -> dict[str, str]:
+    facts: dict[str, str] = {}
+    for line in (read("/proc/cpuinfo") or "").splitlines():
+        key, colon, value = line.partition(":")
+        if colon:
+            facts.setdefault(key.strip(), value.strip())
+    return facts
+
+
+def _lcores() -> Check:
+    usable = sorted(os.sched_getaffinity(0))
+    model = _facts().get("model name", "unknown model")
+    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
+    enough = len(usable) >= _LCORES_WANTED
+    return Check(
+        name="lcores",
+        group=GROUP,
+        status="ok" if enough else "limited",
+        found=f"{model}: {len(usable)} CPUs usable, {nodes} NUMA node{'s' if nodes > 1 else ''}",
+        means=None
+        if enough
+        else "generator, chain and sink want a CPU each; here they share, and reports say so",
+    )
+
+
+def _simd(flags: list[str]) -> Check:
+    if "avx512f" in flags:
+        return Check(name="simd", group=GROUP, status="ok", found="AVX-512 and AVX2")
+    if "avx2" in flags:
+        return Check(
+            name="simd",
+            group=GROUP,
+            status="ok",
+            found="AVX2, no AVX-512",
+            means="DPDK's AVX-512 paths of ACL and FIB are not used",
+        )
+    return Check(
+        name="simd",
+        group=GROUP,
+        status="limited",
+        found="no AVX2",
+        means="table look-ups run their slow paths",
+    )
+
+
+def _clock(flags: list[str]) -> Check:
+    invariant = "constant_tsc" in flags and "nonstop_tsc" in flags
+    source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    return Check(
+        name="tsc",
+        group=GROUP,
+        status="ok" if invariant else "missing",
+        found=f"{'invariant' if invariant else 'varying'} TSC; the kernel's clock is {source}",
+        means=None if invariant else "latency and cycles need a TSC of constant rate",
+    )
+
+
+def _smt() -> Check:
+    active = read(_CPU / "smt/active")
+    if active != "1":
+        return Check(name="smt", group=GROUP, status="ok", found="one thread per core in use")
+    return Check(
+        name="smt",
+        group=GROUP,
+        status="limited",
+        found="SMT is on",
+        means="an lcore's sibling takes part of its core; leave siblings of lcores idle",
+        mend=sudo("echo off > /sys/devices/system/cpu/smt/control"),
+    )
+
+
+def _governor() -> Check:
+    governors = {
+        g for p in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (g := read(p)) is not None
+    }
+    if not governors:
+        return Check(
+            name="governor",
+            group=GROUP,
+            status="unknown",
+            found="the kernel does not control the frequency here",
+            means="the core's clock may change during a run without notice",
+        )
+    good = governors == {"performance"}
+    return Check(
+        name="governor",
+        group=GROUP,
+        status="ok" if good else "limited",
+        found=", ".join(sorted(governors)),
+        means=None if good else "the frequency follows the load, and figures with it",
+        mend=None
+        if good
+        else sudo(
+            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; "
+            "do echo performance > $f; done"
+        ),
+    )
+
+
+def _isolation() -> Check:
+    isolated, ticks = read(_CPU / "isolated"), read(_CPU / "nohz_full")
+    if isolated:
+        tickless = ticks if ticks and ticks != "(null)" else "none"
+        return Check(
+            name="isolation",
+            group=GROUP,
+            status="ok",
+            found=f"isolated CPUs {isolated}; without ticks: {tickless}",
+        )
+    return Check(
+        name="isolation",
+        group=GROUP,
+        status="limited",
+        found="no CPU is isolated",
+        means="other work interrupts lcores: tail latency and zero-loss rates suffer",
+        mend="add isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST to the kernel command line, reboot",
+    )
+
+
+def _shielding() -> Check:
+    if read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
+        able = os.access("/proc/self/autogroup", os.W_OK) and os.geteuid() == 0
+        return Check(
+            name="autogroup",
+            group=GROUP,
+            status="ok" if able else "limited",
+            found="sched_autogroup is on; the engine's session "
+            + ("gets precedence" if able else "cannot get precedence as this user"),
+            means=None if able else "other sessions' work takes cycles from lcores",
+        )
+    return Check(name="autogroup", group=GROUP, status="ok", found="sched_autogroup is off")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine and what it was built with."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .check import Check, apt, read, run
+
+GROUP = "software"
+_DPDK_MIN = (22, 11)
+# What setting up, running and testing headrace takes, as Debian and Ubuntu name it.
+BUILD = ("gcc", "meson", "ninja-build", "pkg-config", "libdpdk-dev", "libjansson-dev")
+EXTRAS = {
+    "iproute2": "links through network namespaces",
+    "ethtool": "NIC facts in the environment",
+    "podman": "VNFs in containers",
+    "qemu-system-x86": "VNFs in virtual machines",
+    "bpftool": "kernel tracing",
+    "dpdk-dev": "comparison with testpmd in `make bench`",
+}
+
+
+def checks(engine: Path | None, how_to_build: str) -> Iterator[Check]:
+    yield _engine(engine, how_to_build)
+    yield _dpdk()
+    if _debian():
+        yield from _packages()
+
+
+def _engine(engine: Path | None, how_to_build: str) -> Check:
+    done = run([str(engine), "--version"]) if engine is not None else None
+    if done is None or done.returncode != 0:
+        why = "not built" if engine is None else f"{engine} does not start"
+        words = (done.stderr.strip().splitlines() or [""])[-1] if done is not None else ""
+        return Check(
+            name="engine",
+            group=GROUP,
+            status="missing",
+            found=f"{why}{': ' + words if words else ''}",
+            means="nothing can be measured",
+            mend=how_to_build,
+            required=True,
+        )
+    lines = done.stdout.strip().splitlines() or ["no version"]
+    return Check(name="engine", group=GROUP, status="ok", found=lines[0], required=True)
+
+
+def _dpdk() -> Check:
+    done = run(["pkg-config", "--modversion", "libdpdk"])
+    version = done.stdout.strip() if done is not None and done.returncode == 0 else ""
+    if not version:
+        return Check(
+            name="dpdk",
+            group=GROUP,
+            status="missing",
+            found="pkg-config finds no libdpdk",
+            means="the engine cannot be built",
+            mend=apt("libdpdk-dev", "pkg-config"),
+        )
+    numbers = tuple(int(n) for n in version.split(".")[:2] if n.isdigit())
+    if numbers < _DPDK_MIN:
+        return Check(
+            name="dpdk",
+            group=GROUP,
+            status="missing",
+            found=f"DPDK {version}",
+            means=f"the engine needs {_DPDK_MIN[0]}.{_DPDK_MIN[1]} or newer",
+        )
+    return Check(name="dpdk", group=GROUP, status="ok", found=f"DPDK {version}")
+
+
+def _debian() -> bool:
+    text = read("/etc/os-release") or ""
+    return any(
+        "debian" in line for line in text.splitlines() if line.startswith(("ID=", "ID_LIKE="))
+    )
+
+
+def missing_packages(names: Sequence[str]) -> list[str]:
+    done = run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *names])
+    if done is None:
+        return []
+    there = {line.split()[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
+    return [name for name in names if name not in there]
+
+
+def _packages() -> Iterator[Check]:
+    lacking = missing_packages(BUILD)
+    yield Check(
+        name="packages",
+        group=GROUP,
+        status="missing" if lacking else "ok",
+        found=f"not installed: {', '.join(lacking)}" if lacking else "all that building takes",
+        means="the engine cannot be built" if lacking else None,
+        mend=apt(*lacking) if lacking else None,
+    )
+    extra = missing_packages(list(EXTRAS))
+    uses = "; ".join(f"{name} ({EXTRAS[name]})" for name in extra)
+    yield Check(
+        name="packages-optional",
+        group=GROUP,
+        status="limited" if extra else "ok",
+        found=f"not installed: {uses}" if extra else "all optional packages",
+        means="only what is named in brackets needs them" if extra else None,
+        mend=apt(*extra) if extra else None,
+    )
+
+
+def kernel() -> Check:
+    lockdown = read("/sys/kernel/security/lockdown")
+    mode = "none"
+    if lockdown and "[" in lockdown:
+        mode = lockdown.split("[")[1].split("]")[0]
+    return Check(
+        name="lockdown",
+        group="kernel",
+        status="ok" if mode == "none" else "limited",
+        found=f"Linux {platform.release()}, lockdown {mode if lockdown else 'not known to it'}",
+        means=None if mode == "none" else "kprobes and raw access to devices may be refused",
+    )

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NICs, their drivers, and the kernel's ways for packets to and from user space."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .check import Check, Status, apt, read, root, run, sudo
+
+GROUP = "network"
+_AF_XDP = 44
+_NETWORK_CLASS = "0x02"  # PCI base class
+# mlx5 is bifurcated: DPDK polls it while the kernel's driver stays.
+_POLLED = ("vfio-pci", "igb_uio", "uio_pci_generic", "mlx5_core", "mlx4_core")
+
+
+def checks() -> Iterator[Check]:
+    nics = _pci_nics()
+    yield _nics(nics)
+    yield _iommu(bool(nics))
+    yield _af_xdp()
+    yield _namespaces()
+    yield _tun()
+
+
+class Nic(NamedTuple):
+    address: str
+    driver: str
+    interfaces: tuple[str, ...]
+    speed: str
+    in_use: bool  # by the kernel: binding it elsewhere could cut this machine off
+
+    def __str__(self) -> str:
+        names = ", ".join(self.interfaces) or "no interface"
+        return f"{self.address} {names} ({self.driver}, {self.speed})"
+
+
+def _pci_nics() -> list[Nic]:
+    found = []
+    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
+        if not (read(device / "class") or "").startswith(_NETWORK_CLASS):
+            continue
+        driver = (device / "driver").resolve().name if (device / "driver").exists() else "none"
+        # A virtio NIC's interface hangs below its virtio device.
+        links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
+        speed = read(links[0] / "speed") if links else None
+        found.append(
+            Nic(
+                address=device.name,
+                driver=driver,
+                interfaces=tuple(link.name for link in links),
+                speed=f"{speed} Mbit/s" if speed and speed not in ("-1", "0") else "speed unknown",
+                in_use=any(read(link / "operstate") == "up" for link in links),
+            )
+        )
+    return found
+
+
+def _nics(nics: list[Nic]) -> Check:
+    def made(status: Status, found: str, means: str | None, mend: str | None = None) -> Check:
+        return Check(name="nics", group=GROUP, status=status, found=found, means=means, mend=mend)
+
+    if not nics:
+        return made(
+            "limited",
+            "no physical NIC",
+            "packets travel over rings, memif, vhost, veth or pcap; no wire is measured",
+        )
+    shown = "; ".join(map(str, nics))
+    if any(n.driver in _POLLED for n in nics):
+        return made("ok", shown, None)
+    idle = [n for n in nics if not n.in_use]
+    if not idle:
+        return made("limited", shown, "all are in use by the kernel; none is free for DPDK")
+    return made(
+        "limited",
+        shown,
+        "none is bound to a driver that DPDK polls",
+        sudo(f"dpdk-devbind.py --bind=vfio-pci {idle[-1].address}"),
+    )
+
+
+def _iommu(any_nic: bool) -> Check:
+    groups = len(list(Path("/sys/kernel/iommu_groups").glob("*")))
+    vfio = Path("/dev/vfio/vfio").exists()
+    if groups and vfio:
+        return Check(
+            name="vfio", group=GROUP, status="ok", found=f"vfio with {groups} IOMMU groups"
+        )
+    found = f"{groups} IOMMU groups, vfio {'there' if vfio else 'not loaded'}"
+    means = "NICs and SR-IOV functions cannot be given to DPDK or to virtual machines"
+    if not any_nic:
+        means += "; there is none here"
+    virtual = "hypervisor" in (read("/proc/cpuinfo") or "").split()
+    if not any_nic or (virtual and not groups):
+        return Check(name="vfio", group=GROUP, status="limited", found=found, means=means)
+    mend = (
+        sudo("modprobe vfio-pci")
+        if groups
+        else ("add intel_iommu=on iommu=pt (or amd_iommu=on) to the kernel command line, reboot")
+    )
+    return Check(name="vfio", group=GROUP, status="limited", found=found, means=means, mend=mend)
+
+
+def _af_xdp() -> Check:
+    """By trying: the socket family exists only when the kernel was built with it."""
+    try:
+        socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
+    except PermissionError:
+        return Check(
+            name="af_xdp",
+            group=GROUP,
+            status="unknown",
+            found="only root may open AF_XDP sockets",
+            mend="sudo headrace doctor",
+        )
+    except OSError as e:
+        return Check(
+            name="af_xdp",
+            group=GROUP,
+            status="missing",
+            found=f"no AF_XDP: {e.strerror}",
+            means="kernel interfaces are reached by AF_PACKET, at a higher cost",
+        )
+    return Check(name="af_xdp", group=GROUP, status="ok", found="AF_XDP sockets open")
+
+
+def _namespaces() -> Check:
+    """A veth pair in a namespace of its own, gone when the command ends."""
+    command = ["unshare", "-n", "ip", "link", "add", "hr0", "type", "veth", "peer", "name", "hr1"]
+    if not root():
+        command[1:2] = ["-r", "-n"]
+    done = run(command)
+    if done is not None and done.returncode == 0:
+        return Check(
+            name="namespaces", group=GROUP, status="ok", found="network namespaces with veth"
+        )
+    why = "ip or unshare is not installed" if done is None else done.stderr.strip()
+    return Check(
+        name="namespaces",
+        group=GROUP,
+        status="limited",
+        found=f"no veth in a new namespace: {why.splitlines()[0] if why else 'refused'}",
+        means="chains over kernel interfaces cannot be tried here",
+        mend=apt("iproute2") if done is None else None,
+    )
+
+
+def _tun() -> Check:
+    there = os.access("/dev/net/tun", os.R_OK | os.W_OK)
+    return Check(
+        name="tun",
+        group=GROUP,
+        status="ok" if there else "limited",
+        found="TUN/TAP devices" if there else "/dev/net/tun cannot be opened",
+        means=None if there else "no TAP links",
+        mend=None if there else sudo("modprobe tun"),
+    )
