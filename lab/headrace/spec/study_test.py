@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs: what is understood, and what is said about those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import BadInput
+from headrace.spec import document
+from headrace.spec.imix import FRAME_MAX, FRAME_MIN, GENOME_SIZES, Frame, spread_evenly
+from headrace.spec.study import Experiment, expand
+
+GOOD = """\
+name: edge
+chain:
+  - acl: {rules_file: a.rules}
+  - lb: {}
+  - l3fwd
+deployment:
+  execution: [rtc, pipeline, {segments: [[acl], [lb, l3fwd]], replicas: [2, 1]}]
+workload:
+  frame: [64, nfvbench]
+measure: {search: [ndr, 0.5%]}
+"""
+
+
+def read(text: str) -> list[Experiment]:
+    return list(expand(document.parse(text, Path("edge.yaml"))))
+
+
+def message(text: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        read(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_lists_are_swept() -> None:
+    experiments = read(GOOD)
+    assert [(e.execution.name, e.frame.name) for e in experiments] == [
+        (execution, frame)
+        for execution in ("rtc", "pipeline", "hybrid aclx2|lb+l3fwd")
+        for frame in ("64", "imix-nfvbench")
+    ]
+    assert [goal.loss_ratio for goal in experiments[0].study.measure.search] == [1e-5, 0.005]
+
+
+def test_sweep_reaches_parameters_of_functions() -> None:
+    text = GOOD + "sweep: {chain.acl.default: [deny, permit], deployment.burst: [8, 32]}\n"
+    experiments = read(text)
+    assert len(experiments) == 24
+    assert {e.nodes[0].params["default"] for e in experiments} == {"deny", "permit"}
+    assert {e.study.deployment.burst for e in experiments} == {8, 32}
+
+
+@pytest.mark.parametrize("chain", ["[]", "\n  - null", "\n  - acl\n  - acl"])
+def test_chains(chain: str) -> None:
+    nodes = read(f"name: x\nchain: {chain}\n")[0].nodes
+    assert [node.name for node in nodes] in ([], ["null"], ["acl", "acl-2"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("name: edge", "name: edge\ncolour: blue", ["edge.yaml:2: colour", "allowed: name"]),
+        ("name: edge\n", "", ["'name' is missing"]),
+        ("[rtc,", "[rtcx,", ["edge.yaml:7: deployment.execution[0]", "'rtcx'", "pipeline"]),
+        ("[lb, l3fwd]]", "[lb]]", ["edge.yaml:7: deployment.execution[2].segments", "in order"]),
+        ("[2, 1]", "[2]", ["replicas", "2 segments"]),
+        ("[64,", "[63,", ["workload.frame[0]", "63", "64 to 9018"]),
+        ("nfvbench", "abcq", ["workload.frame[1]", "'q'", "RFC 6985"]),
+        ("[ndr,", "[ndx,", ["measure.search[0]", "'ndx'"]),
+        ("0.5%", "150%", ["measure.search[1].loss_ratio", "less than 1"]),
+        ("- lb: {}", "- lb: 7", ["chain[1]", "7"]),
+        ("- lb: {}", "- {lb: {}, acl: {}}", ["chain[1]", "one key"]),
+        ("- lb: {}", "- {name: b, nf: lb, too: {}}", ["chain[1].too", "name, nf, params, to"]),
+        ("- lb: {}", "- {nf: lb, to: {out: acl}}", ["'acl'", "l3fwd, out, drop"]),
+        ("deployment:", "deployment:\n  lcores: [0]", ["deployment.lcores", "at least 2"]),
+        ("deployment:", "deployment:\n  burst: true", ["deployment.burst", "a number"]),
+        ("deployment:", "deployment:\n  ring: 1000", ["deployment.ring", "power of two"]),
+        ("workload:", "workload:\n  flows: 0", ["workload.flows", "0", "1"]),
+        ("workload:", "workload:\n  pcap: a\n  tuples_file: b", ["exclude each other"]),
+        ("measure: {", "measure: {max_load: 1k, ", ["measure", "max_load 1000"]),
+        ("- lb: {}", "- lb: {a: 1, a: 2}", ["edge.yaml:4", "'a' is given twice"]),
+        ("name: edge", "name: [", ["not valid YAML"]),
+        ("name: edge", "name: edge\nsweep: {deployment.burst: [8, 65]}", ["sweep", "65"]),
+        ("name: edge", "name: edge\nsweep: {chain.nat.x: [8]}", ["sweep.chain.nat.x", "'nat'"]),
+    ],
+)
+def test_bad_specs_name_place_value_and_what_is_allowed(
+    old: str, new: str, words: list[str]
+) -> None:
+    assert old in GOOD
+    said = message(GOOD.replace(old, new, 1))
+    assert said.startswith("edge.yaml")
+    for word in words:
+        assert word in said
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_spec_or_bad_input(text: str) -> None:
+    try:
+        read(text)
+    except BadInput as error:
+        assert str(error).startswith("edge.yaml")
+
+
+@given(st.dictionaries(st.integers(FRAME_MIN, FRAME_MAX), st.integers(1, 30), min_size=1))
+def test_even_spread_keeps_the_shares(weights: dict[int, int]) -> None:
+    sequence = spread_evenly(weights)
+    total, length = sum(weights.values()), len(sequence)
+    for size, weight in weights.items():
+        assert sequence.count(size) * total == weight * length
+        # In each prefix a size is within one of its share: that is what "evenly" means.
+        for end in range(1, length + 1):
+            assert abs(sequence[:end].count(size) - end * weight / total) <= len(weights)
+
+
+@given(st.text(alphabet="".join(GENOME_SIZES), min_size=1, max_size=64))
+def test_genome_is_a_sequence(genome: str) -> None:
+    frame = Frame.model_validate(genome)
+    assert frame.sizes == tuple(GENOME_SIZES[letter] for letter in genome)
+
+
+def test_genome_with_a_size_of_its_own() -> None:
+    assert Frame.model_validate({"genome": "aaz", "z": 700}).sizes == (64, 64, 700)
