@@ -231,6 +231,7 @@ int engine_start(struct engine *e, struct plan *plan, struct err *err)
 
 	memset(e, 0, sizeof(*e));
 	e->plan = plan;
+	clock_pair(&e->clock_tsc, &e->clock_ns);
 	for (unsigned int i = 0; i < RTE_DIM(steps) && !rc; i++)
 		rc = steps[i](e, err);
 	if (rc)

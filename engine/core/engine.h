@@ -33,9 +33,7 @@ struct engine {
 	struct worker *workers;
 	unsigned int n_workers;
 	unsigned int epoch; /* of trials */
-	double tsc_error_ppm;
-	uint64_t tsc_read_cycles;
-	uint64_t clock_tsc, clock_ns; /* pair taken at start, for tsc_error_ppm */
+	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
 };
 
 /* EAL must be up. On error everything is undone. */
@@ -52,6 +50,7 @@ json_t *stats_segment(struct engine *e, unsigned int segment);
 json_t *stats_link(struct engine *e, unsigned int link);
 json_t *stats_workers(struct engine *e);
 json_t *stats_info(struct engine *e);
+void clock_pair(uint64_t *tsc, uint64_t *ns);
 char *stats_prometheus(struct engine *e);
 
 /* Control socket: serves until `quit` or a signal sets *stop. */

@@ -228,7 +228,7 @@ static int parse_list(const struct param *p, const json_t *v, const char *path,
 	if (!list->items)
 		return err_set(err, ENOMEM, path, "out of memory for %zu entries", n);
 	for (size_t i = 0; i < n; i++) {
-		snprintf(sub, sizeof(sub), "%s[%zu]", path, i);
+		snprintf(sub, sizeof(sub), "%.160s[%zu]", path, i);
 		/* Counted first: a half-parsed element may own strings. */
 		list->count = i + 1;
 		rc = parse_one(p, json_array_get(v, i), sub, (char *)list->items + i * size, err);

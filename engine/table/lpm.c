@@ -154,13 +154,13 @@ static uint8_t *key6(const void *key)
 	return (uint8_t *)(uintptr_t)key;
 }
 
-static int copy_put(struct copy *c, const void *key, uint8_t len, uint16_t nh)
+static int raw_put(struct copy *c, const void *key, uint8_t len, uint16_t nh)
 {
 	return c->v4 ? rte_fib_add(c->v4, key4(key), len, nh)
 		     : rte_fib6_add(c->v6, key6(key), len, nh);
 }
 
-static int copy_remove(struct copy *c, const void *key, uint8_t len)
+static int raw_remove(struct copy *c, const void *key, uint8_t len)
 {
 	return c->v4 ? rte_fib_delete(c->v4, key4(key), len)
 		     : rte_fib6_delete(c->v6, key6(key), len);
@@ -185,6 +185,77 @@ static int copy_get(const struct copy *c, const void *key, uint8_t len, uint16_t
 	}
 	*nh = wide;
 	return 0;
+}
+
+/* Does the prefix end where the address space ends: are its bits all ones? */
+static bool at_top(const struct copy *c, const void *key, uint8_t len)
+{
+	const uint8_t *addr = key;
+
+	if (c->v4)
+		return !len || key4(key) >> (32 - len) == UINT32_MAX >> (32 - len);
+	for (unsigned int i = 0; i < len; i++)
+		if (!(addr[i / 8] & 0x80 >> i % 8))
+			return false;
+	return true;
+}
+
+/*
+ * rte_fib and rte_fib6 of 22.11 overwrite the whole table when a prefix that ends at the top
+ * of the address space (the default route is one) is changed while longer prefixes cover the
+ * end of it without a gap: the end wraps to 0, which then reads as the whole range. They are
+ * taken out of the way first, longest first, and put back: no reader is in this copy.
+ */
+struct top {
+	uint16_t nh[128 + 1]; /* by prefix length; FIB_MISS: there is none */
+};
+
+static const uint8_t ones[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+				 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+static void top_take(struct copy *c, uint8_t len, struct top *t)
+{
+	for (unsigned int l = c->v4 ? 32 : 128; l > len; l--) {
+		if (copy_get(c, ones, l, &t->nh[l]))
+			t->nh[l] = FIB_MISS;
+		else
+			raw_remove(c, ones, l);
+	}
+}
+
+static int top_put_back(struct copy *c, uint8_t len, const struct top *t)
+{
+	int rc = 0;
+
+	for (unsigned int l = len + 1; l <= (c->v4 ? 32 : 128) && !rc; l++)
+		if (t->nh[l] != FIB_MISS)
+			rc = raw_put(c, ones, l, t->nh[l]);
+	return rc;
+}
+
+static int copy_put(struct copy *c, const void *key, uint8_t len, uint16_t nh)
+{
+	struct top t;
+	int rc;
+
+	if (!at_top(c, key, len))
+		return raw_put(c, key, len, nh);
+	top_take(c, len, &t);
+	rc = raw_put(c, key, len, nh);
+	/* Groups that they had and that the new one cannot have taken: see groups_left. */
+	return top_put_back(c, len, &t) ? -ENOTRECOVERABLE : rc;
+}
+
+static int copy_remove(struct copy *c, const void *key, uint8_t len)
+{
+	struct top t;
+	int rc;
+
+	if (!at_top(c, key, len))
+		return raw_remove(c, key, len);
+	top_take(c, len, &t);
+	rc = raw_remove(c, key, len);
+	return top_put_back(c, len, &t) ? -ENOTRECOVERABLE : rc;
 }
 
 static int lpm_get(const struct fib *f, const void *key, uint8_t len, uint16_t *nh)
@@ -415,7 +486,7 @@ static const struct fib_ops lpm_ops = {
  */
 static uint32_t tbl8_groups(const struct fib_conf *conf)
 {
-	uint64_t n = conf->key == FIB_KEY_IPV4 ? conf->capacity / 32 : conf->capacity / 2;
+	uint64_t n = conf->key == FIB_KEY_IPV4 ? conf->capacity / 32 : conf->capacity;
 	uint64_t least = conf->key == FIB_KEY_IPV4 ? conf->capacity : conf->capacity * 14;
 
 	if (least > 4096)

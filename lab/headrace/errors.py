@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that a user can act on. The command line prints them as one message, without a traceback."""
+"""Errors that a user can act on; the command line prints one message, never a traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_VALUE = object()
 
 
 def bad_value(place: str, value: Any = _NO_VALUE, allowed: str = "", problem: str = "") -> BadInput:
-    """A BadInput in the one form that all messages have: place, problem or value, what is allowed."""
+    """A BadInput in the one form of all messages: place, value, problem, what is allowed."""
     parts = []
     if value is not _NO_VALUE:
         parts.append(f"got {shown(value)}")

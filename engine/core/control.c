@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control socket: one JSON object per line each way (docs/design/contracts.md). */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "sink.h"
+#include "source.h"
+
+#define CLIENTS_MAX 16
+#define LINE_MAX_BYTES (256u << 20) /* a batch of routes is long */
+#define POLL_MS 200
+
+struct client {
+	int fd; /* -1: free */
+	char *buf;
+	size_t used, room;
+};
+
+typedef int (*command_fn)(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+
+static int cmd_info(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)err;
+	*reply = stats_info(e);
+	return 0;
+}
+
+static int cmd_start(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	return trial_start(e, json_object_get(req, "sources"), reply, err);
+}
+
+static int cmd_stop(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)reply;
+	(void)err;
+	trial_stop(e);
+	return 0;
+}
+
+static int named_link(struct engine *e, const json_t *req, struct link **out, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(req, "link"));
+
+	if (!name)
+		return err_set(err, EINVAL, "link", "is missing");
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (!strcmp(e->links[i].name, name)) {
+			*out = &e->links[i];
+			return 0;
+		}
+	return err_set(err, EINVAL, "link", "there is no link \"%.40s\"", name);
+}
+
+static int cmd_set(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *rate = json_object_get(req, "rate_pps");
+	struct link *l = NULL;
+	int rc = named_link(e, req, &l, err);
+
+	(void)reply;
+	if (rc)
+		return rc;
+	if (!link_is_source(l))
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, not a source", l->name,
+			       l->ops->name);
+	if (!json_is_number(rate) || json_number_value(rate) <= 0)
+		return err_set(err, EINVAL, "rate_pps", "must be a number above 0");
+	source_set_rate(l, json_number_value(rate));
+	return 0;
+}
+
+static int cmd_read(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)err;
+	*reply = stats_read(e);
+	return 0;
+}
+
+static int cmd_flows(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *top = json_object_get(req, "top");
+	struct link *l = NULL;
+	int rc = named_link(e, req, &l, err);
+
+	if (rc)
+		return rc;
+	if (!link_is_sink(l))
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, not a sink", l->name,
+			       l->ops->name);
+	if (top && (!json_is_integer(top) || json_integer_value(top) < 1))
+		return err_set(err, EINVAL, "top", "must be a whole number above 0");
+	*reply = json_pack("{s:b, s:o}", "ok", 1, "flows",
+			   sink_flows(l, top ? json_integer_value(top) : 10));
+	return 0;
+}
+
+static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(req, "nf"));
+	const json_t *op = json_object_get(req, "op");
+	json_t *answer = NULL;
+	int rc;
+
+	if (!name)
+		return err_set(err, EINVAL, "nf", "is missing");
+	if (!json_is_object(op))
+		return err_set(err, EINVAL, "op", "must be an object");
+	for (unsigned int i = 0; i < e->n_nfs; i++) {
+		struct nf *nf = &e->nfs[i];
+
+		if (strcmp(nf->name, name))
+			continue;
+		if (!nf->ops->update)
+			return err_set(err, ENOTSUP, "nf", "a %s has nothing to update",
+				       nf->ops->name);
+		rc = nf->ops->update(nf, op, &answer, err);
+		if (!rc)
+			*reply = json_pack("{s:b, s:o*}", "ok", 1, "reply", answer);
+		else
+			json_decref(answer);
+		return rc;
+	}
+	return err_set(err, EINVAL, "nf", "there is no NF \"%.40s\"", name);
+}
+
+static int cmd_prometheus(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	char *text = stats_prometheus(e);
+
+	(void)req;
+	if (!text)
+		return err_set(err, ENOMEM, "prometheus", "out of memory");
+	*reply = json_pack("{s:b, s:s}", "ok", 1, "text", text);
+	free(text);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	command_fn fn;
+} commands[] = {
+	{"info", cmd_info}, {"start", cmd_start}, {"stop", cmd_stop},	  {"set", cmd_set},
+	{"read", cmd_read}, {"flows", cmd_flows}, {"update", cmd_update},
+	{"prometheus", cmd_prometheus},
+};
+
+static int run_command(struct engine *e, const json_t *req, json_t **reply, bool *quit,
+		       struct err *err)
+{
+	const char *cmd = json_string_value(json_object_get(req, "cmd"));
+
+	if (!cmd)
+		return err_set(err, EINVAL, "cmd", "is missing");
+	if (!strcmp(cmd, "quit")) {
+		*quit = true;
+		return 0;
+	}
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
+		if (!strcmp(commands[i].name, cmd))
+			return commands[i].fn(e, req, reply, err);
+	return err_set(err, EINVAL, "cmd",
+		       "\"%.40s\" is not known; allowed: info, start, stop, set, read, flows, update, "
+		       "prometheus, quit",
+		       cmd);
+}
+
+static json_t *error_reply(const struct err *err)
+{
+	return json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "path", err->path, "msg",
+			 err->msg);
+}
+
+static int send_all(int fd, const char *p, size_t n)
+{
+	while (n) {
+		ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent <= 0)
+			return -EIO;
+		p += sent;
+		n -= sent;
+	}
+	return 0;
+}
+
+/* One request line; false when the client is to be closed. */
+static bool serve_line(struct engine *e, struct client *c, const char *line, size_t len, bool *quit)
+{
+	struct err err = {0};
+	json_error_t jerr;
+	json_t *req = json_loadb(line, len, JSON_REJECT_DUPLICATES, &jerr), *reply = NULL;
+	char *text;
+	int rc;
+
+	if (req)
+		rc = run_command(e, req, &reply, quit, &err);
+	else
+		rc = err_set(&err, EINVAL, "request", "is not JSON: %s", jerr.text);
+	if (rc) {
+		json_decref(reply);
+		reply = error_reply(&err);
+	} else if (!reply) {
+		reply = json_pack("{s:b}", "ok", 1);
+	}
+	text = json_dumps(reply, JSON_COMPACT);
+	rc = text ? send_all(c->fd, text, strlen(text)) : -ENOMEM;
+	if (!rc)
+		rc = send_all(c->fd, "\n", 1);
+	free(text);
+	json_decref(reply);
+	json_decref(req);
+	return !rc;
+}
+
+static void close_client(struct client *c)
+{
+	close(c->fd);
+	free(c->buf);
+	*c = (struct client){.fd = -1};
+}
+
+static bool serve_lines(struct engine *e, struct client *c, bool *quit)
+{
+	size_t start = 0;
+	char *nl;
+
+	while (!*quit && (nl = memchr(c->buf + start, '\n', c->used - start))) {
+		size_t len = nl - (c->buf + start);
+
+		if (!serve_line(e, c, c->buf + start, len, quit))
+			return false;
+		start += len + 1;
+	}
+	memmove(c->buf, c->buf + start, c->used - start);
+	c->used -= start;
+	return true;
+}
+
+static bool read_client(struct engine *e, struct client *c, bool *quit)
+{
+	ssize_t n;
+
+	if (c->room - c->used < 4096) {
+		size_t room = c->room ? 2 * c->room : 8192;
+		char *p = room <= LINE_MAX_BYTES ? realloc(c->buf, room) : NULL;
+
+		if (!p)
+			return false;
+		c->buf = p;
+		c->room = room;
+	}
+	n = recv(c->fd, c->buf + c->used, c->room - c->used, 0);
+	if (n <= 0)
+		return n < 0 && errno == EINTR;
+	c->used += n;
+	return serve_lines(e, c, quit);
+}
+
+static void accept_client(struct client *clients, int fd)
+{
+	int cfd = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+	for (unsigned int i = 0; cfd >= 0 && i < CLIENTS_MAX; i++)
+		if (clients[i].fd < 0) {
+			clients[i].fd = cfd;
+			return;
+		}
+	if (cfd >= 0)
+		close(cfd);
+}
+
+int control_open(const char *path, struct err *err)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	mode_t mask;
+	int fd, rc;
+
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return err_set(err, EINVAL, path, "is longer than the %zu characters of a socket path",
+			       sizeof(sa.sun_path) - 1);
+	strcpy(sa.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return err_set(err, errno, path, "no socket: %s", strerror(errno));
+	if (!connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
+		close(fd);
+		return err_set(err, EADDRINUSE, path, "another engine is listening here");
+	}
+	/* What a dead engine left is in the way. */
+	if (errno == ECONNREFUSED)
+		unlink(path);
+	mask = umask(0077);
+	rc = bind(fd, (struct sockaddr *)&sa, sizeof(sa));
+	umask(mask);
+	if (rc || listen(fd, 4)) {
+		rc = errno;
+		close(fd);
+		return err_set(err, rc, path, "cannot listen: %s", strerror(rc));
+	}
+	return fd;
+}
+
+void control_close(int fd, const char *path)
+{
+	close(fd);
+	unlink(path);
+}
+
+void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop)
+{
+	struct client clients[CLIENTS_MAX];
+	struct pollfd fds[CLIENTS_MAX + 1];
+	bool quit = false;
+
+	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
+		clients[i] = (struct client){.fd = -1};
+	while (!quit && !*stop) {
+		fds[CLIENTS_MAX] = (struct pollfd){.fd = fd, .events = POLLIN};
+		for (unsigned int i = 0; i < CLIENTS_MAX; i++)
+			fds[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+		if (poll(fds, CLIENTS_MAX + 1, POLL_MS) <= 0)
+			continue;
+		for (unsigned int i = 0; i < CLIENTS_MAX && !quit; i++)
+			if (clients[i].fd >= 0 && fds[i].revents &&
+			    !read_client(e, &clients[i], &quit))
+				close_client(&clients[i]);
+		if (fds[CLIENTS_MAX].revents)
+			accept_client(clients, fd);
+	}
+	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
+		if (clients[i].fd >= 0)
+			close_client(&clients[i]);
+}

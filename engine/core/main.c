@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_version.h>
+
+#include "engine.h"
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+static const char usage[] =
+	"usage: headrace-engine --plan FILE --control SOCKET\n"
+	"       headrace-engine --check FILE | --describe | --version\n";
+
+/* Bad input is 2, trouble with the machine is 1. */
+static int fail(const struct err *err, int rc)
+{
+	fprintf(stderr, "headrace-engine: %s%s%s\n", err->path, *err->path ? ": " : "", err->msg);
+	return rc == -ENOMEM || rc == -EIO ? 1 : 2;
+}
+
+static int print_description(void)
+{
+	json_t *d = describe();
+	int rc = d ? json_dumpf(d, stdout, JSON_INDENT(2)) : -1;
+
+	putchar('\n');
+	json_decref(d);
+	return rc ? 1 : 0;
+}
+
+static int check(const char *file)
+{
+	struct plan *plan = NULL;
+	struct err err = {0};
+	int rc = plan_load(file, &plan, &err);
+
+	if (rc)
+		return fail(&err, rc);
+	plan_free(plan);
+	return 0;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static int run(const char *file, const char *control)
+{
+	struct plan *plan = NULL;
+	struct engine engine = {0};
+	struct err err = {0};
+	int rc, fd;
+
+	rc = plan_load(file, &plan, &err);
+	if (rc)
+		return fail(&err, rc);
+	/* Before EAL: a second engine on the same socket must not disturb the first. */
+	fd = control_open(control, &err);
+	if (fd < 0) {
+		plan_free(plan);
+		return fail(&err, fd);
+	}
+	rc = eal_start(plan, &err);
+	if (!rc) {
+		catch_signals();
+		rc = engine_start(&engine, plan, &err);
+		if (!rc) {
+			telemetry_register(&engine);
+			control_serve(&engine, fd, &stop);
+			telemetry_register(NULL);
+			engine_stop(&engine);
+		}
+		eal_stop();
+	}
+	control_close(fd, control);
+	plan_free(plan);
+	return rc ? fail(&err, rc) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"plan", required_argument, NULL, 'p'},	   {"control", required_argument, NULL, 'c'},
+		{"check", required_argument, NULL, 'k'},   {"describe", no_argument, NULL, 'd'},
+		{"version", no_argument, NULL, 'v'},	   {"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	const char *plan = NULL, *control = NULL;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 'p':
+			plan = optarg;
+			break;
+		case 'c':
+			control = optarg;
+			break;
+		case 'k':
+			return check(optarg);
+		case 'd':
+			return print_description();
+		case 'v':
+			printf("headrace-engine %s, %s, %s\n", HEADRACE_VERSION, rte_version(),
+			       HEADRACE_BUILD);
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return 2;
+		}
+	}
+	if (!plan || !control || optind != argc) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	return run(plan, control);
+}

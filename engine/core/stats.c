@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Counters as JSON. Workers write them without locks; a reader sees each as it is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_version.h>
+
+#include "engine.h"
+
+#define CLOCK_READS 64
+
+static void set_int(json_t *o, const char *key, uint64_t v)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static json_t *node_json(const struct node *n)
+{
+	const struct nf_ops *ops = n->worker->nf->ops;
+	const struct node_stats *st = &n->stats;
+	json_t *o = json_object(), *out = json_object(), *drops = json_object(),
+	       *counters = json_object();
+
+	for (unsigned int e = 0; e < n->n_edges; e++)
+		set_int(out, nf_edge_name(ops, e), st->out[e]);
+	for (unsigned int d = 0; ops->drops && ops->drops[d]; d++)
+		set_int(drops, ops->drops[d], st->dropped[d]);
+	if (st->no_route)
+		set_int(drops, "no-route-out", st->no_route);
+	for (unsigned int c = 0; ops->counters && ops->counters[c]; c++)
+		set_int(counters, ops->counters[c], n->worker->counters[c]);
+	json_object_set_new(o, "type", json_string(ops->name));
+	set_int(o, "in", st->in);
+	set_int(o, "created", st->created);
+	json_object_set_new(o, "out", out);
+	json_object_set_new(o, "dropped", drops);
+	set_int(o, "consumed", st->consumed);
+	set_int(o, "aborted", st->aborted);
+	json_object_set_new(o, "held", json_integer(st->held));
+	set_int(o, "batches", st->batches);
+	set_int(o, "cycles", st->cycles);
+	set_int(o, "cycles_packets", st->cycles_packets);
+	json_object_set_new(o, "counters", counters);
+	return o;
+}
+
+static uint64_t out_packets(const struct replica *r, uint64_t *full)
+{
+	uint64_t packets = 0;
+
+	*full = 0;
+	for (unsigned int i = 0; i < r->n_outlets; i++) {
+		packets += r->outlets[i].packets;
+		*full += r->outlets[i].full;
+	}
+	return packets;
+}
+
+static json_t *replica_json(struct engine *e, const struct replica *r)
+{
+	json_t *o = json_object(), *in = json_object(), *out = json_object(), *nfs = json_object();
+	uint64_t received = 0, full;
+
+	for (unsigned int i = 0; i < r->n_inlets; i++) {
+		const struct inlet *l = &r->inlets[i];
+
+		received += l->packets;
+		json_object_set_new(in, e->links[l->link].name,
+				    json_pack("{s:I, s:I, s:I}", "packets", (json_int_t)l->packets,
+					      "cycles", (json_int_t)l->cycles, "cycles_packets",
+					      (json_int_t)l->timed_packets));
+	}
+	for (unsigned int i = 0; i < r->n_outlets; i++)
+		json_object_set_new(out, e->links[r->outlets[i].link].name,
+				    json_pack("{s:I, s:I}", "packets",
+					      (json_int_t)r->outlets[i].packets, "full",
+					      (json_int_t)r->outlets[i].full));
+	for (unsigned int i = 0; i < r->n_nodes; i++)
+		json_object_set_new(nfs, r->nodes[i].worker->nf->name, node_json(&r->nodes[i]));
+	set_int(o, "cpu", r->cpu);
+	set_int(o, "in", received);
+	set_int(o, "out", out_packets(r, &full));
+	set_int(o, "full", full);
+	set_int(o, "pending", r->pending);
+	set_int(o, "polls", r->polls);
+	set_int(o, "idle_polls", r->idle_polls);
+	set_int(o, "ops_cycles", replica_ops_cycles(r));
+	json_object_set_new(o, "io",
+			    json_pack("{s:I, s:I, s:I}", "rx_cycles", (json_int_t)r->rx_cycles,
+				      "tx_cycles", (json_int_t)r->tx_cycles, "packets",
+				      (json_int_t)r->io_packets));
+	json_object_set_new(o, "inputs", in);
+	json_object_set_new(o, "outputs", out);
+	json_object_set_new(o, "nfs", nfs);
+	return o;
+}
+
+json_t *stats_segment(struct engine *e, unsigned int segment)
+{
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; i < e->plan->segments[segment].n_cpus; i++)
+		json_array_append_new(list, replica_json(e, e->replicas[segment][i]));
+	return list;
+}
+
+/* Packets that writers found no room for, summed over all of them. */
+static uint64_t link_full(struct engine *e, unsigned int link)
+{
+	uint64_t full = 0;
+
+	for (unsigned int s = 0; s < e->plan->n_segments; s++)
+		for (unsigned int i = 0; i < e->plan->segments[s].n_cpus; i++) {
+			const struct replica *r = e->replicas[s][i];
+
+			for (unsigned int o = 0; o < r->n_outlets; o++)
+				if (r->outlets[o].link == link)
+					full += r->outlets[o].full;
+		}
+	return full;
+}
+
+json_t *stats_link(struct engine *e, unsigned int link)
+{
+	struct link *l = &e->links[link];
+	json_t *o = l->ops->stats ? l->ops->stats(l) : json_object();
+
+	json_object_set_new(o, "type", json_string(l->ops->name));
+	if (l->n_txq)
+		set_int(o, "full", link_full(e, link));
+	return o;
+}
+
+json_t *stats_workers(struct engine *e)
+{
+	json_t *all = json_object();
+	uint64_t now = rte_rdtsc();
+
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		const struct worker *w = &e->workers[i];
+		json_t *names = json_array(), *o = json_object();
+		uint64_t ops = 0;
+		char buf[64];
+
+		for (unsigned int j = 0; j < w->n_replicas; j++) {
+			const struct replica *r = w->replicas[j];
+
+			ops += replica_ops_cycles(r);
+			snprintf(buf, sizeof(buf), "%s.%u", e->plan->segments[r->segment].name,
+				 r->index);
+			json_array_append_new(names, json_string(buf));
+		}
+		set_int(o, "ref_cycles", now - atomic_load(&w->start_tsc));
+		set_int(o, "ops_cycles", ops);
+		json_object_set_new(o, "segments", names);
+		snprintf(buf, sizeof(buf), "%u", w->cpu);
+		json_object_set_new(all, buf, o);
+	}
+	return all;
+}
+
+json_t *stats_read(struct engine *e)
+{
+	json_t *o = json_object(), *segments = json_object(), *links = json_object();
+
+	json_object_set_new(o, "ok", json_true());
+	set_int(o, "tsc", rte_rdtsc());
+	set_int(o, "tsc_hz", rte_get_tsc_hz());
+	set_int(o, "mbufs_in_use", rte_mempool_in_use_count(e->pool));
+	json_object_set_new(o, "workers", stats_workers(e));
+	for (unsigned int i = 0; i < e->plan->n_segments; i++)
+		json_object_set_new(segments, e->plan->segments[i].name, stats_segment(e, i));
+	for (unsigned int i = 0; i < e->plan->n_links; i++)
+		json_object_set_new(links, e->links[i].name, stats_link(e, i));
+	json_object_set_new(o, "segments", segments);
+	json_object_set_new(o, "links", links);
+	return o;
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+/* One pair of readings, the tightest of several, so that a preemption between does not count. */
+void clock_pair(uint64_t *tsc, uint64_t *ns)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < CLOCK_READS; i++) {
+		uint64_t a = rte_rdtsc_precise(), n = monotonic_ns(), b = rte_rdtsc_precise();
+
+		if (b - a < best) {
+			best = b - a;
+			*tsc = a + (b - a) / 2;
+			*ns = n;
+		}
+	}
+}
+
+static uint64_t read_cost(void)
+{
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < CLOCK_READS; i++) {
+		uint64_t start = rte_rdtsc_precise(), last = start;
+
+		for (int j = 0; j < 16; j++)
+			last = rte_rdtsc();
+		best = RTE_MIN(best, (last - start) / 16);
+	}
+	return best;
+}
+
+/* How far the TSC's assumed rate is from the kernel's clock since the engine started. */
+static double tsc_error_ppm(const struct engine *e)
+{
+	uint64_t tsc = 0, ns = 0;
+	double by_tsc, by_clock;
+
+	clock_pair(&tsc, &ns);
+	by_tsc = (double)(tsc - e->clock_tsc) * 1e9 / (double)rte_get_tsc_hz();
+	by_clock = (double)(ns - e->clock_ns);
+	return by_clock > 1e8 ? (by_tsc / by_clock - 1) * 1e6 : 0;
+}
+
+json_t *stats_info(struct engine *e)
+{
+	json_t *cpus = json_array();
+
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		json_array_append_new(cpus, json_integer(e->workers[i].cpu));
+	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:i, s:b, s:I, s:o, s:{s:I, s:f}}", "ok", 1,
+			 "version", HEADRACE_VERSION, "dpdk", rte_version(), "build",
+			 HEADRACE_BUILD, "tsc_hz", (json_int_t)rte_get_tsc_hz(), "pid", getpid(),
+			 "hugepages", e->plan->engine.hugepages, "simd_bits",
+			 (json_int_t)e->plan->engine.simd_bits, "cpus", cpus, "clock",
+			 "read_cost_cycles", (json_int_t)read_cost(), "tsc_error_ppm",
+			 tsc_error_ppm(e));
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trials: sources and sinks begin together. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+#include <rte_cycles.h>
+
+#include "engine.h"
+#include "sink.h"
+#include "source.h"
+
+#define START_DELAY_HZ 500 /* sources start 1/500 s ahead, when all have been told */
+#define RATE_MAX_PPS 1e10
+#define DURATION_MAX_S 86400.0
+
+static int find_source(struct engine *e, const char *name, struct link **out, struct err *err)
+{
+	for (unsigned int i = 0; i < e->n_links; i++) {
+		if (strcmp(e->links[i].name, name))
+			continue;
+		if (!link_is_source(&e->links[i]))
+			return err_set(err, EINVAL, name, "is a %s link, not a source",
+				       e->links[i].ops->name);
+		*out = &e->links[i];
+		return 0;
+	}
+	return err_set(err, EINVAL, name, "there is no link of this name");
+}
+
+struct start_conf {
+	double rate_pps, duration_s;
+	uint64_t packets;
+};
+
+static const struct param start_params[] = {
+	{.name = "rate_pps", .type = PARAM_DOUBLE, .offset = offsetof(struct start_conf, rate_pps),
+	 .max = RATE_MAX_PPS, .def = "0.0", .unit = "packets/s", .doc = "0: as fast as possible"},
+	{.name = "duration_s", .type = PARAM_DOUBLE,
+	 .offset = offsetof(struct start_conf, duration_s), .max = DURATION_MAX_S, .def = "0.0",
+	 .unit = "s", .doc = "how long; 0: until the packets are sent"},
+	{.name = "packets", .type = PARAM_UINT, .offset = offsetof(struct start_conf, packets),
+	 .max = 1ull << 53, .def = "0", .doc = "how many; 0: as many as the duration gives"},
+	{0},
+};
+
+static int parse_run(const char *name, const json_t *obj, struct source_run *run, struct err *err)
+{
+	struct start_conf c = {0};
+	double hz = rte_get_tsc_hz();
+	int rc = param_parse(start_params, obj, name, &c, err);
+
+	if (rc)
+		return rc;
+	if (c.duration_s <= 0 && !c.packets)
+		return err_set(err, EINVAL, name, "duration_s or packets must be given");
+	run->rate_pps = c.rate_pps;
+	run->packets = c.packets ? c.packets : UINT64_MAX;
+	if (!c.packets && c.rate_pps > 0)
+		run->packets = llround(c.rate_pps * c.duration_s);
+	if (c.duration_s > 0)
+		run->duration = c.duration_s * hz;
+	else
+		run->duration = (c.rate_pps > 0 ? c.packets / c.rate_pps : DURATION_MAX_S) * hz;
+	return 0;
+}
+
+static int start_sinks(struct engine *e, struct err *err)
+{
+	struct replay *replays[SINK_REPLAYS_MAX] = {0};
+	uint64_t flows = 0;
+	unsigned int n = 0;
+	int rc = 0;
+
+	for (unsigned int i = 0; i < e->n_links; i++) {
+		struct link *l = &e->links[i];
+
+		if (!link_is_source(l))
+			continue;
+		flows = RTE_MAX(flows, source_flow_count(l));
+		if (source_replay(l) && n < SINK_REPLAYS_MAX)
+			replays[n++] = source_replay(l);
+	}
+	for (unsigned int i = 0; i < e->n_links && !rc; i++)
+		if (link_is_sink(&e->links[i]))
+			rc = sink_start(&e->links[i], e->epoch, flows, replays, err);
+	return rc;
+}
+
+static int check_idle(struct engine *e, struct err *err)
+{
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (link_is_source(&e->links[i]) && source_busy(&e->links[i]))
+			return err_set(err, EBUSY, e->links[i].name,
+				       "is still sending; stop it or wait for state \"done\"");
+	return 0;
+}
+
+int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err)
+{
+	struct source_run *runs;
+	struct link **links;
+	const char *name;
+	unsigned int n = 0;
+	json_t *v;
+	int rc = check_idle(e, err);
+
+	if (rc)
+		return rc;
+	if (!json_is_object(sources) || !json_object_size(sources))
+		return err_set(err, EINVAL, "sources", "must be an object: source -> rate and time");
+	runs = calloc(json_object_size(sources), sizeof(*runs));
+	links = calloc(json_object_size(sources), sizeof(*links));
+	if (!runs || !links)
+		rc = err_set(err, ENOMEM, "sources", "out of memory");
+	json_object_foreach((json_t *)sources, name, v) {
+		if (rc)
+			break;
+		rc = find_source(e, name, &links[n], err);
+		if (!rc)
+			rc = parse_run(name, v, &runs[n++], err);
+	}
+	if (!rc) {
+		e->epoch++;
+		for (unsigned int i = 0; i < n; i++)
+			source_prepare(links[i]);
+		rc = start_sinks(e, err);
+	}
+	for (unsigned int i = 0; i < n && !rc; i++) {
+		runs[i].epoch = e->epoch;
+		runs[i].start_tsc = (i ? runs[0].start_tsc
+				       : rte_rdtsc() + rte_get_tsc_hz() / START_DELAY_HZ);
+		source_start(links[i], &runs[i]);
+	}
+	if (!rc)
+		*reply = json_pack("{s:b, s:i}", "ok", 1, "epoch", e->epoch);
+	free(runs);
+	free(links);
+	return rc;
+}
+
+void trial_stop(struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (link_is_source(&e->links[i]) && source_busy(&e->links[i]))
+			source_stop(&e->links[i]);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The packet path of one NF, named at build time (FUZZ_NF) with its parameters in a file
+ * (FUZZ_PARAMS, relative to FUZZ_ROOT). The input is a program: bursts of packets, either raw
+ * bytes or a well-formed packet with some bytes changed, as random bytes seldom are IP;
+ * either direction; and the passing of time. The harness checks conservation after each burst.
+ *
+ * One instance lives as long as the process, so that state builds up; HEADRACE_FUZZ_FRESH=1 makes
+ * one for every input, to reproduce what does not depend on earlier ones.
+ */
+#include "fuzz.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nf/craft.h"
+
+#define BURST 64
+
+struct input {
+	const uint8_t *at, *end;
+};
+
+enum step {
+	STEP_RAW,
+	STEP_CRAFT,
+	STEP_TIME,
+	STEP_FLUSH,
+	STEPS,
+};
+
+static unsigned int take(struct input *in, unsigned int bytes)
+{
+	unsigned int v = 0;
+
+	while (bytes-- && in->at < in->end)
+		v = v << 8 | *in->at++;
+	return v;
+}
+
+static void add_raw(struct input *in, struct craft_list *list)
+{
+	unsigned int len = take(in, 1);
+
+	len = RTE_MIN(len, (unsigned int)(in->end - in->at));
+	craft_add_bytes(list, in->at, len);
+	in->at += len;
+}
+
+/* Addresses of few values, so that flows meet again and meet the parameters' rules. */
+static void take_addrs(struct input *in, struct craft *c)
+{
+	static const char *const ip4[] = {"10.0.0.1", "10.0.1.2", "192.0.2.1", "198.51.100.9"};
+	static const char *const ip6[] = {"2001:db8::1", "2001:db8:1::2", "fe80::1", "ff02::1"};
+	const char *const *of = take(in, 1) & 1 ? ip6 : ip4;
+	unsigned int which = take(in, 1);
+
+	craft_addrs(c, of[which & 3], of[which >> 2 & 3]);
+	c->src[3] += which >> 6;
+}
+
+static void add_craft(struct input *in, struct craft_list *list)
+{
+	static const uint8_t protos[] = {IPPROTO_TCP,	 IPPROTO_UDP,  IPPROTO_ICMP,
+					 IPPROTO_ICMPV6, IPPROTO_SCTP, IPPROTO_GRE};
+	uint8_t buf[CRAFT_MAX];
+	unsigned int shape, edits;
+	struct craft c = {0};
+	uint32_t len;
+
+	take_addrs(in, &c);
+	shape = take(in, 2);
+	c.proto = protos[(shape & 7) % sizeof(protos)];
+	c.vlans = (shape >> 3 & 3) % 3;
+	c.options = shape >> 5 & 3;
+	c.fragment = shape >> 7 & 1;
+	c.more_fragments = shape >> 8 & 1;
+	c.fragment_offset = shape >> 9 & 3;
+	c.payload = (shape >> 11) * 4;
+	c.tcp_flags = take(in, 1);
+	c.ttl = take(in, 1);
+	c.icmp_type = c.tcp_flags;
+	c.sport = take(in, 1);
+	c.dport = take(in, 1);
+	len = craft_build(&c, buf);
+	for (edits = take(in, 1) & 7; edits; edits--) {
+		unsigned int at = take(in, 1);
+
+		buf[at % len] = take(in, 1);
+	}
+	if (take(in, 1) & 1)
+		len = RTE_MIN(len, take(in, 1)); /* cut off */
+	craft_add_bytes(list, buf, len);
+}
+
+static void flush(struct harness *h, struct craft_list *list, enum nf_direction dir)
+{
+	harness_run(h, dir, BURST, list->packets, list->n);
+	harness_forget(h);
+	craft_list_free(list);
+}
+
+static struct harness *instance(void)
+{
+	json_t *json = json_load_file(FUZZ_ROOT "/" FUZZ_PARAMS, 0, NULL);
+	char *params = json ? json_dumps(json, 0) : NULL;
+	struct harness *h;
+	struct err err;
+
+	if (!params) {
+		fprintf(stderr, "cannot read " FUZZ_PARAMS "\n");
+		abort();
+	}
+	h = harness_new(FUZZ_NF, params, NULL, &err);
+	if (!h) {
+		fprintf(stderr, "%s: %s\n", err.path, err.msg);
+		abort();
+	}
+	free(params);
+	json_decref(json);
+	return h;
+}
+
+static void play(struct harness *h, struct input *in)
+{
+	enum nf_direction dir = NF_FORWARD;
+	struct craft_list list = {0};
+
+	while (in->at < in->end) {
+		unsigned int op = take(in, 1);
+
+		switch ((enum step)(op % STEPS)) {
+		case STEP_RAW:
+			add_raw(in, &list);
+			break;
+		case STEP_CRAFT:
+			add_craft(in, &list);
+			break;
+		case STEP_TIME:
+			/* 1 us to about 17 minutes, in powers of two. */
+			harness_advance(h, 1000ull << (op >> 2) % 31);
+			break;
+		default:
+			flush(h, &list, dir);
+			dir = op & 4 ? NF_REVERSE : NF_FORWARD;
+		}
+		if (list.n == BURST)
+			flush(h, &list, dir);
+	}
+	flush(h, &list, dir);
+	/* What shapers hold must not use up the pool. */
+	if (h->counts.held > 1000)
+		harness_advance(h, 3600000000000ull);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct harness *shared;
+	static int fresh = -1;
+	struct input in = {data, data + size};
+	struct harness *h;
+
+	if (fresh < 0)
+		fresh = getenv("HEADRACE_FUZZ_FRESH") != NULL;
+	h = fresh ? instance() : shared ? shared : (shared = instance());
+	play(h, &in);
+	if (fresh)
+		harness_free(h);
+	return 0;
+}

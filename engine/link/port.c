@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A port is any DPDK device, named by its devargs. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+
+#include "link.h"
+
+struct port_conf {
+	char *devargs;
+	uint64_t rx_descriptors, tx_descriptors;
+	bool promiscuous;
+	uint64_t wait_link_ms;
+};
+
+static const struct param port_params[] = {
+	{.name = "devargs", .type = PARAM_STRING, .required = true,
+	 .offset = offsetof(struct port_conf, devargs),
+	 .doc = "the device as DPDK names it: a PCI address (list it in engine.pci too) or "
+		"net_ring0, net_memif0,role=server,socket=/run/x.sock, net_vhost0,iface=..., "
+		"net_virtio_user0,path=..., net_tap0,iface=..., net_af_packet0,iface=..., "
+		"net_af_xdp0,iface=..., net_pcap0,rx_pcap=...,tx_pcap=..., net_null0"},
+	{.name = "rx_descriptors", .type = PARAM_UINT,
+	 .offset = offsetof(struct port_conf, rx_descriptors), .min = 32, .max = 32768,
+	 .def = "1024", .unit = "packets", .doc = "receive queue length, adjusted to the device"},
+	{.name = "tx_descriptors", .type = PARAM_UINT,
+	 .offset = offsetof(struct port_conf, tx_descriptors), .min = 32, .max = 32768,
+	 .def = "1024", .unit = "packets", .doc = "transmit queue length, adjusted to the device"},
+	{.name = "promiscuous", .type = PARAM_BOOL,
+	 .offset = offsetof(struct port_conf, promiscuous), .def = "true",
+	 .doc = "take packets for any MAC address"},
+	{.name = "wait_link_ms", .type = PARAM_UINT,
+	 .offset = offsetof(struct port_conf, wait_link_ms), .max = 60000, .def = "0", .unit = "ms",
+	 .doc = "how long to wait for the link to come up before going on"},
+	{0},
+};
+
+struct port_queue {
+	uint16_t port, queue;
+};
+
+struct port_state {
+	bool probed, started;
+	struct port_queue *rx, *tx;
+};
+
+static uint64_t ports_present(void)
+{
+	uint64_t set = 0;
+	uint16_t port;
+
+	static_assert(RTE_MAX_ETHPORTS <= 64, "one bit per port");
+	RTE_ETH_FOREACH_DEV(port)
+		set |= 1ull << port;
+	return set;
+}
+
+/* Plug the device in; the port that appears is the link's, whatever the driver calls it. */
+static int probe(struct link *l, struct err *err)
+{
+	const struct port_conf *c = l->conf;
+	struct port_state *s = l->state;
+	uint64_t before = ports_present(), new;
+	int rc = rte_dev_probe(c->devargs);
+
+	new = ports_present() & ~before;
+	if (rc == -EEXIST || (!rc && !new))
+		return err_set(err, EEXIST, "params.devargs",
+			       "device \"%.80s\" is in use already, by another link or program",
+			       c->devargs);
+	if (rc)
+		return err_set(err, ENODEV, "params.devargs", "no device \"%.120s\": %s", c->devargs,
+			       rte_strerror(-rc));
+	s->probed = true;
+	l->port_id = __builtin_ctzll(new);
+	return 0;
+}
+
+static int check_queues(const struct link *l, const struct rte_eth_dev_info *info, struct err *err)
+{
+	if (l->n_rxq > info->max_rx_queues)
+		return err_set(err, EINVAL, "params.devargs",
+			       "%u replicas read this port, its device has %u receive queue(s); read "
+			       "it with one replica and steer through a ring",
+			       l->n_rxq, info->max_rx_queues);
+	if (l->n_txq > info->max_tx_queues)
+		return err_set(err, EINVAL, "params.devargs",
+			       "%u replicas write this port, its device has %u transmit queue(s); "
+			       "gather them in a ring first",
+			       l->n_txq, info->max_tx_queues);
+	return 0;
+}
+
+/* The RSS key that makes Toeplitz symmetric: one 16-bit pattern repeated (Woo and Park, 2012). */
+static void set_rss(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info, uint8_t *key,
+		    uint16_t n_rxq)
+{
+	uint8_t len = info->hash_key_size ? info->hash_key_size : 40;
+	uint64_t hf = info->flow_type_rss_offloads &
+		      (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
+
+	if (n_rxq < 2 || !hf)
+		return;
+	for (uint8_t i = 0; i < len; i++)
+		key[i] = i & 1 ? 0x5a : 0x6d;
+	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	conf->rx_adv_conf.rss_conf.rss_key = key;
+	conf->rx_adv_conf.rss_conf.rss_key_len = len;
+	conf->rx_adv_conf.rss_conf.rss_hf = hf;
+}
+
+static int setup_queues(struct link *l, uint16_t n_rx, uint16_t n_tx, struct err *err)
+{
+	const struct port_conf *c = l->conf;
+	uint16_t rx = c->rx_descriptors, tx = c->tx_descriptors;
+	int rc = rte_eth_dev_adjust_nb_rx_tx_desc(l->port_id, &rx, &tx);
+
+	for (uint16_t i = 0; i < n_rx && !rc; i++)
+		rc = rte_eth_rx_queue_setup(l->port_id, i, rx, SOCKET_ID_ANY, NULL, l->pool);
+	for (uint16_t i = 0; i < n_tx && !rc; i++)
+		rc = rte_eth_tx_queue_setup(l->port_id, i, tx, SOCKET_ID_ANY, NULL);
+	if (rc)
+		return err_set(err, -rc, "params.devargs", "queues of \"%.80s\" cannot be set up: %s",
+			       c->devargs, rte_strerror(-rc));
+	return 0;
+}
+
+static int configure(struct link *l, struct err *err)
+{
+	const struct port_conf *c = l->conf;
+	struct port_state *s = l->state;
+	struct rte_eth_dev_info info;
+	struct rte_eth_conf conf = {0};
+	uint16_t n_rx = RTE_MAX(l->n_rxq, 1), n_tx = RTE_MAX(l->n_txq, 1);
+	uint8_t key[UINT8_MAX];
+	int rc = rte_eth_dev_info_get(l->port_id, &info);
+
+	if (!rc) {
+		rc = check_queues(l, &info, err);
+		if (rc)
+			return rc;
+		n_rx = RTE_MIN(n_rx, info.max_rx_queues);
+		n_tx = RTE_MIN(n_tx, info.max_tx_queues);
+		set_rss(&conf, &info, key, n_rx);
+		rc = rte_eth_dev_configure(l->port_id, n_rx, n_tx, &conf);
+	}
+	if (rc)
+		return err_set(err, -rc, "params.devargs", "\"%.80s\" cannot be configured: %s",
+			       c->devargs, rte_strerror(-rc));
+	rc = setup_queues(l, n_rx, n_tx, err);
+	if (rc)
+		return rc;
+	rc = rte_eth_dev_start(l->port_id);
+	if (rc)
+		return err_set(err, -rc, "params.devargs", "\"%.80s\" does not start: %s",
+			       c->devargs, rte_strerror(-rc));
+	s->started = true;
+	if (c->promiscuous)
+		rte_eth_promiscuous_enable(l->port_id); /* not every device can; then it takes all */
+	return 0;
+}
+
+static int wait_link(const struct link *l, struct err *err)
+{
+	const struct port_conf *c = l->conf;
+	struct rte_eth_link link = {0};
+
+	for (uint64_t ms = 0; ms < c->wait_link_ms; ms += 10) {
+		if (!rte_eth_link_get_nowait(l->port_id, &link) && link.link_status)
+			return 0;
+		rte_delay_us_sleep(10000);
+	}
+	if (!c->wait_link_ms)
+		return 0;
+	return err_set(err, ENETDOWN, "params.wait_link_ms",
+		       "the link of \"%.80s\" is not up after %lu ms", c->devargs,
+		       (unsigned long)c->wait_link_ms);
+}
+
+static void port_fini(struct link *l)
+{
+	struct port_state *s = l->state;
+	struct rte_eth_dev_info info;
+
+	if (!s)
+		return;
+	if (s->started)
+		rte_eth_dev_stop(l->port_id);
+	if (s->probed && !rte_eth_dev_info_get(l->port_id, &info)) {
+		rte_eth_dev_close(l->port_id);
+		rte_dev_remove(info.device);
+	}
+	rte_free(s->rx);
+	rte_free(s->tx);
+	free(s);
+	l->state = NULL;
+}
+
+static int port_init(struct link *l, struct err *err)
+{
+	struct port_state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return err_set(err, ENOMEM, "", "out of memory");
+	l->state = s;
+	s->rx = rte_zmalloc("port", (l->n_rxq + 1) * sizeof(*s->rx), RTE_CACHE_LINE_SIZE);
+	s->tx = rte_zmalloc("port", (l->n_txq + 1) * sizeof(*s->tx), RTE_CACHE_LINE_SIZE);
+	rc = s->rx && s->tx ? probe(l, err) : err_set(err, ENOMEM, "", "out of memory");
+	if (!rc)
+		rc = configure(l, err);
+	if (!rc)
+		rc = wait_link(l, err);
+	if (rc)
+		port_fini(l);
+	return rc;
+}
+
+static int port_rx_open(struct link_rxq *q, struct err *err)
+{
+	struct port_state *s = q->link->state;
+
+	(void)err;
+	s->rx[q->index] = (struct port_queue){q->link->port_id, q->index};
+	q->state = &s->rx[q->index];
+	return 0;
+}
+
+static int port_tx_open(struct link_txq *q, struct err *err)
+{
+	struct port_state *s = q->link->state;
+
+	(void)err;
+	s->tx[q->index] = (struct port_queue){q->link->port_id, q->index};
+	q->state = &s->tx[q->index];
+	return 0;
+}
+
+static uint16_t port_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct port_queue *p = q->state;
+
+	return rte_eth_rx_burst(p->port, p->queue, pkts, n);
+}
+
+static uint16_t port_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct port_queue *p = q->state;
+
+	(void)dest;
+	return rte_eth_tx_burst(p->port, p->queue, pkts, n);
+}
+
+static json_t *port_stats(struct link *l)
+{
+	struct rte_eth_stats st = {0};
+	struct rte_eth_link link = {0};
+	struct rte_eth_dev_info info;
+	char mac[RTE_ETHER_ADDR_FMT_SIZE] = "";
+	struct rte_ether_addr addr;
+	bool ok = !rte_eth_dev_info_get(l->port_id, &info);
+
+	rte_eth_stats_get(l->port_id, &st);
+	rte_eth_link_get_nowait(l->port_id, &link);
+	if (!rte_eth_macaddr_get(l->port_id, &addr))
+		rte_ether_format_addr(mac, sizeof(mac), &addr);
+	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",
+			 ok ? info.driver_name : "", "mac", mac, "up", link.link_status,
+			 "speed_mbps", (json_int_t)link.link_speed, "rx_packets",
+			 (json_int_t)st.ipackets, "rx_bytes", (json_int_t)st.ibytes, "tx_packets",
+			 (json_int_t)st.opackets, "tx_bytes", (json_int_t)st.obytes, "rx_missed",
+			 (json_int_t)st.imissed, "rx_errors", (json_int_t)st.ierrors, "tx_errors",
+			 (json_int_t)st.oerrors, "rx_no_mbuf", (json_int_t)st.rx_nombuf);
+}
+
+static const struct link_ops port_ops = {
+	.name = "port",
+	.doc = "Any DPDK device: a NIC or a virtual device by its devargs. Replicas that read it get a "
+	       "receive queue each (RSS with a symmetric key where the device has it).",
+	.params = port_params,
+	.conf_size = sizeof(struct port_conf),
+	.reads = true,
+	.writes = true,
+	.unclassified = true,
+	.init = port_init,
+	.fini = port_fini,
+	.rx_open = port_rx_open,
+	.tx_open = port_tx_open,
+	.rx = port_rx,
+	.tx = port_tx,
+	.stats = port_stats,
+};
+LINK_REGISTER(port_ops)

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay.h"
+
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_mbuf.h>
+
+#include "pkt.h"
+
+#define REPLAY_BYTES_MAX (1u << 30)
+
+static uint64_t digest_bytes(const uint8_t *p, size_t n, uint32_t seed)
+{
+	uint32_t a = rte_hash_crc(p, n, seed), b = rte_hash_crc(p, n, ~seed);
+
+	return (uint64_t)a << 32 | b;
+}
+
+uint64_t replay_digest(uint8_t *data, uint16_t len)
+{
+	struct rte_mbuf m = {.buf_addr = data, .data_len = len, .pkt_len = len, .nb_segs = 1};
+	uint32_t off, seed = len;
+
+	pkt_classify(&m);
+	if (!pkt_is_ipv4(&m) && !pkt_is_ipv6(&m))
+		return digest_bytes(data + RTE_MIN(len, 12), len - RTE_MIN(len, 12), seed);
+	off = pkt_l2_len(&m) + pkt_l3_len(&m);
+	if (pkt_is_ipv4(&m))
+		seed |= (uint32_t)((struct rte_ipv4_hdr *)pkt_l3_hdr(&m))->packet_id << 16;
+	if (pkt_l4(&m) == RTE_PTYPE_L4_UDP)
+		off += sizeof(struct rte_udp_hdr);
+	else if (pkt_l4(&m) == RTE_PTYPE_L4_TCP)
+		/* Sequence and acknowledgement numbers tell empty segments apart. */
+		return digest_bytes(data + off + 4, 8, seed) ^
+		       digest_bytes(data + off + 20, len - RTE_MIN(len, off + 20), seed);
+	return digest_bytes(data + off, len - RTE_MIN(len, off), seed);
+}
+
+struct replay_slot *replay_find(const struct replay *r, uint64_t digest)
+{
+	for (uint32_t i = digest & r->mask; r->index[i]; i = (i + 1) & r->mask)
+		if (r->slots[r->index[i] - 1].digest == digest)
+			return &r->slots[r->index[i] - 1];
+	return NULL;
+}
+
+static uint32_t slot_of(struct replay *r, uint64_t digest)
+{
+	struct replay_slot *s = replay_find(r, digest);
+	uint32_t i = digest & r->mask;
+
+	if (s)
+		return s - r->slots;
+	while (r->index[i])
+		i = (i + 1) & r->mask;
+	r->slots[r->n_slots].digest = digest;
+	r->index[i] = ++r->n_slots;
+	return r->n_slots - 1;
+}
+
+static int build_slots(struct replay *r, struct err *err)
+{
+	uint32_t size = rte_align32pow2(2 * r->n_packets);
+
+	r->mask = size - 1;
+	r->slots = calloc(r->n_packets, sizeof(*r->slots));
+	r->index = calloc(size, sizeof(*r->index));
+	if (!r->slots || !r->index)
+		return err_set(err, ENOMEM, "params.pcap_file", "out of memory");
+	for (uint32_t i = 0; i < r->n_packets; i++) {
+		struct replay_packet *p = &r->packets[i];
+
+		p->slot = slot_of(r, replay_digest(r->data + p->offset, p->len));
+	}
+	return 0;
+}
+
+struct growth {
+	uint32_t packets, bytes; /* room */
+	uint32_t used;
+};
+
+static int append(struct replay *r, struct growth *g, const uint8_t *data, uint32_t len)
+{
+	if (r->n_packets == g->packets) {
+		uint32_t room = g->packets ? 2 * g->packets : 256;
+		void *p = realloc(r->packets, room * sizeof(*r->packets));
+
+		if (!p)
+			return -ENOMEM;
+		r->packets = p;
+		g->packets = room;
+	}
+	if (g->used + len > g->bytes) {
+		uint32_t room = 2 * (g->bytes + len);
+		void *p = room < REPLAY_BYTES_MAX ? realloc(r->data, room) : NULL;
+
+		if (!p)
+			return -ENOMEM;
+		r->data = p;
+		g->bytes = room;
+	}
+	r->packets[r->n_packets++] = (struct replay_packet){.offset = g->used, .len = len};
+	memcpy(r->data + g->used, data, len);
+	g->used += len;
+	return 0;
+}
+
+static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32_t max_len,
+			struct err *err)
+{
+	struct growth g = {0};
+	struct pcap_pkthdr *h;
+	const uint8_t *data;
+	char place[192];
+	int rc;
+
+	while ((rc = pcap_next_ex(pcap, &h, &data)) == 1) {
+		snprintf(place, sizeof(place), "%.160s: packet %u", file, r->n_packets + 1);
+		if (h->caplen < h->len)
+			return err_set(err, EINVAL, place, "cut off: %u of %u bytes captured",
+				       h->caplen, h->len);
+		if (h->caplen < sizeof(struct rte_ether_hdr) || h->caplen > max_len)
+			return err_set(err, EINVAL, place,
+				       "%u bytes; 14 to %u are allowed (engine.mbuf_data_bytes)",
+				       h->caplen, max_len);
+		if (append(r, &g, data, h->caplen))
+			return err_set(err, ENOMEM, place, "more than %u MiB cannot be replayed",
+				       REPLAY_BYTES_MAX >> 21);
+	}
+	if (rc == -1) {
+		snprintf(place, sizeof(place), "%.160s: packet %u", file, r->n_packets + 1);
+		return err_set(err, EINVAL, place, "%s", pcap_geterr(pcap));
+	}
+	if (!r->n_packets)
+		return err_set(err, EINVAL, file, "holds no packet");
+	return 0;
+}
+
+int replay_load(const char *file, uint32_t max_len, struct replay **out, struct err *err)
+{
+	char msg[PCAP_ERRBUF_SIZE];
+	pcap_t *pcap = pcap_open_offline(file, msg);
+	struct replay *r;
+	int rc;
+
+	if (!pcap)
+		return err_set(err, EINVAL, file, "%s", msg);
+	if (pcap_datalink(pcap) != DLT_EN10MB) {
+		rc = err_set(err, EINVAL, file, "link type %d; only Ethernet (1) can be replayed",
+			     pcap_datalink(pcap));
+		pcap_close(pcap);
+		return rc;
+	}
+	r = calloc(1, sizeof(*r));
+	rc = r ? read_packets(r, pcap, file, max_len, err)
+	       : err_set(err, ENOMEM, file, "out of memory");
+	pcap_close(pcap);
+	if (!rc)
+		rc = build_slots(r, err);
+	if (rc) {
+		replay_free(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+void replay_reset(struct replay *r)
+{
+	for (uint32_t i = 0; i < r->n_slots; i++)
+		r->slots[i].sent = r->slots[i].received = 0;
+}
+
+void replay_free(struct replay *r)
+{
+	if (!r)
+		return;
+	free(r->packets);
+	free(r->slots);
+	free(r->index);
+	free(r->data);
+	free(r);
+}

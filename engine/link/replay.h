@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "err.h"
+
+/*
+ * A capture to be replayed. Its packets stay as they are, unstamped; the sink knows them again by a
+ * digest over what a chain leaves alone: L4 payload, IPv4 identification, lengths (anything
+ * that is not IP: all after the MAC addresses). Packets of equal digest share a slot.
+ */
+struct replay_slot {
+	uint64_t digest;
+	uint64_t sent_tsc; /* intended time of the last one sent */
+	uint32_t sent;     /* written by the source's lcore */
+	uint32_t received; /* written by the sink's lcore */
+};
+
+struct replay_packet {
+	uint32_t offset;
+	uint16_t len;
+	uint32_t slot;
+};
+
+struct replay {
+	uint32_t n_packets, n_slots, mask;
+	struct replay_packet *packets;
+	struct replay_slot *slots;
+	uint32_t *index; /* open addressing: slot + 1, 0 is free */
+	uint8_t *data;
+};
+
+/* Errors name file and packet number. max_len: room in a packet buffer. */
+int replay_load(const char *file, uint32_t max_len, struct replay **out, struct err *err);
+void replay_free(struct replay *r);
+void replay_reset(struct replay *r);
+
+uint64_t replay_digest(uint8_t *data, uint16_t len);
+/* NULL: no packet of this capture. */
+struct replay_slot *replay_find(const struct replay *r, uint64_t digest);

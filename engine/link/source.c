@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A source makes packets: an open-loop generator as a link that can be read. */
+#include "source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <rte_cycles.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+
+#include "nf.h"
+
+#define FRAME_MIN 64
+#define FRAME_MAX 9618
+#define PREFETCH_MBUF 8
+#define PREFETCH_DATA 4
+/* A source may run over its time by this share to make up for a stall; then it gives up. */
+#define OVERTIME_DIV 50
+#define OVERTIME_MIN_HZ 100 /* at least 1/100 s */
+
+static const char *const vary_names[] = {"src_ip", "dst_ip", "src_port", "dst_port", NULL};
+static const char *const order_names[] = {"round-robin", "random", "zipf", NULL};
+static const char *const protocol_names[] = {"udp", "tcp", NULL};
+
+#define CRAFT(field) offsetof(struct source_conf, craft.field)
+#define FLOWS(field) offsetof(struct source_conf, flows.field)
+
+static const struct param source_params[] = {
+	{.name = "frame_bytes", .type = PARAM_UINT, .list = true, .offset = CRAFT(frame_bytes),
+	 .min = FRAME_MIN, .max = FRAME_MAX, .def = "[64]", .unit = "bytes",
+	 .doc = "frame sizes with FCS, sent in this order over and over (an IMIX genome, RFC 6985)"},
+	{.name = "flows", .type = PARAM_UINT, .offset = FLOWS(flows), .min = 1, .max = 1u << 31,
+	 .def = "1", .doc = "number of flows; above 4194304 they share one sequence number"},
+	{.name = "vary", .type = PARAM_ENUM, .list = true, .choices = vary_names,
+	 .offset = FLOWS(vary), .def = "[\"src_port\"]",
+	 .doc = "header fields that differ between flows: flow i has each plus i"},
+	{.name = "order", .type = PARAM_ENUM, .choices = order_names, .offset = FLOWS(order),
+	 .def = "\"round-robin\"", .doc = "which flow the next packet belongs to"},
+	{.name = "zipf_s", .type = PARAM_DOUBLE, .offset = FLOWS(zipf_s), .min = 0.01, .max = 10,
+	 .def = "1.0", .doc = "exponent of order zipf"},
+	{.name = "protocol", .type = PARAM_ENUM, .choices = protocol_names,
+	 .offset = FLOWS(protocol), .def = "\"udp\"", .doc = "L4 protocol"},
+	{.name = "src_ip", .type = PARAM_IP, .offset = FLOWS(src_ip), .def = "\"198.18.0.1\"",
+	 .doc = "first source address (RFC 2544 appendix C range by default); IPv4 or IPv6"},
+	{.name = "dst_ip", .type = PARAM_IP, .offset = FLOWS(dst_ip), .def = "\"198.19.0.1\"",
+	 .doc = "first destination address"},
+	{.name = "src_port", .type = PARAM_UINT, .offset = FLOWS(src_port), .max = 65535,
+	 .def = "1024", .doc = "first source port"},
+	{.name = "dst_port", .type = PARAM_UINT, .offset = FLOWS(dst_port), .max = 65535,
+	 .def = "80", .doc = "first destination port"},
+	{.name = "src_mac", .type = PARAM_MAC, .offset = CRAFT(src_mac),
+	 .def = "\"02:00:00:00:01:01\"", .doc = "source MAC address"},
+	{.name = "dst_macs", .type = PARAM_MAC, .list = true, .offset = CRAFT(dst_macs),
+	 .def = "[\"02:00:00:00:02:01\"]",
+	 .doc = "destination MAC addresses, used in turn packet by packet (S1's way to reach N VNFs)"},
+	{.name = "dst_ips_file", .type = PARAM_FILE, .offset = FLOWS(dst_ips_file),
+	 .doc = "destination addresses: flow i goes to line i (mod lines); prefixes stand for a host "
+		"inside; plain or gz"},
+	{.name = "headers_file", .type = PARAM_FILE, .offset = FLOWS(headers_file),
+	 .doc = "flows from a ClassBench header trace (src dst sport dport proto, decimal); all of "
+		"them, or the first `flows` when that is over 1"},
+	{.name = "vlan", .type = PARAM_UINT, .offset = CRAFT(vlan), .max = 4094, .def = "0",
+	 .doc = "802.1Q VLAN id; 0: untagged"},
+	{.name = "dscp", .type = PARAM_UINT, .offset = CRAFT(dscp), .max = 63, .def = "0",
+	 .doc = "differentiated services code point"},
+	{.name = "ttl", .type = PARAM_UINT, .offset = CRAFT(ttl), .min = 1, .max = 255, .def = "64",
+	 .doc = "TTL or hop limit"},
+	{.name = "stamp", .type = PARAM_BOOL, .offset = CRAFT(stamp), .def = "true",
+	 .doc = "put a 16-byte stamp (flow, sequence, intended time) at the end of the payload; "
+		"without it only counts are measured"},
+	{.name = "seed", .type = PARAM_UINT, .offset = FLOWS(seed), .max = 1ull << 53, .def = "1",
+	 .doc = "of orders random and zipf"},
+	{.name = "flow_base", .type = PARAM_UINT, .offset = offsetof(struct source_conf, flow_base),
+	 .max = 1u << 22, .def = "0",
+	 .doc = "number of the first flow in stamps; apart for sources whose packets meet in one sink"},
+	{.name = "pcap_file", .type = PARAM_FILE, .offset = offsetof(struct source_conf, pcap_file),
+	 .doc = "replay this capture's packets unchanged, over and over, instead of making any"},
+	{0},
+};
+
+static uint32_t draw(struct source_queue *q)
+{
+	q->rng = q->rng * 6364136223846793005ull + 1442695040888963407ull;
+	return q->rng >> 32;
+}
+
+static uint64_t next_flow(struct source_queue *q, const struct flows *f)
+{
+	uint64_t i;
+
+	if (f->order == ORDER_ROUND_ROBIN) {
+		i = q->flow;
+		q->flow = i + 1 == q->n_flows ? 0 : i + 1;
+	} else if (f->order == ORDER_RANDOM) {
+		i = (uint64_t)draw(q) * q->n_flows >> 32;
+	} else {
+		i = (uint64_t)draw(q) * f->n_alias >> 32;
+		i = draw(q) <= f->alias[i].threshold ? i : f->alias[i].other;
+	}
+	return q->first_flow + i;
+}
+
+static void begin(struct source_queue *q)
+{
+	const struct source *s = q->source;
+	const struct source_run *r = &s->run;
+	double interval = r->rate_pps > 0 ? (double)rte_get_tsc_hz() * s->n_queues / r->rate_pps : 0;
+
+	q->epoch = r->epoch;
+	q->magic = stamp_magic(r->epoch);
+	q->flow = q->mac = q->frame = q->seq = 0;
+	q->rng = s->conf->flows.seed * 0x9e3779b97f4a7c15ull + q->index;
+	q->sent = q->sent_bytes = q->no_mbuf = q->first_tsc = q->last_tsc = 0;
+	q->pace = (struct pace){.start_tsc = r->start_tsc};
+	pace_set_interval(&q->pace, interval);
+	q->pace.next = q->pace.soft_next = q->pace.interval / s->n_queues * q->index;
+	q->intended = r->packets == UINT64_MAX
+			      ? UINT64_MAX
+			      : r->packets / s->n_queues + (q->index < r->packets % s->n_queues);
+	q->pace.left = q->intended;
+	q->pace.deadline = r->duration;
+	if (r->rate_pps > 0)
+		q->pace.deadline += RTE_MAX(r->duration / OVERTIME_DIV,
+					    rte_get_tsc_hz() / OVERTIME_MIN_HZ);
+	q->running = true;
+}
+
+static void end(struct source_queue *q)
+{
+	q->running = false;
+	atomic_store_explicit(&q->done_epoch, q->epoch, memory_order_release);
+}
+
+/* A command of the control thread: a new trial, a stop, or another rate. */
+static __rte_noinline void obey(struct source_queue *q, uint64_t version)
+{
+	const struct source *s = q->source;
+
+	q->version = version;
+	if (s->run.epoch != q->epoch)
+		begin(q);
+	else if (q->running && s->run.rate_pps > 0) {
+		uint64_t t = (rte_rdtsc() - q->pace.start_tsc) << PACE_FRACTION;
+
+		pace_set_interval(&q->pace,
+				  (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
+		q->pace.next = RTE_MAX(q->pace.next, t);
+	}
+	if (s->stopped && q->running)
+		end(q);
+}
+
+static inline void mbuf_init(struct rte_mbuf *m, uint16_t len)
+{
+	/* As PMDs do: pool mbufs come with next NULL and nb_segs 1. */
+	m->data_off = RTE_PKTMBUF_HEADROOM;
+	rte_mbuf_refcnt_set(m, 1);
+	m->nb_segs = 1;
+	m->port = RTE_MBUF_PORT_INVALID;
+	m->ol_flags = 0;
+	m->packet_type = 0;
+	m->pkt_len = len;
+	m->data_len = len;
+}
+
+static inline uint8_t *data_of(struct rte_mbuf *m)
+{
+	/* The same address as buf_addr + data_off, without reading the mbuf. */
+	return (uint8_t *)(m + 1) + RTE_PKTMBUF_HEADROOM;
+}
+
+static inline void prefetch_buffers(struct rte_mbuf **pkts, uint16_t i, uint16_t n)
+{
+	if (i + PREFETCH_MBUF < n)
+		__builtin_prefetch(pkts[i + PREFETCH_MBUF], 1);
+	if (i + PREFETCH_DATA < n)
+		__builtin_prefetch(data_of(pkts[i + PREFETCH_DATA]), 1);
+}
+
+static inline const struct template *next_template(struct source_queue *q, const struct craft *c,
+						   enum flow_kind kind)
+{
+	uint16_t size = 0;
+
+	if (unlikely(c->n_frames > 1)) {
+		size = c->frames[q->frame];
+		q->frame = q->frame + 1 == c->n_frames ? 0 : q->frame + 1;
+	}
+	return &c->sizes[size * FLOW_KINDS + kind];
+}
+
+static inline void next_mac(struct source_queue *q, const struct craft *c, uint8_t *p)
+{
+	memcpy(p, &c->macs[q->mac], RTE_ETHER_ADDR_LEN);
+	q->mac = q->mac + 1 == c->n_macs ? 0 : q->mac + 1;
+}
+
+/* Fill one packet for flow record f; returns its length without FCS. */
+static inline uint16_t make_packet(struct source_queue *q, const struct craft *c,
+				   const struct flow *f, uint64_t flow, uint32_t seq, uint64_t time,
+				   struct rte_mbuf *m)
+{
+	const struct template *t = next_template(q, c, f->kind);
+	uint8_t *p = data_of(m);
+
+	craft_packet(c, t, f, p, q->magic | (time & STAMP_TIME_MASK), flow << 32 | seq);
+	if (unlikely(c->n_macs > 1))
+		next_mac(q, c, p);
+	mbuf_init(m, t->len);
+	return t->len;
+}
+
+static inline uint64_t fill_table(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n,
+				  uint64_t time)
+{
+	const struct source *s = q->source;
+	uint64_t bytes = 0, idx[BURST_MAX], base = s->conf->flow_base;
+	/* The schedule restarts at the burst's first packet: due times are exact to a cycle. */
+	uint64_t step = q->pace.interval, frac = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		idx[i] = next_flow(q, &s->flows);
+		__builtin_prefetch(&s->flows.flow[idx[i]], 1);
+	}
+	for (uint16_t i = 0; i < n; i++) {
+		struct flow *f = &s->flows.flow[idx[i]];
+
+		prefetch_buffers(pkts, i, n);
+		bytes += make_packet(q, &s->craft, f, base + idx[i], f->seq++,
+				     time + (frac >> PACE_FRACTION), pkts[i]);
+		frac += step;
+	}
+	return bytes;
+}
+
+static uint64_t fill_computed(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n,
+			      uint64_t time)
+{
+	const struct source *s = q->source;
+	uint64_t bytes = 0, step = q->pace.interval, frac = 0;
+	struct flow f;
+
+	for (uint16_t i = 0; i < n; i++) {
+		flows_compute(&s->flows, next_flow(q, &s->flows), &f);
+		prefetch_buffers(pkts, i, n);
+		bytes += make_packet(q, &s->craft, &f, s->conf->flow_base + q->index, q->seq++,
+				     time + (frac >> PACE_FRACTION), pkts[i]);
+		frac += step;
+	}
+	return bytes;
+}
+
+static uint64_t fill_replay(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n, uint64_t time)
+{
+	struct replay *r = q->source->replay;
+	uint64_t bytes = 0, step = q->pace.interval, frac = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct replay_packet *p = &r->packets[q->flow];
+		struct replay_slot *slot = &r->slots[p->slot];
+
+		q->flow = q->flow + 1 == r->n_packets ? 0 : q->flow + 1;
+		rte_memcpy(data_of(pkts[i]), r->data + p->offset, p->len);
+		mbuf_init(pkts[i], p->len);
+		slot->sent_tsc = time + (frac >> PACE_FRACTION);
+		slot->sent++;
+		bytes += p->len;
+		frac += step;
+	}
+	return bytes;
+}
+
+static uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct source_queue *q = rxq->state;
+	struct source *s = q->source;
+	uint64_t version = atomic_load_explicit(&s->version, memory_order_acquire);
+	uint64_t now, time = 0, bytes;
+	uint16_t due;
+
+	if (unlikely(version != q->version))
+		obey(q, version);
+	if (!q->running)
+		return 0;
+	now = rte_rdtsc();
+	if (unlikely((int64_t)(now - q->pace.start_tsc) > (int64_t)q->pace.deadline)) {
+		end(q);
+		return 0;
+	}
+	due = pace_due(&q->pace, now, n, &time);
+	if (!due)
+		return 0;
+	if (unlikely(rte_mempool_get_bulk(s->link->pool, (void **)pkts, due))) {
+		/* They stay due: not sending them in time is this side's failure. */
+		q->pace.left += due;
+		q->pace.next -= due * q->pace.interval;
+		q->no_mbuf++;
+		return 0;
+	}
+	if (s->replay)
+		bytes = fill_replay(q, pkts, due, time);
+	else if (s->flows.table)
+		bytes = fill_table(q, pkts, due, time);
+	else
+		bytes = fill_computed(q, pkts, due, time);
+	if (!q->sent)
+		q->first_tsc = now;
+	q->last_tsc = now;
+	q->sent += due;
+	q->sent_bytes += bytes + (uint64_t)due * RTE_ETHER_CRC_LEN;
+	if (unlikely(!q->pace.left))
+		end(q);
+	return due;
+}
+
+static void source_fini(struct link *l)
+{
+	struct source *s = l->state;
+
+	if (!s)
+		return;
+	craft_destroy(&s->craft);
+	flows_destroy(&s->flows);
+	replay_free(s->replay);
+	rte_free(s->queues);
+	free(s);
+	l->state = NULL;
+}
+
+static int source_load(struct link *l, struct source *s, struct err *err)
+{
+	const struct source_conf *c = l->conf;
+	struct craft_conf craft = c->craft;
+	uint16_t room = rte_pktmbuf_data_room_size(l->pool) - RTE_PKTMBUF_HEADROOM;
+	int rc;
+
+	if (c->pcap_file)
+		return replay_load(c->pcap_file, room, &s->replay, err);
+	for (size_t i = 0; i < c->craft.frame_bytes.count; i++) {
+		uint64_t frame = ((uint64_t *)c->craft.frame_bytes.items)[i];
+
+		if (frame - RTE_ETHER_CRC_LEN > room)
+			return err_set(err, EINVAL, "params.frame_bytes",
+				       "%lu B frames do not fit packet buffers of %u B; raise "
+				       "engine.mbuf_data_bytes",
+				       (unsigned long)frame, room);
+	}
+	rc = flows_create(&s->flows, &c->flows, s->n_queues, err);
+	if (rc)
+		return rc;
+	craft.src_ip = c->flows.src_ip;
+	craft.dst_ip = c->flows.dst_ip;
+	return craft_create(&s->craft, &craft, &s->flows, err);
+}
+
+static int source_init(struct link *l, struct err *err)
+{
+	const struct source_conf *c = l->conf;
+	struct source *s;
+	int rc;
+
+	if (!l->n_rxq)
+		return err_set(err, EINVAL, "", "a source needs a reader: no segment names it");
+	if (!c->craft.frame_bytes.count || !c->craft.dst_macs.count)
+		return err_set(err, EINVAL, "params", "frame_bytes and dst_macs must not be empty");
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return err_set(err, ENOMEM, "", "out of memory");
+	l->state = s;
+	s->link = l;
+	s->conf = c;
+	s->n_queues = l->n_rxq;
+	s->queues = rte_zmalloc("source", l->n_rxq * sizeof(*s->queues), RTE_CACHE_LINE_SIZE);
+	rc = s->queues ? source_load(l, s, err) : err_set(err, ENOMEM, "", "out of memory");
+	if (!rc && s->replay && l->n_rxq > 1)
+		rc = err_set(err, EINVAL, "params.pcap_file", "a capture has one replica to replay it");
+	if (!rc && !s->replay && s->flows.table && s->flows.n < l->n_rxq)
+		rc = err_set(err, EINVAL, "params.flows", "%lu flows for %u replicas of the source",
+			     (unsigned long)s->flows.n, l->n_rxq);
+	if (rc)
+		source_fini(l);
+	return rc;
+}
+
+static int source_rx_open(struct link_rxq *rxq, struct err *err)
+{
+	struct source *s = rxq->link->state;
+	struct source_queue *q = &s->queues[rxq->index];
+
+	(void)err;
+	q->source = s;
+	q->index = rxq->index;
+	q->first_flow = s->flows.n * q->index / s->n_queues;
+	q->n_flows = s->flows.n * (q->index + 1) / s->n_queues - q->first_flow;
+	rxq->state = q;
+	return 0;
+}
+
+bool source_busy(const struct link *l)
+{
+	const struct source *s = l->state;
+
+	for (uint16_t i = 0; i < s->n_queues; i++)
+		if (atomic_load(&s->queues[i].done_epoch) != s->run.epoch)
+			return true;
+	return false;
+}
+
+void source_prepare(struct link *l)
+{
+	struct source *s = l->state;
+
+	flows_reset_sequences(&s->flows);
+	if (s->replay)
+		replay_reset(s->replay);
+}
+
+void source_start(struct link *l, const struct source_run *run)
+{
+	struct source *s = l->state;
+
+	s->run = *run;
+	s->stopped = false;
+	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+}
+
+void source_stop(struct link *l)
+{
+	struct source *s = l->state;
+
+	s->stopped = true;
+	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+}
+
+void source_set_rate(struct link *l, double rate_pps)
+{
+	struct source *s = l->state;
+
+	s->run.rate_pps = rate_pps;
+	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
+}
+
+struct replay *source_replay(const struct link *l)
+{
+	return ((const struct source *)l->state)->replay;
+}
+
+uint64_t source_flow_count(const struct link *l)
+{
+	const struct source *s = l->state;
+
+	if (s->replay)
+		return 0;
+	return s->conf->flow_base + (s->flows.table ? s->flows.n : s->n_queues);
+}
+
+static json_t *source_stats(struct link *l)
+{
+	const struct source *s = l->state;
+	uint64_t sent = 0, bytes = 0, behind = 0, last = 0, no_mbuf = 0, intended;
+	double per_ns = 1e9 / (double)rte_get_tsc_hz();
+	bool started = s->run.epoch != 0, busy = source_busy(l);
+
+	for (uint16_t i = 0; i < s->n_queues; i++) {
+		const struct source_queue *q = &s->queues[i];
+
+		if (!started || q->epoch != s->run.epoch)
+			continue;
+		sent += q->sent;
+		bytes += q->sent_bytes;
+		no_mbuf += q->no_mbuf;
+		behind = RTE_MAX(behind, q->pace.behind_max);
+		last = RTE_MAX(last, q->last_tsc);
+	}
+	intended = s->run.packets == UINT64_MAX || s->stopped ? sent : s->run.packets;
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "state",
+			 !started ? "idle" : busy ? "running" : "done", "intended",
+			 (json_int_t)(started ? intended : 0), "sent", (json_int_t)sent, "sent_bytes",
+			 (json_int_t)bytes, "unsent",
+			 (json_int_t)(started && !busy && intended > sent ? intended - sent : 0),
+			 "no_mbuf", (json_int_t)no_mbuf, "behind_max_ns",
+			 (json_int_t)(behind * per_ns), "duration_ns",
+			 (json_int_t)(last > s->run.start_tsc ? (last - s->run.start_tsc) * per_ns
+							      : 0),
+			 "intended_duration_ns", (json_int_t)(s->run.duration * per_ns), "flows",
+			 (json_int_t)(s->replay ? s->replay->n_slots : s->flows.n), "rate_pps",
+			 s->run.rate_pps);
+}
+
+static const struct link_ops source_ops = {
+	.name = "source",
+	.doc = "Makes packets at a set rate (open loop) or as fast as possible: synthetic flows with "
+	       "correct checksums and stamps, flows from a header trace, or a capture replayed.",
+	.params = source_params,
+	.conf_size = sizeof(struct source_conf),
+	.reads = true,
+	.init = source_init,
+	.fini = source_fini,
+	.rx_open = source_rx_open,
+	.rx = source_rx,
+	.stats = source_stats,
+};
+LINK_REGISTER(source_ops)
+
+bool link_is_source(const struct link *l)
+{
+	return l->ops == &source_ops;
+}
