@@ -14,7 +14,7 @@ from .check import Check, apt, root, run, sudo
 
 GROUP = "hosting"
 _GUEST_S = 3.0
-_QEMU_S = 15.0
+_QEMU_S, _LINUX_S = 10.0, 20.0
 # A boot sector: mov al, 42; mov dx, 0xf4; out dx, al; hlt. QEMU's isa-debug-exit device turns
 # the byte into exit status 2 * 42 + 1.
 _BOOT = bytes([0xB0, 42, 0xBA, 0xF4, 0x00, 0xEE, 0xF4]).ljust(510, b"\0") + b"\x55\xaa"
@@ -51,16 +51,22 @@ def _kvm() -> Check:
     why = _tiny_guest()
     if why:
         return made("missing", f"/dev/kvm is there and a guest does not run: {why}")
-    booted = boots("kvm")
-    if booted is None:
+    firmware = _firmware()
+    if firmware is None:
         return made(
             "unknown",
             "a guest of five bytes ran; a whole one was not tried, for lack of QEMU",
             mend=apt("qemu-system-x86"),
         )
-    if not booted:
-        return made("missing", f"QEMU's firmware does not come up under KVM in {_QEMU_S:.0f} s")
-    return made("ok", "a guest booted under KVM", means=None)
+    if firmware:
+        return made("missing", f"/dev/kvm is there and QEMU's firmware does not run: {firmware}")
+    kernel = _own_kernel()
+    if kernel is None:
+        return made("unknown", "QEMU's firmware ran; no kernel in /boot to try a Linux guest with")
+    linux = _linux(kernel)
+    if linux:
+        return made("missing", f"/dev/kvm is there and a Linux guest does not run: {linux}")
+    return made("ok", f"a guest booted {kernel.name} under KVM", means=None)
 
 
 def _tiny_guest() -> str | None:
@@ -77,35 +83,84 @@ def _tiny_guest() -> str | None:
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 
-def boots(accelerator: str) -> bool | None:
-    """A firmware and a boot sector under QEMU; None when there is no QEMU."""
+def _qemu(seconds: float, *arguments: str) -> tuple[int | None, str] | None:
+    """Exit status (None: it was ended after that time) and output; None when there is no QEMU.
+
+    `-cpu host` as for real guests: some hosts offer a KVM that refuses its own CPU's registers.
+    """
+    command = [
+        "qemu-system-x86_64",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "host",
+        "-display",
+        "none",
+        "-nodefaults",
+        "-no-reboot",
+        *arguments,
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
+        )
+    except FileNotFoundError:
+        return None
+    except subprocess.TimeoutExpired as e:
+        return None, _text(e.stdout)
+    return done.returncode, _text(done.stdout) + _text(done.stderr)
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode(errors="replace")
+
+
+def _why(status: int | None, output: str, seconds: float) -> str:
+    if status is None:
+        return f"it hung for {seconds:.0f} s"
+    return (output.strip().splitlines() or [f"exit status {status}"])[0]
+
+
+def _firmware() -> str | None:
+    """A boot sector: "" when it ran, otherwise why not; None when there is no QEMU."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         disk = Path(folder) / "boot.img"
         disk.write_bytes(_BOOT)
-        command = [
-            "qemu-system-x86_64",
-            "-accel",
-            accelerator,
+        ended = _qemu(
+            _QEMU_S,
             "-m",
             "64",
-            "-display",
-            "none",
-            "-nodefaults",
-            "-no-reboot",
             "-device",
             "isa-debug-exit,iobase=0xf4,iosize=1",
             "-drive",
-            f"file={disk},format=raw,if=ide,readonly=off",
-        ]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=_QEMU_S, stdin=subprocess.DEVNULL, check=False
-            )
-        except FileNotFoundError:
-            return None
-        except subprocess.TimeoutExpired:
-            return False
-    return done.returncode == _BOOTED
+            f"file={disk},format=raw,if=ide",
+        )
+    if ended is None:
+        return None
+    return "" if ended[0] == _BOOTED else _why(*ended, _QEMU_S)
+
+
+def _own_kernel() -> Path | None:
+    kernels = sorted(Path("/boot").glob("vmlinuz-*"))
+    return next((k for k in reversed(kernels) if os.access(k, os.R_OK)), None)
+
+
+def _linux(kernel: Path) -> str:
+    """Without a root file system it panics, and so ends: that is success. "" when it did."""
+    ended = _qemu(
+        _LINUX_S,
+        "-m",
+        "512",
+        "-kernel",
+        str(kernel),
+        "-append",
+        "console=ttyS0 panic=-1",
+        "-serial",
+        "stdio",
+    )
+    if ended is None:
+        return "QEMU is gone"
+    return "" if ended[0] == 0 and "Kernel panic" in ended[1] else _why(*ended, _LINUX_S)
 
 
 def _podman() -> Check:
