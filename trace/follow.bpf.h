@@ -160,10 +160,9 @@ static __always_inline void slot_stage(struct slot *s, enum stage stage, __u64 n
 	s->last_ns = now;
 	if (emit_paths)
 		slot_hop(s, stage, now);
-	count(CNT_events);
 }
 
-static __noinline void path_emit(struct slot *s, enum stage stage, __u32 reason, __u64 now)
+static __always_inline void path_emit(struct slot *s, enum stage stage, __u32 reason, __u64 now)
 {
 	struct path *p = bpf_ringbuf_reserve(&paths, sizeof(*p), 0);
 

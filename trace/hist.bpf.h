@@ -81,7 +81,7 @@ static __always_inline __u64 hist_key(__u32 from, __u32 to, __u32 ifindex, __u32
 
 static __always_inline struct hist *hist_find(__u64 key)
 {
-	__u32 at = (key * 0x9e3779b97f4a7c15ull) >> 40;
+	__u32 at = ((key ^ key >> 29) * 0x9e3779b97f4a7c15ull) >> 40;
 
 	for (int i = 0; i < HIST_PROBES; i++) {
 		__u32 slot = (at + i) & hist_mask;

@@ -108,20 +108,20 @@ static __always_inline void slot_init(struct slot *s, struct sk_buff *skb, __u64
 	s->first_netns = s->netns;
 	if (id->frag)
 		s->flags |= SLOT_WAS_FRAG;
-	if (audit && audit_read(skb, head, stage, id, &s->audit))
+	if (audit && audit_read(skb, stage, id, &s->audit))
 		s->flags |= SLOT_AUDIT;
 	if (emit_paths)
 		slot_hop(s, stage, now);
 }
 
-static __noinline int begin(struct sk_buff *skb, __u64 head, __u32 stage)
+static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct ident id;
 	struct slot *s;
 	__u32 i;
 
-	if (ident_read(skb, head, stage, &id, 0)) {
+	if (ident_read(skb, stage, &id, 0)) {
 		count(CNT_not_ip);
 		return 0;
 	}
@@ -176,7 +176,7 @@ static __always_inline void count_adoption(enum adoption a, struct slot *s, stru
 	}
 }
 
-static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
+static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 stage)
 {
 	struct cpu_context *c = context();
 	__u64 now = bpf_ktime_get_ns();
@@ -186,25 +186,25 @@ static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
 	__u64 *tag;
 	__u32 i;
 
-	if (!c || ident_read(skb, head, stage, &id, 0))
-		return 0;
+	if (!c || ident_read(skb, stage, &id, 0))
+		return;
 	i = c->slot;
 	parent = c->segments ? &c->parent : bpf_map_lookup_elem(&slots, &i);
 	if (!parent || (!c->segments && parent->head != c->head))
-		return 0;
+		return;
 	a = adoption(&parent->id, &id, c->segments != 0);
 	if (a == ADOPT_NO)
-		return 0;
+		return;
 	i = slot_claim(head, now);
 	s = bpf_map_lookup_elem(&slots, &i);
 	if (i == NO_SLOT || !s || s == parent)
-		return 0;
+		return;
 	__builtin_memcpy(s, parent, sizeof(*s));
 	s->head = head;
 	s->skb = (__u64)skb;
 	s->id = id;
 	s->flags &= ~(SLOT_SHARED | SLOT_AUDIT);
-	if (audit && audit_read(skb, head, stage, &id, &s->audit))
+	if (audit && audit_read(skb, stage, &id, &s->audit))
 		s->flags |= SLOT_AUDIT;
 	slot_device(s, skb->dev);
 	slot_stage(s, stage, now);
@@ -216,11 +216,23 @@ static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
 	}
 	count_adoption(a, s, c);
 	slot_publish(i, head);
-	return 0;
+}
+
+/*
+ * Rare, hence not inlined. The verifier wants a defined return value, and the compiler
+ * drops one that it knows to be constant.
+ */
+static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
+{
+	int zero = 0;
+
+	adopt_made(skb, head, stage);
+	asm volatile("" : "+r"(zero));
+	return zero;
 }
 
 /* False: this is not the packet that the slot follows, and the slot is free again. */
-static __always_inline bool still_same(struct slot *s, __u32 i, struct sk_buff *skb, __u64 head,
+static __always_inline bool still_same(struct slot *s, __u32 i, struct sk_buff *skb,
 				       enum stage stage)
 {
 	struct ident id;
@@ -229,12 +241,8 @@ static __always_inline bool still_same(struct slot *s, __u32 i, struct sk_buff *
 		return true;
 	if (stage == tx_origin && (s->flags & SLOT_SHARED)) /* sent again: a new generation */
 		goto other;
-	if (ident_read(skb, head, stage, &id, s->id.payload_valid) || !ident_same(&s->id, &id))
+	if (ident_read(skb, stage, &id, s->id.payload_valid) || !ident_same(&s->id, &id))
 		goto other;
-	if ((s->flags & SLOT_WAS_FRAG) && !id.frag) {
-		s->flags &= ~SLOT_WAS_FRAG;
-		count(CNT_datagrams_reassembled);
-	}
 	return true;
 other:
 	count(s->flags & SLOT_SHARED ? CNT_ended_shared : CNT_reuse_detected);
@@ -242,12 +250,12 @@ other:
 	return false;
 }
 
-static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, __u64 head,
+static __always_inline void audit_check(struct slot *s, struct sk_buff *skb,
 					enum stage stage)
 {
 	__u64 word;
 
-	if (!(s->flags & SLOT_AUDIT) || !audit_read(skb, head, stage, &s->id, &word))
+	if (!(s->flags & SLOT_AUDIT) || !audit_read(skb, stage, &s->id, &word))
 		return;
 	count(CNT_audited);
 	if (word != s->audit)
@@ -258,14 +266,13 @@ static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, __u
  * A stage of a followed packet. Returns its slot, or NULL when it is not to be
  * recorded: a clone's event, or the head's new owner.
  */
-static __always_inline struct slot *next(struct sk_buff *skb, __u64 head, __u32 i,
-					 enum stage stage)
+static __always_inline struct slot *next(struct sk_buff *skb, __u32 i, enum stage stage)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &i);
 
 	if (!s)
 		return NULL;
-	if (!still_same(s, i, skb, head, stage))
+	if (!still_same(s, i, skb, stage))
 		return NULL;
 	if (s->skb != (__u64)skb && !bare_head) {
 		if (!(s->flags & SLOT_SHARED)) {
@@ -276,13 +283,13 @@ static __always_inline struct slot *next(struct sk_buff *skb, __u64 head, __u32 
 		s->skb = (__u64)skb;
 	}
 	if (audit)
-		audit_check(s, skb, head, stage);
+		audit_check(s, skb, stage);
 	return s;
 }
 
-static __noinline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage, bool on_device)
+static __always_inline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage, bool on_device)
 {
-	struct slot *s = next(skb, head, i, stage);
+	struct slot *s = next(skb, i, stage);
 	struct cpu_context *c;
 
 	if (!s)
@@ -304,26 +311,40 @@ static __noinline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stag
 	return 0;
 }
 
+/*
+ * A packet not followed may be made from one that is: from a received one that is now
+ * sent on (met first at DEV_QUEUE), or a segment of the GSO packet just freed. When the
+ * next packet comes in, what came before is done with.
+ */
+static __always_inline int unknown(struct sk_buff *skb, __u64 head, enum stage stage)
+{
+	struct cpu_context *c = context();
+
+	if (!c || !c->head)
+		return 0;
+	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT) {
+		c->head = 0;
+		return 0;
+	}
+	return c->segments || stage == STAGE_DEV_QUEUE ? adopt(skb, head, stage) : 0;
+}
+
 /* Body of every hook where a packet passes a device or a layer. */
 static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_device)
 {
 	__u64 head = address(skb->head);
+	bool origin = is_origin(skb, stage);
 	__u32 i = slot_of(head);
-	struct cpu_context *c;
 
-	if (is_origin(skb, stage))
+	if (origin)
 		count(CNT_first_stage);
-	if (i != NO_SLOT && !go_on(skb, head, i, stage, on_device))
-		return 0;
-	if (i != NO_SLOT && slot_of(head) != NO_SLOT) /* a clone's event */
-		return 0;
-	if (is_origin(skb, stage)) {
-		if (sampled(head))
-			begin(skb, head, stage);
-		return 0;
+	if (i != NO_SLOT) {
+		if (!go_on(skb, head, i, stage, on_device))
+			return 0;
+		if (slot_of(head) != NO_SLOT)
+			return 0; /* a clone's event */
 	}
-	c = context();
-	if (on_device && c && c->head)
-		adopt(skb, head, stage);
-	return 0;
+	if (!origin)
+		return on_device ? unknown(skb, head, stage) : 0;
+	return sampled(head) ? begin(skb, head, stage) : 0;
 }

@@ -23,7 +23,8 @@
 #define FRAG_MORE 0x2000
 #define FRAG_OFFSET 0x1fff
 
-#define L3_READ 48u    /* IPv4 or IPv6 header, ports, TCP sequence, some UDP payload */
+#define L3_READ 48u    /* IPv4 and what L4_READ has, or an IPv6 header */
+#define L4_READ 24u    /* TCP header, or UDP header and some payload */
 #define PAYLOAD_WORDS 4 /* of UDP payload in the fingerprint */
 #define AUDIT_AT 16     /* the audit compares 8 bytes of UDP payload that it does not cover */
 
@@ -37,27 +38,39 @@ static __always_inline __u32 mix32(__u32 a, __u32 b)
 
 static __always_inline __u16 get16(const __u8 *p)
 {
-	return (__u16)p[0] << 8 | p[1];
+	return bpf_ntohs(*(const __u16 *)p);
 }
 
 static __always_inline __u32 get32(const __u8 *p)
 {
-	return (__u32)p[0] << 24 | (__u32)p[1] << 16 | (__u32)p[2] << 8 | p[3];
+	return bpf_ntohl(*(const __u32 *)p);
 }
 
-/* Where the innermost network header is. Before IP input, skb->data; after, the offset. */
-static __always_inline __u64 l3_address(struct sk_buff *skb, __u64 head, enum stage stage)
-{
-	__u64 data;
+/*
+ * Since Linux 6.17 the verifier lets a char pointer read from a kernel structure be
+ * followed (a fault reads zero); a copy by bpf_probe_read_kernel costs a call, about 50 ns
+ * where returns are mitigated. User space sets this if the kernel takes it.
+ */
+const volatile bool direct_reads;
 
+/* Where the innermost network header is. Before IP input, skb->data; after, the offset. */
+static __always_inline const __u8 *l3_header(struct sk_buff *skb, enum stage stage)
+{
 	if (BPF_CORE_READ_BITFIELD(skb, encapsulation) && skb->inner_network_header)
-		return head + skb->inner_network_header;
+		return skb->head + skb->inner_network_header;
 	if (stage != STAGE_NETIF_RX && stage != STAGE_GRO && stage != STAGE_RECEIVE)
-		return head + skb->network_header;
-	data = address(skb->data);
+		return skb->head + skb->network_header;
 	if (skb->protocol == bpf_htons(ETH_8021Q) || skb->protocol == bpf_htons(ETH_8021AD))
-		data += 4;
-	return data;
+		return skb->data + 4;
+	return skb->data;
+}
+
+/* `bytes` at `from`: in place, or copied to buf. NULL when they cannot be read. */
+static __always_inline const __u8 *reading(const __u8 *from, __u8 *buf, __u32 bytes)
+{
+	if (direct_reads)
+		return from;
+	return bpf_probe_read_kernel(buf, bytes, from) ? NULL : buf;
 }
 
 static __always_inline void ident_tcp(struct ident *id, const __u8 *l4, __u32 l4_total)
@@ -90,10 +103,12 @@ static __always_inline void ident_udp(struct ident *id, const __u8 *payload, __s
 	id->payload_valid = n;
 }
 
-static __always_inline int ident_ipv4(struct ident *id, __u8 *h, __u64 l3, __s64 linear,
-				      __u32 words)
+static __always_inline int ident_ipv4(struct ident *id, const __u8 *h, const __u8 *l3,
+				      __s64 linear, __u32 words)
 {
 	__u32 ihl = (h[0] & 15) * 4, total = get16(h + 2);
+	__u8 buf[L4_READ];
+	const __u8 *l4 = h + 20;
 
 	if (ihl < 20)
 		return -1;
@@ -102,29 +117,32 @@ static __always_inline int ident_ipv4(struct ident *id, __u8 *h, __u64 l3, __s64
 	id->proto = h[9];
 	id->saddr = get32(h + 12);
 	id->daddr = get32(h + 16);
-	if (ihl > 20 && bpf_probe_read_kernel(h + 20, L3_READ - 20, (void *)(l3 + ihl)))
+	if (ihl > 20)
+		l4 = reading(l3 + ihl, buf, sizeof(buf));
+	if (!l4)
 		return -1;
 	linear -= ihl;
 	if (id->frag & FRAG_OFFSET) { /* no transport header here */
-		id->print = mix32((__u32)id->frag << 16 | id->ip_id, get32(h + 20));
+		id->print = mix32((__u32)id->frag << 16 | id->ip_id, get32(l4));
 		return 0;
 	}
-	id->ports = get32(h + 20);
+	id->ports = get32(l4);
 	if (id->proto == IPPROTO_TCP_)
-		ident_tcp(id, h + 20, total > ihl ? total - ihl : 1 << 20);
+		ident_tcp(id, l4, total > ihl ? total - ihl : 1 << 20);
 	else if (id->proto == IPPROTO_UDP_)
-		ident_udp(id, h + 28, linear - 8, words, PAYLOAD_WORDS);
+		ident_udp(id, l4 + 8, linear - 8, words, PAYLOAD_WORDS);
 	else
-		id->print = mix32((__u32)id->proto << 16 | id->ip_id, get32(h + 24));
+		id->print = mix32((__u32)id->proto << 16 | id->ip_id, get32(l4 + 4));
 	return 0;
 }
 
-static __always_inline int ident_ipv6(struct ident *id, __u8 *h, __u64 l3, __s64 linear,
-				      __u32 words)
+static __always_inline int ident_ipv6(struct ident *id, const __u8 *h, const __u8 *l3,
+				      __s64 linear, __u32 words)
 {
-	__u8 l4[24]; /* TCP header, or UDP header and 16 bytes */
+	__u8 buf[L4_READ];
+	const __u8 *l4 = reading(l3 + 40, buf, sizeof(buf));
 
-	if (bpf_probe_read_kernel(l4, sizeof(l4), (void *)(l3 + 40)))
+	if (!l4)
 		return -1;
 	id->proto = h[6];
 	id->saddr = get32(h + 8) ^ get32(h + 12) ^ get32(h + 16) ^ get32(h + 20);
@@ -145,15 +163,16 @@ static __always_inline int ident_ipv6(struct ident *id, __u8 *h, __u64 l3, __s64
 }
 
 /* Not an error when it cannot be read: -1, and the packet is not followed. */
-static __always_inline int ident_read(struct sk_buff *skb, __u64 head, enum stage stage,
-				      struct ident *id, __u32 words)
+static __always_inline int ident_read(struct sk_buff *skb, enum stage stage, struct ident *id,
+				      __u32 words)
 {
-	__u64 l3 = l3_address(skb, head, stage);
-	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - l3);
-	__u8 h[L3_READ];
+	const __u8 *l3 = l3_header(skb, stage), *h;
+	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - address(l3));
+	__u8 buf[L3_READ];
 
 	__builtin_memset(id, 0, sizeof(*id));
-	if (bpf_probe_read_kernel(h, sizeof(h), (void *)l3))
+	h = reading(l3, buf, sizeof(buf));
+	if (!h)
 		return -1;
 	id->version = h[0] >> 4;
 	if (id->version == 4)
@@ -172,14 +191,13 @@ static __always_inline bool ident_same(const struct ident *was, const struct ide
 }
 
 /* Eight bytes of payload that take no part in the above: an independent witness. */
-static __always_inline bool audit_read(struct sk_buff *skb, __u64 head, enum stage stage,
+static __always_inline bool audit_read(struct sk_buff *skb, enum stage stage,
 				       const struct ident *id, __u64 *word)
 {
-	__u64 l3 = l3_address(skb, head, stage);
-	__u64 at = l3 + (id->version == 4 ? 28 : 48) + AUDIT_AT;
-	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - at);
+	const __u8 *at = l3_header(skb, stage) + (id->version == 4 ? 28 : 48) + AUDIT_AT;
+	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - address(at));
 
 	if (id->proto != IPPROTO_UDP_ || id->frag || linear < 8)
 		return false;
-	return !bpf_probe_read_kernel(word, sizeof(*word), (void *)at);
+	return !bpf_probe_read_kernel(word, sizeof(*word), at);
 }

@@ -36,8 +36,15 @@ struct device {
 	struct device *parent;
 };
 
+struct sock_common {
+	possible_net_t skc_net;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
 struct net_device_ops;
-struct sock;
 
 struct net_device {
 	int ifindex;
@@ -48,6 +55,7 @@ struct net_device {
 
 struct sk_buff {
 	struct net_device *dev;
+	struct sock *sk;
 	unsigned int len, data_len;
 	__u8 cloned : 1;
 	__u8 encapsulation : 1;

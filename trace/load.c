@@ -88,8 +88,9 @@ static void choose(struct tracer *t, const struct options *o, struct btf *btf)
 	}
 }
 
-static void set_constants(struct tracer_bpf *skel, const struct options *o)
+static void set_constants(struct tracer_bpf *skel, const struct options *o, bool direct_reads)
 {
+	skel->rodata->direct_reads = direct_reads;
 	skel->rodata->set_mask = o->packets / WAYS - 1;
 	skel->rodata->hist_mask = o->histograms - 1;
 	skel->rodata->expiry_ns = o->expiry_ms * 1000000ull;
@@ -143,6 +144,28 @@ static bool fentry_allowed(void)
 	return l != NULL;
 }
 
+static int load_once(struct tracer *t, const struct options *o, struct btf *btf,
+		     bool direct_reads)
+{
+	int rc;
+
+	t->n_left_out = 0;
+	t->skel = tracer_bpf__open();
+	if (!t->skel)
+		return -errno;
+	choose(t, o, btf);
+	set_constants(t->skel, o, direct_reads);
+	if (o->backend == BACKEND_FENTRY &&
+	    bpf_program__autoload(t->skel->progs.f___ip_local_out))
+		t->skel->rodata->tx_origin = STAGE_IP_OUT;
+	rc = tracer_bpf__load(t->skel);
+	if (rc) {
+		tracer_bpf__destroy(t->skel);
+		t->skel = NULL;
+	}
+	return rc;
+}
+
 int tracer_load(struct tracer *t, const struct options *o, char *msg, unsigned int msg_size)
 {
 	struct rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
@@ -157,26 +180,19 @@ int tracer_load(struct tracer *t, const struct options *o, char *msg, unsigned i
 		snprintf(msg, msg_size, "this kernel has no BTF (/sys/kernel/btf/vmlinux)");
 		return -ENOTSUP;
 	}
+	rc = -EPERM;
 	if (o->backend == BACKEND_FENTRY && !fentry_allowed()) {
-		btf__free(btf);
 		snprintf(msg, msg_size, "--backend: \"fentry\": this kernel does not let BPF trace "
 					"functions; allowed: tp_btf");
-		return -EPERM;
+	} else {
+		if (!o->copy_reads)
+			rc = load_once(t, o, btf, true);
+		if (rc)
+			rc = load_once(t, o, btf, false);
+		if (rc)
+			snprintf(msg, msg_size, "BPF programs do not load: %s", why_refused(rc));
 	}
-	t->skel = tracer_bpf__open();
-	if (!t->skel) {
-		btf__free(btf);
-		return -errno;
-	}
-	choose(t, o, btf);
-	set_constants(t->skel, o);
-	if (o->backend == BACKEND_FENTRY &&
-	    bpf_program__autoload(t->skel->progs.f___ip_local_out))
-		t->skel->rodata->tx_origin = STAGE_IP_OUT;
 	btf__free(btf);
-	rc = tracer_bpf__load(t->skel);
-	if (rc)
-		snprintf(msg, msg_size, "BPF programs do not load: %s", why_refused(rc));
 	return rc;
 }
 

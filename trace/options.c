@@ -30,6 +30,7 @@ enum {
 	OPT_SOFTIRQ,
 	OPT_STATS,
 	OPT_BUCKETS,
+	OPT_COPY_READS,
 	OPT_CHECK,
 	OPT_READY,
 	OPT_HELP,
@@ -53,6 +54,7 @@ static const struct option longopts[] = {
 	{"softirq", no_argument, NULL, OPT_SOFTIRQ},
 	{"stats", no_argument, NULL, OPT_STATS},
 	{"buckets", no_argument, NULL, OPT_BUCKETS},
+	{"copy-reads", no_argument, NULL, OPT_COPY_READS},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"ready-file", required_argument, NULL, OPT_READY},
 	{"help", no_argument, NULL, OPT_HELP},
@@ -76,6 +78,7 @@ static const char usage[] =
 	"  --buckets                the histograms themselves, not only their percentiles\n"
 	"  --audit                  compare payloads to find false matches (UDP)\n"
 	"  --bare-head              identify by address alone, to see what that does\n"
+	"  --copy-reads             read headers as kernels before 6.17 must, by a copying call\n"
 	"  --check                  which hooks this kernel allows, and why not the others\n"
 	"  --ready-file FILE        created when tracing has begun\n";
 
@@ -212,6 +215,8 @@ static bool take_flag(struct options *o, int opt)
 		return o->stats = true;
 	case OPT_BUCKETS:
 		return o->buckets = true;
+	case OPT_COPY_READS:
+		return o->copy_reads = true;
 	case OPT_CHECK:
 		return o->check = true;
 	}

@@ -27,6 +27,7 @@ struct options {
 	bool softirq;
 	bool stats;
 	bool buckets;
+	bool copy_reads;
 	bool check;
 	const char *ready_file;
 };

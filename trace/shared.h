@@ -40,7 +40,7 @@ struct ident {
 	__u8 payload_valid;
 	__u8 version;
 	__u8 pad;
-	__u32 l4_bytes; /* TCP: payload; others: after the IP header */
+	__u32 l4_bytes; /* TCP: payload */
 };
 
 #define SLOT_SHARED (1u << 0)    /* its sk_buff was freed, but clones hold the data */
@@ -97,14 +97,13 @@ struct softirq {
 #define COUNTERS(C)                                                                                \
 	C(first_stage, "packets that met a first stage")                                           \
 	C(sampled, "of them, chosen to be followed")                                               \
-	C(events, "stage events of followed packets")                                              \
 	C(delivered, "copied to an application")                                                   \
 	C(consumed, "freed after use")                                                             \
 	C(dropped, "dropped")                                                                      \
 	C(acked, "segments without data, used up by TCP")                                          \
 	C(gro_merged, "merged into another packet by GRO")                                         \
 	C(reassembled, "fragments that became part of a datagram")                                 \
-	C(datagrams_reassembled, "datagrams put together from followed fragments")                 \
+	C(datagrams_reassembled, "datagrams that were whole again")                             \
 	C(gso_parents, "GSO packets replaced by segments")                                         \
 	C(gso_segments, "segments followed on from a GSO packet")                                  \
 	C(fragments, "packets that were IP fragments at their first stage")                        \
@@ -112,7 +111,7 @@ struct softirq {
 	C(head_replaced, "packets followed over a change of their data buffer")                    \
 	C(clones_skipped, "events of a clone while the original is followed")                      \
 	C(ended_shared, "sk_buff freed while clones held the data, not seen again")                \
-	C(reuse_detected, "the address was met again with other contents: not the same packet")    \
+	C(reuse_detected, "end not seen: the address came again with other contents")      \
 	C(lost_table, "sampled, but the table had no room")                                        \
 	C(lost_expired, "forgotten after not being seen for the expiry time")                      \
 	C(lost_histogram, "stage latencies without a histogram: too many devices")                 \

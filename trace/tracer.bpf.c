@@ -60,17 +60,19 @@ int BPF_PROG(on_gro_exit, int verdict)
 	return 0;
 }
 
-static __noinline int probe_end(struct sk_buff *skb, __u64 head, __u32 i)
+static __always_inline int probe_end(struct sk_buff *skb, __u32 i)
 {
-	__u64 tcp = address(skb->data);
-	struct slot *s = next(skb, head, i, STAGE_TCP_PROBE);
-	__u64 now = bpf_ktime_get_ns();
-	__u8 doff = 0;
+	struct slot *s = next(skb, i, STAGE_TCP_PROBE);
+	const __u8 *doff;
+	__u8 buf[1];
+	__u64 now;
 
 	if (!s)
 		return 0;
+	now = bpf_ktime_get_ns();
 	slot_stage(s, STAGE_TCP_PROBE, now);
-	if (bpf_probe_read_kernel(&doff, 1, (void *)(tcp + 12)) || skb->len > (doff >> 4) * 4u)
+	doff = reading(skb->data + 12, buf, 1);
+	if (!doff || skb->len > (doff[0] >> 4) * 4u)
 		return 0;
 	slot_end(s, i, STAGE_ACKED, 0, now, CNT_acked);
 	return 0;
@@ -82,12 +84,12 @@ int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	__u64 head = address(skb->head);
 	__u32 i = slot_of(head);
 
-	return i == NO_SLOT ? 0 : probe_end(skb, head, i);
+	return i == NO_SLOT ? 0 : probe_end(skb, i);
 }
 
-static __noinline int copy_end(struct sk_buff *skb, __u64 head, __u32 i)
+static __always_inline int copy_end(struct sk_buff *skb, __u32 i)
 {
-	struct slot *s = next(skb, head, i, STAGE_COPY);
+	struct slot *s = next(skb, i, STAGE_COPY);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!s)
@@ -103,53 +105,98 @@ int BPF_PROG(on_copy, struct sk_buff *skb)
 	__u64 head = address(skb->head);
 	__u32 i = slot_of(head);
 
-	return i == NO_SLOT ? 0 : copy_end(skb, head, i);
+	return i == NO_SLOT ? 0 : copy_end(skb, i);
 }
 
-static __always_inline struct skb_shared_info *shared_info(struct sk_buff *skb, __u64 head)
+/* Members of skb_shared_info, which begins where the linear buffer ends. */
+struct buffer_info {
+	__u32 dataref;
+	__u16 gso_size, gso_segs;
+};
+
+static __always_inline void read_info(struct sk_buff *skb, struct buffer_info *b)
 {
-	return (struct skb_shared_info *)(head + skb->end);
+	const __u8 *at = skb->head + skb->end;
+
+	if (direct_reads) {
+		b->dataref = *(const __u32 *)(at + bpf_core_field_offset(struct skb_shared_info,
+									 dataref));
+		b->gso_size = *(const __u16 *)(at + bpf_core_field_offset(struct skb_shared_info,
+									  gso_size));
+		b->gso_segs = *(const __u16 *)(at + bpf_core_field_offset(struct skb_shared_info,
+									  gso_segs));
+		return;
+	}
+	b->dataref = BPF_CORE_READ((struct skb_shared_info *)at, dataref.counter);
+	b->gso_size = BPF_CORE_READ((struct skb_shared_info *)at, gso_size);
+	b->gso_segs = BPF_CORE_READ((struct skb_shared_info *)at, gso_segs);
 }
 
 /* A GSO packet is freed once its segments are made: they come next on this CPU. */
-static __always_inline bool was_segmented(struct slot *s, struct skb_shared_info *info)
+static __always_inline bool was_segmented(struct slot *s, const struct buffer_info *b)
 {
 	struct cpu_context *c;
-	__u16 segs;
 
-	if (s->last_stage == STAGE_RECEIVE || s->last_stage > STAGE_RECEIVE)
+	if (!b->gso_size || s->last_stage >= STAGE_DEV_XMIT)
 		return false;
-	if (!BPF_CORE_READ(info, gso_size) || s->last_stage == STAGE_DEV_XMIT)
-		return false;
-	segs = BPF_CORE_READ(info, gso_segs);
 	c = context();
 	if (!c)
 		return false;
 	__builtin_memcpy(&c->parent, s, sizeof(*s));
 	c->head = s->head;
-	c->segments = segs ?: 64;
+	c->segments = b->gso_segs ?: 64;
 	return true;
 }
 
-static __noinline int consume_end(struct sk_buff *skb, __u64 head, __u32 i)
+/*
+ * Reassembly makes the sk_buff of the fragment that came last hold the first one's data,
+ * and frees the first one's (inet_frag_reasm_prepare): this is when a datagram is whole.
+ * The other fragments are freed with it, in the end.
+ */
+static __always_inline int fragment_end(struct slot *s, __u32 i, __u64 now, bool shared)
+{
+	if (!(s->id.frag & FRAG_OFFSET)) {
+		s->flags &= ~SLOT_WAS_FRAG;
+		s->flags |= shared ? SLOT_SHARED : 0;
+		slot_stage(s, STAGE_REASSEMBLED, now);
+		count(CNT_datagrams_reassembled);
+		if (shared)
+			return 0;
+	} else {
+		slot_stage(s, STAGE_REASSEMBLED, now);
+	}
+	slot_end(s, i, STAGE_REASSEMBLED, 0, now, CNT_reassembled);
+	return 0;
+}
+
+static __always_inline int consume_end(struct sk_buff *skb, __u32 i)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &i);
-	struct skb_shared_info *info = shared_info(skb, head);
-	__u64 now = bpf_ktime_get_ns();
+	struct buffer_info info;
+	bool shared;
+	__u64 now;
 
-	if (!s || (s->skb != (__u64)skb && !bare_head))
-		return 0; /* a clone's end is not the packet's */
-	s = next(skb, head, i, STAGE_CONSUME);
 	if (!s)
 		return 0;
-	if (was_segmented(s, info)) {
+	if (s->id.frag & FRAG_OFFSET) /* reassembly may have moved it to another sk_buff */
+		s->skb = (__u64)skb;
+	if (s->skb != (__u64)skb && !(s->flags & SLOT_SHARED) && !bare_head)
+		return 0; /* a clone's end is not the packet's */
+	s = next(skb, i, STAGE_CONSUME);
+	if (!s)
+		return 0;
+	read_info(skb, &info);
+	if (was_segmented(s, &info)) {
 		slot_free(i);
 		count(CNT_gso_parents);
 		return 0;
 	}
+	now = bpf_ktime_get_ns();
+	shared = BPF_CORE_READ_BITFIELD(skb, cloned) && (info.dataref & 0xffff) > 1;
+	if ((s->flags & SLOT_WAS_FRAG) && s->last_stage >= STAGE_RECEIVE)
+		return fragment_end(s, i, now, shared);
 	slot_stage(s, STAGE_CONSUME, now);
-	if (BPF_CORE_READ_BITFIELD(skb, cloned) &&
-	    (BPF_CORE_READ(info, dataref.counter) & 0xffff) > 1) {
+	if (shared) {
 		s->flags |= SLOT_SHARED;
 		return 0;
 	}
@@ -163,7 +210,7 @@ int BPF_PROG(on_consume, struct sk_buff *skb)
 	__u64 head = address(skb->head);
 	__u32 i = slot_of(head);
 
-	return i == NO_SLOT ? 0 : consume_end(skb, head, i);
+	return i == NO_SLOT ? 0 : consume_end(skb, i);
 }
 
 struct {
@@ -178,11 +225,14 @@ static __always_inline void count_drop(struct sk_buff *skb, __u32 reason)
 {
 	struct drop_key key = {.reason = reason, .ifindex = skb->skb_iif};
 	struct net_device *dev = skb->dev;
+	struct sock *sk = skb->sk;
 	__u64 one = 1, *n;
 
 	if (dev_valid(dev)) {
 		key.ifindex = dev->ifindex;
 		key.netns = dev->nd_net.net->ns.inum;
+	} else if (sk) { /* on a socket's queue */
+		key.netns = sk->__sk_common.skc_net.net->ns.inum;
 	}
 	if (!key.ifindex)
 		return; /* not a packet on a device: netlink, Unix sockets */
@@ -193,9 +243,9 @@ static __always_inline void count_drop(struct sk_buff *skb, __u32 reason)
 		count(CNT_lost_histogram);
 }
 
-static __noinline int drop_end(struct sk_buff *skb, __u64 head, __u32 i, __u32 reason)
+static __always_inline int drop_end(struct sk_buff *skb, __u32 i, __u32 reason)
 {
-	struct slot *s = next(skb, head, i, STAGE_DROP);
+	struct slot *s = next(skb, i, STAGE_DROP);
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!s)
@@ -212,7 +262,7 @@ int BPF_PROG(on_drop, struct sk_buff *skb, void *location, unsigned int reason)
 	__u32 i = slot_of(head);
 
 	count_drop(skb, reason);
-	return i == NO_SLOT ? 0 : drop_end(skb, head, i, reason);
+	return i == NO_SLOT ? 0 : drop_end(skb, i, reason);
 }
 
 struct {
