@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace vnf`: the catalogue of third-party VNFs and their images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace.testbed.containers import runtime
+from headrace.testbed.vnf import catalogue, find
+
+app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
+
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
+@app.command("list")
+def list_(json_: Json = False) -> None:
+    """Every VNF of the catalogue, and whether its image is built."""
+    rows = [
+        {
+            "name": entry.definition.name,
+            "category": entry.definition.category.value,
+            "kind": entry.definition.kind,
+            "title": entry.definition.title,
+            "image": entry.image,
+            "built": runtime.has_image(entry.image),
+        }
+        for entry in catalogue().values()
+    ]
+    if json_:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("VNF", "category", "kind", "image", "", box=None)
+    for row in rows:
+        built = "built" if row["built"] else "not built"
+        table.add_row(
+            str(row["name"]), str(row["category"]), str(row["kind"]), built, str(row["title"])
+        )
+    Console().print(table)
+
+
+@app.command()
+def describe(name: Annotated[str, typer.Argument(help="VNF.")], json_: Json = False) -> None:
+    """What a VNF is, its parameters and its counters."""
+    entry = find(name)
+    definition = entry.definition
+    if json_:
+        print(json.dumps(definition.model_dump(mode="json") | {"image": entry.image}, indent=2))
+        return
+    console = Console()
+    console.print(f"[bold]{definition.name}[/]: {definition.title}")
+    console.print(f"category {definition.category.value}, {definition.kind}; image {entry.image}")
+    if definition.parameters:
+        table = Table("parameter", "type", "default", "", box=None)
+        for key, parameter in definition.parameters.items():
+            table.add_row(key, parameter.type, str(parameter.default), parameter.doc)
+        console.print(table)
+    if definition.counters:
+        table = Table("counter", "", box=None)
+        for key, doc in definition.counters.items():
+            table.add_row(key, doc)
+        console.print(table)
+
+
+@app.command()
+def build(
+    names: Annotated[list[str] | None, typer.Argument(help="VNFs; all unless given.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also those that are built.")] = False,
+) -> None:
+    """Build images that are missing or whose definition has changed."""
+    entries = [find(name) for name in names] if names else list(catalogue().values())
+    built = sum(runtime.build(entry, _say, again=again) for entry in entries)
+    print(f"{built} built, {len(entries) - built} were there")
+
+
+def _say(text: str) -> None:
+    print(f"headrace vnf: {text}", file=sys.stderr, flush=True)

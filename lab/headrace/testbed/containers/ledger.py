@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a deployment made on this machine, written down before it is made.
+
+A line is on the disk before the thing exists, so that whatever a kill -9 leaves behind is in the
+ledger. Undoing goes backwards, is idempotent, and touches nothing that is not written here: all
+names carry the run's own tag.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Literal
+
+from pyroute2 import IPRoute, NetlinkError, netns
+
+from headrace.testbed.state import Process, kill
+
+Kind = Literal["container", "netns", "link", "process", "pidfile", "path"]
+FILE = "resources.jsonl"
+_PODMAN_TIMEOUT_S = 60
+
+
+class Ledger:
+    """Appends to the run's resources.jsonl."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / FILE
+
+    def note(self, kind: Kind, name: str) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, "name": name}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def undo(self) -> list[str]:
+        return undo(self.path)
+
+
+def undo(path: Path) -> list[str]:
+    """Remove all that the ledger names, last first; then the ledger. Says what was removed."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    entries = [entry for line in lines if (entry := _entry(line)) is not None]
+    done = _remove_containers([name for kind, name in entries if kind == "container"])
+    for kind, name in reversed(entries):
+        if kind != "container" and _REMOVERS[kind](name):
+            done.append(f"removed {kind} {name}")
+    path.unlink(missing_ok=True)
+    return done
+
+
+def _entry(line: str) -> tuple[str, str] | None:
+    try:
+        value = json.loads(line)
+        kind, name = str(value["kind"]), str(value["name"])
+    except (ValueError, KeyError, TypeError):
+        return None  # a line torn by a kill: what it names was not made yet
+    return (kind, name) if kind in _REMOVERS or kind == "container" else None
+
+
+def _remove_containers(names: list[str]) -> list[str]:
+    """All at once: each call of podman costs a good tenth of a second."""
+    podman = shutil.which("podman")
+    if not names or podman is None:
+        return []
+    present = subprocess.run(
+        [podman, "ps", "--all", "--format", "{{.Names}}"],
+        capture_output=True, text=True, timeout=_PODMAN_TIMEOUT_S, check=False,
+    ).stdout.split()  # fmt: skip
+    ours = [name for name in names if name in present]
+    if ours:
+        subprocess.run(
+            [podman, "rm", "--force", "--time", "0", "--volumes", *ours],
+            capture_output=True, timeout=_PODMAN_TIMEOUT_S, check=False,
+        )  # fmt: skip
+    return [f"removed container {name}" for name in ours]
+
+
+def _remove_netns(name: str) -> bool:
+    if name not in netns.listnetns():
+        return False
+    try:
+        netns.remove(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _remove_link(name: str) -> bool:
+    with IPRoute() as ip:
+        for index in ip.link_lookup(ifname=name):
+            try:
+                ip.link("del", index=index)
+            except NetlinkError:
+                return False  # its peer's end went first
+            return True
+    return False
+
+
+def _remove_process(name: str) -> bool:
+    pid, _, started = name.partition(":")
+    process = Process(int(pid), int(started)) if pid.isdigit() and started.isdigit() else None
+    if process is None or not process.alive():
+        return False
+    kill(process)
+    return True
+
+
+def _remove_pidfile(name: str) -> bool:
+    """A daemon that wrote its own number there; noted before it started."""
+    try:
+        process = Process.of(int(Path(name).read_text().strip()))
+    except (OSError, ValueError):
+        return False
+    if process is None:
+        return False
+    kill(process)
+    return True
+
+
+def _remove_path(name: str) -> bool:
+    path = Path(name)
+    if not path.exists():
+        return False
+    shutil.rmtree(path, ignore_errors=True)
+    return True
+
+
+_REMOVERS = {
+    "netns": _remove_netns,
+    "link": _remove_link,
+    "process": _remove_process,
+    "pidfile": _remove_pidfile,
+    "path": _remove_path,
+}

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers by podman: images built, containers run in namespaces that are already plumbed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.testbed.vnf import CatalogueEntry
+
+BASE_IMAGE = "debian:bookworm-slim"
+_BUILD_TIMEOUT_S = 900
+_RUN_TIMEOUT_S = 120
+_NAMESPACES = Path("/run/netns")
+Say = Callable[[str], None]
+
+
+def podman() -> str:
+    path = shutil.which("podman")
+    if path is None:
+        raise HeadraceError("podman: not found; install it (`apt-get install podman`)")
+    return path
+
+
+def call(arguments: Sequence[str], *, timeout_s: float = _RUN_TIMEOUT_S) -> str:
+    """Standard output of a podman command; a HeadraceError with its last words otherwise."""
+    try:
+        done = subprocess.run(
+            [podman(), *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise HeadraceError(f"podman {arguments[0]}: no answer in {timeout_s:.0f} s") from None
+    if done.returncode:
+        raise HeadraceError(f"podman {' '.join(arguments[:2])}: {last_words(done.stderr)}")
+    return done.stdout
+
+
+def last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "failed without a word"
+
+
+def has_image(image: str) -> bool:
+    done = subprocess.run([podman(), "image", "exists", image], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@cache
+def run_options() -> tuple[str, ...]:
+    """What this machine needs for any container at all.
+
+    Where resource limits may not be raised, crun refuses to start; runc with lower limits works.
+    """
+    limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+    attempts: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((), ()), ((), limits)]
+    if shutil.which("runc"):
+        attempts.append((("--runtime", "runc"), limits))
+    error = ""
+    for runtime, options in attempts:
+        done = subprocess.run(
+            [podman(), *runtime, "run", "--rm", "--network", "none", *options,
+             "--entrypoint", "/bin/true", BASE_IMAGE],
+            capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if done.returncode == 0:
+            return (*runtime, "run", *options)
+        error = last_words(done.stderr)
+    raise HeadraceError(f"podman run: no container can be started here: {error}")
+
+
+# images --------------------------------------------------------------------------------
+
+
+def ensure_base(say: Say) -> None:
+    """Debian's image from a registry, or made here where none can be reached."""
+    if has_image(BASE_IMAGE):
+        return
+    say(f"pulling {BASE_IMAGE}")
+    done = subprocess.run(
+        [podman(), "pull", "--quiet", f"docker.io/library/{BASE_IMAGE}"],
+        capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return
+    bootstrap = shutil.which("mmdebstrap")
+    if bootstrap is None:
+        raise HeadraceError(
+            f"{BASE_IMAGE}: no registry answers ({last_words(done.stderr)}) and mmdebstrap, which "
+            "could make it, is missing: `apt-get install mmdebstrap`"
+        )
+    say(f"no registry answers: making {BASE_IMAGE} with mmdebstrap")
+    with tempfile.TemporaryDirectory(prefix="headrace-base-") as folder:
+        archive = Path(folder) / "base.tar"
+        made = subprocess.run(
+            [bootstrap, "--variant=minbase", "bookworm", str(archive)],
+            capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False,
+        )  # fmt: skip
+        if made.returncode:
+            raise HeadraceError(f"mmdebstrap: {last_words(made.stderr)}")
+        call(["import", "--quiet", str(archive), BASE_IMAGE], timeout_s=_BUILD_TIMEOUT_S)
+
+
+def build(entry: CatalogueEntry, say: Say, *, again: bool = False) -> bool:
+    """Build the VNF's image unless it is there; True when it was built."""
+    if not again and has_image(entry.image):
+        return False
+    ensure_base(say)
+    say(f"building {entry.definition.name}")
+    options = ["--quiet", "--tag", entry.image, "--file", str(entry.folder / "Containerfile")]
+    plain = ["build", *options, str(entry.folder)]
+    try:
+        call(plain, timeout_s=_BUILD_TIMEOUT_S)
+        return True
+    except HeadraceError as error:
+        first = error
+    # Without the right to raise limits, only the chroot isolation can run a build's commands.
+    modest = ["build", "--isolation=chroot", "--network=host", *options, str(entry.folder)]
+    runtime = ["--runtime", "runc"] if shutil.which("runc") else []
+    try:
+        call([*runtime, *modest], timeout_s=_BUILD_TIMEOUT_S)
+    except HeadraceError as error:
+        raise HeadraceError(
+            f"VNF {entry.definition.name}: its image cannot be built: {error} (plainly: {first})"
+        ) from None
+    return True
+
+
+# containers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """One container: what runs, where, with how much."""
+
+    name: str
+    image: str
+    namespace: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    capabilities: Sequence[str] = ()
+    devices: Sequence[str] = ()
+    cpus: float | None = None
+    cpuset: str | None = None
+    memory_mb: int | None = None
+
+
+def start(spec: ContainerSpec) -> None:
+    arguments = [*run_options(), "--detach", "--name", spec.name, "--cap-drop", "all",
+                 "--network", f"ns:{_NAMESPACES / spec.namespace}", "--log-driver", "k8s-file"]  # fmt: skip
+    for capability in spec.capabilities:
+        arguments += ["--cap-add", capability]
+    for device in spec.devices:
+        arguments += ["--device", device]
+    for name, value in spec.environment.items():
+        arguments += ["--env", f"{name}={value}"]
+    if spec.cpus is not None:
+        arguments += ["--cpus", str(spec.cpus)]
+    if spec.cpuset is not None:
+        arguments += ["--cpuset-cpus", spec.cpuset]
+    if spec.memory_mb is not None:
+        arguments += ["--memory", f"{spec.memory_mb}m"]
+    call([*arguments, spec.image])
+
+
+def execute(
+    container: str, command: Sequence[str], *, timeout_s: float = _RUN_TIMEOUT_S
+) -> subprocess.CompletedProcess[str]:
+    """A command inside; the caller judges its status."""
+    try:
+        return subprocess.run(
+            [podman(), "exec", container, *command],
+            capture_output=True, text=True, timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise HeadraceError(
+            f"container {container}: {command[0]} did not end in {timeout_s:.0f} s"
+        ) from None
+
+
+def running(container: str) -> bool:
+    done = subprocess.run(
+        [podman(), "container", "inspect", "--format", "{{.State.Running}}", container],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() == "true"
+
+
+def logs(container: str, lines: int = 5) -> str:
+    done = subprocess.run(
+        [podman(), "logs", "--tail", str(lines), container],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return " / ".join((done.stdout + done.stderr).split("\n")).strip(" /")
