@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +48,13 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def start_engine(engine_binary: Path, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    """Start engines on plans; each is ended, by force if need be, when the test ends."""
-    with ExitStack() as stack:
+def start_engine(engine_binary: Path, tmp_path: Path) -> Callable[..., Engine]:
+    """`with start_engine(plan) as engine:` runs the engine; it is ended when the block is."""
 
-        def start(plan: dict[str, Any], netns: str | None = None) -> Engine:
-            return stack.enter_context(Engine(engine_binary, plan, tmp_path, netns=netns))
+    def start(plan: dict[str, Any], netns: str | None = None) -> Engine:
+        return Engine(engine_binary, plan, tmp_path, netns=netns)
 
-        yield start
+    return start
 
 
 @pytest.fixture

@@ -36,17 +36,17 @@ ABSENT = object()
 
 # what is wrong: (path, value, words that the message must have)
 CASES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
+    "missing engine": ("links.wire.type", ABSENT, ("links.wire", "type")),
     "unknown key": ("colour", "blue", ("colour",)),
-    "unknown engine key": ("engine.hugepage", True, ("engine.hugepage",)),
-    "missing version": ("version", ABSENT, ("version",)),
+    "unknown engine key": ("engine.hugepage", True, ("engine:", "\"hugepage\"", "hugepages")),
     "wrong version": ("version", 2, ("version", "1")),
     "wrong type": ("engine.memory_mb", "much", ("engine.memory_mb", "string")),
     "out of range": ("engine.mbufs", 1, ("engine.mbufs", "1")),
     "unknown link type": ("links.wire.type", "rope", ("links.wire", "rope", "ring")),
-    "unknown link key": ("links.wire.params.length", 9, ("links.wire.params.length",)),
+    "unknown link key": ("links.wire.params.length", 9, ("links.wire.params:", "\"length\"", "on_full")),
     "ring size": ("links.wire.params.size", 3, ("links.wire.params.size", "3")),
     "unknown NF type": ("nfs.acl.type", "acl5", ("nfs.acl", "acl5")),
-    "unknown NF key": ("nfs.acl.params.rulez", [], ("nfs.acl.params.rulez",)),
+    "unknown NF key": ("nfs.acl.params.rulez", [], ("nfs.acl.params:", "\"rulez\"", "rules_file")),
     "choice": ("nfs.acl.params.default", "perhaps", ("nfs.acl.params.default", "perhaps", "deny")),
     "missing file": ("nfs.acl.params.rules_file", "/no/such", ("rules_file", "/no/such")),
     "burst": ("segments.1.burst", 65, ("burst", "65", "64")),
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "no CPU": ("segments.1.cpus", [], ("cpus",)),
     "CPU that is not there": ("segments.1.cpus", [4000], ("cpus", "4000")),
     "input that only takes": ("segments.1.inputs.0.link", "meas", ("meas",)),
-    "node in a loop": ("segments.1.nodes.acl.forward.pass", "acl", ("acl",)),
+    "node in a loop": ("segments.1.nodes.acl.forward.pass", "acl", ("segments[1]", "cycle")),
 }  # fmt: skip
 
 
@@ -144,7 +144,11 @@ def test_port_that_does_not_exist(device: str, engine_binary: Path, tmp_path: Pa
         text=True,
         timeout=60,
     )
-    assert_one_message(done, ("links.wire",))
+    assert done.returncode == 2, done.stderr
+    *of_dpdk, message = done.stderr.splitlines()
+    assert message.startswith("headrace-engine: links.wire.params.devargs: ")
+    assert device in message
+    assert all("headrace" not in line for line in of_dpdk)
     assert not control.exists()
 
 
