@@ -55,13 +55,19 @@ static void *grow(void *items, size_t n, size_t *room, size_t size)
 
 static void eal_start(void)
 {
-	char *argv[] = {"harness",	  "--no-huge",	   "--no-shconf",  "--no-pci",
-			"--no-telemetry", "-m",		   "256",	   "--lcores",
-			"0",		  "--log-level",   "error",	   NULL};
+	static const char *const args[] = {
+		"harness", "--no-huge", "--no-shconf", "--no-pci",    "--no-telemetry",
+		"-m",	   "256",	"--lcores",    "0",	      "--log-level",
+		"error",
+	};
+	char *argv[RTE_DIM(args) + 1] = {NULL};
 
 	if (pool)
 		return;
-	if (rte_eal_init(RTE_DIM(argv) - 1, argv) < 0)
+	/* EAL reorders the array, but leaves the strings. */
+	for (unsigned int i = 0; i < RTE_DIM(args); i++)
+		argv[i] = (char *)args[i];
+	if (rte_eal_init(RTE_DIM(args), argv) < 0)
 		fail("EAL does not start: %s", rte_strerror(rte_errno));
 	/* No per-lcore cache: the number of mbufs in use is then exact. */
 	pool = rte_pktmbuf_pool_create("harness", POOL_MBUFS, 0, sizeof(struct origin), DATA_BYTES,
