@@ -14,7 +14,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from headrace.record import Counters, Measurement, Record, ReplicaReading, Segment
+from headrace.record import (
+    Counters,
+    Measurement,
+    Record,
+    ReplicaReading,
+    Segment,
+    WorkerReading,
+)
 
 from .units import count, percent, plural, pps, significant
 
@@ -54,6 +61,7 @@ class Pipe(Record):
     parts: tuple[Part, ...]
     throughput_pps: float
     narrowest: str | None
+    marked: tuple[str, ...] = ()  # the narrowest, and what shares exactly its lcores
     headline: str
     reasons: tuple[str, ...] = ()
 
@@ -69,6 +77,7 @@ def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
         parts=parts,
         throughput_pps=at.throughput_pps,
         narrowest=name,
+        marked=tuple(p.name for p in _sharing(name, parts)),
         headline=headline,
         reasons=tuple(reasons),
     )
@@ -124,7 +133,8 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         cycles_per_packet=cycles or None,
         capacity_pps=_capacity(replicas, counters, at, sum(rings.values())),
         utilisation=max(
-            (w.utilisation for w in counters.workers if w.cpu in segment.cpus), default=None
+            (_busy_share(w, counters, at) for w in counters.workers if w.cpu in segment.cpus),
+            default=None,
         ),
         share_of_busiest=busiest / packets if packets else None,
         rings=rings,
@@ -144,6 +154,13 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
             if n
         },
     )
+
+
+def _busy_share(worker: WorkerReading, counters: Counters, at: Measurement) -> float:
+    """Of the time in which packets were sent: the counters also span the draining after it."""
+    sending = at.duration_s * counters.tsc_hz
+    total = min(worker.ref_cycles, sending) if sending else worker.ref_cycles
+    return min(1.0, worker.ops_cycles / total) if total else 0.0
 
 
 def _busy_cycles(replica: ReplicaReading) -> float:
@@ -166,7 +183,11 @@ def _capacity(
         cycles = sum(_busy_cycles(r) for r in on_cpu) / offered * (packets + full) / packets
         if cycles > 0:
             widths.append(counters.tsc_hz / cycles)
-    return min(widths, default=None)
+    if not widths:
+        return None
+    # Cycles are of the clock: an lcore that was held up by other work seems to need more of
+    # them. What came through is proof that it can carry at least that.
+    return max(min(widths), at.throughput_pps)
 
 
 def _narrowest(
@@ -174,20 +195,13 @@ def _narrowest(
 ) -> tuple[str | None, str, list[str]]:
     chain = [p for p in parts if p.role == "chain"]
     if at.audit.verdict == "generator-bound":
-        generator = next((p.name for p in parts if p.role == "generator"), None)
-        reasons = [f.text for f in at.audit.findings if not f.ok]
-        return (
-            generator,
-            f"The generator is narrower than the chain: {pps(at.throughput_pps)} is what it could "
-            "make, and only a lower bound of what the chain carries.",
-            reasons,
-        )
+        return _generator_bound(at, parts)
     measured = [p for p in chain if p.capacity_pps is not None]
     if not measured:
         return None, "No counters of this measurement say where the chain is narrowest.", []
     by_width = sorted(measured, key=lambda p: p.capacity_pps or 0.0)
     part = _lossy(above, by_width) or by_width[0]
-    headline = f"{_called(part)} is narrowest: it can carry {pps(part.capacity_pps)}."
+    headline = _headline(part, _sharing(part.name, chain))
     reasons = [
         *_of_cycles(part, at),
         *_of_lcores(part),
@@ -196,6 +210,52 @@ def _narrowest(
         *_of_rest(part, by_width),
     ]
     return part.name, headline, reasons
+
+
+def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None, str, list[str]]:
+    """The chain's limit was not reached, so nothing is said about where it lies."""
+    reasons = [f.text for f in at.audit.findings if not f.ok]
+    generator = next((p for p in parts if p.role == "generator"), None)
+    chain = [p.capacity_pps for p in parts if p.role == "chain" and p.capacity_pps]
+    if generator is not None and generator.capacity_pps:
+        if (generator.utilisation or 0.0) < BUSY:
+            reasons.append(
+                f"The generator's lcore was busy for only {percent(generator.utilisation)} of the "
+                "time: it was held up, by other work on the machine or by the host, and not out "
+                "of cycles."
+            )
+        elif generator.capacity_pps <= min(chain, default=float("inf")):
+            return (
+                generator.name,
+                f"The generator is narrower than the chain: {pps(at.throughput_pps)} is a lower "
+                "bound of what the chain carries.",
+                reasons,
+            )
+    return (
+        None,
+        f"Not found: the generator set this figure, so {pps(at.throughput_pps)} is only a lower "
+        "bound and the chain's narrowest part was not reached.",
+        reasons,
+    )
+
+
+def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
+    """The part of that name, with those of the same role on exactly the same lcores."""
+    one = next((p for p in parts if p.name == name), None)
+    if one is None:
+        return []
+    return [p for p in parts if p.cpus == one.cpus and p.role == one.role]
+
+
+def _headline(part: Part, sharing: Sequence[Part]) -> str:
+    if len(sharing) < 2:
+        return f"{_called(part)} is narrowest: it can carry {pps(part.capacity_pps)}."
+    cpus = ", ".join(map(str, part.cpus))
+    names = ", ".join(p.name for p in sharing)
+    return (
+        f"The lcore {cpus} that {names} share is narrowest: together they can carry "
+        f"{pps(part.capacity_pps)}."
+    )
 
 
 def _called(part: Part) -> str:
@@ -223,7 +283,7 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
     most = max(part.costs, key=lambda c: c.cycles)
     what = {"nf": f"the NF {most.name}", "links": "its links", "loop": "the segment loop"}
     return [
-        f"A packet costs it {significant(part.cycles_per_packet)} cycles of a "
+        f"A packet costs {part.name} {significant(part.cycles_per_packet)} cycles of a "
         f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; most of them, "
         f"{significant(most.cycles)} ({percent(most.cycles / part.cycles_per_packet, 2)}), "
         f"in {what[most.kind]}."
@@ -241,7 +301,7 @@ def _of_lcores(part: Part) -> list[str]:
         )
     if part.shares_cpu_with:
         others = ", ".join(part.shares_cpu_with)
-        texts.append(f"It shares its lcore with {others}: their cycles add up.")
+        texts.append(f"{part.name} shares its lcore with {others}: their cycles add up.")
     even = 1 / max(1, len(part.cpus))
     if len(part.cpus) > 1 and (part.share_of_busiest or 0) > 1.25 * even:
         texts.append(
@@ -274,12 +334,10 @@ def _of_drops(part: Part, at: Measurement) -> list[str]:
 
 
 def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
-    rest = [p for p in by_width if p.name != part.name]
+    rest = [p for p in by_width if p.cpus != part.cpus]
     if not rest or part.capacity_pps is None or rest[0].capacity_pps is None:
         return []
     ratio = rest[0].capacity_pps / part.capacity_pps
-    if rest[0].name in part.shares_cpu_with:
-        return [f"{rest[0].name} runs on the same lcore; only another lcore would widen either."]
     if ratio < 1:
         return [
             f"By cycles alone {rest[0].name} would be narrower ({pps(rest[0].capacity_pps)}); the "

@@ -13,6 +13,9 @@ from .summary import Summary, summarise
 from .units import percent, plural
 
 
+IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
+
+
 class Explained(Record):
     """A summary and where its chain is narrowest."""
 
@@ -67,7 +70,10 @@ def report(bundle: Bundle) -> Report:
         status=bundle.status,
         groups=groups,
         trials=len({t.trial for t in trials}),
-        cautions=tuple(_cautions(bundle.status, summaries, results)),
+        cautions=(
+            *_cautions(bundle.status, summaries, results),
+            *_disturbed(bundle.environment),
+        ),
         environment=bundle.environment,
     )
 
@@ -164,6 +170,17 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
     if left_out:
         texts.append(f"{plural(left_out, 'invalid repetition')} left out of the figures.")
     return texts
+
+
+def _disturbed(environment: Environment | None) -> list[str]:
+    """Other work at the start; the load at the end is mostly the engine's own polling."""
+    load = environment.noise.get("load_average") if environment else None
+    if not isinstance(load, list | tuple) or not load or float(load[0]) < IDLE_LOAD:
+        return []
+    return [
+        f"Other work ran on this machine when the run began (load average {float(load[0]):.1f}): "
+        "expect lower and less steady figures than on an idle one."
+    ]
 
 
 _MEANING = {

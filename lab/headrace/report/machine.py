@@ -66,6 +66,7 @@ def _bottleneck(e: Explained) -> dict[str, Any]:
         **e.summary.key.model_dump(),
         "throughput_pps": e.pipe.throughput_pps,
         "narrowest": e.pipe.narrowest,
+        "marked": list(e.pipe.marked),
         "headline": e.pipe.headline,
         "reasons": list(e.pipe.reasons),
         "parts": [_part(p) for p in e.pipe.parts],

@@ -127,7 +127,7 @@ def _bars(pipe: Pipe) -> Table:
 
 
 def _bar(part: Part, pipe: Pipe, largest: float, scale: units.Scale) -> Sequence[RenderableType]:
-    here = part.name == pipe.narrowest
+    here = part.name in pipe.marked
     width = round(BAR * min(1.0, (part.capacity_pps or 0.0) / largest))
     beyond = (part.capacity_pps or 0.0) > largest
     bar = Text("█" * width + ("▸" if beyond else ""), style=BAD if here else "blue")

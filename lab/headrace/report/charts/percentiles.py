@@ -62,7 +62,8 @@ def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
     small = width < 500
     low = min(min(v for _, v in c.points) for c in curves)
     low = max(1.0, min(low, floor_ns or low) * 0.8)
-    high = max(max(v for _, v in c.points) for c in curves) * 1.25
+    high = max(max(v for _, v in c.points) for c in curves)
+    high = max(high, floor_ns or 0.0) * 1.25
     furthest = max(_nines(c.points[-1][0]) for c in curves)
     left, right = 58.0, (14.0 if small else 120.0)
     x = linear(0, furthest, left, width - right)

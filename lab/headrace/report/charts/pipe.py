@@ -155,7 +155,7 @@ def _rings(slot: _Slot, middle: float) -> str:
 
 def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     part, x = slot.part, slot.x + slot.width / 2
-    narrowest = part.name == pipe.narrowest
+    narrowest = part.name in pipe.marked
     room = slot.width - 6
     size = 11 if small else 12
     names = [part.name] if len(part.nfs) != 1 else [part.nfs[0]]
