@@ -61,6 +61,8 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 def main() -> NoReturn:
     """The console script: errors become one message and an exit status, never a traceback."""
     signal.signal(signal.SIGTERM, _terminate)
+    # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
+    signal.signal(signal.SIGINT, _terminate)
     try:
         build()(standalone_mode=True)
     except HeadraceError as error:

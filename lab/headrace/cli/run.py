@@ -25,6 +25,7 @@ from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.study import expand
 from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.state import RunState
 
@@ -132,7 +133,9 @@ def _measure(
         progress.say(f"memory: {memory.note}")
         for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
             progress.say(f"placement: {note}")
-        Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
+        cpus = set().union(*(one.placement.cpus for one in prepared))
+        with Lcores(cpus, lambda cpu: progress.say(f"lcore {cpu}: waiting for another run")):
+            Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
     finally:
         state.remove()
 

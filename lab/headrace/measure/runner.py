@@ -22,11 +22,12 @@ from headrace.spec.document import Document
 from headrace.testbed.engine import Engine, EngineRefused
 from headrace.testbed.memory import Memory
 from headrace.testbed.plan import paths
-from headrace.testbed.state import RunState
+from headrace.testbed.state import RunState, dpdk_prefix
 from headrace.testbed.traffic import refusal
 
-# A trial in which the tester stalled says nothing about the chain: done again, at most so often.
-_RETRIES = 2
+# A trial in which the tester stalled says nothing about the chain and is done again; at most so
+# often per search, as on a machine where it always stalls that would never end.
+_RETRIES = 6
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Run:
             _Measuring(self, one, engine, plan, floor, repetition).all()
 
     def engine_memory(self) -> dict[str, Any]:
-        return {"hugepages": self.memory.hugepages, "file_prefix": self.state.path.name}
+        return {"hugepages": self.memory.hugepages, "file_prefix": dpdk_prefix(self.state.path)}
 
     def _floor(self, one: Prepared) -> Floor:
         """Once per kind of traffic: the direct loop does not know the chain."""
@@ -123,6 +124,7 @@ class _Measuring:
             drain_s=self._measure.drain,
         )
         self._made: dict[int, list[Trial]] = {}
+        self._retries = _RETRIES
 
     def all(self) -> None:
         limits = self._limits()
@@ -177,6 +179,7 @@ class _Measuring:
 
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._run.trials
+        self._retries = _RETRIES
         found = search(
             self._measure.search,
             limits,
@@ -198,11 +201,10 @@ class _Measuring:
         self._run.progress.say(f"  {count} trials in {duration(seconds)}")
 
     def _outcome(self, load_pps: float, seconds: float) -> Outcome:
-        for _ in range(_RETRIES + 1):
-            made = self._trial(load_pps, seconds, "search")
-            if not _stalled(made[-1]):
-                break
-        total = made[-1]
+        total = self._trial(load_pps, seconds, "search")[-1]
+        while _stalled(total) and self._retries > 0:
+            self._retries -= 1
+            total = self._trial(load_pps, seconds, "search")[-1]
         return Outcome(total.trial, total.intended, total.sent, total.lost)
 
 

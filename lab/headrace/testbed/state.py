@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.testbed import hugepages
 
 _KILL_WAIT_S = 5.0
+_RUN = "run-"
 
 
 def state_directories() -> list[Path]:
@@ -76,7 +77,7 @@ class RunState:
             raise HeadraceError(
                 f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
             )
-        self.path = Path(tempfile.mkdtemp(prefix="run-", dir=base))
+        self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=base))
         self.note("owner", Process.of(os.getpid()))
 
     def note(self, what: str, process: Process | None) -> None:
@@ -129,7 +130,7 @@ def clean() -> list[str]:
     for base in state_directories():
         if not _own(base):
             continue
-        for run in sorted(base.glob("run-*")):
+        for run in sorted(base.glob(f"{_RUN}*")):
             owner = _process(run / "owner.json")
             if owner is None or not owner.alive():
                 done += _undo(run)
@@ -154,8 +155,26 @@ def _undo(run: Path) -> list[str]:
             return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
         if count:
             done.append(f"gave back {count} hugepages")
+    for directory in _dpdk_directories(dpdk_prefix(run)):
+        if _own(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+            done.append(f"removed {directory}")
     shutil.rmtree(run, ignore_errors=True)
     return [*done, f"removed {run}"]
+
+
+def dpdk_prefix(run: Path) -> str:
+    """The name under which a run's engine keeps DPDK's own run-time files."""
+    return f"headrace-{run.name}"
+
+
+def _dpdk_directories(prefix: str) -> list[Path]:
+    """Where DPDK keeps the run-time files (telemetry's socket) of the engine of that prefix; an
+    engine that was killed could not remove them."""
+    bases = [Path("/var/run")] if os.getuid() == 0 else []
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    bases += [Path(runtime)] if runtime else []
+    return [base / "dpdk" / prefix for base in (*bases, Path("/tmp"))]
 
 
 def kill(process: Process) -> None:
