@@ -62,7 +62,7 @@ def push(
             CHAIN, model, cpus, pcap_port(incoming, None, "in"), pcap_port(None, outgoing, "out")
         )
         with start_engine(plan) as engine:
-            reading = engine.settle()
+            reading = engine.settle(len(packets))
         return as_set(read_pcap(outgoing)), reading
 
     return through

@@ -138,7 +138,7 @@ def test_the_same_in_all_models(
         )
         plan["engine"] = memory_engine(memory_mb=1536, mbufs=8192, mbuf_data_bytes=9728)
         with start_engine(plan) as engine:
-            reading = engine.settle()
+            reading = engine.settle(len(packets))
         outputs[model.name] = as_set(read_pcap(outgoing))
         assert set(nf_imbalance(reading).values()) == {0}, model.name
         [first, *_] = reading["segments"]["reader"]

@@ -111,18 +111,24 @@ class Engine:
         while not done():
             if time.monotonic() > end:
                 raise TimeoutError(f"{what}: not there after {seconds} s")
-            time.sleep(0.02)
+            time.sleep(0.1)
 
-    def settle(self, seconds: float = 10) -> dict[str, Any]:
-        """Wait until no counter of the segments moves any more; the last reading."""
-        readings = [self.read()]
+    def settle(self, arrived: int, seconds: float = 120) -> dict[str, Any]:
+        """Wait until so many packets have come in and every ring is empty again; the last reading.
 
-        def still() -> bool:
-            time.sleep(0.2)
+        By the counters, not by a pause: on a loaded machine a worker may stand still for long.
+        """
+        readings: list[dict[str, Any]] = []
+
+        def quiet() -> bool:
             readings.append(self.read())
-            return packets(readings[-1]) == packets(readings[-2])
+            now = readings[-1]
+            rings = (link.get("used", 0) for link in now["links"].values())
+            came = max(sum(r["in"] for r in replicas) for replicas in now["segments"].values())
+            still = all(packets(now) == packets(before) for before in readings[-4:])
+            return came >= arrived and not any(rings) and still and len(readings) > 4
 
-        self.wait_for(still, "standstill", seconds)
+        self.wait_for(quiet, f"{arrived} packets, then standstill", seconds)
         return readings[-1]
 
 

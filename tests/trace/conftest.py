@@ -33,7 +33,10 @@ def tracer_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"{path} is missing, and {tool} to build it is not installed")
     build = tmp_path_factory.mktemp("trace")
-    for command in (["meson", "setup", str(build), str(REPO / "trace")], ["ninja", "-C", str(build)]):
+    for command in (
+        ["meson", "setup", str(build), str(REPO / "trace")],
+        ["ninja", "-C", str(build)],
+    ):
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode and command[0] == "meson":
             pytest.skip(f"the tracer cannot be configured here: {done.stdout.splitlines()[-3:]}")

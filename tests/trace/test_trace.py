@@ -48,9 +48,7 @@ def test_check_says_why(tracer_binary: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [[], ["--copy-reads"]])
-def test_every_packet_at_every_stage(
-    traced: Traced, pair: tuple[str, str], how: list[str]
-) -> None:
+def test_every_packet_at_every_stage(traced: Traced, pair: tuple[str, str], how: list[str]) -> None:
     a, b = pair
     p = traced.begin("--sample", "1", *UDP, *how)
     said = traced.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])

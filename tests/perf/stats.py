@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Medians and spreads of interleaved runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Several runs of one thing: median, quartiles, extremes, in the runs' own unit."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.values)
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def spread(self) -> str:
+        """Quartiles, as text."""
+        if len(self.values) < 3:
+            return "–"
+        first, _, third = quantiles(self.values, n=4)
+        return f"{first:.1f}-{third:.1f}"
+
+
+def interleave(runs: int, measures: dict[str, Callable[[], float]]) -> dict[str, Sample]:
+    """Each measure `runs` times, in turn, so that a slow minute hits all of them alike."""
+    values: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(runs):
+        for name, measure in measures.items():
+            values[name].append(measure())
+    return {name: Sample(tuple(v)) for name, v in values.items()}
+
+
+def ratio(a: Sample, b: Sample) -> Sample:
+    """Ratios of runs that stood beside each other."""
+    return Sample(tuple(x / y for x, y in zip(a.values, b.values, strict=True)))
