@@ -30,7 +30,7 @@ test:
 
 bench:
 	@scripts/setup.sh run bench
-	@scripts/with-hugepages.sh 2048 $(VENV)/python -m tests.perf
+	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf
 
 bench-fib-1g:
 	@scripts/setup.sh run bench

@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from tests.perf.boost import boost
+from perf.boost import boost
 
 
 def cycles_per_packet(

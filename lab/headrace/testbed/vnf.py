@@ -58,7 +58,7 @@ class Parameter(Spec):
         if isinstance(value, int | float) and not boolean:
             low, high = self.minimum, self.maximum
             if (low is not None and value < low) or (high is not None and value > high):
-                return f"allowed: {low if low is not None else '-∞'} to {high if high is not None else '∞'}"
+                return f"allowed: {'-∞' if low is None else low} to {'∞' if high is None else high}"
         return None
 
 
@@ -80,8 +80,8 @@ class VnfDefinition(Spec):
     capabilities: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     health_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20
-    parameters: dict[str, Parameter] = {}
-    counters: dict[str, str] = {}
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    counters: dict[str, str] = Field(default_factory=dict)
 
     @property
     def splits(self) -> bool:

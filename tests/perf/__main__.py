@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench`: what the issue's goals are held against, with peers beside, interleaved."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from perf import engine, testpmd, traffic
+from perf.stats import Sample, interleave, ratio
+from rich.console import Console
+from rich.table import Table
+from support.engine import free_cpus
+
+BINARY = Path(
+    os.environ.get("HEADRACE_ENGINE")
+    or Path(__file__).resolve().parents[2] / "build" / "engine" / "headrace-engine"
+)
+# Cycles of a 2.3 GHz TSC per 64 B packet, or ratios, as the project's goals state them.
+GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0}
+DEVICES = {
+    "net_null": ["net_null0,size=60", "net_null1,size=60"],
+}
+
+
+class Bench:
+    """One run of all benchmarks; results gather in `rows` and `data`."""
+
+    def __init__(self, runs: int, seconds: float, folder: Path) -> None:
+        self.runs, self.seconds, self.folder = runs, seconds, folder
+        cpus = free_cpus()
+        self.cpus = (cpus[0], cpus[1])
+        self.tsc_hz = engine.tsc_hz(BINARY, folder)
+        self.rows: list[tuple[str, str, str, str]] = []
+        self.data: dict[str, Any] = {"tsc_hz": self.tsc_hz, "runs": runs, "seconds": seconds}
+
+    def row(self, what: str, sample: Sample, unit: str, goal: float | None = None) -> None:
+        verdict = "–" if goal is None else f"{goal:g}: {'met' if sample.median <= goal else 'NOT met'}"
+        figure = f"{sample.median:.2f}" if unit == "x" else f"{sample.median:.1f}"
+        self.rows.append((what, f"{figure} {unit}", sample.spread, verdict))
+        self.data[what] = {"unit": unit, "values": sample.values, "goal": goal}
+
+    def _peer(self, mode: str, nf: dict[str, Any] | None, name: str, goal: float) -> None:
+        for devices_name, devices in DEVICES.items():
+            plan = engine.ports_plan(devices, nf, self.cpus[1])
+            samples = interleave(
+                self.runs,
+                {
+                    "headrace": lambda plan=plan: engine.load(
+                        BINARY, plan, self.folder, self.seconds
+                    ).wall_cycles("dut"),
+                    "testpmd": lambda devices=devices: testpmd.cycles_per_packet(
+                        mode, devices, self.tsc_hz, self.seconds, self.cpus
+                    ),
+                },
+            )
+            self.row(f"{name}, {devices_name}", samples["headrace"], "cycles")
+            self.row(f"testpmd {mode}, {devices_name}", samples["testpmd"], "cycles")
+            self.row(
+                f"{name} / testpmd {mode}",
+                ratio(samples["headrace"], samples["testpmd"]),
+                "x",
+                goal,
+            )
+
+    def io(self) -> None:
+        self._peer("io", None, "empty segment", GOALS["io"])
+
+    def mac(self) -> None:
+        self._peer("mac", {"type": "l2fwd", "params": {}}, "l2fwd", GOALS["mac"])
+
+    def generator(self) -> None:
+        """Source (varying fields, checksums, stamps) and sink, in one loop on one lcore."""
+        source = {
+            "frame_bytes": [64],
+            "flows": traffic.FLOWS,
+            "vary": ["src_ip", "src_port"],
+        }
+        plan = engine.generator_plan(source, self.cpus[1])
+        loads = [
+            engine.load(BINARY, plan, self.folder, self.seconds) for _ in range(self.runs)
+        ]
+        for part, key in (("source", "rx_cycles"), ("sink", "tx_cycles")):
+            sample = Sample(tuple(load.io_cycles("loop", key) for load in loads))
+            self.row(f"{part}, {traffic.FLOWS} flows, stamped", sample, "cycles", GOALS[part])
+        self.row("source and sink", Sample(tuple(x.wall_cycles("loop") for x in loads)), "cycles")
+
+    def chain(self) -> None:
+        """ACL (1000 rules) -> LB (4096 flows) -> L3FWD (1 M routes), run to completion."""
+        files = traffic.write_chain(self.folder)
+        source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
+        chain = [
+            ("acl", "pass", {"rules_file": files["rules"], "default": "deny"}),
+            (
+                "lb",
+                "out",
+                {"vips": [{"address": "198.19.0.1", "backends": traffic.backends()}]},
+            ),
+            ("l3fwd", "out0", {"fib": "lpm", "routes_file": files["routes"]}),
+        ]
+        empty = engine.chain_plan(source, [], self.cpus, 512)
+        plan = engine.chain_plan(source, chain, self.cpus, 1536)
+        full, baseline = [], []
+        for _ in range(self.runs):
+            baseline.append(engine.load(BINARY, empty, self.folder, self.seconds))
+            full.append(engine.load(BINARY, plan, self.folder, self.seconds))
+        each = {
+            name: Sample(tuple(load.nf_cycles("chain", name) for load in full))
+            for name, _, _ in chain
+        }
+        for name, sample in each.items():
+            self.row(name, sample, "cycles")
+        together = tuple(sum(values) for values in zip(*(s.values for s in each.values()), strict=True))
+        self.row("acl + lb + l3fwd", Sample(together), "cycles", GOALS["chain"])
+        self.row("chain, rings and loop included",
+                 Sample(tuple(load.wall_cycles("chain") for load in full)), "cycles")
+        self.row("chain throughput", Sample(tuple(x.rate_mpps("chain") for x in full)), "Mpps")
+        self.row("empty chain throughput",
+                 Sample(tuple(x.rate_mpps("chain") for x in baseline)), "Mpps")
+
+
+def main() -> int:
+    known: dict[str, Callable[[Bench], None]] = {
+        "io": Bench.io, "mac": Bench.mac, "generator": Bench.generator, "chain": Bench.chain,
+    }
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("what", nargs="*", choices=[*known, []], help="all of them by default")
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--json", type=Path, default=Path("runs/bench.json"))
+    arguments = parser.parse_args()
+    console = Console()
+    if len(free_cpus()) < 2:
+        console.print("make bench needs two CPUs; this process may use one")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        bench = Bench(arguments.runs, arguments.seconds, Path(folder))
+        for name in arguments.what or known:
+            console.print(f"{name} ...", style="dim")
+            known[name](bench)
+    table = Table(title="64 B frames; TSC cycles per packet, medians and quartiles")
+    for column in ("what", "median", "quartiles", "goal"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for row in bench.rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print(
+        f"{arguments.runs} interleaved runs of {arguments.seconds:g} s each; TSC "
+        f"{bench.tsc_hz / 1e9:.2f} GHz; load average {os.getloadavg()[0]:.1f}"
+    )
+    engine.save(arguments.json, bench.data)
+    console.print(f"All runs: {arguments.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
