@@ -10,15 +10,14 @@
     report.html
     status.json         running | complete | partial, and why
 
-While a run goes on, rows are appended to trials.jsonl and results.jsonl and reach the disk
-one by one; finish() turns them into Parquet. A reader takes whichever is there, so that a
-run that was killed keeps every trial that had ended.
+While a run goes on, rows are appended to trials.jsonl and results.jsonl one by one; finish()
+turns them into Parquet. A reader takes whichever is there, so that a run that was killed keeps
+every trial that had ended.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -61,13 +60,15 @@ def _write(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as f:
         f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
     temporary.replace(path)
 
 
 class _Journal:
-    """An append-only file of JSON lines, each on the disk before append() returns."""
+    """An append-only file of JSON lines; each is the kernel's before append() returns.
+
+    So it outlives the lab, however that ends. It is not synced: waiting for a busy disk
+    between trials would stretch a run by more than a power cut is worth.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,7 +77,6 @@ class _Journal:
     def append(self, row: BaseModel) -> None:
         self._file.write(row.model_dump_json() + "\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         self._file.close()

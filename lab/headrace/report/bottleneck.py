@@ -328,7 +328,7 @@ def _of_loss(part: Part, above: Measurement | None) -> list[str]:
 def _of_drops(part: Part, at: Measurement) -> list[str]:
     total = at.sent or 1
     return [
-        f"It dropped {count(n)} packets ({percent(n / total, 2)} of those sent) as {place}."
+        f"{part.name} dropped {count(n)} packets ({percent(n / total, 2)} of those sent): {place}."
         for place, n in sorted(part.drops.items(), key=lambda item: -item[1])
     ]
 

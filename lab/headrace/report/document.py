@@ -12,7 +12,6 @@ from .bottleneck import Pipe, pipe
 from .summary import Summary, summarise
 from .units import percent, plural
 
-
 IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
 
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -19,15 +20,15 @@ GOOD, BAD, DIM = "green", "bold red", "dim"
 
 
 def show(report: document.Report, console: Console) -> None:
-    for part in lines(report):
+    for part in lines(report, console.width):
         console.print(part)
 
 
-def lines(report: document.Report) -> list[RenderableType]:
+def lines(report: document.Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [heading(report)]
     parts += [Text(f"! {text}", style=BAD) for text in report.cautions]
     for group in report.groups:
-        parts += [Text(), Text(_title(group), style="bold"), table(group)]
+        parts += [Text(), Text(_title(group), style="bold"), table(group, width)]
         for explained in group.explained:
             parts.append(Padding(narrowest(explained), (1, 0, 0, 0)))
     parts += [Text(), evidence(report)]
@@ -47,52 +48,65 @@ def _title(group: document.Group) -> str:
     return f"{nfs}: {group.workload}{way}"
 
 
-def table(group: document.Group) -> Table:
+def table(group: document.Group, width: int) -> Table:
+    """On a narrow terminal some figures go, never the audit's verdict."""
     rates = units.rate_scale(max(s.throughput_pps.max for s in group.summaries))
     medians = [s.latency_ns["p50"].median for s in group.summaries if "p50" in s.latency_ns]
     times = units.time_scale(min(medians, default=1.0))
+    columns = [c for c in COLUMNS if width >= c.from_width]
     made = Table(box=None, pad_edge=False, header_style=DIM)
     made.add_column("goal", no_wrap=True)
-    made.add_column("execution")
-    for name in (
-        rates.unit,
-        "spread",
-        "Gbit/s L1",
-        "loss",
-        f"p50 {times.unit}",
-        f"p99 {times.unit}",
-        f"PDV99 {times.unit}",
-        "cycles",
-    ):
+    made.add_column("execution", overflow="fold")
+    for column in columns:
+        name = column.name.format(rate=rates.unit, time=times.unit)
         made.add_column(name, justify="right", no_wrap=True)
-    made.add_column("audit")
+    made.add_column("audit", no_wrap=True, min_width=len("generator-bound"))
     rows = (*group.summaries, *group.single)
     for s in sorted(rows, key=lambda s: group.goals.index(s.key.goal_text)):
-        made.add_row(*_cells(s, rates, times), style=None if s.trusted else DIM)
+        cells = [column.cell(s, rates, times) for column in columns]
+        made.add_row(
+            s.key.goal_text, _named(s), *cells, verdict(s), style=None if s.trusted else DIM
+        )
     return made
 
 
-def _cells(s: Summary, rates: units.Scale, times: units.Scale) -> list[RenderableType]:
-    def time(spreads: dict[str, Spread], name: str) -> str:
-        found = spreads.get(name)
-        return times.number(found.median if found else None)
+class Column(NamedTuple):
+    name: str
+    from_width: int  # shown on terminals at least so wide
+    cell: Callable[[Summary, units.Scale, units.Scale], str]
 
+
+def _rate(s: Summary, rates: units.Scale, _: units.Scale) -> str:
     least = "≥ " if s.verdict == "generator-bound" else ""
+    return least + rates.number(s.throughput_pps.median, 4)
+
+
+def _time(spreads: dict[str, Spread], name: str, times: units.Scale) -> str:
+    found = spreads.get(name)
+    return times.number(found.median if found else None)
+
+
+def _cycles(s: Summary) -> str:
+    total = sum(c.median for c in s.nf_cycles.values())
+    return units.significant(total) if total else units.NOT_KNOWN
+
+
+COLUMNS = (
+    Column("{rate}", 0, _rate),
+    Column("spread", 0, lambda s, r, t: units.percent(s.throughput_pps.relative, 2)),
+    Column("Gbit/s L1", 100, lambda s, r, t: units.significant(s.throughput_gbps_l1.median)),
+    Column("loss", 0, lambda s, r, t: units.loss(s.loss_ratio.median)),
+    Column("p50 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p50", t)),
+    Column("p99 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p99", t)),
+    Column("PDV99 {time}", 110, lambda s, r, t: _time(s.pdv_ns, "p99", t)),
+    Column("cycles", 90, lambda s, r, t: _cycles(s)),
+)
+
+
+def _named(s: Summary) -> str:
     ground = "" if s.key.ground == "measured" else f" ({s.key.ground})"
-    cycles = sum(c.median for c in s.nf_cycles.values())
-    return [
-        s.key.goal_text,
-        s.key.execution + ground + ("" if s.key.direction == "forward" else f", {s.key.direction}"),
-        least + rates.number(s.throughput_pps.median, 4),
-        units.percent(s.throughput_pps.relative, 2),
-        units.significant(s.throughput_gbps_l1.median),
-        units.loss(s.loss_ratio.median),
-        time(s.latency_ns, "p50"),
-        time(s.latency_ns, "p99"),
-        time(s.pdv_ns, "p99"),
-        units.significant(cycles) if cycles else units.NOT_KNOWN,
-        verdict(s),
-    ]
+    way = "" if s.key.direction == "forward" else f", {s.key.direction}"
+    return s.key.execution + ground + way
 
 
 def verdict(s: Summary) -> Text:

@@ -169,7 +169,7 @@ def counters_of(
 
 def latency_of(hops: int, load: float, rng: np.random.Generator) -> tuple[HdrHistogram, float]:
     """Batching and queueing at each hop, and now and then an interruption of an lcore."""
-    n = 40_000
+    n = 4_000
     base = 1_150 + rng.gamma(2.0, 420 + 600 * load, size=(hops, n)).sum(axis=0) + 600 * hops
     base += np.where(rng.random(n) < 8e-4 * hops, rng.exponential(38_000, n), 0)
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace report, diff and doctor as a user or a script calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.bundle import BundleError
+from headrace.cli import build
+from headrace.cli.doctor import mends
+from headrace.doctor.check import Check
+from headrace.report.testdata import make_bundle
+
+RESULT_NAMES = {
+    "chain", "direction", "repetition", "execution", "workload", "goal", "load_pps",
+    "throughput_pps", "throughput_gbps_l1", "offered_pps", "sent_pps", "received_pps", "loss_ratio",
+    "latency_ns", "pdv_ns", "ipdv_ns_mean", "nf_cycles", "utilisation", "drops", "audit",
+}  # fmt: skip
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(build(), [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("cli") / "edge", repetitions=2)
+
+
+def test_report_on_a_terminal(bundle: Path) -> None:
+    done = call("report", bundle)
+    assert done.exit_code == 0
+    assert "acl → lb → l3fwd" in done.output
+    assert "is narrowest" in done.output
+    assert "generator-bound" in done.output
+
+
+def test_report_as_json_has_the_documented_names(bundle: Path) -> None:
+    document = json.loads(call("report", bundle, "--json").output)
+    assert document["state"] == "complete"
+    assert set(document["results"][0]) >= RESULT_NAMES
+    assert set(document["results"][0]["latency_ns"]) == {
+        "mean", "min", "p50", "p90", "p99", "p999", "max",
+    }  # fmt: skip
+    assert document["bottlenecks"][0]["narrowest"] == "acl+lb+l3fwd"
+
+
+def test_report_writes_a_page(bundle: Path, tmp_path: Path) -> None:
+    target = tmp_path / "r.html"
+    assert call("report", bundle, "--html", target).exit_code == 0
+    assert target.read_text().startswith("<!doctype html>")
+
+
+def test_a_page_that_cannot_be_written_is_bad_input(bundle: Path, tmp_path: Path) -> None:
+    done = call("report", bundle, "--html", tmp_path / "no" / "r.html")
+    assert "--html" in str(done.exception) and "cannot be written" in str(done.exception)
+
+
+def test_no_bundle_is_bad_input(tmp_path: Path) -> None:
+    for command in (["report", tmp_path], ["diff", tmp_path, tmp_path]):
+        done = call(*command)
+        assert isinstance(done.exception, BundleError)
+        assert done.exception.exit_status == 2
+
+
+def test_diff_as_text_and_json(bundle: Path) -> None:
+    assert "are the same" in call("diff", bundle, bundle).output
+    document = json.loads(call("diff", bundle, bundle, "--json").output)
+    assert document["changed"] is False
+    assert len(document["compared"]) == 9
+
+
+def test_doctor_examines_this_machine() -> None:
+    done = call("doctor", "--json")
+    assert done.exit_code in (0, 1)
+    document = json.loads(done.output)
+    assert document["ready"] == (done.exit_code == 0)
+    names = [c["name"] for c in document["checks"]]
+    assert len(names) == len(set(names))
+    assert {"lcores", "simd", "tsc", "hugepages", "nics", "af_xdp", "kvm", "perf-counters"} <= set(
+        names
+    )
+    for check in document["checks"]:
+        if check["status"] == "missing":
+            assert check["means"], f"{check['name']}: what it is missing for"
+
+
+def test_what_measuring_needs_is_mended_first() -> None:
+    def lacking(name: str, required: bool) -> Check:
+        return Check(
+            name=name,
+            group="g",
+            status="missing",
+            found="no",
+            mend=f"mend {name}",
+            required=required,
+        )
+
+    fine = Check(name="f", group="g", status="ok", found="yes", mend="not needed")
+    assert mends([lacking("a", False), lacking("b", True), fine]) == ["mend b", "mend a"]

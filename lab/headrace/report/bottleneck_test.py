@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The narrowest part is found from counters alone, and said only where they show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.bundle import Bundle
+from headrace.record import Audit, Counters, Measurement, RingReading, WorkerReading
+from headrace.report.bottleneck import pipe
+from headrace.report.document import report
+from headrace.report.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
+
+MPPS = 1e6
+
+
+def measurement(execution: str, load: float, *, full: int = 0, **changes: Any) -> Measurement:
+    segments = segments_of(EXECUTIONS[execution])
+    sent = int(load * 2)
+    fields: dict[str, Any] = {
+        "chain": "edge",
+        "direction": "forward",
+        "repetition": 1,
+        "execution": execution,
+        "workload": "64B",
+        "load_pps": load,
+        "throughput_pps": load,
+        "throughput_gbps_l1": 1.0,
+        "throughput_gbps_l2": 1.0,
+        "offered_pps": load,
+        "sent_pps": load,
+        "received_pps": load,
+        "loss_ratio": 0.0,
+        "audit": Audit(verdict="ok"),
+        "duration_s": 2.0,
+        "sent": sent,
+        "segments": segments,
+        "counters": counters_of(segments, sent, full, 1.0),
+    }
+    return Measurement(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("execution", "narrowest"),
+    [("rtc", "acl+lb+l3fwd"), ("hybrid", "lb+l3fwd"), ("pipeline", "acl")],
+)
+def test_the_part_with_most_cycles_is_narrowest(execution: str, narrowest: str) -> None:
+    found = pipe(measurement(execution, 10 * MPPS))
+    assert found.narrowest == narrowest
+    assert found.part(narrowest).capacity_pps == pytest.approx(
+        capacity(EXECUTIONS[execution]), rel=0.01
+    )
+
+
+def test_capacity_grows_with_the_lcores() -> None:
+    one, three = pipe(measurement("rtc", MPPS)), pipe(measurement("rtc x 3", MPPS))
+    name = "acl+lb+l3fwd"
+    ratio = (three.part(name).capacity_pps or 0) / (one.part(name).capacity_pps or 1)
+    assert ratio == pytest.approx(3, rel=0.01)
+
+
+def test_segments_on_one_lcore_share_its_cycles() -> None:
+    apart = measurement("pipeline", 5 * MPPS)
+    counters = apart.counters
+    assert counters is not None
+    chain = [s for s in apart.segments if s.role == "chain"]
+    names = [s.name for s in chain]
+    replicas = tuple(
+        r.model_copy(update={"cpu": 2}) if r.segment in names else r for r in counters.replicas
+    )
+    busy = sum(r.ops_cycles for r in replicas if r.cpu == 2)
+    workers = tuple(w for w in counters.workers if w.cpu < 2)
+    together = apart.model_copy(
+        update={
+            "segments": tuple(
+                s.model_copy(
+                    update={"cpus": (2,), "shares_cpu_with": tuple(n for n in names if n != s.name)}
+                )
+                if s in chain
+                else s
+                for s in apart.segments
+            ),
+            "counters": Counters(
+                tsc_hz=TSC_HZ,
+                workers=(*workers, WorkerReading(cpu=2, ref_cycles=2 * TSC_HZ, ops_cycles=busy)),
+                replicas=replicas,
+                rings=counters.rings,
+            ),
+        }
+    )
+    found = pipe(together)
+    assert set(found.marked) == set(names)
+    expected = TSC_HZ / sum(TSC_HZ / (pipe(apart).part(n).capacity_pps or 1) for n in names)
+    for name in names:
+        assert found.part(name).capacity_pps == pytest.approx(expected, rel=0.01)
+    assert "share is narrowest" in found.headline
+
+
+def test_a_full_ring_above_the_found_rate_is_the_evidence() -> None:
+    at = measurement("pipeline", 20 * MPPS)
+    counters = measurement("pipeline", 21 * MPPS).counters
+    assert counters is not None
+    rings = counters.rings | {"to-lb": RingReading(size=4096, full=123_456)}
+    above = measurement(
+        "pipeline", 21 * MPPS, counters=counters.model_copy(update={"rings": rings})
+    )
+    found = pipe(at, above)
+    assert found.narrowest == "lb"
+    said = " ".join(found.reasons)
+    assert "to-lb" in said and "123\u202f456" in said
+    assert "By cycles alone acl would be narrower" in said
+
+
+def test_a_chain_that_carried_more_than_the_estimate_can_carry_that() -> None:
+    at = measurement("rtc", 30 * MPPS)  # beyond what its cycles allow: it was held up
+    assert pipe(at).part("acl+lb+l3fwd").capacity_pps == pytest.approx(30 * MPPS)
+
+
+def test_uneven_replicas_narrow_the_part() -> None:
+    even = measurement("rtc x 3", 10 * MPPS)
+    counters = even.counters
+    assert counters is not None
+    first, *others = [r for r in counters.replicas if r.segment == "acl+lb+l3fwd"]
+    double = first.model_copy(
+        update={"packets_in": first.packets_in * 2, "ops_cycles": first.ops_cycles * 2}
+    )
+    uneven = even.model_copy(
+        update={
+            "counters": counters.model_copy(
+                update={
+                    "replicas": tuple(
+                        double if r is first else r for r in counters.replicas if r is not others[0]
+                    )
+                }
+            )
+        }
+    )
+    found = pipe(uneven)
+    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+        (pipe(even).part("acl+lb+l3fwd").capacity_pps or 0) / 2, rel=0.02
+    )
+    assert any("unevenly" in r for r in found.reasons)
+
+
+def test_a_generator_bound_figure_names_no_part_of_the_chain() -> None:
+    bound = Audit(verdict="generator-bound")
+    found = pipe(measurement("rtc", 5 * MPPS, audit=bound))
+    assert found.narrowest is None and not found.marked
+    assert "lower bound" in found.headline
+    assert any("held up" in r for r in found.reasons)
+    at_limit = pipe(measurement("rtc x 3", 42 * MPPS, audit=bound))
+    assert at_limit.narrowest == "generator"
+
+
+def test_without_counters_nothing_is_claimed() -> None:
+    found = pipe(measurement("rtc", 5 * MPPS, counters=None))
+    assert found.narrowest is None
+    assert "No counters" in found.headline
+
+
+def test_a_report_explains_each_measured_execution(bundle_path: Path) -> None:
+    (group,) = report(Bundle(bundle_path)).groups
+    assert group.primary == "ndr"
+    named = {e.summary.key.execution: e.pipe.narrowest for e in group.explained}
+    assert named == {
+        "rtc": "acl+lb+l3fwd",
+        "hybrid": "lb+l3fwd",
+        "pipeline": "acl",
+        "rtc x 3": "generator",
+    }

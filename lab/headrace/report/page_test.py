@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page stands alone, is well-formed, and never shows an untrusted figure as a good one."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from headrace.bundle import Bundle, BundleWriter
+from headrace.record import Result
+from headrace.report.document import report
+from headrace.report.page import render
+from headrace.report.summary import AGREE_RATIO, summarise
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Checker(HTMLParser):
+    """Every element is closed where it must be; collects what would load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href") and value and not value.startswith(("data:", "#")):
+                self.loads.append(value)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+
+@pytest.fixture(scope="module")
+def page(bundle_path: Path) -> str:
+    return render(report(Bundle(bundle_path)), spec="a: <b> & c")
+
+
+def test_it_is_well_formed_and_loads_nothing(page: str) -> None:
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    assert checker.loads == []
+    assert "<script" not in page
+    assert not re.search(r"@import|url\(", page)
+
+
+def test_pictures_are_valid_and_say_what_they_show(page: str) -> None:
+    pictures = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    assert len(pictures) == 2 * (4 + 3)  # wide and narrow: four pipes, three charts
+    for picture in pictures:
+        root = ET.fromstring(picture)
+        assert root.get("aria-label")
+        assert "nan" not in picture.lower().replace("nanosecond", "")
+
+
+def test_what_is_not_trusted_is_labelled(page: str) -> None:
+    rows = re.findall(r"<tr.*?</tr>", page, re.DOTALL)
+    bound = [r for r in rows if "rtc x 3" in r and "Mpps" not in r and "≥" in r]
+    assert len(bound) == 2 and all("generator-bound" in r for r in bound)
+    assert "they are lower bounds: rtc x 3, ndr; rtc x 3, pdr" in page
+    card = page.split('<div class="answer">')[1].split("</section>")[0]
+    assert "pipeline" in card.split("</div>")[0]  # the fastest trusted one, not the bound one
+
+
+def test_what_users_write_is_escaped(page: str) -> None:
+    assert "a: &lt;b&gt; &amp; c" in page
+
+
+def test_a_partial_bundle_is_reported_as_such(tmp_path: Path, bundle_path: Path) -> None:
+    some = Bundle(bundle_path).results()[:3]
+    with BundleWriter(tmp_path / "p") as w:
+        for result in some:
+            w.result(result)
+        w.finish("partial", "interrupted")
+    made = report(Bundle(tmp_path / "p"))
+    assert "partial: interrupted" in made.cautions[0]
+    assert "partial: interrupted" in render(made)
+
+
+def test_an_empty_bundle_has_a_page_too(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "e"):
+        pass
+    made = report(Bundle(tmp_path / "e"))
+    assert made.cautions == ("There are no results in it.",)
+    assert "no results" in render(made)
+
+
+def _scaled(result: Result, factor: float) -> Result:
+    return result.model_copy(update={"throughput_pps": result.throughput_pps * factor})
+
+
+def test_repetitions_that_disagree_are_said_to(tmp_path: Path, bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    with BundleWriter(tmp_path / "d") as w:
+        for factor in (1.0, 1.0 + AGREE_RATIO + 0.02):
+            w.result(_scaled(first, factor))
+    assert any("do not agree" in c for c in report(Bundle(tmp_path / "d")).cautions)
+
+
+def test_both_directions_are_summed_and_shown_apart(tmp_path: Path, bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    with BundleWriter(tmp_path / "w") as w:
+        for direction in ("forward", "reverse", "both"):
+            w.result(first.model_copy(update={"direction": direction}))
+    (group,) = report(Bundle(tmp_path / "w")).groups
+    assert group.direction == "both"
+    assert [s.key.direction for s in group.single] == ["forward", "reverse"]
+    assert len(group.explained) == 1
+    assert "Each direction" in render(report(Bundle(tmp_path / "w")))
+
+
+def test_invalid_repetitions_stay_out_of_the_figures(bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    audit = first.audit.model_copy(update={"verdict": "invalid"})
+    bad = _scaled(first, 9.0).model_copy(update={"audit": audit})
+    (summary,) = summarise([first, bad])
+    assert (summary.excluded, summary.repetitions) == (1, 2)
+    assert summary.throughput_pps.max == first.throughput_pps
