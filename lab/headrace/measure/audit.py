@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 UNSENT_LIMIT = 1e-3  # of the intended packets
 STRETCH_LIMIT = 1.01  # of the intended duration
+PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost
 
 
 def audit(
@@ -38,6 +39,7 @@ def audit(
         _stretched(actual, intended, unlimited),
         _stall(behind, reading, context, sum(f.lost for f in flows), unlimited),
         _sink(counters, context),
+        _preemption(reading, sum(f.lost for f in flows)),
         _conservation(counters),
     ]
     return Audit(
@@ -95,6 +97,21 @@ def _stall(
         text += f"; the burst that followed was more than the first ring holds ({lost} lost)"
     return Finding(
         check="stall", ok=not late, text=f"{text}.", value=float(behind_ns), limit=room_ns
+    )
+
+
+def _preemption(reading: Reading, lost: int) -> Finding:
+    """Other work on an lcore, or another guest on its core, loses packets in the chain's name."""
+    worst = max(reading.waited_ns, key=lambda cpu: reading.waited_ns[cpu], default=None)
+    if worst is None:
+        return Finding(check="preemption", ok=True, text="No lcore to watch.")
+    share = reading.waited_ns[worst] / 1e9 / reading.duration_s
+    text = f"Lcore {worst} was kept from running for {share:.2%} of the trial"
+    disturbed = share > PREEMPTION_LIMIT and lost > 0
+    if disturbed:
+        text += f", and {lost} packets were lost; whose loss they are cannot be told"
+    return Finding(
+        check="preemption", ok=not disturbed, text=f"{text}.", value=share, limit=PREEMPTION_LIMIT
     )
 
 

@@ -79,6 +79,12 @@ def _doubt(found: Found, limits: Limits) -> tuple[str | None, Verdict]:
             "this.",
             "generator-bound",
         )
+    if found.disturbed:
+        return (
+            "At the load above packets were lost only while something else ran on the lcores, or "
+            "the generator stalled; on a quiet machine the chain may do more.",
+            "suspect",
+        )
     if found.stopped_by == "max-load":
         return (
             f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "

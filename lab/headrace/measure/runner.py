@@ -25,8 +25,8 @@ from headrace.testbed.plan import paths
 from headrace.testbed.state import RunState, dpdk_prefix
 from headrace.testbed.traffic import refusal
 
-# A trial in which the tester stalled says nothing about the chain and is done again; at most so
-# often per search, as on a machine where it always stalls that would never end.
+# A trial that the tester or the machine disturbed says nothing about the chain and is done again; at
+# most so often per search, as on a machine where it always happens that would never end.
 _RETRIES = 6
 
 
@@ -202,14 +202,15 @@ class _Measuring:
 
     def _outcome(self, load_pps: float, seconds: float) -> Outcome:
         total = self._trial(load_pps, seconds, "search")[-1]
-        while _stalled(total) and self._retries > 0:
+        while _disturbed(total) and self._retries > 0:
             self._retries -= 1
             total = self._trial(load_pps, seconds, "search")[-1]
-        return Outcome(total.trial, total.intended, total.sent, total.lost)
+        return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
 
 
-def _stalled(made: Trial) -> bool:
-    return any(f.check in ("stall", "sink") and not f.ok for f in made.audit.findings)
+def _disturbed(made: Trial) -> bool:
+    checks = ("stall", "sink", "preemption")
+    return any(f.check in checks and not f.ok for f in made.audit.findings)
 
 
 def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:

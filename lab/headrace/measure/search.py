@@ -30,6 +30,7 @@ class Outcome:
     intended: int
     sent: int
     lost: int
+    disturbed: bool = False  # the tester or the machine, not only the chain, may have lost packets
 
     @property
     def loss_ratio(self) -> float:
@@ -55,6 +56,7 @@ class Found:
     stopped_by: str  # "width", "max-load", "min-load", "time"
     sample: Sample | None  # the trial that stands for the lower bound
     generator_bound: bool  # what lies above was not refused by the chain but never sent
+    disturbed: bool  # what lies above was lost in disturbed trials only
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ def _found(
         stopped_by=stopped_by,
         sample=_representative(goal, lower, samples),
         generator_bound=_generator_bound(goal, upper, samples),
+        disturbed=_disturbed(goal, upper, samples),
     )
 
 
@@ -197,10 +200,17 @@ def _representative(goal: GoalSpec, lower: float | None, samples: list[Sample]) 
 
 def _generator_bound(goal: GoalSpec, upper: float | None, samples: list[Sample]) -> bool:
     """Did the upper bound's bad trials fail only because packets were never sent?"""
-    here = _at(upper, samples)
-    bad = [s for s in here if s.outcome.sent < s.outcome.intended or s.outcome.lost > 0]
-    bad = [s for s in bad if _library_loss(s.outcome) > goal.loss_ratio]
+    bad = _bad(goal, upper, samples)
     return bool(bad) and all(s.outcome.loss_ratio <= goal.loss_ratio for s in bad)
+
+
+def _disturbed(goal: GoalSpec, upper: float | None, samples: list[Sample]) -> bool:
+    bad = _bad(goal, upper, samples)
+    return bool(bad) and all(s.outcome.disturbed for s in bad)
+
+
+def _bad(goal: GoalSpec, load: float | None, samples: list[Sample]) -> list[Sample]:
+    return [s for s in _at(load, samples) if _library_loss(s.outcome) > goal.loss_ratio]
 
 
 def _library_loss(outcome: Outcome) -> float:

@@ -16,6 +16,7 @@ from headrace.record import Calibration, Counters, Phase, Segment, Trial, gbps
 from headrace.spec.workload import Workload
 from headrace.testbed.engine import Engine
 from headrace.testbed.plan import Path
+from headrace.testbed.scheduling import kept_waiting, snapshot
 
 Json = dict[str, Any]
 
@@ -51,6 +52,7 @@ class Reading:
     started_at: str
     before: Json
     after: Json
+    waited_ns: dict[int, int]  # lcore -> how long the machine kept its poller from running
 
 
 def run(
@@ -59,13 +61,15 @@ def run(
     """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
     before = engine.request("read")
+    began_as = snapshot(engine.pid)
     started_at = now()
     engine.request("start", sources=sources)
     began = time.monotonic()
     time.sleep(duration_s)
     _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
+    waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
     time.sleep(drain_s)
-    return Reading(load_pps, duration_s, started_at, before, engine.request("read"))
+    return Reading(load_pps, duration_s, started_at, before, engine.request("read"), waited)
 
 
 def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> None:

@@ -86,6 +86,10 @@ class Engine:
                 raise self.last_words() from None
             raise
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def last_words(self) -> HeadraceError:
         status = self._process.returncode
         try:
