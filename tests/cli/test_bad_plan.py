@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, Any, tuple[str, ...]]] = {
     "wrong type": ("engine.memory_mb", "much", ("engine.memory_mb", "string")),
     "out of range": ("engine.mbufs", 1, ("engine.mbufs", "1")),
     "unknown link type": ("links.wire.type", "rope", ("links.wire", "rope", "ring")),
-    "unknown link key": ("links.wire.params.length", 9, ("links.wire.params:", "\"length\"", "on_full")),
+    "unknown link key": ("links.wire.params.length", 9, ("links.wire.params:", "length", "size")),
     "ring size": ("links.wire.params.size", 3, ("links.wire.params.size", "3")),
     "unknown NF type": ("nfs.acl.type", "acl5", ("nfs.acl", "acl5")),
     "unknown NF key": ("nfs.acl.params.rulez", [], ("nfs.acl.params:", "\"rulez\"", "rules_file")),

@@ -63,6 +63,7 @@ class Engine:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.wait_for(self._connect, "the control socket", seconds=30)
         self.lines = self.socket.makefile("rw", encoding="utf-8")
+        self.call("info")
         return self
 
     def _connect(self) -> bool:
@@ -92,11 +93,15 @@ class Engine:
             assert status == 0, f"engine ended with {status}: {self.log_file.read_text()}"
 
     def call(self, cmd: str, **arguments: Any) -> dict[str, Any]:
-        self.lines.write(json.dumps({"cmd": cmd, **arguments}) + "\n")
-        self.lines.flush()
-        line = self.lines.readline()
+        try:
+            self.lines.write(json.dumps({"cmd": cmd, **arguments}) + "\n")
+            self.lines.flush()
+            line = self.lines.readline()
+        except OSError:
+            line = ""
         if not line:
-            raise EngineError(f"no answer to {cmd}: {self.log_file.read_text()}")
+            status = self.process.wait(timeout=10)
+            raise EngineError(f"{cmd}: engine ended with {status}: {self.log_file.read_text()}")
         reply: dict[str, Any] = json.loads(line)
         if not reply["ok"]:
             raise EngineError(f"{reply['error']['path']}: {reply['error']['msg']}")
