@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -67,9 +68,15 @@ def run(
         if results:
             finish_run(target, None)
         raise
+    except BadInput:
+        progress.close()
+        if not results:
+            shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
+        raise
     except BaseException:
         progress.close()
         if results:
+            finish_run(target, None)
             console.print(f"what was measured is in {target}", markup=False)
         raise
     progress.close()

@@ -56,6 +56,12 @@ def place(experiment: Experiment, doc: Document, available: list[int]) -> Placem
     names = tuple(node.name for node in experiment.nodes)
     groups = _groups(experiment, names)
     replicas = _replicas(experiment, groups, len(chain))
+    if max(replicas) > len(chain):
+        raise doc.error(
+            ("deployment", "execution"),
+            f"{max(replicas)} replicas of a segment on {len(chain)} lcores of the chain; "
+            f"allowed: at most one on each, here {len(chain)}",
+        )
     segments, used = [], 0
     for group, count in zip(groups, replicas, strict=True):
         cpus = tuple(dict.fromkeys(chain[(used + i) % len(chain)] for i in range(count)))
