@@ -159,9 +159,9 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
         texts.append("There are no results in it.")
     measured = [s for s in summaries if s.key.ground == "measured"]
     for verdict, meaning in _MEANING.items():
-        names = [_row(s) for s in measured if s.verdict == verdict]
-        if names:
-            texts.append(f"{meaning}: {'; '.join(names)}.")
+        found = [s for s in measured if s.verdict == verdict]
+        if found:
+            texts.append(f"{meaning}: {_rows(found)}.")
     apart = [f"{_row(s)} ({percent(s.throughput_pps.relative, 2)})" for s in measured if s.disagree]
     if apart:
         texts.append(f"Repetitions do not agree within 5 %: {'; '.join(apart)}.")
@@ -188,6 +188,16 @@ _MEANING = {
     "invalid": "These are no measurements of the chain",
     "not-audited": "Nothing checked the generator for these figures",
 }
+
+
+def _rows(summaries: Sequence[Summary]) -> str:
+    """`rtc (ndr, pdr); pipeline (ndr)`"""
+    goals: dict[str, list[str]] = {}
+    for s in summaries:
+        known = goals.setdefault(s.key.execution, [])
+        if s.key.goal_text not in known:
+            known.append(s.key.goal_text)
+    return "; ".join(f"{name} ({', '.join(known)})" for name, known in goals.items())
 
 
 def _row(s: Summary) -> str:

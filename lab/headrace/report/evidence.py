@@ -10,7 +10,7 @@ from headrace.record import Calibration, Finding, Goal, Record, Result, Verdict
 
 from .document import Report
 from .summary import Summary
-from .units import count, ns, percent, plural, pps, significant
+from .units import count, exact_percent, ns, percent, plural, pps, significant
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -93,10 +93,10 @@ def _searches(results: list[Result]) -> Iterable[tuple[str, Facts]]:
     }
     for name, goal in goals.items():
         rows = [
-            ("loss ratio allowed", percent(goal.loss_ratio, 3) if goal.loss_ratio else "0"),
+            ("loss ratio allowed", exact_percent(goal.loss_ratio)),
             ("final trial", f"{significant(goal.final_trial_s)} s"),
             ("sum of trials at a bound", f"{significant(goal.duration_sum_s)} s"),
-            ("width of the bounds", f"at most {percent(goal.width, 2)}"),
+            ("width of the bounds", f"at most {exact_percent(goal.width)}"),
             ("exceed ratio", significant(goal.exceed_ratio)),
             ("compliance", goal.label or "none claimed"),
         ]

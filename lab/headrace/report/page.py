@@ -34,6 +34,7 @@ def render(report: Report, *, spec: str | None = None) -> str:
         count=units.count,
         percent=units.percent,
         loss=units.loss,
+        exact_percent=units.exact_percent,
         significant=units.significant,
     )
     template = environment.get_template("report.html.j2")

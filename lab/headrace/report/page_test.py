@@ -67,7 +67,7 @@ def test_what_is_not_trusted_is_labelled(page: str) -> None:
     rows = re.findall(r"<tr.*?</tr>", page, re.DOTALL)
     bound = [r for r in rows if "rtc x 3" in r and "Mpps" not in r and "≥" in r]
     assert len(bound) == 2 and all("generator-bound" in r for r in bound)
-    assert "they are lower bounds: rtc x 3, ndr; rtc x 3, pdr" in page
+    assert "they are lower bounds: rtc x 3 (ndr, pdr)" in page
     card = page.split('<div class="answer">')[1].split("</section>")[0]
     assert "pipeline" in card.split("</div>")[0]  # the fastest trusted one, not the bound one
 

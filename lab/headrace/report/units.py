@@ -60,6 +60,11 @@ def percent(ratio: float | None, digits: int = 3) -> str:
     return NOT_KNOWN if ratio is None else f"{significant(ratio * 100, digits)}{SPACE}%"
 
 
+def exact_percent(ratio: float) -> str:
+    """A ratio that somebody chose: all its digits and no more."""
+    return f"{ratio * 100:.10g}{SPACE}%"
+
+
 def signed_percent(ratio: float | None) -> str:
     if ratio is None:
         return NOT_KNOWN

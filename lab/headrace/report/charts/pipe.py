@@ -39,19 +39,21 @@ def draw(pipe: Pipe, width: float) -> str:
         *(_rings(s, middle) for s in slots),
         *(_labels(s, pipe, scale, width < 500) for s in slots),
     ]
+    height = TOP + BORE + BOTTOM
     if width < 500:  # no room for the unit at each number
-        at = TOP + BORE + BOTTOM - 4
-        body.append(text(total - 2, at, scale.unit, class_="small", text_anchor="end"))
+        height += 12
+        body.append(text(2, height - 4, f"in {scale.unit}", class_="small"))
     words = ", ".join(f"{s.part.name} {scale.text(s.part.capacity_pps)}" for s in slots)
     label = f"Capacities: {words}. Flow: {scale.text(pipe.throughput_pps)}. {pipe.headline}"
-    return picture(total, TOP + BORE + BOTTOM, label, *body)
+    return picture(total, height, label, *body)
 
 
 def _layout(pipe: Pipe, width: float) -> list[_Slot]:
     parts = [p for p in pipe.parts if p.capacity_pps is not None or p.role == "chain"]
     if not parts:
         return []
-    units = [max(1, len(p.nfs)) if p.role == "chain" else 0.85 for p in parts]
+    ends = 0.95 if width < 500 else 0.85
+    units = [max(1, len(p.nfs)) if p.role == "chain" else ends for p in parts]
     # Labels need some room: a long chain makes the picture wider, and its frame scrolls.
     unit = max((width - 2) / sum(units), 64.0 if width < 500 else 74.0)
     cap = pipe.throughput_pps * WIDEST
@@ -157,7 +159,7 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     part, x = slot.part, slot.x + slot.width / 2
     narrowest = part.name in pipe.marked
     room = slot.width - 6
-    size = 11 if small else 12
+    size = 10.0 if small else 12.0
     names = [part.name] if len(part.nfs) != 1 else [part.nfs[0]]
     if len(part.nfs) > 1 and not fits(part.name, room, size):
         names = ["segment"]
@@ -181,7 +183,8 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         busy = f"{percent(part.utilisation, 2 if small else 3)} busy"
         rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
     if part.shares_cpu_with:
-        rows.append(text(x, y + 46, "shared lcore", class_="small", text_anchor="middle"))
+        shared = "shared" if small else "shared lcore"
+        rows.append(text(x, y + 46, shared, class_="small", text_anchor="middle"))
     if narrowest:
         middle = TOP + BORE / 2
         for side in (-1, 1):
