@@ -173,7 +173,8 @@ def evidence(report: document.Report) -> Text:
         trials = units.significant(goal.final_trial_s), units.significant(goal.duration_sum_s)
         text.append(
             f"{name}: loss at most {units.exact_percent(goal.loss_ratio)}, "
-            f"trials of {trials[0]} s, {trials[1]} s in sum, bounds within {units.exact_percent(goal.width)}; "
+            f"trials of {trials[0]} s, {trials[1]} s in sum, "
+            f"bounds within {units.exact_percent(goal.width)}; "
             f"{goal.label or 'no compliance label'}\n"
         )
     text.append(f"{units.plural(report.trials, 'trial')} in {report.path}")
