@@ -54,6 +54,8 @@ static inline uint16_t pace_due(struct pace *p, uint64_t now, uint16_t n, uint64
 	due = due < soft ? due : soft;
 	due = due < n ? due : n;
 	due = due < p->left ? due : p->left;
+	if (!due)
+		return 0;
 	*intended = p->start_tsc + (p->next >> PACE_FRACTION);
 	if (now - *intended > p->behind_max)
 		p->behind_max = now - *intended;

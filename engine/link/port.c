@@ -49,6 +49,7 @@ struct port_queue {
 
 struct port_state {
 	bool probed, started;
+	int claim; /* see claim.h */
 	struct port_queue *rx, *tx;
 };
 
@@ -69,8 +70,15 @@ static int probe(struct link *l, struct err *err)
 	const struct port_conf *c = l->conf;
 	struct port_state *s = l->state;
 	uint64_t before = ports_present(), new;
-	int rc = rte_dev_probe(c->devargs);
+	int rc;
 
+	s->claim = claim_device(c->devargs);
+	if (s->claim == -EADDRINUSE)
+		return err_set(err, EEXIST, "params.devargs",
+			       "the interface of \"%.80s\" is in use by another engine; allowed: one "
+			       "engine per interface",
+			       c->devargs);
+	rc = rte_dev_probe(c->devargs);
 	new = ports_present() & ~before;
 	if (rc == -EEXIST || (!rc && !new))
 		return err_set(err, EEXIST, "params.devargs",
@@ -198,6 +206,8 @@ static void port_fini(struct link *l)
 		rte_eth_dev_close(l->port_id);
 		rte_dev_remove(info.device);
 	}
+	if (s->claim >= 0)
+		close(s->claim);
 	rte_free(s->rx);
 	rte_free(s->tx);
 	free(s);
@@ -212,6 +222,7 @@ static int port_init(struct link *l, struct err *err)
 	if (!s)
 		return err_set(err, ENOMEM, "", "out of memory");
 	l->state = s;
+	s->claim = -1;
 	s->rx = rte_zmalloc("port", (l->n_rxq + 1) * sizeof(*s->rx), RTE_CACHE_LINE_SIZE);
 	s->tx = rte_zmalloc("port", (l->n_txq + 1) * sizeof(*s->tx), RTE_CACHE_LINE_SIZE);
 	rc = s->rx && s->tx ? probe(l, err) : err_set(err, ENOMEM, "", "out of memory");

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans with a ring and a made-up NF: what is accepted, and what each message says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/plan.h"
+
+static const char *const edges[] = {"out", "other", NULL};
+static const struct nf_ops fake_ops = {.name = "fake", .edges = edges};
+NF_REGISTER(fake_ops)
+
+#define LINKS "\"links\":{\"a\":{\"type\":\"ring\"},\"b\":{\"type\":\"ring\"}}"
+#define NFS "\"nfs\":{\"x\":{\"type\":\"fake\"},\"y\":{\"type\":\"fake\"}}"
+#define SEGMENT(nodes, to)                                                                         \
+	"\"segments\":[{\"name\":\"s\",\"cpus\":[0],\"inputs\":[{\"link\":\"a\",\"to\":\"" to     \
+	"\"}],\"nodes\":{" nodes "}}]"
+
+static int parse(const char *text, struct plan **plan, struct err *err)
+{
+	json_error_t jerr;
+	json_t *j = json_loads(text, 0, &jerr);
+	int rc;
+
+	if (!j)
+		fail_msg("%s: %s", text, jerr.text);
+	rc = plan_parse(j, plan, err);
+	json_decref(j);
+	return rc;
+}
+
+static void test_chain(void **state)
+{
+	struct plan *p;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(parse("{" LINKS "," NFS ","
+			       SEGMENT("\"x\":{\"forward\":{\"out\":\"y\",\"other\":\"drop\"},"
+				       "\"reverse\":{\"out\":\"link:b\"}},"
+				       "\"y\":{\"forward\":{\"out\":\"link:b\"},\"reverse\":{\"out\":\"x\"}}",
+				       "x") "}",
+			       &p, &err),
+			 0);
+	assert_int_equal(p->n_segments, 1);
+	assert_int_equal(p->segments[0].n_nodes, 2);
+	assert_int_equal(p->segments[0].burst, 32);
+	assert_int_equal(p->segments[0].nodes[0].next[NF_FORWARD][0].kind, TO_NODE);
+	assert_int_equal(p->segments[0].nodes[0].next[NF_FORWARD][1].kind, TO_DROP);
+	assert_int_equal(p->segments[0].nodes[1].next[NF_REVERSE][1].kind, TO_NODE);
+	assert_int_equal(p->nfs[0].segment, 0);
+	plan_free(p);
+}
+
+static void test_errors(void **state)
+{
+	static const struct {
+		const char *text, *path, *msg;
+	} cases[] = {
+		{"{}", "links", "at least one link"},
+		{"{\"version\":2}", "version", "reads version 1"},
+		{"{\"nope\":1}", "plan", "unknown key \"nope\""},
+		{"{\"links\":{\"a\":{\"type\":\"rope\"}}}", "links.a",
+		 "link type \"rope\" is not known; allowed: ring"},
+		{"{\"links\":{\"a b\":{\"type\":\"ring\"}}}", "links.a b", "is no name"},
+		{"{\"links\":{\"a\":{\"type\":\"ring\",\"params\":{\"size\":1}}}}",
+		 "links.a.params.size", "out of range"},
+		{"{" LINKS "}", "segments", "at least one segment"},
+		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "NF type \"nat\""},
+		{"{" LINKS "," NFS "," SEGMENT("", "z") "}", "segments[0].inputs[0]",
+		 "\"z\" is no node"},
+		{"{" LINKS "," NFS "," SEGMENT("", "link:z") "}", "segments[0].inputs[0]",
+		 "no link \"z\""},
+		{"{" LINKS "," NFS "," SEGMENT("\"x\":{}", "x") "}", "segments[0].nodes.x.forward",
+		 "edge -> target"},
+		{"{" LINKS "," NFS "," SEGMENT("\"x\":{\"forward\":{\"other\":\"drop\"}}", "x") "}",
+		 "segments[0].nodes.x.forward", "edge \"out\" needs a target"},
+		{"{" LINKS "," NFS "," SEGMENT("\"x\":{\"forward\":{\"up\":\"drop\"}}", "x") "}",
+		 "segments[0].nodes.x.forward.up", "no such edge"},
+		{"{" LINKS "," NFS ","
+		 SEGMENT("\"x\":{\"forward\":{\"out\":\"y\"}},\"y\":{\"forward\":{\"out\":\"x\"}}", "x")
+		 "}",
+		 "segments[0]", "its forward edges form a cycle"},
+		{"{" LINKS "," NFS "," SEGMENT("\"q\":{\"forward\":{\"out\":\"drop\"}}", "drop") "}",
+		 "segments[0]", "\"q\" is not in nfs"},
+		{"{" LINKS ",\"segments\":[{\"name\":\"s\",\"cpus\":[],\"inputs\":[{\"link\":\"a\","
+		 "\"to\":\"drop\"}]}]}",
+		 "segments[0]", "\"cpus\" is empty"},
+		{"{" LINKS ",\"segments\":[{\"name\":\"s\",\"cpus\":[0],\"burst\":65,\"inputs\":["
+		 "{\"link\":\"a\",\"to\":\"drop\"}]}]}",
+		 "segments[0].burst", "65 is out of range"},
+		{"{" LINKS ",\"segments\":[{\"name\":\"s\",\"cpus\":[0],\"inputs\":[{\"link\":\"a\","
+		 "\"to\":\"drop\"}]},{\"name\":\"t\",\"cpus\":[0],\"inputs\":[{\"link\":\"a\","
+		 "\"to\":\"drop\"}]}]}",
+		 "segments", "link \"a\" is read twice"},
+	};
+	struct plan *p;
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (parse(cases[i].text, &p, &err) != -22)
+			fail_msg("accepted: %s", cases[i].text);
+		if (strcmp(err.path, cases[i].path) || !strstr(err.msg, cases[i].msg))
+			fail_msg("%s\ngave \"%s: %s\"\nnot  \"%s: %s\"", cases[i].text, err.path,
+				 err.msg, cases[i].path, cases[i].msg);
+	}
+}
+
+static void test_missing_file(void **state)
+{
+	struct plan *p;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(plan_load("/nonexistent/plan.json", &p, &err), -22);
+	assert_non_null(strstr(err.path, "/nonexistent/plan.json"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_missing_file),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
