@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 import headrace
-from headrace.errors import HeadraceError
+from headrace.errors import EXIT_FAILURE, HeadraceError
 
 _ORDER = ("run", "report", "diff", "nf", "doctor", "clean")
 
@@ -34,12 +34,24 @@ def _root(
     """Deploy, drive, measure and explain chains of network functions."""
 
 
-def build() -> typer.Typer:
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, callback=_root)
+def commands() -> list[str]:
+    """The modules of this package, the commonly used first."""
     names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
-    for name in sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n)):
-        if not name.endswith("_test"):
-            _add(app, name, importlib.import_module(f"{__name__}.{name}"))
+    names = [name for name in names if not name.endswith("_test")]
+    return sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n))
+
+
+def build(wanted: list[str]) -> typer.Typer:
+    """An app of these commands: loading all of them to run one would take a second."""
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, callback=_root)
+    for name in wanted:
+        try:
+            module = importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if wanted == [name] or str(error.name).startswith("headrace"):
+                raise
+            continue  # a library that only this command needs
+        _add(app, name, module)
     return app
 
 
@@ -63,8 +75,13 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
     signal.signal(signal.SIGINT, _terminate)
+    known = commands()
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        build()(standalone_mode=True)
+        build([first] if first in known else known)(standalone_mode=True)
+    except ModuleNotFoundError as error:
+        Console(stderr=True).print(f"headrace {first}: needs the Python module {error.name}")
+        sys.exit(EXIT_FAILURE)
     except HeadraceError as error:
         Console(stderr=True, soft_wrap=True).print(
             f"headrace: {error}", markup=False, highlight=False
