@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_dev.h>
@@ -12,6 +13,7 @@
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 
+#include "claim.h"
 #include "link.h"
 
 struct port_conf {
