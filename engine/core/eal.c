@@ -141,6 +141,18 @@ static void add_devices(struct args *a, const struct plan_engine *c)
 	}
 }
 
+static char run_dir[256];
+
+/*
+ * DPDK leaves its run-time directory behind. It takes its telemetry socket out of there in a
+ * handler of its own at exit, and those run in reverse order: ours is registered first.
+ */
+static void remove_run_dir(void)
+{
+	if (*run_dir)
+		rmdir(run_dir);
+}
+
 int eal_start(const struct plan *plan, struct err *err)
 {
 	struct args a = {0};
@@ -160,6 +172,7 @@ int eal_start(const struct plan *plan, struct err *err)
 	add(&a, "--log-level=pmd.*:error");
 	add(&a, "--log-level=bus.*:error");
 	add(&a, "--log-level=user*:error");
+	atexit(remove_run_dir);
 	/* EAL keeps pointers into argv, so it is not freed. */
 	rc = rte_eal_init(a.n, a.v);
 	if (rc >= 0)
@@ -173,5 +186,6 @@ int eal_start(const struct plan *plan, struct err *err)
 
 void eal_stop(void)
 {
+	snprintf(run_dir, sizeof(run_dir), "%s", rte_eal_get_runtime_dir());
 	rte_eal_cleanup();
 }
