@@ -70,3 +70,6 @@ struct source {
 	uint16_t n_queues;
 	struct source_queue *queues;
 };
+
+/* The link's rx; rxq->state is a struct source_queue. */
+uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Between sink.c (control thread) and sink_tx.c (worker lcores). */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "hist.h"
+#include "sink.h"
+
+#define NS_SHIFT 32 /* cycles -> ns: multiply and shift */
+
+/*
+ * What is known of a flow. `window` has a bit for each of the last 64 sequence numbers below
+ * `next` (the anti-replay window of RFC 4303 section 3.4.3), which tells a late packet from a
+ * duplicate without storing more.
+ */
+struct flow_seen {
+	uint32_t next; /* one above the highest sequence seen */
+	uint32_t received;
+	uint64_t window;
+	uint32_t last_seq, last_delay; /* of the packet before; delay in ns, saturating */
+	uint32_t reordered, duplicated;
+};
+
+static_assert(sizeof(struct flow_seen) == 32, "two flows per cache line");
+
+/* All a trial's measurements of one writer; replaced as a whole at the next trial. */
+struct sink_trial {
+	unsigned int epoch;
+	uint64_t magic;
+	uint64_t n_flows;
+	struct replay *replays[SINK_REPLAYS_MAX];
+	uint64_t received, bytes, stamped, unknown, matched, ambiguous, late, foreign;
+	uint64_t lost, reordered, duplicated, flows;
+	uint64_t first_tsc, last_tsc;
+	uint64_t ipdv_sum, ipdv_count;
+	struct hist latency;
+	struct flow_seen *seen;
+};
+
+struct sink_queue {
+	struct link *link;
+	uint64_t ns_mult;
+	_Atomic(struct sink_trial *) trial; /* in use */
+	struct sink_trial *spare;           /* control thread's, to prepare the next in */
+} __rte_cache_aligned;
+
+struct sink {
+	uint16_t n;
+	struct sink_queue *queues;
+};
+
+/* The link's tx; txq->state is a struct sink_queue. Takes and frees every packet. */
+uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);

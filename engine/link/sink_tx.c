@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sink's packet path: what one burst adds to a trial's measurements. */
+#include <rte_cycles.h>
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include "mbuf_util.h"
+#include "nf.h"
+#include "sink_priv.h"
+#include "stamp.h"
+
+#define AHEAD 8
+
+static inline uint64_t cycles_to_ns(uint64_t cycles, uint64_t mult)
+{
+	return (uint64_t)((unsigned __int128)cycles * mult >> NS_SHIFT);
+}
+
+/* A packet that is not the next of its flow. RFC 4737: reordered if below the highest seen. */
+static __rte_noinline void out_of_order(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+{
+	uint32_t ahead = seq - f->next, behind = f->next - 1 - seq;
+
+	if (ahead < UINT32_MAX / 2) {
+		t->lost += ahead;
+		f->window = ahead + 1 < 64 ? f->window << (ahead + 1) | 1 : 1;
+		f->next = seq + 1;
+		return;
+	}
+	if (behind < 64 && f->window >> behind & 1) {
+		t->duplicated++;
+		f->duplicated++;
+		return;
+	}
+	if (behind < 64)
+		f->window |= 1ull << behind;
+	t->lost--;
+	t->reordered++;
+	f->reordered++;
+}
+
+static inline void see_sequence(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+{
+	t->flows += !f->received;
+	f->received++;
+	if (likely(seq == f->next)) {
+		f->next = seq + 1;
+		f->window = f->window << 1 | 1;
+		return;
+	}
+	out_of_order(t, f, seq);
+}
+
+/* RFC 5481: IPDV is between packets that were sent one after the other. */
+static inline void see_delay(struct sink_trial *t, struct flow_seen *f, uint32_t seq, uint64_t ns)
+{
+	uint32_t delay = ns < UINT32_MAX ? ns : UINT32_MAX;
+	int64_t diff = (int64_t)delay - f->last_delay;
+
+	if (seq == f->last_seq + 1 && f->received > 1) {
+		t->ipdv_sum += diff < 0 ? -diff : diff;
+		t->ipdv_count++;
+	}
+	f->last_seq = seq;
+	f->last_delay = delay;
+}
+
+static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *m, uint64_t magic,
+					 uint64_t now, uint64_t mult)
+{
+	struct replay_slot *s = NULL;
+	uint64_t digest, ns;
+
+	/* Same mark, other trial: a straggler. */
+	if (magic >> 56 == 'H' && magic != t->magic) {
+		t->late++;
+		return;
+	}
+	if (t->replays[0] && rte_pktmbuf_is_contiguous(m)) {
+		digest = replay_digest(rte_pktmbuf_mtod(m, uint8_t *), m->data_len);
+		for (int i = 0; !s && i < SINK_REPLAYS_MAX && t->replays[i]; i++)
+			s = replay_find(t->replays[i], digest);
+	}
+	if (!s) {
+		t->unknown++;
+		return;
+	}
+	t->matched++;
+	s->received++;
+	if (s->received > s->sent) {
+		t->duplicated++;
+		return;
+	}
+	/* With more than one on its way nobody can tell which this is. */
+	if (s->received != s->sent) {
+		t->ambiguous++;
+		return;
+	}
+	ns = cycles_to_ns(now - s->sent_tsc, mult);
+	hist_record(&t->latency, ns < 1ull << HIST_MAX_BITS ? ns : (1ull << HIST_MAX_BITS) - 1);
+	t->latency.count++;
+	t->latency.sum += ns;
+	t->latency.min = RTE_MIN(t->latency.min, ns);
+	t->latency.max = RTE_MAX(t->latency.max, ns);
+}
+
+struct seen_burst {
+	struct stamp stamp[BURST_MAX];
+};
+
+/* First pass: read stamps, and fetch the state of their flows. */
+static inline void read_stamps(const struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n,
+			       struct seen_burst *b)
+{
+	for (uint16_t i = 0; i < RTE_MIN(n, AHEAD); i++)
+		rte_prefetch0(rte_pktmbuf_mtod_offset(pkts[i], char *, pkts[i]->data_len - 1));
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *m = pkts[i];
+		uint64_t flow;
+
+		if (i + AHEAD < n)
+			rte_prefetch0(rte_pktmbuf_mtod_offset(pkts[i + AHEAD], char *,
+							      pkts[i + AHEAD]->data_len - 1));
+		if (unlikely(m->data_len < STAMP_BYTES || m->nb_segs != 1)) {
+			b->stamp[i] = (struct stamp){0};
+			continue;
+		}
+		b->stamp[i] = stamp_read(rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len));
+		flow = b->stamp[i].flow_seq >> 32;
+		if (likely(flow < t->n_flows))
+			rte_prefetch0(&t->seen[flow]);
+	}
+}
+
+static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n, uint64_t now,
+			   uint64_t mult)
+{
+	struct seen_burst b;
+	uint64_t bytes = 0, sum = 0, stamped = 0, min = t->latency.min, max = t->latency.max;
+
+	read_stamps(t, pkts, n, &b);
+	for (uint16_t i = 0; i < n; i++) {
+		struct stamp s = b.stamp[i];
+		uint64_t flow = s.flow_seq >> 32, ns;
+
+		bytes += pkts[i]->pkt_len;
+		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic)) {
+			see_unstamped(t, pkts[i], s.magic_time & ~STAMP_TIME_MASK, now, mult);
+			continue;
+		}
+		ns = cycles_to_ns((now - s.magic_time) & STAMP_TIME_MASK, mult);
+		if (unlikely(ns >= 1ull << HIST_MAX_BITS)) {
+			ns = (1ull << HIST_MAX_BITS) - 1;
+			t->latency.saturated++;
+		}
+		stamped++;
+		hist_record(&t->latency, ns);
+		sum += ns;
+		min = RTE_MIN(min, ns);
+		max = RTE_MAX(max, ns);
+		if (unlikely(flow >= t->n_flows)) {
+			t->foreign++;
+			continue;
+		}
+		see_sequence(t, &t->seen[flow], (uint32_t)s.flow_seq);
+		see_delay(t, &t->seen[flow], (uint32_t)s.flow_seq, ns);
+	}
+	t->received += n;
+	t->stamped += stamped;
+	t->bytes += bytes + (uint64_t)n * RTE_ETHER_CRC_LEN;
+	t->latency.count += stamped;
+	t->latency.sum += sum;
+	t->latency.min = min;
+	t->latency.max = max;
+}
+
+uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct sink_queue *q = txq->state;
+	struct sink_trial *t = atomic_load_explicit(&q->trial, memory_order_acquire);
+	uint64_t now;
+
+	(void)dest;
+	if (likely(t)) {
+		now = rte_rdtsc();
+		if (!t->received)
+			t->first_tsc = now;
+		t->last_tsc = now;
+		for (uint16_t i = 0; i < n; i += BURST_MAX)
+			measure(t, pkts + i, RTE_MIN(n - i, BURST_MAX), now, q->ns_mult);
+	}
+	mbuf_free_burst(pkts, n);
+	return n;
+}

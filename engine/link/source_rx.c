@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The source's packet path: when packets are due, and making them. */
+#include <rte_cycles.h>
+#include <rte_mbuf.h>
+
+#include "nf.h"
+#include "source.h"
+
+#define PREFETCH_MBUF 8
+#define PREFETCH_DATA 4
+/* A source may run over its time by this share to make up for a stall; then it gives up. */
+#define OVERTIME_DIV 50
+#define OVERTIME_MIN_HZ 100 /* at least 1/100 s */
+
+static uint32_t draw(struct source_queue *q)
+{
+	q->rng = q->rng * 6364136223846793005ull + 1442695040888963407ull;
+	return q->rng >> 32;
+}
+
+static uint64_t next_flow(struct source_queue *q, const struct flows *f)
+{
+	uint64_t i;
+
+	if (f->order == ORDER_ROUND_ROBIN) {
+		i = q->flow;
+		q->flow = i + 1 == q->n_flows ? 0 : i + 1;
+	} else if (f->order == ORDER_RANDOM) {
+		i = (uint64_t)draw(q) * q->n_flows >> 32;
+	} else {
+		i = (uint64_t)draw(q) * f->n_alias >> 32;
+		i = draw(q) <= f->alias[i].threshold ? i : f->alias[i].other;
+	}
+	return q->first_flow + i;
+}
+
+static void begin(struct source_queue *q)
+{
+	const struct source *s = q->source;
+	const struct source_run *r = &s->run;
+	double interval = r->rate_pps > 0 ? (double)rte_get_tsc_hz() * s->n_queues / r->rate_pps : 0;
+
+	q->epoch = r->epoch;
+	q->magic = stamp_magic(r->epoch);
+	q->flow = q->mac = q->frame = q->seq = 0;
+	q->rng = s->conf->flows.seed * 0x9e3779b97f4a7c15ull + q->index;
+	q->sent = q->sent_bytes = q->no_mbuf = q->first_tsc = q->last_tsc = 0;
+	q->pace = (struct pace){.start_tsc = r->start_tsc};
+	pace_set_interval(&q->pace, interval);
+	q->pace.next = q->pace.soft_next = q->pace.interval / s->n_queues * q->index;
+	q->intended = r->packets == UINT64_MAX
+			      ? UINT64_MAX
+			      : r->packets / s->n_queues + (q->index < r->packets % s->n_queues);
+	q->pace.left = q->intended;
+	q->pace.deadline = r->duration;
+	if (r->rate_pps > 0)
+		q->pace.deadline += RTE_MAX(r->duration / OVERTIME_DIV,
+					    rte_get_tsc_hz() / OVERTIME_MIN_HZ);
+	q->running = true;
+}
+
+static void end(struct source_queue *q)
+{
+	q->running = false;
+	atomic_store_explicit(&q->done_epoch, q->epoch, memory_order_release);
+}
+
+/* A command of the control thread: a new trial, a stop, or another rate. */
+static __rte_noinline void obey(struct source_queue *q, uint64_t version)
+{
+	const struct source *s = q->source;
+
+	q->version = version;
+	if (s->run.epoch != q->epoch)
+		begin(q);
+	else if (q->running && s->run.rate_pps > 0) {
+		uint64_t t = (rte_rdtsc() - q->pace.start_tsc) << PACE_FRACTION;
+
+		pace_set_interval(&q->pace,
+				  (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
+		q->pace.next = RTE_MAX(q->pace.next, t);
+	}
+	if (s->stopped && q->running)
+		end(q);
+}
+
+static inline void mbuf_init(struct rte_mbuf *m, uint16_t len)
+{
+	/* As PMDs do: pool mbufs come with next NULL and nb_segs 1. */
+	m->data_off = RTE_PKTMBUF_HEADROOM;
+	rte_mbuf_refcnt_set(m, 1);
+	m->nb_segs = 1;
+	m->port = RTE_MBUF_PORT_INVALID;
+	m->ol_flags = 0;
+	m->packet_type = 0;
+	m->pkt_len = len;
+	m->data_len = len;
+}
+
+static inline uint8_t *data_of(struct rte_mbuf *m)
+{
+	/* The same address as buf_addr + data_off, without reading the mbuf. */
+	return (uint8_t *)(m + 1) + RTE_PKTMBUF_HEADROOM;
+}
+
+static inline void prefetch_buffers(struct rte_mbuf **pkts, uint16_t i, uint16_t n)
+{
+	if (i + PREFETCH_MBUF < n)
+		__builtin_prefetch(pkts[i + PREFETCH_MBUF], 1);
+	if (i + PREFETCH_DATA < n)
+		__builtin_prefetch(data_of(pkts[i + PREFETCH_DATA]), 1);
+}
+
+static inline const struct template *next_template(struct source_queue *q, const struct craft *c,
+						   enum flow_kind kind)
+{
+	uint16_t size = 0;
+
+	if (unlikely(c->n_frames > 1)) {
+		size = c->frames[q->frame];
+		q->frame = q->frame + 1 == c->n_frames ? 0 : q->frame + 1;
+	}
+	return &c->sizes[size * FLOW_KINDS + kind];
+}
+
+static inline void next_mac(struct source_queue *q, const struct craft *c, uint8_t *p)
+{
+	memcpy(p, &c->macs[q->mac], RTE_ETHER_ADDR_LEN);
+	q->mac = q->mac + 1 == c->n_macs ? 0 : q->mac + 1;
+}
+
+/* Fill one packet for flow record f; returns its length without FCS. */
+static inline uint16_t make_packet(struct source_queue *q, const struct craft *c,
+				   const struct flow *f, uint64_t flow, uint32_t seq, uint64_t time,
+				   struct rte_mbuf *m)
+{
+	const struct template *t = next_template(q, c, f->kind);
+	uint8_t *p = data_of(m);
+
+	craft_packet(c, t, f, p, q->magic | (time & STAMP_TIME_MASK), flow << 32 | seq);
+	if (unlikely(c->n_macs > 1))
+		next_mac(q, c, p);
+	mbuf_init(m, t->len);
+	return t->len;
+}
+
+static inline uint64_t fill_table(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n,
+				  uint64_t time)
+{
+	const struct source *s = q->source;
+	uint64_t bytes = 0, idx[BURST_MAX], base = s->conf->flow_base;
+	/* The schedule restarts at the burst's first packet: due times are exact to a cycle. */
+	uint64_t step = q->pace.interval, frac = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		idx[i] = next_flow(q, &s->flows);
+		__builtin_prefetch(&s->flows.flow[idx[i]], 1);
+	}
+	for (uint16_t i = 0; i < n; i++) {
+		struct flow *f = &s->flows.flow[idx[i]];
+
+		prefetch_buffers(pkts, i, n);
+		bytes += make_packet(q, &s->craft, f, base + idx[i], f->seq++,
+				     time + (frac >> PACE_FRACTION), pkts[i]);
+		frac += step;
+	}
+	return bytes;
+}
+
+static uint64_t fill_computed(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n,
+			      uint64_t time)
+{
+	const struct source *s = q->source;
+	uint64_t bytes = 0, step = q->pace.interval, frac = 0;
+	struct flow f;
+
+	for (uint16_t i = 0; i < n; i++) {
+		flows_compute(&s->flows, next_flow(q, &s->flows), &f);
+		prefetch_buffers(pkts, i, n);
+		bytes += make_packet(q, &s->craft, &f, s->conf->flow_base + q->index, q->seq++,
+				     time + (frac >> PACE_FRACTION), pkts[i]);
+		frac += step;
+	}
+	return bytes;
+}
+
+static uint64_t fill_replay(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n, uint64_t time)
+{
+	struct replay *r = q->source->replay;
+	uint64_t bytes = 0, step = q->pace.interval, frac = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		const struct replay_packet *p = &r->packets[q->flow];
+		struct replay_slot *slot = &r->slots[p->slot];
+
+		q->flow = q->flow + 1 == r->n_packets ? 0 : q->flow + 1;
+		rte_memcpy(data_of(pkts[i]), r->data + p->offset, p->len);
+		mbuf_init(pkts[i], p->len);
+		slot->sent_tsc = time + (frac >> PACE_FRACTION);
+		slot->sent++;
+		bytes += p->len;
+		frac += step;
+	}
+	return bytes;
+}
+
+uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct source_queue *q = rxq->state;
+	struct source *s = q->source;
+	uint64_t version = atomic_load_explicit(&s->version, memory_order_acquire);
+	uint64_t now, time = 0, bytes;
+	uint16_t due;
+
+	if (unlikely(version != q->version))
+		obey(q, version);
+	if (!q->running)
+		return 0;
+	now = rte_rdtsc();
+	if (unlikely((int64_t)(now - q->pace.start_tsc) > (int64_t)q->pace.deadline)) {
+		end(q);
+		return 0;
+	}
+	due = pace_due(&q->pace, now, n, &time);
+	if (!due)
+		return 0;
+	if (unlikely(rte_mempool_get_bulk(s->link->pool, (void **)pkts, due))) {
+		/* They stay due: not sending them in time is this side's failure. */
+		q->pace.left += due;
+		q->pace.next -= due * q->pace.interval;
+		q->no_mbuf++;
+		return 0;
+	}
+	if (s->replay)
+		bytes = fill_replay(q, pkts, due, time);
+	else if (s->flows.table)
+		bytes = fill_table(q, pkts, due, time);
+	else
+		bytes = fill_computed(q, pkts, due, time);
+	if (!q->sent)
+		q->first_tsc = now;
+	q->last_tsc = now;
+	q->sent += due;
+	q->sent_bytes += bytes + (uint64_t)due * RTE_ETHER_CRC_LEN;
+	if (unlikely(!q->pace.left))
+		end(q);
+	return due;
+}
