@@ -134,9 +134,9 @@ static inline bool flow_expired(const struct flow *f, uint32_t now)
 /*
  * Ageing, off the packet path: call from the NF's tick. Each call scans the part of the table
  * that is due, so that a pass over all records takes about a second whatever the interval of ticks
- * is; so a flow lives up to about a second longer than its timeout. `gone` is told of each
- * expired flow just before it is deleted (NULL: nobody) and may delete other flows.
- * Returns the number of flows that expired.
+ * is; so a flow lives up to about a second longer than its timeout. `gone` is asked about each
+ * expired flow (NULL: nobody is): true, and the flow is deleted; false, and it stays, having been
+ * touched. It may delete other flows. Returns the number of flows that expired.
  */
-typedef void flow_gone_fn(void *arg, struct flow *f);
+typedef bool flow_gone_fn(void *arg, struct flow *f);
 unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg);

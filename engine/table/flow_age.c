@@ -65,8 +65,8 @@ unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, vo
 		f = record(t, t->hand++);
 		if (!f->live || !flow_expired(f, now))
 			continue;
-		if (gone)
-			gone(arg, f);
+		if (gone && !gone(arg, f))
+			continue;
 		flow_delete(t, f);
 		expired++;
 	}

@@ -165,10 +165,11 @@ static void test_bulk(void **state)
 	flow_destroy(t);
 }
 
-static void count_gone(void *arg, struct flow *f)
+static bool count_gone(void *arg, struct flow *f)
 {
 	assert_true(f->live);
 	++*(uint32_t *)arg;
+	return true;
 }
 
 /* One million flows, aged away in some passes without leaving anything, and a second round. */

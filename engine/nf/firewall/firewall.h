@@ -97,7 +97,7 @@ uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct 
 uint8_t fw_known_or_new(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 			const union fw_key *key, bool v6, bool low, enum nf_direction dir,
 			uint32_t now);
-void fw_gone(void *worker, struct flow *f);
+bool fw_gone(void *worker, struct flow *f);
 
 /* Makes the key of a tuple; addresses and ports as they lie in the packet. */
 bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_t sport,

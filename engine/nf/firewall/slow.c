@@ -121,11 +121,12 @@ uint8_t fw_new_flow(struct nf_worker *w, const struct fw_rules *rules, struct rt
 	return 0;
 }
 
-void fw_gone(void *worker, struct flow *f)
+bool fw_gone(void *worker, struct flow *f)
 {
 	struct fw_worker *fw = worker;
 
 	fw->half_open -= fw_half_open(FW_STATE(f->user));
+	return true;
 }
 
 /* A key of what is neither TCP nor UDP; ICMP queries have their identifier on both sides. */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <assert.h>
+
+#include "core/nf.h"
+#include "nf/firewall/track.h"
+#include "nf/tuple.h"
+#include "table/flow.h"
+
+/* What the files of this NF share; nobody else includes it. */
+
+enum nat_drop {
+	DROP_PORTS_EXHAUSTED,
+	DROP_TABLE_FULL,
+	DROP_NO_MAPPING,
+	DROP_FRAGMENT,
+	DROP_ICMP_UNRELATED,
+	DROP_UNSUPPORTED,
+};
+
+enum nat_counter { C_HITS, C_NEW, C_EXPIRED, C_RELATED, C_SESSIONS, C_MAPPINGS };
+
+enum nat_mapping { NAT_PER_ENDPOINT, NAT_ENDPOINT_INDEPENDENT };
+
+struct nat_static_params {
+	struct param_ip inside, outside;
+	uint64_t inside_port, outside_port;
+	uint32_t protocol; /* 0 tcp, 1 udp */
+};
+
+struct nat_params {
+	struct param_list pool, inside, statics;
+	uint32_t mapping, filtering; /* enum nat_mapping, the same words for both */
+	uint64_t port_min, port_max, sessions;
+	double established_s, transitory_s, udp_s, icmp_s;
+};
+
+/*
+ * One way of a session: what is written into its packets. A session has two such records, in
+ * one table: outward (source rewritten), and inward (destination rewritten; zone 1 in the key).
+ */
+struct nat_way {
+	uint32_t addr; /* network order, as port is */
+	uint16_t port;
+	uint16_t pad;
+	uint32_t l3_delta, l4_delta; /* csum_add's */
+	uint32_t peer;               /* flow_index of the other way */
+	uint32_t mapping;            /* flow_index in `mappings`, or NAT_NO_MAPPING */
+};
+static_assert(sizeof(struct nat_way) == 24, "a session's record is a line with its key");
+#define NAT_NO_MAPPING UINT32_MAX
+#define NAT_INWARD 1 /* flow_key4.zone */
+
+/* Endpoint-independent mapping: two records too, by the inside and by the outside endpoint. */
+struct nat_map {
+	uint32_t addr; /* the other side's endpoint */
+	uint16_t port;
+	uint16_t pad;
+	uint32_t peer;
+	uint32_t sessions;
+};
+
+/* In flow.user of a way: the state of track.h, and which side its packets are. */
+#define NAT_STATE(user) ((enum track_state)((user) & 0xff))
+#define NAT_REPLY 0x100
+
+struct nat_worker {
+	struct flow_table *sessions, *mappings;
+	const struct nat_params *params;
+	uint32_t timeouts[TRACK_STATES];
+	uint32_t random;
+};
+
+static inline struct nat_way *nat_way(struct flow *f)
+{
+	return flow_state4(f);
+}
+
+/* The key of TCP, UDP or an ICMP query as it comes: outward ones have their identifier as source
+ * port, inward ones as destination port. False: it is none of these. */
+bool nat_query_key(struct flow_key4 *key, const struct rte_mbuf *m, enum nf_direction dir);
+
+/* Begins a session; the packet's own way of it, or NULL and the verdict. */
+struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
+			     uint32_t now, uint8_t *verdict);
+struct flow *nat_new_inward(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
+			    uint32_t now, uint8_t *verdict);
+/* flow_gone_fn of sessions and of mappings. */
+bool nat_session_gone(void *worker, struct flow *f);
+bool nat_mapping_gone(void *worker, struct flow *f);
+/* Both ways of it go. */
+void nat_end_session(struct nat_worker *nat, struct flow *f);
+
+/* The verdict on an ICMP error, translated when it is about a known session; 0: passes. */
+uint8_t nat_icmp_error(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir);
+
+bool nat_is_inside(const struct nat_params *p, uint32_t addr);
+bool nat_is_outside(const struct nat_params *p, uint32_t addr);
+
+void nat_process(struct nf_worker *w, struct burst *b);

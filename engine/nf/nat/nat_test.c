@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/pkt.h"
+#include "nf/craft.h"
+#include "nf/csum_check.h"
+
+#define SYN 2
+#define RST 4
+#define ACK 16
+
+#define POOL "{\"pool\": [\"203.0.113.1\"]"
+
+static struct harness *make_with(const char *params, const struct harness_config *config)
+{
+	struct err err = {0};
+	struct harness *h = harness_new("nat", params, config, &err);
+
+	if (!h)
+		fail_msg("%s: %s", err.path, err.msg);
+	return h;
+}
+
+static struct harness *make(const char *params)
+{
+	return make_with(params, NULL);
+}
+
+static struct craft outward(uint8_t proto, uint16_t sport, uint16_t dport)
+{
+	struct craft c = {.family = 4, .proto = proto, .sport = sport, .dport = dport, .payload = 21,
+			  .tcp_flags = SYN, .icmp_type = 8};
+
+	craft_addrs(&c, "10.0.0.5", "198.51.100.9");
+	return c;
+}
+
+static struct craft answer(const struct craft *c, uint8_t flags)
+{
+	struct craft r = *c;
+
+	memcpy(r.src, c->dst, 16);
+	memcpy(r.dst, c->src, 16);
+	r.sport = c->dport;
+	r.dport = c->sport;
+	r.tcp_flags = flags;
+	return r;
+}
+
+static const uint8_t *feed_bytes(struct harness *h, enum nf_direction dir, const uint8_t *buf,
+				 uint32_t len)
+{
+	struct harness_packet p = {buf, len};
+
+	harness_forget(h);
+	harness_run(h, dir, 1, &p, 1);
+	if (h->n_out && !csum_check(h->out[0].data))
+		fail_msg("wrong checksum");
+	return h->n_out ? h->out[0].data : NULL;
+}
+
+static const uint8_t *feed(struct harness *h, enum nf_direction dir, const struct craft *c)
+{
+	uint8_t buf[CRAFT_MAX];
+
+	return feed_bytes(h, dir, buf, craft_build(c, buf));
+}
+
+static uint16_t word(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+/* Sends *c out and makes *c what it looks like outside. False when it was dropped. */
+static bool translate(struct harness *h, struct craft *c)
+{
+	const uint8_t *out = feed(h, NF_FORWARD, c);
+
+	if (!out)
+		return false;
+	assert_memory_equal(out + 30, c->dst, 4);
+	assert_int_equal(word(out + 36), c->dport);
+	memcpy(c->src, out + 26, 4);
+	c->sport = word(out + 34);
+	return true;
+}
+
+/* An answer to *outside must arrive at inside:port. */
+static void check_answer(struct harness *h, const struct craft *outside, const char *inside,
+			 uint16_t port)
+{
+	struct craft r = answer(outside, SYN | ACK), want = r;
+	const uint8_t *out = feed(h, NF_REVERSE, &r);
+	uint8_t buf[CRAFT_MAX];
+	uint32_t len;
+
+	assert_non_null(out);
+	craft_addrs(&want, "198.51.100.9", inside);
+	memcpy(want.src, r.src, 4);
+	want.dport = port;
+	len = craft_build(&want, buf);
+	assert_int_equal(h->out[0].len, len);
+	assert_memory_equal(out, buf, len);
+}
+
+/* Out and back, every byte compared with a packet built anew. */
+static void test_there_and_back(void **state)
+{
+	struct harness *h = make(POOL "}");
+
+	(void)state;
+	for (unsigned int i = 0; i < 4000; i++) {
+		struct craft c = outward(i % 2 ? IPPROTO_TCP : IPPROTO_UDP, (uint16_t)(i + 1), 80);
+
+		c.payload = (uint16_t)(i % 50);
+		assert_true(translate(h, &c));
+		assert_memory_equal(c.src, ((uint8_t[]){203, 0, 113, 1}), 4);
+		assert_true(c.sport >= 1024);
+		check_answer(h, &c, "10.0.0.5", (uint16_t)(i + 1));
+	}
+	assert_int_equal(harness_counter(h, "new-sessions"), 4000);
+	harness_free(h);
+}
+
+static void test_udp_without_checksum(void **state)
+{
+	struct harness *h = make(POOL "}");
+	struct craft c = outward(IPPROTO_UDP, 1, 2);
+	uint8_t buf[CRAFT_MAX];
+	uint32_t len = craft_build(&c, buf);
+
+	(void)state;
+	buf[40] = buf[41] = 0;
+	assert_int_equal(word(feed_bytes(h, NF_FORWARD, buf, len) + 40), 0);
+	harness_free(h);
+}
+
+static void put_id(uint8_t *frame, uint16_t id)
+{
+	uint32_t sum = (uint16_t)~word(frame + 36) + (uint16_t)~word(frame + 38) + id;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (uint16_t)~((sum & 0xffff) + (sum >> 16));
+	frame[38] = (uint8_t)(id >> 8);
+	frame[39] = (uint8_t)id;
+	frame[36] = (uint8_t)(sum >> 8);
+	frame[37] = (uint8_t)sum;
+}
+
+static void test_echo(void **state)
+{
+	struct harness *h = make(POOL "}");
+	uint16_t used[20];
+
+	(void)state;
+	for (uint16_t id = 0; id < 20; id++) {
+		struct craft c = outward(IPPROTO_ICMP, 0, 0), r;
+		uint8_t buf[CRAFT_MAX];
+		const uint8_t *out;
+		uint32_t len = craft_build(&c, buf);
+
+		put_id(buf, id);
+		out = feed_bytes(h, NF_FORWARD, buf, len);
+		assert_non_null(out);
+		assert_memory_equal(out + 26, ((uint8_t[]){203, 0, 113, 1}), 4);
+		used[id] = word(out + 38);
+		for (uint16_t i = 0; i < id; i++)
+			assert_int_not_equal(used[i], used[id]);
+		memcpy(c.src, out + 26, 4);
+		r = answer(&c, 0);
+		r.icmp_type = 0;
+		len = craft_build(&r, buf);
+		put_id(buf, used[id]);
+		out = feed_bytes(h, NF_REVERSE, buf, len);
+		assert_memory_equal(out + 30, ((uint8_t[]){10, 0, 0, 5}), 4);
+		assert_int_equal(word(out + 38), id);
+	}
+	harness_free(h);
+}
+
+/* An error about the packet `about`, as seen where the error arises; built with right checksums. */
+static uint32_t build_error(const char *src, const uint8_t *dst, const struct craft *about,
+			    uint32_t keep, uint8_t *buf)
+{
+	struct craft c = {.family = 4, .proto = IPPROTO_ICMP, .icmp_type = 3, .icmp_code = 4,
+			  .payload = (uint16_t)keep};
+	uint8_t inner[CRAFT_MAX];
+	uint32_t len, sum = 0;
+
+	craft_addrs(&c, src, "1.1.1.1");
+	memcpy(c.dst, dst, 4);
+	craft_build(about, inner);
+	len = craft_build(&c, buf);
+	memcpy(buf + 42, inner + 14, keep);
+	buf[36] = buf[37] = 0;
+	sum = csum_check_sum(buf + 34, len - 34, 0);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (uint16_t)~((sum & 0xffff) + (sum >> 16));
+	buf[36] = (uint8_t)(sum >> 8);
+	buf[37] = (uint8_t)sum;
+	return len;
+}
+
+/* RFC 5508: the carried head is translated back, and all three checksums are right. */
+static void test_icmp_errors(void **state)
+{
+	(void)state;
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct harness *h = make(POOL "}");
+		struct craft c = outward(tcp ? IPPROTO_TCP : IPPROTO_UDP, 4000, 80), in = c, wrong;
+		uint8_t buf[CRAFT_MAX], want[CRAFT_MAX];
+		const uint8_t *out;
+		uint32_t len;
+
+		assert_true(translate(h, &c));
+		len = build_error("192.0.2.77", c.src, &c, 40, buf);
+		out = feed_bytes(h, NF_REVERSE, buf, len);
+		assert_non_null(out);
+		build_error("192.0.2.77", in.src, &in, 40, want);
+		/* TCP's checksum is not translated: it need not have been carried. */
+		assert_memory_equal(out + 14, want + 14, 10);
+		assert_memory_equal(out + 26, want + 26, tcp ? 10 : 56);
+		assert_memory_equal(out + 42, want + 42, 28);
+		assert_true(csum_check_is_whole(csum_check_sum(out + 42, 20, 0)));
+		for (uint32_t keep = 0; keep < 28; keep++) {
+			len = build_error("192.0.2.77", c.src, &c, keep, buf);
+			assert_null(feed_bytes(h, NF_REVERSE, buf, len));
+		}
+		wrong = c;
+		wrong.dport++;
+		len = build_error("192.0.2.77", c.src, &wrong, 40, buf);
+		assert_null(feed_bytes(h, NF_REVERSE, buf, len));
+		assert_int_equal(harness_dropped(h, "icmp-unrelated"), 29);
+		/* The other way round: inside complains about an answer. */
+		wrong = answer(&in, ACK);
+		len = build_error("10.0.0.5", wrong.src, &wrong, 28, buf);
+		out = feed_bytes(h, NF_FORWARD, buf, len);
+		assert_memory_equal(out + 26, c.src, 4);
+		assert_memory_equal(out + 42 + 16, c.src, 4);
+		assert_int_equal(word(out + 42 + 22), c.sport);
+		assert_int_equal(harness_counter(h, "related"), 2);
+		harness_free(h);
+	}
+}
+
+static void test_endpoint_dependent(void **state)
+{
+	struct harness *h = make(POOL ", \"port_min\": 2000, \"port_max\": 2009}");
+	struct craft stranger, kept[10];
+
+	(void)state;
+	for (unsigned int i = 0; i < 10; i++) {
+		kept[i] = outward(IPPROTO_UDP, (uint16_t)(1 + i), 53);
+		assert_true(translate(h, &kept[i]));
+	}
+	/* To one remote endpoint all ports are used; to another, all are free. */
+	stranger = outward(IPPROTO_UDP, 99, 53);
+	assert_false(translate(h, &stranger));
+	assert_int_equal(harness_dropped(h, "ports-exhausted"), 1);
+	stranger = outward(IPPROTO_UDP, 99, 54);
+	assert_true(translate(h, &stranger));
+	for (unsigned int i = 0; i < 10; i++)
+		check_answer(h, &kept[i], "10.0.0.5", (uint16_t)(1 + i));
+	stranger = answer(&kept[0], 0);
+	stranger.sport++;
+	assert_null(feed(h, NF_REVERSE, &stranger));
+	assert_int_equal(harness_dropped(h, "no-mapping"), 1);
+	harness_free(h);
+}
+
+static void test_endpoint_independent(void **state)
+{
+	struct harness *h = make(POOL ", \"mapping\": \"endpoint-independent\", "
+				 "\"filtering\": \"endpoint-independent\", \"udp_timeout_s\": 2}");
+	struct craft a = outward(IPPROTO_UDP, 5000, 53), b = outward(IPPROTO_UDP, 5000, 99), other;
+
+	(void)state;
+	craft_addrs(&b, "10.0.0.5", "198.51.100.77");
+	assert_true(translate(h, &a));
+	assert_true(translate(h, &b));
+	assert_int_equal(a.sport, b.sport);
+	/* Anybody may send to it. */
+	other = a;
+	craft_addrs(&other, "203.0.113.1", "192.0.2.200");
+	other.dport = 7;
+	check_answer(h, &other, "10.0.0.5", 5000);
+	harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "sessions"), 3);
+	assert_int_equal(harness_counter(h, "mappings"), 1);
+	for (int i = 0; i < 3300; i++)
+		harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "sessions"), 0);
+	assert_int_equal(harness_counter(h, "mappings"), 0);
+	other = answer(&a, 0);
+	assert_null(feed(h, NF_REVERSE, &other));
+	harness_free(h);
+}
+
+static void test_static(void **state)
+{
+	struct harness *h = make(POOL ", \"static\": [{\"protocol\": \"tcp\", \"inside\": \"10.0.0.80\","
+				      "\"inside_port\": 8080, \"outside\": \"203.0.113.1\", "
+				      "\"outside_port\": 80}]}");
+	struct craft in = outward(IPPROTO_TCP, 33333, 80), out;
+	const uint8_t *seen;
+
+	(void)state;
+	craft_addrs(&in, "198.51.100.9", "203.0.113.1");
+	seen = feed(h, NF_REVERSE, &in);
+	assert_non_null(seen);
+	assert_memory_equal(seen + 30, ((uint8_t[]){10, 0, 0, 80}), 4);
+	assert_int_equal(word(seen + 36), 8080);
+	craft_addrs(&in, "198.51.100.9", "10.0.0.80");
+	in.dport = 8080;
+	out = answer(&in, SYN | ACK);
+	seen = feed(h, NF_FORWARD, &out);
+	assert_memory_equal(seen + 26, ((uint8_t[]){203, 0, 113, 1}), 4);
+	assert_int_equal(word(seen + 34), 80);
+	assert_int_equal(harness_counter(h, "new-sessions"), 1);
+	harness_free(h);
+}
+
+/* A session lives as long as either way is used; TCP's states have their timeouts. */
+static void test_timeouts(void **state)
+{
+	struct harness *h = make(POOL ", \"transitory_timeout_s\": 2, \"established_timeout_s\": 10}");
+	struct craft open = outward(IPPROTO_TCP, 1, 80), half = outward(IPPROTO_TCP, 2, 80);
+	struct craft sent = open;
+
+	(void)state;
+	assert_true(translate(h, &open));
+	assert_true(translate(h, &half));
+	check_answer(h, &open, "10.0.0.5", 1);
+	sent.tcp_flags = ACK;
+	assert_true(translate(h, &sent));
+	assert_int_equal(sent.sport, open.sport);
+	for (int i = 0; i < 6000; i++) {
+		harness_advance(h, 1000000);
+		if (i % 1000 == 0)
+			check_answer(h, &open, "10.0.0.5", 1);
+	}
+	assert_int_equal(harness_counter(h, "sessions"), 1);
+	for (int i = 0; i < 8000; i++)
+		harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "sessions"), 1);
+	sent = outward(IPPROTO_TCP, 1, 80);
+	sent.tcp_flags = RST;
+	assert_true(translate(h, &sent));
+	for (int i = 0; i < 3300; i++)
+		harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "sessions"), 0);
+	assert_int_equal(harness_counter(h, "expired"), 2);
+	harness_free(h);
+}
+
+static void test_full_table(void **state)
+{
+	struct harness *h = make(POOL ", \"sessions\": 50}");
+	struct craft kept[50], c;
+
+	(void)state;
+	for (uint16_t i = 0; i < 100; i++) {
+		c = outward(IPPROTO_UDP, (uint16_t)(1 + i), 53);
+		assert_int_equal(translate(h, &c), i < 50);
+		if (i < 50)
+			kept[i] = c;
+	}
+	assert_int_equal(harness_dropped(h, "table-full"), 50);
+	for (uint16_t i = 0; i < 50; i++)
+		check_answer(h, &kept[i], "10.0.0.5", (uint16_t)(1 + i));
+	harness_free(h);
+}
+
+/* Workers share nothing: the answer's hash names the worker that has the session. */
+static void test_way_back_to_worker(void **state)
+{
+	const struct harness_config config = {.workers = 4};
+	struct harness *h = make_with(POOL "}", &config);
+	unsigned int served[4] = {0};
+
+	(void)state;
+	for (unsigned int i = 0; i < 2000; i++) {
+		struct craft c = outward(i % 2 ? IPPROTO_TCP : IPPROTO_UDP, (uint16_t)(i + 1), 80), r;
+		uint8_t buf[CRAFT_MAX];
+		struct rte_mbuf m = {.buf_addr = buf, .nb_segs = 1};
+
+		c.dst[3] = (uint8_t)i;
+		h->worker = i % 4;
+		assert_true(translate(h, &c));
+		r = answer(&c, SYN | ACK);
+		m.pkt_len = m.data_len = (uint16_t)craft_build(&r, buf);
+		pkt_classify(&m);
+		assert_int_equal((uint64_t)pkt_flow_hash(&m) * 4 >> 32, i % 4);
+		check_answer(h, &c, "10.0.0.5", (uint16_t)(i + 1));
+		served[i % 4]++;
+	}
+	assert_int_equal(served[3], 500);
+	harness_free(h);
+}
+
+static void test_not_ours(void **state)
+{
+	struct harness *h = make(POOL ", \"inside\": [\"10.0.0.0/24\"]}");
+	struct craft c = outward(IPPROTO_UDP, 1, 2);
+	uint8_t buf[CRAFT_MAX];
+	uint32_t len;
+
+	(void)state;
+	c.src[2] = 1;
+	len = craft_build(&c, buf);
+	assert_memory_equal(feed(h, NF_FORWARD, &c), buf, len);
+	c = answer(&c, 0);
+	len = craft_build(&c, buf);
+	assert_memory_equal(feed(h, NF_REVERSE, &c), buf, len);
+	c = outward(IPPROTO_GRE, 0, 0);
+	assert_null(feed(h, NF_FORWARD, &c));
+	assert_int_equal(harness_dropped(h, "unsupported-protocol"), 1);
+	c = outward(IPPROTO_UDP, 1, 2);
+	c.fragment = true;
+	c.more_fragments = true;
+	assert_null(feed(h, NF_FORWARD, &c));
+	assert_int_equal(harness_dropped(h, "fragment"), 1);
+	c.fragment = false;
+	c.family = 6;
+	craft_addrs(&c, "2001:db8::1", "2001:db8::2");
+	len = craft_build(&c, buf);
+	assert_memory_equal(feed(h, NF_FORWARD, &c), buf, len);
+	harness_free(h);
+}
+
+static void test_bursts(void **state)
+{
+	struct craft_list list = {0};
+	struct err err;
+	struct harness *h;
+
+	(void)state;
+	for (unsigned int i = 0; i < 400; i++) {
+		struct craft c = outward(i % 2 ? IPPROTO_UDP : IPPROTO_TCP, (uint16_t)(1 + i / 5), 80);
+
+		craft_add(&list, &c);
+	}
+	h = harness_run_all("nat", POOL "}", NULL, NF_FORWARD, list.packets, list.n, &err);
+	assert_non_null(h);
+	assert_int_equal(h->n_out, 400);
+	assert_int_equal(harness_counter(h, "new-sessions"), 160);
+	harness_free(h);
+	craft_list_free(&list);
+}
+
+static void test_zoo(void **state)
+{
+	struct craft_list list = {0};
+
+	(void)state;
+	craft_zoo(&list);
+	for (int dir = 0; dir < NF_DIRECTIONS; dir++) {
+		struct err err;
+		struct harness *h = harness_run_all("nat", POOL "}", NULL, dir, list.packets, list.n,
+						    &err);
+
+		assert_non_null(h);
+		assert_true(h->counts.aborted > 0 && h->counts.out > 0);
+		harness_free(h);
+	}
+	craft_list_free(&list);
+}
+
+static void refused(const char *params, const struct harness_config *config, const char *path)
+{
+	struct err err = {0};
+
+	assert_null(harness_new("nat", params, config, &err));
+	assert_string_equal(err.path, path);
+}
+
+static void test_bad_params(void **state)
+{
+	const struct harness_config two = {.workers = 2};
+
+	(void)state;
+	refused("{\"pool\": []}", NULL, "params.pool");
+	refused("{\"pool\": [\"10.0.0.0/24\"]}", NULL, "params.pool[0]");
+	refused("{\"pool\": [\"::1\"]}", NULL, "params.pool[0]");
+	refused(POOL ", \"port_min\": 9, \"port_max\": 8}", NULL, "params.port_min");
+	refused(POOL ", \"filtering\": \"endpoint-independent\"}", NULL, "params.filtering");
+	refused(POOL ", \"mapping\": \"endpoint-independent\"}", &two, "params.mapping");
+	refused(POOL ", \"inside\": [\"::/0\"]}", NULL, "params.inside[0]");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_udp_without_checksum),
+		cmocka_unit_test(test_echo),
+		cmocka_unit_test(test_icmp_errors),
+		cmocka_unit_test(test_endpoint_dependent),
+		cmocka_unit_test(test_endpoint_independent),
+		cmocka_unit_test(test_static),
+		cmocka_unit_test(test_timeouts),
+		cmocka_unit_test(test_full_table),
+		cmocka_unit_test(test_way_back_to_worker),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_bursts),
+		cmocka_unit_test(test_zoo),
+		cmocka_unit_test(test_bad_params),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
