@@ -20,22 +20,19 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import NoneType, TracebackType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from types import TracebackType
+from typing import Any, Literal, TypeVar
 
-import duckdb
 from pydantic import BaseModel, ValidationError
 
-from headrace.errors import BadInput
 from headrace.record import Environment, Record, Result, Trial
+from headrace.tables import BundleError, first_error, from_journal, from_parquet, query, to_parquet
+
+__all__ = ["Bundle", "BundleError", "BundleWriter", "Status", "now", "query"]
 
 FORMAT = 1  # raised when a reader of the older form could misread the newer
-
-
-class BundleError(BadInput):
-    """Names the place in the bundle, what is there and what is allowed."""
 
 
 class Status(Record):
@@ -152,7 +149,8 @@ class BundleWriter:
         self._trials.close()
         self._results.close()
         for journal, model in ((self._trials, Trial), (self._results, Result)):
-            _to_parquet(journal.path, model)
+            to_parquet(journal.path, model, journal.path.with_suffix(".parquet"))
+            journal.path.unlink()  # only now that the table is whole
         self._status = self._status.model_copy(
             update={"state": state, "reason": reason, "finished_at": now()}
         )
@@ -229,117 +227,5 @@ class Bundle:
     def _rows(self, stem: str, model: type[R]) -> list[R]:
         journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
         if table.exists():
-            return _from_parquet(table, model)
-        return _from_journal(journal, model) if journal.exists() else []
-
-
-def first_error(e: ValidationError) -> str:
-    """`path: what is wrong` of the first complaint, without pydantic's own wording."""
-    error = e.errors()[0]
-    where = ".".join(str(part) for part in error["loc"]) or "document"
-    value = error.get("input")
-    shown = "" if isinstance(value, dict | list) else f" (value: {value!r})"
-    return f"{where}: {error['msg']}{shown}"
-
-
-def _from_journal(path: Path, model: type[R]) -> list[R]:
-    rows = []
-    with path.open(encoding="utf-8") as f:
-        for number, line in enumerate(f, 1):
-            if not line.endswith("\n"):
-                break  # torn by a crash: this trial never ended
-            try:
-                rows.append(model.model_validate_json(line))
-            except ValidationError as e:
-                raise BundleError(f"{path}:{number}: {first_error(e)}") from None
-    return rows
-
-
-def _from_parquet(path: Path, model: type[R]) -> list[R]:
-    try:
-        with duckdb.connect() as db:
-            cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
-            names = [column[0] for column in cursor.description or ()]
-            rows = cursor.fetchall()
-    except duckdb.Error as e:
-        raise BundleError(f"{path}: is not readable as Parquet: {str(e).splitlines()[0]}") from None
-    try:
-        return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
-    except ValidationError as e:
-        raise BundleError(f"{path}: {first_error(e)}") from None
-
-
-def _to_parquet(journal: Path, model: type[BaseModel]) -> None:
-    """The journal goes only after the table is whole."""
-    rows = _from_journal(journal, model)
-    table = journal.with_suffix(".parquet")
-    temporary = table.with_name(f".{table.name}.tmp")
-    whole = journal.with_name(f".{journal.name}.whole")
-    whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
-    columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
-    with duckdb.connect() as db:
-        db.execute(
-            f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
-            f"columns={{{columns}}}, maximum_object_size=67108864)) "
-            f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
-        )
-    temporary.replace(table)
-    whole.unlink()
-    journal.unlink()
-
-
-def _quote(path: Path) -> str:
-    return str(path).replace("'", "''")
-
-
-def column_types(model: type[BaseModel]) -> dict[str, str]:
-    """DuckDB's type of each field, so that empty and partial bundles have the same columns."""
-    return {name: _sql_type(field.annotation) for name, field in model.model_fields.items()}
-
-
-_SCALARS = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-
-
-def _sql_type(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if annotation in _SCALARS:
-        return _SCALARS[annotation]
-    if origin in (Union, UnionType):
-        return _sql_type(next(a for a in arguments if a is not NoneType))
-    if origin is Literal:
-        return "VARCHAR"
-    if origin is tuple:
-        return f"{_sql_type(arguments[0])}[]"
-    if origin is dict:
-        return f"MAP(VARCHAR, {_sql_type(arguments[1])})"
-    if hasattr(annotation, "__metadata__"):
-        return _sql_type(arguments[0])
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        inner = ", ".join(f'"{n}" {t}' for n, t in column_types(annotation).items())
-        return f"STRUCT({inner})"
-    raise TypeError(f"no column type for {annotation!r}")
-
-
-def query(paths: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run SQL over the views `trials` and `results` of several finished bundles.
-
-    Each view has the bundle's directory name in the column `bundle`.
-    """
-    bundles = [Bundle(path) for path in paths]
-    with duckdb.connect() as db:
-        for stem in ("trials", "results"):
-            files = [b.path / f"{stem}.parquet" for b in bundles]
-            for file in files:
-                if not file.exists():
-                    raise BundleError(f"{file}: missing; the run did not finish")
-            names = ", ".join(f"'{_quote(file)}'" for file in files)
-            db.execute(
-                f"CREATE VIEW {stem} AS SELECT parse_filename(parse_dirpath(filename)) AS bundle, "
-                f"* EXCLUDE (filename) "
-                f"FROM read_parquet([{names}], union_by_name=true, filename=true)"
-            )
-        try:
-            cursor = db.execute(sql)
-        except duckdb.Error as e:
-            raise BundleError(f"query: {str(e).splitlines()[0]}") from None
-        return [c[0] for c in cursor.description or ()], cursor.fetchall()
+            return from_parquet(table, model)
+        return from_journal(journal, model) if journal.exists() else []

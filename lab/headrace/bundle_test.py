@@ -133,6 +133,24 @@ def test_an_empty_run_has_the_same_columns(tmp_path: Path) -> None:
     assert rows == [("b", "ndr", 4.0, 41.5)]
 
 
+def test_a_killed_run_can_be_queried(tmp_path: Path) -> None:
+    w = BundleWriter(tmp_path / "killed")
+    w.trial(a_trial())
+    with BundleWriter(tmp_path / "whole") as whole:
+        whole.trial(a_trial())
+    paths = [tmp_path / "killed", tmp_path / "whole"]
+    _, rows = query(paths, "SELECT bundle, count(*) FROM trials GROUP BY 1 ORDER BY 1")
+    assert rows == [("killed", 1), ("whole", 1)]
+    assert (tmp_path / "killed" / "trials.jsonl").exists()
+
+
+def test_bad_sql_is_said_in_one_line(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    with pytest.raises(BundleError, match="query"):
+        query([tmp_path / "b"], "SELECT nothing FROM trials")
+
+
 @pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.write_text("")])
 def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / "b")

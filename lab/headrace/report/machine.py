@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.record import Result
 
-from .bottleneck import Part
+from .capacity import Part
 from .document import Explained, Report
 from .summary import Spread, Summary
 

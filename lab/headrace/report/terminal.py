@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from . import document, units
-from .bottleneck import Part, Pipe
+from .bottleneck import Pipe
+from .capacity import Part
 from .summary import Spread, Summary
 
 BAR = 28  # columns of the widest part
@@ -56,7 +57,7 @@ def table(group: document.Group, width: int) -> Table:
     columns = [c for c in COLUMNS if width >= c.from_width]
     made = Table(box=None, pad_edge=False, header_style=DIM)
     made.add_column("goal", no_wrap=True)
-    made.add_column("execution", overflow="fold")
+    made.add_column("execution", overflow="fold", min_width=len("execution"))
     for column in columns:
         name = column.name.format(rate=rates.unit, time=times.unit)
         made.add_column(name, justify="right", no_wrap=True)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..bottleneck import Cost, CostKind, Pipe
+from ..bottleneck import Pipe
+from ..capacity import Cost, CostKind
 from ..units import significant
 from .svg import fits, line, linear, picture, rect, shorten, text, text_width, ticks, title
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..bottleneck import Part, Pipe
+from ..bottleneck import Pipe
+from ..capacity import Part
 from ..units import Scale, count, percent, rate_scale, significant
 from .svg import el, fits, line, picture, rect, shorten, text, title
 

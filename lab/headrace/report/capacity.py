@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each part of a chain can carry, from what the engine counted.
+
+A part's capacity is TSC Hz / cycles per packet, over its lcores, the cost of its links
+included, and as its lcores are shared: an lcore that runs several segments gives each packet
+the sum of their cycles. It is stated in packets offered to the chain: a part that sees half
+of them is twice as wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from headrace.record import (
+    Counters,
+    Measurement,
+    Record,
+    ReplicaReading,
+    Segment,
+    WorkerReading,
+)
+
+CostKind = Literal["nf", "links", "loop"]
+
+
+class Cost(Record):
+    """Cycles per packet that enters the part."""
+
+    name: str
+    kind: CostKind
+    cycles: float
+
+
+class Part(Record):
+    """A segment with all its replicas; the generator and the sink are parts too."""
+
+    name: str
+    role: Literal["chain", "generator", "sink"]
+    cpus: tuple[int, ...]
+    nfs: tuple[str, ...] = ()
+    shares_cpu_with: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    cycles_per_packet: float | None = None
+    capacity_pps: float | None = None
+    utilisation: float | None = None  # of its busiest lcore
+    share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    rings: dict[str, int] = Field(
+        default_factory=dict
+    )  # rings in front of it: packets that found them full
+    drops: dict[str, int] = Field(default_factory=dict)  # its NFs' policy and other drops
+
+
+def parts_of(at: Measurement) -> tuple[Part, ...]:
+    counters = at.counters
+    return tuple(
+        Part(name=s.name, role=s.role, cpus=s.cpus, nfs=s.nfs, shares_cpu_with=s.shares_cpu_with)
+        if counters is None
+        else _part(s, counters, at)
+        for s in at.segments
+    )
+
+
+def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
+    replicas = [r for r in counters.replicas if r.segment == segment.name]
+    packets = sum(r.packets_in for r in replicas)
+    costs = costs_of(replicas, segment.nfs)
+    cycles = sum(c.cycles for c in costs)
+    rings = {
+        link: counters.rings[link].full
+        for link in dict.fromkeys(link for r in replicas for link in r.inputs)
+        if link in counters.rings
+    }
+    busiest = max((r.packets_in for r in replicas), default=0)
+    return Part(
+        name=segment.name,
+        role=segment.role,
+        cpus=segment.cpus,
+        nfs=segment.nfs,
+        shares_cpu_with=segment.shares_cpu_with,
+        costs=costs,
+        cycles_per_packet=cycles or None,
+        capacity_pps=_capacity(replicas, counters, at, sum(rings.values())),
+        utilisation=max(
+            (_busy_share(w, counters, at) for w in counters.workers if w.cpu in segment.cpus),
+            default=None,
+        ),
+        share_of_busiest=busiest / packets if packets else None,
+        rings=rings,
+        drops={
+            f"{name}/{reason}": n
+            for name, reason, n in (
+                (
+                    name,
+                    reason,
+                    sum(r.nfs[name].dropped.get(reason, 0) for r in replicas if name in r.nfs),
+                )
+                for name in dict.fromkeys(n for r in replicas for n in r.nfs)
+                for reason in dict.fromkeys(
+                    d for r in replicas if name in r.nfs for d in r.nfs[name].dropped
+                )
+            )
+            if n
+        },
+    )
+
+
+def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Cost, ...]:
+    """Per packet into the segment; an NF that only some packets visit costs its share."""
+    packets = sum(r.packets_in for r in replicas)
+    if not packets:
+        return ()
+    costs = []
+    for nf in dict.fromkeys([*nfs, *(n for r in replicas for n in r.nfs)]):
+        readings = [r.nfs[nf] for r in replicas if nf in r.nfs]
+        total = sum((n.cycles_per_packet or 0.0) * n.packets_in for n in readings)
+        costs.append(Cost(name=nf, kind="nf", cycles=total / packets))
+    links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
+    costs.append(Cost(name="links", kind="links", cycles=links))
+    # Busy time that no NF and no link accounts for: classification, splitting, accounting.
+    rest = sum(r.ops_cycles for r in replicas) / packets - sum(c.cycles for c in costs)
+    if rest > 0:
+        costs.append(Cost(name="loop", kind="loop", cycles=rest))
+    return tuple(costs)
+
+
+def _busy_share(worker: WorkerReading, counters: Counters, at: Measurement) -> float:
+    """Of the time in which packets were sent: the counters also span the draining after it."""
+    sending = at.duration_s * counters.tsc_hz
+    total = min(worker.ref_cycles, sending) if sending else worker.ref_cycles
+    return min(1.0, worker.ops_cycles / total) if total else 0.0
+
+
+def _busy_cycles(replica: ReplicaReading) -> float:
+    return sum(c.cycles for c in costs_of([replica], ())) * replica.packets_in
+
+
+def _capacity(
+    replicas: Sequence[ReplicaReading], counters: Counters, at: Measurement, full: int
+) -> float | None:
+    """The load on the chain at which the first of the part's lcores has no cycles left."""
+    offered = at.sent or max((r.packets_in for r in counters.replicas), default=0)
+    packets = sum(r.packets_in for r in replicas)
+    if not packets or not offered:
+        return None
+    widths = []
+    for replica in replicas:
+        on_cpu = [r for r in counters.replicas if r.cpu == replica.cpu]
+        # Cycles this lcore would need for one packet offered to the chain, had nothing
+        # been lost in front of this part.
+        cycles = sum(_busy_cycles(r) for r in on_cpu) / offered * (packets + full) / packets
+        if cycles > 0:
+            widths.append(counters.tsc_hz / cycles)
+    if not widths:
+        return None
+    # Cycles are of the clock: an lcore that was held up by other work seems to need more of
+    # them. What came through is proof that it can carry at least that.
+    return max(min(widths), at.throughput_pps)
