@@ -12,6 +12,7 @@
 
 #include "follow.bpf.h"
 
+const volatile bool idle; /* hooks do nothing: what being called and timed costs by itself */
 const volatile __u32 sample_threshold = 0xffffffff; /* of a 32-bit hash */
 const volatile __u32 tx_origin = STAGE_DEV_QUEUE;   /* first stage of what sockets send */
 const volatile __u64 outside_ops[4]; /* netdev_ops of tun and tap: frames from elsewhere */
@@ -26,10 +27,10 @@ const volatile __u32 only_addr;
 __u64 sample_salt;
 
 struct cpu_context {
-	__u64 head;      /* of the packet seen last; 0: nothing to follow on from */
+	__u64 head; /* of the packet seen last; 0: nothing to follow on from */
 	__u32 slot;
-	__u32 segments;  /* GSO: segments that may still come; `parent` is then valid */
-	__u64 gro_head;  /* between napi_gro_receive's entry and exit */
+	__u32 segments; /* GSO: segments that may still come; `parent` is then valid */
+	__u64 gro_head; /* between napi_gro_receive's entry and exit */
 	__u32 gro_slot;
 	__u32 pad;
 	struct slot parent;
@@ -167,7 +168,7 @@ static __always_inline void count_adoption(enum adoption a, struct slot *s, stru
 		s->flags |= SLOT_COPY;
 		count(CNT_head_replaced);
 	} else if (a == ADOPT_FRAGMENT) {
-		s->flags |= SLOT_FRAGMENT;
+		s->flags |= SLOT_FRAGMENT | SLOT_WAS_FRAG;
 		count(CNT_fragmented);
 	} else {
 		s->flags |= SLOT_SEGMENT;
@@ -250,8 +251,7 @@ other:
 	return false;
 }
 
-static __always_inline void audit_check(struct slot *s, struct sk_buff *skb,
-					enum stage stage)
+static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, enum stage stage)
 {
 	__u64 word;
 
@@ -287,7 +287,8 @@ static __always_inline struct slot *next(struct sk_buff *skb, __u32 i, enum stag
 	return s;
 }
 
-static __always_inline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage, bool on_device)
+static __always_inline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage,
+				 bool on_device)
 {
 	struct slot *s = next(skb, i, stage);
 	struct cpu_context *c;
@@ -333,9 +334,13 @@ static __always_inline int unknown(struct sk_buff *skb, __u64 head, enum stage s
 static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_device)
 {
 	__u64 head = address(skb->head);
-	bool origin = is_origin(skb, stage);
-	__u32 i = slot_of(head);
+	bool origin;
+	__u32 i;
 
+	if (idle)
+		return 0;
+	origin = is_origin(skb, stage);
+	i = slot_of(head);
 	if (origin)
 		count(CNT_first_stage);
 	if (i != NO_SLOT) {

@@ -23,8 +23,8 @@
 #define FRAG_MORE 0x2000
 #define FRAG_OFFSET 0x1fff
 
-#define L3_READ 48u    /* IPv4 and what L4_READ has, or an IPv6 header */
-#define L4_READ 24u    /* TCP header, or UDP header and some payload */
+#define L3_READ 48u     /* IPv4 and what L4_READ has, or an IPv6 header */
+#define L4_READ 24u     /* TCP header, or UDP header and some payload */
 #define PAYLOAD_WORDS 4 /* of UDP payload in the fingerprint */
 #define AUDIT_AT 16     /* the audit compares 8 bytes of UDP payload that it does not cover */
 
@@ -103,8 +103,8 @@ static __always_inline void ident_udp(struct ident *id, const __u8 *payload, __s
 	id->payload_valid = n;
 }
 
-static __always_inline int ident_ipv4(struct ident *id, const __u8 *h, const __u8 *l3,
-				      __s64 linear, __u32 words)
+static __always_inline int ident_ipv4(struct ident *id, const __u8 *h, const __u8 *l3, __s64 linear,
+				      __u32 words)
 {
 	__u32 ihl = (h[0] & 15) * 4, total = get16(h + 2);
 	__u8 buf[L4_READ];
@@ -136,8 +136,8 @@ static __always_inline int ident_ipv4(struct ident *id, const __u8 *h, const __u
 	return 0;
 }
 
-static __always_inline int ident_ipv6(struct ident *id, const __u8 *h, const __u8 *l3,
-				      __s64 linear, __u32 words)
+static __always_inline int ident_ipv6(struct ident *id, const __u8 *h, const __u8 *l3, __s64 linear,
+				      __u32 words)
 {
 	__u8 buf[L4_READ];
 	const __u8 *l4 = reading(l3 + 40, buf, sizeof(buf));

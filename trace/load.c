@@ -69,7 +69,8 @@ static void choose(struct tracer *t, const struct options *o, struct btf *btf)
 {
 	struct bpf_program *p;
 
-	bpf_object__for_each_program(p, t->skel->obj) {
+	bpf_object__for_each_program(p, t->skel->obj)
+	{
 		const char *section = bpf_program__section_name(p);
 		const char *target = strchr(section, '/') + 1;
 
@@ -99,6 +100,7 @@ static void set_constants(struct tracer_bpf *skel, const struct options *o, bool
 	skel->rodata->emit_paths = o->paths;
 	skel->rodata->bare_head = o->bare_head;
 	skel->rodata->audit = o->audit;
+	skel->rodata->idle = o->idle;
 	skel->rodata->only_proto = o->proto;
 	skel->rodata->only_port = o->port;
 	skel->rodata->only_addr = o->addr;
@@ -144,8 +146,7 @@ static bool fentry_allowed(void)
 	return l != NULL;
 }
 
-static int load_once(struct tracer *t, const struct options *o, struct btf *btf,
-		     bool direct_reads)
+static int load_once(struct tracer *t, const struct options *o, struct btf *btf, bool direct_reads)
 {
 	int rc;
 
@@ -155,8 +156,7 @@ static int load_once(struct tracer *t, const struct options *o, struct btf *btf,
 		return -errno;
 	choose(t, o, btf);
 	set_constants(t->skel, o, direct_reads);
-	if (o->backend == BACKEND_FENTRY &&
-	    bpf_program__autoload(t->skel->progs.f___ip_local_out))
+	if (o->backend == BACKEND_FENTRY && bpf_program__autoload(t->skel->progs.f___ip_local_out))
 		t->skel->rodata->tx_origin = STAGE_IP_OUT;
 	rc = tracer_bpf__load(t->skel);
 	if (rc) {
@@ -182,8 +182,9 @@ int tracer_load(struct tracer *t, const struct options *o, char *msg, unsigned i
 	}
 	rc = -EPERM;
 	if (o->backend == BACKEND_FENTRY && !fentry_allowed()) {
-		snprintf(msg, msg_size, "--backend: \"fentry\": this kernel does not let BPF trace "
-					"functions; allowed: tp_btf");
+		snprintf(msg, msg_size,
+			 "--backend: \"fentry\": this kernel does not let BPF trace "
+			 "functions; allowed: tp_btf");
 	} else {
 		if (!o->copy_reads)
 			rc = load_once(t, o, btf, true);

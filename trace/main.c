@@ -27,7 +27,7 @@ static void on_signal(int sig)
 static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
 {
 	return level == LIBBPF_WARN && getenv("HEADRACE_TRACE_DEBUG") ? vfprintf(stderr, fmt, args)
-								       : 0;
+								      : 0;
 }
 
 static double now_s(void)

@@ -166,8 +166,7 @@ const char *names_drop_reason(struct names *n, uint32_t reason)
 		if ((uint32_t)btf_enum(t)[i].val != reason)
 			continue;
 		name = btf__name_by_offset(n->btf, btf_enum(t)[i].name_off);
-		return strncmp(name, prefix, sizeof(prefix) - 1) ? name
-								  : name + sizeof(prefix) - 1;
+		return strncmp(name, prefix, sizeof(prefix) - 1) ? name : name + sizeof(prefix) - 1;
 	}
 	return "";
 }

@@ -31,6 +31,7 @@ enum {
 	OPT_STATS,
 	OPT_BUCKETS,
 	OPT_COPY_READS,
+	OPT_IDLE,
 	OPT_CHECK,
 	OPT_READY,
 	OPT_HELP,
@@ -55,6 +56,7 @@ static const struct option longopts[] = {
 	{"stats", no_argument, NULL, OPT_STATS},
 	{"buckets", no_argument, NULL, OPT_BUCKETS},
 	{"copy-reads", no_argument, NULL, OPT_COPY_READS},
+	{"idle", no_argument, NULL, OPT_IDLE},
 	{"check", no_argument, NULL, OPT_CHECK},
 	{"ready-file", required_argument, NULL, OPT_READY},
 	{"help", no_argument, NULL, OPT_HELP},
@@ -79,6 +81,7 @@ static const char usage[] =
 	"  --audit                  compare payloads to find false matches (UDP)\n"
 	"  --bare-head              identify by address alone, to see what that does\n"
 	"  --copy-reads             read headers as kernels before 6.17 must, by a copying call\n"
+	"  --idle                   hooks that do nothing: what --stats itself costs\n"
 	"  --check                  which hooks this kernel allows, and why not the others\n"
 	"  --ready-file FILE        created when tracing has begun\n";
 
@@ -217,6 +220,8 @@ static bool take_flag(struct options *o, int opt)
 		return o->buckets = true;
 	case OPT_COPY_READS:
 		return o->copy_reads = true;
+	case OPT_IDLE:
+		return o->idle = true;
 	case OPT_CHECK:
 		return o->check = true;
 	}
@@ -228,8 +233,11 @@ int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned 
 	const char *allowed;
 	int opt, at;
 
-	*o = (struct options){.sample = 0.01, .packets = 32768, .histograms = 512,
-			      .expiry_ms = 2000, .paths_max = 1000};
+	*o = (struct options){.sample = 0.01,
+			      .packets = 32768,
+			      .histograms = 512,
+			      .expiry_ms = 2000,
+			      .paths_max = 1000};
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "", longopts, &at)) != -1) {
 		if (opt == OPT_HELP || opt == OPT_VERSION) {
@@ -238,7 +246,8 @@ int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned 
 			return 1;
 		}
 		if (opt == '?') {
-			snprintf(msg, msg_size, "%s: unknown option, or its value is missing; see --help",
+			snprintf(msg, msg_size,
+				 "%s: unknown option, or its value is missing; see --help",
 				 argv[optind - 1]);
 			return -EINVAL;
 		}
@@ -249,7 +258,8 @@ int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned 
 			return invalid(msg, msg_size, longopts[at].name, optarg, allowed);
 	}
 	if (optind < argc) {
-		snprintf(msg, msg_size, "\"%s\": arguments are not taken; see --help", argv[optind]);
+		snprintf(msg, msg_size, "\"%s\": arguments are not taken; see --help",
+			 argv[optind]);
 		return -EINVAL;
 	}
 	return 0;

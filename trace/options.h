@@ -28,6 +28,7 @@ struct options {
 	bool stats;
 	bool buckets;
 	bool copy_reads;
+	bool idle;
 	bool check;
 	const char *ready_file;
 };

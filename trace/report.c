@@ -13,7 +13,8 @@ static const char *const stage_names[] = {STAGES(STAGE_NAME)};
 #define COUNTER_NAME(name, doc) #name,
 static const char *const counter_names[] = {COUNTERS(COUNTER_NAME)};
 static const char *const softirq_names[SOFTIRQS] = {
-	"HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+	"HI",       "TIMER",   "NET_TX", "NET_RX",  "BLOCK",
+	"IRQ_POLL", "TASKLET", "SCHED",  "HRTIMER", "RCU",
 };
 
 static const char *stage_name(unsigned int stage)
@@ -138,8 +139,8 @@ static int report_counters(struct tracer *t, json_t *out, uint64_t beyond)
 		sum = 0;
 		for (int c = 0; c < cpus; c++)
 			sum += v[c * COUNTERS_N + i];
-		json_object_set_new(is_loss ? losses : packets, counter_names[i] + (is_loss ? 5 : 0),
-				    json_integer(sum));
+		json_object_set_new(is_loss ? losses : packets,
+				    counter_names[i] + (is_loss ? 5 : 0), json_integer(sum));
 		lost += is_loss ? sum : 0;
 	}
 	json_object_set_new(losses, "paths_beyond_max", json_integer(beyond));
@@ -190,13 +191,13 @@ static void report_drops(struct tracer *t, struct names *n, json_t *out)
 		prev = &key;
 		if (bpf_map_lookup_elem(fd, &key, &count))
 			continue;
-		json_array_append_new(
-			list, json_pack("{s:s,s:s,s:i,s:s,s:I,s:I}", "reason",
-					names_drop_reason(n, key.reason), "device",
-					names_device(n, key.netns, key.ifindex), "ifindex",
-					(int)key.ifindex, "netns", names_netns(n, key.netns),
-					"netns_inum", (json_int_t)key.netns, "packets",
-					(json_int_t)count));
+		json_array_append_new(list, json_pack("{s:s,s:s,s:i,s:s,s:I,s:I}", "reason",
+						      names_drop_reason(n, key.reason), "device",
+						      names_device(n, key.netns, key.ifindex),
+						      "ifindex", (int)key.ifindex, "netns",
+						      names_netns(n, key.netns), "netns_inum",
+						      (json_int_t)key.netns, "packets",
+						      (json_int_t)count));
 	}
 	json_object_set_new(out, "drops", list);
 }
@@ -231,20 +232,22 @@ static uint64_t report_programs(struct tracer *t, json_t *out)
 	struct bpf_program *p;
 	uint64_t missed = 0;
 
-	bpf_object__for_each_program(p, t->skel->obj) {
+	bpf_object__for_each_program(p, t->skel->obj)
+	{
 		struct bpf_prog_info info = {};
 		uint32_t len = sizeof(info);
 
-		if (bpf_program__fd(p) < 0 || bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &len))
+		if (bpf_program__fd(p) < 0 ||
+		    bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &len))
 			continue;
 		missed += info.recursion_misses;
 		json_array_append_new(
-			list, json_pack("{s:s,s:I,s:I,s:f,s:I}", "program",
-					bpf_program__section_name(p), "runs",
-					(json_int_t)info.run_cnt, "run_time_ns",
-					(json_int_t)info.run_time_ns, "ns_per_run",
-					info.run_cnt ? (double)info.run_time_ns / info.run_cnt : 0.0,
-					"recursion_misses", (json_int_t)info.recursion_misses));
+			list,
+			json_pack("{s:s,s:I,s:I,s:f,s:I}", "program", bpf_program__section_name(p),
+				  "runs", (json_int_t)info.run_cnt, "run_time_ns",
+				  (json_int_t)info.run_time_ns, "ns_per_run",
+				  info.run_cnt ? (double)info.run_time_ns / info.run_cnt : 0.0,
+				  "recursion_misses", (json_int_t)info.recursion_misses));
 	}
 	json_object_set_new(out, "programs", list);
 	return missed;
@@ -280,8 +283,8 @@ json_t *report_path(const struct path *p, struct names *n)
 		      (json_int_t)(s->id.ports >> 16), "destination_port",
 		      (json_int_t)(s->id.ports & 0xffff), "ip_id", (json_int_t)s->id.ip_id,
 		      "segment", !!(s->flags & SLOT_SEGMENT), "fragment",
-		      !!(s->flags & SLOT_FRAGMENT), "head_replaced", !!(s->flags & SLOT_COPY), "hops",
-		      hops);
+		      !!(s->flags & SLOT_FRAGMENT), "head_replaced", !!(s->flags & SLOT_COPY),
+		      "hops", hops);
 	if (p->end_stage == STAGE_DROP)
 		json_object_set_new(j, "drop_reason", json_string(names_drop_reason(n, p->reason)));
 	return j;

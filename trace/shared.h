@@ -33,9 +33,9 @@ struct ident {
 	__u32 payload; /* first bytes of UDP payload, if payload_valid */
 	__u32 saddr, daddr; /* IPv6: folded */
 	__u32 ports;
-	__u32 seq;     /* TCP */
+	__u32 seq; /* TCP */
 	__u16 ip_id;
-	__u16 frag;    /* IPv4 fragment field: flags and offset, host order */
+	__u16 frag; /* IPv4 fragment field: flags and offset, host order */
 	__u8 proto;
 	__u8 payload_valid;
 	__u8 version;
@@ -43,12 +43,12 @@ struct ident {
 	__u32 l4_bytes; /* TCP: payload */
 };
 
-#define SLOT_SHARED (1u << 0)    /* its sk_buff was freed, but clones hold the data */
-#define SLOT_SEGMENT (1u << 1)   /* made by GSO segmentation of a followed packet */
-#define SLOT_FRAGMENT (1u << 2)  /* made by IP fragmentation of a followed packet */
-#define SLOT_COPY (1u << 3)      /* the head was replaced (pskb_expand_head) or copied */
-#define SLOT_WAS_FRAG (1u << 4)  /* seen as an IP fragment */
-#define SLOT_AUDIT (1u << 5)     /* audit word below is valid */
+#define SLOT_SHARED (1u << 0)   /* its sk_buff was freed, but clones hold the data */
+#define SLOT_SEGMENT (1u << 1)  /* made by GSO segmentation of a followed packet */
+#define SLOT_FRAGMENT (1u << 2) /* made by IP fragmentation of a followed packet */
+#define SLOT_COPY (1u << 3)     /* the head was replaced (pskb_expand_head) or copied */
+#define SLOT_WAS_FRAG (1u << 4) /* seen as an IP fragment */
+#define SLOT_AUDIT (1u << 5)    /* audit word below is valid */
 
 struct slot {
 	__u64 head, skb, dev;
@@ -94,6 +94,7 @@ struct softirq {
 };
 
 /* Per CPU. Names in user space's table of the same order. */
+/* clang-format off */
 #define COUNTERS(C)                                                                                \
 	C(first_stage, "packets that met a first stage")                                           \
 	C(sampled, "of them, chosen to be followed")                                               \
@@ -120,10 +121,10 @@ struct softirq {
 	C(not_ip, "first stage, neither IPv4 nor IPv6, or unreadable")                             \
 	C(audited, "audit: payload compared with that at the first stage")                         \
 	C(audit_false, "audit: payload differed, a false match")
+/* clang-format on */
 
 #define COUNTER_ENUM(name, doc) CNT_##name,
 enum counter {
-	COUNTERS(COUNTER_ENUM)
-	COUNTERS_N,
+	COUNTERS(COUNTER_ENUM) COUNTERS_N,
 };
 #undef COUNTER_ENUM

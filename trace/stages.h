@@ -9,6 +9,7 @@
  * backend: T a BTF tracepoint, F a function's entry (fentry), E no hook of its own:
  * an end that another hook concludes.
  */
+/* clang-format off */
 #define STAGES(STAGE)                                                                              \
 	STAGE(IP_OUT, "ip_local_out", F, "the socket's packet enters IP output")                   \
 	STAGE(IP_OUTPUT, "ip_output", F, "routed, before POSTROUTING")                             \
@@ -35,11 +36,11 @@
 	STAGE(REASSEMBLED, "reassembled", E, "fragment, became part of its datagram")              \
 	STAGE(ACKED, "tcp_ack", E, "segment without data, used up by TCP")                         \
 	STAGE(SEGMENTED, "segmented", E, "GSO packet, replaced by its segments")
+/* clang-format on */
 
 #define STAGE_ENUM(id, name, backend, doc) STAGE_##id,
 enum stage {
-	STAGES(STAGE_ENUM)
-	STAGES_N,
+	STAGES(STAGE_ENUM) STAGES_N,
 };
 #undef STAGE_ENUM
 

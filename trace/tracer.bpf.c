@@ -50,8 +50,7 @@ int BPF_PROG(on_gro_exit, int verdict)
 		return 0;
 	i = c->gro_slot;
 	s = bpf_map_lookup_elem(&slots, &i);
-	if (s && s->head == c->gro_head &&
-	    (verdict == GRO_MERGED || verdict == GRO_MERGED_FREE)) {
+	if (s && s->head == c->gro_head && (verdict == GRO_MERGED || verdict == GRO_MERGED_FREE)) {
 		now = bpf_ktime_get_ns();
 		slot_stage(s, STAGE_GRO_MERGED, now);
 		slot_end(s, i, STAGE_GRO_MERGED, 0, now, CNT_gro_merged);
@@ -82,7 +81,7 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = slot_of(head);
+	__u32 i = idle ? NO_SLOT : slot_of(head);
 
 	return i == NO_SLOT ? 0 : probe_end(skb, i);
 }
@@ -103,7 +102,7 @@ SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(on_copy, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = slot_of(head);
+	__u32 i = idle ? NO_SLOT : slot_of(head);
 
 	return i == NO_SLOT ? 0 : copy_end(skb, i);
 }
@@ -119,8 +118,8 @@ static __always_inline void read_info(struct sk_buff *skb, struct buffer_info *b
 	const __u8 *at = skb->head + skb->end;
 
 	if (direct_reads) {
-		b->dataref = *(const __u32 *)(at + bpf_core_field_offset(struct skb_shared_info,
-									 dataref));
+		b->dataref = *(
+			const __u32 *)(at + bpf_core_field_offset(struct skb_shared_info, dataref));
 		b->gso_size = *(const __u16 *)(at + bpf_core_field_offset(struct skb_shared_info,
 									  gso_size));
 		b->gso_segs = *(const __u16 *)(at + bpf_core_field_offset(struct skb_shared_info,
@@ -208,7 +207,7 @@ SEC("tp_btf/consume_skb")
 int BPF_PROG(on_consume, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = slot_of(head);
+	__u32 i = idle ? NO_SLOT : slot_of(head);
 
 	return i == NO_SLOT ? 0 : consume_end(skb, i);
 }
@@ -259,7 +258,7 @@ SEC("tp_btf/kfree_skb")
 int BPF_PROG(on_drop, struct sk_buff *skb, void *location, unsigned int reason)
 {
 	__u64 head = address(skb->head);
-	__u32 i = slot_of(head);
+	__u32 i = idle ? NO_SLOT : slot_of(head);
 
 	count_drop(skb, reason);
 	return i == NO_SLOT ? 0 : drop_end(skb, i, reason);

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ class Traced:
 
     def peer(self, namespace: str, *arguments: str) -> subprocess.Popen[str]:
         command = ["ip", "netns", "exec", namespace, sys.executable, str(PEER), *arguments]
-        listens = arguments[0] in ("receive", "accept")
+        listens = arguments[0] in ("receive", "accept", "answer")
         ready = self.ready_file()
         if listens:
             command += ["--ready", str(ready)]
@@ -111,6 +110,15 @@ class Traced:
         namespace, address = receiver
         rx = self.peer(namespace, "receive", "--host", address, *receive)
         tx = self.peer(sender, "send", "--host", address, *send)
+        return {**self.said(tx), **self.said(rx)}
+
+    def talk(
+        self, receiver: tuple[str, str], sender: str, count: int, delay_ms: float
+    ) -> dict[str, float]:
+        """TCP messages one at a time, each read `delay_ms` after it came."""
+        namespace, address = receiver
+        rx = self.peer(namespace, "answer", "--host", address, "--delay-ms", str(delay_ms))
+        tx = self.peer(sender, "ask", "--host", address, "--count", str(count))
         return {**self.said(tx), **self.said(rx)}
 
     def tcp(self, receiver: tuple[str, str], sender: str, *send: str) -> dict[str, float]:
@@ -145,6 +153,7 @@ def pair(lan: Lan) -> tuple[str, str]:
     lan.veth((a, "va"), (b, "vb"))
     lan.address(a, "va", "10.77.0.1/24")
     lan.address(b, "vb", "10.77.0.2/24")
+    lan.inside(a, "ping", "-c", "1", "10.77.0.2")  # what waits for ARP is sent from elsewhere
     return a, b
 
 
@@ -164,10 +173,8 @@ def routed(lan: Lan) -> tuple[str, str, str]:
     lan.inside(a, "ip", "route", "add", "default", "via", "10.78.1.254")
     lan.inside(c, "ip", "route", "add", "default", "via", "10.78.2.254")
     lan.sysctl(r, "net.ipv4.ip_forward", "1")
+    lan.inside(a, "ping", "-c", "1", "10.78.2.1")
     return a, r, c
-
-
-Stage = Callable[[dict[str, Any], str, str], dict[str, Any]]
 
 
 def stage(result: dict[str, Any], begin: str, end: str, device: str = "") -> dict[str, Any]:
@@ -178,6 +185,14 @@ def stage(result: dict[str, Any], begin: str, end: str, device: str = "") -> dic
         if h["from"] == begin and h["to"] == end and device in ("", h["device"])
     ]
     assert len(found) == 1, [(h["from"], h["to"], h["device"]) for h in result["stages"]]
+    return found[0]
+
+
+def end_to_end(result: dict[str, Any], begin: str, end: str, device: str) -> dict[str, Any]:
+    found = [
+        h for h in result["end_to_end"] if (h["from"], h["to"], h["device"]) == (begin, end, device)
+    ]
+    assert len(found) == 1, result["end_to_end"]
     return found[0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import socket
 import struct
 import sys
@@ -62,6 +63,36 @@ def stream(a: argparse.Namespace) -> dict[str, float]:
     return {"sent_bytes": sent}
 
 
+def ask(a: argparse.Namespace) -> dict[str, float]:
+    """Messages over TCP, each after the answer to the one before: none are merged."""
+    s = socket.create_connection((a.host, a.port), timeout=10)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    fill = bytes(a.bytes - HEADER.size)
+    for n in range(a.count):
+        s.send(HEADER.pack(b"same for all....", n, time.monotonic_ns()) + fill)
+        s.recv(1)
+    s.close()
+    return {"sent": a.count}
+
+
+def answer(a: argparse.Namespace) -> dict[str, float]:
+    """`delay_ms` between a message's arrival and its reading is time in the socket's queue."""
+    with socket.create_server((a.host, a.port)) as server:
+        Path(a.ready).touch()
+        server.settimeout(10)
+        connection, _ = server.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    waits = []
+    while select.select([connection], [], [], 10)[0]:
+        time.sleep(a.delay_ms / 1000)
+        data = connection.recv(a.bytes)
+        if not data:
+            break
+        waits.append(time.monotonic_ns() - HEADER.unpack_from(data)[2])
+        connection.send(b"x")
+    return {"received": len(waits), "mean_ns": sum(waits) / len(waits) if waits else 0}
+
+
 def accept(a: argparse.Namespace) -> dict[str, float]:
     with socket.create_server((a.host, a.port)) as server:
         Path(a.ready).touch()
@@ -75,7 +106,7 @@ def accept(a: argparse.Namespace) -> dict[str, float]:
 
 def main() -> None:
     p = argparse.ArgumentParser()
-    p.add_argument("do", choices=["send", "receive", "stream", "accept"])
+    p.add_argument("do", choices=["send", "receive", "stream", "accept", "ask", "answer"])
     p.add_argument("--host", default="0.0.0.0")
     p.add_argument("--port", type=int, default=7000)
     p.add_argument("--count", type=int, default=1000)

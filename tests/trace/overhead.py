@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing costs: `python tests/trace/overhead.py` (root; about a minute).
+
+The kernel's own run time of the programs (bpf_stats) in interleaved rounds, under TCP and
+small UDP over a veth pair: hooks that do nothing, the tracer at 1 % and on every packet,
+and a bpftrace script that measures the same way between two of the same points. Being called and
+timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the last column.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+PEER = Path(__file__).with_name("peer.py")
+ROUNDS, SECONDS = 5, 1.0
+PAIR = ("hrovera", "hroverb")
+BPFTRACE = (
+    "tracepoint:net:net_dev_queue { @at[args->skbaddr] = nsecs; } "
+    "tracepoint:net:netif_receive_skb /@at[args->skbaddr]/ "
+    "{ @ns = hist(nsecs - @at[args->skbaddr]); delete(@at[args->skbaddr]); }"
+)
+
+
+def ip(*arguments: str, check: bool = True) -> None:
+    subprocess.run(["ip", *arguments], check=check, stderr=None if check else subprocess.DEVNULL)
+
+
+def network() -> None:
+    for n in PAIR:
+        ip("netns", "add", n)
+    ip("link", "add", "va", "netns", PAIR[0], "type", "veth", "peer", "name", "vb", "netns", PAIR[1])
+    for n, dev, address in ((PAIR[0], "va", "10.79.0.1/24"), (PAIR[1], "vb", "10.79.0.2/24")):
+        ip("-n", n, "addr", "add", address, "dev", dev)
+        ip("-n", n, "link", "set", dev, "up")
+
+
+def traffic(kind: str, folder: Path) -> int:
+    """Bytes (tcp) or packets (udp) that arrived."""
+    ready = folder / "ready"
+    ready.unlink(missing_ok=True)
+    rx_do, tx = {
+        "tcp": ("accept", ["stream", "--bytes", "262144", "--seconds", str(SECONDS)]),
+        "udp": ("receive", ["send", "--count", "60000", "--bytes", "64"]),
+    }[kind]
+    inside = ["ip", "netns", "exec"]
+    peer = [sys.executable, str(PEER)]
+    rx = subprocess.Popen(
+        [*inside, PAIR[1], *peer, rx_do, "--host", "10.79.0.2", "--ready", str(ready)],
+        stdout=subprocess.PIPE,
+    )
+    while not ready.exists():
+        time.sleep(0.01)
+    subprocess.run(
+        [*inside, PAIR[0], *peer, *tx, "--host", "10.79.0.2"], check=True, stdout=subprocess.DEVNULL
+    )
+    said = json.loads(rx.communicate()[0])
+    return int(said.get("received_bytes", said.get("received", 0)))
+
+
+def run_time(pid: int) -> tuple[int, int]:
+    """Of all BPF programs that a process holds: run time in ns and runs."""
+    total, runs = 0, 0
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        text = info.read_text()
+        if "prog_type" in text:
+            total += int(re.search(r"run_time_ns:\s+(\d+)", text)[1])  # type: ignore[index]
+            runs += int(re.search(r"run_cnt:\s+(\d+)", text)[1])  # type: ignore[index]
+    return total, runs
+
+
+def attached(pid: int) -> None:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if any("prog_type" in i.read_text() for i in Path(f"/proc/{pid}/fdinfo").iterdir()):
+            time.sleep(1)  # programs are attached one by one
+            return
+        time.sleep(0.1)
+
+
+def measure(command: list[str], kind: str, folder: Path) -> dict[str, float]:
+    ready = folder / "traced"
+    ready.unlink(missing_ok=True)
+    command = [str(ready) if c == "READY" else c for c in command]
+    p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if str(ready) in command:
+        while not ready.exists():
+            time.sleep(0.01)
+    else:
+        attached(p.pid)
+    begin = time.monotonic()
+    before = run_time(p.pid)
+    arrived = traffic(kind, folder)
+    after = run_time(p.pid)
+    seconds = time.monotonic() - begin
+    p.send_signal(signal.SIGINT)
+    p.wait()
+    runs = after[1] - before[1]
+    return {
+        "ns": (after[0] - before[0]) / max(runs, 1),
+        "runs": runs,
+        "cpu_share": (after[0] - before[0]) / (seconds * 1e9 * (os.cpu_count() or 1)),
+        "rate": arrived / seconds,
+    }
+
+
+def main() -> None:
+    tracer = os.environ.get("HEADRACE_TRACE") or str(REPO / "build/trace/headrace-trace")
+    ready = ["--ready-file", "READY", "--stats"]
+    ways = {
+        "idle hooks": [tracer, "--idle", *ready],
+        "1 %": [tracer, "--sample", "0.01", *ready],
+        "every packet": [tracer, "--sample", "1", *ready],
+        "every packet, copying reads": [tracer, "--sample", "1", "--copy-reads", *ready],
+    }
+    if shutil.which("bpftrace"):
+        # Tracepoints by name need tracefs: mounted for bpftrace alone, gone with it.
+        tracefs = 'mount -t tracefs t /sys/kernel/tracing; exec bpftrace -e "$0"'
+        ways["bpftrace, 2 points"] = ["unshare", "-m", "sh", "-c", tracefs, BPFTRACE]
+    stats = Path("/proc/sys/kernel/bpf_stats_enabled")
+    was = stats.read_text()
+    try:
+        network()
+        stats.write_text("1")
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in ("tcp", "udp"):
+                compare(ways, kind, Path(folder))
+    finally:
+        stats.write_text(was)
+        for n in PAIR:
+            ip("netns", "del", n, check=False)
+
+
+def compare(ways: dict[str, list[str]], kind: str, folder: Path) -> None:
+    found: dict[str, list[dict[str, float]]] = {w: [] for w in ways}
+    for _ in range(ROUNDS):
+        for way, command in ways.items():
+            found[way].append(measure(command, kind, folder))
+    floor = statistics.median(m["ns"] for m in found["idle hooks"])
+    print(f"{kind}: median of {ROUNDS} rounds (lowest to highest); ns per run of a program")
+    for way, all_of_it in found.items():
+        ns = sorted(m["ns"] for m in all_of_it)
+        share = statistics.median(m["cpu_share"] for m in all_of_it)
+        middle = statistics.median(ns)
+        print(
+            f"  {way:28} {middle:6.0f} ({ns[0]:.0f} to {ns[-1]:.0f})  {share:6.2%} of all CPU"
+            f"  above idle: {middle - floor:5.0f} ns"
+        )
+
+
+if __name__ == "__main__":
+    main()
