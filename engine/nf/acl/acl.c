@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_malloc.h>
+
 /*
  * The control thread's side: parameters, building rule sets, replacing them.
  *
@@ -58,6 +60,10 @@ static const struct param acl_params[] = {
 	 .doc = "Bound for the run-time tables of each of the up to four rte_acl contexts. rte_acl "
 		"uses the fewest tries that fit: more memory can be faster. 0: no bound, and more, "
 		"smaller tries."},
+	{.name = "cache_flows", .type = PARAM_UINT, .max = 1 << 24, .unit = "flows",
+	 .offset = offsetof(struct acl_conf, cache_flows), .def = "16384",
+	 .doc = "Size of each worker's cache of IPv4 flows in front of rte_acl, 16 bytes a flow, made a "
+		"power of two; left aside while it hits less than a third of the time. 0: none."},
 	{0},
 };
 
@@ -137,9 +143,27 @@ static int acl_init(struct nf *nf, struct err *err)
 		return -EINVAL;
 	}
 	/* A worker that does not run yet holds nothing. */
+	memset(acl->workers, 0, acl->n_workers * sizeof(*acl->workers));
 	for (unsigned int i = 0; i < acl->n_workers; i++)
 		atomic_init(&acl->workers[i].seen, UINT64_MAX);
 	atomic_store(&acl->set, set);
+	return 0;
+}
+
+static int cache_make(struct acl_worker *worker, const struct nf_worker *w, struct err *err)
+{
+	const struct acl_conf *conf = w->nf->conf;
+	uint32_t buckets = rte_align32pow2((conf->cache_flows + ACL_CACHE_WAYS - 1) / ACL_CACHE_WAYS);
+
+	if (!conf->cache_flows)
+		return 0;
+	worker->cache = rte_zmalloc_socket("acl-cache", buckets * sizeof(*worker->cache),
+					   RTE_CACHE_LINE_SIZE, w->socket_id);
+	if (!worker->cache)
+		return err_set(err, ENOMEM, "params.cache_flows",
+			       "no memory for a cache of %lu flows: give the engine more memory_mb",
+			       conf->cache_flows);
+	worker->cache_mask = buckets - 1;
 	return 0;
 }
 
@@ -149,6 +173,8 @@ static int acl_worker_init(struct nf_worker *w, struct err *err)
 
 	if (w->index >= acl->n_workers)
 		return err_set(err, EINVAL, "", "worker %u of %u", w->index, acl->n_workers);
+	if (cache_make(&acl->workers[w->index], w, err))
+		return -ENOMEM;
 	w->state = &acl->workers[w->index];
 	atomic_store(&acl->workers[w->index].seen, atomic_load(&acl->epoch));
 	return 0;
@@ -158,8 +184,11 @@ static void acl_worker_fini(struct nf_worker *w)
 {
 	struct acl_worker *worker = w->state;
 
-	if (worker)
-		atomic_store(&worker->seen, UINT64_MAX);
+	if (!worker)
+		return;
+	atomic_store(&worker->seen, UINT64_MAX);
+	rte_free(worker->cache);
+	worker->cache = NULL;
 }
 
 static void acl_tick(struct nf_worker *w, uint64_t now_tsc)
@@ -167,6 +196,8 @@ static void acl_tick(struct nf_worker *w, uint64_t now_tsc)
 	struct acl *acl = w->nf->state;
 	struct acl_worker *worker = w->state;
 	uint64_t epoch = atomic_load_explicit(&acl->epoch, memory_order_acquire);
+
+	acl_cache_tick(w);
 
 	/* Release: the reads of an old set in process() stay before this. */
 	atomic_store_explicit(&worker->seen, epoch, memory_order_release);
@@ -236,6 +267,8 @@ static const char *const acl_counters[] = {
 	[ACL_COUNT_DEFAULT] = "no-rule",
 	[ACL_COUNT_NON_IP] = "non-ip",
 	[ACL_COUNT_NO_PORTS] = "no-ports",
+	[ACL_COUNT_CACHE_HITS] = "cache-hits",
+	[ACL_COUNT_CACHE_MISSES] = "cache-misses",
 	NULL,
 };
 
@@ -247,7 +280,7 @@ const struct nf_ops nf_acl_ops = {
 	       "without visible ports (fragments, ICMP, other protocols, a cut L4 header) match only "
 	       "rules that name no ports.",
 	.standards = "Lookup: DPDK's rte_acl, multi-bit tries, with the widest SIMD that the engine "
-		     "allows. ClassBench filter format (Taylor and Turner, 2007). Fragments: RFC 1858 "
+		     "allows, behind a cache of exact flows. ClassBench filter format (Taylor and Turner, 2007). Fragments: RFC 1858 "
 		     "and RFC 3128 attacks are met by fragments: deny; there is no reassembly. IPv6 "
 		     "extension headers are skipped (RFC 8200). Checksums are not verified. "
 		     "Left out: per-rule counters, logging, connection state (see firewall).",

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "core/nf.h"
+#include "cache.h"
 #include "set.h"
 
 enum acl_drop {
@@ -19,6 +20,8 @@ enum acl_counter {
 	ACL_COUNT_DEFAULT,
 	ACL_COUNT_NON_IP,
 	ACL_COUNT_NO_PORTS,
+	ACL_COUNT_CACHE_HITS,
+	ACL_COUNT_CACHE_MISSES,
 };
 
 enum acl_fragments {
@@ -48,11 +51,20 @@ struct acl_conf {
 	uint32_t reverse;
 	bool match_flags;
 	uint64_t table_mb;
+	uint64_t cache_flows;
 };
 
-/* One per worker, a cache line each: written by its lcore at every tick. */
+/* One per worker, from a cache line of its own on. */
 struct acl_worker {
 	_Alignas(64) _Atomic(uint64_t) seen; /* the epoch of its last quiescent point */
+	struct acl_bucket *cache;	      /* NULL: none */
+	uint32_t cache_mask;		      /* buckets - 1 */
+	uint32_t way;
+	uint64_t cache_set; /* serial of the set that the cache's answers are from */
+	/* Since the last tick; a cache that seldom hits is left aside for most bursts. */
+	uint32_t hits, misses;
+	bool aside;
+	uint32_t bursts;
 };
 
 struct acl {
@@ -64,3 +76,5 @@ struct acl {
 };
 
 void acl_process(struct nf_worker *w, struct burst *b);
+/* Judges the cache by what it did since the last tick. */
+void acl_cache_tick(struct nf_worker *w);

@@ -418,31 +418,50 @@ static void case_make(struct model_case *mc, uint64_t seed)
 	}
 }
 
-static void case_check(const struct model_case *mc, bool flags, unsigned int alternate)
+static void case_verdicts(const struct model_case *mc, const struct harness *h, bool flags,
+			  unsigned int alternate)
 {
 	size_t seen[3] = {0};
-	char params[256];
-	struct harness *h;
-	struct err err;
 
-	snprintf(params, sizeof(params),
-		 "{\"rules_file\": \"%s\", \"match_flags\": %s, \"file_alternate\": %u}", mc->path,
-		 flags ? "true" : "false", alternate);
-	h = harness_run_all("acl", params, NULL, NF_FORWARD, mc->packets.packets, mc->packets.n,
-			    &err);
-	assert_non_null(h);
-	for (int i = 0; i < MODEL_PACKETS; i++) {
-		long rule = model_first(&mc->rules, &mc->models[i], flags);
+	for (size_t i = 0; i < h->n_verdicts; i++) {
+		long rule = model_first(&mc->rules, &mc->models[i % MODEL_PACKETS], flags);
 		uint8_t want = rule < 0 ? BY_DEFAULT : (rule + 1) % alternate ? PASS : DENIED;
 
 		seen[want == PASS ? 0 : want == DENIED ? 1 : 2]++;
 		if (h->verdicts[i] != want)
-			fail_msg("packet %d: verdict 0x%02x, but rule %ld is the first", i,
+			fail_msg("packet %zu: verdict 0x%02x, but rule %ld is the first", i,
 				 h->verdicts[i], rule);
 	}
 	/* The case is worth something: all three happen. */
 	assert_true(seen[0] > 50 && seen[1] > 50 && seen[2] > 50);
-	harness_free(h);
+}
+
+/* Without a cache, with one bucket of it, and with one that keeps all flows. */
+static void case_check(const struct model_case *mc, bool flags, unsigned int alternate)
+{
+	static const unsigned int caches[] = {0, 4, 16384};
+
+	for (unsigned int i = 0; i < RTE_DIM(caches); i++) {
+		char params[256];
+		struct harness *h;
+		struct err err;
+
+		snprintf(params, sizeof(params),
+			 "{\"rules_file\": \"%s\", \"match_flags\": %s, \"file_alternate\": %u,"
+			 " \"cache_flows\": %u}",
+			 mc->path, flags ? "true" : "false", alternate, caches[i]);
+		h = harness_run_all("acl", params, NULL, NF_FORWARD, mc->packets.packets,
+				    mc->packets.n, &err);
+		assert_non_null(h);
+		/* Again: now the cache knows them; and once more when it may be left aside. */
+		harness_run(h, NF_FORWARD, 32, mc->packets.packets, mc->packets.n);
+		harness_advance(h, 1000000);
+		harness_run(h, NF_FORWARD, 32, mc->packets.packets, mc->packets.n);
+		case_verdicts(mc, h, flags, alternate);
+		if (caches[i] > MODEL_PACKETS)
+			assert_true(harness_counter(h, "cache-hits") > 500);
+		harness_free(h);
+	}
 }
 
 static void agrees_with_the_model(void **state)

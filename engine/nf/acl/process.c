@@ -187,6 +187,84 @@ static inline void verdicts(struct nf_worker *w, struct burst *b, const struct a
 	w->counters[ACL_COUNT_PERMITTED] += permitted;
 }
 
+/* One burst in so many still goes through a cache that is left aside: traffic changes. */
+#define CACHE_PROBE 32
+
+static inline bool cache_use(struct acl_worker *worker, const struct acl_set *set)
+{
+	if (!worker->cache || (worker->aside && worker->bursts++ % CACHE_PROBE))
+		return false;
+	if (unlikely(worker->cache_set != set->serial)) {
+		memset(worker->cache, 0, (worker->cache_mask + 1ul) * sizeof(*worker->cache));
+		worker->cache_set = set->serial;
+	}
+	return true;
+}
+
+/* What the cache does not know, from rte_acl; then it knows. */
+static void cache_fill(struct acl_worker *worker, const struct acl_set *set,
+		       const struct acl_group *g, const struct acl_cache_key *key,
+		       struct acl_bucket *const *bucket, uint32_t *match, const uint8_t *miss,
+		       uint32_t n)
+{
+	const uint8_t *packet[BURST_MAX];
+	uint32_t answer[BURST_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		packet[i] = g->key[miss[i]];
+	rte_acl_classify(set->ctx[ACL_IP4_PORTS], packet, answer, n, 1);
+	for (uint32_t i = 0; i < n; i++) {
+		match[miss[i]] = answer[i];
+		acl_cache_put(bucket[miss[i]], key[miss[i]], answer[i],
+			      worker->way++ % ACL_CACHE_WAYS);
+	}
+}
+
+static void classify_cached(struct acl_worker *worker, const struct acl_set *set,
+			    const struct acl_group *g, uint32_t *match, uint32_t n)
+{
+	struct acl_cache_key key[BURST_MAX];
+	struct acl_bucket *bucket[BURST_MAX];
+	uint8_t miss[BURST_MAX];
+	uint32_t missed = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		key[i] = acl_cache_key(g->key[i], set->flags);
+		bucket[i] = &worker->cache[acl_cache_hash(key[i]) & worker->cache_mask];
+		rte_prefetch0(bucket[i]);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t found = acl_cache_find(bucket[i], key[i]);
+
+		match[i] = found - 1;
+		miss[missed] = i;
+		missed += found == 0;
+	}
+	worker->hits += n - missed;
+	worker->misses += missed;
+	if (missed)
+		cache_fill(worker, set, g, key, bucket, match, miss, missed);
+}
+
+/*
+ * A miss costs about a third of a lookup in rte_acl on top of it, so that a cache which hits
+ * less than a third of the time does not pay.
+ */
+#define CACHE_WORTH(hits, misses) ((hits) * 2 >= (misses))
+#define CACHE_SAMPLE 256 /* packets, before there is an opinion */
+
+void acl_cache_tick(struct nf_worker *w)
+{
+	struct acl_worker *worker = w->state;
+
+	w->counters[ACL_COUNT_CACHE_HITS] += worker->hits;
+	w->counters[ACL_COUNT_CACHE_MISSES] += worker->misses;
+	if (worker->hits + worker->misses >= CACHE_SAMPLE)
+		worker->aside = !CACHE_WORTH(worker->hits, worker->misses);
+	worker->hits = 0;
+	worker->misses = 0;
+}
+
 void acl_process(struct nf_worker *w, struct burst *b)
 {
 	const struct acl *acl = w->nf->state;
@@ -204,7 +282,9 @@ void acl_process(struct nf_worker *w, struct burst *b)
 
 		if (!n)
 			continue;
-		if (set->ctx[kind])
+		if (kind == ACL_IP4_PORTS && set->ctx[kind] && cache_use(w->state, set))
+			classify_cached(w->state, set, &g.of[kind], match, n);
+		else if (set->ctx[kind])
 			rte_acl_classify(set->ctx[kind], g.of[kind].key, match, n, 1);
 		else
 			memset(match, 0, n * sizeof(*match));

@@ -256,6 +256,7 @@ static int build_kind(struct acl_set *set, enum acl_kind kind, const struct acl_
 struct acl_set *acl_set_build(const struct acl_rules *rules, const struct acl_set_options *options,
 			      struct err *err)
 {
+	static atomic_uint_fast64_t serial;
 	struct acl_set *set;
 
 	if (rules->count > ACL_RULES_MAX) {
@@ -269,6 +270,7 @@ struct acl_set *acl_set_build(const struct acl_rules *rules, const struct acl_se
 		return NULL;
 	}
 	set->rules = rules->count;
+	set->serial = atomic_fetch_add(&serial, 1) + 1;
 	for (enum acl_kind kind = 0; rules->count && kind < ACL_KINDS; kind++) {
 		if (build_kind(set, kind, rules, options, err)) {
 			acl_set_free(set);
