@@ -171,8 +171,8 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 	t->bytes += bytes + (uint64_t)n * RTE_ETHER_CRC_LEN;
 	t->latency.count += stamped;
 	t->latency.sum += sum;
-	t->latency.min = min;
-	t->latency.max = max;
+	t->latency.min = RTE_MIN(t->latency.min, min); /* unstamped packets set it too */
+	t->latency.max = RTE_MAX(t->latency.max, max);
 }
 
 uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
