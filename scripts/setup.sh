@@ -24,11 +24,11 @@ die() {
 	exit 1
 }
 
-wanted=()
 extra=
-for purpose in run "$@"; do
+wanted=("${packages_run[@]}")
+for purpose in "$@"; do
 	case $purpose in
-	run) wanted+=("${packages_run[@]}") ;;
+	run) ;;
 	test) wanted+=("${packages_test[@]}") extra=dev ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
