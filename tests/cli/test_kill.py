@@ -107,8 +107,9 @@ def test_kill_9_of_the_engine(engine_binary: Path, tmp_path: Path) -> None:
     """The lab says so with status 1, keeps what it had, and leaves nothing else."""
     pages, files = nr_hugepages(), hugepage_files()
     with long_run(tmp_path, engine_binary) as run:
-        pid = wait_until(lambda: engine_of(tmp_path))
+        # The first engine only calibrates the tester; the one that runs trials comes after it.
         wait_until(lambda: finished_trials(tmp_path) or run.poll() is not None)
+        pid = wait_until(lambda: engine_of(tmp_path))
         os.kill(pid, signal.SIGKILL)
         output, _ = run.communicate(timeout=60)
 
