@@ -7,11 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from headrace.bundle import BundleError
-from headrace.cli import build
-from headrace.cli.doctor import mends
+from headrace.cli.diff import diff
+from headrace.cli.doctor import doctor, mends
+from headrace.cli.report import report
 from headrace.doctor.check import Check
 from headrace.report.testdata import make_bundle
 
@@ -23,7 +25,10 @@ RESULT_NAMES = {
 
 
 def call(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(build(), [str(a) for a in arguments])
+    app = typer.Typer()
+    for command in (report, diff, doctor):
+        app.command(command.__name__)(command)
+    return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")

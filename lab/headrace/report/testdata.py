@@ -167,7 +167,7 @@ def counters_of(
     return Counters(tsc_hz=TSC_HZ, workers=workers, replicas=tuple(replicas), rings=rings)
 
 
-def latency_of(hops: int, load: float, rng: np.random.Generator) -> tuple[HdrHistogram, float]:
+def latency_of(hops: int, load: float, rng: np.random.Generator) -> tuple[HdrHistogram, LatencyNs]:
     """Batching and queueing at each hop, and now and then an interruption of an lcore."""
     n = 4_000
     base = 1_150 + rng.gamma(2.0, 420 + 600 * load, size=(hops, n)).sum(axis=0) + 600 * hops
@@ -175,7 +175,17 @@ def latency_of(hops: int, load: float, rng: np.random.Generator) -> tuple[HdrHis
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
     for value in base:
         histogram.record_value(int(value))
-    return histogram, float(base.min())
+    p50, p90, p99, p999 = (float(v) for v in np.percentile(base, (50, 90, 99, 99.9)))
+    figures = LatencyNs(
+        mean=float(base.mean()),
+        min=float(base.min()),
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        p999=p999,
+        max=float(base.max()),
+    )
+    return histogram, figures
 
 
 def _measurement(
@@ -188,10 +198,9 @@ def _measurement(
     received = sent - lost - int(sent * DENIED)
     jit = 1 + float(rng.normal(0, 0.008))
     counters = counters_of(segments, sent, lost, jit)
-    hdr, least = latency_of(len(cut), load / capacity(cut), rng)
+    hdr, latency = latency_of(len(cut), load / capacity(cut), rng)
     bound = load > 0.98 * GENERATOR_MAX_PPS
     rate = received / TRIAL_S
-    q = hdr.get_value_at_percentile
     return {
         "chain": "edge",
         "direction": "forward",
@@ -206,17 +215,9 @@ def _measurement(
         "sent_pps": load,
         "received_pps": rate,
         "loss_ratio": loss,
-        "latency_ns": LatencyNs(
-            mean=hdr.get_mean_value(),
-            min=least,
-            p50=q(50),
-            p90=q(90),
-            p99=q(99),
-            p999=q(99.9),
-            max=hdr.get_max_value(),
-        ),
-        "pdv_ns": PdvNs(p50=q(50) - least, p99=q(99) - least),
-        "ipdv_ns_mean": 0.4 * (q(50) - least),
+        "latency_ns": latency,
+        "pdv_ns": PdvNs(p50=latency.p50 - latency.min, p99=latency.p99 - latency.min),
+        "ipdv_ns_mean": 0.4 * (latency.p50 - latency.min),
         "nf_cycles": {
             name: n.cycles_per_packet
             for r in counters.replicas

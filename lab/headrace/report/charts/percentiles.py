@@ -52,7 +52,8 @@ def curve(name: str, results: Sequence[Result]) -> Curve | None:
     last = -math.log10(1 / packets) if packets > 1 else 0.1
     steps = 160
     quantiles = [1 - 10 ** -(last * i / steps) for i in range(steps + 1)]
-    points = [(q, float(merged.get_value_at_percentile(100 * q))) for q in quantiles]
+    values = merged.get_percentile_to_value_dict([100 * q for q in quantiles])  # one pass
+    points = [(q, float(values[100 * q])) for q in quantiles]
     return Curve(name, points, packets)
 
 
