@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from headrace.errors import BadInput
 from headrace.testbed.describe import describe, find_engine
-from headrace.testbed.reference import parameters, write_reference
+from headrace.testbed.reference import parameters
 
 
 def nf(
@@ -21,16 +20,9 @@ def nf(
         str | None, typer.Argument(help="A function or link; all if not given.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the description as JSON.")] = False,
-    docs: Annotated[
-        Path | None, typer.Option("--docs", help="Write the reference pages into this directory.")
-    ] = None,
 ) -> None:
     """List the functions, or show one with its parameters, drops and counters."""
     description = describe(find_engine())
-    if docs is not None:
-        for file in write_reference(description, docs):
-            typer.echo(f"written: {file}")
-        return
     if name is None:
         _list(description.nfs, description.links, as_json)
         return
