@@ -135,7 +135,7 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
     what = {"nf": f"the NF {most.name}", "links": "its links", "loop": "the segment loop"}
     return [
         f"A packet costs {part.name} {significant(part.cycles_per_packet)} cycles of a "
-        f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; most of them, "
+        f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; the largest share, "
         f"{significant(most.cycles)} ({percent(most.cycles / part.cycles_per_packet, 2)}), "
         f"in {what[most.kind]}."
     ]

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from headrace.bundle import Bundle, BundleWriter
-from headrace.record import Result
+from headrace.doctor.check import Check
+from headrace.record import Audit, Bounds, Calibration, Goal, Result, Segment, Trial
+from headrace.report.capacity import Part
+from headrace.report.compare import Change, Diff
 from headrace.report.document import report
 from headrace.report.page import render
 from headrace.report.summary import AGREE_RATIO, summarise
@@ -93,6 +96,21 @@ def test_an_empty_bundle_has_a_page_too(tmp_path: Path) -> None:
     made = report(Bundle(tmp_path / "e"))
     assert made.cautions == ("There are no results in it.",)
     assert "no results" in render(made)
+
+
+def test_every_name_of_a_row_is_documented() -> None:
+    document = Path(__file__).resolve().parents[3] / "docs" / "json.md"
+    if not document.exists():
+        pytest.skip("installed without the documentation")
+    text = document.read_text()
+    models = (Result, Trial, Audit, Bounds, Calibration, Goal, Segment, Part, Change, Diff, Check)
+    missing = [
+        f"{model.__name__}.{name}"
+        for model in models
+        for name in model.model_fields
+        if f"`{name}`" not in text
+    ]
+    assert missing == []
 
 
 def _scaled(result: Result, factor: float) -> Result:
