@@ -17,7 +17,7 @@
 enum series { HITS, MISSES, MIXED, UPDATING, UPDATES, LIMIT, PEER, SERIES };
 
 static const char *const series_names[SERIES] = {
-	[HITS] = "hits_mlps",	[MISSES] = "misses_mlps",      [MIXED] = "mixed_mlps",
+	[HITS] = "hits_mlps",   [MISSES] = "misses_mlps",          [MIXED] = "mixed_mlps",
 	[LIMIT] = "limit_mlps", [UPDATING] = "hits_mlps_updating", [UPDATES] = "updates_per_s",
 	[PEER] = "peer_mlps",
 };
@@ -77,18 +77,17 @@ static json_t *row_json(const struct row *r)
 	json_t *j;
 
 	fib_stats(r->f, &st);
-	j = json_pack(
-		"{ss ss sI sf sf sI sI sf sb si si}", "table",
-		r->o->kind == FIB_LPM ? st.lookup : "cuckoo", "key", fib_key_name(r->o->key),
-		"entries", (json_int_t)st.entries, "occupancy",
-		r->o->kind == FIB_EXACT
-			? (double)st.entries / ((double)((struct cuckoo *)r->f)->n *
-						slots_of(r->o->key))
-			: (double)st.entries / st.capacity,
-		"bytes_per_entry", (double)st.memory_bytes / st.entries, "memory_bytes",
-		(json_int_t)st.memory_bytes, "page_bytes", (json_int_t)st.page_bytes, "load_s",
-		r->load_s, "eal_hugepages", r->eal_hugepages, "burst", (int)r->o->burst, "runs",
-		(int)r->o->runs);
+	j = json_pack("{ss ss sI sf sf sI sI sf sb si si}", "table",
+		      r->o->kind == FIB_LPM ? st.lookup : "cuckoo", "key", fib_key_name(r->o->key),
+		      "entries", (json_int_t)st.entries, "occupancy",
+		      r->o->kind == FIB_EXACT
+			      ? (double)st.entries /
+					((double)((struct cuckoo *)r->f)->n * slots_of(r->o->key))
+			      : (double)st.entries / st.capacity,
+		      "bytes_per_entry", (double)st.memory_bytes / st.entries, "memory_bytes",
+		      (json_int_t)st.memory_bytes, "page_bytes", (json_int_t)st.page_bytes,
+		      "load_s", r->load_s, "eal_hugepages", r->eal_hugepages, "burst",
+		      (int)r->o->burst, "runs", (int)r->o->runs);
 	json_object_set_new(j, "isa", json_string(st.lookup));
 	json_object_set_new(j, "moved",
 			    r->o->kind == FIB_EXACT ? json_real((double)st.moved / st.entries)
@@ -270,12 +269,18 @@ static int parse_entries(struct bench_options *o, const char *text, struct err *
 }
 
 static const struct option options[] = {
-	{"kind", required_argument, NULL, 'k'},	  {"key", required_argument, NULL, 'y'},
-	{"entries", required_argument, NULL, 'e'}, {"routes", required_argument, NULL, 'r'},
-	{"updates", required_argument, NULL, 'u'}, {"runs", required_argument, NULL, 'n'},
-	{"burst", required_argument, NULL, 'b'},   {"seconds", required_argument, NULL, 's'},
-	{"memory", required_argument, NULL, 'm'},  {"numa-node", required_argument, NULL, 'N'},
-	{"no-peer", no_argument, NULL, 'P'},	   {"no-check", no_argument, NULL, 'C'},
+	{"kind", required_argument, NULL, 'k'},
+	{"key", required_argument, NULL, 'y'},
+	{"entries", required_argument, NULL, 'e'},
+	{"routes", required_argument, NULL, 'r'},
+	{"updates", required_argument, NULL, 'u'},
+	{"runs", required_argument, NULL, 'n'},
+	{"burst", required_argument, NULL, 'b'},
+	{"seconds", required_argument, NULL, 's'},
+	{"memory", required_argument, NULL, 'm'},
+	{"numa-node", required_argument, NULL, 'N'},
+	{"no-peer", no_argument, NULL, 'P'},
+	{"no-check", no_argument, NULL, 'C'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -343,8 +348,13 @@ static int parse_options(struct bench_options *o, int argc, char **argv, struct 
 {
 	int c, rc = 0;
 
-	*o = (struct bench_options){.updates = 64000, .runs = 5, .burst = 64, .seconds = 0.2,
-				    .peer = true, .check = true, .socket = -1};
+	*o = (struct bench_options){.updates = 64000,
+				    .runs = 5,
+				    .burst = 64,
+				    .seconds = 0.2,
+				    .peer = true,
+				    .check = true,
+				    .socket = -1};
 	opterr = 0;
 	while (!rc && (c = getopt_long(argc, argv, "", options, NULL)) != -1)
 		rc = parse_option(o, c, err);

@@ -52,8 +52,8 @@ struct bench_target {
 enum bench_mix { BENCH_HITS, BENCH_MISSES, BENCH_MIXED };
 
 /* Millions of lookups a second; only the lookups are timed, not the making of the keys. */
-double bench_lookups(const struct bench_input *in, const struct bench_target *t,
-		     enum bench_mix mix, const struct bench_options *o);
+double bench_lookups(const struct bench_input *in, const struct bench_target *t, enum bench_mix mix,
+		     const struct bench_options *o);
 struct bench_target bench_fib_target(struct fib *f);
 /* Millions of random lines of this memory a second, prefetched a batch ahead. */
 double bench_gather(const void *memory, uint64_t lines, const struct bench_options *o);

@@ -109,8 +109,7 @@ static int read_routes(struct bench_input *in, gzFile gz, const char *file, stru
 		if (!*line || v6 != (in->key == FIB_KEY_IPV6))
 			continue;
 		if (fib_route_parse(in->key, line, &route)) {
-			snprintf(place, sizeof(place), "%s:%llu", file,
-				 (unsigned long long)number);
+			snprintf(place, sizeof(place), "%s:%llu", file, (unsigned long long)number);
 			return err_set(err, EINVAL, place, "not a prefix: \"%s\"", line);
 		}
 		memcpy(in->keys + in->n * in->stride, route.key, in->stride);

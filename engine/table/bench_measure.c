@@ -62,8 +62,8 @@ static void make_keys(const struct bench_input *in, enum bench_mix mix, uint64_t
 
 static volatile uint64_t sink; /* answers must go somewhere, or nobody asks */
 
-double bench_lookups(const struct bench_input *in, const struct bench_target *t,
-		     enum bench_mix mix, const struct bench_options *o)
+double bench_lookups(const struct bench_input *in, const struct bench_target *t, enum bench_mix mix,
+		     const struct bench_options *o)
 {
 	_Alignas(64) static _Thread_local uint8_t keys[BATCH * 16];
 	uint64_t state = fresh_state(), n = 0, sum = 0;

@@ -167,7 +167,7 @@ int bench_eal_start(uint64_t bytes, bool *hugepages, struct err *err)
 {
 	char mb[16];
 	char *argv[16] = {"headrace-bench-fib", "--no-pci", "--no-telemetry",
-			  "--log-level=error", "-m", mb};
+			  "--log-level=error",  "-m",       mb};
 	int argc = 6, rc;
 	cpu_set_t cpus;
 

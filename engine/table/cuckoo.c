@@ -60,7 +60,7 @@ uint16_t cuckoo_find(const struct cuckoo *c, enum fib_key kind, const struct cke
 {
 	const struct bucket *first = &c->buckets[first_bucket(c->n, h)];
 	const struct bucket *second = &c->buckets[second_bucket(c->n, h)];
-	uint32_t bits = filter_bits(kind, h);
+	uint32_t bits = filter_bits(kind, h.h2);
 	struct snapshot s, t;
 
 	do {
@@ -176,8 +176,7 @@ static int buckets_for(const struct fib_conf *conf, uint32_t *n)
 	return 0;
 }
 
-int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *path,
-		  struct err *err)
+int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err)
 {
 	struct cuckoo *c = aligned_alloc(64, sizeof(*c));
 	void *buckets;

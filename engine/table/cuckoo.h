@@ -151,19 +151,24 @@ static inline uint32_t first_bucket(uint32_t n, struct hashes h)
 }
 
 /* Never the first one; there are two buckets at least. */
-static inline uint32_t second_bucket(uint32_t n, struct hashes h)
+static inline uint32_t second_after(uint32_t n, uint32_t first, uint32_t h2)
 {
-	uint32_t b = first_bucket(n, h) + 1 + (uint32_t)((uint64_t)h.h2 * (n - 1) >> 32);
+	uint64_t b = (uint64_t)first + 1 + ((uint64_t)h2 * (n - 1) >> 32);
 
 	return b >= n ? b - n : b;
 }
 
+static inline uint32_t second_bucket(uint32_t n, struct hashes h)
+{
+	return second_after(n, first_bucket(n, h), h.h2);
+}
+
 /* One or two of the filter's bits: 32, 24 or, for IPv6, 16. */
-static inline uint32_t filter_bits(enum fib_key kind, struct hashes h)
+static inline uint32_t filter_bits(enum fib_key kind, uint32_t h2)
 {
 	const uint32_t width = kind == FIB_KEY_IPV4 ? 32 : kind == FIB_KEY_IPV6 ? 16 : 24;
 
-	return 1u << ((h.h2 & 0xfff) * width >> 12) | 1u << ((h.h2 >> 12 & 0xfff) * width >> 12);
+	return 1u << ((h2 & 0xfff) * width >> 12) | 1u << ((h2 >> 12 & 0xfff) * width >> 12);
 }
 
 static inline unsigned int slots_of(enum fib_key kind)
@@ -283,8 +288,7 @@ int cuckoo_place(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16
  * Batched lookups (cuckoo_lookup.c, built once for each instruction set). NULL when this CPU, or
  * this build, does not have it. isa: "scalar", "avx2", "avx512"; NULL: the best there is.
  */
-typedef void cuckoo_lookup_fn(const struct fib *f, const void *keys, uint16_t *nhs,
-			      unsigned int n);
+typedef void cuckoo_lookup_fn(const struct fib *f, const void *keys, uint16_t *nhs, unsigned int n);
 cuckoo_lookup_fn *cuckoo_lookup_get(const char *isa, enum fib_key kind, const char **name);
 extern cuckoo_lookup_fn *const cuckoo_lookups_scalar[FIB_KEYS];
 extern cuckoo_lookup_fn *const cuckoo_lookups_avx2[FIB_KEYS];

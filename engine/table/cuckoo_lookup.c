@@ -28,13 +28,18 @@
 #define compiler_barrier() __asm__ volatile("" ::: "memory")
 
 struct chunk {
-	const struct cuckoo *c;
 	const uint8_t *keys;
 	uint16_t *nhs;
 	unsigned int n, n_more;
-	uint32_t first[CHUNK], h1[CHUNK], h2[CHUNK];
+	uint32_t first[CHUNK], h2[CHUNK], bits[CHUNK];
 	uint16_t more[CHUNK]; /* the keys that go on to their second bucket */
 };
+
+/* Not fib_key_bytes: a constant here lets the compiler do eight hashes at once. */
+static inline size_t stride_of(enum fib_key kind)
+{
+	return kind == FIB_KEY_IPV4 ? 4 : kind == FIB_KEY_IPV6 ? 16 : 8;
+}
 
 /*
  * Bit s: slot s has the key, in use or not. The 64-bit words of a bucket with 8- or 16-byte keys
@@ -130,84 +135,77 @@ static inline uint16_t nh_at(const struct bucket *b, enum fib_key kind, unsigned
 #endif
 
 /*
- * One look at a bucket. True: the result stands (a next hop, or FIB_MISS that the filter
- * confirms). False: the key may be in the other bucket, or a writer was at work here.
+ * One look at a bucket. False: the result stands (a next hop, or FIB_MISS that the filter
+ * confirms). True: the key may be in the other bucket, or a writer was at work here.
  */
 static inline bool probe_one(const struct bucket *b, enum fib_key kind, const struct ckey *k,
 			     uint32_t bits, uint16_t *nh)
 {
 	uint32_t head = LOAD(&b->head), m, filter;
 	uint16_t there;
-	bool hit, torn;
 
 	compiler_barrier();
 	m = match(b, kind, k) & head & HEAD_USED;
 	there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
 	filter = bucket_filter(b, kind);
 	compiler_barrier();
-	hit = m != 0;
-	torn = (LOAD(&b->head) != head) | ((head & HEAD_BUSY) != 0);
-	*nh = hit ? there : FIB_MISS;
-	return (hit | ((filter & bits) != bits)) & (torn ^ 1);
+	*nh = m ? there : FIB_MISS;
+	/* Busy at first is torn too: no later head equals this one without its busy bit. */
+	return ((m | (bits & ~filter)) == 0) | (LOAD(&b->head) != (head & ~HEAD_BUSY));
 }
 
-static inline void hash_chunk(struct chunk *t, enum fib_key kind)
+static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
-	const uint32_t seed[2] = {t->c->seed[0], t->c->seed[1]}, n = t->c->n;
-	size_t stride = fib_key_bytes(kind);
+	const uint32_t seed[2] = {c->seed[0], c->seed[1]}, buckets = c->n;
+	const uint8_t *const keys = t->keys;
+	const unsigned int n = t->n;
 
-	for (unsigned int i = 0; i < t->n; i++) {
-		struct ckey k = key_load(kind, t->keys + i * stride);
+	for (unsigned int i = 0; i < n; i++) {
+		struct ckey k = key_load(kind, keys + i * stride_of(kind));
 		struct hashes h = hash_key(seed, kind, &k);
 
-		t->h1[i] = h.h1;
 		t->h2[i] = h.h2;
-		t->first[i] = first_bucket(n, h);
+		t->first[i] = first_bucket(buckets, h);
+		t->bits[i] = filter_bits(kind, h.h2);
 	}
+	for (unsigned int i = 0; i < n; i++)
+		__builtin_prefetch(&c->buckets[t->first[i]]);
 }
 
-static inline void prepare(struct chunk *t, enum fib_key kind)
+static inline void probe(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
-	hash_chunk(t, kind);
-	for (unsigned int i = 0; i < t->n; i++)
-		__builtin_prefetch(&t->c->buckets[t->first[i]]);
-}
-
-static inline void probe(struct chunk *t, enum fib_key kind)
-{
-	size_t stride = fib_key_bytes(kind);
+	/* In registers: the barriers would have them loaded again for every key. */
+	const struct bucket *const buckets = c->buckets;
+	const uint8_t *const keys = t->keys;
+	uint16_t *const nhs = t->nhs;
+	const unsigned int n = t->n;
 	unsigned int more = 0;
 
-	for (unsigned int i = 0; i < t->n; i++) {
-		struct hashes h = {t->h1[i], t->h2[i]};
-		struct ckey k = key_load(kind, t->keys + i * stride);
-		bool done = probe_one(&t->c->buckets[t->first[i]], kind, &k, filter_bits(kind, h),
-				      &t->nhs[i]);
+	for (unsigned int i = 0; i < n; i++) {
+		struct ckey k = key_load(kind, keys + i * stride_of(kind));
 
 		t->more[more] = i;
-		more += !done;
+		more += probe_one(&buckets[t->first[i]], kind, &k, t->bits[i], &nhs[i]);
 	}
 	t->n_more = more;
-	for (unsigned int i = 0; i < more; i++) {
-		struct hashes h = {t->h1[t->more[i]], t->h2[t->more[i]]};
+	for (unsigned int j = 0; j < more; j++) {
+		unsigned int i = t->more[j];
 
-		__builtin_prefetch(&t->c->buckets[second_bucket(t->c->n, h)]);
+		__builtin_prefetch(&buckets[second_after(c->n, t->first[i], t->h2[i])]);
 	}
 }
 
 /* Found in the second bucket is found; all else needs the order that cuckoo_find keeps. */
-static inline void finish(struct chunk *t, enum fib_key kind)
+static inline void finish(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
-	size_t stride = fib_key_bytes(kind);
-
 	for (unsigned int j = 0; j < t->n_more; j++) {
 		unsigned int i = t->more[j];
-		struct hashes h = {t->h1[i], t->h2[i]};
-		struct ckey k = key_load(kind, t->keys + i * stride);
-		const struct bucket *second = &t->c->buckets[second_bucket(t->c->n, h)];
+		struct ckey k = key_load(kind, t->keys + i * stride_of(kind));
+		const struct bucket *second =
+			&c->buckets[second_after(c->n, t->first[i], t->h2[i])];
 
-		if (!probe_one(second, kind, &k, 0, &t->nhs[i]) || t->nhs[i] == FIB_MISS)
-			t->nhs[i] = cuckoo_find(t->c, kind, &k, h);
+		if (probe_one(second, kind, &k, 0, &t->nhs[i]))
+			t->nhs[i] = cuckoo_find(c, kind, &k, hash_key(c->seed, kind, &k));
 	}
 }
 
@@ -215,24 +213,23 @@ static inline __attribute__((always_inline)) void lookup(const struct fib *f, co
 							 uint16_t *nhs, unsigned int n,
 							 const enum fib_key kind)
 {
+	const struct cuckoo *c = (const struct cuckoo *)f;
 	unsigned int chunks = (n + CHUNK - 1) / CHUNK;
-	size_t stride = fib_key_bytes(kind);
 	struct chunk t[3];
 
 	for (unsigned int i = 0; i < chunks + 2; i++) {
 		struct chunk *new = &t[i % 3];
 
 		if (i < chunks) {
-			new->c = (const struct cuckoo *)f;
-			new->keys = (const uint8_t *)keys + i * CHUNK * stride;
-			new->nhs = nhs + i * CHUNK;
-			new->n = n - i * CHUNK < CHUNK ? n - i * CHUNK : CHUNK;
-			prepare(new, kind);
+			new->keys = (const uint8_t *)keys + i *CHUNK *stride_of(kind);
+			new->nhs = nhs + i *CHUNK;
+			new->n = n - i *CHUNK < CHUNK ? n - i *CHUNK : CHUNK;
+			prepare(c, new, kind);
 		}
 		if (i >= 1 && i - 1 < chunks)
-			probe(&t[(i - 1) % 3], kind);
+			probe(c, &t[(i - 1) % 3], kind);
 		if (i >= 2)
-			finish(&t[(i - 2) % 3], kind);
+			finish(c, &t[(i - 2) % 3], kind);
 	}
 }
 

@@ -159,7 +159,7 @@ struct place {
 static struct place find(struct cuckoo *c, const struct ckey *k, struct hashes h)
 {
 	enum fib_key kind = c->fib.conf.key;
-	uint32_t bits = filter_bits(kind, h);
+	uint32_t bits = filter_bits(kind, h.h2);
 	struct place p = {.b = bucket_at(c, first_bucket(c->n, h))};
 
 	p.slot = bucket_find(p.b, kind, p.b->head, k);
@@ -180,7 +180,7 @@ static void put_second(struct cuckoo *c, const struct ckey *k, struct hashes h, 
 
 	bucket_put(bucket_at(c, second_bucket(c->n, h)), kind, slot, k, nh);
 	bucket_open(first);
-	away_add(first, kind, filter_bits(kind, h));
+	away_add(first, kind, filter_bits(kind, h.h2));
 	bucket_close(first, first->head & HEAD_USED);
 	c->moved++;
 }
@@ -206,7 +206,7 @@ static int move(struct cuckoo *c, uint32_t from, unsigned int slot, uint32_t to)
 		bucket_put(dst, kind, room, &k, nh);
 		used = (src->head & HEAD_USED) & ~(1u << slot);
 		bucket_open(src);
-		away_add(src, kind, filter_bits(kind, h));
+		away_add(src, kind, filter_bits(kind, h.h2));
 		bucket_close(src, used);
 		c->moved++;
 		return 0;
@@ -214,7 +214,7 @@ static int move(struct cuckoo *c, uint32_t from, unsigned int slot, uint32_t to)
 	used = (dst->head & HEAD_USED) | 1u << room;
 	bucket_open(dst);
 	slot_store(dst, kind, room, &k, nh);
-	away_remove(dst, kind, filter_bits(kind, h));
+	away_remove(dst, kind, filter_bits(kind, h.h2));
 	bucket_close(dst, used);
 	bucket_clear(src, slot);
 	c->moved--;
@@ -377,7 +377,7 @@ int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old)
 	if (p.second) {
 		first = bucket_at(c, first_bucket(c->n, h));
 		bucket_open(first);
-		away_remove(first, kind, filter_bits(kind, h));
+		away_remove(first, kind, filter_bits(kind, h.h2));
 		bucket_close(first, first->head & HEAD_USED);
 		c->moved--;
 	}

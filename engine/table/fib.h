@@ -47,10 +47,10 @@ enum fib_memory {
 
 struct fib_conf {
 	enum fib_kind kind;
-	enum fib_key key;      /* FIB_LPM: IPV4 or IPV6 */
-	uint64_t capacity;     /* entries it must hold */
-	uint16_t max_next_hop; /* 0: FIB_NEXT_HOP_MAX */
-	int socket;            /* NUMA node, or -1: any */
+	enum fib_key key;       /* FIB_LPM: IPV4 or IPV6 */
+	uint64_t capacity;      /* entries it must hold */
+	uint16_t max_next_hop;  /* 0: FIB_NEXT_HOP_MAX */
+	int socket;             /* NUMA node, or -1: any */
 	enum fib_memory memory; /* FIB_EXACT; FIB_LPM lives in the EAL's memory */
 };
 
@@ -133,9 +133,9 @@ struct fib_change {
 int fib_apply(struct fib *f, const struct fib_change *changes, size_t n, size_t *bad);
 
 /*
- * Load `prefix next-hop` lines (docs/design/fib.md); plain or gzip. err is "FILE:LINE". Next hops are
- * numbers up to max_next_hop, unless `resolve` gives another meaning to the word: it returns
- * 0 and the number, or -errno and fills err->msg. *loaded may be NULL.
+ * Load `prefix next-hop` lines (docs/design/fib.md); plain or gzip. err is "FILE:LINE". Next hops
+ * are numbers up to max_next_hop, unless `resolve` gives another meaning to the word: it returns 0
+ * and the number, or -errno and fills err->msg. *loaded may be NULL.
  */
 struct fib_resolve {
 	int (*next_hop)(void *ctx, const char *word, uint16_t *nh, struct err *err);
@@ -154,9 +154,9 @@ uint64_t fib_memory_bytes(const struct fib *f);
 void fib_stats(const struct fib *f, struct fib_stats *s);
 
 /* Sizes and text of keys. */
-size_t fib_key_bytes(enum fib_key key);     /* stride of an array of keys: 4, 16, 8, 8 */
+size_t fib_key_bytes(enum fib_key key);      /* stride of an array of keys: 4, 16, 8, 8 */
 unsigned int fib_key_bits(enum fib_key key); /* longest prefix: 32, 128, 48, 64 */
-const char *fib_key_name(enum fib_key key); /* "ipv4", "ipv6", "mac", "vrf-ipv4" */
+const char *fib_key_name(enum fib_key key);  /* "ipv4", "ipv6", "mac", "vrf-ipv4" */
 /* Parse "10.0.0.0/8", "2001:db8::/32", "02:00:00:00:00:01", "7:10.0.0.1"; -EINVAL. */
 int fib_route_parse(enum fib_key key, const char *text, struct fib_route *route);
 /* Into buf (at least FIB_TEXT_BYTES); returns buf. */

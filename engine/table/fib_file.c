@@ -23,8 +23,8 @@ struct reader {
 	uint64_t n, room;
 };
 
-static int fail(const struct reader *r, uint64_t line, int code, const char *what,
-		const char *word, struct err *err)
+static int fail(const struct reader *r, uint64_t line, int code, const char *what, const char *word,
+		struct err *err)
 {
 	char place[sizeof(err->path)];
 
@@ -102,8 +102,8 @@ static int parse_line(struct reader *r, char *line, struct err *err)
 		return fail(r, r->line, EINVAL, "nothing may follow the next hop, found", more,
 			    err);
 	if (fib_route_parse(r->f->conf.key, prefix, &route)) {
-		snprintf(what, sizeof(what), "not a prefix or address of kind %s:",
-			 fib_key_name(r->f->conf.key));
+		snprintf(what, sizeof(what),
+			 "not a prefix or address of kind %s:", fib_key_name(r->f->conf.key));
 		return fail(r, r->line, EINVAL, what, prefix, err);
 	}
 	if (r->f->conf.kind == FIB_EXACT && route.len != fib_key_bits(r->f->conf.key))

@@ -4,6 +4,5 @@
 #include "fib.h"
 
 /* What the kinds of tables are made with; fib_create has checked conf. */
-int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *path,
-		  struct err *err);
+int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err);
 int lpm_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err);

@@ -90,8 +90,7 @@ static void take(struct shared *s, uint32_t number)
 static void change(struct shared *s, uint32_t number, unsigned int generation)
 {
 	uint8_t buf[16];
-	int rc = fib_update(s->f, test_key(s->key, number, buf), 0,
-			    next_hop(number, generation));
+	int rc = fib_update(s->f, test_key(s->key, number, buf), 0, next_hop(number, generation));
 
 	if (rc)
 		fail_msg("update: %s", fib_strerror(rc));
@@ -155,8 +154,8 @@ static void stress(enum fib_key key, const char *isa)
 	fib_stats(s.f, &stats);
 	print_message("%-8s %-6s %lu lookups beside %llu changes: %lu missed, %lu wrong "
 		      "(%.0f %% moved)\n",
-		      fib_key_name(key), name, atomic_load(&s.lookups),
-		      (unsigned long long)changes, atomic_load(&s.missed), atomic_load(&s.wrong),
+		      fib_key_name(key), name, atomic_load(&s.lookups), (unsigned long long)changes,
+		      atomic_load(&s.missed), atomic_load(&s.wrong),
 		      100.0 * stats.moved / stats.entries);
 	assert_true(atomic_load(&s.lookups) > 0);
 	assert_int_equal(atomic_load(&s.missed), 0);

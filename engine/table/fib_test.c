@@ -45,8 +45,7 @@ static void test_text(void **ctx)
 
 		assert_int_equal(rc, cases[i].back ? 0 : -EINVAL);
 		if (cases[i].back)
-			assert_string_equal(fib_route_format(cases[i].key, &r, buf),
-					    cases[i].back);
+			assert_string_equal(fib_route_format(cases[i].key, &r, buf), cases[i].back);
 	}
 }
 
@@ -157,9 +156,10 @@ static void test_apply(void **ctx)
 	struct fib *f = test_fib(FIB_EXACT, FIB_KEY_IPV4, 10);
 	struct fib_change first[] = {change(FIB_INSERT, "10.0.0.1", 1),
 				     change(FIB_INSERT, "10.0.0.2", 2)};
-	struct fib_change second[] = {
-		change(FIB_REMOVE, "10.0.0.1", 0), change(FIB_UPDATE, "10.0.0.2", 22),
-		change(FIB_INSERT, "10.0.0.3", 3), change(FIB_UPDATE, "10.0.0.9", 9)};
+	struct fib_change second[] = {change(FIB_REMOVE, "10.0.0.1", 0),
+				      change(FIB_UPDATE, "10.0.0.2", 22),
+				      change(FIB_INSERT, "10.0.0.3", 3),
+				      change(FIB_UPDATE, "10.0.0.9", 9)};
 	uint32_t keys[] = {0x0a000001, 0x0a000002, 0x0a000003};
 	uint16_t nhs[3];
 	size_t bad;
@@ -182,8 +182,8 @@ static void test_apply(void **ctx)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	       cmocka_unit_test(test_file),
-		cmocka_unit_test(test_file_errors),    cmocka_unit_test(test_truncated_gzip),
+		cmocka_unit_test(test_text),        cmocka_unit_test(test_file),
+		cmocka_unit_test(test_file_errors), cmocka_unit_test(test_truncated_gzip),
 		cmocka_unit_test(test_apply),
 	};
 

@@ -341,10 +341,10 @@ int lpm_create(struct fib **out, const struct fib_conf *conf, const char *path, 
 		rc = lpm_copy_create(&l->copies[i], conf);
 	if (rc) {
 		lpm_destroy(&l->fib);
-		return err_set(err, -rc, path,
-			       "no room for %llu %s prefixes in DPDK's memory (engine.memory_mb): %s",
-			       (unsigned long long)conf->capacity, fib_key_name(conf->key),
-			       strerror(-rc));
+		return err_set(
+			err, -rc, path,
+			"no room for %llu %s prefixes in DPDK's memory (engine.memory_mb): %s",
+			(unsigned long long)conf->capacity, fib_key_name(conf->key), strerror(-rc));
 	}
 	l->memory_bytes += eal_heap_bytes() - before;
 	*out = &l->fib;

@@ -13,7 +13,7 @@
 
 #define CHUNK 64
 #define TWO_BYTES_MAX 0x7fffu /* of two bytes rte_fib keeps one bit */
-#define GROUPS_SPARE 2	      /* rte_fib wants to see two free ones before it takes one */
+#define GROUPS_SPARE 2        /* rte_fib wants to see two free ones before it takes one */
 
 static atomic_uint tables; /* names must be unique */
 
@@ -58,8 +58,7 @@ static struct rte_fib *create4(struct lpm_copy *c, const struct fib_conf *conf)
 
 static struct rte_lpm6 *create6(const struct fib_conf *conf)
 {
-	struct rte_lpm6_config lc = {.max_rules = conf->capacity,
-				     .number_tbl8s = groups_of(conf)};
+	struct rte_lpm6_config lc = {.max_rules = conf->capacity, .number_tbl8s = groups_of(conf)};
 	char name[32];
 
 	snprintf(name, sizeof(name), "hr6-%u", atomic_fetch_add(&tables, 1));

@@ -16,7 +16,7 @@
  */
 struct lpm_copy {
 	struct rte_fib *v4;
-	uint16_t miss4; /* what rte_fib answers when there is no route */
+	uint16_t miss4;                 /* what rte_fib answers when there is no route */
 	uint32_t groups4, groups4_used; /* /24s that may have, and have, longer prefixes */
 	struct rte_lpm6 *v6;
 	uint16_t default6; /* rte_lpm6 takes no default route; FIB_MISS: there is none */

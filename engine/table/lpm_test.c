@@ -89,9 +89,8 @@ static uint64_t disagreements(const struct fib *f, const struct trie *t, const s
 		}
 		fib_lookup(f, keys, nhs, BURST);
 		for (unsigned int i = 0; i < BURST; i++)
-			wrong += flickering
-					 ? !trie_allows(t, addr[i], bits_of(r->key), nhs[i])
-					 : nhs[i] != trie_lookup(t, addr[i], bits_of(r->key));
+			wrong += flickering ? !trie_allows(t, addr[i], bits_of(r->key), nhs[i])
+					    : nhs[i] != trie_lookup(t, addr[i], bits_of(r->key));
 	}
 	return wrong;
 }
@@ -381,8 +380,16 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_full_and_bad_load),
 		cmocka_unit_test(test_internet),
 	};
-	char *eal[] = {argv[0],	       "--no-huge",	 "--no-pci",	   "--no-shconf",
-		       "--no-telemetry", "--log-level=error", "-m", "1536", "-l", "0"};
+	char *eal[] = {argv[0],
+		       "--no-huge",
+		       "--no-pci",
+		       "--no-shconf",
+		       "--no-telemetry",
+		       "--log-level=error",
+		       "-m",
+		       "1536",
+		       "-l",
+		       "0"};
 
 	cpu_set_t cpus;
 

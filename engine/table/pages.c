@@ -150,11 +150,10 @@ int pages_map(void **out, size_t bytes, enum fib_memory kind, int socket, size_t
 		return err_set(err, EINVAL, path, "no NUMA node %d on this machine", socket);
 	if (kind == FIB_MEMORY_1G || kind == FIB_MEMORY_2M)
 		return err_set(err, ENOMEM, path, "the table needs %zu free hugepages of %s: %s",
-			       round_up(bytes, *page) / *page, kind == FIB_MEMORY_1G ? "1 GB" : "2 MB",
-			       strerror(-rc));
-	return err_set(err, ENOMEM, path,
-		       "the table needs %zu MB of memory, %llu MB are available", bytes >> 20,
-		       (unsigned long long)available_bytes() >> 20);
+			       round_up(bytes, *page) / *page,
+			       kind == FIB_MEMORY_1G ? "1 GB" : "2 MB", strerror(-rc));
+	return err_set(err, ENOMEM, path, "the table needs %zu MB of memory, %llu MB are available",
+		       bytes >> 20, (unsigned long long)available_bytes() >> 20);
 }
 
 void pages_unmap(void *p, size_t mapped)
