@@ -19,6 +19,7 @@ const volatile bool audit;
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
 	__type(key, __u32);
 	__type(value, struct head_set);
 } heads SEC(".maps");
@@ -26,6 +27,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 8192 * WAYS);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
 	__type(key, __u32);
 	__type(value, struct slot);
 } slots SEC(".maps");

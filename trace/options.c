@@ -69,7 +69,8 @@ static const char usage[] =
 	"  --backend tp_btf|fentry  tracepoints only, or functions' entries as well (tp_btf)\n"
 	"  --sample SHARE           share of packets to follow, over 0 to 1 (0.01)\n"
 	"  --duration SECONDS       0: until SIGINT or SIGTERM (0)\n"
-	"  --packets N              room for packets in flight, a power of two (32768)\n"
+	"  --packets N              room for packets in flight, a power of two (32768 x sample,\n"
+	"                           at least 1024: what fits the cache costs less)\n"
 	"  --histograms N           room for stage pairs x devices, a power of two (512)\n"
 	"  --expiry-ms N            forget a packet not seen for so long (2000)\n"
 	"  --slow-us N              also give the whole path of packets that took at least N us\n"
@@ -228,6 +229,15 @@ static bool take_flag(struct options *o, int opt)
 	return false;
 }
 
+static uint32_t default_packets(double sample)
+{
+	uint32_t n = 1024;
+
+	while (n < 32768 * sample)
+		n *= 2;
+	return n;
+}
+
 int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned int msg_size)
 {
 	const char *allowed;
@@ -257,6 +267,8 @@ int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned 
 		if (allowed)
 			return invalid(msg, msg_size, longopts[at].name, optarg, allowed);
 	}
+	if (!o->packets)
+		o->packets = default_packets(o->sample);
 	if (optind < argc) {
 		snprintf(msg, msg_size, "\"%s\": arguments are not taken; see --help",
 			 argv[optind]);

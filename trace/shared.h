@@ -60,8 +60,11 @@ struct slot {
 	__u8 first_stage, last_stage, hops, pad[5];
 	__u64 audit;
 	struct ident id;
+	__u8 to_line[8];
 	struct hop hop[HOPS_MAX];
 };
+
+_Static_assert(sizeof(struct slot) % 64 == 0, "slots begin at cache lines");
 
 /* A path, as emitted to user space: the slot as it was at its end. */
 struct path {

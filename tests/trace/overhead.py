@@ -3,8 +3,9 @@
 
 The kernel's own run time of the programs (bpf_stats) in interleaved rounds, under TCP and
 small UDP over a veth pair: hooks that do nothing, the tracer at 1 % and on every packet,
-and a bpftrace script that measures the same way between two of the same points. Being called and
-timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the last column.
+and a bpftrace script that measures the same way between two of the same points. Being called
+and timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the last
+column.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -39,7 +41,20 @@ def ip(*arguments: str, check: bool = True) -> None:
 def network() -> None:
     for n in PAIR:
         ip("netns", "add", n)
-    ip("link", "add", "va", "netns", PAIR[0], "type", "veth", "peer", "name", "vb", "netns", PAIR[1])
+    ip(
+        "link",
+        "add",
+        "va",
+        "netns",
+        PAIR[0],
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "vb",
+        "netns",
+        PAIR[1],
+    )
     for n, dev, address in ((PAIR[0], "va", "10.79.0.1/24"), (PAIR[1], "vb", "10.79.0.2/24")):
         ip("-n", n, "addr", "add", address, "dev", dev)
         ip("-n", n, "link", "set", dev, "up")
@@ -72,7 +87,10 @@ def run_time(pid: int) -> tuple[int, int]:
     """Of all BPF programs that a process holds: run time in ns and runs."""
     total, runs = 0, 0
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        text = info.read_text()
+        try:
+            text = info.read_text()
+        except FileNotFoundError:  # closed meanwhile
+            continue
         if "prog_type" in text:
             total += int(re.search(r"run_time_ns:\s+(\d+)", text)[1])  # type: ignore[index]
             runs += int(re.search(r"run_cnt:\s+(\d+)", text)[1])  # type: ignore[index]
@@ -82,9 +100,10 @@ def run_time(pid: int) -> tuple[int, int]:
 def attached(pid: int) -> None:
     end = time.monotonic() + 20
     while time.monotonic() < end:
-        if any("prog_type" in i.read_text() for i in Path(f"/proc/{pid}/fdinfo").iterdir()):
-            time.sleep(1)  # programs are attached one by one
-            return
+        with suppress(FileNotFoundError):
+            if any("prog_type" in i.read_text() for i in Path(f"/proc/{pid}/fdinfo").iterdir()):
+                time.sleep(1)  # programs are attached one by one
+                return
         time.sleep(0.1)
 
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets' way through the kernel, as the tracer (trace/) sees it."""
