@@ -211,6 +211,18 @@ class Segment(Record):
     hosting: str = "inline"
 
 
+class Application(Record):
+    """What clients and third-party VNFs report of a trial on the kernel's path."""
+
+    gbps: NonNegativeFloat  # of payload that arrived (HTTP: with headers)
+    requests: NonNegativeInt = 0
+    requests_per_s: NonNegativeFloat = 0.0
+    errors: NonNegativeInt = 0
+    retransmits: NonNegativeInt = 0
+    counters: dict[str, dict[str, int]] = {}  # container: its own counters' growth
+    cpu: dict[str, float] = {}  # container: CPUs used
+
+
 class Measurement(Record):
     """What a trial and a result have in common; for one chain and one direction.
 
@@ -258,6 +270,7 @@ class Measurement(Record):
     calibration: Calibration | None = None
     segments: tuple[Segment, ...] = ()
     counters: Counters | None = None
+    application: Application | None = None
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 
 

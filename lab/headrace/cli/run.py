@@ -25,6 +25,8 @@ from headrace.record import Result
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.study import expand
+from headrace.testbed.containers.main import run_containers
+from headrace.testbed.containers.study import is_container_study
 from headrace.testbed.describe import describe, find_engine
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
@@ -43,6 +45,9 @@ def run(
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     doc = open_spec(spec)
+    if is_container_study(doc):
+        run_containers(doc, out, as_json)
+        return
     experiments = list(expand(doc))
     description = describe(find_engine())
     prepared = prepare(experiments, doc, description)

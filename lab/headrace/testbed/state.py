@@ -145,6 +145,10 @@ def _undo(run: Path) -> list[str]:
     if engine is not None and engine.alive():
         kill(engine)
         done.append(f"killed engine {engine.pid}")
+    if (run / "resources.jsonl").exists():
+        from headrace.testbed.containers.ledger import undo  # it needs this module
+
+        done += undo(run / "resources.jsonl")
     note = _get(run / "hugepages.json")
     if note:
         try:

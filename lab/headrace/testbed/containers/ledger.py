@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from headrace.testbed.state import Process, kill
 Kind = Literal["container", "netns", "link", "process", "pidfile", "path"]
 FILE = "resources.jsonl"
 _PODMAN_TIMEOUT_S = 60
+_STARTER_WAIT_S = 20
 
 
 class Ledger:
@@ -47,7 +49,9 @@ def undo(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     entries = [entry for line in lines if (entry := _entry(line)) is not None]
-    done = _remove_containers([name for kind, name in entries if kind == "container"])
+    containers = [name for kind, name in entries if kind == "container"]
+    _wait_for_starters(containers)
+    done = _remove_containers(containers)
     for kind, name in reversed(entries):
         if kind != "container" and _REMOVERS[kind](name):
             done.append(f"removed {kind} {name}")
@@ -62,6 +66,26 @@ def _entry(line: str) -> tuple[str, str] | None:
     except (ValueError, KeyError, TypeError):
         return None  # a line torn by a kill: what it names was not made yet
     return (kind, name) if kind in _REMOVERS or kind == "container" else None
+
+
+def _wait_for_starters(names: list[str]) -> None:
+    """A `podman run` that outlived its killed parent would start its container behind our back."""
+    wanted = {name.encode() for name in names}
+    deadline = time.monotonic() + _STARTER_WAIT_S
+    while wanted and time.monotonic() < deadline:
+        if not any(wanted & _starting(process) for process in Path("/proc").glob("[0-9]*")):
+            return
+        time.sleep(0.1)
+
+
+def _starting(process: Path) -> set[bytes]:
+    """The arguments of a process that is a `podman run`."""
+    try:
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return set()
+    podman = arguments[0].endswith(b"podman") and b"run" in arguments
+    return set(arguments) if podman else set()
 
 
 def _remove_containers(names: list[str]) -> list[str]:

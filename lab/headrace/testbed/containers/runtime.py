@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -150,8 +151,8 @@ class ContainerSpec:
 
 
 def start(spec: ContainerSpec) -> None:
-    arguments = [*run_options(), "--detach", "--name", spec.name, "--cap-drop", "all",
-                 "--network", f"ns:{_NAMESPACES / spec.namespace}", "--log-driver", "k8s-file"]  # fmt: skip
+    arguments = [*run_options(), "--detach", "--name", spec.name, "--cap-drop", "all"]
+    arguments += ["--network", f"ns:{_NAMESPACES / spec.namespace}", "--log-driver", "k8s-file"]
     for capability in spec.capabilities:
         arguments += ["--cap-add", capability]
     for device in spec.devices:
@@ -188,6 +189,31 @@ def running(container: str) -> bool:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.stdout.strip() == "true"
+
+
+def pids(containers: Sequence[str]) -> dict[str, int]:
+    """The first process of each container."""
+    text = call(["container", "inspect", "--format", "{{.Name}} {{.State.Pid}}", *containers])
+    return {name: int(pid) for name, pid in (line.split() for line in text.splitlines() if line)}
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time of the control group that a container's first process is in; v1 or v2."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for file, scale in (
+            (f"/sys/fs/cgroup/{controllers}{path}/cpuacct.usage", 1e9),
+            (f"/sys/fs/cgroup/cpuacct{path}/cpuacct.usage", 1e9),
+            (f"/sys/fs/cgroup{path}/cpu.stat", 1e6),
+        ):
+            if "cpuacct" in controllers.split(",") or file.endswith("cpu.stat"):
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    return int(Path(file).read_text().split()[0 if scale == 1e9 else 1]) / scale
+    return None
 
 
 def logs(container: str, lines: int = 5) -> str:

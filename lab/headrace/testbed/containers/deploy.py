@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layout put on this machine: network, containers, health, and the path proved end to end."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.spec.appliance import Allocation
+from headrace.testbed.containers import runtime
+from headrace.testbed.containers.fabric import Network, Port, make_fabric
+from headrace.testbed.containers.layout import PORT, Layout, Node
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.containers.plumbing import Count, configure, counts, make_namespace, set_up
+from headrace.testbed.vnf import VnfDefinition
+
+_HEALTH_PERIOD_S = 0.2
+_STARTED_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What a VNF is deployed from."""
+
+    definition: VnfDefinition
+    image: str
+    allocation: Allocation
+    opaque: bool = False  # the user's own image: nothing of ours is inside
+    health: tuple[str, ...] | None = None  # an opaque one's check; None: that it runs
+
+    def environment(self, place: str) -> dict[str, str]:
+        return self.definition.environment(self.allocation.parameters, place)
+
+
+class Deployed:
+    """A chain that runs. Used as a context: leaving it removes all that was made."""
+
+    def __init__(
+        self, layout: Layout, supplies: Mapping[str, Supply], network: Network, run: Path
+    ) -> None:
+        self.layout = layout
+        self.supplies = supplies
+        self.network = network
+        self.ledger = Ledger(run)
+        self.run = run
+        self.tag = f"hr{secrets.token_hex(2)}"
+
+    def __enter__(self) -> Deployed:
+        try:
+            self._make()
+        except BaseException:
+            self.ledger.undo()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.undo()
+
+    def name(self, node: Node) -> str:
+        """Of its namespace and its container."""
+        return f"{self.tag}-{node.name}"
+
+    def _make(self) -> None:
+        for node in self.layout.nodes:
+            make_namespace(self.name(node), self.ledger)
+        self._join()
+        for node in self.layout.nodes:
+            self.ledger.note("container", self.name(node))
+        with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
+            list(pool.map(self._start, self.layout.nodes))
+            list(pool.map(self._wait, self.layout.nodes))
+
+    def _join(self) -> None:
+        fabric = make_fabric(self.network, self.tag, self.ledger, self.run)
+        ports: dict[tuple[str, str], Port] = {}
+        for lan in range(self.layout.lans):
+            fabric.add_lan(lan)
+        for node in self.layout.nodes:
+            for interface in node.interfaces:
+                ports[node.name, interface.name] = fabric.attach(self.name(node), interface)
+            configure(self.name(node), node)
+        for leaf in self.layout.of_kind("leaf"):
+            feeds = [ports[feed] for feed in leaf.mirrors]
+            fabric.mirror(feeds, self.name(leaf), "mirror")
+            set_up(self.name(leaf), "mirror")
+        fabric.finish()
+
+    def _start(self, node: Node) -> None:
+        supply = self.supplies[node.vnf]
+        allocation = supply.allocation
+        runtime.start(
+            runtime.ContainerSpec(
+                self.name(node),
+                supply.image,
+                self.name(node),
+                environment(node, self.layout) | supply.environment(f"vnfs.{node.vnf}.parameters"),
+                supply.definition.capabilities,
+                supply.definition.devices,
+                allocation.cpus,
+                allocation.cpuset,
+                allocation.memory_mb,
+            )
+        )
+
+    def _wait(self, node: Node) -> None:
+        timeout = self.supplies[node.vnf].definition.health_timeout_s
+        deadline = time.monotonic() + timeout
+        name = self.name(node)
+        while not self._healthy(node):
+            if not runtime.running(name):
+                raise HeadraceError(f"VNF {node.name}: ended at its start: {runtime.logs(name)}")
+            if time.monotonic() > deadline:
+                raise HeadraceError(
+                    f"VNF {node.name}: not healthy after {timeout:.0f} s: {runtime.logs(name)}"
+                )
+            time.sleep(_HEALTH_PERIOD_S)
+
+    def _healthy(self, node: Node) -> bool:
+        supply = self.supplies[node.vnf]
+        command = supply.health if supply.opaque else ("/headrace/health",)
+        if command is None:
+            return runtime.running(self.name(node))
+        return runtime.execute(self.name(node), command).returncode == 0
+
+    # reading ---------------------------------------------------------------------------
+
+    def read_counters(self, node: Node) -> dict[str, int]:
+        """The appliance's own counters; of an opaque one nothing is known."""
+        if self.supplies[node.vnf].opaque:
+            return {}
+        done = runtime.execute(self.name(node), ["/headrace/counters"])
+        if done.returncode:
+            raise HeadraceError(
+                f"VNF {node.name}: its counters cannot be read: {runtime.last_words(done.stderr)}"
+            )
+        found = {}
+        for line in done.stdout.splitlines():
+            name, _, value = line.rpartition(" ")
+            if name and value.lstrip("-").split(".")[0].isdigit():
+                found[name] = int(float(value))
+        return found
+
+    def all_counters(self) -> dict[str, dict[str, int]]:
+        """Of every container but the clients, at nearly the same time."""
+        nodes = [node for node in self.layout.nodes if node.kind != "client"]
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            return dict(
+                zip((n.name for n in nodes), pool.map(self.read_counters, nodes), strict=True)
+            )
+
+    def interface_counts(self) -> dict[str, dict[str, Count]]:
+        return {node.name: counts(self.name(node)) for node in self.layout.nodes}
+
+    def client(self, *command: str, timeout_s: float = 120) -> str:
+        """A command at the clients; its output."""
+        name = self.name(self.layout.client)
+        done = runtime.execute(name, command, timeout_s=timeout_s)
+        if done.returncode:
+            words = runtime.last_words(done.stderr or done.stdout)
+            raise HeadraceError(f"client: {command[0]}: {words}")
+        return done.stdout
+
+
+def environment(node: Node, layout: Layout) -> dict[str, str]:
+    """What an entry point learns of its place (docs/vnfs.md)."""
+    values = {"HR_PORT": str(PORT), "HR_ROLE": node.kind, "HR_NAME": node.name}
+    for interface in node.interfaces:
+        values[f"HR_{interface.name.upper()}"] = interface.name
+        values[f"HR_{interface.name.upper()}_ADDR"] = interface.address
+    if node.kind == "leaf":
+        values["HR_MIRROR"] = "mirror"
+    if node.service:
+        values["HR_ADDR"] = node.service
+        values["HR_UPSTREAMS"] = " ".join(node.upstreams)
+    if node.kind == "client":
+        values["HR_TARGET"] = layout.target
+    return values

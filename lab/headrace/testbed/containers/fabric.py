@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The networks that join a chain's containers: Linux bridge, Open vSwitch, macvlan."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pyroute2 import IPRoute, NetlinkError
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.testbed.containers.layout import Interface
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.containers.plumbing import add_veth, no_offloads, rename, within
+from headrace.testbed.state import Process
+
+Network = Literal["bridge", "ovs", "macvlan"]
+_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Port:
+    """Where a container meets a LAN."""
+
+    lan: int
+    host_end: str  # empty where the host has no end of it
+    mac: str
+    number: int
+    copies: list[int] = field(default_factory=list)  # ports that get a copy of its traffic
+
+
+class Fabric(ABC):
+    """Makes LANs and joins containers to them; everything it makes is in the ledger."""
+
+    def __init__(self, tag: str, ledger: Ledger) -> None:
+        self.tag = tag
+        self.ledger = ledger
+        self._ports = 0
+
+    def _next(self) -> int:
+        self._ports += 1
+        return self._ports
+
+    @abstractmethod
+    def add_lan(self, lan: int) -> None: ...
+
+    @abstractmethod
+    def attach(self, namespace: str, interface: Interface) -> Port: ...
+
+    @abstractmethod
+    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+        """Feed `name` in the namespace a copy of both directions of the ports' traffic."""
+
+    def finish(self) -> None:  # noqa: B027 - most have nothing left to do
+        """All is attached."""
+
+
+class Bridge(Fabric):
+    """A Linux bridge for each LAN; copies by tc's mirred."""
+
+    def _bridge(self, lan: int) -> str:
+        return f"{self.tag}b{lan}"
+
+    def add_lan(self, lan: int) -> None:
+        name = self._bridge(lan)
+        self.ledger.note("link", name)
+        try:
+            with IPRoute() as ip:
+                # No spanning tree, no snooping: nothing of the bridge's own on the LAN.
+                ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
+                ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
+        except NetlinkError as error:
+            raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
+
+    def attach(self, namespace: str, interface: Interface) -> Port:
+        number = self._next()
+        host_end = f"{self.tag}p{number}"
+        index = add_veth(host_end, namespace, interface.name, interface.mac, self.ledger)
+        with IPRoute() as ip:
+            master = ip.link_lookup(ifname=self._bridge(interface.lan))[0]
+            ip.link("set", index=index, master=master)
+        return Port(interface.lan, host_end, interface.mac, number)
+
+    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+        host_end = f"{self.tag}p{self._next()}"
+        add_veth(host_end, namespace, name, None, self.ledger)
+        for port in ports:
+            _tc("qdisc", "replace", "dev", port.host_end, "clsact")
+            for hook in ("ingress", "egress"):
+                _mirror_all(port.host_end, hook, host_end)
+
+
+# Every packet, in the order in which kernels are likely to have it: matchall, u32, classic BPF.
+_ALL = (
+    ("matchall",),
+    ("u32", "match", "u32", "0", "0"),
+    ("bpf", "bytecode", "1,6 0 0 4294967295,"),
+)
+
+
+def _mirror_all(device: str, hook: str, to: str) -> None:
+    error = ""
+    for classifier in _ALL:
+        try:
+            _tc("filter", "add", "dev", device, hook, "protocol", "all", "pref", "10", *classifier,
+                "action", "mirred", "egress", "mirror", "dev", to)  # fmt: skip
+            return
+        except HeadraceError as failure:
+            error = str(failure)
+    raise HeadraceError(f"mirror of {device}: {error}")
+
+
+def _tc(*arguments: str) -> None:
+    tc = shutil.which("tc")
+    if tc is None:
+        raise HeadraceError("tc: not found; install it (`apt-get install iproute2`)")
+    done = subprocess.run(
+        [tc, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise HeadraceError(
+            f"tc {arguments[0]} {arguments[1]}: {done.stderr.strip().splitlines()[0]}"
+        )
+
+
+class Macvlan(Fabric):
+    """macvlan in bridge mode; the LAN is a device of its own, never a real one."""
+
+    def _parent(self, lan: int) -> str:
+        return f"{self.tag}m{lan}"
+
+    def add_lan(self, lan: int) -> None:
+        name = self._parent(lan)
+        self.ledger.note("link", name)
+        try:
+            with IPRoute() as ip:
+                ip.link("add", ifname=name, kind="veth", peer=f"{self.tag}n{lan}")
+                for end in (name, f"{self.tag}n{lan}"):
+                    ip.link("set", index=ip.link_lookup(ifname=end)[0], state="up")
+        except NetlinkError as error:
+            raise HeadraceError(f"macvlan parent {name}: cannot be made: {error}") from None
+
+    def attach(self, namespace: str, interface: Interface) -> Port:
+        number = self._next()
+        name = f"{self.tag}p{number}"
+        self.ledger.note("link", name)
+        try:
+            with IPRoute() as ip:
+                parent = ip.link_lookup(ifname=self._parent(interface.lan))[0]
+                ip.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge",
+                        address=interface.mac)  # fmt: skip
+                ip.link("set", index=ip.link_lookup(ifname=name)[0], net_ns_fd=namespace)
+            rename(namespace, name, interface.name)
+        except NetlinkError as error:
+            raise HeadraceError(f"macvlan {name}: cannot be made: {error}") from None
+        return Port(interface.lan, "", interface.mac, number)
+
+    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+        raise BadInput(
+            "deployment.network: macvlan passes traffic between containers without any point where "
+            "a leaf VNF could be fed a copy; allowed with leaf VNFs: bridge, ovs"
+        )
+
+
+class Ovs(Fabric):
+    """Open vSwitch with its userspace datapath and a database of its own, apart from the system's.
+
+    Steering is by OpenFlow rules: on each LAN a port's packets go to the port that has the
+    destination address, broadcasts to all others, and what is mirrored also to the leaf.
+    """
+
+    def __init__(self, tag: str, ledger: Ledger, directory: Path) -> None:
+        super().__init__(tag, ledger)
+        self.directory = directory / "ovs"
+        self.ports: list[Port] = []
+        self.bridge = f"{tag}o"
+        for tool in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl"):
+            if _find(tool) is None:
+                raise HeadraceError(
+                    f"{tool}: not found; install it (`apt-get install openvswitch-switch`)"
+                )
+        self._start()
+
+    @property
+    def _database(self) -> str:
+        return f"unix:{self.directory}/db.sock"
+
+    def _start(self) -> None:
+        self.ledger.note("path", str(self.directory))
+        self.directory.mkdir(mode=0o700)
+        schema = "/usr/share/openvswitch/vswitch.ovsschema"
+        self._tool("ovsdb-tool", "create", f"{self.directory}/conf.db", schema)
+        self._daemon(
+            "ovsdb-server", f"--remote=punix:{self.directory}/db.sock", f"{self.directory}/conf.db"
+        )
+        self._vsctl("--no-wait", "init")
+        self._daemon("ovs-vswitchd", self._database)
+        # The datapath and the bridge each make a TAP device, which outlive a killed daemon.
+        self.ledger.note("link", self.bridge)
+        if not Path("/sys/class/net/ovs-netdev").exists():
+            self.ledger.note("link", "ovs-netdev")
+        self._vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
+                    "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        pidfile = self.directory / f"{name}.pid"
+        self.ledger.note("pidfile", str(pidfile))
+        log, control = self.directory / f"{name}.log", self.directory / f"{name}.ctl"
+        self._tool(name, f"--pidfile={pidfile}", "--detach", f"--log-file={log}",
+                   f"--unixctl={control}", "-vconsole:off", *arguments)  # fmt: skip
+        process = Process.of(int(pidfile.read_text()))
+        if process is None:
+            raise HeadraceError(f"{name}: ended at once; see {self.directory}/{name}.log")
+        self.ledger.note("process", f"{process.pid}:{process.started}")
+
+    def _tool(self, name: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(_find(name)), *arguments],
+            capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OVS_RUNDIR": str(self.directory),
+                 "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
+        )  # fmt: skip
+        if done.returncode:
+            raise HeadraceError(f"{name}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+        return done.stdout
+
+    def _vsctl(self, *arguments: str) -> None:
+        self._tool("ovs-vsctl", f"--db={self._database}", f"--timeout={_TIMEOUT_S}", *arguments)
+
+    def add_lan(self, lan: int) -> None:
+        """LANs are sets of rules here; finish() writes them."""
+
+    def attach(self, namespace: str, interface: Interface) -> Port:
+        number = self._add_port(namespace, interface.name, interface.mac)
+        port = Port(interface.lan, f"{self.tag}p{number}", interface.mac, number)
+        self.ports.append(port)
+        return port
+
+    def _add_port(self, namespace: str, name: str, mac: str | None) -> int:
+        number = self._next()
+        host_end = f"{self.tag}p{number}"
+        add_veth(host_end, namespace, name, mac, self.ledger)
+        # The userspace datapath reads whole frames: checksums must be in them, segments cut.
+        no_offloads(host_end)
+        within(namespace, lambda: no_offloads(name))
+        self._vsctl("add-port", self.bridge, host_end, "--", "set", "interface", host_end,
+                    f"ofport_request={number}")  # fmt: skip
+        return number
+
+    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+        number = self._add_port(namespace, name, None)
+        for port in ports:
+            port.copies.append(number)
+
+    def flows(self) -> list[str]:
+        """The OpenFlow rules, as ovs-ofctl reads them."""
+        rules = []
+        for port in self.ports:
+            others = [p for p in self.ports if p.lan == port.lan and p is not port]
+            for other in others:
+                outputs = [other.number, *sorted({*port.copies, *other.copies})]
+                actions = ",".join(f"output:{n}" for n in outputs)
+                rules.append(
+                    f"priority=20,in_port={port.number},dl_dst={other.mac},actions={actions}"
+                )
+            copies = {n for p in (port, *others) for n in p.copies}
+            outputs = [*(p.number for p in others), *sorted(copies)]
+            actions = ",".join(f"output:{n}" for n in outputs) or "drop"
+            rules.append(
+                f"priority=10,in_port={port.number},dl_dst=01:00:00:00:00:00/01:00:00:00:00:00,"
+                f"actions={actions}"
+            )
+        return rules
+
+    def finish(self) -> None:
+        file = self.directory / "flows"
+        file.write_text("\n".join(self.flows()) + "\n")
+        socket = f"{self.directory}/{self.bridge}.mgmt"
+        self._tool("ovs-ofctl", "add-flows", f"unix:{socket}", str(file))
+
+
+def _find(tool: str) -> str | None:
+    return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+def make_fabric(network: Network, tag: str, ledger: Ledger, directory: Path) -> Fabric:
+    if network == "ovs":
+        return Ovs(tag, ledger, directory)
+    return {"bridge": Bridge, "macvlan": Macvlan}[network](tag, ledger)

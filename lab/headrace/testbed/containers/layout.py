@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a chain graph to LANs, addresses and routes; pure, so it can be checked without a network.
+
+The trunk of the graph is a row of LANs: clients, LAN 0, first VNF, LAN 1, ... servers. Each VNF has
+an interface `up` towards the clients and one `down` towards the servers. A VNF that shows its own
+address to what is behind it (NAT, proxies) splits the row: nothing behind it has a route to what is
+before it. Addresses are of 198.18.0.0/15, the benchmarking range (RFC 2544 appendix C.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from headrace.errors import BadInput
+from headrace.graph.draw import Place, one_line, tree
+from headrace.graph.enumerate import Graph
+from headrace.testbed.vnf import VnfDefinition
+
+_LANS = int(IPv4Address("198.18.0.0"))
+_SERVICES = int(IPv4Address("198.19.0.0"))
+_CLIENT, _UP, _DOWN, _SERVER = 10, 20, 120, 220
+INSTANCES_MAX = 64
+PORT = 80
+
+
+@dataclass(frozen=True)
+class Route:
+    destination: str  # prefix
+    via: tuple[str, ...]  # several: equal shares by flow hash
+
+
+@dataclass(frozen=True)
+class Interface:
+    name: str  # up, down
+    lan: int
+    address: str  # without prefix length; LANs are /24
+
+    @property
+    def mac(self) -> str:
+        """Locally administered and a function of the address: no ARP surprises, readable dumps."""
+        octets = IPv4Address(self.address).packed
+        return "02:48:" + ":".join(f"{o:02x}" for o in octets)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One container."""
+
+    name: str
+    vnf: str
+    place: str  # the graph's vertex; several instances share one
+    kind: str  # routed, proxy, leaf, client, server
+    interfaces: tuple[Interface, ...] = ()
+    service: str | None = None  # address on `lo` that clients or proxies before it ask for
+    routes: tuple[Route, ...] = ()
+    upstreams: tuple[str, ...] = ()
+    mirrors: tuple[tuple[str, str], ...] = ()  # (node, interface) whose traffic a leaf is fed
+
+    def interface(self, name: str) -> Interface:
+        return next(i for i in self.interfaces if i.name == name)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All containers of one deployment, clients and servers included."""
+
+    text: str
+    lans: int
+    nodes: tuple[Node, ...]
+    target: str  # the address that clients ask for
+
+    def of_kind(self, *kinds: str) -> list[Node]:
+        return [node for node in self.nodes if node.kind in kinds]
+
+    @property
+    def client(self) -> Node:
+        return self.of_kind("client")[0]
+
+
+@dataclass
+class _Stage:
+    """One place of the trunk."""
+
+    place: str
+    definition: VnfDefinition
+    instances: int
+    number: int  # from 1
+    leaves: list[str] = field(default_factory=list)
+
+    @property
+    def service(self) -> str | None:
+        proxy = self.definition.kind == "proxy"
+        return str(IPv4Address(_SERVICES + 256 * self.number + 1)) if proxy else None
+
+    def ups(self) -> tuple[str, ...]:
+        return tuple(_host(self.number - 1, _UP + i) for i in range(self.instances))
+
+    def downs(self) -> tuple[str, ...]:
+        return tuple(_host(self.number, _DOWN + i) for i in range(self.instances))
+
+    def names(self) -> list[str]:
+        if self.instances == 1:
+            return [self.place]
+        return [f"{self.place}.{i + 1}" for i in range(self.instances)]
+
+
+def _host(lan: int, number: int) -> str:
+    return str(IPv4Address(_LANS + 256 * lan + number))
+
+
+def _prefix(lan: int) -> str:
+    return f"{IPv4Address(_LANS + 256 * lan)}/24"
+
+
+def lay_out(
+    graph: Graph,
+    kinds: dict[str, str],
+    definitions: dict[str, VnfDefinition],
+    instances: dict[str, int],
+    servers: int,
+) -> Layout:
+    """`kinds`: vertex -> VNF; `instances`: VNF -> how many share the load; {} is no VNF."""
+    root = next((kinds[name] for name, parent in graph.items() if parent is None), None)
+    alone = root is not None and definitions[root].kind == "leaf"
+    stages = _trunk(graph, kinds, definitions, instances) if graph and not alone else []
+    last = len(stages)
+    server_addresses = tuple(_host(last, _SERVER + i) for i in range(servers))
+    targets = [stage for stage in stages if stage.service]
+    target = str(targets[0].service) if targets else server_addresses[0]
+    client = Node(
+        "client", "traffic", "client", "client", (Interface("down", 0, _host(0, _CLIENT)),),
+        routes=_downstream(stages, 0),
+    )  # fmt: skip
+    nodes = [client]
+    for stage in stages:
+        nodes += _instances(stage, stages, server_addresses)
+    for i, address in enumerate(server_addresses):
+        nodes.append(
+            Node(
+                f"server{i + 1}",
+                "traffic",
+                "server",
+                "server",
+                (Interface("up", last, address),),
+                routes=_upstream(stages, last + 1),
+            )
+        )
+    for stage in stages:
+        nodes += _leaves(stage, kinds)
+    if alone:  # nothing but leaves: they watch the clients
+        feed = (("client", "down"),)
+        nodes += [Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feed) for leaf in graph]
+    text = one_line(graph) if graph else "(no VNF)"
+    return Layout(text, last + 1, tuple(nodes), target)
+
+
+def _trunk(
+    graph: Graph,
+    kinds: dict[str, str],
+    definitions: dict[str, VnfDefinition],
+    instances: dict[str, int],
+) -> list[_Stage]:
+    stages: list[_Stage] = []
+    at: Place | None = tree(graph)
+    while at is not None:
+        if len(at.names) > 1:
+            raise BadInput(
+                f"chain {one_line(graph)!r}: {at.label}: parallel neighbours cannot be deployed in "
+                "containers; allowed: chain graphs made without `parallel`"
+            )
+        stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1)
+        stages.append(stage)
+        onwards = []
+        for child in at.below:
+            if definitions[kinds[child.label]].kind == "leaf":
+                stage.leaves.append(child.label)
+            else:
+                onwards.append(child)
+        if len(onwards) > 1:
+            names = " and ".join(child.label for child in onwards)
+            raise BadInput(
+                f"chain {one_line(graph)!r}: {names} both follow {at.label}; allowed: one way on "
+                "for traffic, and leaf VNFs beside it"
+            )
+        at = onwards[0] if onwards else None
+    return stages
+
+
+def _stage(
+    place: str,
+    kinds: dict[str, str],
+    definitions: dict[str, VnfDefinition],
+    instances: dict[str, int],
+    number: int,
+) -> _Stage:
+    definition = definitions[kinds[place]]
+    count = instances.get(kinds[place], 1)
+    if count > 1 and not definition.scale_out:
+        raise BadInput(
+            f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as its instances would see "
+            "only one direction of a connection"
+        )
+    return _Stage(place, definition, count, number)
+
+
+def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]) -> list[Node]:
+    routes = _upstream(stages, stage.number) + _downstream(stages, stage.number)
+    return [
+        Node(
+            name,
+            stage.definition.name,
+            stage.place,
+            stage.definition.kind,
+            (Interface("up", stage.number - 1, up), Interface("down", stage.number, down)),
+            stage.service,
+            routes,
+            _next_targets(stage, stages, servers),
+        )
+        for name, up, down in zip(stage.names(), stage.ups(), stage.downs(), strict=True)
+    ]
+
+
+def _next_targets(
+    stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]
+) -> tuple[str, ...]:
+    """What a proxy asks: the service of the next proxy, each instance of it, or the servers.
+
+    Instances all have the service's address; behind a proxy they are told apart by their own,
+    which each serves too: a balancer then spreads over them itself.
+    """
+    for later in stages[stage.number :]:
+        if later.service:
+            return later.ups() if later.instances > 1 else (later.service,)
+    return servers
+
+
+def _leaves(stage: _Stage, kinds: dict[str, str]) -> list[Node]:
+    feeds = tuple((name, "down") for name in stage.names())
+    return [Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feeds) for leaf in stage.leaves]
+
+
+def _downstream(stages: Sequence[_Stage], at: int) -> tuple[Route, ...]:
+    """Routes towards the servers, from the place `at` (0: the clients)."""
+    if at >= len(stages):
+        return ()
+    via = stages[at].ups()
+    further = [_prefix(lan) for lan in range(at + 1, len(stages) + 1)]
+    services = [f"{stage.service}/32" for stage in stages[at:] if stage.service]
+    return tuple(Route(destination, via) for destination in further + services)
+
+
+def _upstream(stages: Sequence[_Stage], at: int) -> tuple[Route, ...]:
+    """Routes towards the clients, as far as addresses are known."""
+    if at < 2:
+        return ()
+    via = stages[at - 2].downs()
+    routes = []
+    for number in range(at - 1, 0, -1):  # the stage that is crossed next
+        if stages[number - 1].definition.splits:
+            break
+        routes.append(Route(_prefix(number - 1), via))
+    return tuple(routes)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace run` for a spec with `hosting: container`: from the document to the bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import headrace
+from headrace.bundle import BundleWriter
+from headrace.errors import HeadraceError
+from headrace.report.machine import row as machine_row
+from headrace.spec.document import Document
+from headrace.testbed.containers import report, runtime
+from headrace.testbed.containers.measure import Row, Runner
+from headrace.testbed.containers.study import Expanded, expand_study
+from headrace.testbed.state import RunState
+
+
+def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
+    expanded = expand_study(doc)
+    if os.geteuid():
+        raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
+    runtime.podman()
+    study = expanded.study
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    target = out or Path("runs") / f"{study.name}-{stamp}"
+    console = Console(stderr=as_json, highlight=False)
+    console.print(f"{study.name}: {len(expanded.points)} deployments", markup=False)
+    rows: list[Row] = []
+    writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
+    try:
+        with writer:
+            writer.spec(doc.file.read_text(encoding="utf-8"), _resolved(expanded))
+            _measure(expanded, writer, console, rows)
+    finally:
+        if rows:
+            text = report.page(study.name, study.description, rows)
+            (target / "report.html").write_text(text, encoding="utf-8")
+            report.show(rows, console)
+            console.print(f"Bundle: {target}\nReport: {target / 'report.html'}", markup=False)
+    if as_json:
+        results = [machine_row(row.result) for row in rows]
+        print(json.dumps({"bundle": str(target), "results": results}, indent=2))
+
+
+def _measure(expanded: Expanded, writer: BundleWriter, console: Console, rows: list[Row]) -> None:
+    state = RunState()
+    try:
+        Runner(expanded, writer, state.path, lambda t: console.print(t, markup=False), rows).all()
+    finally:
+        state.remove()
+
+
+def _resolved(expanded: Expanded) -> dict[str, Any]:
+    return {
+        "study": expanded.study.model_dump(mode="json"),
+        "images": {e.definition.name: e.image for e in expanded.entries},
+        "points": [
+            {
+                "role": point.role, "name": point.name, "network": point.network,
+                "graph": point.graph, "instances": point.instances,
+                "containers": {
+                    n.name: {i.name: i.address for i in n.interfaces} for n in point.layout.nodes
+                },
+            }
+            for point in expanded.points
+        ],
+    }  # fmt: skip

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces, interfaces, addresses and routes, by netlink."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pyroute2 import IPRoute, NetlinkError
+
+from headrace.errors import HeadraceError
+from headrace.testbed.containers.layout import Node
+from headrace.testbed.containers.ledger import Ledger
+
+T = TypeVar("T")
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNET = 0x40000000
+_MS_BIND = 0x1000
+_LOOPBACK = 1
+_NAMESPACES = Path("/run/netns")
+_SIOCETHTOOL = 0x8946
+# ethtool.h: the setters that every driver has had since before feature strings.
+_OFFLOADS = {"tx": 0x17, "sg": 0x19, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+
+# What a router and a measured path need: forwarding, replies by another way, flow-hash multipath.
+SYSCTLS: Mapping[str, str] = {
+    "ipv4/ip_forward": "1",
+    "ipv4/conf/all/rp_filter": "0",
+    "ipv4/conf/default/rp_filter": "0",
+    "ipv4/conf/all/send_redirects": "0",
+    "ipv4/conf/default/send_redirects": "0",
+    "ipv4/fib_multipath_hash_policy": "1",
+    "ipv4/ip_local_port_range": "1024 65535",
+    "ipv4/tcp_tw_reuse": "1",
+    "ipv4/ip_unprivileged_port_start": "0",
+    "ipv4/ping_group_range": "0 2147483647",
+    "ipv6/conf/all/disable_ipv6": "1",
+    "ipv6/conf/default/disable_ipv6": "1",
+}
+
+
+def make_namespace(name: str, ledger: Ledger) -> None:
+    """A named network namespace, as `ip netns add` makes it.
+
+    In a thread, and not in a forked child as libraries do it: a child would inherit what this
+    process does when it is terminated, which is to remove everything.
+    """
+    ledger.note("netns", name)
+    path = _NAMESPACES / name
+    try:
+        _NAMESPACES.mkdir(mode=0o755, exist_ok=True)
+        path.touch(mode=0o000, exist_ok=False)
+        _in_thread(lambda: _make_here(path))
+    except OSError as error:
+        raise HeadraceError(f"network namespace {name}: cannot be made: {error.strerror}") from None
+
+
+def _make_here(path: Path) -> None:
+    _check(_libc.unshare(_CLONE_NEWNET))
+    own = f"/proc/self/task/{threading.get_native_id()}/ns/net"
+    _check(_libc.mount(own.encode(), bytes(path), b"none", _MS_BIND, None))
+    _set_sysctls()
+    with IPRoute() as ip:
+        ip.link("set", index=_LOOPBACK, state="up")
+
+
+def _check(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _set_sysctls() -> None:
+    for name, value in SYSCTLS.items():
+        path = Path("/proc/sys/net") / name
+        if path.exists():
+            path.write_text(value)
+
+
+def within(name: str, work: Callable[[], T]) -> T:
+    """Run `work` inside a namespace."""
+
+    def enter() -> T:
+        with (_NAMESPACES / name).open() as file:
+            _check(_libc.setns(file.fileno(), _CLONE_NEWNET))
+        return work()
+
+    return _in_thread(enter)
+
+
+def _in_thread(work: Callable[[], T]) -> T:
+    """In a thread of its own, since a thread that has changed its namespace is of no other use."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+def configure(namespace: str, node: Node) -> None:
+    """Addresses, then routes, of a node whose interfaces are there."""
+    within(namespace, lambda: _configure(node))
+
+
+def _configure(node: Node) -> None:
+    with IPRoute() as ip:
+        for interface in node.interfaces:
+            index = ip.link_lookup(ifname=interface.name)[0]
+            ip.addr("add", index=index, address=interface.address, prefixlen=24)
+            ip.link("set", index=index, state="up")
+        if node.service:
+            ip.addr("add", index=_LOOPBACK, address=node.service, prefixlen=32)
+        for route in node.routes:
+            _add_route(ip, route.destination, route.via)
+
+
+def _add_route(ip: IPRoute, destination: str, via: tuple[str, ...]) -> None:
+    if len(via) == 1:
+        ip.route("add", dst=destination, gateway=via[0])
+    else:
+        ip.route("add", dst=destination, multipath=[{"gateway": gateway} for gateway in via])
+
+
+def add_veth(host_end: str, namespace: str, name: str, mac: str | None, ledger: Ledger) -> int:
+    """A pair with one end in the namespace; the host end's index, up."""
+    ledger.note("link", host_end)
+    peer = {"ifname": name, "net_ns_fd": namespace}
+    if mac:
+        peer["address"] = mac
+    try:
+        with IPRoute() as ip:
+            ip.link("add", ifname=host_end, kind="veth", peer=peer)
+            index = int(ip.link_lookup(ifname=host_end)[0])
+            ip.link("set", index=index, state="up")
+            return index
+    except NetlinkError as error:
+        raise HeadraceError(f"veth {host_end}: cannot be made: {error}") from None
+
+
+def no_offloads(interface: str, *, only: tuple[str, ...] = tuple(_OFFLOADS)) -> None:
+    """Turn offloads off in the current namespace: what is switched in user space must be whole."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for name in only:
+            value = bytearray(struct.pack("II", _OFFLOADS[name], 0))
+            buffer = (ctypes.c_char * len(value)).from_buffer(value)
+            request = struct.pack("16sP", interface.encode(), ctypes.addressof(buffer))
+            try:
+                fcntl.ioctl(control, _SIOCETHTOOL, request + bytes(24 - struct.calcsize("P")))
+            except OSError:
+                continue  # a driver without that offload
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of one interface, since it was made. Segments that were never cut count as one packet."""
+
+    rx_packets: int
+    tx_packets: int
+    rx_bytes: int
+    tx_bytes: int
+
+
+def counts(namespace: str) -> dict[str, Count]:
+    return within(namespace, _counts)
+
+
+def _counts() -> dict[str, Count]:
+    found = {}
+    with IPRoute() as ip:
+        for link in ip.get_links():
+            s = link.get_attr("IFLA_STATS64")
+            if s:
+                found[str(link.get_attr("IFLA_IFNAME"))] = Count(
+                    s["rx_packets"], s["tx_packets"], s["rx_bytes"], s["tx_bytes"]
+                )
+    return found
+
+
+def set_up(namespace: str, name: str) -> None:
+    """An interface that only listens."""
+    within(namespace, lambda: _set_link(name, state="up"))
+
+
+def _set_link(name: str, **change: object) -> None:
+    with IPRoute() as ip:
+        ip.link("set", index=ip.link_lookup(ifname=name)[0], **change)
+
+
+def rename(namespace: str, old: str, new: str) -> None:
+    within(namespace, lambda: _set_link(old, ifname=new))

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study of VNFs in containers: read, expanded to points, deployed and measured one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from headrace.graph.count import Counter
+from headrace.graph.draw import one_line
+from headrace.graph.enumerate import Graph, parse, stream
+from headrace.graph.knowledge import Category, Knowledge, load
+from headrace.graph.problem import compile_problem, resolve
+from headrace.graph.unrank import sample
+from headrace.spec.appliance import (
+    Allocation,
+    ContainerStudy,
+    HttpWorkload,
+    NetworkName,
+    StreamWorkload,
+)
+from headrace.spec.document import Document
+from headrace.spec.study import sweep_points
+from headrace.testbed.containers.deploy import Supply
+from headrace.testbed.containers.layout import Layout, lay_out
+from headrace.testbed.vnf import CatalogueEntry, VnfDefinition, catalogue
+
+GRAPHS_MAX = 1000
+TRAFFIC = "traffic"
+Role = Literal["baseline", "alone", "chain", "scale-out"]
+
+
+def is_container_study(doc: Document) -> bool:
+    data = doc.data if isinstance(doc.data, dict) else {}
+    deployment = data.get("deployment")
+    return isinstance(deployment, dict) and deployment.get("hosting") == "container"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One deployment of a study."""
+
+    role: Role
+    name: str
+    graph: Graph
+    kinds: dict[str, str]  # vertex -> VNF
+    layout: Layout
+    network: NetworkName
+    supplies: dict[str, Supply]
+    workloads: tuple[HttpWorkload | StreamWorkload, ...]
+    subject: str = ""  # the VNF that stands alone or is scaled out
+    instances: int = 1
+    swept: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Expanded:
+    study: ContainerStudy
+    points: tuple[Point, ...]
+    entries: tuple[CatalogueEntry, ...]  # whose images are needed
+
+
+def expand_study(doc: Document) -> Expanded:
+    """Every deployment of the study; all that can be wrong with it is found here."""
+    entries = catalogue()
+    points: list[Point] = []
+    study = None
+    for swept in sweep_points(doc):
+        study = _validate(doc, swept)
+        points += _Expander(doc, study, entries, swept).points()
+    assert study is not None  # sweep_points gives at least the empty point
+    used = {vnf for point in points for vnf in point.supplies}
+    return Expanded(study, tuple(points), tuple(e for n, e in entries.items() if n in used))
+
+
+def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStudy:
+    data = copy.deepcopy(doc.data)
+    for path, value in swept:
+        _put(doc, data, path, value)
+    try:
+        return ContainerStudy.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = tuple(key for key in first["loc"] if key not in ("http", "tcp", "udp"))
+        if first["type"] == "extra_forbidden":
+            raise doc.error(where, "unknown key") from None
+        problem = first["msg"].removeprefix("Value error, ")
+        raise doc.error(where, problem, value=first["input"]) from None
+
+
+def _put(doc: Document, data: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        data = data.setdefault(key, {})
+        if not isinstance(data, dict):
+            raise doc.error(("sweep", path), f"{key!r} has no parts; allowed: a path of mappings")
+    data[last] = value
+
+
+class _Expander:
+    """The points of one study without sweeps."""
+
+    def __init__(
+        self,
+        doc: Document,
+        study: ContainerStudy,
+        entries: dict[str, CatalogueEntry],
+        swept: tuple[tuple[str, Any], ...],
+    ) -> None:
+        self.doc = doc
+        self.study = study
+        self.entries = entries
+        self.swept = swept
+        rules = study.graphs.rules if study.graphs else ()
+        self.knowledge: Knowledge = load([doc.file.parent / file for file in rules])
+        self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
+        for name in study.vnfs:
+            if self._find(name) is None:
+                raise doc.error(("vnfs", name), f"no such VNF; {self._allowed()}")
+
+    def _appliances(self) -> dict[str, VnfDefinition]:
+        return {
+            name: VnfDefinition(
+                name=name, title=f"appliance {a.image}", category=Category.UNCLASSIFIED,
+                kind=a.kind, hides_source=a.hides_source, scale_out=a.scale_out,
+                capabilities=a.capabilities,
+            )
+            for name, a in self.study.appliances.items()
+        }  # fmt: skip
+
+    def points(self) -> list[Point]:
+        return [point for network in self.study.deployment.network for point in self._on(network)]
+
+    def _on(self, network: NetworkName) -> Iterator[Point]:
+        chains = self._chains()
+        if self.study.baseline:
+            yield self._point("baseline", "no VNF", {}, {}, network)
+        kinds = {kind: None for _, _, used in chains for kind in used.values()}
+        if self.study.alone:
+            for kind in kinds:
+                yield self._point("alone", kind, {kind: None}, {kind: kind}, network, kind)
+        for name, graph, used in chains:
+            yield self._point("chain", name, graph, used, network)
+        for scale in self.study.scale_out:
+            yield from self._scaled(scale.vnf, scale.instances, scale.chain, chains, network)
+
+    def _scaled(
+        self,
+        vnf: str,
+        instances: tuple[int, ...],
+        chain: str | None,
+        chains: list[tuple[str, Graph, dict[str, str]]],
+        network: NetworkName,
+    ) -> Iterator[Point]:
+        kind = self._find(vnf)
+        for name, graph, used in chains:
+            if kind in used.values() and chain in (None, name):
+                for count in instances:
+                    title = f"{name} with {count} x {kind}"
+                    yield self._point(
+                        "scale-out", title, graph, used, network, str(kind), {str(kind): count}
+                    )
+                return
+        raise self.doc.error(
+            ("scale_out",), f"no chain {chain or ''} has the VNF {vnf!r}; {self._allowed()}"
+        )
+
+    def _chains(self) -> list[tuple[str, Graph, dict[str, str]]]:
+        """Name, graph, and the VNF of each vertex."""
+        found = []
+        if self.study.chain is not None:
+            found.append((self.study.name, *self._row(self.study.chain, ("chain",))))
+        for name, vnfs in self.study.chains.items():
+            found.append((name, *self._row(vnfs, ("chains", name))))
+        return found + self._generated()
+
+    def _row(
+        self, vnfs: tuple[str, ...], path: tuple[str | int, ...]
+    ) -> tuple[Graph, dict[str, str]]:
+        """VNFs in order; a leaf hangs on the one before it."""
+        graph: Graph = {}
+        kinds: dict[str, str] = {}
+        trunk: str | None = None
+        for i, given in enumerate(vnfs):
+            kind = self._find(given)
+            if kind is None:
+                raise self.doc.error((*path, i), f"no such VNF; {self._allowed()}", value=given)
+            number = list(kinds.values()).count(kind)
+            vertex = kind if not number else f"{kind}-{number + 1}"
+            graph[vertex], kinds[vertex] = trunk, kind
+            if self.definitions[kind].kind != "leaf":
+                trunk = vertex
+        return graph, kinds
+
+    def _generated(self) -> list[tuple[str, Graph, dict[str, str]]]:
+        wish = self.study.graphs
+        if wish is None:
+            return []
+        wanted, _ = resolve(wish.vnfs, self.knowledge)
+        counter = Counter(compile_problem(wanted, self.knowledge))
+        if wish.sample is not None:
+            graphs = list(sample(counter, min(wish.sample, GRAPHS_MAX + 1), wish.seed))
+        else:
+            limit = min(wish.limit or GRAPHS_MAX + 1, GRAPHS_MAX + 1)
+            graphs = [parse(text) for text in islice(stream(counter), limit)]
+        if len(graphs) > GRAPHS_MAX:
+            raise self.doc.error(
+                ("graphs",), f"{counter.total()} graphs; allowed: {GRAPHS_MAX}, by limit or sample"
+            )
+        kinds = {item.name: item.kind for item in counter.problem.items}
+        for kind in kinds.values():
+            if kind not in self.definitions:
+                raise self.doc.error(
+                    ("graphs", "vnfs"), f"no such VNF; {self._allowed()}", value=kind
+                )
+        return [(one_line(graph), graph, {v: kinds[v] for v in graph}) for graph in graphs]
+
+    def _find(self, name: str) -> str | None:
+        if name in self.definitions and name != TRAFFIC:
+            return name
+        known = self.knowledge.find(name)
+        return known if known in self.definitions else None
+
+    def _allowed(self) -> str:
+        return "allowed: " + ", ".join(n for n in self.definitions if n != TRAFFIC)
+
+    # one point ---------------------------------------------------------------------------
+
+    def _point(
+        self,
+        role: Role,
+        name: str,
+        graph: Graph,
+        kinds: dict[str, str],
+        network: NetworkName,
+        subject: str = "",
+        scaled: dict[str, int] | None = None,
+    ) -> Point:
+        allocations = {str(self._find(n)): a for n, a in self.study.vnfs.items()}
+        instances = {kind: allocations.get(kind, Allocation()).instances for kind in kinds.values()}
+        if role == "alone":
+            instances = {}
+        instances.update(scaled or {})
+        layout = lay_out(graph, kinds, self.definitions, instances, self.study.deployment.servers)
+        supplies = {
+            kind: self._supply(kind, allocations.get(kind, Allocation()))
+            for kind in (*dict.fromkeys(kinds.values()), TRAFFIC)
+        }
+        count = max(instances.get(subject, 1), 1) if subject else 1
+        return Point(
+            role, name, graph, kinds, layout, network, supplies, self.study.workload, subject,
+            count, self.swept,
+        )  # fmt: skip
+
+    def _supply(self, kind: str, allocation: Allocation) -> Supply:
+        if kind == TRAFFIC:
+            sizes = {w.object_kb for w in self.study.workload if isinstance(w, HttpWorkload)}
+            parameters = {"object_kb": " ".join(map(str, sorted(sizes or {16})))}
+            allocation = allocation.model_copy(update={"parameters": parameters})
+        image = (
+            self.study.appliances[kind].image
+            if kind in self.study.appliances
+            else self.entries[kind].image
+        )
+        health = self.study.appliances[kind].health if kind in self.study.appliances else None
+        opaque = kind in self.study.appliances
+        supply = Supply(self.definitions[kind], image, allocation, opaque, health)
+        supply.environment(f"{self.doc.file}: vnfs.{kind}.parameters")  # complains here, not later
+        return supply
+
+
+def stream_problem(point: Point, workload: HttpWorkload | StreamWorkload) -> str | None:
+    """Why a workload cannot run on a point."""
+    if isinstance(workload, StreamWorkload) and point.layout.of_kind("proxy"):
+        return "a proxy passes only the service's own requests"
+    return None

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Before anything is measured: does each VNF see the traffic, is what arrives what was sent?
+
+And after it: do the appliances' own counters say that they did their work?
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+
+from headrace.errors import HeadraceError
+from headrace.record import Finding
+from headrace.spec.appliance import HttpWorkload
+from headrace.testbed.containers import runtime
+from headrace.testbed.containers.deploy import Deployed
+from headrace.testbed.containers.layout import PORT, Node
+from headrace.testbed.containers.plumbing import Count
+
+_ANSWER_WITHIN_S = 15
+_REQUESTS = 12
+_ATTACKS = 3
+Values = Mapping[str, int]
+Counters = Mapping[str, Values]
+
+
+def verify(deployed: Deployed, workload: HttpWorkload) -> list[Finding]:
+    """Findings that all hold; a HeadraceError names the first element that does not."""
+    _first_answer(deployed, workload)
+    before = deployed.interface_counts()
+    url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}"
+    wanted = _served(deployed, workload)
+    for got in _fetch(deployed, url):
+        if got != wanted:
+            raise HeadraceError(
+                f"{deployed.layout.text}: the content that arrives is not that served"
+            )
+    _attack(deployed)
+    _all_seen(deployed, before, deployed.interface_counts())
+    return [
+        Finding(check="path", ok=True, text="Each VNF saw the packets of the verification."),
+        Finding(check="content", ok=True, text=f"{_REQUESTS} objects arrived as they were served."),
+    ]
+
+
+def _first_answer(deployed: Deployed, workload: HttpWorkload) -> None:
+    """Proxies may need a moment to find that what is behind them is up."""
+    before = deployed.interface_counts()
+    url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}/first"
+    deadline = time.monotonic() + _ANSWER_WITHIN_S
+    while True:
+        try:
+            deployed.client(
+                "curl", "--silent", "--fail", "--max-time", "3", "--output", "/dev/null", url
+            )
+            return
+        except HeadraceError:
+            if time.monotonic() > deadline:
+                _all_seen(deployed, before, deployed.interface_counts())
+                raise HeadraceError(
+                    f"{deployed.layout.text}: no answer to {url} in {_ANSWER_WITHIN_S} s, though "
+                    "each VNF sees packets"
+                ) from None
+            time.sleep(0.3)
+
+
+def _served(deployed: Deployed, workload: HttpWorkload) -> str:
+    server = deployed.layout.of_kind("server")[0]
+    done = runtime.execute(
+        deployed.name(server), ["sha256sum", f"/srv/objects/{workload.object_kb}.bin"]
+    )
+    digest = done.stdout.split(" ")[0]
+    if done.returncode or digest == hashlib.sha256(b"").hexdigest():
+        raise HeadraceError(
+            f"workload.object_kb: got {workload.object_kb}; the servers have no such object"
+        )
+    return digest
+
+
+def _fetch(deployed: Deployed, url: str) -> list[str]:
+    """Digests of several objects; one instance of several may still be finding its upstream."""
+    get = "curl --silent --fail --retry 10 --retry-delay 1 --max-time 10"
+    names = " ".join(map(str, range(_REQUESTS)))
+    script = f"for i in {names}; do {get} '{url}/verify-'$i | sha256sum; done"
+    return [line.split(" ")[0] for line in deployed.client("sh", "-c", script).splitlines()]
+
+
+def _attack(deployed: Deployed) -> None:
+    """What an IDS of the catalogue raises an alert for."""
+    for leaf in deployed.layout.of_kind("leaf"):
+        signature = deployed.supplies[leaf.vnf].definition.parameters.get("signature")
+        if signature is not None:
+            given = deployed.supplies[leaf.vnf].allocation.parameters.get("signature")
+            url = f"http://{deployed.layout.target}:{PORT}{given or signature.default}"
+            for _ in range(_ATTACKS):
+                deployed.client("curl", "--silent", "--max-time", "5", "--output", "/dev/null", url)
+
+
+def _all_seen(
+    deployed: Deployed,
+    before: Mapping[str, Mapping[str, Count]],
+    after: Mapping[str, Mapping[str, Count]],
+) -> None:
+    """Name the first place, from the clients on, whose counters stood still."""
+    for node in deployed.layout.nodes:
+        names = ["mirror"] if node.kind == "leaf" else [i.name for i in node.interfaces]
+        for name in names:
+            if after[node.name][name].rx_packets == before[node.name][name].rx_packets and not any(
+                after[peer.name][name].rx_packets > before[peer.name][name].rx_packets
+                for peer in deployed.layout.nodes
+                if peer.place == node.place  # several instances share the flows
+            ):
+                raise HeadraceError(
+                    f"{deployed.layout.text}: {node.name}: nothing arrives at its interface {name}"
+                )
+
+
+# the appliances' own word ---------------------------------------------------------------
+
+
+def judge(deployed: Deployed, before: Counters, after: Counters, workload: str) -> list[Finding]:
+    """What each VNF that we know says of the trial."""
+    findings = []
+    for node in deployed.layout.nodes:
+        check = _CHECKS.get(node.vnf if node.kind != "server" else "server")
+        if check is not None and node.name in after:
+            new = {k: v - before[node.name].get(k, 0) for k, v in after[node.name].items()}
+            finding = check(node, new, after[node.name], deployed)
+            if finding is not None and (workload == "http" or node.vnf in ("nat", "ip-firewall")):
+                findings.append(finding)
+    return findings
+
+
+def _nat(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    count = all_.get("connections_packets", 0)
+    return _say(node, "translated", count > 0, count, f"translated {count} connections.")
+
+
+def _firewall(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    count, refused = new.get("accepted_packets", 0), new.get("denied_packets", 0)
+    text = f"passed {count} packets and refused {refused}."
+    return _say(node, "accepted", count > 0, count, text)
+
+
+def _cache(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    requests, hits = new.get("requests", 0), new.get("hits", 0)
+    share = hits / requests if requests else 0.0
+    return _say(
+        node, "hits", requests > 0, share, f"answered {share:.0%} of {requests} requests itself."
+    )
+
+
+def _balancer(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    shares = [v for k, v in sorted(all_.items()) if k.startswith("server_")]
+    if len(shares) < 2:
+        return None
+    text = f"gave its servers {', '.join(map(str, shares))} connections."
+    return _say(node, "spread", min(shares) > 0, min(shares) / max(1, *shares), text)
+
+
+def _ids(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    alerts = all_.get("alerts", 0)
+    seen, lost = new.get("packets", 0), new.get("dropped", 0)
+    text = f"raised {alerts} alerts for {_ATTACKS} attacks, looked at {seen} packets, lost {lost}."
+    return _say(node, "alerts", alerts >= 1, alerts, text)
+
+
+def _server(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
+    """Behind a VNF that hides the clients, none of their addresses may appear."""
+    stages = deployed.layout.of_kind("routed", "proxy")
+    if not any(deployed.supplies[n.vnf].definition.splits for n in stages):
+        return None
+    own = deployed.layout.client.interfaces[0].address
+    direct = all_.get(f"requests_from_{own}", 0)
+    text = f"saw the clients' own address {direct} times, behind a VNF that hides it."
+    return _say(node, "addresses", direct == 0, direct, text)
+
+
+def _say(node: Node, check: str, ok: bool, value: float, text: str) -> Finding:
+    return Finding(check=f"{node.name}: {check}", ok=ok, value=value, text=f"{node.name} {text}")
+
+
+_Check = Callable[[Node, Values, Values, Deployed], Finding | None]
+_CHECKS: dict[str, _Check] = {
+    "nat": _nat,
+    "ip-firewall": _firewall,
+    "l7-cache": _cache,
+    "l4-lb": _balancer,
+    "ids": _ids,
+    "server": _server,
+}
