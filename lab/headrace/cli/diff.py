@@ -93,7 +93,9 @@ def _value(value: float, unit: str) -> str:
         return units.ns(value)
     if unit == "ratio":
         return units.loss(value)
-    return units.significant(value)
+    if unit == "cycles":
+        return units.significant(value)
+    return f"{units.significant(value)}{units.SPACE}{unit}"
 
 
 def _judged(change: Change) -> Text:

@@ -120,6 +120,9 @@ def _metrics(a: Summary, b: Summary) -> Iterable[tuple[str, str, bool, Spread, S
             yield f"latency {name}", "ns", False, a.latency_ns[name], b.latency_ns[name]
     if "p99" in a.pdv_ns and "p99" in b.pdv_ns:
         yield "PDV p99", "ns", False, a.pdv_ns["p99"], b.pdv_ns["p99"]
+    for name, unit in (("gbps", "Gbit/s"), ("requests_per_s", "1/s")):
+        if name in a.application and name in b.application:
+            yield f"application {name}", unit, True, a.application[name], b.application[name]
     for nf in a.nf_cycles:
         if nf in b.nf_cycles:
             yield f"cycles {nf}", "cycles", False, a.nf_cycles[nf], b.nf_cycles[nf]
@@ -135,6 +138,8 @@ def _values(s: Summary, metric: str) -> list[float]:
         return [getattr(r.latency_ns, name) for r in s.results if r.latency_ns]
     if kind == "PDV":
         return [getattr(r.pdv_ns, name) for r in s.results if r.pdv_ns]
+    if kind == "application":
+        return [getattr(r.application, name) for r in s.results if r.application]
     return [r.nf_cycles[name] for r in s.results if name in r.nf_cycles]
 
 

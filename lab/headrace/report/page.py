@@ -85,6 +85,7 @@ def _view(group: Group) -> dict[str, Any]:
         "cycles": both(lambda w: cycles.draw(stacks, w)),
         "colours": cycles.colours(stacks),
         "drops": _drops(shown),
+        "application": [s for s in group.summaries if s.application],
         "rows": sorted(group.summaries, key=lambda s: names.index(s.key.execution)),
     }
 

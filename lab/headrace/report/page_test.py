@@ -12,7 +12,7 @@ import pytest
 
 from headrace.bundle import Bundle, BundleWriter
 from headrace.doctor.check import Check
-from headrace.record import Audit, Bounds, Calibration, Goal, Result, Segment, Trial
+from headrace.record import Application, Audit, Bounds, Calibration, Goal, Result, Segment, Trial
 from headrace.report.capacity import Part
 from headrace.report.compare import Change, Diff
 from headrace.report.document import report
@@ -103,7 +103,20 @@ def test_every_name_of_a_row_is_documented() -> None:
     if not document.exists():
         pytest.skip("installed without the documentation")
     text = document.read_text()
-    models = (Result, Trial, Audit, Bounds, Calibration, Goal, Segment, Part, Change, Diff, Check)
+    models = (
+        Application,
+        Result,
+        Trial,
+        Audit,
+        Bounds,
+        Calibration,
+        Goal,
+        Segment,
+        Part,
+        Change,
+        Diff,
+        Check,
+    )
     missing = [
         f"{model.__name__}.{name}"
         for model in models
@@ -111,6 +124,16 @@ def test_every_name_of_a_row_is_documented() -> None:
         if f"`{name}`" not in text
     ]
     assert missing == []
+
+
+def test_what_clients_saw_has_its_table(tmp_path: Path, bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    seen = Application(gbps=1.25, requests=1000, requests_per_s=500.0, cpu={"squid": 0.7})
+    with BundleWriter(tmp_path / "a") as w:
+        w.result(first.model_copy(update={"application": seen}))
+    assert Bundle(tmp_path / "a").results()[0].application == seen
+    page = render(report(Bundle(tmp_path / "a")))
+    assert "What clients saw" in page and "<td>1.25</td><td>500</td>" in page
 
 
 def _scaled(result: Result, factor: float) -> Result:

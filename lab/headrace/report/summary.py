@@ -14,6 +14,7 @@ from .units import pps
 
 # From best to worst; a summary is as good as the worst repetition in it.
 _ORDER: tuple[Verdict, ...] = ("ok", "not-audited", "suspect", "generator-bound", "invalid")
+APPLICATION = ("gbps", "requests_per_s", "errors", "retransmits")
 AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
 
 
@@ -62,6 +63,7 @@ class Summary(Record):
     pdv_ns: dict[str, Spread] = Field(default_factory=dict)
     ipdv_ns_mean: Spread | None = None
     nf_cycles: dict[str, Spread] = Field(default_factory=dict)
+    application: dict[str, Spread] = Field(default_factory=dict)  # what clients saw
     disagree: bool = False  # throughput differs by more than AGREE_RATIO
     results: tuple[Result, ...]
 
@@ -143,6 +145,12 @@ def _summary(group: list[Result]) -> Summary:
         pdv_ns=fields(lambda r: r.pdv_ns.model_dump() if r.pdv_ns else {}),
         ipdv_ns_mean=spread([r.ipdv_ns_mean for r in used if r.ipdv_ns_mean is not None]),
         nf_cycles=fields(lambda r: r.nf_cycles),
+        application=fields(_of_application),
         disagree=(throughput.relative or 0.0) > AGREE_RATIO,
         results=tuple(used),
     )
+
+
+def _of_application(result: Result) -> dict[str, float]:
+    seen = result.application
+    return {} if seen is None else {name: float(getattr(seen, name)) for name in APPLICATION}

@@ -55,6 +55,8 @@ def table(group: document.Group, width: int) -> Table:
     medians = [s.latency_ns["p50"].median for s in group.summaries if "p50" in s.latency_ns]
     times = units.time_scale(min(medians, default=1.0))
     columns = [c for c in COLUMNS if width >= c.from_width]
+    if any(s.application for s in group.summaries):
+        columns = [*APPLICATION, *(c for c in columns if c.cell is not _cycles)]
     made = Table(box=None, pad_edge=False, header_style=DIM)
     made.add_column("goal", no_wrap=True)
     made.add_column("execution", overflow="fold", min_width=len("execution"))
@@ -87,7 +89,7 @@ def _time(spreads: dict[str, Spread], name: str, times: units.Scale) -> str:
     return times.number(found.median if found else None)
 
 
-def _cycles(s: Summary) -> str:
+def _cycles(s: Summary, _: units.Scale, __: units.Scale) -> str:
     total = sum(c.median for c in s.nf_cycles.values())
     return units.significant(total) if total else units.NOT_KNOWN
 
@@ -100,7 +102,18 @@ COLUMNS = (
     Column("p50 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p50", t)),
     Column("p99 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p99", t)),
     Column("PDV99 {time}", 110, lambda s, r, t: _time(s.pdv_ns, "p99", t)),
-    Column("cycles", 90, lambda s, r, t: _cycles(s)),
+    Column("cycles", 90, _cycles),
+)
+
+
+def _seen(name: str, s: Summary) -> str:
+    found = s.application.get(name)
+    return units.NOT_KNOWN if found is None else units.significant(found.median)
+
+
+APPLICATION = (
+    Column("Gbit/s seen", 0, lambda s, r, t: _seen("gbps", s)),
+    Column("requests/s", 0, lambda s, r, t: _seen("requests_per_s", s)),
 )
 
 
