@@ -55,6 +55,7 @@ class Engine:
             str(self.plan_file),
             "--control",
             str(self.socket_path),
+            "--with-parent",
         ]
 
     def __enter__(self) -> Self:

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's way through: the README's experiment, its report, its replay, a comparison."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.lab import headrace, state_left
+
+REPO = Path(__file__).resolve().parents[2]
+
+RESULT_NAMES = {
+    "chain", "direction", "repetition", "execution", "workload", "goal", "load_pps",
+    "throughput_pps", "throughput_gbps_l1", "offered_pps", "sent_pps", "received_pps",
+    "loss_ratio", "latency_ns", "pdv_ns", "ipdv_ns_mean", "nf_cycles", "utilisation", "drops",
+    "audit",
+}  # fmt: skip
+
+FIXED_LOADS = """
+warmup: 0.2
+deployment: {execution: [rtc, pipeline], hugepages: false}
+workload: {frame: [64, nfvbench], flows: 4096}
+measure: {loads: [20000], trial: 0.5}
+"""
+
+
+def readme_experiment(folder: Path) -> None:
+    """The README's own spec and rules; only the search is replaced by short fixed loads."""
+    blocks = re.findall(r"```(\w+)\n(.*?)```", (REPO / "README.md").read_text(), re.DOTALL)
+    [spec] = [text for kind, text in blocks if kind == "yaml"]
+    [rules] = [text for kind, text in blocks if kind == "text"]
+    (folder / "as-printed.yaml").write_text(spec)
+    chain = spec.partition("deployment:")[0]
+    (folder / "mine.yaml").write_text(chain + FIXED_LOADS)
+    (folder / "my.rules").write_text(rules)
+
+
+def run_json(folder: Path, engine: Path, what: str) -> dict[str, Any]:
+    done = headrace("run", what, "--json", folder=folder, engine=engine, timeout=600)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.fixture(scope="module")
+def first(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("first")
+    readme_experiment(folder)
+    return folder, run_json(folder, engine_binary, "mine.yaml")
+
+
+def test_json_has_the_documented_names(first: tuple[Path, Any]) -> None:
+    _, said = first
+    assert set(said) >= {"bundle", "results"}
+    assert len(said["results"]) == 4  # two execution models, two frame mixes, one load
+    for row in said["results"]:
+        assert set(row) >= RESULT_NAMES
+        assert row["sent_pps"] == pytest.approx(20000, rel=0.05)
+        assert row["audit"]["verdict"] in ("ok", "suspect", "generator-bound")
+        assert set(row["nf_cycles"]) == {"acl", "l2fwd"}
+
+
+def test_nothing_is_left_but_the_bundle(first: tuple[Path, Any]) -> None:
+    folder, said = first
+    bundle = folder / said["bundle"]
+    assert {"spec.yaml", "resolved.json", "environment.json", "report.html"} <= {
+        path.name for path in bundle.iterdir()
+    }
+    assert state_left(folder) == []
+
+
+def test_the_report_needs_no_network(first: tuple[Path, Any]) -> None:
+    folder, said = first
+    page = (folder / said["bundle"] / "report.html").read_text()
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page)
+    assert "<svg" in page
+
+
+def test_replay_and_diff(first: tuple[Path, Any], engine_binary: Path) -> None:
+    folder, said = first
+    (folder / "my.rules").unlink()  # the bundle has its own copy
+    (folder / "mine.yaml").unlink()
+    again = run_json(folder, engine_binary, said["bundle"])
+    assert again["bundle"] != said["bundle"]
+    assert len(again["results"]) == len(said["results"])
+    compared = headrace(
+        "diff", said["bundle"], again["bundle"], folder=folder, engine=engine_binary
+    )
+    assert compared.returncode in (0, 1), compared.stderr
+    assert "Traceback" not in compared.stderr
+
+
+def test_the_functions_describe_themselves(engine_binary: Path, tmp_path: Path) -> None:
+    done = headrace("nf", "acl", "--json", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    assert "denied" in done.stdout
+    assert headrace("nf", "none", folder=tmp_path, engine=engine_binary).returncode == 2
+
+
+def test_doctor_says_what_it_found(engine_binary: Path, tmp_path: Path) -> None:
+    done = headrace("doctor", "--json", folder=tmp_path, engine=engine_binary)
+    assert done.returncode in (0, 1), done.stderr
+    json.loads(done.stdout)
