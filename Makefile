@@ -21,7 +21,7 @@ setup:
 	@scripts/setup.sh run
 
 demo:
-	@scripts/setup.sh run
+	@scripts/setup.sh demo
 	@scripts/demo.sh
 
 test:

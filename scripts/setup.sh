@@ -4,7 +4,9 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [run|test|bench|lint|fuzz]...      (default: run)
+#   scripts/setup.sh [demo|run|test|bench|lint|fuzz]...      (default: run)
+#
+# `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -24,16 +26,17 @@ die() {
 	exit 1
 }
 
-extra=
+extra= targets=()
+[ "$*" != demo ] || targets=(engine/headrace-engine)
 wanted=("${packages_run[@]}")
 for purpose in "$@"; do
 	case $purpose in
-	run) ;;
+	demo | run) ;;
 	test) wanted+=("${packages_test[@]}") extra=dev ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
-	*) die "$purpose: not a purpose; allowed: run, test, bench, lint, fuzz" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz" ;;
 	esac
 done
 
@@ -146,7 +149,7 @@ engine() {
 			die "meson setup failed: .setup/meson.log"
 		}
 	fi
-	ninja -C build --quiet >.setup/ninja.log 2>&1 || {
+	ninja -C build --quiet "${targets[@]}" >.setup/ninja.log 2>&1 || {
 		cat .setup/ninja.log >&2
 		die "the engine does not build: .setup/ninja.log"
 	}
