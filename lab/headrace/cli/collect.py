@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace collect: metrics of all layers while something runs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace.errors import bad_value
+from headrace.measure.collectors import Collector, Sampler, Targets, collectors
+from headrace.measure.collectors.base import LAYERS, Process
+from headrace.measure.collectors.samples import Samples
+
+
+def collect(
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Sample while this runs.", metavar="COMMAND")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the samples.")] = Path("samples"),
+    period: Annotated[float, typer.Option(help="Seconds between samples.")] = 1.0,
+    duration: Annotated[
+        float | None, typer.Option(help="Seconds, without a command: until Ctrl-C if not given.")
+    ] = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help=f"Only these of {', '.join(LAYERS)}.")
+    ] = None,
+    pid: Annotated[list[int] | None, typer.Option(help="Processes to watch.")] = None,
+    cgroup: Annotated[
+        list[str] | None, typer.Option(help="Cgroups to watch, below their mount point.")
+    ] = None,
+    bridge: Annotated[list[str] | None, typer.Option(help="Linux bridges to watch.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say what can be read here, and why not the rest.")
+    ] = False,
+) -> None:
+    """Sample application, virtualization, virtual switch, operating system and hardware."""
+    for name in layer or ():
+        if name not in LAYERS:
+            raise bad_value("--layer", name, allowed=", ".join(LAYERS))
+    targets = Targets(
+        processes=tuple(Process(name=_name(p), pid=p) for p in pid or ()),
+        cgroups=tuple(cgroup or ()),
+        bridges=tuple(bridge or ()),
+    )
+    chosen = [c for c in collectors(targets) if not layer or c.layer in layer]
+    console = Console(highlight=False)
+    if check:
+        _check(chosen, console)
+        return
+    with Sampler(chosen, out, period):
+        _wait(command, duration)
+    _summary(out, console)
+
+
+def _name(pid: int) -> str:
+    try:
+        return f"{Path(f'/proc/{pid}/comm').read_text().strip()}.{pid}"
+    except OSError:
+        raise bad_value("--pid", pid, problem="there is no such process") from None
+
+
+def _wait(command: list[str] | None, duration: float | None) -> None:
+    """Ctrl-C ends sampling, not the summary."""
+    try:
+        if command:
+            try:
+                subprocess.run(command, check=False)
+            except OSError as error:
+                raise bad_value("COMMAND", command[0], problem=error.strerror or "") from None
+            return
+        end = None if duration is None else time.monotonic() + duration
+        while end is None or time.monotonic() < end:
+            time.sleep(0.05)
+    except KeyboardInterrupt:
+        return
+
+
+def _check(chosen: list[Collector], console: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("layer", "reads here", "absent"):
+        table.add_column(column)
+    for c in chosen:
+        why = c.refusal()
+        absent = "" if why else "; ".join(f"{k}: {v}" for k, v in c.absent().items())
+        table.add_row(c.layer, f"no: {why}" if why else "yes", absent)
+        c.close()
+    console.print(table)
+
+
+def _summary(out: Path, console: Console) -> None:
+    about = Samples(out).about
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("layer", "samples", "metrics", "of one CPU"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    for layer, facts in about["layers"].items():
+        cost = facts["cost"]
+        table.add_row(
+            layer,
+            str(cost["samples"]),
+            str(len(facts["metrics"])),
+            f"{cost['share_of_one_cpu']:.2%}",
+        )
+    console.print(table)
+    for layer, why in about["refused"].items():
+        console.print(f"{layer}: not sampled: {why}", markup=False)
+    console.print(f"Written: {out}", markup=False)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collector is, what it watches, and how it reads the kernel's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+Layer = Literal["application", "virtualization", "virtual-switch", "os", "hardware"]
+LAYERS: tuple[Layer, ...] = ("application", "virtualization", "virtual-switch", "os", "hardware")
+
+
+class Reading(NamedTuple):
+    """One figure. A `counter` only grows: its rate is the difference of two readings."""
+
+    metric: str  # unit in the name
+    place: str  # CPU, process, device, cgroup ...; "" for the machine
+    value: float
+    kind: Literal["counter", "gauge"] = "counter"
+
+
+class Process(BaseModel):
+    """A process to watch, under the name that the report gives it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    pid: int
+
+
+class Targets(BaseModel):
+    """What belongs to the experiment. Empty: the machine as a whole is read all the same."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Their namespaces' devices and protocol counters are read through them.
+    processes: tuple[Process, ...] = ()
+    cgroups: tuple[str, ...] = ()  # below the controllers' mount points
+    bridges: tuple[str, ...] = ()
+    telemetry: tuple[Path, ...] = ()  # DPDK telemetry sockets of engines
+
+
+class Collector(Protocol):
+    @property
+    def layer(self) -> Layer: ...
+
+    def refusal(self) -> str | None:
+        """Why nothing of this layer can be read here; None when something can."""
+
+    def absent(self) -> dict[str, str]:
+        """Metrics of this layer that are missing although it runs, and why."""
+
+    def read(self) -> Iterator[Reading]:
+        """One sample. What has gone meanwhile (a process that ended) is left out."""
+
+    def close(self) -> None: ...
+
+
+def text(path: str | Path) -> str | None:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def number(path: str | Path) -> float | None:
+    read = text(path)
+    try:
+        return None if read is None else float(read)
+    except ValueError:
+        return None  # "max"
+
+
+def pairs(path: str | Path) -> dict[str, float]:
+    """Lines of a name and a number, as in cpu.stat."""
+    found = {}
+    for line in (text(path) or "").splitlines():
+        name, _, value = line.partition(" ")
+        if value.strip().isdigit():
+            found[name] = float(value)
+    return found
+
+
+def net_dev(pid: int | str) -> dict[str, list[int]]:
+    """/proc/PID/net/dev: the devices of that process's network namespace."""
+    found = {}
+    for line in (text(f"/proc/{pid}/net/dev") or "").splitlines()[2:]:
+        name, _, values = line.partition(":")
+        found[name.strip()] = [int(v) for v in values.split()]
+    return found
+
+
+def device_readings(place: str, values: list[int]) -> Iterator[Reading]:
+    """Columns as in the kernel's dev_seq_printf_stats."""
+    for column, metric in (
+        (0, "rx_bytes"),
+        (1, "rx_packets"),
+        (3, "rx_dropped_packets"),
+        (8, "tx_bytes"),
+        (9, "tx_packets"),
+        (11, "tx_dropped_packets"),
+    ):
+        yield Reading(metric, place, values[column])
+
+
+def netns_of(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    except OSError:
+        return None

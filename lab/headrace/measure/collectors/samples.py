@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the sampler wrote: the change of counters and the run of gauges, between two times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import BadInput
+from headrace.measure.collectors.base import LAYERS
+
+
+@dataclass(frozen=True)
+class Window:
+    """First and last value of each series of one layer within a time, and how far apart."""
+
+    seconds: float
+    first: dict[str, float]
+    last: dict[str, float]
+    highest: dict[str, float]
+
+    def change(self, metric: str) -> dict[str, float]:
+        """Place -> growth of a counter."""
+        return {
+            place: self.last[key] - self.first[key]
+            for key, place in self._series(metric)
+            if key in self.first
+        }
+
+    def rate(self, metric: str) -> dict[str, float]:
+        return {p: v / self.seconds for p, v in self.change(metric).items()} if self.seconds else {}
+
+    def now(self, metric: str) -> dict[str, float]:
+        return {place: self.last[key] for key, place in self._series(metric)}
+
+    def peak(self, metric: str) -> dict[str, float]:
+        return {place: self.highest[key] for key, place in self._series(metric)}
+
+    def total(self, metric: str) -> float:
+        return sum(self.change(metric).values())
+
+    def _series(self, metric: str) -> Iterator[tuple[str, str]]:
+        for key in self.last:
+            name, brace, place = key.partition("{")
+            if name == metric:
+                yield key, place.removesuffix("}") if brace else ""
+
+
+_NONE = Window(0.0, {}, {}, {})
+
+
+class Samples:
+    """The samples of a folder; layers that were not sampled are empty windows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        about = folder / "collectors.json"
+        self.about = json.loads(about.read_text()) if about.is_file() else {}
+
+    @property
+    def present(self) -> bool:
+        return bool(self.about)
+
+    def window(self, layer: str, begin_ns: int = 0, end_ns: int | None = None) -> Window:
+        """Of CLOCK_MONOTONIC times; the whole by default."""
+        if layer not in LAYERS:
+            raise ValueError(layer)
+        path = self._folder / f"{layer}.jsonl"
+        if not path.is_file():
+            return _NONE
+        rows = [
+            (t, values)
+            for t, values in _rows(path)
+            if t >= begin_ns and (end_ns is None or t <= end_ns)
+        ]
+        if not rows:
+            return _NONE
+        first: dict[str, float] = {}
+        highest: dict[str, float] = {}
+        last: dict[str, float] = {}
+        for _, values in rows:
+            for key, value in values.items():
+                first.setdefault(key, value)
+                highest[key] = max(value, highest.get(key, value))
+            last.update(values)
+        return Window((rows[-1][0] - rows[0][0]) / 1e9, first, last, highest)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
+    with path.open() as f:
+        for number, line in enumerate(f, 1):
+            if not line.endswith("\n"):
+                return  # torn by a crash
+            try:
+                row = json.loads(line)
+                yield row["t_ns"], row["values"]
+            except (ValueError, KeyError):
+                raise BadInput(f"{path}:{number}: not a sample") from None

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linux bridges and Open vSwitch: forwarding entries, ports' counters, the switch's own CPU."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.measure.collectors.base import (
+    Layer,
+    Reading,
+    Targets,
+    device_readings,
+    net_dev,
+    text,
+)
+
+_HZ = os.sysconf("SC_CLK_TCK")
+_NET = Path("/sys/class/net")
+_FDB_ENTRY_BYTES = 16  # struct __fdb_entry, <linux/if_bridge.h>
+_PMD = re.compile(r"pmd thread numa_id \d+ core_id (\d+):")
+_PMD_METRICS = {
+    "packets received": "ovs_pmd_packets",
+    "emc hits": "ovs_pmd_emc_hits",
+    "megaflow hits": "ovs_pmd_megaflow_hits",
+    "miss with failed upcall": "ovs_pmd_failed_upcalls",
+    "busy iterations": "ovs_pmd_busy_iterations",
+    "idle cycles": "ovs_pmd_idle_cycles",
+    "processing cycles": "ovs_pmd_processing_cycles",
+}
+
+
+class VirtualSwitch:
+    layer: Layer = "virtual-switch"
+
+    def __init__(self, targets: Targets) -> None:
+        self._bridges = targets.bridges
+        self._ovs = _vswitchd()
+
+    def refusal(self) -> str | None:
+        if not self._bridges and self._ovs is None:
+            return "no bridge is part of this measurement, and Open vSwitch does not run"
+        return None
+
+    def absent(self) -> dict[str, str]:
+        missing = {
+            f"bridge {b}": "no such bridge in this namespace"
+            for b in self._bridges
+            if not (_NET / b / "bridge").is_dir()
+        }
+        if self._ovs is not None and shutil.which("ovs-appctl") is None:
+            missing["ovs_pmd_packets"] = "ovs-appctl is not installed"
+        return missing
+
+    def read(self) -> Iterator[Reading]:
+        devices = net_dev("self")
+        for bridge in self._bridges:
+            yield from _bridge(bridge, devices)
+        if self._ovs is not None:
+            yield from _ovs(self._ovs)
+
+    def close(self) -> None:
+        return
+
+
+def _bridge(bridge: str, devices: dict[str, list[int]]) -> Iterator[Reading]:
+    try:
+        entries = len((_NET / bridge / "brforward").read_bytes()) // _FDB_ENTRY_BYTES
+        ports = sorted(p.name for p in (_NET / bridge / "brif").iterdir())
+    except OSError:
+        return
+    yield Reading("bridge_fdb_entries", bridge, entries, "gauge")
+    netfilter = text("/proc/sys/net/bridge/bridge-nf-call-iptables")
+    if netfilter is not None:
+        yield Reading("bridge_netfilter", bridge, float(netfilter), "gauge")
+    for port in (bridge, *ports):
+        if port in devices:
+            yield from device_readings(
+                port if port == bridge else f"{bridge}/{port}", devices[port]
+            )
+
+
+def _vswitchd() -> int | None:
+    read = text("/var/run/openvswitch/ovs-vswitchd.pid")
+    pid = int(read) if read and read.strip().isdigit() else None
+    return pid if pid and Path(f"/proc/{pid}").exists() else None
+
+
+def _ovs(pid: int) -> Iterator[Reading]:
+    stat = text(f"/proc/{pid}/stat")
+    if stat is not None:
+        fields = stat.rpartition(")")[2].split()
+        yield Reading("process_user_s", "ovs-vswitchd", int(fields[11]) / _HZ)
+        yield Reading("process_system_s", "ovs-vswitchd", int(fields[12]) / _HZ)
+    yield from pmd_stats(_appctl("dpif-netdev/pmd-stats-show"))
+    flows = re.search(r"flows: (\d+)", _appctl("dpctl/show"))
+    if flows:
+        yield Reading("ovs_flows", "", int(flows[1]), "gauge")
+
+
+def _appctl(command: str) -> str:
+    try:
+        done = subprocess.run(
+            ["ovs-appctl", command], capture_output=True, text=True, timeout=2, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def pmd_stats(shown: str) -> Iterator[Reading]:
+    """`ovs-appctl dpif-netdev/pmd-stats-show`."""
+    core = ""
+    for line in shown.splitlines():
+        if match := _PMD.match(line):
+            core = f"cpu{match[1]}"
+        elif line.startswith("main thread"):
+            core = "main"
+        name, _, value = line.strip().partition(":")
+        if name in _PMD_METRICS and core and value.split():
+            yield Reading(_PMD_METRICS[name], core, float(value.split()[0]))
