@@ -61,15 +61,17 @@ def run(
     """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
     before = engine.request("read")
-    began_as = snapshot(engine.pid)
-    started_at = now()
-    engine.request("start", sources=sources)
-    began = time.monotonic()
-    time.sleep(duration_s)
-    _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
-    waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
-    time.sleep(drain_s)
-    return Reading(load_pps, duration_s, started_at, before, engine.request("read"), waited)
+    with engine.measuring():
+        began_as = snapshot(engine.pid)
+        started_at = now()
+        engine.request("start", sources=sources)
+        began = time.monotonic()
+        time.sleep(duration_s)
+        _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
+        waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
+        time.sleep(drain_s)
+        after = engine.request("read")
+    return Reading(load_pps, duration_s, started_at, before, after, waited)
 
 
 def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> None:

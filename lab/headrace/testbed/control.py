@@ -24,7 +24,7 @@ class ControlLost(HeadraceError):
 
 
 class Control:
-    def __init__(self, path: Path, timeout_s: float = 20.0) -> None:
+    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:

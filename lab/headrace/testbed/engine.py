@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +22,8 @@ from headrace.testbed.state import Process, RunState
 _START_S = 300.0  # a large table may take minutes to load
 _QUIT_S = 10.0
 _LAST_LINES = 5
+_SHARE_MEASURING, _SHARE_IDLE = -20, 0  # autogroup's nice values
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class EngineDied(HeadraceError):
@@ -45,6 +49,8 @@ class Engine:
         plan_file = state.path / "plan.json"
         plan_file.write_text(json.dumps(plan, indent=1))
         command = [str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
+        # Polling lcores must not outlive a lab that was killed.
+        command.append("--with-parent")
         with self._stderr.open("wb") as stderr:
             # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
             self._process = subprocess.Popen(
@@ -53,13 +59,14 @@ class Engine:
                 stdout=stderr,
                 stderr=stderr,
                 start_new_session=True,
+                preexec_fn=_die_with_parent,
             )
         self.control: Control | None = None
         self.shielded = False
         try:
             state.note("engine", Process.of(self._process.pid))
-            self.shielded = shield(self._process.pid)
             self.control = self._connect()
+            self.shielded = set_share(self.pid, _SHARE_IDLE)
         except BaseException:
             self.close()
             raise
@@ -74,6 +81,16 @@ class Engine:
             except OSError:
                 time.sleep(0.02)
         raise EngineDied(f"engine: not ready after {_START_S:g} s")
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Shielded for a trial. Between trials its pollers have nothing to do but would take the
+        CPU from the lab, which then computes a second for what takes it ten milliseconds."""
+        self.shielded = set_share(self.pid, _SHARE_MEASURING)
+        try:
+            yield
+        finally:
+            set_share(self.pid, _SHARE_IDLE)
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
         """A request; if the engine died of it or before, its last words are the error."""
@@ -135,13 +152,19 @@ class Engine:
         self.close()
 
 
-def shield(pid: int) -> bool:
-    """Give the engine's session the largest CPU share: with autogroup, nice acts only inside a
-    session, and a poller that is preempted loses packets. Needs CAP_SYS_NICE."""
+def _die_with_parent() -> None:
+    """A lab that is killed takes its engine with it: nobody else would stop a shielded poller."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def set_share(pid: int, nice: int) -> bool:
+    """Set the CPU share of the engine's session: with autogroup (sched(7)), nice acts only inside
+    a session, and a poller that is preempted loses packets. Needs CAP_SYS_NICE; without it a lower
+    share could not be raised again, so nothing is done."""
     if os.geteuid() != 0:
         return False
     try:
-        Path(f"/proc/{pid}/autogroup").write_text("-20")
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
     except OSError:
         return False
     return True

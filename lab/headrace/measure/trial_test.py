@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From two reads of the control socket to a record: pure, on readings in the contract's form."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from headrace.measure import trial
+from headrace.measure.results import agreement, result, unrefused
+from headrace.measure.verify import stood_still
+from headrace.record import Trial
+from headrace.spec import document
+from headrace.spec.study import expand
+from headrace.testbed.plan import Path as Way
+
+Json = dict[str, Any]
+WAY, BACK = Way("forward"), Way("reverse")
+
+
+def histogram(values: list[int]) -> Json:
+    made = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in values:
+        made.record_value(value)
+    return {
+        "hdr": made.encode().decode(),
+        "count": len(values),
+        "min_ns": min(values),
+        "mean_ns": sum(values) / len(values),
+        "max_ns": max(values),
+    }
+
+
+def source(intended: int = 1000, sent: int = 1000, **more: Any) -> Json:
+    return {
+        "type": "source",
+        "state": "done",
+        "intended": intended,
+        "sent": sent,
+        "sent_bytes": sent * 64,
+        "unsent": intended - sent,
+        "behind_max_ns": 1000,
+        "duration_ns": 1_000_000_000,
+        "intended_duration_ns": 1_000_000_000,
+        **more,
+    }
+
+
+def sink(received: int = 990, **more: Any) -> Json:
+    return {
+        "type": "sink",
+        "received": received,
+        "stamped": received,
+        "matched": 0,
+        "unknown": 0,
+        "lost": 0,
+        "reordered": 0,
+        "duplicated": 0,
+        "flows": 5,
+        "late": 0,
+        "latency": histogram([1000] * 50 + [2000] * 49 + [9000]),
+        "ipdv_ns_mean": 3.0,
+        "ipdv_count": 10,
+        "duration_ns": 1,
+        **more,
+    }
+
+
+def nf(packets: int, dropped: int = 0, **more: Any) -> Json:
+    return {
+        "type": "acl",
+        "in": packets,
+        "created": 0,
+        "out": {"pass": packets - dropped},
+        "dropped": {"denied": dropped},
+        "consumed": 0,
+        "aborted": 0,
+        "held": 0,
+        "batches": 1,
+        "cycles": 50 * packets,
+        "cycles_packets": packets,
+        "counters": {},
+        **more,
+    }
+
+
+def read(packets: int, dropped: int, links: Json, **more: Any) -> Json:
+    replica = {
+        "cpu": 1,
+        "in": packets,
+        "out": packets - dropped,
+        "polls": 5,
+        "idle_polls": 1,
+        "ops_cycles": 10,
+        "io": {"rx_cycles": 1, "tx_cycles": 1, "packets": packets},
+        "inputs": {"wire-forward": {"packets": packets, "cycles": 1}},
+        "outputs": {"back-forward": {"packets": packets - dropped, "full": 0}},
+        "nfs": {"acl": nf(packets, dropped, **more)},
+    }
+    return {
+        "ok": True,
+        "tsc_hz": 1_000_000_000,
+        "workers": {"1": {"ref_cycles": 2 * packets, "ops_cycles": packets, "segments": ["c.0"]}},
+        "segments": {"chain": [replica]},
+        "links": {"wire-forward": {"type": "ring", "full": 0, "size": 4096, "used": 0}, **links},
+    }
+
+
+PLAN: Json = {
+    "links": {
+        "wire-forward": {"type": "ring", "params": {"size": 4096, "on_full": "drop"}},
+        "back-forward": {"type": "ring", "params": {"size": 4096}},
+    }
+}
+
+
+def reading(before: Json, after: Json, **more: Any) -> trial.Reading:
+    found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "started_at": "x", "waited_ns": {1: 0}}
+    return trial.Reading(before=before, after=after, **{**found, **more})
+
+
+def records(taken: trial.Reading, ways: tuple[Way, ...] = (WAY,)) -> list[Trial]:
+    context = trial.Context(
+        chain="c",
+        execution="rtc",
+        workload="64B",
+        frame_bytes_mean=64,
+        plan=PLAN,
+        ways=ways,
+        segments=(),
+        labels=(),
+        calibration=None,
+        identified_by="stamped",
+        drain_s=0.1,
+    )
+    return trial.records(context, taken, 7, "fixed", 1)
+
+
+def simple(links: Json, dropped: int = 10, **more: Any) -> Trial:
+    before = read(500, 5, links)
+    after = read(1500, 5 + dropped, links)
+    return records(reading(before, after, **more))[0]
+
+
+LINKS: Json = {"gen-forward": source(), "sink-forward": sink()}
+
+
+def test_a_trial_is_the_difference_of_two_reads() -> None:
+    made = simple(LINKS)
+    assert (made.sent, made.received, made.lost) == (1000, 990, 10)
+    assert made.loss_ratio == 0.01 and made.throughput_pps == 990
+    assert made.throughput_gbps_l1 == pytest.approx(990 * 84 * 8 / 1e9)
+    assert made.nf_cycles == {"acl": 50.0} and made.utilisation == {"1": 0.5}
+    assert made.drops == {"acl/denied": 10}
+    assert made.audit.verdict == "ok"
+    assert made.latency_ns is not None and made.pdv_ns is not None
+    assert made.latency_ns.p50 == pytest.approx(1000, rel=0.001)
+    assert made.latency_ns.max == 9000
+    assert made.pdv_ns.p99 == pytest.approx(1000, rel=0.002)
+
+
+def test_what_a_function_made_itself_hides_no_loss() -> None:
+    """An ICMP error reaches the sink unstamped; it is not one of the source's packets."""
+    made = simple({**LINKS, "sink-forward": sink(1000, stamped=990, unknown=10)})
+    assert made.received == 990 and made.unstamped == 10
+    made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10)})
+    assert made.received == 990
+
+
+def test_unsent_is_never_loss() -> None:
+    made = simple({**LINKS, "gen-forward": source(1000, 900), "sink-forward": sink(900)})
+    assert made.loss_ratio == 0 and made.lost == 0 and made.intended == 1000
+    assert made.audit.verdict == "generator-bound" and made.audit.unsent == 100
+
+
+@pytest.mark.parametrize(
+    ("links", "more", "check", "verdict"),
+    [
+        ({"gen-forward": source(duration_ns=1_100_000_000)}, {}, "stretched", "generator-bound"),
+        ({"gen-forward": source(behind_max_ns=10**10)}, {}, "stall", "suspect"),
+        ({}, {"waited_ns": {1: 50_000_000}}, "preemption", "suspect"),
+        (
+            {"back-forward": {"type": "ring", "full": 9, "size": 4096, "used": 0}},
+            {},
+            "sink",
+            "suspect",
+        ),
+    ],
+)
+def test_audit_names_its_reason(links: Json, more: Json, check: str, verdict: str) -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, {**LINKS, **links})
+    made = records(reading(before, after, **more))[0]
+    assert [f.check for f in made.audit.findings if not f.ok] == [check]
+    assert made.audit.verdict == verdict
+
+
+def test_preemption_without_loss_is_no_doubt() -> None:
+    made = simple({**LINKS, "sink-forward": sink(1000)}, 0, waited_ns={1: 50_000_000})
+    assert made.audit.verdict == "ok"
+
+
+def test_counters_that_do_not_add_up_are_no_measurement() -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS, consumed=5)
+    made = records(reading(before, after))[0]
+    assert made.audit.verdict == "invalid"
+
+
+def test_two_directions_and_their_sum() -> None:
+    links = {**LINKS, "gen-reverse": source(500, 500), "sink-reverse": sink(500)}
+    before, after = read(0, 0, links), read(1500, 10, links)
+    forward, reverse, both = records(reading(before, after), (WAY, BACK))
+    assert [t.direction for t in (forward, reverse, both)] == ["forward", "reverse", "both"]
+    assert both.sent == 1500 and both.received == 1490
+    assert both.throughput_pps == forward.throughput_pps + reverse.throughput_pps
+    assert both.latency_ns is not None and both.latency_ns.max == 9000
+
+
+def test_maximum_rate_without_loss_is_the_generators() -> None:
+    lossless = simple({**LINKS, "sink-forward": sink(1000)}, 0, load_pps=0.0)
+    assert unrefused(lossless.audit, lossless.loss_ratio).verdict == "generator-bound"
+    lossy = simple(LINKS, load_pps=0.0)
+    assert unrefused(lossy.audit, lossy.loss_ratio).verdict == "ok"
+
+
+def test_repetitions_agree_or_it_is_said() -> None:
+    one = result(simple(LINKS), "ndr")
+    close = one.model_copy(update={"throughput_pps": 1000.0})
+    far = one.model_copy(update={"throughput_pps": 1100.0})
+    assert agreement([one]) == []
+    assert "2 repetitions agree within 5%" in agreement([one, close])[0]
+    assert "do not agree" in agreement([one, far])[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"source": 0}, "source"),
+        ({"wire": 0}, "first segment"),
+        ({"acl": 0}, "function acl"),
+        ({"dropped": 64}, "output of acl: 64 dropped as denied"),
+        ({"back": 0}, "sink's segment"),
+    ],
+)
+def test_the_first_element_that_stood_still_is_named(change: dict[str, int], words: str) -> None:
+    doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
+    [experiment] = expand(doc)
+    before = read(0, 0, LINKS)
+    after = read(64, change.get("dropped", 0), copy.deepcopy(LINKS))
+    chain = after["segments"]["chain"][0]
+    chain["inputs"]["wire-forward"]["packets"] = change.get("wire", 64)
+    if "acl" in change:
+        chain["nfs"]["acl"] = nf(0)
+    after["links"]["gen-forward"]["sent"] = change.get("source", 64)
+    measure = copy.deepcopy(chain)
+    measure |= {"inputs": {"back-forward": {"packets": change.get("back", 64)}}, "nfs": {}}
+    after["segments"]["measure"] = [measure]
+    taken = records(reading(before, after))[0]
+    assert taken.counters is not None
+    assert words in stood_still(taken.counters, experiment, WAY, after)
