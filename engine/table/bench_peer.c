@@ -166,8 +166,8 @@ static uint64_t free_huge_bytes(void)
 int bench_eal_start(uint64_t bytes, bool *hugepages, struct err *err)
 {
 	char mb[16];
-	char *argv[16] = {"headrace-bench-fib", "--no-pci", "--no-telemetry",
-			  "--log-level=error",  "-m",       mb};
+	const char *argv[16] = {"headrace-bench-fib", "--no-pci", "--no-telemetry",
+				"--log-level=error",  "-m",       mb};
 	int argc = 6, rc;
 	cpu_set_t cpus;
 
@@ -181,7 +181,7 @@ int bench_eal_start(uint64_t bytes, bool *hugepages, struct err *err)
 	}
 	/* It would tie this thread to one CPU, and all that this thread starts. */
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	rc = rte_eal_init(argc, argv);
+	rc = rte_eal_init(argc, (char **)(uintptr_t)argv);
 	sched_setaffinity(0, sizeof(cpus), &cpus);
 	if (rc < 0)
 		return err_set(err, ENOMEM, "DPDK", "does not start with %s MB of %s: %s", mb,

@@ -276,6 +276,24 @@ static int make_room(struct cuckoo *c, uint32_t first, uint32_t second, uint32_t
 	return 0;
 }
 
+/*
+ * A guest in a full first bucket whose own first bucket has room again goes home, and leaves its
+ * slot: without that, a table that changes for long ends up with twice as many keys away.
+ */
+static int send_guest_home(struct cuckoo *c, uint32_t bucket)
+{
+	enum fib_key kind = c->fib.conf.key;
+
+	for (unsigned int s = 0; s < slots_of(kind); s++) {
+		struct ckey k = slot_key(bucket_at(c, bucket), kind, s);
+		uint32_t home = first_bucket(c->n, hash_key(c->seed, kind, &k));
+
+		if (home != bucket && free_slot(bucket_at(c, home), kind) >= 0)
+			return move(c, bucket, s, home);
+	}
+	return -ENOSPC;
+}
+
 int cuckoo_place_first(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16_t nh)
 {
 	enum fib_key kind = c->fib.conf.key;
@@ -299,7 +317,9 @@ int cuckoo_place(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16
 
 	if (rc != -ENOSPC)
 		return rc;
-	if (free_slot(bucket_at(c, second), kind) < 0) {
+	if (!send_guest_home(c, first)) {
+		bucket = first;
+	} else if (free_slot(bucket_at(c, second), kind) < 0) {
 		rc = make_room(c, first, second, &bucket);
 		if (rc)
 			return rc;

@@ -22,7 +22,7 @@
 #define BURST 64
 #define GENERATIONS 8 /* next hop = check of the key * GENERATIONS + how often it was changed */
 
-static double seconds = 1;
+static double seconds = 0.3;
 static unsigned int threads = 2;
 
 struct shared {
