@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <rte_version.h>
 
@@ -19,7 +21,7 @@ static void on_signal(int sig)
 }
 
 static const char usage[] =
-	"usage: headrace-engine --plan FILE --control SOCKET\n"
+	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent]\n"
 	"       headrace-engine --check FILE | --describe | --version\n";
 
 /* Bad input is 2, trouble with the machine is 1. */
@@ -60,6 +62,19 @@ static void catch_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/*
+ * Polling lcores that nobody drives any more would take the machine's CPUs for ever: with
+ * --with-parent the engine ends when the process that started it does, however that happens.
+ */
+static void end_with_parent(void)
+{
+	pid_t parent = getppid();
+
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		stop = 1;
+}
+
 static int run(const char *file, const char *control)
 {
 	struct plan *plan = NULL;
@@ -98,7 +113,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{"plan", required_argument, NULL, 'p'},	   {"control", required_argument, NULL, 'c'},
 		{"check", required_argument, NULL, 'k'},   {"describe", no_argument, NULL, 'd'},
-		{"version", no_argument, NULL, 'v'},	   {"help", no_argument, NULL, 'h'},
+		{"with-parent", no_argument, NULL, 'w'},  {"version", no_argument, NULL, 'v'},	   {"help", no_argument, NULL, 'h'},
 		{0},
 	};
 	const char *plan = NULL, *control = NULL;
@@ -111,6 +126,9 @@ int main(int argc, char **argv)
 			break;
 		case 'c':
 			control = optarg;
+			break;
+		case 'w':
+			end_with_parent();
 			break;
 		case 'k':
 			return check(optarg);

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from perf import engine, testpmd, traffic
-from perf.stats import Sample, interleave, ratio
 from rich.console import Console
 from rich.table import Table
+
+from perf import engine, testpmd, traffic
+from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
 BINARY = Path(
@@ -40,7 +41,9 @@ class Bench:
         self.data: dict[str, Any] = {"tsc_hz": self.tsc_hz, "runs": runs, "seconds": seconds}
 
     def row(self, what: str, sample: Sample, unit: str, goal: float | None = None) -> None:
-        verdict = "–" if goal is None else f"{goal:g}: {'met' if sample.median <= goal else 'NOT met'}"
+        verdict = (
+            "–" if goal is None else f"{goal:g}: {'met' if sample.median <= goal else 'NOT met'}"
+        )
         figure = f"{sample.median:.2f}" if unit == "x" else f"{sample.median:.1f}"
         self.rows.append((what, f"{figure} {unit}", sample.spread, verdict))
         self.data[what] = {"unit": unit, "values": sample.values, "goal": goal}
@@ -82,9 +85,7 @@ class Bench:
             "vary": ["src_ip", "src_port"],
         }
         plan = engine.generator_plan(source, self.cpus[1])
-        loads = [
-            engine.load(BINARY, plan, self.folder, self.seconds) for _ in range(self.runs)
-        ]
+        loads = [engine.load(BINARY, plan, self.folder, self.seconds) for _ in range(self.runs)]
         for part, key in (("source", "rx_cycles"), ("sink", "tx_cycles")):
             sample = Sample(tuple(load.io_cycles("loop", key) for load in loads))
             self.row(f"{part}, {traffic.FLOWS} flows, stamped", sample, "cycles", GOALS[part])
@@ -115,18 +116,27 @@ class Bench:
         }
         for name, sample in each.items():
             self.row(name, sample, "cycles")
-        together = tuple(sum(values) for values in zip(*(s.values for s in each.values()), strict=True))
+        together = tuple(
+            sum(values) for values in zip(*(s.values for s in each.values()), strict=True)
+        )
         self.row("acl + lb + l3fwd", Sample(together), "cycles", GOALS["chain"])
-        self.row("chain, rings and loop included",
-                 Sample(tuple(load.wall_cycles("chain") for load in full)), "cycles")
+        self.row(
+            "chain, rings and loop included",
+            Sample(tuple(load.wall_cycles("chain") for load in full)),
+            "cycles",
+        )
         self.row("chain throughput", Sample(tuple(x.rate_mpps("chain") for x in full)), "Mpps")
-        self.row("empty chain throughput",
-                 Sample(tuple(x.rate_mpps("chain") for x in baseline)), "Mpps")
+        self.row(
+            "empty chain throughput", Sample(tuple(x.rate_mpps("chain") for x in baseline)), "Mpps"
+        )
 
 
 def main() -> int:
     known: dict[str, Callable[[Bench], None]] = {
-        "io": Bench.io, "mac": Bench.mac, "generator": Bench.generator, "chain": Bench.chain,
+        "io": Bench.io,
+        "mac": Bench.mac,
+        "generator": Bench.generator,
+        "chain": Bench.chain,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("what", nargs="*", choices=[*known, []], help="all of them by default")

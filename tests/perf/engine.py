@@ -112,8 +112,7 @@ def generator_plan(source: dict[str, Any], cpu: int) -> dict[str, Any]:
 def ports_plan(devices: list[str], nf: dict[str, Any] | None, cpu: int) -> dict[str, Any]:
     """Two ports, each forwarded to the other, through one NF or none: testpmd's topology."""
     links = {
-        f"p{i}": {"type": "port", "params": {"devargs": device}}
-        for i, device in enumerate(devices)
+        f"p{i}": {"type": "port", "params": {"devargs": device}} for i, device in enumerate(devices)
     }
     segment: dict[str, Any] = {"name": "dut", "cpus": [cpu], "burst": 32}
     plan: dict[str, Any] = {"version": 1, "engine": host(), "links": links, "segments": [segment]}
@@ -140,8 +139,8 @@ def chain_plan(
 ) -> dict[str, Any]:
     """Run to completion on cpus[1]; generator and sink on cpus[0]. chain: (type, edge, params)."""
     nodes: dict[str, Any] = {}
-    following = [name for name, _, _ in chain[1:]] + ["link:back"]
-    for (name, edge, _), to in zip(chain, following, strict=True):
+    following = [*(name for name, _, _ in chain), "link:back"][1:]
+    for (name, edge, _), to in zip(chain, following, strict=False):
         nodes[name] = {"forward": {edge: to}}
     return {
         "version": 1,
@@ -154,7 +153,11 @@ def chain_plan(
         },
         "nfs": {name: {"type": name, "params": params} for name, _, params in chain},
         "segments": [
-            {"name": "generator", "cpus": [cpus[0]], "inputs": [{"link": "gen", "to": "link:wire"}]},
+            {
+                "name": "generator",
+                "cpus": [cpus[0]],
+                "inputs": [{"link": "gen", "to": "link:wire"}],
+            },
             {
                 "name": "chain",
                 "cpus": [cpus[1]],

@@ -76,9 +76,7 @@ def _write_routes(path: Path, draw: random.Random) -> None:
 def backends() -> list[dict[str, str]]:
     """Addresses all over the unicast space, so that each is another route."""
     draw = random.Random(1812)
-    return [
-        {"address": _dotted(draw.randrange(20 << 24, 100 << 24) | 1)} for _ in range(BACKENDS)
-    ]
+    return [{"address": _dotted(draw.randrange(20 << 24, 100 << 24) | 1)} for _ in range(BACKENDS)]
 
 
 def count_routes(path: str) -> int:
