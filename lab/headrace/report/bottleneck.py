@@ -11,6 +11,7 @@ from .capacity import Part, parts_of
 from .units import count, percent, plural, pps, significant
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
+HALF = 0.5  # of an lcore's time: below it the batches are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
 
 
@@ -59,6 +60,7 @@ def _narrowest(
         *_of_loss(part, above),
         *_of_drops(part, at),
         *_of_rest(part, by_width),
+        *_of_estimate(part, parts),
     ]
     return part.name, headline, reasons
 
@@ -203,3 +205,21 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
         f"The next narrowest is {rest[0].name} with {pps(rest[0].capacity_pps)}: widening "
         f"{part.name} gains at most {significant(ratio, 2)} times."
     ]
+
+
+def _of_estimate(part: Part, parts: Sequence[Part]) -> list[str]:
+    """What keeps the capacity from being more than an estimate."""
+    texts = []
+    if part.utilisation is not None and part.utilisation < HALF:
+        texts.append(
+            "So far from its limit this is an estimate on the safe side: fuller batches cost less "
+            "per packet."
+        )
+    tester = [p for p in parts if p.role != "chain" and p.capacity_pps and part.capacity_pps]
+    for one in tester:
+        if (one.capacity_pps or 0.0) < (part.capacity_pps or 0.0):
+            texts.append(
+                f"The {one.name} is narrower still ({pps(one.capacity_pps)}): with this placement "
+                "the chain's own limit cannot be reached."
+            )
+    return texts

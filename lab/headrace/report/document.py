@@ -100,16 +100,20 @@ def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
 
 
 def _primary(summaries: Sequence[Summary]) -> str:
-    """The strictest search goal; else the highest load that was tried."""
+    """The strictest search goal; else the maximum rate; else the highest load that most
+    executions were measured at."""
+    measured = [s for s in summaries if s.key.ground == "measured"] or list(summaries)
+    texts = [s.key.goal_text for s in measured]
 
-    def strictness(s: Summary) -> tuple[int, float]:
+    def strictness(s: Summary) -> tuple[int, float, float]:
         goal = s.results[0].goal_parameters
         if goal is not None:
-            return (0, goal.loss_ratio)
-        return (1, -(s.key.load_pps or float("inf")))
+            return (0, goal.loss_ratio, 0.0)
+        if s.key.load_pps is None:
+            return (1, 0.0, 0.0)
+        return (2, -texts.count(s.key.goal_text), -s.key.load_pps)
 
-    measured = [s for s in summaries if s.key.ground == "measured"]
-    return min(measured or list(summaries), key=strictness).key.goal_text
+    return min(measured, key=strictness).key.goal_text
 
 
 def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:

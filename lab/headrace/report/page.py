@@ -12,7 +12,7 @@ import jinja2
 from markupsafe import Markup
 
 from . import units
-from .charts import cycles, percentiles, throughput
+from .charts import cycles, load, percentiles, throughput
 from .charts import pipe as pipe_chart
 from .charts.svg import NARROW, WIDE
 from .document import Group, Report
@@ -82,6 +82,7 @@ def _view(group: Group) -> dict[str, Any]:
         "throughput": both(lambda w: throughput.draw(shown, w)),
         "latency": both(lambda w: percentiles.draw(curves, floor, w)),
         "curves": curves,
+        "loads": both(partial(load.draw, load.series(group.summaries))),
         "cycles": both(lambda w: cycles.draw(stacks, w)),
         "colours": cycles.colours(stacks),
         "drops": _drops(shown),

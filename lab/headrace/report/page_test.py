@@ -126,6 +126,25 @@ def test_every_name_of_a_row_is_documented() -> None:
     assert missing == []
 
 
+def test_fixed_loads_are_drawn_over_load(tmp_path: Path, bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    with BundleWriter(tmp_path / "l") as w:
+        for load in (1e6, 2e6, 4e6):
+            w.result(first.model_copy(update={"goal": "fixed", "load_pps": load}))
+    page = render(report(Bundle(tmp_path / "l")))
+    assert "Latency over load" in page
+    ET.fromstring(re.findall(r"<svg [^>]*Latency over load.*?</svg>", page, re.DOTALL)[0])
+
+
+def test_several_workloads_have_an_overview(tmp_path: Path, bundle_path: Path) -> None:
+    first = Bundle(bundle_path).results()[0]
+    with BundleWriter(tmp_path / "g") as w:
+        for workload in ("64B", "1518B"):
+            w.result(first.model_copy(update={"workload": workload}))
+    page = render(report(Bundle(tmp_path / "g")))
+    assert "At a glance" in page and 'href="#group-2"' in page and 'id="group-2"' in page
+
+
 def test_what_clients_saw_has_its_table(tmp_path: Path, bundle_path: Path) -> None:
     first = Bundle(bundle_path).results()[0]
     seen = Application(gbps=1.25, requests=1000, requests_per_s=500.0, cpu={"squid": 0.7})
