@@ -215,11 +215,10 @@ def _of_estimate(part: Part, parts: Sequence[Part]) -> list[str]:
             "So far from its limit this is an estimate on the safe side: fuller batches cost less "
             "per packet."
         )
-    tester = [p for p in parts if p.role != "chain" and p.capacity_pps and part.capacity_pps]
-    for one in tester:
-        if (one.capacity_pps or 0.0) < (part.capacity_pps or 0.0):
-            texts.append(
-                f"The {one.name} is narrower still ({pps(one.capacity_pps)}): with this placement "
-                "the chain's own limit cannot be reached."
-            )
-    return texts
+    limit = part.capacity_pps or 0.0
+    narrower = [p for p in parts if p.role != "chain" and p.capacity_pps and p.capacity_pps < limit]
+    return texts + [
+        f"The {one.name} is narrower still ({pps(one.capacity_pps)}): with this placement the "
+        "chain's own limit cannot be reached."
+        for one in narrower
+    ]
