@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ _START_S = 300.0  # a large table may take minutes to load
 _QUIT_S = 10.0
 _LAST_LINES = 5
 _SHARE_MEASURING, _SHARE_IDLE = -20, 0  # autogroup's nice values
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class EngineDied(HeadraceError):
@@ -59,7 +57,6 @@ class Engine:
                 stdout=stderr,
                 stderr=stderr,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
             )
         self.control: Control | None = None
         self.shielded = False
@@ -150,11 +147,6 @@ class Engine:
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _die_with_parent() -> None:
-    """A lab that is killed takes its engine with it: nobody else would stop a shielded poller."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def set_share(pid: int, nice: int) -> bool:
