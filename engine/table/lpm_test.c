@@ -3,7 +3,9 @@
  * LPM against a plain trie: random small tables, and the Internet's routes, before, while and
  * after prefixes are withdrawn and announced.
  *
- *	lpm_test [ADDRESSES]
+ *	lpm_test [ADDRESSES [EVERY]]
+ *
+ * The default is short; 10000000 50 takes some minutes.
  */
 #include "fib_test_util.h"
 
@@ -23,7 +25,8 @@
 #define BURST 64
 #define ROUTES_MAX 1200000
 
-static uint32_t addresses = 1000000;
+static uint32_t addresses = 200000;
+static uint32_t every = 400; /* which prefixes are withdrawn and announced again */
 
 struct routes {
 	enum fib_key key;
@@ -136,13 +139,16 @@ static void small_table(enum fib_key key, uint64_t seed)
 
 	r.n = 300;
 	for (uint32_t i = 0; i < r.n; i++) {
-		r.len[i] = i ? rnd64(&state) % (bits_of(key) + 1) : 0; /* the default route too */
+		/* The default route too; few short ones, for they fill much of the table. */
+		r.len[i] = i ? rnd64(&state) % (bits_of(key) + 1) : 0;
+		if (i % 16 && r.len[i] < 12)
+			r.len[i] += 12;
 		for (int b = 0; b < 16; b++)
 			r.addr[i][b] = i % 2 ? rnd64(&state) & 0x81 : 0xff;
 		mask(r.addr[i], r.len[i]);
 		r.nh[i] = rnd64(&state) % FIB_MISS;
 	}
-	for (int step = 0; step < 3000; step++) {
+	for (int step = 0; step < 1000; step++) {
 		uint32_t i = rnd64(&state) % r.n;
 		struct trie_node *node = trie_node(&t, r.addr[i], r.len[i]);
 		bool there = node->nh != FIB_MISS;
@@ -184,7 +190,7 @@ static void small_table(enum fib_key key, uint64_t seed)
 
 static void test_small(void **ctx)
 {
-	for (uint64_t seed = 1; seed <= 5; seed++) {
+	for (uint64_t seed = 1; seed <= 3; seed++) {
 		small_table(FIB_KEY_IPV4, seed * 7919);
 		small_table(FIB_KEY_IPV6, seed * 104729);
 	}
@@ -296,15 +302,15 @@ static void *look_during(void *arg)
 	return NULL;
 }
 
-/* Every 50th prefix goes and comes back, three times. */
+/* One prefix in `every` goes and comes back, three times. */
 static uint64_t replay(struct fib *f, const struct routes *r)
 {
 	uint64_t changes = 0;
 
 	for (int round = 0; round < 3; round++) {
-		for (uint32_t i = 0; i < r->n; i += 50, changes++)
+		for (uint32_t i = 0; i < r->n; i += every, changes++)
 			assert_int_equal(take(f, r, i), 0);
-		for (uint32_t i = 0; i < r->n; i += 50, changes++)
+		for (uint32_t i = 0; i < r->n; i += every, changes++)
 			assert_int_equal(put(f, r, i), 0);
 	}
 	return changes;
@@ -330,7 +336,7 @@ static void internet(struct routes *r)
 		trie_node(&t, r->addr[i], r->len[i])->nh = r->nh[i];
 		to_key(r->key, r->addr[i], keys + i * stride);
 	}
-	for (uint32_t i = 0; i < r->n; i += 50)
+	for (uint32_t i = 0; i < r->n; i += every)
 		trie_node(&t, r->addr[i], r->len[i])->flickers = true;
 	if (fib_create(&f, &conf, "test", &err))
 		fail_msg("%s", err.msg);
@@ -380,23 +386,25 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_full_and_bad_load),
 		cmocka_unit_test(test_internet),
 	};
-	char *eal[] = {argv[0],
-		       "--no-huge",
-		       "--no-pci",
-		       "--no-shconf",
-		       "--no-telemetry",
-		       "--log-level=error",
-		       "-m",
-		       "1536",
-		       "-l",
-		       "0"};
+	const char *eal[] = {argv[0],
+			     "--no-huge",
+			     "--no-pci",
+			     "--no-shconf",
+			     "--no-telemetry",
+			     "--log-level=error",
+			     "-m",
+			     "1536",
+			     "-l",
+			     "0"};
 
 	cpu_set_t cpus;
 
 	if (argc > 1)
 		addresses = strtoul(argv[1], NULL, 10);
+	if (argc > 2 && strtoul(argv[2], NULL, 10))
+		every = strtoul(argv[2], NULL, 10);
 	sched_getaffinity(0, sizeof(cpus), &cpus);
-	if (rte_eal_init(sizeof(eal) / sizeof(*eal), eal) < 0) {
+	if (rte_eal_init(sizeof(eal) / sizeof(*eal), (char **)(uintptr_t)eal) < 0) {
 		print_message("the EAL does not start\n");
 		return 1;
 	}
