@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 from headrace.bundle import BundleWriter
 from headrace.measure import environment as machine
 from headrace.measure import trial as trials
+from headrace.measure.collectors import Sampler, Targets, collectors
+from headrace.measure.collectors.base import Process
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, duration, rate
@@ -18,6 +22,7 @@ from headrace.measure.results import result, searched, unrefused
 from headrace.measure.search import Limits, Outcome, search
 from headrace.measure.verify import verify_path
 from headrace.record import Environment, Phase, Result, Trial
+from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 from headrace.testbed.engine import Engine, EngineRefused
 from headrace.testbed.memory import Memory
@@ -25,8 +30,8 @@ from headrace.testbed.plan import paths
 from headrace.testbed.state import RunState, dpdk_prefix
 from headrace.testbed.traffic import refusal
 
-# A trial that the tester or the machine disturbed says nothing about the chain and is done again; at
-# most so often per search, as on a machine where it always happens that would never end.
+# A trial that the tester or the machine disturbed says nothing about the chain and is done again;
+# at most so often per search, as on a machine where it always happens that would never end.
 _RETRIES = 6
 
 
@@ -70,7 +75,8 @@ class Run:
         with Engine(self.binary, plan, self.state) as engine:
             self._note_environment(engine)
             verify_path(engine, one.experiment, paths(one.experiment), plan)
-            _Measuring(self, one, engine, plan, floor, repetition).all()
+            with self._samples(one.experiment.study.collect, engine):
+                _Measuring(self, one, engine, plan, floor, repetition).all()
 
     def engine_memory(self) -> dict[str, Any]:
         return {"hugepages": self.memory.hugepages, "file_prefix": dpdk_prefix(self.state.path)}
@@ -86,6 +92,20 @@ class Run:
             self.bundle.sample(f"calibration-{len(self.floors)}.json", found.as_json())
             self.progress.say(f"  tester alone: {rate(found.max_pps)}, {found.text()}")
         return self.floors[key]
+
+    @contextmanager
+    def _samples(self, wanted: Collect, engine: Engine) -> Iterator[None]:
+        """What the layers say meanwhile: in samples/ itself when there is one experiment only."""
+        if not wanted.layers:
+            yield
+            return
+        folder = self.bundle.path / "samples"
+        if self.progress.total > 1:
+            folder /= f"{self.progress.done + 1:03}"
+        targets = Targets(processes=(Process(name="engine", pid=engine.pid),))
+        chosen = [c for c in collectors(targets) if c.layer in wanted.layers]
+        with Sampler(chosen, folder, wanted.period):
+            yield
 
     def _note_environment(self, engine: Engine) -> None:
         if self.environment is None:
@@ -210,7 +230,7 @@ class _Measuring:
 
 def _disturbed(made: Trial) -> bool:
     checks = ("stall", "sink", "preemption")
-    return any(f.check in checks and not f.ok for f in made.audit.findings)
+    return made.lost > 0 and any(f.check in checks and not f.ok for f in made.audit.findings)
 
 
 def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:

@@ -82,7 +82,22 @@ class StreamWorkload(Spec):
         return f"{self.kind} {self.streams} streams{rate}"
 
 
-AnyWorkload = Annotated[HttpWorkload | StreamWorkload, Field(discriminator="kind")]
+class DnsWorkload(Spec):
+    """Queries to the VNF `dns`, as many at once as there are clients."""
+
+    kind: Literal["dns"]
+    names: Annotated[Count, Field(ge=1, le=1000000)] = 10000
+    clients: Annotated[Count, Field(ge=1, le=500)] = 16
+    duration: Annotated[Seconds, Field(ge=0.5, le=3600)] = 3.0
+    warmup: Annotated[Seconds, Field(ge=0, le=600)] = 1.0
+
+    @property
+    def text(self) -> str:
+        return f"dns {self.names} names, {self.clients} clients"
+
+
+AnyWorkload = HttpWorkload | StreamWorkload | DnsWorkload
+_OneWorkload = Annotated[AnyWorkload, Field(discriminator="kind")]
 
 
 class GraphSet(Spec):
@@ -115,7 +130,7 @@ class ContainerStudy(Spec):
     appliances: dict[Name, Appliance] = Field(default_factory=dict)
     vnfs: dict[str, Allocation] = Field(default_factory=dict)
     workload: Annotated[
-        tuple[AnyWorkload, ...], BeforeValidator(_listed), Field(min_length=1, max_length=100)
+        tuple[_OneWorkload, ...], BeforeValidator(_listed), Field(min_length=1, max_length=100)
     ] = (HttpWorkload(),)
     baseline: bool = False  # the same clients and servers without any VNF (S4)
     alone: bool = False  # each VNF by itself (S4 section 5.1)

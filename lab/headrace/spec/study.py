@@ -16,6 +16,7 @@ from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
+from headrace.spec.collect import Collect
 from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.document import Document, PathKey
 from headrace.spec.imix import Frame
@@ -37,6 +38,7 @@ class Study(Spec):
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))
     repetitions: Repetitions = 1
     warmup: Annotated[Seconds, Field(ge=0, le=3600)] = 1.0
+    collect: Collect = Field(default_factory=lambda: Collect(layers=()))
     sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -246,6 +248,7 @@ def _keys_at(path: tuple[PathKey, ...]) -> list[str]:
         ("workload", "flows"): Flows,
         ("workload", "headers"): Headers,
         ("workload", "frame"): Frame,
+        ("collect",): Collect,
         ("measure",): Measure,
         ("measure", "goals"): GoalParameters,
         ("measure", "search"): GoalSpec,

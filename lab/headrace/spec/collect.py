@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which layers are sampled beside the trials, and how often."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from headrace.spec.base import Seconds, Spec
+
+Layer = Literal["application", "virtualization", "virtual-switch", "os", "hardware"]
+_ALL: tuple[Layer, ...] = ("application", "virtualization", "virtual-switch", "os", "hardware")
+
+
+class Collect(Spec):
+    """Off unless asked for: each sample wakes a process up, and where pollers have all the CPUs
+    that costs packets."""
+
+    layers: tuple[Layer, ...] = ()
+    period: Annotated[Seconds, Field(ge=0.01, le=3600)] = 1.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {"layers": _ALL if value else ()}
+        if isinstance(value, list | tuple):
+            return {"layers": value}
+        if isinstance(value, dict) and "layers" not in value:
+            return {"layers": _ALL, **value}
+        return value
