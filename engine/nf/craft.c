@@ -249,7 +249,7 @@ static void zoo_shapes(struct craft_list *list, struct craft base)
 /* Every byte of the headers in turn has values that lengths and versions may not have. */
 static void zoo_lies(struct craft_list *list, const struct harness_packet *p)
 {
-	static const uint8_t values[] = {0x00, 0x01, 0x3f, 0x4f, 0x7f, 0xff};
+	static const uint8_t values[] = {0x00, 0x3f, 0x4f, 0xff};
 	uint8_t buf[CRAFT_MAX];
 
 	for (uint32_t at = 12; at < p->len && at < 62; at++) {

