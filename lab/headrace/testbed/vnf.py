@@ -75,6 +75,7 @@ class VnfDefinition(Spec):
     category: Category
     kind: Literal["routed", "proxy", "leaf", "traffic"]
     pair: bool = False  # two containers, `near` the clients and `far`, with a network between
+    serves: Literal["http", "dns"] = "http"  # what a proxy answers
     hides_source: bool = False  # what is behind it sees its address, not the clients'
     scale_out: bool = False  # several instances may share the load
     capabilities: tuple[str, ...] = ()

@@ -73,6 +73,8 @@ class Deployed:
             self.ledger.note("container", self.name(node))
         with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
             list(pool.map(self._start, self.layout.nodes))
+            for pid in runtime.pids([self.name(node) for node in self.layout.nodes]).values():
+                runtime.shield(pid)
             list(pool.map(self._wait, self.layout.nodes))
 
     def _join(self) -> None:
@@ -168,7 +170,7 @@ class Deployed:
 
 def environment(node: Node, layout: Layout) -> dict[str, str]:
     """What an entry point learns of its place (docs/vnfs.md)."""
-    values = {"HR_PORT": str(PORT), "HR_ROLE": node.kind, "HR_NAME": node.name}
+    values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
     for interface in node.interfaces:
         values[f"HR_{interface.name.upper()}"] = interface.name
         values[f"HR_{interface.name.upper()}_ADDR"] = interface.address
@@ -177,6 +179,8 @@ def environment(node: Node, layout: Layout) -> dict[str, str]:
     if node.service:
         values["HR_ADDR"] = node.service
         values["HR_UPSTREAMS"] = " ".join(node.upstreams)
+    if node.peer:
+        values["HR_PEER"] = node.peer
     if node.kind == "client":
         values["HR_TARGET"] = layout.target
     return values

@@ -57,6 +57,8 @@ class Node:
     routes: tuple[Route, ...] = ()
     upstreams: tuple[str, ...] = ()
     mirrors: tuple[tuple[str, str], ...] = ()  # (node, interface) whose traffic a leaf is fed
+    role: str = ""  # near, far: ends of a pair; else as `kind`
+    peer: str = ""  # the other end's address
 
     def interface(self, name: str) -> Interface:
         return next(i for i in self.interfaces if i.name == name)
@@ -87,6 +89,7 @@ class _Stage:
     definition: VnfDefinition
     instances: int
     number: int  # from 1
+    role: str = ""  # near, far
     leaves: list[str] = field(default_factory=list)
 
     @property
@@ -100,7 +103,16 @@ class _Stage:
     def downs(self) -> tuple[str, ...]:
         return tuple(_host(self.number, _DOWN + i) for i in range(self.instances))
 
+    @property
+    def peer(self) -> str:
+        """The other end of a pair is on the LAN between."""
+        if not self.role:
+            return ""
+        return _host(self.number, _UP) if self.role == "near" else _host(self.number - 1, _DOWN)
+
     def names(self) -> list[str]:
+        if self.role:
+            return [f"{self.place}.{self.role}"]
         if self.instances == 1:
             return [self.place]
         return [f"{self.place}.{i + 1}" for i in range(self.instances)]
@@ -170,8 +182,9 @@ def _trunk(
                 f"chain {one_line(graph)!r}: {at.label}: parallel neighbours cannot be deployed in "
                 "containers; allowed: chain graphs made without `parallel`"
             )
-        stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1)
-        stages.append(stage)
+        for role in ("near", "far") if definitions[kinds[at.label]].pair else ("",):
+            stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1, role)
+            stages.append(stage)
         onwards = []
         for child in at.below:
             if definitions[kinds[child.label]].kind == "leaf":
@@ -194,6 +207,7 @@ def _stage(
     definitions: dict[str, VnfDefinition],
     instances: dict[str, int],
     number: int,
+    role: str,
 ) -> _Stage:
     definition = definitions[kinds[place]]
     count = instances.get(kinds[place], 1)
@@ -202,7 +216,7 @@ def _stage(
             f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as its instances would see "
             "only one direction of a connection"
         )
-    return _Stage(place, definition, count, number)
+    return _Stage(place, definition, count, number, role)
 
 
 def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]) -> list[Node]:
@@ -217,6 +231,8 @@ def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]
             stage.service,
             routes,
             _next_targets(stage, stages, servers),
+            role=stage.role,
+            peer=stage.peer,
         )
         for name, up, down in zip(stage.names(), stage.ups(), stage.downs(), strict=True)
     ]

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -71,11 +72,7 @@ def _entry(line: str) -> tuple[str, str] | None:
 def _wait_for_starters(names: list[str]) -> None:
     """A `podman run` that outlived its killed parent would start its container behind our back."""
     wanted = {name.encode() for name in names}
-    deadline = time.monotonic() + _STARTER_WAIT_S
-    while wanted and time.monotonic() < deadline:
-        if not any(wanted & _starting(process) for process in Path("/proc").glob("[0-9]*")):
-            return
-        time.sleep(0.1)
+    _wait_until(lambda: not any(wanted & _starting(p) for p in Path("/proc").glob("[0-9]*")))
 
 
 def _starting(process: Path) -> set[bytes]:
@@ -103,7 +100,23 @@ def _remove_containers(names: list[str]) -> list[str]:
             [podman, "rm", "--force", "--time", "0", "--volumes", *ours],
             capture_output=True, timeout=_PODMAN_TIMEOUT_S, check=False,
         )  # fmt: skip
+    _wait_until(lambda: not any(_monitors(p, ours) for p in Path("/proc").glob("[0-9]*")))
     return [f"removed container {name}" for name in ours]
+
+
+def _monitors(process: Path, names: list[str]) -> bool:
+    """Whether it is conmon, which outlives its container by a moment."""
+    try:
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return arguments[0].endswith(b"conmon") and any(n.encode() in arguments for n in names)
+
+
+def _wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _STARTER_WAIT_S
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _remove_netns(name: str) -> bool:

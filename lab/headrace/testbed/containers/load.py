@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.record import LatencyNs
-from headrace.spec.appliance import HttpWorkload, StreamWorkload
+from headrace.spec.appliance import AnyWorkload, DnsWorkload, HttpWorkload, StreamWorkload
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.layout import PORT
 
@@ -38,11 +39,11 @@ class Load:
         return self.requests / self.duration_s if self.duration_s else 0.0
 
 
-def run_load(
-    deployed: Deployed, workload: HttpWorkload | StreamWorkload, seconds: float, seed: int
-) -> Load:
+def run_load(deployed: Deployed, workload: AnyWorkload, seconds: float, seed: int) -> Load:
     if isinstance(workload, HttpWorkload):
         return _http(deployed, workload, seconds, seed)
+    if isinstance(workload, DnsWorkload):
+        return _dns(deployed, workload, seconds)
     return _stream(deployed, workload, seconds)
 
 
@@ -86,4 +87,32 @@ def _stream(deployed: Deployed, workload: StreamWorkload, seconds: float) -> Loa
     received = end["sum_received"]
     return Load(
         received["seconds"], received["bytes"], retransmits=end["sum_sent"].get("retransmits", 0)
+    )
+
+
+_DNS_NUMBERS = {
+    "sent": r"Queries sent:\s+(\d+)",
+    "completed": r"Queries completed:\s+(\d+)",
+    "seconds": r"Run time \(s\):\s+([\d.]+)",
+    "response_bytes": r"response (\d+)",
+}
+
+
+def _dns(deployed: Deployed, workload: DnsWorkload, seconds: float) -> Load:
+    """dnsperf; it has no percentiles of latency, so no latency is given."""
+    queries = f"seq 0 {workload.names - 1} | sed 's/.*/h&.headrace.test A/' > /tmp/queries"
+    run = (f"dnsperf -s {deployed.layout.target} -d /tmp/queries -l {max(1, round(seconds))} "
+           f"-c {workload.clients} -q {max(100, workload.clients)}")  # fmt: skip
+    text = deployed.client("sh", "-c", f"{queries} && {run}", timeout_s=seconds + _GRACE_S)
+    found = {key: re.search(pattern, text) for key, pattern in _DNS_NUMBERS.items()}
+    if found["completed"] is None or found["seconds"] is None:
+        raise HeadraceError("dnsperf: ended without a result")
+    number = {key: float(match[1]) for key, match in found.items() if match is not None}
+    completed = int(number["completed"])
+    return Load(
+        duration_s=number["seconds"],
+        bytes=int(completed * number.get("response_bytes", 0)),
+        requests=completed,
+        errors=int(number["sent"]) - completed,
+        loss_ratio=1 - completed / max(number["sent"], 1),
     )

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from headrace.bundle import BundleWriter, now
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Result, Trial
-from headrace.spec.appliance import HttpWorkload, StreamWorkload
+from headrace.spec.appliance import AnyWorkload, StreamWorkload
 from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.load import Load, run_load
 from headrace.testbed.containers.plumbing import Count
-from headrace.testbed.containers.study import Expanded, Point, stream_problem
+from headrace.testbed.containers.study import Expanded, Point, workload_problem
 from headrace.testbed.containers.verify import judge, verify
 
 _FCS_BYTES = 4
@@ -57,10 +57,9 @@ class Runner:
 
     def _point(self, point: Point) -> None:
         with Deployed(point.layout, point.supplies, point.network, self.run_directory) as deployed:
-            http = next((w for w in point.workloads if isinstance(w, HttpWorkload)), HttpWorkload())
-            findings = verify(deployed, http)
+            findings = verify(deployed, point.workloads)
             for workload in point.workloads:
-                problem = stream_problem(point, workload)
+                problem = workload_problem(point, workload)
                 if problem is not None:
                     self.say(f"  {workload.text}: skipped: {problem}")
                     continue
@@ -71,7 +70,7 @@ class Runner:
         self,
         deployed: Deployed,
         point: Point,
-        workload: HttpWorkload | StreamWorkload,
+        workload: AnyWorkload,
         repetition: int,
         verified: list[Finding],
     ) -> None:
@@ -132,7 +131,7 @@ class Runner:
     def _record(
         self,
         point: Point,
-        workload: HttpWorkload | StreamWorkload,
+        workload: AnyWorkload,
         repetition: int,
         load: Load,
         packets: Count,
@@ -145,7 +144,7 @@ class Runner:
         l2_bytes = packets.rx_bytes + packets.rx_packets * _FCS_BYTES
         received, sent = packets.rx_packets, packets.tx_packets
         swept = "".join(f" {path}={value}" for path, value in point.swept)
-        closed = isinstance(workload, HttpWorkload) or workload.kind == "tcp"
+        closed = not (isinstance(workload, StreamWorkload) and workload.kind == "udp")
         return Trial(
             chain=point.name,
             direction="both",

@@ -19,7 +19,9 @@ from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample
 from headrace.spec.appliance import (
     Allocation,
+    AnyWorkload,
     ContainerStudy,
+    DnsWorkload,
     HttpWorkload,
     NetworkName,
     StreamWorkload,
@@ -52,7 +54,7 @@ class Point:
     layout: Layout
     network: NetworkName
     supplies: dict[str, Supply]
-    workloads: tuple[HttpWorkload | StreamWorkload, ...]
+    workloads: tuple[AnyWorkload, ...]
     subject: str = ""  # the VNF that stands alone or is scaled out
     instances: int = 1
     swept: tuple[tuple[str, Any], ...] = ()
@@ -86,7 +88,7 @@ def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStu
         return ContainerStudy.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = tuple(key for key in first["loc"] if key not in ("http", "tcp", "udp"))
+        where = tuple(key for key in first["loc"] if key not in ("http", "tcp", "udp", "dns"))
         if first["type"] == "extra_forbidden":
             raise doc.error(where, "unknown key") from None
         problem = first["msg"].removeprefix("Value error, ")
@@ -274,8 +276,11 @@ class _Expander:
         return supply
 
 
-def stream_problem(point: Point, workload: HttpWorkload | StreamWorkload) -> str | None:
+def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
     """Why a workload cannot run on a point."""
-    if isinstance(workload, StreamWorkload) and point.layout.of_kind("proxy"):
-        return "a proxy passes only the service's own requests"
-    return None
+    serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
+    if isinstance(workload, DnsWorkload):
+        return None if serves == {"dns"} else "DNS is answered by the VNF `dns` only"
+    if isinstance(workload, StreamWorkload):
+        return "a proxy passes only requests of its own service" if serves else None
+    return "the VNF `dns` answers no HTTP" if "dns" in serves else None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.errors import HeadraceError
 from headrace.record import Finding
-from headrace.spec.appliance import HttpWorkload
+from headrace.spec.appliance import AnyWorkload, HttpWorkload
 from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.layout import PORT, Node
@@ -25,8 +25,26 @@ Values = Mapping[str, int]
 Counters = Mapping[str, Values]
 
 
-def verify(deployed: Deployed, workload: HttpWorkload) -> list[Finding]:
+def verify(deployed: Deployed, workloads: Sequence[AnyWorkload]) -> list[Finding]:
     """Findings that all hold; a HeadraceError names the first element that does not."""
+    definitions = [deployed.supplies[n.vnf].definition for n in deployed.layout.of_kind("proxy")]
+    if any(definition.serves == "dns" for definition in definitions):
+        return _verify_dns(deployed)
+    given = [w for w in workloads if isinstance(w, HttpWorkload)]
+    return _verify_http(deployed, given[0] if given else HttpWorkload())
+
+
+def _verify_dns(deployed: Deployed) -> list[Finding]:
+    before = deployed.interface_counts()
+    query = f"dig +short +time=2 +tries=5 @{deployed.layout.target} h7.headrace.test A"
+    answer = deployed.client("sh", "-c", query).strip()
+    _all_seen(deployed, before, deployed.interface_counts(), only_to_service=True)
+    if answer != "198.51.100.7":
+        raise HeadraceError(f"{deployed.layout.text}: h7.headrace.test has the answer {answer!r}")
+    return [Finding(check="path", ok=True, text="The answer is the zone's; each VNF saw packets.")]
+
+
+def _verify_http(deployed: Deployed, workload: HttpWorkload) -> list[Finding]:
     _first_answer(deployed, workload)
     before = deployed.interface_counts()
     url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}"
@@ -97,23 +115,34 @@ def _attack(deployed: Deployed) -> None:
                 deployed.client("curl", "--silent", "--max-time", "5", "--output", "/dev/null", url)
 
 
+Interfaces = Mapping[str, Mapping[str, Count]]
+
+
 def _all_seen(
-    deployed: Deployed,
-    before: Mapping[str, Mapping[str, Count]],
-    after: Mapping[str, Mapping[str, Count]],
+    deployed: Deployed, before: Interfaces, after: Interfaces, *, only_to_service: bool = False
 ) -> None:
     """Name the first place, from the clients on, whose counters stood still."""
     for node in deployed.layout.nodes:
-        names = ["mirror"] if node.kind == "leaf" else [i.name for i in node.interfaces]
-        for name in names:
-            if after[node.name][name].rx_packets == before[node.name][name].rx_packets and not any(
-                after[peer.name][name].rx_packets > before[peer.name][name].rx_packets
-                for peer in deployed.layout.nodes
-                if peer.place == node.place  # several instances share the flows
-            ):
+        last = only_to_service and node.kind == "proxy"
+        for name in _listening(node)[: 1 if last else None]:
+            place = [n.name for n in deployed.layout.nodes if n.place == node.place]
+            if not any(_received(before, after, one, name) for one in place):
                 raise HeadraceError(
                     f"{deployed.layout.text}: {node.name}: nothing arrives at its interface {name}"
                 )
+        if last:
+            return
+
+
+def _listening(node: Node) -> list[str]:
+    return ["mirror"] if node.kind == "leaf" else [i.name for i in node.interfaces]
+
+
+def _received(before: Interfaces, after: Interfaces, node: str, name: str) -> int:
+    """Several instances of a place share the flows: one of them may see none."""
+    if name not in after[node]:
+        return 0
+    return after[node][name].rx_packets - before[node][name].rx_packets
 
 
 # the appliances' own word ---------------------------------------------------------------
