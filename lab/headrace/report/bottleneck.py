@@ -134,12 +134,16 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
     if part.cycles_per_packet is None or at.counters is None:
         return []
     most = max(part.costs, key=lambda c: c.cycles)
-    what = {"nf": f"the NF {most.name}", "links": "its links", "loop": "the segment loop"}
+    what = {
+        "nf": f"the NF {most.name}",
+        "links": "its links",
+        "loop": "neither (its loop, or held up)",
+    }
     return [
         f"A packet costs {part.name} {significant(part.cycles_per_packet)} cycles of a "
         f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; the largest share, "
         f"{significant(most.cycles)} ({percent(most.cycles / part.cycles_per_packet, 2)}), "
-        f"in {what[most.kind]}."
+        f"{what[most.kind]}."
     ]
 
 
@@ -217,8 +221,11 @@ def _of_estimate(part: Part, parts: Sequence[Part]) -> list[str]:
         )
     limit = part.capacity_pps or 0.0
     narrower = [p for p in parts if p.role != "chain" and p.capacity_pps and p.capacity_pps < limit]
-    return texts + [
-        f"The {one.name} is narrower still ({pps(one.capacity_pps)}): with this placement the "
-        "chain's own limit cannot be reached."
-        for one in narrower
-    ]
+    if narrower:
+        names = " and ".join(p.name for p in narrower)
+        least = min(p.capacity_pps or limit for p in narrower)
+        texts.append(
+            f"Narrower still: {names} ({pps(least)}); with this placement the chain's own limit "
+            "cannot be reached."
+        )
+    return texts

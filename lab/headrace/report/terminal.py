@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ from .bottleneck import Pipe
 from .capacity import Part
 from .summary import Spread, Summary
 
-BAR = 28  # columns of the widest part
+BAR, SMALL_BAR = 28, 13  # columns of the widest part; on terminals below WIDE
+WIDE = 100
 GOOD, BAD, DIM = "green", "bold red", "dim"
 
 
@@ -27,13 +29,18 @@ def show(report: document.Report, console: Console) -> None:
 
 def lines(report: document.Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [heading(report)]
-    parts += [Text(f"! {text}", style=BAD) for text in report.cautions]
+    parts += [wrapped(f"! {text}", width, "  ", BAD) for text in report.cautions]
     for group in report.groups:
         parts += [Text(), Text(_title(group), style="bold"), table(group, width)]
         for explained in group.explained:
-            parts.append(Padding(narrowest(explained), (1, 0, 0, 0)))
+            parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0)))
     parts += [Text(), evidence(report)]
     return parts
+
+
+def wrapped(content: str, width: int, hanging: str, style: str) -> Text:
+    """textwrap breaks at ASCII spaces only; rich would part a number from its unit."""
+    return Text(textwrap.fill(content, width, subsequent_indent=hanging), style=style)
 
 
 def heading(report: document.Report) -> Text:
@@ -129,19 +136,18 @@ def verdict(s: Summary) -> Text:
     return Text(s.verdict, style=DIM if s.verdict == "not-audited" else BAD)
 
 
-def narrowest(explained: document.Explained) -> Group:
+def narrowest(explained: document.Explained, width: int) -> Group:
     pipe, key = explained.pipe, explained.summary.key
-    head = Text()
-    head.append(f"{key.execution}: ", style="bold")
-    head.append(pipe.headline)
+    head = Text(textwrap.fill(f"{key.execution}: {pipe.headline}", width))
+    head.stylize("bold", 0, len(key.execution) + 1)
     return Group(
         head,
-        Padding(_bars(pipe), (0, 0, 0, 2)),
-        *(Text(f"  - {reason}", style=DIM) for reason in pipe.reasons),
+        Padding(_bars(pipe, BAR if width >= WIDE else SMALL_BAR), (0, 0, 0, 2)),
+        *(wrapped(f"  - {reason}", width, "    ", DIM) for reason in pipe.reasons),
     )
 
 
-def _bars(pipe: Pipe) -> Table:
+def _bars(pipe: Pipe, columns: int) -> Table:
     made = Table(box=None, show_header=False, pad_edge=False)
     for justify in ("left", "left", "right", "right", "left"):
         made.add_column(justify=justify, no_wrap=True)
@@ -150,13 +156,15 @@ def _bars(pipe: Pipe) -> Table:
     largest = min(max(known, default=1.0), 3 * pipe.throughput_pps or 1.0)
     scale = units.rate_scale(pipe.throughput_pps)
     for part in pipe.parts:
-        made.add_row(*_bar(part, pipe, largest, scale))
+        made.add_row(*_bar(part, pipe, largest, scale, columns))
     return made
 
 
-def _bar(part: Part, pipe: Pipe, largest: float, scale: units.Scale) -> Sequence[RenderableType]:
+def _bar(
+    part: Part, pipe: Pipe, largest: float, scale: units.Scale, columns: int
+) -> Sequence[RenderableType]:
     here = part.name in pipe.marked
-    width = round(BAR * min(1.0, (part.capacity_pps or 0.0) / largest))
+    width = round(columns * min(1.0, (part.capacity_pps or 0.0) / largest))
     beyond = (part.capacity_pps or 0.0) > largest
     bar = Text("█" * width + ("▸" if beyond else ""), style=BAD if here else "blue")
     busy = "" if part.utilisation is None else f"{units.percent(part.utilisation)} busy"
