@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traced import Traced, begun, end_to_end, ends, stage
 
 from support.netns import Lan
-
-from .conftest import Traced, begun, end_to_end, ends, stage
 
 pytestmark = pytest.mark.needs_root
 

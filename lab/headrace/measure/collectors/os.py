@@ -28,6 +28,7 @@ _PROTOCOLS = {
     "Udp.RcvbufErrors": "udp_receive_buffer_full_packets",
     "Udp.SndbufErrors": "udp_send_buffer_full_packets",
     "Udp.NoPorts": "udp_no_port_packets",
+    "Ip.InReceives": "ip_received_packets",
     "Ip.ReasmReqds": "ip_fragments_received",
     "Ip.ReasmOKs": "ip_datagrams_reassembled",
     "Ip.ReasmFails": "ip_reassembly_failures",

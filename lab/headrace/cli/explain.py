@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace explain: what kept a chain, or what ran beside `headrace collect`, from more."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.explain import Diagnosis
+from headrace.explain import explain as find
+from headrace.explain.evidence import of
+
+
+def explain(
+    bundle: Annotated[
+        Path, typer.Argument(help="What `headrace run` or `headrace collect` wrote.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> None:
+    """Name what is narrowest, the evidence for it, and what would move it."""
+    evidence = of(bundle)
+    found = find(evidence)
+    if as_json:
+        typer.echo(json.dumps([d.model_dump(mode="json") for d in found], indent=2))
+        return
+    console = Console(highlight=False)
+    if not found:
+        console.print("Nothing that was counted shows what the limit is.")
+    for number, diagnosis in enumerate(found, 1):
+        _show(number, diagnosis, console)
+    for layer, why in evidence.absent.items():
+        console.print(f"{layer}: not sampled: {why}", markup=False)
+
+
+def _show(number: int, d: Diagnosis, console: Console) -> None:
+    console.print(f"[bold]{number}. {d.rule}[/bold]", end=" ")
+    console.print(d.text, markup=False)
+    for line in d.evidence:
+        console.print(f"   {line}", markup=False)
+    if d.remedy:
+        console.print(f"   What would move it: {d.remedy}", markup=False)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on the engine's counters, just below and just above the rate that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.explain.diagnosis import Diagnosis, Weight
+from headrace.explain.evidence import Evidence
+from headrace.record import Counters, Measurement
+from headrace.report.bottleneck import pipe
+from headrace.report.capacity import Part
+
+BUSY = 0.95  # an lcore above has no cycles left for a burst
+RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
+
+
+def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
+    for at, _ in e.measurements():
+        if at.audit.verdict in ("generator-bound", "invalid"):
+            yield Diagnosis(
+                rule="generator-bound",
+                weight=Weight.TESTER,
+                share=1.0,
+                place=_place(at),
+                text="the generator could not send what was asked: the chain's limit was not met",
+                evidence=tuple(f.text for f in at.audit.findings if not f.ok),
+                remedy="give the generator a core of its own, or larger frames, or fewer fields "
+                "that vary",
+            )
+
+
+def narrowest(e: Evidence) -> Iterator[Diagnosis]:
+    for at, above in e.measurements():
+        if at.audit.verdict in ("generator-bound", "invalid"):
+            continue
+        found = pipe(at, above)
+        if found.narrowest is None:
+            continue
+        part = found.part(found.narrowest)
+        if part.role != "chain":
+            continue
+        small = _small_ring(part, above)
+        yield small or _slow_part(part, at, found.headline, found.reasons)
+
+
+def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
+    """A ring overflows although its reader has time: it cannot hold a burst or a pause."""
+    if above is None or above.counters is None or (part.utilisation or 1.0) >= BUSY:
+        return None
+    full = _full(part, above.counters)
+    if not full:
+        return None
+    ring, lost = max(full.items(), key=lambda item: item[1])
+    if lost < RING_LOSS * max(above.intended, 1):
+        return None
+    size = above.counters.rings[ring].size
+    return Diagnosis(
+        rule="small-ring",
+        weight=Weight.LOSS,
+        share=lost / max(above.intended, 1),
+        place=f"{_place(above)}: {ring}",
+        text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, was busy "
+        f"for only {part.utilisation or 0.0:.0%} of the time",
+        evidence=(f"{lost} of {above.intended} packets found it full",),
+        remedy="a larger ring (`size`), or smaller bursts into it",
+    )
+
+
+def _full(part: Part, counters: Counters) -> dict[str, int]:
+    return {name: counters.rings[name].full for name in part.rings if name in counters.rings}
+
+
+def _slow_part(part: Part, at: Measurement, headline: str, reasons: tuple[str, ...]) -> Diagnosis:
+    costs = [c for c in part.costs if c.cycles > 0]
+    total = sum(c.cycles for c in costs)
+    most = max(costs, key=lambda c: c.cycles, default=None)
+    return Diagnosis(
+        rule="slow-nf" if most is not None and most.kind == "nf" else "slow-segment",
+        weight=Weight.SHORTAGE,
+        share=part.utilisation or 0.0,
+        place=f"{_place(at)}: {most.name if most is not None and most.kind == 'nf' else part.name}",
+        text=headline,
+        evidence=(
+            *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
+            *reasons,
+        ),
+        remedy="another lcore for this segment (`replicas`), or another cut of the chain; "
+        "`headrace run` sweeps execution models",
+    )
+
+
+def _place(at: Measurement) -> str:
+    return f"{at.chain}, {at.execution}, {at.workload}"
+
+
+RULES = (generator_bound, narrowest)

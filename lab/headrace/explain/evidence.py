@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules look at: samples of the layers, trials, a stack trace; each may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from headrace.bundle import Bundle
+from headrace.errors import bad_value
+from headrace.measure.collectors.samples import Samples, Window
+from headrace.measure.stack.result import StackTrace
+from headrace.record import Measurement, Result, Trial
+
+_EMPTY = Window(0.0, {}, {}, {})
+STACK_FILE = "stack.json"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    os: Window = _EMPTY
+    virtualization: Window = _EMPTY
+    virtual_switch: Window = _EMPTY
+    hardware: Window = _EMPTY
+    stack: StackTrace | None = None
+    results: Sequence[Result] = ()
+    trials: Sequence[Trial] = ()
+    absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
+
+    def measurements(self) -> list[tuple[Measurement, Measurement | None]]:
+        """Each result, and a trial of the same experiment at a load that it did not carry."""
+        return [(r, _above(r, self.trials)) for r in self.results]
+
+
+def _above(result: Result, trials: Sequence[Trial]) -> Trial | None:
+    key = (result.chain, result.direction, result.execution, result.workload, result.repetition)
+    lossy = [
+        t
+        for t in trials
+        if (t.chain, t.direction, t.execution, t.workload, t.repetition) == key
+        and t.load_pps > result.load_pps
+        and t.loss_ratio > result.loss_ratio
+    ]
+    return min(lossy, key=lambda t: t.load_pps, default=None)
+
+
+def of(path: Path) -> Evidence:
+    """Of a run bundle, or of a folder that `headrace collect` wrote."""
+    if (path / "status.json").is_file():
+        bundle = Bundle(path)
+        return _evidence(path / "samples", bundle.results(), bundle.trials())
+    if (path / "collectors.json").is_file():
+        return _evidence(path, (), ())
+    raise bad_value(
+        "BUNDLE",
+        str(path),
+        allowed="a directory that `headrace run` or `headrace collect` wrote",
+    )
+
+
+def _evidence(folder: Path, results: Sequence[Result], trials: Sequence[Trial]) -> Evidence:
+    samples = Samples(folder)
+    return Evidence(
+        os=samples.window("os"),
+        virtualization=samples.window("virtualization"),
+        virtual_switch=samples.window("virtual-switch"),
+        hardware=samples.window("hardware"),
+        stack=_stack(folder / STACK_FILE),
+        results=results,
+        trials=trials,
+        absent=dict(samples.about.get("refused", {})),
+    )
+
+
+def _stack(path: Path) -> StackTrace | None:
+    if not path.is_file():
+        return None
+    try:
+        return StackTrace.model_validate_json(path.read_text())
+    except ValidationError as error:
+        where = ".".join(str(p) for p in error.errors()[0]["loc"])
+        raise bad_value(str(path), problem=f"{where}: {error.errors()[0]['msg']}") from None

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on CPU: quotas, waiting for a core, a core without time left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.explain.diagnosis import Diagnosis, Weight
+from headrace.explain.evidence import Evidence
+
+THROTTLED = 0.05  # of the time
+WAITING = 0.20  # of the time, for a core
+BUSY = 0.95
+STOLEN = 0.05
+
+
+def cpu_quota(e: Evidence) -> Iterator[Diagnosis]:
+    quota = e.virtualization.now("cgroup_cpu_quota_cpus")
+    used = e.virtualization.rate("cgroup_cpu_ns")
+    periods = e.virtualization.change("cgroup_periods")
+    throttled = e.virtualization.change("cgroup_throttled_periods")
+    for name, count in throttled.items():
+        share = count / periods[name] if periods.get(name) else 0.0
+        if share < THROTTLED:
+            continue
+        yield Diagnosis(
+            rule="cpu-quota",
+            weight=Weight.SHORTAGE,
+            share=share,
+            place=name,
+            text=f"{name} used up its CPU quota in {share:.0%} of the periods and was stopped",
+            evidence=(
+                f"it may use {quota.get(name, 0):.3g} CPUs and used {used.get(name, 0) / 1e9:.3g}",
+            ),
+            remedy="raise the quota (cpu.max, cpu.cfs_quota_us, --cpus), or pin to cores instead",
+        )
+
+
+def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
+    for name, delay in e.os.rate("run_queue_delay_ns").items():
+        share = delay / 1e9
+        if share >= WAITING:
+            switches = e.os.rate("process_nonvoluntary_ctxt_switches").get(name, 0)
+            yield Diagnosis(
+                rule="waiting-for-a-core",
+                weight=Weight.SHORTAGE,
+                share=min(1.0, share),
+                place=name,
+                text=f"{name} was ready to run but had no core for {share:.0%} of the time",
+                evidence=(f"it was put aside {switches:.0f} times/s",),
+                remedy="give it a core of its own, or fewer neighbours",
+            )
+
+
+def core_full(e: Evidence) -> Iterator[Diagnosis]:
+    idle = e.hardware.rate("cpu_idle_s")
+    waiting = e.hardware.rate("cpu_iowait_s")
+    for cpu, share in idle.items():
+        busy = 1.0 - share - waiting.get(cpu, 0.0)
+        if busy < BUSY:
+            continue
+        states = {
+            s: e.hardware.rate(f"cpu_{s}_s").get(cpu, 0.0)
+            for s in ("user", "system", "softirq", "irq", "steal", "nice")
+        }
+        most = max(states, key=lambda s: states[s])
+        yield Diagnosis(
+            rule="core-full",
+            weight=Weight.ADVICE,  # a polling core always is
+            share=busy,
+            place=cpu,
+            text=f"{cpu} was busy for {busy:.0%} of the time, mostly {most} ({states[most]:.0%})",
+            remedy="more cores for what runs there, or less of it",
+        )
+
+
+def stolen(e: Evidence) -> Iterator[Diagnosis]:
+    for cpu, share in e.hardware.rate("cpu_steal_s").items():
+        if share >= STOLEN:
+            yield Diagnosis(
+                rule="stolen-time",
+                weight=Weight.TESTER,
+                share=share,
+                place=cpu,
+                text=f"the hypervisor kept {cpu} from this machine for {share:.0%} of the time",
+                remedy="measure where cores are not shared",
+            )
+
+
+RULES = (cpu_quota, waiting_for_a_core, core_full, stolen)
