@@ -135,9 +135,9 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
         return []
     most = max(part.costs, key=lambda c: c.cycles)
     what = {
-        "nf": f"the NF {most.name}",
-        "links": "its links",
-        "loop": "neither (its loop, or held up)",
+        "nf": f"in the NF {most.name}",
+        "links": "in its links",
+        "loop": "in the segment loop or while held up",
     }
     return [
         f"A packet costs {part.name} {significant(part.cycles_per_packet)} cycles of a "
