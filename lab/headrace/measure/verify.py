@@ -19,7 +19,9 @@ Json = dict[str, Any]
 # If the first packet is dropped by a rule on purpose, other flows may still pass.
 _MORE_PACKETS = 64
 _PACKET_PPS = 1000.0
-_SETTLE_S = 0.1
+# On a busy machine a chain of several segments on one lcore may take its time over one packet.
+_PATIENCE_S = 3.0
+_POLL_S = 0.05
 
 
 class NoPath(HeadraceError):
@@ -42,10 +44,18 @@ def verify_path(engine: Engine, experiment: Experiment, ways: tuple[Path, ...], 
 
 
 def _send(engine: Engine, way: Path, packets: int) -> tuple[Json, Json]:
-    before = engine.request("read")
-    engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
-    time.sleep(packets / _PACKET_PPS + _SETTLE_S)
-    return before, engine.request("read")
+    """Until the sink has one of them, or time is up."""
+    with engine.measuring():
+        before = after = engine.request("read")
+        engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
+        deadline = time.monotonic() + packets / _PACKET_PPS + _PATIENCE_S
+        while time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+            after = engine.request("read")
+            if after["links"][way.sink]["received"] > 0:
+                break
+        engine.request("stop")
+    return before, after
 
 
 def stood_still(counters: Counters, experiment: Experiment, way: Path, after: Json) -> str:
