@@ -6,6 +6,7 @@
 
 #include <rte_icmp.h>
 
+#include "nf/acl_key.h"
 #include "nf/tuple.h"
 
 /* What the packet path does not do for every packet: rules, and protocols without ports. */
@@ -25,50 +26,11 @@ static struct l3_view l3_of(const struct rte_mbuf *m)
 	return (struct l3_view){l3 + 8, l3 + 24, pkt_ipv6_proto(m), true};
 }
 
-/* What rte_acl wants to see, laid out as nf/acl/set.h says. */
-union acl_key {
-	uint8_t ip4[ACL_IP4_KEY_BYTES];
-	uint8_t ip6[ACL_IP6_KEY_BYTES];
-	struct acl_bare_key bare;
-};
-
-static enum acl_kind make_acl_key(union acl_key *key, const struct rte_mbuf *m,
-				  const struct l3_view *l3)
-{
-	size_t len = l3->v6 ? 16 : 4;
-	uint8_t *addrs = l3->v6 ? key->ip6 + 8 : key->ip4 + 12;
-
-	memset(key, 0, sizeof(*key));
-	if (tuple_proto(m) || pkt_l4(m) == RTE_PTYPE_L4_SCTP) {
-		key->ip4[l3->v6 ? 6 : 9] = l3->proto;
-		memcpy(addrs + 2 * len, pkt_l4_hdr(m), 4);
-	} else {
-		key->bare.proto = l3->proto;
-		addrs = key->bare.addrs;
-		if (pkt_l4(m) == RTE_PTYPE_L4_ICMP) {
-			memcpy(&key->bare.icmp_type, pkt_l4_hdr(m), 2);
-			key->bare.icmp = 1;
-		}
-	}
-	memcpy(addrs, l3->src, len);
-	memcpy(addrs + len, l3->dst, len);
-	if (addrs == key->bare.addrs)
-		return l3->v6 ? ACL_IP6_BARE : ACL_IP4_BARE;
-	return l3->v6 ? ACL_IP6_PORTS : ACL_IP4_PORTS;
-}
-
 static uint8_t ask_rules(const struct fw_rules *rules, const struct rte_mbuf *m,
 			 enum nf_direction dir)
 {
-	const struct acl_set *set = rules->sets[dir];
-	struct l3_view l3 = l3_of(m);
-	union acl_key key;
-	const uint8_t *p = (const uint8_t *)&key;
-	enum acl_kind kind = make_acl_key(&key, m, &l3);
-	uint32_t match = 0;
+	uint32_t match = acl_key_match(rules->sets[dir], m);
 
-	if (set->ctx[kind])
-		rte_acl_classify(set->ctx[kind], &p, &match, 1, 1);
 	if (match == ACL_MATCH_DENY)
 		return NF_DROP(DROP_DENIED);
 	if (!match && rules->default_deny[dir])

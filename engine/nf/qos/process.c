@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "qos.h"
+
+#include <rte_branch_prediction.h>
+
+#include "core/pkt.h"
+#include "nf/acl_key.h"
+
+/* Classify, meter, mark: RFC 2475's traffic conditioner, without the shaper. */
+
+static inline uint8_t traffic_class(const struct rte_mbuf *m, bool v6)
+{
+	const uint8_t *l3 = pkt_l3_hdr(m);
+
+	return v6 ? (uint8_t)(l3[0] << 4 | l3[1] >> 4) : l3[1];
+}
+
+/*
+ * The first class, in the order of the list, that names the DSCP or whose rules permit the
+ * packet; each class with rules before that one costs a lookup.
+ */
+static __rte_noinline unsigned int classify_by_rules(const struct qos *qos, const struct rte_mbuf *m,
+						     unsigned int by_dscp)
+{
+	for (unsigned int c = 0; c < qos->n_classes && c < by_dscp; c++)
+		if (qos->classes[c].set &&
+		    acl_key_match(qos->classes[c].set, m) == ACL_MATCH_PERMIT)
+			return c;
+	return by_dscp;
+}
+
+static inline enum rte_color meter(union qos_state *state, struct qos_class *c, uint64_t now,
+				   uint32_t bytes)
+{
+	switch (c->meter) {
+	case METER_SRTCM:
+		return rte_meter_srtcm_color_blind_check(&state->srtcm, &c->profile.srtcm, now, bytes);
+	case METER_TRTCM:
+		return rte_meter_trtcm_color_blind_check(&state->trtcm, &c->profile.trtcm, now, bytes);
+	case METER_TRTCM_4115:
+		return rte_meter_trtcm_rfc4115_color_blind_check(
+			&state->trtcm_4115, &c->profile.trtcm_4115, now, bytes);
+	}
+	return RTE_COLOR_GREEN;
+}
+
+/* RFC 2474: six bits; the two of ECN (RFC 3168) stay as they are. */
+static void mark4(struct rte_mbuf *m, uint8_t dscp)
+{
+	struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
+	uint8_t tos = (uint8_t)(dscp << 2 | (ip->type_of_service & 3));
+	uint16_t high = (uint16_t)(ip->version_ihl << 8);
+
+	ip->hdr_checksum = csum_update16(ip->hdr_checksum,
+					 rte_cpu_to_be_16((uint16_t)(high | ip->type_of_service)),
+					 rte_cpu_to_be_16((uint16_t)(high | tos)));
+	ip->type_of_service = tos;
+}
+
+static void mark6(struct rte_mbuf *m, uint8_t dscp)
+{
+	struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);
+	uint32_t vtc_flow = rte_be_to_cpu_32(ip->vtc_flow);
+
+	ip->vtc_flow = rte_cpu_to_be_32((vtc_flow & ~0x0fc00000u) | (uint32_t)dscp << 22);
+}
+
+void qos_process(struct nf_worker *w, struct burst *b)
+{
+	struct qos_worker *qw = w->state;
+	struct qos *qos = qw->qos;
+	uint32_t colors[RTE_COLORS] = {0}, unclassified = 0, marked = 0;
+
+	for (unsigned int i = 0; i < b->n; i++) {
+		struct rte_mbuf *m = b->pkts[i];
+		bool v6 = pkt_is_ipv6(m);
+		struct qos_class *c;
+		unsigned int class;
+		enum rte_color color;
+		uint8_t dscp;
+
+		if (unlikely(!v6 && !pkt_is_ipv4(m))) {
+			if (pkt_malformed(m))
+				b->verdict[i] = NF_ABORT;
+			else
+				unclassified++;
+			continue;
+		}
+		dscp = traffic_class(m, v6) >> 2;
+		class = qos->by_dscp[dscp];
+		if (qos->rules)
+			class = classify_by_rules(qos, m, class);
+		if (unlikely(class == QOS_NO_CLASS)) {
+			unclassified++;
+			continue;
+		}
+		c = &qos->classes[class];
+		color = meter(&qw->meters[class], c, b->now, m->pkt_len + qw->overhead);
+		colors[color]++;
+		b->verdict[i] = c->verdict[color];
+		if (c->mark[color] != QOS_KEEP && c->mark[color] != dscp && !c->verdict[color]) {
+			marked++;
+			if (v6)
+				mark6(m, c->mark[color]);
+			else
+				mark4(m, c->mark[color]);
+		}
+	}
+	w->counters[C_GREEN] += colors[RTE_COLOR_GREEN];
+	w->counters[C_YELLOW] += colors[RTE_COLOR_YELLOW];
+	w->counters[C_RED] += colors[RTE_COLOR_RED];
+	w->counters[C_UNCLASSIFIED] += unclassified;
+	w->counters[C_MARKED] += marked;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "qos.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+
+static const char *const meters[] = {"none", "srtcm", "trtcm", "trtcm-4115", NULL};
+
+#define MARK(color, text)                                                                          \
+	{.name = text "_dscp", .type = PARAM_UINT, .max = QOS_KEEP, .def = "64",                    \
+	 .offset = offsetof(struct qos_class_params, mark[color]),                                 \
+	 .doc = "DSCP written into " text " packets, 0 to 63; 64: left as it is"}
+#define DROP(color, text, def_)                                                                    \
+	{.name = "drop_" text, .type = PARAM_BOOL, .def = def_,                                    \
+	 .offset = offsetof(struct qos_class_params, drop[color]), .doc = "drop " text " packets"}
+
+static const struct param class_params[] = {
+	{.name = "dscp", .type = PARAM_UINT, .list = true, .max = QOS_DSCPS - 1,
+	 .offset = offsetof(struct qos_class_params, dscp),
+	 .doc = "code points whose packets are in this class"},
+	{.name = "rules", .type = PARAM_OBJECT, .list = true, .fields = acl_rule_params,
+	 .fields_size = sizeof(struct acl_rule_conf),
+	 .offset = offsetof(struct qos_class_params, rules),
+	 .doc = "5-tuple rules as acl has them: packets that they permit are in this class too"},
+	{.name = "meter", .type = PARAM_ENUM, .choices = meters, .def = "\"none\"",
+	 .offset = offsetof(struct qos_class_params, meter),
+	 .doc = "srtcm: RFC 2697; trtcm: RFC 2698; trtcm-4115: RFC 4115; none: all packets are green"},
+	{.name = "cir_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
+	 .offset = offsetof(struct qos_class_params, cir_bps), .doc = "committed information rate"},
+	{.name = "pir_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
+	 .offset = offsetof(struct qos_class_params, pir_bps),
+	 .doc = "trtcm: peak information rate; trtcm-4115: excess information rate"},
+	{.name = "cbs_bytes", .type = PARAM_UINT, .max = 1e10, .def = "16384", .unit = "bytes",
+	 .offset = offsetof(struct qos_class_params, cbs_bytes), .doc = "committed burst size"},
+	{.name = "pbs_bytes", .type = PARAM_UINT, .max = 1e10, .def = "16384", .unit = "bytes",
+	 .offset = offsetof(struct qos_class_params, pbs_bytes),
+	 .doc = "trtcm: peak burst size; the others: excess burst size"},
+	MARK(RTE_COLOR_GREEN, "green"),
+	MARK(RTE_COLOR_YELLOW, "yellow"),
+	MARK(RTE_COLOR_RED, "red"),
+	DROP(RTE_COLOR_YELLOW, "yellow", "false"),
+	DROP(RTE_COLOR_RED, "red", "true"),
+	{0},
+};
+
+static const struct param qos_params[] = {
+	{.name = "classes", .type = PARAM_OBJECT, .list = true, .required = true,
+	 .fields = class_params, .fields_size = sizeof(struct qos_class_params),
+	 .offset = offsetof(struct qos_params, classes),
+	 .doc = "a packet belongs to the first class that wants it; others pass unmetered"},
+	{.name = "overhead_bytes", .type = PARAM_UINT, .max = 64, .def = "4", .unit = "bytes",
+	 .offset = offsetof(struct qos_params, overhead_bytes),
+	 .doc = "added to each frame's length when metering; 4: with its FCS, 24: as on the wire"},
+	{0},
+};
+
+/* Bytes per second of one worker's share. */
+static uint64_t share(uint64_t bps, const struct nf *nf)
+{
+	return bps / 8 / (nf->workers ? nf->workers : 1);
+}
+
+static int set_profile(struct qos_class *c, const struct qos_class_params *p, const struct nf *nf)
+{
+	struct rte_meter_srtcm_params sr = {share(p->cir_bps, nf), p->cbs_bytes, p->pbs_bytes};
+	struct rte_meter_trtcm_params tr = {share(p->cir_bps, nf), share(p->pir_bps, nf),
+					    p->cbs_bytes, p->pbs_bytes};
+	struct rte_meter_trtcm_rfc4115_params tr4 = {share(p->cir_bps, nf), share(p->pir_bps, nf),
+						     p->cbs_bytes, p->pbs_bytes};
+
+	switch (p->meter) {
+	case METER_SRTCM:
+		return rte_meter_srtcm_profile_config(&c->profile.srtcm, &sr);
+	case METER_TRTCM:
+		return rte_meter_trtcm_profile_config(&c->profile.trtcm, &tr);
+	case METER_TRTCM_4115:
+		return rte_meter_trtcm_rfc4115_profile_config(&c->profile.trtcm_4115, &tr4);
+	}
+	return 0;
+}
+
+static int set_rules(struct qos_class *c, const struct qos_class_params *p, const struct nf *nf,
+		     const char *path, struct err *err)
+{
+	const struct acl_set_options options = {.socket_id = nf->socket_id};
+	struct acl_rules rules = {0};
+	char place[96];
+
+	if (!p->rules.count)
+		return 0;
+	snprintf(place, sizeof(place), "%s.rules", path);
+	if (!acl_rules_add_conf(&rules, &p->rules, place, err))
+		c->set = acl_set_build(&rules, &options, err);
+	acl_rules_free(&rules);
+	return c->set ? 0 : -EINVAL;
+}
+
+static void set_dscps(struct qos *qos, unsigned int class, const struct qos_class_params *p)
+{
+	const uint64_t *dscps = p->dscp.items;
+
+	for (size_t i = 0; i < p->dscp.count; i++)
+		if (qos->by_dscp[dscps[i]] == QOS_NO_CLASS)
+			qos->by_dscp[dscps[i]] = (uint8_t)class;
+}
+
+static int set_class(struct qos *qos, unsigned int i, const struct qos_class_params *p,
+		     const struct nf *nf, struct err *err)
+{
+	struct qos_class *c = &qos->classes[i];
+	char path[64];
+
+	snprintf(path, sizeof(path), "params.classes[%u]", i);
+	if (!p->dscp.count && !p->rules.count)
+		return err_set(err, EINVAL, path, "nothing is in it: give \"dscp\" or \"rules\"");
+	if (set_profile(c, p, nf))
+		return err_set(err, EINVAL, path,
+			       "meter %s cannot have cir_bps %llu, pir_bps %llu, cbs_bytes %llu, "
+			       "pbs_bytes %llu: a rate and a burst size must not be 0, and trtcm's peak "
+			       "not below the committed rate", meters[p->meter],
+			       (unsigned long long)p->cir_bps, (unsigned long long)p->pir_bps,
+			       (unsigned long long)p->cbs_bytes, (unsigned long long)p->pbs_bytes);
+	c->meter = (uint8_t)p->meter;
+	for (unsigned int color = 0; color < RTE_COLORS; color++)
+		c->mark[color] = (uint8_t)p->mark[color];
+	c->verdict[RTE_COLOR_YELLOW] = p->drop[RTE_COLOR_YELLOW] ? NF_DROP(DROP_YELLOW) : 0;
+	c->verdict[RTE_COLOR_RED] = p->drop[RTE_COLOR_RED] ? NF_DROP(DROP_RED) : 0;
+	set_dscps(qos, i, p);
+	qos->rules |= p->rules.count > 0;
+	return set_rules(c, p, nf, path, err);
+}
+
+static void qos_fini(struct nf *nf)
+{
+	struct qos *qos = nf->state;
+
+	if (!qos)
+		return;
+	for (unsigned int i = 0; i < qos->n_classes; i++)
+		if (qos->classes[i].set)
+			acl_set_free(qos->classes[i].set);
+	free(qos);
+	nf->state = NULL;
+}
+
+static int qos_init(struct nf *nf, struct err *err)
+{
+	const struct qos_params *p = nf->conf;
+	const struct qos_class_params *list = p->classes.items;
+	struct qos *qos;
+	int rc = 0;
+
+	if (!p->classes.count || p->classes.count > QOS_CLASSES_MAX)
+		return err_set(err, EINVAL, "params.classes", "%zu classes; allowed: 1 to %u",
+			       p->classes.count, QOS_CLASSES_MAX);
+	qos = nf->state = calloc(1, sizeof(*qos));
+	if (!qos)
+		return err_set(err, ENOMEM, "params", "out of memory");
+	memset(qos->by_dscp, QOS_NO_CLASS, sizeof(qos->by_dscp));
+	for (unsigned int i = 0; i < p->classes.count && !rc; i++) {
+		qos->n_classes++;
+		rc = set_class(qos, i, &list[i], nf, err);
+	}
+	if (rc)
+		qos_fini(nf);
+	return rc;
+}
+
+static void qos_worker_fini(struct nf_worker *w)
+{
+	free(w->state);
+	w->state = NULL;
+}
+
+static void start_meter(union qos_state *s, struct qos_class *c)
+{
+	if (c->meter == METER_SRTCM)
+		rte_meter_srtcm_config(&s->srtcm, &c->profile.srtcm);
+	else if (c->meter == METER_TRTCM)
+		rte_meter_trtcm_config(&s->trtcm, &c->profile.trtcm);
+	else if (c->meter == METER_TRTCM_4115)
+		rte_meter_trtcm_rfc4115_config(&s->trtcm_4115, &c->profile.trtcm_4115);
+}
+
+static int qos_worker_init(struct nf_worker *w, struct err *err)
+{
+	const struct qos_params *p = w->nf->conf;
+	struct qos_worker *qw = w->state = calloc(1, sizeof(*qw));
+	struct qos *qos = w->nf->state;
+
+	if (!qw)
+		return err_set(err, ENOMEM, "params", "out of memory");
+	qw->qos = qos;
+	qw->overhead = (uint32_t)p->overhead_bytes;
+	for (unsigned int i = 0; i < qos->n_classes; i++)
+		start_meter(&qw->meters[i], &qos->classes[i]);
+	return 0;
+}
+
+static const char *const drops[] = {[DROP_YELLOW] = "policed-yellow", [DROP_RED] = "policed-red", NULL};
+static const char *const counters[] = {
+	[C_GREEN] = "green",   [C_YELLOW] = "yellow", [C_RED] = "red", [C_UNCLASSIFIED] = "unclassified",
+	[C_MARKED] = "marked", NULL};
+
+static const struct nf_ops qos_ops = {
+	.name = "qos",
+	.doc = "Traffic conditioner: packets are classified by DSCP or 5-tuple rules, metered per class, and "
+	       "by their colour passed, re-marked (IPv4 and IPv6, ECN untouched) or dropped. With "
+	       "several replicas each polices an equal share of the rates. Packets of no class pass.",
+	.standards = "RFC 2475 (classifier, meter, marker, dropper), RFC 2697 (srTCM), RFC 2698 (trTCM), RFC "
+		     "4115 (trTCM), by DPDK's rte_meter, colour-blind; RFC 2474 and RFC 3168 (the DS "
+		     "field). Meters see time once per burst. Left out: colour-aware metering, and shaping "
+		     "(rte_sched): packets are never delayed.",
+	.params = qos_params,
+	.conf_size = sizeof(struct qos_params),
+	.drops = drops,
+	.counters = counters,
+	.reads = NF_F_DSCP | NF_F_5TUPLE | NF_F_LENGTH,
+	.writes = NF_F_DSCP,
+	.may_drop = true,
+	.category = NF_NETWORK_ORIENTED,
+	.state_key = NF_STATE_GLOBAL,
+	.wants_headers = true,
+	.init = qos_init,
+	.fini = qos_fini,
+	.worker_init = qos_worker_init,
+	.worker_fini = qos_worker_fini,
+	.process = qos_process,
+};
+NF_REGISTER(qos_ops)
