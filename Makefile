@@ -18,23 +18,23 @@ help:
 	@echo 'make clean         what was built; distclean: and the Python environment'
 
 setup:
-	@scripts/setup.sh run
+	@scripts/setup.sh run trace
 
 demo:
 	@scripts/setup.sh demo
 	@scripts/demo.sh
 
 test:
-	@scripts/setup.sh run test fuzz
+	@scripts/setup.sh run test fuzz trace
 	@scripts/test.sh
 
 bench:
 	@scripts/setup.sh run bench
-	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf
+	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf $(BENCH_ARGS)
 
 bench-fib-1g:
 	@scripts/setup.sh run bench
-	@scripts/with-hugepages.sh 10240 $(VENV)/headrace bench fib --kind exact --entries 1000000000
+	@scripts/with-hugepages.sh 10240 $(VENV)/headrace bench fib --kind exact --entries 1G
 
 lint:
 	@scripts/setup.sh run lint

@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|bench|lint|fuzz]...      (default: run)
+#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace]...      (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
 set -euo pipefail
@@ -18,6 +18,7 @@ packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3)
 packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
 packages_fuzz=(clang)
+packages_trace=(clang libbpf-dev bpftool)
 python_min="3.11"
 dpdk_min="22.11"
 
@@ -26,7 +27,7 @@ die() {
 	exit 1
 }
 
-extra= targets=()
+extra= targets=() trace=0
 [ "$*" != demo ] || targets=(engine/headrace-engine)
 wanted=("${packages_run[@]}")
 for purpose in "$@"; do
@@ -36,7 +37,8 @@ for purpose in "$@"; do
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz" ;;
+	trace) trace=1 ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace" ;;
 	esac
 done
 
@@ -155,6 +157,19 @@ engine() {
 	}
 }
 
+# The kernel's tracer is a program of its own, and headrace works without it: where its tools are
+# missing (Ubuntu packages bpftool with each kernel), say so and go on.
+tracer() {
+	wanted=("${packages_trace[@]}")
+	(packages) || {
+		echo "setup: headrace-trace is not built: clang, libbpf-dev and bpftool are needed"
+		return
+	}
+	[ -f build/trace/build.ninja ] || meson setup build/trace trace >.setup/trace.log 2>&1 &&
+		ninja -C build/trace --quiet >>.setup/trace.log 2>&1 ||
+		echo "setup: headrace-trace is not built: .setup/trace.log"
+}
+
 [ -w . ] || die "$PWD is not writable for $(id -un)"
 for made in .setup .venv build; do
 	[ ! -e "$made" ] || [ -w "$made" ] ||
@@ -174,3 +189,4 @@ fi
 check_dpdk
 venv
 engine
+[ $trace = 0 ] || tracer
