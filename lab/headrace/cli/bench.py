@@ -57,7 +57,7 @@ def fib(
     ] = None,
     runs: Annotated[int, typer.Option(help="Interleaved runs of each measurement.")] = 5,
     seconds: Annotated[float, typer.Option(help="Length of each run.")] = 0.2,
-    burst: Annotated[int, typer.Option(help="Keys per lookup call.")] = 64,
+    burst: Annotated[int, typer.Option(help="Keys per lookup call.")] = 1024,
     memory: Annotated[Memory, typer.Option(help="Pages under an exact table.")] = Memory.auto,
     numa_node: Annotated[int | None, typer.Option(help="NUMA node of the table.")] = None,
     peer: Annotated[bool, typer.Option(help="Measure DPDK's own table beside it.")] = True,
