@@ -83,7 +83,11 @@ def processes() -> set[str]:
             text = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if text.split(" ")[0].rpartition("/")[2] in ("conmon", "ovs-vswitchd", "ovsdb-server"):
+        name = text.split(" ")[0].rpartition("/")[2]
+        own_container = re.search(r" -n hr[0-9a-f]{4}-", text) or " run --detach --name hr" in text
+        if name in ("ovs-vswitchd", "ovsdb-server") or (
+            name in ("conmon", "podman") and own_container
+        ):
             found.add(f"{process.name} {text}")
     return found
 

@@ -66,6 +66,9 @@ class Deployed:
         return f"{self.tag}-{node.name}"
 
     def _make(self) -> None:
+        probe = f"{self.tag}-probe"
+        self.ledger.note("container", probe)
+        runtime.run_options(probe)
         for node in self.layout.nodes:
             make_namespace(self.name(node), self.ledger)
         self._join()

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -18,6 +19,7 @@ from headrace.testbed.vnf import CatalogueEntry
 BASE_IMAGE = "debian:bookworm-slim"
 _BUILD_TIMEOUT_S = 900
 _RUN_TIMEOUT_S = 120
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 _NAMESPACES = Path("/run/netns")
 Say = Callable[[str], None]
 
@@ -33,13 +35,20 @@ def call(arguments: Sequence[str], *, timeout_s: float = _RUN_TIMEOUT_S) -> str:
     """Standard output of a podman command; a HeadraceError with its last words otherwise."""
     try:
         done = subprocess.run(
-            [podman(), *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+            [podman(), *arguments],
+            capture_output=True, text=True, timeout=timeout_s, check=False,
+            preexec_fn=_die_with_parent if "build" in arguments else None,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise HeadraceError(f"podman {arguments[0]}: no answer in {timeout_s:.0f} s") from None
     if done.returncode:
         raise HeadraceError(f"podman {' '.join(arguments[:2])}: {last_words(done.stderr)}")
     return done.stdout
+
+
+def _die_with_parent() -> None:
+    """A build must not go on behind the back of a run that was killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def last_words(text: str) -> str:
@@ -52,27 +61,33 @@ def has_image(image: str) -> bool:
     return done.returncode == 0
 
 
-@cache
-def run_options() -> tuple[str, ...]:
-    """What this machine needs for any container at all.
+_run_options: list[str] = []
+
+
+def run_options(probe: str) -> list[str]:
+    """What this machine needs for any container at all, found by starting one named `probe`.
 
     Where resource limits may not be raised, crun refuses to start; runc with lower limits works.
     """
-    limits = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
-    attempts: list[tuple[tuple[str, ...], tuple[str, ...]]] = [((), ()), ((), limits)]
+    if not _run_options:
+        _run_options.extend(_find_run_options(probe))
+    return _run_options
+
+
+def _find_run_options(probe: str) -> list[str]:
+    limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+    attempts = [["run"], ["run", *limits]]
     if shutil.which("runc"):
-        attempts.append((("--runtime", "runc"), limits))
-    error = ""
-    for runtime, options in attempts:
-        done = subprocess.run(
-            [podman(), *runtime, "run", "--rm", "--network", "none", *options,
-             "--entrypoint", "/bin/true", BASE_IMAGE],
-            capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False,
-        )  # fmt: skip
-        if done.returncode == 0:
-            return (*runtime, "run", *options)
-        error = last_words(done.stderr)
-    raise HeadraceError(f"podman run: no container can be started here: {error}")
+        attempts.append(["--runtime", "runc", "run", *limits])
+    error = HeadraceError("")
+    for attempt in attempts:
+        trial = ["--rm", "--replace", "--name", probe, "--network", "none"]
+        try:
+            call([*attempt, *trial, "--entrypoint", "/bin/true", BASE_IMAGE])
+            return attempt
+        except HeadraceError as failure:
+            error = failure
+    raise HeadraceError(f"no container can be started here: {error}")
 
 
 # images --------------------------------------------------------------------------------
@@ -151,7 +166,7 @@ class ContainerSpec:
 
 
 def start(spec: ContainerSpec) -> None:
-    arguments = [*run_options(), "--detach", "--name", spec.name, "--cap-drop", "all"]
+    arguments = [*run_options(spec.name), "--detach", "--name", spec.name, "--cap-drop", "all"]
     arguments += ["--network", f"ns:{_NAMESPACES / spec.namespace}", "--log-driver", "k8s-file"]
     for capability in spec.capabilities:
         arguments += ["--cap-add", capability]

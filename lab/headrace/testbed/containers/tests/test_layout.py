@@ -48,7 +48,7 @@ def next_hops(layout: Layout, node: Node, address: str) -> list[str]:
 
 def walk(layout: Layout, node: Node, address: str) -> list[str]:
     """Names of the nodes that a packet passes, by the first of several ways."""
-    passed = []
+    passed: list[str] = []
     for _ in range(20):
         if node in owner(layout, address):
             return passed
@@ -122,7 +122,7 @@ def test_every_enterprise_graph_lays_out() -> None:
         layout = lay_out(graph, {v: v for v in graph}, DEFINITIONS, {}, 2)
         addresses = [i.address for n in layout.nodes for i in n.interfaces]
         assert len(set(addresses)) == len(addresses)
-        node, passed = layout.client, set()
+        node, passed = layout.client, set[str]()
         target = layout.target
         while node.kind != "server":
             passed |= set(walk(layout, node, target))
