@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
 
@@ -106,22 +106,25 @@ class Lcores(Spec):
         return self
 
 
+def power_of_two(size: int) -> int:
+    if size & (size - 1):
+        raise ValueError(f"size {size} is not a power of two; allowed: 64, 128, ... 2^20")
+    return size
+
+
+RingSize = Annotated[Count, Field(ge=64, le=1 << 20), AfterValidator(power_of_two)]
+
+
 class Ring(Spec):
     """Rings between segments. `drop` is a NIC's receive queue; `wait` is back-pressure."""
 
-    size: Annotated[Count, Field(ge=64, le=1 << 20)] = 4096
+    size: RingSize = 4096
     on_full: Literal["drop", "wait"] = "drop"
 
     @model_validator(mode="before")
     @classmethod
     def _from_short(cls, value: Any) -> Any:
         return {"size": value} if isinstance(value, int) else value
-
-    @model_validator(mode="after")
-    def _power_of_two(self) -> Ring:
-        if self.size & (self.size - 1):
-            raise ValueError(f"size {self.size} is not a power of two; allowed: 64, 128, ... 2^20")
-        return self
 
 
 def _listed(value: Any) -> Any:
@@ -139,4 +142,5 @@ class Deployment(Spec):
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None
     burst: Annotated[Count, Field(ge=1, le=64)] = 32
     ring: Ring = Ring()
+    wire: Literal["auto"] | RingSize = "auto"
     steer: Literal["hash", "even"] = "hash"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,10 @@ Direction = Literal["forward", "reverse"]
 
 GENERATOR, SINK = "generator", "measure"
 _MBUFS_MIN = 16384
+_SMALL_FRAME = 512
+# 4 ms at 16 Mpps; only small frames come that fast.
+_WIRE_SHARED = 65536
+_ISOLATED = pathlib.Path("/sys/devices/system/cpu/isolated")
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def compile_plan(
             "params": source_params(experiment, way.direction, doc, description),
         }
         # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
-        links[way.wire] = _ring(deployment.ring.size, "drop")
+        links[way.wire] = _ring(wire_size(experiment, placement), "drop")
         links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
         links[way.sink] = {"type": "sink", "params": {}}
     segments = [
@@ -99,8 +104,8 @@ def compile_plan(
         }
         for node in experiment.nodes
     }
-    rings = sum(1 for link in links.values() if link["type"] == "ring")
-    mbufs = deployment.mbufs or max(_MBUFS_MIN, 2 * rings * deployment.ring.size) - 1
+    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    mbufs = deployment.mbufs or held + _MBUFS_MIN - 1
     engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": _data_bytes(experiment)}
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
 
@@ -125,9 +130,41 @@ def direct_plan(
     return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
 
 
+def isolated_cpus() -> frozenset[int]:
+    """CPUs that the kernel schedules nothing else on (isolcpus)."""
+    try:
+        text = _ISOLATED.read_text(encoding="ascii").strip()
+    except OSError:
+        return frozenset()
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def wire_size(experiment: Experiment, placement: Placement) -> int:
+    """Packets that wait in front of the chain.
+
+    Where lcores are isolated that is a NIC's queue, as long as other rings. Elsewhere the kernel
+    takes a poller's CPU for a scheduler tick (4 ms at 250 Hz) every now and then, whatever its
+    priority; a short queue would make a search for the lossless rate measure that: queue over tick.
+    A long one keeps those packets, and their wait shows in the latency, where it belongs.
+    """
+    deployment = experiment.study.deployment
+    if deployment.wire != "auto":
+        return deployment.wire
+    if set(placement.cpus) <= isolated_cpus():
+        return deployment.ring.size
+    small = max(experiment.frame.sizes) <= _SMALL_FRAME and not experiment.study.workload.pcap
+    return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
+
+
 def _data_bytes(experiment: Experiment) -> int:
     """Room for the largest frame beside DPDK's headroom of 128 bytes."""
     largest = max(experiment.frame.sizes)
+    if largest <= _SMALL_FRAME and not experiment.study.workload.pcap:
+        return 640
     return 2176 if largest <= 2048 or experiment.study.workload.pcap else 9216 + 128
 
 
