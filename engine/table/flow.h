@@ -13,8 +13,8 @@
  * Flow table: per-flow state of one worker, found by the packet's tuple.
  *
  * One worker is the only reader and the only writer (shared-nothing), so there are no locks
- * and no atomics. Memory is bounded: it is all reserved when the table is made (pages are
- * touched as flows come), and a full table refuses new flows and never disturbs old ones.
+ * and no atomics. Memory is bounded: it is all taken when the table is made, and a full
+ * table refuses new flows and never disturbs old ones.
  *
  * An index of one-cache-line buckets holds, per slot, a 16-bit tag of the hash and the number
  * of the flow; the flow itself (header, key, the NF's state) is one record in an array, so a hit

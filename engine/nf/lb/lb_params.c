@@ -45,8 +45,8 @@ const struct param lb_params[] = {
 	 .offset = offsetof(struct lb_params, other), .doc = "what becomes of traffic for no VIP"},
 	{.name = "flows", .type = PARAM_UINT, .min = 1, .max = FLOW_CAPACITY_MAX, .def = "262144",
 	 .unit = "flows", .offset = offsetof(struct lb_params, flows),
-	 .doc = "capacity of each worker's flow table, for IPv4 and IPv6 each; memory is touched "
-		"only as flows come (IPv4: 32 B and an index of 11 to 21 B per flow)"},
+	 .doc = "capacity of each worker's flow table, for IPv4 and IPv6 each: 32 and 64 B, and an "
+		"index of 11 to 21 B, per flow"},
 	{.name = "table_size", .type = PARAM_UINT, .min = 3, .max = 5000011, .def = "65537",
 	 .unit = "entries", .offset = offsetof(struct lb_params, table_size),
 	 .doc = "of the Maglev table of each VIP; prime, and better 100 times the number of backends"},
