@@ -74,11 +74,13 @@ static __rte_noinline void obey(struct source_queue *q, uint64_t version)
 	if (s->run.epoch != q->epoch)
 		begin(q);
 	else if (q->running && s->run.rate_pps > 0) {
-		uint64_t t = (rte_rdtsc() - q->pace.start_tsc) << PACE_FRACTION;
+		int64_t since = rte_rdtsc() - q->pace.start_tsc;
+		uint64_t t = since > 0 ? (uint64_t)since << PACE_FRACTION : 0;
 
 		pace_set_interval(&q->pace,
 				  (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
-		q->pace.next = RTE_MAX(q->pace.next, t);
+		/* From now on at the new rate; what the old one still owed is not caught up. */
+		q->pace.next = q->pace.soft_next = t;
 	}
 	if (s->stopped && q->running)
 		end(q);

@@ -26,7 +26,7 @@ def memory_engine(**changes: Any) -> dict[str, Any]:
     """The plan's `engine` part for ordinary memory: any user, no hugepages, little of it."""
     return {
         "hugepages": False,
-        "memory_mb": 256,
+        "memory_mb": 512,
         "file_prefix": f"hrt-{os.getpid()}-{next(_serial)}",
         "mbufs": 16384,
     } | changes
@@ -51,11 +51,11 @@ class Engine:
         self.command = [
             *enter,
             str(binary),
+            "--with-parent",
             "--plan",
             str(self.plan_file),
             "--control",
             str(self.socket_path),
-            "--with-parent",
         ]
 
     def __enter__(self) -> Self:
