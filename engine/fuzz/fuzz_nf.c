@@ -63,7 +63,7 @@ static void take_addrs(struct input *in, struct craft *c)
 
 static void add_craft(struct input *in, struct craft_list *list)
 {
-	static const uint8_t protos[] = {IPPROTO_TCP,	 IPPROTO_UDP,  IPPROTO_ICMP,
+	static const uint8_t protos[] = {IPPROTO_TCP,    IPPROTO_UDP,  IPPROTO_ICMP,
 					 IPPROTO_ICMPV6, IPPROTO_SCTP, IPPROTO_GRE};
 	uint8_t buf[CRAFT_MAX];
 	unsigned int shape, edits;

@@ -22,11 +22,10 @@ static int file_of(const uint8_t *data, size_t size, char *path, size_t room)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum fib_key keys[] = {FIB_KEY_IPV4, FIB_KEY_IPV6, FIB_KEY_MAC, FIB_KEY_VRF_IPV4};
-	struct fib_conf conf = {.kind = FIB_EXACT,
-				 .capacity = 256,
-				 .socket = -1,
-				 .memory = FIB_MEMORY_ORDINARY};
+	static const enum fib_key keys[] = {FIB_KEY_IPV4, FIB_KEY_IPV6, FIB_KEY_MAC,
+					    FIB_KEY_VRF_IPV4};
+	struct fib_conf conf = {
+		.kind = FIB_EXACT, .capacity = 256, .socket = -1, .memory = FIB_MEMORY_ORDINARY};
 	struct err err = {0};
 	uint64_t loaded = 0;
 	char path[64];

@@ -269,10 +269,10 @@ static void zoo_cuts(struct craft_list *list, const struct harness_packet *p)
 
 void craft_zoo(struct craft_list *list)
 {
-	static const uint8_t arp[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1,
-					0x08, 0x06, 0,	  1,	0x08, 0,    6, 4, 0, 1};
-	static const uint8_t llc[60] = {1, 0x80, 0xc2, 0, 0, 0, 2, 0, 0, 0, 0, 1, 0, 38, 0x42, 0x42,
-					3};
+	static const uint8_t arp[60] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0,
+					1,    0x08, 0x06, 0,    1,    0x08, 0, 6, 4, 0, 1};
+	static const uint8_t llc[60] = {1, 0x80, 0xc2, 0, 0,  0,    2,    0, 0,
+					0, 0,    1,    0, 38, 0x42, 0x42, 3};
 	struct craft base = {.sport = 1234, .dport = 80, .tcp_flags = 2, .icmp_type = 8};
 	size_t whole;
 

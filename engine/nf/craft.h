@@ -12,13 +12,13 @@
  * struct craft is left out; a test then breaks the bytes that it wants broken.
  */
 struct craft {
-	uint8_t family;	      /* 4 or 6 */
+	uint8_t family;           /* 4 or 6 */
 	uint8_t src[16], dst[16]; /* network byte order; IPv4 in the first four */
-	uint8_t proto;	      /* after IPv6 extension headers */
-	uint16_t sport, dport; /* TCP, UDP, SCTP; host byte order */
+	uint8_t proto;            /* after IPv6 extension headers */
+	uint16_t sport, dport;    /* TCP, UDP, SCTP; host byte order */
 	uint8_t tcp_flags;
 	uint8_t icmp_type, icmp_code;
-	uint8_t ttl;	      /* 0: 64 */
+	uint8_t ttl; /* 0: 64 */
 	uint8_t tos;
 	unsigned int vlans;   /* 0..2; two: 802.1ad outside 802.1Q */
 	unsigned int options; /* IPv4 options, in words of NOPs, 0..10; IPv6: destination options */
@@ -26,7 +26,7 @@ struct craft {
 	uint16_t fragment_offset; /* in units of 8 bytes */
 	bool more_fragments;
 	uint16_t payload; /* bytes behind the L4 header */
-	uint16_t frame;	  /* zeros up to this length, without FCS: as Ethernet's padding */
+	uint16_t frame;   /* zeros up to this length, without FCS: as Ethernet's padding */
 };
 
 #define CRAFT_MAX 2048

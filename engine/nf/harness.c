@@ -56,9 +56,8 @@ static void *grow(void *items, size_t n, size_t *room, size_t size)
 static void eal_start(void)
 {
 	static const char *const args[] = {
-		"harness", "--no-huge", "--no-shconf", "--no-pci",    "--no-telemetry",
-		"-m",	   "256",	"--lcores",    "0",	      "--log-level",
-		"error",
+		"harness", "--no-huge", "--no-shconf", "--no-pci",    "--no-telemetry", "-m",
+		"256",     "--lcores",  "0",           "--log-level", "error",
 	};
 	char *argv[RTE_DIM(args) + 1] = {NULL};
 

@@ -21,8 +21,8 @@
  */
 
 struct harness_config {
-	unsigned int workers;	/* 0: one */
-	uint16_t headroom;	/* bytes before each packet that an NF may prepend to */
+	unsigned int workers;   /* 0: one */
+	uint16_t headroom;      /* bytes before each packet that an NF may prepend to */
 	uint32_t first_segment; /* bytes in a packet's first mbuf, the rest in a second; 0: one */
 	unsigned int emit_room; /* nf_emit and nf_release per burst before -ENOBUFS; 0: no bound */
 };

@@ -16,6 +16,7 @@
  * is not older than the swap: at the next update, or at the end.
  */
 
+/* clang-format off */
 #define RULES_PARAMS(base)                                                                         \
 	{.name = "rules", .type = PARAM_OBJECT, .list = true,                                      \
 	 .offset = (base) + offsetof(struct acl_rules_conf, rules),                                \
@@ -34,6 +35,7 @@
 	{.name = "default", .type = PARAM_ENUM, .choices = acl_actions,                            \
 	 .offset = (base) + offsetof(struct acl_rules_conf, default_action), .def = "\"deny\"",    \
 	 .doc = "What happens to an IP packet that no rule matches."}
+/* clang-format on */
 
 static const char *const fragment_choices[] = {"match", "deny", NULL};
 static const char *const reverse_choices[] = {"match", "swap", "permit", NULL};
@@ -100,8 +102,8 @@ static struct acl_set *set_make(const struct nf *nf, const struct acl_rules_conf
 		goto out;
 	set = acl_set_build(&rules, &options, err);
 	if (set)
-		set->default_verdict =
-			conf->default_action == ACL_DENY ? NF_DROP(ACL_DROP_DEFAULT) : 0;
+		set->default_verdict = conf->default_action == ACL_DENY ? NF_DROP(ACL_DROP_DEFAULT)
+									: 0;
 out:
 	acl_rules_free(&rules);
 	return set;
@@ -153,7 +155,8 @@ static int acl_init(struct nf *nf, struct err *err)
 static int cache_make(struct acl_worker *worker, const struct nf_worker *w, struct err *err)
 {
 	const struct acl_conf *conf = w->nf->conf;
-	uint32_t buckets = rte_align32pow2((conf->cache_flows + ACL_CACHE_WAYS - 1) / ACL_CACHE_WAYS);
+	uint32_t buckets = rte_align32pow2((conf->cache_flows + ACL_CACHE_WAYS - 1) /
+					   ACL_CACHE_WAYS);
 
 	if (!conf->cache_flows)
 		return 0;

@@ -57,8 +57,8 @@ struct acl_conf {
 /* One per worker, from a cache line of its own on. */
 struct acl_worker {
 	_Alignas(64) _Atomic(uint64_t) seen; /* the epoch of its last quiescent point */
-	struct acl_bucket *cache;	      /* NULL: none */
-	uint32_t cache_mask;		      /* buckets - 1 */
+	struct acl_bucket *cache;            /* NULL: none */
+	uint32_t cache_mask;                 /* buckets - 1 */
 	uint32_t way;
 	uint64_t cache_set; /* serial of the set that the cache's answers are from */
 	/* Since the last tick; a cache that seldom hits is left aside for most bursts. */

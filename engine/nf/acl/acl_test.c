@@ -259,7 +259,8 @@ static void updates_while_running(void **state)
 	json_decref(reply);
 	assert_int_equal(last_verdict(h, &p), DENIED);
 	/* Refused as a whole: the rules stay. */
-	assert_int_equal(harness_update(h, "{\"rules\": [{\"action\": \"permit\"}, {}]}", NULL, &err),
+	assert_int_equal(harness_update(h, "{\"rules\": [{\"action\": \"permit\"}, {}]}", NULL,
+					&err),
 			 -EINVAL);
 	assert_string_equal(err.path, "op.rules[1]");
 	assert_int_equal(last_verdict(h, &p), DENIED);
@@ -294,8 +295,8 @@ static void random_addr(uint64_t *seed, uint8_t family, uint8_t addr[16])
 
 static uint8_t random_proto(uint64_t *seed, uint8_t family)
 {
-	static const uint8_t protos[] = {IPPROTO_TCP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_SCTP,
-					 IPPROTO_GRE, IPPROTO_ICMP};
+	static const uint8_t protos[] = {IPPROTO_TCP,  IPPROTO_TCP, IPPROTO_UDP,
+					 IPPROTO_SCTP, IPPROTO_GRE, IPPROTO_ICMP};
 	uint8_t proto = protos[pick(seed, sizeof(protos))];
 
 	return proto == IPPROTO_ICMP && family == 6 ? IPPROTO_ICMPV6 : proto;

@@ -24,7 +24,7 @@ typedef uint64_t acl_lanes __attribute__((vector_size(32)));
 
 struct acl_bucket {
 	acl_lanes addrs; /* source and destination */
-	acl_lanes rest;	 /* ports, protocol, TCP flags; and the answer + 1 in the top 16 bits */
+	acl_lanes rest;  /* ports, protocol, TCP flags; and the answer + 1 in the top 16 bits */
 };
 
 _Static_assert(sizeof(struct acl_bucket) == 64, "a bucket is a cache line");

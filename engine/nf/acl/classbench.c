@@ -104,15 +104,15 @@ static int parse_range(struct cursor *c, const char *field, uint16_t range[2])
 	if (!parse_number(c, UINT16_MAX, &high) || !at_token_end(c))
 		return bad(c, field, c->at, allowed);
 	if (low > high)
-		return err_set(c->err, EINVAL, c->place, "%s %lu : %lu: the lowest port comes first",
-			       field, low, high);
+		return err_set(c->err, EINVAL, c->place,
+			       "%s %lu : %lu: the lowest port comes first", field, low, high);
 	range[0] = low;
 	range[1] = high;
 	return 0;
 }
 
-static int parse_masked(struct cursor *c, const char *field, const char *allowed,
-			unsigned long max, unsigned long *value, unsigned long *mask)
+static int parse_masked(struct cursor *c, const char *field, const char *allowed, unsigned long max,
+			unsigned long *value, unsigned long *mask)
 {
 	const char *start;
 

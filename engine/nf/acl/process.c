@@ -52,8 +52,9 @@ static inline void copy_pair(uint8_t *to, const uint8_t *from, size_t len, bool 
 
 static inline uint8_t tcp_flags(const struct rte_mbuf *m)
 {
-	return pkt_l4(m) == RTE_PTYPE_L4_TCP ? ((const struct rte_tcp_hdr *)pkt_l4_hdr(m))->tcp_flags
-					     : 0;
+	return pkt_l4(m) == RTE_PTYPE_L4_TCP
+		       ? ((const struct rte_tcp_hdr *)pkt_l4_hdr(m))->tcp_flags
+		       : 0;
 }
 
 static void copy_ip4_ports(uint8_t key[ACL_IP4_KEY_BYTES], const struct rte_mbuf *m, bool swap)
@@ -250,7 +251,7 @@ static void classify_cached(struct acl_worker *worker, const struct acl_set *set
  * A miss costs about a third of a lookup in rte_acl on top of it, so that a cache which hits
  * less than a third of the time does not pay.
  */
-#define CACHE_WORTH(hits, misses) ((hits) * 2 >= (misses))
+#define CACHE_WORTH(hits, misses) ((hits)*2 >= (misses))
 #define CACHE_SAMPLE 256 /* packets, before there is an opinion */
 
 void acl_cache_tick(struct nf_worker *w)

@@ -30,9 +30,9 @@ static const struct {
 	const char *name;
 	uint8_t number, mask;
 } protos[] = {
-	{"any", 0, 0},	      {"icmp", 1, 0xff}, {"tcp", 6, 0xff},   {"udp", 17, 0xff},
-	{"gre", 47, 0xff},    {"esp", 50, 0xff}, {"ah", 51, 0xff},   {"icmp6", 58, 0xff},
-	{"sctp", 132, 0xff},
+	{"any", 0, 0},     {"icmp", 1, 0xff},   {"tcp", 6, 0xff},
+	{"udp", 17, 0xff}, {"gre", 47, 0xff},   {"esp", 50, 0xff},
+	{"ah", 51, 0xff},  {"icmp6", 58, 0xff}, {"sctp", 132, 0xff},
 };
 
 void acl_rule_any(struct acl_rule *rule)
@@ -136,10 +136,11 @@ static int rule_from_conf(struct acl_rule *rule, const struct acl_rule_conf *con
 	}
 	if (conf->proto && set_proto(rule, conf->proto)) {
 		snprintf(place, sizeof(place), "%s.proto", path);
-		return err_set(err, EINVAL, place,
-			       "\"%.32s\" is not a protocol: any, tcp, udp, icmp, icmp6, sctp, gre, "
-			       "esp, ah, or a number 0..255 in quotes",
-			       conf->proto);
+		return err_set(
+			err, EINVAL, place,
+			"\"%.32s\" is not a protocol: any, tcp, udp, icmp, icmp6, sctp, gre, "
+			"esp, ah, or a number 0..255 in quotes",
+			conf->proto);
 	}
 	return 0;
 ports:

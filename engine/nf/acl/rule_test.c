@@ -143,7 +143,10 @@ static void refuses_binary_and_missing_files(void **state)
 static int from_json(const char *text, struct acl_rules *rules, struct err *err)
 {
 	static const struct param list[] = {
-		{.name = "rules", .type = PARAM_OBJECT, .list = true, .fields = acl_rule_params,
+		{.name = "rules",
+		 .type = PARAM_OBJECT,
+		 .list = true,
+		 .fields = acl_rule_params,
 		 .fields_size = sizeof(struct acl_rule_conf)},
 		{0},
 	};
@@ -205,8 +208,7 @@ static void refuses_rules_of_the_plan(void **state)
 		 "params.rules[0].dport[0]"},
 		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"256\"}]}",
 		 "params.rules[0].proto"},
-		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}",
-		 "params.rules[0].proto"},
+		{"{\"rules\": [{\"action\": \"deny\", \"proto\": \"\"}]}", "params.rules[0].proto"},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -13,6 +13,7 @@
 
 #define FIELDS_MAX 14
 
+/* clang-format off */
 #define PROTO(at) {RTE_ACL_FIELD_TYPE_BITMASK, 1, 0, 0, at}
 #define ADDR(n, at) {RTE_ACL_FIELD_TYPE_MASK, 4, n, n, at}
 #define PORTS(n, input, at)                                                                        \
@@ -55,6 +56,7 @@ static const struct layout {
 			   ADDR(7, BARE(addrs) + 24), ADDR(8, BARE(addrs) + 28),
 			   ICMP(9, 9, BARE(icmp_type))}},
 };
+/* clang-format on */
 
 static bool proto_is(const struct acl_rule *rule, uint8_t proto)
 {

@@ -133,7 +133,8 @@ static void check_verdicts(const struct trace *t, const long *first, const char 
 		 rules_path, alternate, match_flags ? "true" : "false");
 	/* Large rule sets take long to build: all burst sizes, each on its own instance, once. */
 	if (alternate == 2 && !match_flags) {
-		h = harness_run_all("acl", params, NULL, NF_FORWARD, t->packets.packets, t->n, &err);
+		h = harness_run_all("acl", params, NULL, NF_FORWARD, t->packets.packets, t->n,
+				    &err);
 	} else {
 		h = harness_new("acl", params, NULL, &err);
 		if (h)

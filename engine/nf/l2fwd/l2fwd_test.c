@@ -26,8 +26,7 @@ static int teardown(void **state)
 static void check_macs(const char *params, enum nf_direction dir, const uint8_t macs[12])
 {
 	struct err err;
-	struct harness *h =
-		harness_run_all("l2fwd", params, NULL, dir, zoo.packets, zoo.n, &err);
+	struct harness *h = harness_run_all("l2fwd", params, NULL, dir, zoo.packets, zoo.n, &err);
 	size_t sent = 0;
 
 	assert_non_null(h);

@@ -26,8 +26,8 @@ static void passes_all_untouched(void **state)
 {
 	for (int dir = 0; dir < NF_DIRECTIONS; dir++) {
 		struct err err;
-		struct harness *h =
-			harness_run_all("null", NULL, NULL, dir, zoo.packets, zoo.n, &err);
+		struct harness *h = harness_run_all("null", NULL, NULL, dir, zoo.packets, zoo.n,
+						    &err);
 
 		assert_non_null(h);
 		assert_int_equal(h->n_out, zoo.n);
