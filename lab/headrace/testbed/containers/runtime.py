@@ -99,7 +99,7 @@ def ensure_base(say: Say) -> None:
         return
     say(f"pulling {BASE_IMAGE}")
     done = subprocess.run(
-        [podman(), "pull", "--quiet", f"docker.io/library/{BASE_IMAGE}"],
+        [podman(), "pull", "--quiet", BASE_IMAGE],
         capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False,
     )  # fmt: skip
     if done.returncode == 0:
