@@ -53,6 +53,12 @@ def _by(rows: Sequence[Row], role: str) -> dict[str, list[Row]]:
 
 def _statement(network: str, workload: str, rows: Sequence[Row]) -> Statement:
     sentences: list[str] = []
+    doubtful = sum(not row.result.audit.trusted for row in rows)
+    if doubtful:
+        sentences.append(
+            f"{doubtful} of {len(rows)} measurements are suspect (see the evidence): what follows "
+            "is to be repeated before it is believed."
+        )
     vnf, alone = _narrowest_alone(rows, sentences)
     busiest = _busiest(rows, sentences)
     _scaling(rows, sentences)

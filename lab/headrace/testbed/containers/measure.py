@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from headrace.testbed.containers.study import Expanded, Point, workload_problem
 from headrace.testbed.containers.verify import judge, verify
 
 _FCS_BYTES = 4
+_OTHERS_CPUS_MAX = 0.3  # the lab itself and podman take some of it
 Say = Callable[[str], None]
 
 
@@ -82,8 +84,10 @@ class Runner:
         cpu = {name: runtime.cpu_seconds(pid) for name, pid in pids.items()}
         interfaces = deployed.interface_counts()
         started_at, began = now(), time.monotonic()
+        busy = runtime.busy_seconds()
         load = run_load(deployed, workload, workload.duration, seed=self.trials)
         elapsed = time.monotonic() - began
+        busy = (runtime.busy_seconds() - busy) / elapsed
         used = {
             node.name: (after - before) / elapsed
             for node in deployed.layout.nodes
@@ -98,6 +102,7 @@ class Runner:
         findings = [
             *verified,
             *judge(deployed, counters, grown, workload.kind),
+            _others(busy - sum(used.values())),
             Finding(
                 check="errors", ok=load.errors == 0, value=load.errors, limit=0,
                 text=f"The clients report {load.errors} errors.",
@@ -172,6 +177,15 @@ class Runner:
             started_at=started_at,
             intended_duration_s=workload.duration,
         )
+
+
+def _others(cpus: float) -> Finding:
+    """Work of others on the same CPUs makes a trial's figures theirs as much as the chain's."""
+    cpus = max(0.0, cpus)
+    return Finding(
+        check="other work", ok=cpus <= _OTHERS_CPUS_MAX, value=cpus, limit=_OTHERS_CPUS_MAX,
+        text=f"Other processes of this machine took {cpus:.2f} of its {os.cpu_count()} CPUs.",
+    )  # fmt: skip
 
 
 def _grown(before: Count, after: Count) -> Count:

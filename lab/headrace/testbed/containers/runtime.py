@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import shutil
 import signal
 import subprocess
@@ -239,6 +240,12 @@ def cpu_seconds(pid: int) -> float | None:
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     return int(Path(file).read_text().split()[0 if scale == 1e9 else 1]) / scale
     return None
+
+
+def busy_seconds() -> float:
+    """CPU time that all processes of this machine have used, interrupts and softirqs apart."""
+    user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def logs(container: str, lines: int = 5) -> str:
