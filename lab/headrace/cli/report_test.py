@@ -66,7 +66,8 @@ def test_a_page_that_cannot_be_written_is_bad_input(bundle: Path, tmp_path: Path
 
 
 def test_no_bundle_is_bad_input(tmp_path: Path) -> None:
-    for command in (["report", tmp_path], ["diff", tmp_path, tmp_path]):
+    commands: list[list[str | Path]] = [["report", tmp_path], ["diff", tmp_path, tmp_path]]
+    for command in commands:
         done = call(*command)
         assert isinstance(done.exception, BundleError)
         assert done.exception.exit_status == 2
