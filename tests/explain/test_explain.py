@@ -67,8 +67,10 @@ def datagrams(
     a, b = pair
     ready = folder / "ready"
     inside = ["ip", "netns", "exec"]
+    # It stays until nothing has come for a while, so that the last sample finds its namespace.
+    count = ["--count", "1000000"]
     rx = subprocess.Popen(
-        [*inside, b, sys.executable, str(PEER), "receive", "--ready", str(ready), *receive],
+        [*inside, b, sys.executable, str(PEER), "receive", "--ready", str(ready), *count, *receive],
         stdout=subprocess.PIPE,
     )
     until(ready.exists)

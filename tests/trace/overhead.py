@@ -69,9 +69,10 @@ def traffic(kind: str, folder: Path) -> int:
         "udp": ("receive", ["send", "--count", "60000", "--bytes", "64"]),
     }[kind]
     inside = ["ip", "netns", "exec"]
+    udp = ["--count", "60000"]
     peer = [sys.executable, str(PEER)]
     rx = subprocess.Popen(
-        [*inside, PAIR[1], *peer, rx_do, "--host", "10.79.0.2", "--ready", str(ready)],
+        [*inside, PAIR[1], *peer, rx_do, "--host", "10.79.0.2", *udp, "--ready", str(ready)],
         stdout=subprocess.PIPE,
     )
     while not ready.exists():
@@ -146,6 +147,7 @@ def main() -> None:
         # Tracepoints by name need tracefs: mounted for bpftrace alone, gone with it.
         tracefs = 'mount -t tracefs t /sys/kernel/tracing; exec bpftrace -e "$0"'
         ways["bpftrace, 2 points"] = ["unshare", "-m", "sh", "-c", tracefs, BPFTRACE]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what follows is undone
     stats = Path("/proc/sys/kernel/bpf_stats_enabled")
     was = stats.read_text()
     try:

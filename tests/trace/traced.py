@@ -68,7 +68,8 @@ class Traced:
     ) -> dict[str, float]:
         """UDP from namespace `sender` to (namespace, address): what both counted and timed."""
         namespace, address = receiver
-        rx = self.peer(namespace, "receive", "--host", address, *receive)
+        count = send[send.index("--count") :][:2]
+        rx = self.peer(namespace, "receive", "--host", address, *count, *receive)
         tx = self.peer(sender, "send", "--host", address, *send)
         return {**self.said(tx), **self.said(rx)}
 
