@@ -4,13 +4,25 @@
  * the rest (about 12 % at 95 % full). In one pass keys away from home would take the
  * first-bucket room of later keys, and about twice as many would end up away, each of them a
  * second cache line at every lookup.
+ *
+ * The first pass takes the keys in blocks, sorted by the region of the table that they go to:
+ * for a table of gigabytes in random order, page walks would be most of the work.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "cuckoo.h"
 
-#define AHEAD 32 /* keys whose buckets are on their way */
+#define AHEAD 32              /* keys whose buckets are on their way */
+#define BLOCK (1u << 22)      /* keys sorted at a time */
+#define REGIONS_MAX 1024      /* as many streams as the sorting can write at once */
+#define REGION_BUCKETS 65536u /* at least: 4 MB, two large pages */
+
+struct item {
+	struct ckey k;
+	struct hashes h;
+	uint32_t i; /* index in the input */
+};
 
 struct load {
 	struct cuckoo *c;
@@ -18,21 +30,21 @@ struct load {
 	const uint16_t *nhs;
 	size_t stride;
 	uint64_t n;
-	uint32_t *rest; /* indices of the keys left for the second pass */
+	struct item *block;
+	uint32_t shift, regions; /* region = first bucket >> shift */
+	uint32_t *rest;          /* indices of the keys left for the second pass */
 	uint64_t n_rest, room;
 };
 
-static struct ckey load_key(const struct load *l, uint64_t i)
+static struct item load_item(const struct load *l, uint64_t i)
 {
-	return key_load(l->c->fib.conf.key, l->keys + i * l->stride);
+	struct item it = {.k = key_load(l->c->fib.conf.key, l->keys + i * l->stride), .i = i};
+
+	it.h = hash_key(l->c->seed, l->c->fib.conf.key, &it.k);
+	return it;
 }
 
-static struct hashes load_hash(const struct load *l, const struct ckey *k)
-{
-	return hash_key(l->c->seed, l->c->fib.conf.key, k);
-}
-
-static int keep_for_later(struct load *l, uint64_t i)
+static int keep_for_later(struct load *l, uint32_t i)
 {
 	uint64_t room = l->room ? l->room * 2 : 1024;
 	uint32_t *bigger;
@@ -48,71 +60,104 @@ static int keep_for_later(struct load *l, uint64_t i)
 	return 0;
 }
 
-static void prefetch_first(const struct load *l, uint64_t i)
+static void prefetch_first(const struct load *l, struct hashes h)
 {
-	struct ckey k = load_key(l, i);
-
-	__builtin_prefetch(&l->c->buckets[first_bucket(l->c->n, load_hash(l, &k))], 1);
+	__builtin_prefetch(&l->c->buckets[first_bucket(l->c->n, h)], 1);
 }
 
-static void prefetch_second(const struct load *l, uint64_t i)
+/* A counting sort of n keys, which begin at `from`, into the block. */
+static void sort_block(struct load *l, uint64_t from, uint32_t n)
 {
-	struct ckey k = load_key(l, i);
+	uint32_t at[REGIONS_MAX + 1] = {0};
 
-	__builtin_prefetch(&l->c->buckets[second_bucket(l->c->n, load_hash(l, &k))], 1);
+	for (uint32_t j = 0; j < n; j++) {
+		struct item it = load_item(l, from + j);
+
+		at[(first_bucket(l->c->n, it.h) >> l->shift) + 1]++;
+	}
+	for (uint32_t r = 1; r <= l->regions; r++)
+		at[r] += at[r - 1];
+	for (uint32_t j = 0; j < n; j++) {
+		struct item it = load_item(l, from + j);
+
+		l->block[at[first_bucket(l->c->n, it.h) >> l->shift]++] = it;
+	}
 }
 
-static int first_pass(struct load *l, uint64_t *i)
+/* *done of the block's keys are in the table, or among the rest. */
+static int place_block(struct load *l, uint32_t n, uint32_t *done)
 {
 	int rc = 0;
 
-	for (*i = 0; *i < l->n; ++*i) {
-		struct ckey k = load_key(l, *i);
+	for (*done = 0; *done < n; ++*done) {
+		const struct item *it = &l->block[*done];
 
-		if (*i + AHEAD < l->n)
-			prefetch_first(l, *i + AHEAD);
-		if (l->c->fib.conf.key == FIB_KEY_MAC && k.w[0] > MAC_MASK)
+		if (*done + AHEAD < n)
+			prefetch_first(l, it[AHEAD].h);
+		if (l->c->fib.conf.key == FIB_KEY_MAC && it->k.w[0] > MAC_MASK)
 			return -EINVAL;
-		rc = cuckoo_place_first(l->c, &k, load_hash(l, &k), l->nhs[*i]);
+		rc = cuckoo_place_first(l->c, &it->k, it->h, l->nhs[it->i]);
 		if (rc == -ENOSPC)
-			rc = keep_for_later(l, *i);
+			rc = keep_for_later(l, it->i);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-static int second_pass(struct load *l, uint64_t *j)
+static int second_pass(struct load *l, uint64_t *bad)
 {
-	for (*j = 0; *j < l->n_rest; ++*j) {
-		uint64_t i = l->rest[*j];
-		struct ckey k = load_key(l, i);
+	for (uint64_t j = 0; j < l->n_rest; j++) {
+		struct item it = load_item(l, l->rest[j]), ahead;
 		int rc;
 
-		if (*j + AHEAD < l->n_rest) {
-			prefetch_first(l, l->rest[*j + AHEAD]);
-			prefetch_second(l, l->rest[*j + AHEAD]);
+		if (j + AHEAD < l->n_rest) {
+			ahead = load_item(l, l->rest[j + AHEAD]);
+			prefetch_first(l, ahead.h);
+			__builtin_prefetch(&l->c->buckets[second_bucket(l->c->n, ahead.h)], 1);
 		}
-		rc = cuckoo_place(l->c, &k, load_hash(l, &k), l->nhs[i]);
-		if (rc)
+		rc = cuckoo_place(l->c, &it.k, it.h, l->nhs[it.i]);
+		if (rc) {
+			*bad = it.i;
 			return rc;
+		}
 	}
 	return 0;
 }
 
-/* Takes back what the first pass placed of the first i keys, and the second of its first j. */
-static void take_back(struct load *l, uint64_t i, uint64_t j)
+/*
+ * A key that was passed is in the table by us, or not at all: one that had been there before
+ * would have ended the load. So all that are found go.
+ */
+static void take_back(struct load *l, uint64_t keys, uint32_t block)
 {
 	uint16_t old;
 
-	for (uint64_t k = 0; k < j; k++)
-		cuckoo_remove(&l->c->fib, l->keys + l->rest[k] * l->stride, 0, &old);
-	for (uint64_t k = 0, r = 0; k < i; k++) {
-		if (r < l->n_rest && l->rest[r] == k)
-			r++;
-		else
-			cuckoo_remove(&l->c->fib, l->keys + k * l->stride, 0, &old);
+	for (uint64_t i = 0; i < keys; i++)
+		cuckoo_remove(&l->c->fib, l->keys + i * l->stride, 0, &old);
+	for (uint32_t j = 0; j < block; j++)
+		cuckoo_remove(&l->c->fib, l->block[j].k.w, 0, &old);
+}
+
+static int both_passes(struct load *l, uint64_t *bad)
+{
+	uint32_t n, done;
+	int rc = 0;
+
+	for (uint64_t from = 0; from < l->n; from += n) {
+		n = l->n - from < BLOCK ? l->n - from : BLOCK;
+		sort_block(l, from, n);
+		rc = place_block(l, n, &done);
+		if (rc) {
+			*bad = l->block[done].i;
+			take_back(l, from, done);
+			return rc;
+		}
 	}
+	rc = second_pass(l, bad);
+	if (rc)
+		take_back(l, l->n, 0);
+	return rc;
 }
 
 int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs,
@@ -121,7 +166,7 @@ int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint
 	struct cuckoo *c = (struct cuckoo *)f;
 	struct load l = {
 		.c = c, .keys = keys, .nhs = nhs, .stride = fib_key_bytes(f->conf.key), .n = n};
-	uint64_t i, j = 0, updates = c->updates;
+	uint64_t updates = c->updates;
 	int rc;
 
 	*bad = 0;
@@ -129,17 +174,18 @@ int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint
 		*bad = f->conf.capacity - c->entries;
 		return -ENOSPC;
 	}
-	rc = first_pass(&l, &i);
-	if (rc) {
-		*bad = i;
-	} else {
-		rc = second_pass(&l, &j);
-		if (rc)
-			*bad = l.rest[j];
-	}
-	if (rc)
-		take_back(&l, i, j);
+	if (!n)
+		return 0;
+	while ((REGION_BUCKETS << l.shift) < c->n / REGIONS_MAX)
+		l.shift++;
+	l.shift += __builtin_ctz(REGION_BUCKETS);
+	l.regions = ((c->n - 1) >> l.shift) + 1;
+	l.block = malloc((n < BLOCK ? n : BLOCK) * sizeof(*l.block));
+	if (!l.block)
+		return -ENOMEM;
+	rc = both_passes(&l, bad);
 	c->updates = rc ? updates : updates + n;
+	free(l.block);
 	free(l.rest);
 	return rc;
 }
