@@ -11,7 +11,7 @@ help:
 	@echo 'make test          all tests'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries (needs 10 GB, ten minutes)'
-	@echo 'make lint          ruff, mypy, clang-format, codespell'
+	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference of links and NFs, from the engine itself'
 	@echo 'make setup         packages, Python environment and engine, nothing else'

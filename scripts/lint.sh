@@ -26,7 +26,7 @@ fi
 check ruff $bin/ruff check lab tests scripts
 check ruff-format $bin/ruff format --check lab tests scripts
 check mypy $bin/mypy
-check clang-format $bin/python scripts/c_style.py "${c_files[@]}"
+check c-style $bin/python scripts/c_style.py "${c_files[@]}"
 check codespell $bin/codespell --config .codespellrc
 for script in scripts/*.sh .ci/run; do
 	check "bash $script" bash -n "$script"
