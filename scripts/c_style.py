@@ -66,6 +66,8 @@ def main() -> int:
         for file in files:
             fix(file)
         return 0
+    # What stands in for the kernel's own headers keeps their form.
+    files = [file for file in files if file.name != "kernel.h"]
     found = [text for file in files for text in complaints(file)]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0

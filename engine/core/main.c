@@ -111,10 +111,10 @@ static int run(const char *file, const char *control)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"plan", required_argument, NULL, 'p'},	   {"control", required_argument, NULL, 'c'},
-		{"check", required_argument, NULL, 'k'},   {"describe", no_argument, NULL, 'd'},
-		{"with-parent", no_argument, NULL, 'w'},  {"version", no_argument, NULL, 'v'},	   {"help", no_argument, NULL, 'h'},
-		{0},
+		{"plan", required_argument, NULL, 'p'},  {"control", required_argument, NULL, 'c'},
+		{"check", required_argument, NULL, 'k'}, {"describe", no_argument, NULL, 'd'},
+		{"with-parent", no_argument, NULL, 'w'}, {"version", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},        {0},
 	};
 	const char *plan = NULL, *control = NULL;
 	int c;

@@ -282,11 +282,12 @@ const struct nf_ops nf_acl_ops = {
 	       "both, for IPv4 and IPv6, and can be replaced as a whole while packets flow. Packets "
 	       "without visible ports (fragments, ICMP, other protocols, a cut L4 header) match only "
 	       "rules that name no ports.",
-	.standards = "Lookup: DPDK's rte_acl, multi-bit tries, with the widest SIMD that the engine "
-		     "allows, behind a cache of exact flows. ClassBench filter format (Taylor and Turner, 2007). Fragments: RFC 1858 "
-		     "and RFC 3128 attacks are met by fragments: deny; there is no reassembly. IPv6 "
-		     "extension headers are skipped (RFC 8200). Checksums are not verified. "
-		     "Left out: per-rule counters, logging, connection state (see firewall).",
+	.standards =
+		"Lookup: DPDK's rte_acl, multi-bit tries, with the widest SIMD that the engine "
+		"allows, behind a cache of exact flows. ClassBench filter format (Taylor and Turner, 2007). Fragments: RFC 1858 "
+		"and RFC 3128 attacks are met by fragments: deny; there is no reassembly. IPv6 "
+		"extension headers are skipped (RFC 8200). Checksums are not verified. "
+		"Left out: per-rule counters, logging, connection state (see firewall).",
 	.params = acl_params,
 	.conf_size = sizeof(struct acl_conf),
 	.edges = acl_edges,

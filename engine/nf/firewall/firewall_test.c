@@ -519,8 +519,9 @@ static void test_bad_params(void **state)
 	(void)state;
 	assert_null(harness_new("firewall", "{\"flows\": 0}", NULL, &err));
 	assert_string_equal(err.path, "params.flows");
-	assert_null(harness_new("firewall", "{\"reverse_rules\": [{\"action\": \"permit\", \"sport\": [2, 1]}]}",
-				NULL, &err));
+	assert_null(harness_new(
+		"firewall", "{\"reverse_rules\": [{\"action\": \"permit\", \"sport\": [2, 1]}]}",
+		NULL, &err));
 	assert_string_equal(err.path, "params.reverse_rules[0].sport");
 }
 
