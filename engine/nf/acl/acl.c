@@ -284,7 +284,8 @@ const struct nf_ops nf_acl_ops = {
 	       "rules that name no ports.",
 	.standards =
 		"Lookup: DPDK's rte_acl, multi-bit tries, with the widest SIMD that the engine "
-		"allows, behind a cache of exact flows. ClassBench filter format (Taylor and Turner, 2007). Fragments: RFC 1858 "
+		"allows, behind a cache of exact flows. ClassBench filter format (Taylor and "
+		"Turner, 2007). Fragments: RFC 1858 "
 		"and RFC 3128 attacks are met by fragments: deny; there is no reassembly. IPv6 "
 		"extension headers are skipped (RFC 8200). Checksums are not verified. "
 		"Left out: per-rule counters, logging, connection state (see firewall).",
