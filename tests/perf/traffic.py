@@ -7,7 +7,6 @@ the prefix lengths of the Internet's table; the load balancer's backends lie all
 
 from __future__ import annotations
 
-import gzip
 import random
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -37,7 +36,7 @@ def _rules(draw: random.Random) -> list[tuple[int, int, int, int]]:
     return list(rules)
 
 
-def write_chain(folder: Path, vip_port: int = 0) -> dict[str, str]:
+def write_chain(folder: Path) -> dict[str, str]:
     """Write rules, headers and routes; the paths by what they are."""
     draw = random.Random(2544)
     rules = _rules(draw)
@@ -77,10 +76,3 @@ def backends() -> list[dict[str, str]]:
     """Addresses all over the unicast space, so that each is another route."""
     draw = random.Random(1812)
     return [{"address": _dotted(draw.randrange(20 << 24, 100 << 24) | 1)} for _ in range(BACKENDS)]
-
-
-def count_routes(path: str) -> int:
-    """Lines of a route file, plain or gz."""
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt") as lines:
-        return sum(1 for _ in lines)
