@@ -92,6 +92,8 @@ inside() {
 	unshare --mount --pid --fork --kill-child --propagation private bash -euc '
 		root=$1 user=$2 home=$3 command=$4
 		shift 4
+		# A root that is a mount point, as a real one is: `ip netns` makes it a slave.
+		mount --rbind "$root" "$root"
 		mount -t proc proc "$root/proc"
 		mount --rbind /sys "$root/sys"
 		mount --rbind /dev "$root/dev"
