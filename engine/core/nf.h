@@ -122,6 +122,7 @@ struct nf_ops {
 	enum nf_category category;
 	enum nf_state_key state_key;
 	bool wants_headers; /* packets must be classified (pkt.h) before process */
+	bool wants_port;    /* a bridge: inputs must say which of its ports they are (nf_port) */
 
 	/* Control thread. Load files, build tables. Errors name "params.X" or "file:line". */
 	int (*init)(struct nf *nf, struct err *err);
@@ -133,6 +134,11 @@ struct nf_ops {
 	void (*process)(struct nf_worker *w, struct burst *b);
 	/* Worker lcore, about every millisecond; may be NULL. */
 	void (*tick)(struct nf_worker *w, uint64_t now_tsc);
+	/*
+	 * Worker lcore, at every poll of the segment, idle ones too, while the NF holds packets:
+	 * what a shaper's time has come for. May be NULL.
+	 */
+	void (*poll)(struct nf_worker *w);
 
 	/*
 	 * Control thread, concurrent with process: change a table. `op` is the object sent
@@ -140,6 +146,12 @@ struct nf_ops {
 	 */
 	int (*update)(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
 };
+
+/* Which of the NF's ports a packet came in by: the `port` of its segment's input in the plan. */
+static inline uint16_t nf_port(const struct rte_mbuf *m)
+{
+	return m->port;
+}
 
 /* Put into the registry at start-up; NF_REGISTER(nf_acl_ops) at file scope. */
 void nf_register(const struct nf_ops *ops);
@@ -150,7 +162,7 @@ const struct nf_ops *nf_at(unsigned int i); /* NULL past the last; sorted by nam
 	__attribute__((constructor)) static void nf_register_##ops(void) { nf_register(&ops); }
 
 /*
- * From process or tick only. nf_emit sends a packet the NF made (counted as created)
+ * From process, tick or poll only. nf_emit sends a packet the NF made (counted as created)
  * out on `edge`; nf_release does so with one it held; nf_drop_held drops a held one.
  * nf_emit and nf_release return -ENOBUFS when this poll's emit queue is full: the packet
  * stays the caller's. Mbufs to make packets from: nf_alloc (NULL when the pool is empty).

@@ -53,6 +53,7 @@ struct target {
 struct plan_input {
 	unsigned int link;
 	enum nf_direction direction;
+	int port; /* written into its packets' mbufs, see nf_port; -1: not given */
 	struct target to;
 };
 

@@ -9,10 +9,13 @@
 
 #define CPU_MAX 1023
 #define NODES_MAX 256
+#define PORT_MAX (NF_EDGES_MAX - 1)
+#define PORT_NONE (PORT_MAX + 1)
 
 struct input_conf {
 	char *link, *to;
 	uint32_t direction;
+	uint64_t port;
 };
 
 struct segment_conf {
@@ -34,6 +37,9 @@ static const struct param input_params[] = {
 	{.name = "direction", .type = PARAM_ENUM, .choices = direction_names,
 	 .offset = offsetof(struct input_conf, direction), .def = "\"forward\"",
 	 .doc = "which way its packets go through the chain"},
+	{.name = "port", .type = PARAM_UINT, .max = PORT_NONE, .def = "16",
+	 .offset = offsetof(struct input_conf, port),
+	 .doc = "for a bridge: which of its ports the link is; 16: none"},
 	{0},
 };
 
@@ -223,6 +229,19 @@ static int check_acyclic(const struct plan_segment *s, int d, const char *path, 
 	return 0;
 }
 
+static int input_port(const struct plan *p, const struct plan_segment *s,
+		      const struct plan_input *in, const struct input_conf *c, const char *path,
+		      struct err *err)
+{
+	const struct plan_nf *nf = in->to.kind == TO_NODE ? &p->nfs[s->nodes[in->to.index].nf] : NULL;
+
+	if (c->port == PORT_NONE && nf && nf->ops->wants_port)
+		return err_set(err, EINVAL, path,
+			       "\"port\" is missing: NF \"%.40s\" must know which of its ports, 0 "
+			       "to %d, the link is", nf->name, PORT_MAX);
+	return c->port == PORT_NONE ? -1 : (int)c->port;
+}
+
 static int parse_inputs(struct plan *p, struct plan_segment *s, const struct segment_conf *c,
 			const char *path, struct err *err)
 {
@@ -249,6 +268,9 @@ static int parse_inputs(struct plan *p, struct plan_segment *s, const struct seg
 		rc = resolve_target(p, s, in[i].to, sub, &s->inputs[i].to, err);
 		if (rc)
 			return rc;
+		s->inputs[i].port = input_port(p, s, &s->inputs[i], &in[i], sub, err);
+		if (s->inputs[i].port < -1)
+			return s->inputs[i].port;
 	}
 	return 0;
 }

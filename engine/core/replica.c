@@ -123,6 +123,7 @@ static int open_node(struct engine *e, struct replica *r, unsigned int i, unsign
 	node->process = nf->ops->process;
 	r->classify |= nf->ops->wants_headers;
 	r->has_tick |= nf->ops->tick != NULL;
+	r->has_poll |= nf->ops->poll != NULL;
 	return 0;
 }
 
@@ -137,6 +138,8 @@ static void wire_nodes(struct replica *r, const struct plan_segment *s)
 	for (unsigned int i = 0; i < s->n_inputs; i++) {
 		r->inlets[i].link = s->inputs[i].link;
 		r->inlets[i].direction = s->inputs[i].direction;
+		r->inlets[i].marks_port = s->inputs[i].port >= 0;
+		r->inlets[i].port = (uint16_t)s->inputs[i].port;
 		r->inlets[i].to = localise(r, s->inputs[i].to);
 	}
 	for (int d = 0; d < NF_DIRECTIONS; d++)

@@ -239,6 +239,9 @@ static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const boo
 	in->packets += n;
 	if (r->classify)
 		classify_burst(pkts, n, in->unclassified);
+	if (unlikely(in->marks_port))
+		for (uint16_t i = 0; i < n; i++)
+			pkts[i]->port = in->port;
 	if (timed) {
 		end = rte_rdtsc();
 		in->cycles += end - *t;
@@ -293,9 +296,35 @@ static void tick(struct replica *r, uint64_t now)
 	}
 }
 
+/* NFs that hold packets may let some go; whether any did. */
+static __rte_noinline bool poll_holders(struct replica *r, const bool timed)
+{
+	bool any = false;
+
+	for (unsigned int i = 0; i < r->n_nodes && !r->pending; i++) {
+		struct node *node = &r->nodes[i];
+		struct nf_worker *w = node->worker;
+		uint64_t start;
+
+		if (!w->nf->ops->poll || node->stats.held <= 0)
+			continue;
+		start = timed ? rte_rdtsc() : 0;
+		w->nf->ops->poll(w);
+		if (timed)
+			node->stats.cycles += rte_rdtsc() - start;
+		if (!r->n_emitted)
+			continue;
+		any = true;
+		run_emitted(r);
+		flush_outlets(r);
+	}
+	return any;
+}
+
 static __rte_noinline void poll_timed(struct replica *r)
 {
 	uint64_t start = rte_rdtsc(), t = start, nodes_end;
+	bool released = false;
 	uint16_t n = 0;
 
 	r->now = start;
@@ -314,12 +343,18 @@ static __rte_noinline void poll_timed(struct replica *r)
 		r->tx_cycles += t - nodes_end;
 		n += got;
 	}
+	if (unlikely(r->has_poll)) {
+		released = poll_holders(r, true);
+		if (released)
+			t = rte_rdtsc();
+	}
 	r->polls++;
-	if (n)
+	if (n || released)
 		r->ops_sampled += t - start;
 	else
 		r->idle_polls++;
-	if (r->has_tick && (int64_t)(start - r->next_tick) >= 0)
+	/* What a tick emits needs the room that packets still held for an output would take. */
+	if (r->has_tick && !r->pending && (int64_t)(start - r->next_tick) >= 0)
 		tick(r, start);
 }
 
@@ -335,6 +370,14 @@ void replica_poll(struct replica *r)
 		return;
 	}
 	r->polls++;
+	if (unlikely(r->has_poll)) {
+		/* After the inputs: what came in now may leave now. */
+		bool got = poll_inlets(r, false, NULL);
+
+		if (!poll_holders(r, false) && !got)
+			r->idle_polls++;
+		return;
+	}
 	if (!poll_inlets(r, false, NULL))
 		r->idle_polls++;
 }

@@ -48,6 +48,8 @@ struct inlet {
 	struct target to;
 	uint8_t direction;
 	bool unclassified;
+	bool marks_port;
+	uint16_t port; /* for nf_port */
 	uint64_t packets, cycles, timed_packets;
 	struct link_rxq q;
 	unsigned int link;
@@ -88,6 +90,7 @@ struct replica {
 	uint16_t pending; /* packets that `wait` outlets still hold */
 	bool classify;
 	bool has_tick;
+	bool has_poll;
 	uint32_t until_timed; /* polls until the next one that is timed */
 	uint32_t rng;
 	unsigned int n_emitted;

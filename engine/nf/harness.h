@@ -30,6 +30,7 @@ struct harness_config {
 struct harness_packet {
 	const void *data;
 	uint32_t len;
+	uint16_t port; /* for nf_port */
 };
 
 #define HARNESS_CREATED (-1)
@@ -78,8 +79,10 @@ void harness_free(struct harness *h);
 /* Feed packets in bursts of `burst`; verdicts and outputs are appended. */
 void harness_run(struct harness *h, enum nf_direction dir, unsigned int burst,
 		 const struct harness_packet *in, size_t n);
-/* Let time pass, then tick every worker. */
+/* Let time pass, then tick and poll every worker. */
 void harness_advance(struct harness *h, uint64_t ns);
+/* Poll every worker, as the segment does while the NF holds packets. */
+void harness_poll(struct harness *h);
 /* nf_ops.update with `op` as JSON; the reply as the NF gave it, NULL for none. */
 int harness_update(struct harness *h, const char *op, json_t **reply, struct err *err);
 /* Forget verdicts and outputs; counts and the NF's state stay. */

@@ -44,6 +44,13 @@ static const struct param fw_params[] = {
 	TIMEOUT(udp_replied, "300", "UDP in both directions; RFC 4787 REQ-5."),
 	TIMEOUT(icmp, "60", "ICMP queries; RFC 5508 REQ-2."),
 	TIMEOUT(other, "600", "Other protocols, by addresses only."),
+	TIMEOUT(fragment, "30", "A datagram whose fragments have not all come; what is held is dropped."),
+	{.name = "datagrams", .type = PARAM_UINT, .min = 1, .max = 1048576, .def = "1024",
+	 .unit = "datagrams", .offset = offsetof(struct fw_params, datagrams),
+	 .doc = "Bound, per worker and family, on fragmented datagrams at a time."},
+	{.name = "held_fragments", .type = PARAM_UINT, .max = 1048576, .def = "1024",
+	 .unit = "packets", .offset = offsetof(struct fw_params, held_fragments),
+	 .doc = "Bound, per worker, on fragments held because they came before their first one."},
 	{.name = "tcp_loose", .type = PARAM_BOOL, .def = "false",
 	 .offset = offsetof(struct fw_params, tcp_loose),
 	 .doc = "Permit TCP connections to be taken up in the middle, by an ACK."},
@@ -140,6 +147,7 @@ static void fw_worker_fini(struct nf_worker *w)
 	snapshot_offline(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++)
 		flow_destroy(fw->flows[i]);
+	fw_fragments_free(fw);
 	free(fw);
 	w->state = NULL;
 }
@@ -174,12 +182,17 @@ static int fw_worker_init(struct nf_worker *w, struct err *err)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	fw->fw = w->nf->state;
 	set_timeouts(fw, &p->timeout_s);
+	fw->fragment_timeout = flow_ticks((uint64_t)(p->timeout_s.fragment * 1000));
 	snapshot_online(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES && !rc; i++) {
 		struct flow_conf conf = {.family = i, .capacity = (uint32_t)p->flows,
 					 .socket_id = w->socket_id};
 
 		rc = flow_create(&conf, &fw->flows[i], err);
+		conf.capacity = (uint32_t)p->datagrams;
+		conf.state_bytes = (uint32_t)fw_datagram_bytes();
+		if (!rc)
+			rc = flow_create(&conf, &fw->datagrams[i], err);
 	}
 	if (rc)
 		fw_worker_fini(w);
@@ -196,6 +209,8 @@ void fw_tick(struct nf_worker *w, uint64_t now_tsc)
 		w->counters[C_EXPIRED] += flow_age(fw->flows[i], flow_now(now_tsc), fw_gone, fw);
 		flows += flow_count(fw->flows[i]);
 	}
+	fw_fragments_tick(w, flow_now(now_tsc));
+	w->counters[C_HELD] = fw->held;
 	w->counters[C_FLOWS] = flows;
 	w->counters[C_HALF_OPEN] = fw->half_open;
 }
@@ -230,6 +245,9 @@ static const char *const drops[] = {
 	[DROP_SYN_FLOOD] = "syn-flood",
 	[DROP_TABLE_FULL] = "table-full",
 	[DROP_FRAGMENT] = "fragment",
+	[DROP_FRAGMENT_OVERLAP] = "fragment-overlap",
+	[DROP_FRAGMENT_LIMIT] = "fragment-limit",
+	[DROP_FRAGMENT_TIMEOUT] = "fragment-timeout",
 	[DROP_NON_IP] = "non-ip",
 	NULL,
 };
@@ -240,6 +258,7 @@ static const char *const counters[] = {
 	[C_RELATED] = "related",
 	[C_FLOWS] = "flows",
 	[C_HALF_OPEN] = "half-open",
+	[C_HELD] = "held-fragments",
 	NULL,
 };
 
@@ -250,14 +269,17 @@ static const struct nf_ops firewall_ops = {
 	       "long as each packet fits its state. TCP must begin with a SYN, and its handshake, close "
 	       "and reset are followed, with a timeout for each state. ICMP and ICMPv6 errors pass "
 	       "when they are about a known flow; echo and other queries are flows of their own. IPv6 "
-	       "neighbour discovery always passes. Bounds on flows and on half-open connections drop "
+	       "neighbour discovery always passes. Fragments go the way of their datagram's first one, "
+	       "and are held until it comes (virtual reassembly); tiny, overlapping and endless ones are "
+	       "dropped by reason. Bounds on flows and on half-open connections drop "
 	       "new flows and never disturb known ones. update: {rules, default, reverse_rules, "
 	       "reverse_default}: new rules for new flows.",
 	.standards = "TCP states: RFC 9293 section 3.3.2; timeouts: RFC 5382 REQ-5, RFC 4787 REQ-5, RFC "
 		     "5508 REQ-2; ICMP: RFC 792, RFC 4443, RFC 4890. Rules: DPDK's rte_acl. Left "
 		     "out: sequence numbers are not checked against windows (RFC 5961 attacks are the "
 		     "endpoints' to meet), SCTP is followed by ports-less address pairs, no application-"
-		     "level gateways; fragments are dropped by reason.",
+		     "level gateways. Fragments: RFC 1858, RFC 3128, RFC 5722; with several replicas they "
+		     "are steered by addresses only, so that they may meet rules and not their flow.",
 	.params = fw_params,
 	.conf_size = sizeof(struct fw_params),
 	.edges = edges,

@@ -18,6 +18,9 @@ enum fw_drop {
 	DROP_SYN_FLOOD,
 	DROP_TABLE_FULL,
 	DROP_FRAGMENT,
+	DROP_FRAGMENT_OVERLAP,
+	DROP_FRAGMENT_LIMIT,
+	DROP_FRAGMENT_TIMEOUT,
 	DROP_NON_IP,
 };
 
@@ -28,6 +31,7 @@ enum fw_counter {
 	C_RELATED,
 	C_FLOWS,
 	C_HALF_OPEN,
+	C_HELD,
 };
 
 /* As in the plan, and in an update: what may begin a flow in one direction. */
@@ -38,13 +42,13 @@ struct fw_policy_params {
 };
 
 struct fw_timeouts {
-	double syn, established, closing, udp, udp_replied, icmp, other;
+	double syn, established, closing, udp, udp_replied, icmp, other, fragment;
 };
 
 struct fw_params {
 	struct fw_policy_params policy[NF_DIRECTIONS];
 	struct fw_timeouts timeout_s;
-	uint64_t flows, half_open;
+	uint64_t flows, half_open, datagrams, held_fragments;
 	bool tcp_loose;
 	uint32_t non_ip;
 };
@@ -64,6 +68,10 @@ struct fw_worker {
 	struct fw *fw;
 	uint32_t timeouts[TRACK_STATES]; /* in flow_now units */
 	uint64_t half_open;
+	struct flow_table *datagrams[FLOW_FAMILIES];
+	uint64_t held; /* fragments that wait for their first */
+	uint32_t blocked[2]; /* IPv4, IPv6: the first datagram, plus one, whose fragments may go on */
+	uint32_t fragment_timeout;
 };
 
 /*
@@ -90,6 +98,15 @@ uint8_t fw_new_flow(struct nf_worker *w, const struct fw_rules *rules, struct rt
 /* Everything that is not TCP or UDP. */
 uint8_t fw_other(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 		 enum nf_direction dir, uint32_t now);
+/* One TCP or UDP packet. */
+uint8_t fw_with_ports(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
+		      enum nf_direction dir, uint32_t now);
+/* The verdict on a fragment, NF_HOLD among them. */
+uint8_t fw_fragment(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
+		    enum nf_direction dir, uint32_t now);
+void fw_fragments_tick(struct nf_worker *w, uint32_t now);
+void fw_fragments_free(struct fw_worker *fw);
+size_t fw_datagram_bytes(void);
 /* What a packet does to its flow. */
 uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 		      struct flow *f, const union fw_key *key, bool v6, bool low,

@@ -327,7 +327,6 @@ static void test_others(void **state)
 {
 	struct harness *h = make(""), *strict = make(", \"non_ip\": \"deny\"");
 	struct craft gre = outward(4, IPPROTO_GRE, 0, 0), back = answer(&gre, 0);
-	struct craft fragment = outward(4, IPPROTO_UDP, 1, 53);
 	uint8_t arp[60] = {[12] = 8, [13] = 6};
 	struct harness_packet p = {arp, sizeof(arp)};
 
@@ -335,9 +334,6 @@ static void test_others(void **state)
 	feed(h, NF_REVERSE, &back, "denied-by-default");
 	feed(h, NF_FORWARD, &gre, PASS);
 	feed(h, NF_REVERSE, &back, PASS);
-	fragment.fragment = true;
-	fragment.more_fragments = true;
-	feed(h, NF_FORWARD, &fragment, "fragment");
 	harness_run(strict, NF_FORWARD, 1, &p, 1);
 	assert_int_equal(harness_dropped(strict, "non-ip"), 1);
 	harness_forget(h);
@@ -345,6 +341,123 @@ static void test_others(void **state)
 	assert_int_equal(h->n_out, 1);
 	harness_free(h);
 	harness_free(strict);
+}
+
+/* One fragment of a UDP datagram: `offset` in units of 8 bytes; the first has the ports. */
+static struct craft fragment(uint8_t family, uint16_t dport, uint16_t offset, uint16_t bytes, bool more)
+{
+	struct craft c = outward(family, IPPROTO_UDP, 7000, dport);
+
+	c.fragment = true;
+	c.fragment_offset = offset;
+	c.more_fragments = more;
+	c.payload = bytes;
+	return c;
+}
+
+/* Feeds it; how many packets came out in all, held ones that were let go included. */
+static size_t feed_fragment(struct harness *h, const struct craft *c)
+{
+	uint8_t buf[CRAFT_MAX];
+	struct harness_packet p = {buf, craft_build(c, buf)};
+
+	harness_forget(h);
+	harness_run(h, NF_FORWARD, 1, &p, 1);
+	return h->n_out;
+}
+
+/* How long a first fragment of this payload is, without its IP headers. */
+static uint16_t first_units(uint8_t family, uint16_t payload)
+{
+	struct craft c = fragment(family, 53, 0, payload, true);
+	uint8_t buf[CRAFT_MAX];
+	uint32_t len = craft_build(&c, buf) - (family == 4 ? 34 : 62);
+
+	assert_int_equal(len % 8, 0);
+	return (uint16_t)(len / 8);
+}
+
+static void test_fragments(void **state)
+{
+	(void)state;
+	for (uint8_t family = 4; family <= 6; family += 2) {
+		struct harness *h = make(", \"fragment_timeout_s\": 2");
+		uint16_t units = first_units(family, 32);
+		struct craft first = fragment(family, 53, 0, 32, true);
+		struct craft denied = fragment(family, 54, 0, 32, true);
+		struct craft middle = fragment(family, 53, units, 32, true);
+		struct craft last = middle;
+
+		last.more_fragments = false;
+		/* In order: each passes at once. */
+		assert_int_equal(feed_fragment(h, &first), 1);
+		assert_int_equal(feed_fragment(h, &last), 1);
+		/* The other way round: held until the first comes. */
+		assert_int_equal(feed_fragment(h, &last), 0);
+		assert_int_equal(h->counts.held, 1);
+		assert_int_equal(feed_fragment(h, &first), 2);
+		assert_int_equal(h->counts.held, 0);
+		/* What is held shares the fate of the first. */
+		assert_int_equal(feed_fragment(h, &last), 0);
+		assert_int_equal(feed_fragment(h, &denied), 0);
+		assert_int_equal(harness_dropped(h, "denied-by-default"), 2);
+		assert_int_equal(h->counts.held, 0);
+		/* Never completed: dropped in time. */
+		assert_int_equal(feed_fragment(h, &middle), 0);
+		assert_int_equal(h->counts.held, 1);
+		wait_ms(h, 3300);
+		assert_int_equal(h->counts.held, 0);
+		assert_int_equal(harness_dropped(h, "fragment-timeout"), 1);
+		/* An overlap takes the rest of the datagram with it. */
+		assert_int_equal(feed_fragment(h, &first), 1);
+		middle.fragment_offset = (uint16_t)(units - 1);
+		assert_int_equal(feed_fragment(h, &middle), 0);
+		assert_int_equal(feed_fragment(h, &last), 0);
+		assert_int_equal(harness_dropped(h, "fragment-overlap"), 2);
+		harness_free(h);
+	}
+}
+
+/* More than may leave at once: the rest leaves at the next ticks, and nothing waits for a timeout. */
+static void test_fragments_blocked(void **state)
+{
+	const struct harness_config config = {.emit_room = 4};
+	uint16_t units = first_units(4, 32);
+	struct craft first = fragment(4, 53, 0, 32, true);
+	struct err err;
+	struct harness *h = harness_new("firewall", PARAMS "}", &config, &err);
+
+	(void)state;
+	for (uint16_t i = 1; i <= 10; i++) {
+		struct craft c = fragment(4, 53, (uint16_t)(i * units), 32, i < 10);
+
+		c.payload = (uint16_t)(units * 8 - (i == 10 ? 8 : 0));
+		assert_int_equal(feed_fragment(h, &c), 0);
+	}
+	assert_int_equal(h->counts.held, 10);
+	assert_int_equal(feed_fragment(h, &first), 5);
+	harness_advance(h, 1000000);
+	assert_int_equal(h->counts.held, 2);
+	harness_advance(h, 1000000);
+	assert_int_equal(h->counts.held, 0);
+	harness_free(h);
+}
+
+/* Bounded: in packets held, and in datagrams. */
+static void test_fragment_limits(void **state)
+{
+	struct harness *h = make(", \"held_fragments\": 3, \"datagrams\": 5");
+
+	(void)state;
+	for (unsigned int i = 0; i < 10; i++) {
+		struct craft c = fragment(4, 53, 100, 32, true);
+
+		c.src[3] = (uint8_t)(10 + i);
+		assert_int_equal(feed_fragment(h, &c), 0);
+	}
+	assert_int_equal(h->counts.held, 3);
+	assert_int_equal(harness_dropped(h, "fragment-limit"), 7);
+	harness_free(h); /* with what is held */
 }
 
 static void test_loose(void **state)
@@ -445,6 +558,8 @@ int main(void)
 		cmocka_unit_test(test_echo),	   cmocka_unit_test(test_icmp_errors),
 		cmocka_unit_test(test_timeouts),   cmocka_unit_test(test_syn_flood),
 		cmocka_unit_test(test_full_table), cmocka_unit_test(test_others),
+		cmocka_unit_test(test_fragments),  cmocka_unit_test(test_fragment_limits),
+		cmocka_unit_test(test_fragments_blocked),
 		cmocka_unit_test(test_loose),	   cmocka_unit_test(test_update),
 		cmocka_unit_test(test_bursts),	   cmocka_unit_test(test_zoo),
 		cmocka_unit_test(test_bad_params),

@@ -117,6 +117,16 @@ uint8_t fw_known_or_new(struct nf_worker *w, const struct fw_rules *rules, struc
 		 : fw_new_flow(w, rules, m, key, v6, low, dir, now);
 }
 
+uint8_t fw_with_ports(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
+		      enum nf_direction dir, uint32_t now)
+{
+	bool v6 = !pkt_is_ipv4(m), low;
+	union fw_key key;
+
+	low = v6 ? packet_key6(&key.v6, m, tuple_proto(m)) : packet_key4(&key.v4, m, tuple_proto(m));
+	return fw_known_or_new(w, rules, m, &key, v6, low, dir, now);
+}
+
 static __rte_always_inline void filter(struct nf_worker *w, const struct fw_rules *rules,
 				       struct burst *b, struct batch *batch, bool v6)
 {
@@ -172,7 +182,9 @@ void fw_process(struct nf_worker *w, struct burst *b)
 			v6.low[v6.n] = packet_key6(&v6.keys.v6[v6.n], m, proto);
 			v6.n++;
 		} else {
-			uint8_t verdict = fw_other(w, rules, m, b->direction, flow_now(b->now));
+			bool fragment = !pkt_malformed(m) && pkt_l4(m) == RTE_PTYPE_L4_FRAG;
+			uint8_t verdict = (fragment ? fw_fragment : fw_other)(
+				w, rules, m, b->direction, flow_now(b->now));
 
 			if (verdict)
 				b->verdict[i] = verdict;

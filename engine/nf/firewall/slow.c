@@ -216,8 +216,6 @@ uint8_t fw_other(struct nf_worker *w, const struct fw_rules *rules, struct rte_m
 		return NF_ABORT;
 	if (!pkt_is_ipv4(m) && !pkt_is_ipv6(m))
 		return p->non_ip == ACL_DENY ? NF_DROP(DROP_NON_IP) : 0;
-	if (pkt_l4(m) == RTE_PTYPE_L4_FRAG)
-		return NF_DROP(DROP_FRAGMENT);
 	l3 = l3_of(m);
 	if (pkt_l4(m) == RTE_PTYPE_L4_ICMP)
 		return icmp(w, rules, m, &l3, dir, now);
