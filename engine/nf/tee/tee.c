@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <rte_branch_prediction.h>
 
-#include "core/nf.h"
-#include "core/pkt.h"
+#include "nf/copy.h"
 
-/*
- * A copy of each packet, or of some, on an edge of its own. The bytes are copied: mbufs that share
- * them (rte_pktmbuf_clone) would show the mirror what later NFs write into the original.
- */
+/* A copy of each packet, or of some, on an edge of its own. */
 
 enum { EDGE_OUT, EDGE_COPY };
 enum { C_COPIED, C_TRUNCATED, C_LOST };
@@ -48,40 +43,25 @@ static void tee_worker_fini(struct nf_worker *w)
 	w->state = NULL;
 }
 
-/* What other NFs know of the original is true of its copy, unless the end is missing. */
-static void copy_notes(struct rte_mbuf *copy, const struct rte_mbuf *m)
-{
-	copy->packet_type = m->packet_type;
-	copy->vlan_tci_outer = m->vlan_tci_outer;
-	if (copy->pkt_len != m->pkt_len)
-		pkt_classify(copy);
-}
-
 static void copy_packet(struct nf_worker *w, const struct rte_mbuf *m, enum nf_direction dir)
 {
 	const struct tee_params *p = w->nf->conf;
-	struct rte_mbuf *copy = nf_alloc(w);
 	uint32_t bytes = p->bytes && p->bytes < m->pkt_len ? (uint32_t)p->bytes : m->pkt_len;
-	const void *from;
-	char *to;
+	struct rte_mbuf *copy = nf_copy_packet(w, m, bytes);
+	uint32_t copied;
 
 	if (unlikely(!copy)) {
 		w->counters[C_LOST]++;
 		return;
 	}
-	bytes = RTE_MIN(bytes, rte_pktmbuf_tailroom(copy));
-	to = rte_pktmbuf_append(copy, (uint16_t)bytes);
-	from = rte_pktmbuf_read(m, 0, bytes, to); /* copies by itself when segments are several */
-	if (from != to)
-		memcpy(to, from, bytes);
-	copy_notes(copy, m);
+	copied = copy->pkt_len; /* before it is gone */
 	if (unlikely(nf_emit(w, copy, EDGE_COPY, dir))) {
 		rte_pktmbuf_free(copy);
 		w->counters[C_LOST]++;
 		return;
 	}
 	w->counters[C_COPIED]++;
-	w->counters[C_TRUNCATED] += bytes < m->pkt_len;
+	w->counters[C_TRUNCATED] += copied < m->pkt_len;
 }
 
 static void tee_process(struct nf_worker *w, struct burst *b)

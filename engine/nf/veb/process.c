@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "veb.h"
+
+#include <rte_branch_prediction.h>
+#include <rte_ether.h>
+#include <rte_prefetch.h>
+
+#include "nf/copy.h"
+#include "table/flow.h"
+
+/* One frame in, by which port; what the steps below need of it. */
+struct frame {
+	struct rte_mbuf *m;
+	uint64_t now; /* TSC */
+	uint16_t in;
+	enum nf_direction dir;
+};
+
+static inline bool within(struct veb_meter *meter, uint64_t now, uint32_t amount)
+{
+	return !meter->on ||
+	       rte_meter_srtcm_color_blind_check(&meter->state, &meter->profile, now, amount) ==
+		       RTE_COLOR_GREEN;
+}
+
+/* IEEE 802.1Q table 8-1: these a bridge never forwards. */
+static inline bool is_reserved(const uint8_t *addr)
+{
+	static const uint8_t prefix[5] = {0x01, 0x80, 0xc2, 0, 0};
+
+	return unlikely(addr[0] == 1) && !memcmp(addr, prefix, sizeof(prefix)) && addr[5] < 16;
+}
+
+static uint8_t forward(struct nf_worker *w, const struct frame *f, unsigned int to)
+{
+	struct veb_worker *vw = w->state;
+
+	if (unlikely(!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead)))
+		return NF_DROP(DROP_RATE);
+	w->counters[C_FORWARDED]++;
+	return (uint8_t)to;
+}
+
+static void send_copy(struct nf_worker *w, const struct frame *f, unsigned int to)
+{
+	struct rte_mbuf *copy = nf_copy_packet(w, f->m, f->m->pkt_len);
+
+	/* A frame that one mbuf cannot hold is lost rather than cut short. */
+	if (!copy || copy->pkt_len < f->m->pkt_len || nf_emit(w, copy, (uint8_t)to, f->dir)) {
+		rte_pktmbuf_free(copy);
+		w->counters[C_COPIES_LOST]++;
+		return;
+	}
+	w->counters[C_COPIES]++;
+}
+
+/* To all of the ports: the frame itself to one, copies to the others. */
+static __rte_noinline uint8_t flood(struct nf_worker *w, const struct frame *f, uint32_t ports)
+{
+	struct veb_worker *vw = w->state;
+	uint8_t own = NF_DROP(ports ? DROP_RATE : DROP_FILTERED);
+
+	if (!ports)
+		return own;
+	if (!within(&vw->flood, f->now, 1))
+		return NF_DROP(DROP_FLOOD_LIMIT);
+	w->counters[C_FLOODED]++;
+	for (; ports; ports &= ports - 1) {
+		unsigned int to = (unsigned int)__builtin_ctz(ports);
+
+		if (!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead))
+			continue;
+		if (own < NF_EDGES_MAX)
+			send_copy(w, f, to);
+		else
+			own = (uint8_t)to;
+	}
+	return own;
+}
+
+/* IEEE 802.1Qbg: a VEPA sends all frames of its stations to the bridge outside... */
+static uint8_t vepa(struct nf_worker *w, const struct frame *f, uint64_t src, uint64_t dst,
+		    bool group)
+{
+	const struct veb_params *p = w->nf->conf;
+	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
+	const struct veb_port *port = &veb->ports[f->in];
+	uint32_t now = flow_now(f->now);
+	int to, from;
+
+	if (!port->uplink)
+		return forward(w, f, port->to_uplink);
+	/* ... and takes those that it reflects, except what the station itself has sent. */
+	from = macs_find(&veb->macs, src, now, NULL);
+	to = group ? -1 : macs_find(&veb->macs, dst, now, NULL);
+	if (to >= 0)
+		return to == from || veb->ports[to].uplink ? NF_DROP(DROP_FILTERED)
+							   : forward(w, f, (unsigned int)to);
+	if (!group && p->unknown != UNKNOWN_FLOOD)
+		return NF_DROP(DROP_UNKNOWN);
+	return flood(w, f, port->flood & ~(from < 0 ? 0u : 1u << from));
+}
+
+static uint8_t bridge(struct nf_worker *w, const struct frame *f, uint64_t dst, bool group)
+{
+	const struct veb_params *p = w->nf->conf;
+	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
+	const struct veb_port *port = &veb->ports[f->in];
+	int to = group ? -1 : macs_find(&veb->macs, dst, flow_now(f->now), NULL);
+
+	if (likely(to >= 0)) {
+		if (unlikely(to == f->in || (port->uplink && veb->ports[to].uplink)))
+			return NF_DROP(DROP_FILTERED);
+		return forward(w, f, (unsigned int)to);
+	}
+	if (group || p->unknown == UNKNOWN_FLOOD)
+		return flood(w, f, port->flood);
+	if (p->unknown == UNKNOWN_DROP || port->uplink)
+		return NF_DROP(DROP_UNKNOWN);
+	return forward(w, f, port->to_uplink);
+}
+
+/* 0, or the verdict on a frame that its source address forbids. */
+static uint8_t take_source(struct nf_worker *w, const struct frame *f, uint64_t src)
+{
+	const struct veb_params *p = w->nf->conf;
+	struct veb *veb = ((struct veb_worker *)w->state)->veb;
+	const struct veb_port *port = &veb->ports[f->in];
+	bool reflected = p->mode == VEB_MODE_VEPA && port->uplink, is_static;
+
+	if (unlikely(port->spoof_check) &&
+	    (macs_find(&veb->macs, src, flow_now(f->now), &is_static) != f->in || !is_static))
+		return NF_DROP(DROP_SPOOFED);
+	if (!p->learning || reflected)
+		return 0;
+	switch (macs_learn(&veb->macs, src, f->in, flow_now(f->now))) {
+	case MACS_KNOWN:
+		break;
+	case MACS_LEARNT:
+		w->counters[C_LEARNT]++;
+		break;
+	case MACS_MOVED:
+		w->counters[C_MOVED]++;
+		break;
+	case MACS_FULL:
+		w->counters[C_TABLE_FULL]++;
+		break;
+	case MACS_STATIC_ELSEWHERE:
+		return NF_DROP(DROP_SPOOFED);
+	}
+	return 0;
+}
+
+static uint8_t one(struct nf_worker *w, const struct frame *f)
+{
+	const struct veb_params *p = w->nf->conf;
+	struct veb_worker *vw = w->state;
+	const uint8_t *eth = rte_pktmbuf_mtod(f->m, const uint8_t *);
+	uint64_t src, dst;
+	uint8_t verdict;
+	bool group;
+
+	if (unlikely(f->m->data_len < RTE_ETHER_HDR_LEN))
+		return NF_ABORT;
+	if (unlikely(f->in >= vw->veb->n_ports))
+		return NF_DROP(DROP_NO_PORT);
+	group = eth[0] & 1;
+	src = macs_key(eth + RTE_ETHER_ADDR_LEN);
+	dst = macs_key(eth);
+	if (unlikely((eth[RTE_ETHER_ADDR_LEN] & 1) || !src))
+		return NF_DROP(DROP_BAD_SOURCE);
+	if (unlikely(!within(&vw->in[f->in], f->now, f->m->pkt_len + vw->overhead)))
+		return NF_DROP(DROP_RATE_IN);
+	verdict = take_source(w, f, src);
+	if (unlikely(verdict))
+		return verdict;
+	if (unlikely(is_reserved(eth)))
+		return NF_DROP(DROP_RESERVED);
+	return p->mode == VEB_MODE_VEPA ? vepa(w, f, src, dst, group) : bridge(w, f, dst, group);
+}
+
+void veb_process(struct nf_worker *w, struct burst *b)
+{
+	for (unsigned int i = 0; i < b->n; i++) {
+		struct frame f = {.m = b->pkts[i], .now = b->now, .in = nf_port(b->pkts[i]),
+				  .dir = (enum nf_direction)b->direction};
+
+		if (likely(i + 2 < b->n))
+			rte_prefetch0(rte_pktmbuf_mtod(b->pkts[i + 2], void *));
+		b->verdict[i] = one(w, &f);
+	}
+}
