@@ -30,7 +30,8 @@ static const struct part {
 static int usage(void)
 {
 	fprintf(stderr, "usage: headrace-calibrate [--cpus 0,1,...] [--nodes 0,1,...] [--l1 BYTES] "
-			"[--l2 BYTES] [--llc BYTES] [--memory BYTES] [--rounds 1..%d] [--only PART] [--thrash BYTES]\n",
+			"[--l2 BYTES] [--llc BYTES] [--memory BYTES] "
+			"[--rounds 1..%d] [--only PART] [--thrash BYTES]\n",
 		ROUNDS_MAX);
 	return 2;
 }

@@ -124,8 +124,9 @@ static int measure_all(const struct options *o, struct place *places, struct err
 		rc = in_cache(&places[OWN_L1], o->l1_bytes / 4, err);
 	if (!rc)
 		rc = in_cache(&places[OWN_L2], o->l2_bytes / 2, err);
+	/* Little more than the second level's size: of a shared last level neighbours leave little. */
 	if (!rc && o->llc_bytes > 4 * o->l2_bytes)
-		rc = in_cache(&places[LLC], RTE_MIN(o->llc_bytes / 4, 8 * o->l2_bytes), err);
+		rc = in_cache(&places[LLC], RTE_MIN(o->llc_bytes / 4, 3 * o->l2_bytes), err);
 	if (!rc && o->n_cpus > 1)
 		rc = in_other_core(&places[OTHER_CLEAN], &places[OTHER_MODIFIED], o->cpus[1], err);
 	if (!rc)

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""headrace server: what this server consists of."""
+"""headrace server: what this server consists of, and what it costs."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from headrace.errors import bad_value
+from headrace.measure.calibrate import calibrate as run_calibration
 from headrace.report import server as report
+from headrace.report import sheet
+from headrace.report.calibration import sheet as calibration_sheet
+from headrace.testbed import store
 from headrace.testbed.server import detect as find
+
+ROUNDS_MAX = 20
 
 app = typer.Typer(no_args_is_help=True, help="What this server consists of, and what it costs.")
 
@@ -29,3 +37,43 @@ def detect(
         typer.echo(found.model_dump_json(indent=2))
         return
     report.show(found, Console(highlight=False, soft_wrap=True))
+
+
+@app.command()
+def calibrate(
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds, 1 to 20.")] = 5,
+    cpus: Annotated[
+        str | None, typer.Option(help="CPUs to measure, as 0,1; all by default.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="The picture; beside the calibration by default.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The calibration file; in the data directory by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the calibration.")] = False,
+) -> None:
+    """Measure what memory, cores, rings and clocks of this server cost. Takes a minute or two."""
+    if not 1 <= rounds <= ROUNDS_MAX:
+        raise bad_value("--rounds", rounds, allowed=f"1..{ROUNDS_MAX}")
+    target = out or store.calibration_file()
+    made = run_calibration(rounds, _cpus(cpus))
+    store.save(target, made)
+    page = html or target.with_suffix(".html")
+    shown = calibration_sheet(made)
+    sheet.write(shown, page)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=1, by_alias=True))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    sheet.show(shown, console)
+    console.print(f"\nCalibration: {target}\nPicture: {page}", markup=False)
+
+
+def _cpus(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    parts = given.split(",")
+    if not all(part.strip().isdigit() for part in parts):
+        raise bad_value("--cpus", given, allowed="CPU numbers, as 0,1")
+    return list(dict.fromkeys(int(part) for part in parts))

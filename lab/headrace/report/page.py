@@ -43,7 +43,7 @@ def render(report: Report, *, spec: str | None = None) -> str:
         groups=[_view(g) for g in report.groups],
         evidence=evidence(report),
         spec=spec,
-        icon=Markup(_icon()),
+        icon=Markup(page_icon()),
     )
 
 
@@ -106,7 +106,7 @@ def _drops(summaries: Sequence[Summary]) -> list[tuple[str, str, int, float]]:
     return rows
 
 
-def _icon() -> str:
+def page_icon() -> str:
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2874b2" '
         'd="M0 3h5c2 0 2 3 4 3h7v4H9c-2 0-2 3-4 3H0z"/></svg>'

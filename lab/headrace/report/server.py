@@ -10,13 +10,13 @@ from headrace.report.units import NOT_KNOWN
 from headrace.spec.server import Cpus, Nic, NumaNode, Server
 
 
-def bytes_text(value: int | None) -> str:
+def bytes_text(value: float | None) -> str:
     if value is None:
         return NOT_KNOWN
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= factor:
             return f"{value / factor:.4g} {unit}"
-    return f"{value} B"
+    return f"{value:g} B"
 
 
 def cpus_text(cpus: Cpus) -> str:

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration of a server: headrace-calibrate run, read, and its curves explained."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+import headrace
+from headrace.bundle import now
+from headrace.errors import BadInput, HeadraceError
+from headrace.model.levels import levels
+from headrace.model.locate import classify
+from headrace.spec.calibration import Calibration, Measured, Placed
+from headrace.spec.server import Server
+from headrace.testbed.describe import find_engine
+from headrace.testbed.server import detect
+
+PROGRAM = "headrace-calibrate"
+
+
+def find_program() -> Path:
+    """Beside the engine, in the build directory's folder, or on PATH."""
+    engine = find_engine()
+    for built in (engine.parent / "calibrate" / PROGRAM, engine.parent / PROGRAM):
+        if os.access(built, os.X_OK):
+            return built
+    found = shutil.which(PROGRAM)
+    if found:
+        return Path(found)
+    raise HeadraceError(f"{PROGRAM}: not found beside {engine}; build it with `make setup`")
+
+
+def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
+    """Measure this server, on `cpus` (all that are usable by default)."""
+    server = detect()
+    used = tuple(cpus) if cpus is not None else server.usable_cpus
+    for cpu in used:
+        if cpu not in server.usable_cpus:
+            raise BadInput(f"--cpus: got {cpu}; allowed: {', '.join(map(str, server.usable_cpus))}")
+    arguments = _arguments(server, used, rounds)
+    load = os.getloadavg()[0]
+    measured = _measured(_run(arguments))
+    # A second time, apart from the first, to try the limits on.
+    again = _run([*arguments, "--only", "placed"])
+    tested = TypeAdapter(tuple[Placed, ...]).validate_python(_json(again)["placed"])
+    return Calibration(
+        created_at=now(),
+        headrace=headrace.__version__,
+        server=server,
+        measured=measured,
+        levels=levels(measured.chase[0], _sizes(server, used[0])),
+        locate=classify(measured.placed, tested),
+        load_average=round(load, 2),
+    )
+
+
+def _sizes(server: Server, cpu: int) -> list[tuple[str, int]]:
+    return [(f"L{cache.level}", cache.size_bytes) for cache in server.data_caches(cpu)]
+
+
+def _arguments(server: Server, cpus: Sequence[int], rounds: int) -> list[str]:
+    arguments = ["--cpus", ",".join(map(str, cpus)), "--rounds", str(rounds)]
+    sizes = _sizes(server, cpus[0])
+    for (_, size), option in zip(sizes, ("--l1", "--l2", "--llc"), strict=False):
+        arguments += [option, str(size)]
+    home = server.node_of(cpus[0])
+    others = [n.node for n in server.nodes if n.memory_bytes and n.node != home]
+    if home is not None and others:
+        arguments += ["--nodes", ",".join(map(str, (home, *others)))]
+    return arguments
+
+
+def _run(arguments: Sequence[str]) -> str:
+    done = subprocess.run([str(find_program()), *arguments], capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout
+    lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+    message = lines[-1].removeprefix(f"{PROGRAM}: ")
+    raise BadInput(message) if done.returncode == 2 else HeadraceError(f"{PROGRAM}: {message}")
+
+
+def _json(text: str) -> dict[str, object]:
+    return TypeAdapter(dict[str, object]).validate_json(text)
+
+
+def _measured(text: str) -> Measured:
+    try:
+        return Measured.model_validate_json(text)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise HeadraceError(f"{PROGRAM}: its answer is not understood: {where}") from None

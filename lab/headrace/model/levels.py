@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Levels of the memory hierarchy, read off a pointer chase's curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.spec.calibration import ChasePoint, Curve, Level
+
+# A level's delay is taken where walks miss the level before for certain and fit into this one: a
+# cache that is not fully associative begins to miss before it is full.
+_ABOVE, _WITHIN = 1.4, 0.6
+_MEMORY = 4.0  # times the last level
+
+
+def levels(curve: Curve, sizes: Sequence[tuple[str, int]]) -> tuple[Level, ...]:
+    """One for each cache (name, bytes), the nearest first, and memory."""
+    points = sorted(curve.points, key=lambda p: p.bytes)
+    delays = []
+    before = 0
+    for _, size in sizes:
+        delays.append(_delay(points, before * _ABOVE, size * _WITHIN))
+        before = size
+    delays.append(_delay(points, before * _MEMORY, float("inf")))
+    # Deeper is never faster: neighbours may have taken all of a level while it was measured.
+    for i in range(len(delays) - 2, -1, -1):
+        delays[i] = min(delays[i], delays[i + 1])
+    found = []
+    for i, (name, size) in enumerate(sizes):
+        reaches = _reaches(points, (delays[i] + delays[i + 1]) / 2)
+        found.append(Level(name=name, bytes=size, reaches_bytes=reaches, cycles=delays[i]))
+    return (*found, Level(name="memory", bytes=None, reaches_bytes=None, cycles=delays[-1]))
+
+
+def _delay(points: Sequence[ChasePoint], low: float, high: float) -> float:
+    """The least of the nearer half: the further, the more a shared cache is others'."""
+    inside = [p.min for p in points if low <= p.bytes <= high]
+    if not inside:
+        middle = (low + min(high, points[-1].bytes)) / 2
+        return min(points, key=lambda p: abs(p.bytes - middle)).min
+    if high == float("inf"):
+        return sorted(inside)[len(inside) // 2]
+    return min(inside[: max(1, (len(inside) + 1) // 2)])
+
+
+def _reaches(points: Sequence[ChasePoint], limit: float) -> int | None:
+    """The largest working set whose accesses still take less than `limit` cycles."""
+    reached = None
+    for p in points:
+        if p.min > limit:
+            break
+        reached = p.bytes
+    return reached

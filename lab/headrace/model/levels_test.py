@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Levels of a hierarchy whose delays are known."""
+
+from __future__ import annotations
+
+from headrace.model.levels import levels
+from headrace.spec.calibration import ChasePoint, Curve
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZES = [("L1", 32 * KIB), ("L2", 512 * KIB), ("L3", 32 * MIB)]
+
+
+def curve(delay: dict[int, float], noise: float = 0.0) -> Curve:
+    """`delay`: up to so many bytes an access takes so long."""
+    points, size = [], 8.0 * KIB
+    while size <= 256 * MIB:
+        cycles = next(c for limit, c in sorted(delay.items()) if size <= limit)
+        points.append(
+            ChasePoint(bytes=int(size), min=cycles, median=cycles + noise, max=cycles + 9 * noise)
+        )
+        size *= 2**0.5
+    return Curve(node=0, page_bytes=2 * MIB, points=tuple(points))
+
+
+def test_of_an_idle_machine() -> None:
+    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 250}, 3), SIZES)
+    assert [(one.name, one.cycles) for one in found] == [
+        ("L1", 4),
+        ("L2", 14),
+        ("L3", 50),
+        ("memory", 250),
+    ]
+    assert [one.reaches_bytes for one in found[:3]] == [32 * KIB, 512 * KIB, 32 * MIB]
+
+
+def test_neighbours_have_most_of_the_last_level() -> None:
+    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 3 * MIB: 50, 1 << 40: 250}), SIZES)
+    assert found[2].cycles == 50
+    reaches = found[2].reaches_bytes
+    assert reaches is not None and 2 * MIB <= reaches <= 3 * MIB

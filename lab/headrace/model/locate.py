@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a load came from, by how long it took: limits from loads whose place is known.
+
+Where two places take alike (another core's cache and memory, on machines whose cores are far
+apart), no limit tells them apart; they become one class, named after both.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.spec.calibration import Class, Classes, Placed, PlaceName
+
+_TOLD_APART = 0.95
+# A packet in the first- or second-level cache is in the core's own; nobody pays to know which.
+_FIRST: tuple[tuple[PlaceName, ...], ...] = (
+    ("l1", "l2"),
+    ("llc",),
+    ("other-clean", "other-modified"),
+    ("memory",),
+    ("remote-memory",),
+)
+_NAMES: Mapping[tuple[PlaceName, ...], str] = {
+    ("l1", "l2"): "own",
+    ("other-clean", "other-modified"): "other core",
+    ("remote-memory",): "remote memory",
+}
+
+
+@dataclass(frozen=True)
+class _Group:
+    places: tuple[PlaceName, ...]
+    shares: Mapping[int, float]  # cycles -> share of the group's samples; each place weighs alike
+
+    @property
+    def median(self) -> float:
+        total = 0.0
+        for cycles in sorted(self.shares):
+            total += self.shares[cycles]
+            if total >= 0.5:
+                return float(cycles)
+        return float("inf")
+
+
+def classify(fitted: Sequence[Placed], tested: Sequence[Placed]) -> Classes:
+    """Limits from `fitted`; how often they are right, from another measurement."""
+    groups = [g for places in _FIRST if (g := _group(places, fitted)) is not None]
+    groups.sort(key=lambda g: g.median)
+    limits = _limits(groups)
+    while limits:
+        worst = min(range(len(limits)), key=lambda i: _weakest(groups, limits, i))
+        if _weakest(groups, limits, worst) >= _TOLD_APART:
+            break
+        groups[worst : worst + 2] = [_joined(groups[worst], groups[worst + 1], fitted)]
+        limits = _limits(groups)
+    again = [_group(g.places, tested) or g for g in groups]
+    right = [_right(g.shares, limits, i) for i, g in enumerate(again)]
+    classes = tuple(
+        Class(name=name(g.places), places=g.places, below_cycles=below, agreement=agreement)
+        for g, below, agreement in zip(groups, [*limits, None], right, strict=False)
+    )
+    return Classes(
+        classes=classes,
+        agreement=sum(right) / len(right) if right else 0.0,
+        load_cost_cycles=groups[0].median if groups else 0.0,
+    )
+
+
+def name(places: Sequence[PlaceName]) -> str:
+    parts = []
+    for known in _FIRST:
+        if set(known) <= set(places):
+            parts.append(_NAMES.get(known, known[0]))
+        else:
+            parts += [p for p in known if p in places]
+    return " or ".join(parts)
+
+
+def _group(places: Sequence[PlaceName], placed: Sequence[Placed]) -> _Group | None:
+    present = [p for p in placed if p.place in places and p.counts]
+    if not present:
+        return None
+    shares: dict[int, float] = {}
+    for p in present:
+        total = sum(count for _, count in p.counts) * len(present)
+        for cycles, count in p.counts:
+            shares[cycles] = shares.get(cycles, 0.0) + count / total
+    return _Group(tuple(p.place for p in present), shares)
+
+
+def _joined(a: _Group, b: _Group, placed: Sequence[Placed]) -> _Group:
+    joined = _group((*a.places, *b.places), placed)
+    assert joined is not None
+    return joined
+
+
+def _limits(groups: Sequence[_Group]) -> list[int]:
+    return [_limit(a.shares, b.shares) for a, b in itertools.pairwise(groups)]
+
+
+def _limit(nearer: Mapping[int, float], farther: Mapping[int, float]) -> int:
+    """Where the sum of both errors is least; in the middle of where that is so."""
+    best, first, last = 2.0, 0, 0
+    missed, wrong = 1.0, 0.0  # of the nearer, at or above the limit; of the farther, below it
+    values = sorted({*nearer, *farther})
+    for cycles, following in zip(values, [*values[1:], values[-1] + 1], strict=True):
+        missed -= nearer.get(cycles, 0.0)
+        wrong += farther.get(cycles, 0.0)
+        if missed + wrong < best - 1e-12:
+            best, first, last = missed + wrong, cycles + 1, following
+    return (first + last + 1) // 2
+
+
+def _weakest(groups: Sequence[_Group], limits: Sequence[int], i: int) -> float:
+    """How well the limit between groups i and i+1 does for the one it serves worse."""
+    below = sum(share for c, share in groups[i].shares.items() if c < limits[i])
+    above = sum(share for c, share in groups[i + 1].shares.items() if c >= limits[i])
+    return min(below, above)
+
+
+def _right(shares: Mapping[int, float], limits: Sequence[int], i: int) -> float:
+    low = limits[i - 1] if i > 0 else 0
+    high = limits[i] if i < len(limits) else float("inf")
+    return sum(share for cycles, share in shares.items() if low <= cycles < high)

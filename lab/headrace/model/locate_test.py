@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits between places, on samples whose distributions are known."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.model.locate import classify
+from headrace.spec.calibration import Placed, PlaceName
+
+
+def placed(place: PlaceName, centre: float, spread: float, seed: int = 1) -> Placed:
+    rng = random.Random(f"{place}{seed}")
+    counts: dict[int, int] = {}
+    for _ in range(4000):
+        cycles = max(0, round(rng.gauss(centre, spread)))
+        counts[cycles] = counts.get(cycles, 0) + 1
+    return Placed(place=place, counts=tuple(counts.items()))
+
+
+def test_places_apart_are_classes_of_their_own() -> None:
+    def measure(seed: int) -> list[Placed]:
+        return [
+            placed("l1", 40, 3, seed),
+            placed("l2", 50, 3, seed),
+            placed("llc", 100, 8, seed),
+            placed("other-clean", 160, 8, seed),
+            placed("other-modified", 165, 8, seed),
+            placed("memory", 300, 20, seed),
+        ]
+
+    found = classify(measure(1), measure(2))
+    assert [c.name for c in found.classes] == ["own", "llc", "other core", "memory"]
+    assert found.agreement > 0.99
+    limits = [c.below_cycles for c in found.classes]
+    assert limits[-1] is None
+    assert 60 < (limits[0] or 0) < 80 < 120 < (limits[1] or 0) < 145 < 190 < (limits[2] or 0) < 240
+
+
+def test_places_alike_become_one_class() -> None:
+    samples = [
+        placed("l1", 40, 3),
+        placed("llc", 100, 5),
+        placed("other-clean", 300, 30),
+        placed("other-modified", 310, 30),
+        placed("memory", 305, 30),
+    ]
+    found = classify(samples, samples)
+    assert [c.name for c in found.classes] == ["l1", "llc", "other core or memory"]
+    assert found.classes[-1].agreement > 0.99
+
+
+def test_a_place_that_could_not_be_measured_is_left_out() -> None:
+    samples = [placed("l1", 40, 3), Placed(place="llc", counts=()), placed("memory", 200, 5)]
+    assert [c.name for c in classify(samples, samples).classes] == ["l1", "memory"]
+
+
+@pytest.mark.parametrize("samples", [[], [placed("memory", 200, 5)]])
+def test_nothing_to_tell_apart(samples: list[Placed]) -> None:
+    found = classify(samples, samples)
+    assert [c.below_cycles for c in found.classes] == [None] * len(samples)

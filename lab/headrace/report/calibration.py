@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server costs, as a sheet: S3's tables 1 and 3 for one's own server, and more."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace.report.charts import lines
+from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.page import both
+from headrace.report.server import bytes_text
+from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.units import NOT_KNOWN, ns, percent, significant
+from headrace.spec.calibration import Calibration, Figure, Placed, RingCost
+
+# S3, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never instead.
+_S3 = {"L1": "4", "L2": "14", "L3": "44-70", "memory": "250"}
+_S3_OTHER, _S3_REMOTE = "100-150", "420"
+_S3_TRANSFER = "52-68"
+_NOISY = 1.0  # load per CPU beside which figures are doubtful
+_INTERRUPTED = 0.05
+
+
+def sheet(c: Calibration) -> Sheet:
+    m = c.measured
+    answers = [(significant(level.cycles), f"cycles, {level.name}") for level in c.levels]
+    if m.transfer:
+        dearest = max(t.modified.median for t in m.transfer)
+        answers.append((significant(dearest), "cycles, a line another core modified"))
+    return Sheet(
+        title=f"Calibration of {c.server.hostname}",
+        subtitle=f"{c.server.cpu or c.server.architecture} · TSC {m.tsc_hz / 1e9:.2f} GHz · "
+        f"{c.created_at[:16].replace('T', ' ')} UTC · {m.rounds} rounds",
+        answers=tuple(answers),
+        cautions=_cautions(c),
+        sections=tuple(
+            s
+            for s in (
+                _levels(c),
+                _gather(c),
+                _transfers(c),
+                _rings(c),
+                _locate(c),
+                _clock(c),
+                _sharing(c),
+            )
+            if s is not None
+        ),
+    )
+
+
+def _cautions(c: Calibration) -> tuple[str, ...]:
+    found = []
+    if c.load_average > _NOISY:
+        found.append(
+            f"Other work ran meanwhile (load average {c.load_average:g}): figures may be too high. "
+            "Repeat on a quiet machine."
+        )
+    share = c.measured.clock.interruptions_ns.share
+    if share > _INTERRUPTED:
+        found.append(f"{percent(share, 2)} of a polling core's time went to others.")
+    shared = [
+        level
+        for level in c.levels
+        if level.bytes and level.reaches_bytes and level.reaches_bytes < level.bytes / 2
+    ]
+    found.extend(
+        f"{level.name} has {bytes_text(level.bytes)}, but only working sets up to "
+        f"{bytes_text(level.reaches_bytes)} find it: neighbours have the rest, or the "
+        "hypervisor's description is not the hardware."
+        for level in shared
+    )
+    return tuple(found)
+
+
+def _ns(c: Calibration, cycles: float) -> str:
+    return ns(cycles / c.measured.tsc_hz * 1e9)
+
+
+def _levels(c: Calibration) -> Section:
+    rows = [
+        (
+            level.name,
+            bytes_text(level.bytes),
+            bytes_text(level.reaches_bytes),
+            significant(level.cycles),
+            _ns(c, level.cycles),
+            _S3.get(level.name, NOT_KNOWN),
+        )
+        for level in c.levels
+    ]
+    for curve in c.measured.chase[1:]:
+        last = curve.points[-1].min
+        rows.append(
+            (f"memory, node {curve.node}", "", "", significant(last), _ns(c, last), _S3_REMOTE)
+        )
+    bands, before = [], 0
+    for level in c.levels:
+        bands.append(Band(level.name, before + 1, level.bytes or float("inf")))
+        before = level.bytes or 0
+    series = [
+        Series(f"node {curve.node}" if curve.node >= 0 else "chase", _points(curve.points))
+        for curve in c.measured.chase
+    ]
+    axes = Axes("working set", "cycles per dependent load", bytes_text, log_y=True)
+    pages = bytes_text(c.measured.chase[0].page_bytes)
+    return Section(
+        title="Access delay",
+        note="Loads that each wait for the one before, in random order over a working set; the "
+        f"least of {c.measured.rounds} medians, on pages of {pages}. S3's column is table 1 of the "
+        "paper, in core cycles of another machine.",
+        figure=both(partial(_draw, series, axes, bands)),
+        tables=(
+            Table(
+                ("level", "size", "found up to", "TSC cycles", "time", "S3, cycles"), tuple(rows)
+            ),
+        ),
+    )
+
+
+def _points(points: object) -> tuple[tuple[float, float], ...]:
+    return tuple((float(p.bytes), p.min) for p in points)  # type: ignore[attr-defined]
+
+
+def _draw(series: list[Series], axes: Axes, bands: list[Band], width: float) -> str:
+    return lines.draw(series, axes, width, bands)
+
+
+def _gather(c: Calibration) -> Section:
+    hz = c.measured.tsc_hz
+    rows = tuple(
+        (
+            bytes_text(p.bytes),
+            significant(p.min),
+            f"{hz / p.min / 1e6:.0f} M/s",
+        )
+        for p in c.measured.gather[0].points
+    )
+    return Section(
+        title="Gather rate",
+        note="Random lines, prefetched 32 at a time before they are read: what tables that batch "
+        "their lookups can reach.",
+        tables=(Table(("working set", "cycles per line", "lines"), rows),),
+    )
+
+
+def _figure(f: Figure | None) -> str:
+    return NOT_KNOWN if f is None else f"{significant(f.median)} ({significant(f.min)})"
+
+
+def _transfers(c: Calibration) -> Section | None:
+    if not c.measured.transfer:
+        return None
+    rows = tuple(
+        (f"{t.source} → {t.target}", _figure(t.clean), _figure(t.modified), _figure(t.own))
+        for t in c.measured.transfer
+    )
+    return Section(
+        title="Between cores",
+        note="A line that another core has in its cache, clean or modified, loaded by this one; "
+        "then once more from its own. TSC cycles, median (least). S3's table 3 has "
+        f"{_S3_TRANSFER} for a packet's transfer within a socket, table 1 {_S3_OTHER} to another's "
+        "cache.",
+        tables=(Table(("CPUs", "clean", "modified", "own, then"), rows),),
+    )
+
+
+def _rings(c: Calibration) -> Section | None:
+    if not c.measured.ring:
+        return None
+
+    def series(name: str, touched: bool, part: str) -> Series:
+        costs = [r for r in c.measured.ring or () if r.touched == touched]
+        return Series(name, tuple((float(r.burst), getattr(r, part).median) for r in costs))
+
+    shown = [
+        series("rate, touched", True, "total"),
+        series("rate, pointers only", False, "total"),
+        series("one core, touched", True, "same_core"),
+    ]
+    axes = Axes("burst", "cycles per packet", lambda v: f"{v:g}", log_y=True)
+    return Section(
+        title="Ring hand-over",
+        note="Per packet through an rte_ring to another core and back; touched: with the packet's "
+        "descriptor and first header line, written on one side and read on the other. Enqueue and "
+        "dequeue are what each side pays in polls that found packets; rate is what the slower side "
+        "makes of it. TSC cycles, median (least).",
+        figure=both(partial(_draw, shown, axes, [])),
+        legend=tuple(s.name for s in shown),
+        tables=(
+            Table(
+                ("burst", "what", "enqueue", "dequeue", "rate", "on one core"),
+                tuple(_ring_row(r) for r in c.measured.ring),
+            ),
+        ),
+    )
+
+
+def _ring_row(r: RingCost) -> tuple[str, ...]:
+    what = "touched" if r.touched else "pointers"
+    costs = (r.enqueue, r.dequeue, r.total, r.same_core)
+    return (str(r.burst), what, *(_figure(cost) for cost in costs))
+
+
+def _locate(c: Calibration) -> Section:
+    rows, low = [], 0
+    for one in c.locate.classes:
+        below = one.below_cycles
+        span = f"{low} and more" if below is None else f"{low} to {below - 1}"
+        rows.append((one.name, span, percent(one.agreement, 3)))
+        low = below or low
+    return Section(
+        title="Where a load came from",
+        note="Single loads of lines that were put somewhere on purpose, timed as the engine times "
+        "packets. The limits come from one measurement, the agreement "
+        f"({percent(c.locate.agreement)} over all classes) from another. Places whose times "
+        "overlap too much are one class.",
+        tables=(
+            Table(("class", "timed cycles", "right"), tuple(rows)),
+            Table(
+                ("place", "samples", "p5", "median", "p95"),
+                tuple(_placed_row(p) for p in c.measured.placed if p.counts),
+            ),
+        ),
+    )
+
+
+def _placed_row(p: Placed) -> tuple[str, ...]:
+    total = sum(count for _, count in p.counts)
+    shown = []
+    for share in (0.05, 0.5, 0.95):
+        seen = 0
+        for cycles, count in sorted(p.counts):
+            seen += count
+            if seen >= share * total:
+                shown.append(str(cycles))
+                break
+    return (p.place, str(total), *shown)
+
+
+def _clock(c: Calibration) -> Section:
+    k = c.measured.clock
+    rows = [
+        ("reading the TSC", f"{_figure(k.read_cycles)} cycles"),
+        ("smallest step", f"{k.step_cycles} cycles"),
+        ("late after sleeping 100 µs, median", ns(k.sleep_late_ns.p50)),
+        ("p99, most", f"{ns(k.sleep_late_ns.p99)}, {ns(k.sleep_late_ns.max)}"),
+        ("interruptions of a poller", f"{k.interruptions_ns.per_s:.0f} per s"),
+        ("median, p99, most", ", ".join(map(ns, _three(c)))),
+        ("share of its time", percent(k.interruptions_ns.share, 2)),
+    ]
+    rows.extend(
+        (
+            f"CPU {s.target} against {s.source}",
+            f"{significant(s.offset)} ± {significant(s.bound)} cycles",
+        )
+        for s in k.skew
+    )
+    return Section(
+        title="Clock and timers",
+        note="Skew as NTP measures it, by the fastest of many pings; an offset within its bound is "
+        "none.",
+        tables=(Table(("what", ""), tuple(rows)),),
+    )
+
+
+def _three(c: Calibration) -> tuple[float, float, float]:
+    found = c.measured.clock.interruptions_ns
+    return (found.p50, found.p99, found.max)
+
+
+def _sharing(c: Calibration) -> Section | None:
+    s = c.measured.share
+    if s is None:
+        return None
+    return Section(
+        title="Two pollers on one core",
+        note="Neither sleeps, so each waits for the other's time slices: why segments that share "
+        "an lcore are polled in turn by one thread.",
+        tables=(
+            Table(
+                ("what", ""),
+                (
+                    ("a wait, median", ns(s.wait_ns.median)),
+                    ("the longest", ns(s.wait_max_ns)),
+                    ("switches", f"{s.switches_per_s.median:.0f} per s"),
+                    ("throughput lost", percent(max(0.0, s.throughput_lost.median), 2)),
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server costs, as measured on it: the file that `headrace server calibrate` writes.
+
+Delays and costs are in TSC cycles unless their name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headrace.spec.base import Spec
+from headrace.spec.server import Server
+
+PlaceName = Literal["l1", "l2", "llc", "other-clean", "other-modified", "memory", "remote-memory"]
+
+
+class Figure(Spec):
+    """Over rounds. Other work on the machine only lengthens: `min` is nearest to the hardware."""
+
+    median: float
+    min: float
+    max: float
+
+
+class ChasePoint(Figure):
+    bytes: int
+
+
+class Curve(Spec):
+    """Cycles per access over working-set sizes, in the memory of one node (-1: not chosen)."""
+
+    node: int
+    page_bytes: int
+    points: tuple[ChasePoint, ...]
+
+
+class Transfer(Spec):
+    """A line that the core `source` has, loaded by the core `target`; `own`: loaded again."""
+
+    source: Annotated[int, Field(alias="from")]
+    target: Annotated[int, Field(alias="to")]
+    clean: Figure | None
+    modified: Figure
+    own: Figure
+
+
+class RingCost(Spec):
+    """Per packet. `touched`: with the descriptor and header line, which the producer wrote."""
+
+    burst: int
+    touched: bool
+    enqueue: Figure
+    dequeue: Figure
+    total: Figure
+    same_core: Figure
+
+
+class Skew(Spec):
+    source: Annotated[int, Field(alias="from")]
+    target: Annotated[int, Field(alias="to")]
+    offset: float
+    bound: float
+
+
+class Quantiles(Spec):
+    count: int
+    p50: float
+    p99: float
+    max: float
+
+
+class Interruptions(Quantiles):
+    per_s: float
+    share: float
+
+
+class Clock(Spec):
+    tsc_hz: float
+    read_cycles: Figure
+    step_cycles: int  # the clock advances by no less
+    skew: tuple[Skew, ...]
+    sleep_late_ns: Quantiles
+    interruptions_ns: Interruptions
+
+
+class Sharing(Spec):
+    """Two pollers on one core."""
+
+    wait_ns: Figure
+    wait_max_ns: float
+    switches_per_s: Figure
+    throughput_lost: Figure
+
+
+class Placed(Spec):
+    """Timed loads of lines whose place is known: cycles and how often."""
+
+    place: PlaceName
+    counts: tuple[tuple[int, int], ...]
+
+
+class Measured(Spec):
+    """What headrace-calibrate prints; a part that needs a second CPU is null where there is one."""
+
+    cpus: tuple[int, ...]
+    l1_bytes: int
+    l2_bytes: int
+    llc_bytes: int
+    rounds: int
+    tsc_hz: float
+    clock: Clock
+    chase: tuple[Curve, ...]
+    gather: tuple[Curve, ...]
+    transfer: tuple[Transfer, ...] | None
+    ring: tuple[RingCost, ...] | None
+    share: Sharing | None
+    placed: tuple[Placed, ...]
+
+
+class Level(Spec):
+    """A level of the memory hierarchy. `reaches_bytes`: up to where working sets find it; less
+    than `bytes` where neighbours have their share of the cache."""
+
+    name: str
+    bytes: int | None
+    reaches_bytes: int | None
+    cycles: float
+
+
+class Class(Spec):
+    """Loads of fewer cycles than this (and not of the class before) came from these places."""
+
+    name: str
+    places: tuple[PlaceName, ...]
+    below_cycles: int | None  # None: the last one
+    agreement: float  # share of its own samples, of a second measurement, that it gets right
+
+
+class Classes(Spec):
+    """Where a load came from, by its time. Places that cannot be told apart here are one class."""
+
+    classes: tuple[Class, ...]
+    agreement: float  # over all classes alike
+    load_cost_cycles: float  # of timing one load: the method's own, and a hit
+
+
+class Calibration(Spec):
+    created_at: str
+    headrace: str
+    server: Server
+    measured: Measured
+    levels: tuple[Level, ...]
+    locate: Classes
+    load_average: float

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where what was learnt about this server is kept: its calibration, profiles of NFs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from headrace.errors import BadInput
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def home() -> Path:
+    """$HEADRACE_HOME, or the user's data directory (XDG base directory specification)."""
+    named = os.environ.get("HEADRACE_HOME")
+    if named:
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "headrace"
+
+
+def calibration_file() -> Path:
+    return home() / "calibration.json"
+
+
+def profiles_folder() -> Path:
+    return home() / "profiles"
+
+
+def save(file: Path, model: BaseModel) -> None:
+    """Whole or not at all: a run that is interrupted must not leave half a file."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        temporary.write_text(model.model_dump_json(indent=1, by_alias=True) + "\n")
+        temporary.replace(file)
+    except OSError as e:
+        raise BadInput(
+            f"{file}: cannot be written: {e.strerror}; allowed: a file in a directory that may be "
+            "written"
+        ) from None
+
+
+def load(file: Path, model: type[M]) -> M:
+    try:
+        return model.model_validate_json(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{file}: no such file") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadInput(f"{file}: cannot be read: {e}") from None
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "document"
+        raise BadInput(f"{file}: {where}: {first['msg']}") from None
