@@ -18,13 +18,15 @@ class Execution(Spec):
     """Run-to-completion, pipeline, or an explicit partition of the chain (hybrid).
 
     `segments` names the functions of each segment; `replicas` says how many lcores run each.
-    For rtc, one replica runs on each of the chain's lcores unless said otherwise.
+    For rtc, one replica runs on each of the chain's lcores unless said otherwise. `lcores` says
+    which lcores run each segment, one replica on each of them, instead of `replicas`.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
     model: Literal["rtc", "pipeline", "segments"]
     segments: tuple[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], ...] | None = None
     replicas: tuple[Annotated[Count, Field(ge=1, le=256)], ...] | None = None
+    lcores: tuple[tuple[Annotated[Count, Field(ge=0)], ...], ...] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +53,20 @@ class Execution(Spec):
                 raise ValueError(
                     f"replicas has {len(self.replicas)} entries for {len(self.segments)} segments"
                 )
+        self._check_lcores()
         return self
+
+    def _check_lcores(self) -> None:
+        if self.lcores is None:
+            return
+        if self.segments is None or self.replicas is not None:
+            raise ValueError("lcores: belongs to `segments`, and takes the place of `replicas`")
+        if len(self.lcores) != len(self.segments):
+            raise ValueError(
+                f"lcores has {len(self.lcores)} entries for {len(self.segments)} segments"
+            )
+        if not all(cpus and len(set(cpus)) == len(cpus) for cpus in self.lcores):
+            raise ValueError("lcores: allowed: at least one lcore for each segment, each once")
 
 
 def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
@@ -80,10 +95,14 @@ def _name(model: Any, segments: Any, replicas: Any) -> str:
 
 
 class Lcores(Spec):
-    """Which CPUs make and measure traffic, and which run the chain. None: chosen here."""
+    """Which CPUs make and measure traffic, and which run the chain. None: chosen here.
+
+    `shared` allows a CPU to be among both: its lcore then polls traffic and chain in turn.
+    """
 
     traffic: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
     chain: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
+    shared: bool = False
 
     @model_validator(mode="before")
     @classmethod

@@ -55,6 +55,8 @@ def place(experiment: Experiment, doc: Document, available: list[int]) -> Placem
     traffic, chain = _choose(experiment, doc, available)
     names = tuple(node.name for node in experiment.nodes)
     groups = _groups(experiment, names)
+    if experiment.execution.lcores is not None:
+        return _as_told(experiment, doc, groups, traffic, available)
     replicas = _replicas(experiment, groups, len(chain))
     if max(replicas) > len(chain):
         raise doc.error(
@@ -71,6 +73,33 @@ def place(experiment: Experiment, doc: Document, available: list[int]) -> Placem
     return Placement(traffic[0], traffic[-1], tuple(segments), notes)
 
 
+def _as_told(
+    experiment: Experiment,
+    doc: Document,
+    groups: list[tuple[str, ...]],
+    traffic: list[int],
+    available: list[int],
+) -> Placement:
+    """The execution says which lcores run each segment."""
+    told = experiment.execution.lcores or ()
+    shared = experiment.study.deployment.lcores.shared or len(available) == 1
+    for cpu in sorted({cpu for cpus in told for cpu in cpus}):
+        if cpu not in available or (cpu in traffic and not shared):
+            allowed = [c for c in available if shared or c not in traffic]
+            raise doc.error(
+                ("deployment", "execution"),
+                f"lcores names lcore {cpu}; allowed: {sorted(allowed)}"
+                + ("" if shared else " (traffic's too with `lcores: {shared: true}`)"),
+            )
+    segments = [
+        PlacedSegment(_segment_name(group, len(groups)), group, tuple(cpus))
+        for group, cpus in zip(groups, told, strict=True)
+    ]
+    chain = sorted({cpu for cpus in told for cpu in cpus})
+    notes = tuple(_notes(traffic, chain, segments, len(chain)))
+    return Placement(traffic[0], traffic[-1], tuple(segments), notes)
+
+
 def _choose(
     experiment: Experiment, doc: Document, available: list[int]
 ) -> tuple[list[int], list[int]]:
@@ -84,7 +113,7 @@ def _choose(
                     f"allowed: {sorted(available)}",
                 )
     both = set(lcores.traffic or ()) & set(lcores.chain or ())
-    if both and len(available) > 1:
+    if both and len(available) > 1 and not lcores.shared:
         raise doc.error(
             ("deployment", "lcores"),
             f"lcore {min(both)} is given to traffic and to the chain; allowed: one of them",
@@ -135,8 +164,7 @@ def _notes(
         here = [segment.name for segment in segments if cpu in segment.cpus]
         if len(here) > 1:
             notes.append(f"segments {', '.join(here)} share lcore {cpu}")
-    if set(traffic) & set(chain):
-        notes.append(f"traffic and chain share lcore {traffic[0]}: there is only one")
+    notes += [f"traffic and chain share lcore {cpu}" for cpu in sorted(set(traffic) & set(chain))]
     if used < len(chain):
         notes.append(f"{len(chain) - used} of the chain's {len(chain)} lcores unused")
     return notes

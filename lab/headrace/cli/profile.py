@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace profile: what an NF costs here, over state, rules, frame size, burst and skew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+
+from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.measure.profile import sweep
+from headrace.measure.profile.point import Bench, memory_mb
+from headrace.measure.profile.sweep import SWEEPS, Wanted
+from headrace.report import sheet
+from headrace.report.profile import sheet as profile_sheet
+from headrace.spec.calibration import Calibration
+from headrace.spec.deployment import Deployment
+from headrace.spec.profile import Profile
+from headrace.testbed import store
+from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.exclusive import Lcores
+from headrace.testbed.memory import provide
+from headrace.testbed.place import usable_cpus
+from headrace.testbed.server import detect
+from headrace.testbed.state import RunState
+
+STATE_MAX = 10_000_000
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6}
+
+
+def profile(
+    nf: Annotated[str, typer.Argument(help="The function, as `headrace nf` lists it.")],
+    param: Annotated[
+        list[str] | None, typer.Option(help="A parameter of the function, as key=value (YAML).")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Sweeps, of state,rules,frame,burst,skew; all by default.")
+    ] = None,
+    states: Annotated[
+        str | None, typer.Option(help="State entries, as 100,10k,1M; up to 10M.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option(help="Trials per point.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of a trial.")] = 0.3,
+    corun: Annotated[bool, typer.Option(help="Measure it beside a neighbour, too.")] = True,
+    out: Annotated[
+        Path | None, typer.Option(help="The profile; in the data directory by default.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="The page; beside the profile.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the profile.")] = False,
+) -> None:
+    """Cycles per packet of one function, its memory model, and what a neighbour does to it."""
+    wanted = Wanted(
+        nf=nf,
+        params=_params(param or []),
+        workload={},
+        sweeps=_sweeps(only),
+        states=_states(states),
+        corun=corun,
+    )
+    if not 1 <= repetitions <= 100:
+        raise bad_value("--repetitions", repetitions, allowed="1..100")
+    if not 0.05 <= seconds <= 60:
+        raise bad_value("--seconds", seconds, allowed="0.05..60")
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    made = _run(wanted, repetitions, seconds, console)
+    target = out or store.profiles_folder() / f"{nf}.json"
+    store.save(target, made)
+    page = html or target.with_suffix(".html")
+    shown = profile_sheet(made)
+    sheet.write(shown, page)
+    if as_json:
+        typer.echo(made.model_dump_json(indent=1))
+        return
+    sheet.show(shown, console)
+    console.print(f"\nProfile: {target}\nPage: {page}", markup=False)
+
+
+def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> Profile:
+    cpus = usable_cpus()
+    if len(cpus) < 2:
+        raise HeadraceError("profile: needs two CPUs, one for the traffic; this process has one")
+    calibration = None
+    if store.calibration_file().exists():
+        calibration = store.load(store.calibration_file(), Calibration)
+    else:
+        console.print("no calibration: `headrace server calibrate` lets the model use its delays")
+    description = describe(find_engine())
+    state = RunState()
+    try:
+        most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
+        bench = Bench(
+            description, state, provide(most, state), (cpus[0], cpus[1]), repetitions, seconds
+        )
+        console.print(f"memory: {bench.memory.note}", markup=False)
+        with Lcores(cpus[:2], lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+            return sweep.profile(
+                bench,
+                wanted,
+                detect(),
+                calibration,
+                lambda text: console.print(f"  {text}", markup=False),
+            )
+    finally:
+        state.remove()
+
+
+def _params(given: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise bad_value("--param", text, allowed="key=value, as flows=100000")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise bad_value("--param", text, allowed="a value in YAML") from None
+    return found
+
+
+def _sweeps(given: str | None) -> tuple[Any, ...]:
+    if given is None:
+        return SWEEPS
+    parts = tuple(part.strip() for part in given.split(","))
+    for part in parts:
+        if part not in SWEEPS:
+            raise bad_value("--only", part, allowed=", ".join(SWEEPS))
+    return parts
+
+
+def _states(given: str | None) -> tuple[int, ...]:
+    if given is None:
+        return sweep.STATES
+    found = []
+    for part in given.split(","):
+        match = re.fullmatch(r"(\d+)([km]?)", part.strip(), re.IGNORECASE)
+        n = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
+        if not 1 <= n <= STATE_MAX:
+            raise bad_value("--states", part, allowed=f"1..{STATE_MAX}, also as 10k or 1M")
+        found.append(n)
+    if not found:
+        raise BadInput("--states: allowed: at least one number")
+    return tuple(sorted(set(found)))

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles of network functions: cycles per packet over what they depend on."""

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One point: an NF alone in a segment, at full load; what the segment loop sampled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from statistics import median
+from typing import Any, Literal
+
+import yaml
+
+from headrace.measure import counters as count
+from headrace.measure import trial as trials
+from headrace.measure.prepare import Prepared, prepare
+from headrace.record import Counters
+from headrace.spec import document
+from headrace.spec.profile import Cost, Settings, Spread
+from headrace.spec.study import Experiment, expand
+from headrace.testbed.describe import Description
+from headrace.testbed.engine import Engine
+from headrace.testbed.memory import Memory
+from headrace.testbed.plan import Path, paths
+from headrace.testbed.state import RunState, dpdk_prefix
+
+Json = dict[str, Any]
+# apart: traffic on one lcore, the NF on another. together: three segments on one lcore.
+# one-segment: source, NF and sink run to completion on one lcore, with no ring between.
+Placement = Literal["apart", "together", "one-segment"]
+
+_DRAIN_S = 0.02
+_WARM_PPS = 3e6  # flows come in random order; so many packets/s at least see them
+_WARM_S, _WARM_MAX_S = 0.3, 20.0
+_MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
+
+
+@dataclass
+class Bench:
+    """What all points of a profile share."""
+
+    description: Description
+    state: RunState
+    memory: Memory
+    lcores: tuple[int, int]  # traffic, NF
+    repetitions: int
+    seconds: float
+    tsc_hz: float = 0.0
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One trial's cycles per packet."""
+
+    nfs: dict[str, float]
+    rx: float
+    tx: float
+    loop: float
+    source: float
+    sink: float
+    throughput_pps: float
+    packets: int
+
+
+def memory_mb(states: Sequence[int]) -> int:
+    return _MEMORY_MB + int(max(states) * _MEMORY_PER_ENTRY / (1 << 20))
+
+
+def study(chain: list[Json], settings: Settings, workload: Json, name: str) -> Json:
+    """A study of one chain at these settings; `workload` has what the NFs need beside."""
+    flows: Json = {"count": settings.state, "vary": ["src_ip", "src_port"], "order": "random"}
+    if settings.skew:
+        flows |= {"order": "zipf", "zipf_exponent": settings.skew}
+    return {
+        "name": name,
+        "chain": chain,
+        "deployment": {
+            "execution": "rtc",
+            "burst": settings.burst,
+            "memory_mb": memory_mb([settings.state]),
+        },
+        "workload": {"frame": settings.frame_bytes, "flows": flows, **workload},
+    }
+
+
+def experiment_of(data: Json, origin: str) -> tuple[document.Document, Experiment]:
+    doc = document.parse(yaml.safe_dump(data), FilePath(origin))
+    [experiment] = expand(doc)
+    return doc, experiment
+
+
+def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> Prepared:
+    traffic, nf = bench.lcores
+    data = copy.deepcopy(data)
+    if placement == "apart":
+        lcores: Json = {"traffic": [traffic], "chain": [nf]}
+    else:
+        lcores = {"traffic": [nf], "chain": [nf], "shared": True}
+    data["deployment"]["lcores"] = lcores
+    doc, experiment = experiment_of(data, origin)
+    [prepared] = prepare([experiment], doc, bench.description)
+    return prepared
+
+
+@contextmanager
+def running(bench: Bench, one: Prepared, placement: Placement, wait: bool) -> Iterator[Engine]:
+    """The engine with this plan. `wait`: the generator stops where the chain has no room, so that
+    the slowest lcore sets the rate of all; else it floods, and the chain's lcore is never idle."""
+    plan = one.with_memory(
+        {"hugepages": bench.memory.hugepages, "file_prefix": dpdk_prefix(bench.state.path)}
+    )
+    ways = paths(one.experiment)
+    if placement == "one-segment":
+        plan = one_segment(plan, ways)
+    elif wait:
+        plan = waiting(plan, ways)
+    with Engine(bench.description.engine, plan, bench.state) as engine:
+        if not bench.tsc_hz:
+            bench.tsc_hz = float(engine.request("info")["tsc_hz"])
+        yield engine
+
+
+def waiting(plan: Json, ways: Sequence[Path]) -> Json:
+    plan = copy.deepcopy(plan)
+    for name, link in plan["links"].items():
+        if link["type"] == "ring" and name not in {way.back for way in ways}:
+            link["params"]["on_full"] = "wait"
+            link["params"]["size"] = min(link["params"]["size"], 4096)
+    return plan
+
+
+def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
+    """Source and sink take the place of the rings at the chain's ends."""
+    plan = copy.deepcopy(plan)
+    [chain] = [s for s in plan["segments"] if s["name"] not in ("generator", "measure")]
+    for way in ways:
+        for entry in chain["inputs"]:
+            if entry["link"] == way.wire:
+                entry["link"] = way.source
+            if entry["to"] == f"link:{way.back}":
+                entry["to"] = f"link:{way.sink}"
+        for node in chain.get("nodes", {}).values():
+            for edges in node.values():
+                for edge, target in edges.items():
+                    if target == f"link:{way.back}":
+                        edges[edge] = f"link:{way.sink}"
+        del plan["links"][way.wire], plan["links"][way.back]
+    plan["segments"] = [chain]
+    return plan
+
+
+def warm_up(engine: Engine, one: Prepared) -> None:
+    flows = one.experiment.study.workload.flows.count
+    # Coupon collector: n ln n draws see nearly all of n flows.
+    seconds = min(_WARM_MAX_S, max(_WARM_S, 4 * flows / _WARM_PPS))
+    trials.run(engine, paths(one.experiment), 0, seconds, _DRAIN_S)
+
+
+@contextmanager
+def loaded(engine: Engine, one: Prepared, seconds: float) -> Iterator[None]:
+    """The sources at full rate meanwhile."""
+    sources = {w.source: {"rate_pps": 0, "duration_s": seconds} for w in paths(one.experiment)}
+    with engine.measuring():
+        engine.request("start", sources=sources)
+        try:
+            yield
+        finally:
+            engine.request("stop")
+
+
+def packets(engine: Engine, one: Prepared) -> int:
+    """That the chain's first segment has got so far."""
+    first = one.placement.segments[0].name
+    replicas = engine.request("read")["segments"][first]
+    return sum(int(replica["in"]) for replica in replicas)
+
+
+def sample(engine: Engine, one: Prepared, seconds: float, plan: Json) -> Sample:
+    ways = paths(one.experiment)
+    reading = trials.run(engine, ways, 0, seconds, _DRAIN_S)
+    counters = count.difference(reading.before, reading.after, plan)
+    flows = [trials.flow(reading, way, "received") for way in ways]
+    return read(counters, sum(f.received for f in flows) / max(f.duration_s for f in flows))
+
+
+def read(counters: Counters, throughput_pps: float) -> Sample:
+    """Cycles per packet of the chain's segments together, each per packet that it got."""
+    rx = tx = busy = 0.0
+    nfs = count.nf_cycles(counters)
+    source = sink = 0.0
+    packets = 0
+    for segment in {r.segment for r in counters.replicas}:
+        replicas = [r for r in counters.replicas if r.segment == segment]
+        got = sum(r.packets_in for r in replicas)
+        sampled = sum(r.io_packets for r in replicas)
+        if not got or not sampled:
+            continue
+        rx_each = sum(r.rx_cycles for r in replicas) / sampled
+        tx_each = sum(r.tx_cycles for r in replicas) / sampled
+        if segment == "generator":
+            source = rx_each + tx_each
+        elif segment == "measure":
+            sink = rx_each + tx_each
+        else:
+            rx, tx, packets = rx + rx_each, tx + tx_each, max(packets, got)
+            busy += sum(r.ops_cycles for r in replicas) / got
+    loop = max(0.0, busy - rx - tx - sum(nfs.values()))
+    return Sample(nfs, rx, tx, loop, source, sink, throughput_pps, packets)
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(median=median(values), min=min(values), max=max(values))
+
+
+def cost(samples: Sequence[Sample]) -> Cost:
+    return Cost(
+        nf=spread([sum(s.nfs.values()) for s in samples]),
+        rx=spread([s.rx for s in samples]),
+        tx=spread([s.tx for s in samples]),
+        loop=spread([s.loop for s in samples]),
+        throughput_pps=spread([s.throughput_pps for s in samples]),
+    )

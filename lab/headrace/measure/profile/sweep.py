@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A profile: one dimension after the other is varied, the others stay as they were."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import headrace
+from headrace.bundle import now
+from headrace.errors import BadInput
+from headrace.measure.calibrate import find_program
+from headrace.measure.collectors.perf import (
+    CACHE_MISSES,
+    CACHE_REFERENCES,
+    CYCLES,
+    HARDWARE,
+    INSTRUCTIONS,
+    Counter,
+    Refused,
+)
+from headrace.measure.profile import point as points
+from headrace.measure.profile.point import Bench, Json, Placement, Sample
+from headrace.measure.profile.recipes import depends_on, recipe
+from headrace.model.amat import fit
+from headrace.spec.calibration import Calibration, Level
+from headrace.spec.profile import CoRun, Point, Profile, Settings, Spread, Sweep
+from headrace.spec.server import Server
+from headrace.testbed.place import usable_cpus
+
+STATES = (100, 316, 1_000, 3_160, 10_000, 31_600, 100_000, 316_000, 1_000_000)
+RULES = (10, 100, 1_000, 10_000)
+FRAMES = (64, 128, 256, 512, 1024, 1518)
+BURSTS = (1, 4, 8, 16, 32, 64)
+SKEWS = (0.0, 0.8, 1.0, 1.2)
+CORUN_STATES = (1_000, 31_600, 1_000_000)
+BASE = Settings(state=1_000, rules=100, frame_bytes=64, burst=32, skew=0.0)
+SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
+_PMU_S = 0.5
+_PMU = {
+    "cycles": CYCLES,
+    "instructions": INSTRUCTIONS,
+    "cache_references": CACHE_REFERENCES,
+    "cache_misses": CACHE_MISSES,
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    nf: str
+    params: Json
+    workload: Json
+    sweeps: tuple[Sweep, ...]
+    states: tuple[int, ...] = STATES
+    base: Settings = BASE
+    corun: bool = True
+
+
+def profile(
+    bench: Bench,
+    wanted: Wanted,
+    server: Server,
+    calibration: Calibration | None,
+    say: Callable[[str], None],
+) -> Profile:
+    if wanted.nf not in bench.description.nfs:
+        known = ", ".join(sorted(bench.description.nfs))
+        raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
+    with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
+        made = list(_points(bench, wanted, Path(folder), say))
+        corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
+        pmu, absent = _pmu(bench, wanted, Path(folder))
+    states = [(p.settings.state, p.cost.nf.median) for p in made if p.sweep == "state"]
+    return Profile(
+        nf=wanted.nf,
+        params=wanted.params,
+        created_at=now(),
+        headrace=headrace.__version__,
+        host=server.hostname,
+        cpu=server.cpu,
+        tsc_hz=bench.tsc_hz,
+        hugepages=bench.memory.hugepages,
+        repetitions=bench.repetitions,
+        points=tuple(made),
+        fit=fit(states, *_caches(server, bench.lcores[1], calibration)),
+        corun=tuple(corun),
+        pmu=pmu,
+        pmu_absent=absent,
+    )
+
+
+def _caches(
+    server: Server, cpu: int, calibration: Calibration | None
+) -> tuple[list[tuple[str, int]], tuple[Level, ...]]:
+    """Sizes as the kernel says them; of a shared cache what a calibration found of it."""
+    sizes = [(f"L{c.level}", c.size_bytes) for c in server.data_caches(cpu)]
+    if calibration is None or calibration.server.hostname != server.hostname:
+        return sizes, ()
+    found = {level.name: level.reaches_bytes for level in calibration.levels}
+    return [(name, found.get(name) or size) for name, size in sizes], calibration.levels
+
+
+def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
+    base, depends = wanted.base, depends_on(wanted.nf)
+    values: dict[Sweep, Sequence[Any]] = {
+        "state": wanted.states if "state" in depends else (),
+        "rules": RULES if "rules" in depends else (),
+        "frame": FRAMES,
+        "burst": BURSTS,
+        "skew": SKEWS if "state" in depends else (),
+    }
+    keys = {"state": "state", "rules": "rules", "frame": "frame_bytes", "burst": "burst"}
+    for sweep in wanted.sweeps:
+        for value in values[sweep]:
+            change = {keys.get(sweep, "skew"): value}
+            if sweep == "skew":
+                # Skew matters where the flows do not fit into the nearest caches.
+                change["state"] = max(100_000, base.state)
+            yield sweep, base.model_copy(update=change)
+
+
+def _points(
+    bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
+) -> Iterator[Point]:
+    for sweep, settings in settings_of(wanted):
+        samples = run(bench, wanted, settings, folder, "apart")
+        made = Point(sweep=sweep, settings=settings, cost=points.cost(samples))
+        shown = getattr(settings, "frame_bytes" if sweep == "frame" else sweep)
+        say(f"{sweep} {shown:g}: {made.cost.nf.median:.1f} cycles per packet")
+        yield made
+
+
+def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:
+    needs = recipe(wanted.nf, settings, folder)
+    node = {"name": "nf", "nf": wanted.nf, "params": {**needs.params, **wanted.params}}
+    return points.study([node], settings, {**needs.workload, **wanted.workload}, "profile")
+
+
+def run(
+    bench: Bench, wanted: Wanted, settings: Settings, folder: Path, placement: Placement
+) -> list[Sample]:
+    data = study(wanted, settings, folder)
+    one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
+    with points.running(bench, one, placement, wait=False) as engine:
+        points.warm_up(engine, one)
+        return [
+            points.sample(engine, one, bench.seconds, one.plan) for _ in range(bench.repetitions)
+        ]
+
+
+def _coruns(
+    bench: Bench, wanted: Wanted, folder: Path, server: Server, say: Callable[[str], None]
+) -> Iterator[CoRun]:
+    cpus = usable_cpus()
+    llc = max((c.size_bytes for c in server.data_caches(bench.lcores[1])), default=0)
+    if len(cpus) < 2 or not llc:
+        return
+    neighbour = next(cpu for cpu in cpus if cpu != bench.lcores[1])
+    states = [s for s in CORUN_STATES if s <= max(wanted.states)]
+    for state in states if "state" in depends_on(wanted.nf) else states[:1]:
+        settings = wanted.base.model_copy(update={"state": state})
+        alone, beside = _corun(bench, wanted, settings, folder, neighbour, 2 * llc)
+        say(f"state {state}, beside a neighbour: {beside.median:.1f} against {alone.median:.1f}")
+        yield CoRun(settings=settings, alone=alone, beside=beside, thrash_bytes=2 * llc)
+
+
+def _corun(
+    bench: Bench, wanted: Wanted, settings: Settings, folder: Path, cpu: int, thrash_bytes: int
+) -> tuple[Spread, Spread]:
+    """In turn, so that a machine that slows down does so for both."""
+    placement: Placement = "one-segment"
+    data = study(wanted, settings, folder)
+    one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
+    alone, beside = [], []
+    with points.running(bench, one, placement, wait=False) as engine:
+        points.warm_up(engine, one)
+        for _ in range(bench.repetitions):
+            alone.append(points.sample(engine, one, bench.seconds, one.plan))
+            with thrashing(cpu, thrash_bytes):
+                beside.append(points.sample(engine, one, bench.seconds, one.plan))
+    return tuple(  # type: ignore[return-value]
+        points.spread([sum(s.nfs.values()) for s in samples]) for samples in (alone, beside)
+    )
+
+
+@contextmanager
+def thrashing(cpu: int, size: int) -> Iterator[None]:
+    command = [str(find_program()), "--cpus", str(cpu), "--thrash", str(size)]
+    neighbour = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def _pmu(bench: Bench, wanted: Wanted, folder: Path) -> tuple[dict[str, float] | None, str | None]:
+    counters: dict[str, Counter] = {}
+    try:
+        for name, event in _PMU.items():
+            counters[name] = Counter(HARDWARE, event, bench.lcores[1])
+    except Refused as why:
+        for counter in counters.values():
+            counter.close()
+        return None, str(why)
+    try:
+        return _count_events(bench, wanted, folder, counters), None
+    finally:
+        for counter in counters.values():
+            counter.close()
+
+
+def _count_events(
+    bench: Bench, wanted: Wanted, folder: Path, counters: dict[str, Counter]
+) -> dict[str, float]:
+    """In the middle of a trial: before and after it the lcore polls for nothing."""
+    data = study(wanted, wanted.base, folder)
+    one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
+    with points.running(bench, one, "apart", wait=False) as engine:
+        points.warm_up(engine, one)
+        with points.loaded(engine, one, 3 * _PMU_S):
+            time.sleep(_PMU_S)
+            before = {name: counter.read() for name, counter in counters.items()}
+            first = points.packets(engine, one)
+            time.sleep(_PMU_S)
+            after = {name: counter.read() for name, counter in counters.items()}
+            packets = max(1, points.packets(engine, one) - first)
+    # Of the whole lcore: the segment's ring and loop are in it.
+    return {name: (after[name] - before[name]) / packets for name in counters}

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an NF costs here, over what its cost depends on: the file `headrace profile` writes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from headrace.spec.base import Spec
+
+Sweep = Literal["state", "rules", "frame", "burst", "skew"]
+
+
+class Spread(Spec):
+    """Of repetitions. Other work on the machine only adds cycles."""
+
+    median: float
+    min: float
+    max: float
+
+
+class Settings(Spec):
+    """What a point of a profile was measured at."""
+
+    state: int  # flows; routes or destinations for an NF without flow state
+    rules: int
+    frame_bytes: int
+    burst: int
+    skew: float  # Zipf exponent of the flows; 0: all alike
+
+
+class Cost(Spec):
+    """TSC cycles per packet, as the segment loop samples them."""
+
+    nf: Spread
+    rx: Spread
+    tx: Spread
+    loop: Spread  # the rest of the busy time
+    throughput_pps: Spread
+
+    @property
+    def total(self) -> float:
+        return self.nf.median + self.rx.median + self.tx.median + self.loop.median
+
+
+class Point(Spec):
+    sweep: Sweep
+    settings: Settings
+    cost: Cost
+
+
+class CoRun(Spec):
+    """The same NF with nobody beside it, and beside one that walks through the last-level cache.
+    Source, NF and sink are on one lcore here, so that the other is free for the neighbour."""
+
+    settings: Settings
+    alone: Spread
+    beside: Spread
+    thrash_bytes: int
+
+
+class FitPoint(Spec):
+    state: int
+    measured: float
+    modelled: float
+
+    @property
+    def residual(self) -> float:
+        return self.modelled / self.measured - 1 if self.measured else 0.0
+
+
+class Penalty(Spec):
+    """What a miss of `level` costs more, all accesses of a packet together; and how many accesses
+    one after another that is, by the calibrated delays."""
+
+    level: str
+    size_bytes: int
+    cycles: float
+    accesses: float | None
+
+
+class Fit(Spec):
+    """S5 section 4.3: average memory access time. Miss rates come from sizes, penalties and
+    working set per entry from least squares."""
+
+    base_cycles: float
+    bytes_per_entry: float
+    penalties: tuple[Penalty, ...]
+    points: tuple[FitPoint, ...]
+
+    @property
+    def worst(self) -> float:
+        return max((abs(p.residual) for p in self.points), default=0.0)
+
+
+class Profile(Spec):
+    nf: str
+    params: dict[str, Any]
+    created_at: str
+    headrace: str
+    host: str
+    cpu: str | None
+    tsc_hz: float
+    hugepages: bool
+    repetitions: int
+    points: tuple[Point, ...]
+    fit: Fit | None
+    corun: tuple[CoRun, ...]
+    pmu: dict[str, float] | None  # per packet at the first point: cycles, instructions, misses
+    pmu_absent: str | None
