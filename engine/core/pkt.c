@@ -3,19 +3,40 @@
 
 #define IPV6_EXT_MAX 8 /* extension headers walked before a packet counts as malformed */
 
-/* Header lengths of the fixed part of each L4 protocol, and their packet types. */
-static inline uint32_t classify_l4(uint8_t proto, uint32_t left)
+/* RFC 9293 section 3.1: five words or more, and no more than there is. */
+static inline bool tcp_fits(const uint8_t *tcp, uint32_t have, uint32_t whole)
+{
+	return have >= sizeof(struct rte_tcp_hdr) && tcp[12] >= 5 << 4 &&
+	       (uint32_t)(tcp[12] >> 4) * 4 <= whole;
+}
+
+/* RFC 768: header and data; what is behind is no part of the datagram. */
+static inline bool udp_fits(const uint8_t *udp, uint32_t have, uint32_t whole)
+{
+	uint32_t len;
+
+	if (have < sizeof(struct rte_udp_hdr))
+		return false;
+	len = (uint32_t)udp[4] << 8 | udp[5];
+	return len >= sizeof(struct rte_udp_hdr) && len <= whole;
+}
+
+/*
+ * The type of a header that is there, and whose own length agrees with the packet's: `have`
+ * bytes of it are in this mbuf segment, `whole` by the IP header.
+ */
+static inline uint32_t classify_l4(uint8_t proto, const uint8_t *l4, uint32_t have, uint32_t whole)
 {
 	switch (proto) {
 	case IPPROTO_TCP:
-		return left >= sizeof(struct rte_tcp_hdr) ? RTE_PTYPE_L4_TCP : 0;
+		return tcp_fits(l4, have, whole) ? RTE_PTYPE_L4_TCP : 0;
 	case IPPROTO_UDP:
-		return left >= sizeof(struct rte_udp_hdr) ? RTE_PTYPE_L4_UDP : 0;
+		return udp_fits(l4, have, whole) ? RTE_PTYPE_L4_UDP : 0;
 	case IPPROTO_ICMP:
 	case IPPROTO_ICMPV6:
-		return left >= 8 ? RTE_PTYPE_L4_ICMP : 0;
+		return have >= 8 ? RTE_PTYPE_L4_ICMP : 0;
 	case IPPROTO_SCTP:
-		return left >= 12 ? RTE_PTYPE_L4_SCTP : 0;
+		return have >= 12 ? RTE_PTYPE_L4_SCTP : 0;
 	}
 	return 0;
 }
@@ -35,7 +56,8 @@ static inline uint32_t classify_ipv4(struct rte_mbuf *m, uint32_t l2_len)
 	pkt_set_lens(m, l2_len, ihl);
 	l4 = ip->fragment_offset & rte_cpu_to_be_16(0x3fff)
 		     ? RTE_PTYPE_L4_FRAG
-		     : classify_l4(ip->next_proto_id, RTE_MIN(have, total) - ihl);
+		     : classify_l4(ip->next_proto_id, (const uint8_t *)ip + ihl,
+				   RTE_MIN(have, total) - ihl, total - ihl);
 	return l4 | (ihl == sizeof(*ip) ? RTE_PTYPE_L3_IPV4 : RTE_PTYPE_L3_IPV4_EXT);
 }
 
@@ -88,7 +110,7 @@ static struct ipv6_walk ipv6_walk(const uint8_t *l3, uint32_t have)
 static uint32_t classify_ipv6(struct rte_mbuf *m, uint32_t l2_len)
 {
 	const uint8_t *l3 = rte_pktmbuf_mtod_offset(m, uint8_t *, l2_len);
-	uint32_t have = m->data_len - l2_len, payload, l4;
+	uint32_t have = m->data_len - l2_len, payload, whole, l4;
 	struct ipv6_walk w;
 
 	if (m->data_len < l2_len + sizeof(struct rte_ipv6_hdr) || l3[0] >> 4 != 6)
@@ -96,12 +118,14 @@ static uint32_t classify_ipv6(struct rte_mbuf *m, uint32_t l2_len)
 	payload = l3[4] << 8 | l3[5];
 	if (payload + sizeof(struct rte_ipv6_hdr) > m->pkt_len - l2_len)
 		return PKT_MALFORMED;
-	have = RTE_MIN(have, payload + (uint32_t)sizeof(struct rte_ipv6_hdr));
+	whole = payload + (uint32_t)sizeof(struct rte_ipv6_hdr);
+	have = RTE_MIN(have, whole);
 	w = ipv6_walk(l3, have);
 	if (!w.ok || w.offset > 511) /* what pkt_set_lens can say */
 		return PKT_MALFORMED;
 	pkt_set_lens(m, l2_len, w.offset);
-	l4 = w.frag ? RTE_PTYPE_L4_FRAG : classify_l4(w.proto, have - w.offset);
+	l4 = w.frag ? RTE_PTYPE_L4_FRAG
+		    : classify_l4(w.proto, l3 + w.offset, have - w.offset, whole - w.offset);
 	return l4 | (w.offset == sizeof(struct rte_ipv6_hdr) ? RTE_PTYPE_L3_IPV6
 							     : RTE_PTYPE_L3_IPV6_EXT);
 }

@@ -24,7 +24,9 @@
  * - L3 type set: that header is whole, in the first mbuf segment, and its lengths agree with
  *   the packet's (IPv4: version, IHL, total_length; IPv6: payload_length, extension headers
  *   walked). pkt_l3_len covers IPv4 options and IPv6 extension headers.
- * - L4 type TCP/UDP/ICMP/SCTP set: that header is whole and the packet is no fragment.
+ * - L4 type TCP/UDP/ICMP/SCTP set: that header is whole, its length field (TCP data offset, UDP
+ *   length) agrees with the packet's, and the packet is no fragment. A TCP or UDP packet without
+ *   it is still one of IP: a router forwards it, a firewall must not.
  *   RTE_PTYPE_L4_FRAG: a fragment, first or not (pkt_is_first_fragment tells).
  * - PKT_MALFORMED: an EtherType of IP whose header fails the above. NFs answer NF_ABORT.
  * Checksums are not verified here.

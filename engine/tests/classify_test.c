@@ -45,6 +45,10 @@ static uint16_t ipv4(uint8_t *p, const char *fields, uint8_t proto, uint16_t pay
 	if (strstr(fields, "frag"))
 		p[l2 + 6] = 0x20;
 	p[l2 + 9] = proto;
+	if (proto == IPPROTO_TCP)
+		p[l2 + ihl * 4 + 12] = 5 << 4;
+	else
+		p[l2 + ihl * 4 + 5] = (uint8_t)payload;
 	return l2 + total;
 }
 
@@ -101,6 +105,7 @@ static void test_ipv6(void **state)
 	p[14 + 6] = 0;
 	p[54] = 60;
 	p[62] = 17;
+	p[70 + 5] = 8;
 	m = classify(p, 14 + 40 + 24);
 	assert_true(pkt_is_ipv6(&m));
 	assert_int_equal(pkt_l3_len(&m), 56);
@@ -122,8 +127,35 @@ static void test_ipv6(void **state)
 	m = classify(p, 14 + 40 + 24);
 	assert_int_equal(pkt_l4(&m), RTE_PTYPE_L4_FRAG);
 	p[57] = 0;
+	p[62 + 5] = 16; /* the UDP header is where destination options were */
 	m = classify(p, 14 + 40 + 24);
 	assert_int_equal(pkt_l4(&m), RTE_PTYPE_L4_UDP);
+}
+
+/* A length that the packet contradicts: not to be trusted as TCP or UDP, yet forwarded as IP. */
+static void test_l4_lengths(void **state)
+{
+	uint8_t p[256];
+	uint16_t len = ipv4(p, "", IPPROTO_TCP, 32);
+
+	(void)state;
+	for (unsigned int words = 0; words < 16; words++) {
+		struct rte_mbuf m;
+
+		p[34 + 12] = (uint8_t)(words << 4);
+		m = classify(p, len);
+		assert_true(pkt_is_ipv4(&m));
+		assert_int_equal(pkt_l4(&m), words >= 5 && words <= 8 ? RTE_PTYPE_L4_TCP : 0);
+	}
+	len = ipv4(p, "", IPPROTO_UDP, 32);
+	for (unsigned int bytes = 0; bytes < 256; bytes++) {
+		struct rte_mbuf m;
+
+		p[34 + 5] = (uint8_t)bytes;
+		m = classify(p, len);
+		assert_true(pkt_is_ipv4(&m));
+		assert_int_equal(pkt_l4(&m), bytes >= 8 && bytes <= 32 ? RTE_PTYPE_L4_UDP : 0);
+	}
 }
 
 static void test_hash_is_symmetric(void **state)
@@ -172,6 +204,7 @@ int main(void)
 		cmocka_unit_test(test_ipv4),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_ipv6),
+		cmocka_unit_test(test_l4_lengths),
 		cmocka_unit_test(test_hash_is_symmetric),
 		cmocka_unit_test(test_csum_update),
 	};
