@@ -171,11 +171,18 @@ def loaded(engine: Engine, one: Prepared, seconds: float) -> Iterator[None]:
             engine.request("stop")
 
 
-def packets(engine: Engine, one: Prepared) -> int:
+@dataclass(frozen=True)
+class Count:
+    packets: int
+    seconds: float  # of the engine's clock
+
+
+def packets(engine: Engine, one: Prepared) -> Count:
     """That the chain's first segment has got so far."""
     first = one.placement.segments[0].name
-    replicas = engine.request("read")["segments"][first]
-    return sum(int(replica["in"]) for replica in replicas)
+    reading = engine.request("read")
+    total = sum(int(replica["in"]) for replica in reading["segments"][first])
+    return Count(total, reading["tsc"] / reading["tsc_hz"])
 
 
 def sample(engine: Engine, one: Prepared, seconds: float, plan: Json) -> Sample:

@@ -42,7 +42,7 @@ SKEWS = (0.0, 0.8, 1.0, 1.2)
 CORUN_STATES = (1_000, 31_600, 1_000_000)
 BASE = Settings(state=1_000, rules=100, frame_bytes=64, burst=32, skew=0.0)
 SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
-_PMU_S = 0.5
+_PMU_S, _PMU_LOAD_S = 0.5, 8.0
 _PMU = {
     "cycles": CYCLES,
     "instructions": INSTRUCTIONS,
@@ -226,12 +226,17 @@ def _count_events(
     one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
     with points.running(bench, one, "apart", wait=False) as engine:
         points.warm_up(engine, one)
-        with points.loaded(engine, one, 3 * _PMU_S):
+        with points.loaded(engine, one, _PMU_LOAD_S):
             time.sleep(_PMU_S)
-            before = {name: counter.read() for name, counter in counters.items()}
+            began, before = time.monotonic(), {name: c.read() for name, c in counters.items()}
             first = points.packets(engine, one)
             time.sleep(_PMU_S)
-            after = {name: counter.read() for name, counter in counters.items()}
-            packets = max(1, points.packets(engine, one) - first)
+            ended, after = time.monotonic(), {name: c.read() for name, c in counters.items()}
+            last = points.packets(engine, one)
+    # Rates, not counts: beside busy pollers this process may wait long between two readings.
+    packets_per_s = (last.packets - first.packets) / max(1e-9, last.seconds - first.seconds)
     # Of the whole lcore: the segment's ring and loop are in it.
-    return {name: (after[name] - before[name]) / packets for name in counters}
+    return {
+        name: (after[name] - before[name]) / (ended - began) / max(1.0, packets_per_s)
+        for name in counters
+    }
