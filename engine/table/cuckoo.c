@@ -168,7 +168,7 @@ cuckoo_lookup_fn *cuckoo_lookup_get(const char *isa, enum fib_key kind, const ch
 
 static int buckets_for(const struct fib_conf *conf, uint32_t *n)
 {
-	double want = (double)conf->capacity / (slots_of(conf->key) * fill_target(conf)) + 2;
+	double want = (double)conf->capacity / (slots_of(conf->key) * fill_target(conf)) + 4;
 
 	if (want > UINT32_MAX)
 		return -EINVAL;
@@ -203,6 +203,12 @@ int cuckoo_create(struct fib **out, const struct fib_conf *conf, const char *pat
 	if (rc)
 		goto fail;
 	c->buckets = buckets;
+	rc = cuckoo_fill_unused(c);
+	if (rc) {
+		err_set(err, -rc, path, "unlucky random numbers; try again");
+		pages_unmap(c->buckets, c->mapped_bytes);
+		goto fail;
+	}
 	*out = &c->fib;
 	return 0;
 fail:

@@ -17,8 +17,11 @@
  *  3. Whatever else than a next hop changes in a bucket changes the bucket's version, which
  *     is odd meanwhile (a seqlock; Boehm, "Can Seqlocks Get Along With Programming Language
  *     Memory Models?", MSPC 2012: data is loaded with acquire, stored with release).
+ *  4. A slot that is not in use holds a key whose buckets are others, whenever no bucket is busy.
+ *  5. `changes` is odd while any bucket is busy, and counts them.
  *
- * So a reader that saw no version change has seen the bucket as it was at one instant.
+ * So a reader that saw no version change has seen the bucket as it was at one instant; and one
+ * that saw no change of `changes` has seen the whole table as it was.
  */
 
 /* head: version << 8 | a bit for each slot in use. 23 bits of version are counted: it comes
@@ -89,9 +92,14 @@ struct cuckoo {
 	uint32_t seed[2];
 	const char *isa;
 
+	/* Readers' and writer's. */
+	_Alignas(64) uint64_t changes;
+
 	/* The writer's. */
 	_Alignas(64) uint64_t entries;
 	uint64_t moved, updates;
+	struct ckey filler;      /* of unused slots in the two buckets where key 0 may be; 0 elsewhere */
+	uint32_t zero_bucket[2]; /* those */
 	size_t mapped_bytes, page_bytes;
 	struct search_node search[SEARCH_MAX];
 };
@@ -275,6 +283,7 @@ uint16_t cuckoo_find(const struct cuckoo *c, enum fib_key kind, const struct cke
 		     struct hashes h);
 
 /* Writer (cuckoo_write.c). */
+int cuckoo_fill_unused(struct cuckoo *c); /* of a new table: invariant 4 */
 int cuckoo_insert(struct fib *f, const void *key, uint8_t len, uint16_t nh);
 int cuckoo_update(struct fib *f, const void *key, uint8_t len, uint16_t nh);
 int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old);

@@ -11,6 +11,10 @@
  *	finish	look there
  * Probing has no branch that depends on data: at 95 % full one hit in eight goes on, which a
  * branch predictor cannot foresee.
+ *
+ * The stages look at no bucket's version. If the table has not changed from the first load of a
+ * chunk's probe to the last of its finish, what they saw is the table at one instant; if it has,
+ * the chunk is looked up again in the guarded way.
  */
 #include "cuckoo.h"
 
@@ -18,7 +22,9 @@
 #include <immintrin.h>
 #endif
 
-#define CHUNK 32
+#define CHUNK 64
+#define CHUNK_SHORT 32 /* of calls with few keys, which would else wait for all of them at once */
+#define LONG_CALL 512
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
@@ -32,8 +38,10 @@ struct chunk {
 	const uint8_t *keys;
 	uint16_t *nhs;
 	unsigned int n, n_more;
-	uint32_t first[CHUNK], h2[CHUNK], bits[CHUNK];
-	uint16_t more[CHUNK]; /* the keys that go on to their second bucket */
+	uint64_t changes; /* of the table, when the first bucket was looked at */
+	uint32_t first[CHUNK], h2[CHUNK];
+	uint32_t second[CHUNK]; /* of those in `more` */
+	uint16_t more[CHUNK];   /* the keys that go on to their second bucket */
 };
 
 /* Not fib_key_bytes: a constant here lets the compiler do eight hashes at once. */
@@ -43,8 +51,9 @@ static inline size_t stride_of(enum fib_key kind)
 }
 
 /*
- * Bit s: slot s has the key, in use or not. The 64-bit words of a bucket with 8- or 16-byte keys
- * are compared all at once, whatever they are; what is no key is shifted out.
+ * Bit s: slot s has the key. A slot that is not in use has a key that cannot be there (invariant
+ * 4); it may have another one while a writer is at work. The 64-bit words of a bucket with 8- or
+ * 16-byte keys are compared all at once, whatever they are; what is no key is shifted out.
  */
 #if defined(CUCKOO_AVX512)
 static inline uint32_t match_ipv4(const struct bucket *b, const struct ckey *k)
@@ -136,11 +145,11 @@ static inline uint16_t nh_at(const struct bucket *b, enum fib_key kind, unsigned
 #endif
 
 /*
- * One look at a bucket. False: the result stands (a next hop, or FIB_MISS that the filter
- * confirms). True: the key may be in the other bucket, or a writer was at work here.
+ * One look at a bucket beside a writer. False: the result stands (a next hop, or FIB_MISS that the
+ * filter confirms). True: the key may be in the other bucket, or the writer was at work here.
  */
-static inline bool probe_one(const struct bucket *b, enum fib_key kind, const struct ckey *k,
-			     uint32_t bits, uint16_t *nh)
+static inline bool probe_guarded(const struct bucket *b, enum fib_key kind, const struct ckey *k,
+				 uint32_t bits, uint16_t *nh)
 {
 	uint32_t head = LOAD(&b->head), m, filter;
 	uint16_t there;
@@ -167,7 +176,6 @@ static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key
 
 		t->h2[i] = h.h2;
 		t->first[i] = first_bucket(buckets, h);
-		t->bits[i] = filter_bits(kind, h.h2);
 	}
 	for (unsigned int i = n; i < CHUNK; i++)
 		t->first[i] = t->first[0]; /* for probe, which prefetches whole chunks */
@@ -179,45 +187,99 @@ static inline void prefetch_all(const struct cuckoo *c, const struct chunk *t)
 		__builtin_prefetch(&c->buckets[t->first[i]]);
 }
 
-/* `ahead` are the first buckets of the next chunk: one is fetched for each one looked at, so
- * that there are always about as many lines on their way as the CPU can have. */
-static inline void probe(const struct cuckoo *c, struct chunk *t, const uint32_t *ahead,
-			 enum fib_key kind)
+/*
+ * `ahead` are the first buckets of the next chunk: one is fetched for each one looked at, so
+ * that there are always about as many lines on their way as the CPU can have. Leaves in `more` the
+ * keys that are not here; with `filter`, those of them that may be in their second bucket, which
+ * costs less than sifting them afterwards when most keys are in no bucket.
+ */
+static inline __attribute__((always_inline)) void probe(const struct cuckoo *c, struct chunk *t,
+							const uint32_t *ahead, enum fib_key kind,
+							const bool filter)
 {
-	/* In registers: the barriers would have them loaded again for every key. */
 	const struct bucket *const buckets = c->buckets;
 	const uint8_t *const keys = t->keys;
 	uint16_t *const nhs = t->nhs;
 	const unsigned int n = t->n;
 	unsigned int more = 0;
 
+	t->changes = LOAD(&c->changes);
+	compiler_barrier();
 	for (unsigned int i = 0; i < n; i++) {
+		const struct bucket *b = &buckets[t->first[i]];
 		struct ckey k = key_load(kind, keys + i * stride_of(kind));
+		uint32_t m = match(b, kind, &k), bits;
+		uint16_t there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
 
 		__builtin_prefetch(&buckets[ahead[i]]);
 		t->more[more] = i;
-		more += probe_one(&buckets[t->first[i]], kind, &k, t->bits[i], &nhs[i]);
+		if (filter) {
+			bits = filter_bits(kind, t->h2[i]);
+			nhs[i] = m ? there : FIB_MISS;
+			more += !(m | (bits & ~bucket_filter(b, kind)));
+		} else {
+			nhs[i] = there;
+			more += !m;
+		}
 	}
 	t->n_more = more;
-	for (unsigned int j = 0; j < more; j++) {
+}
+
+/* Of the keys that are not in their first bucket, leaves those that may be in the second. */
+static inline void sift(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
+{
+	const struct bucket *const buckets = c->buckets;
+	const unsigned int not_found = t->n_more;
+	unsigned int more = 0;
+
+	for (unsigned int j = 0; j < not_found; j++) {
+		unsigned int i = t->more[j];
+		uint32_t bits = filter_bits(kind, t->h2[i]);
+
+		t->nhs[i] = FIB_MISS;
+		t->more[more] = i;
+		more += !(bits & ~bucket_filter(&buckets[t->first[i]], kind));
+	}
+	t->n_more = more;
+}
+
+static inline void prefetch_second(const struct cuckoo *c, struct chunk *t)
+{
+	for (unsigned int j = 0; j < t->n_more; j++) {
 		unsigned int i = t->more[j];
 
-		__builtin_prefetch(&buckets[second_after(c->n, t->first[i], t->h2[i])]);
+		t->second[j] = second_after(c->n, t->first[i], t->h2[i]);
+		__builtin_prefetch(&c->buckets[t->second[j]]);
 	}
 }
 
-/* Found in the second bucket is found; all else needs the order that cuckoo_find keeps. */
+/* The writer was at work while this chunk was looked up: once more, bucket by bucket. */
+static __attribute__((noinline)) void again(const struct cuckoo *c, struct chunk *t,
+					    enum fib_key kind)
+{
+	for (unsigned int i = 0; i < t->n; i++) {
+		struct ckey k = key_load(kind, t->keys + i * stride_of(kind));
+
+		if (probe_guarded(&c->buckets[t->first[i]], kind, &k, filter_bits(kind, t->h2[i]),
+				  &t->nhs[i]))
+			t->nhs[i] = cuckoo_find(c, kind, &k, hash_key(c->seed, kind, &k));
+	}
+}
+
 static inline void finish(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
 	for (unsigned int j = 0; j < t->n_more; j++) {
 		unsigned int i = t->more[j];
 		struct ckey k = key_load(kind, t->keys + i * stride_of(kind));
-		const struct bucket *second =
-			&c->buckets[second_after(c->n, t->first[i], t->h2[i])];
+		const struct bucket *b = &c->buckets[t->second[j]];
+		uint32_t m = match(b, kind, &k);
+		uint16_t there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
 
-		if (probe_one(second, kind, &k, 0, &t->nhs[i]))
-			t->nhs[i] = cuckoo_find(c, kind, &k, hash_key(c->seed, kind, &k));
+		t->nhs[i] = m ? there : FIB_MISS;
 	}
+	compiler_barrier();
+	if (__builtin_expect((t->changes & 1) | (LOAD(&c->changes) != t->changes), 0))
+		again(c, t, kind);
 }
 
 static inline __attribute__((always_inline)) void lookup(const struct fib *f, const void *keys,
@@ -225,22 +287,34 @@ static inline __attribute__((always_inline)) void lookup(const struct fib *f, co
 							 const enum fib_key kind)
 {
 	const struct cuckoo *c = (const struct cuckoo *)f;
-	unsigned int chunks = (n + CHUNK - 1) / CHUNK;
+	const unsigned int size = n < LONG_CALL ? CHUNK_SHORT : CHUNK;
+	unsigned int chunks = (n + size - 1) / size;
+	unsigned int not_found = 0; /* in their first bucket, of a chunk of this call */
 	struct chunk t[3];
 
 	for (unsigned int i = 0; i < chunks + 2; i++) {
 		struct chunk *new = &t[i % 3], *now = &t[(i + 2) % 3], *old = &t[(i + 1) % 3];
 
 		if (i < chunks) {
-			new->keys = (const uint8_t *)keys + i *CHUNK *stride_of(kind);
-			new->nhs = nhs + i *CHUNK;
-			new->n = n - i *CHUNK < CHUNK ? n - i *CHUNK : CHUNK;
+			new->keys = (const uint8_t *)keys + (size_t)i *size *stride_of(kind);
+			new->nhs = nhs + i *size;
+			new->n = n - i *size < size ? n - i *size : size;
 			prepare(c, new, kind);
 			if (i == 0)
 				prefetch_all(c, new);
 		}
-		if (i >= 1 && i <= chunks)
-			probe(c, now, i < chunks ? new->first : now->first, kind);
+		if (i >= 1 && i <= chunks) {
+			const uint32_t *ahead = i < chunks ? new->first : now->first;
+
+			if (not_found > size / 4) {
+				probe(c, now, ahead, kind, true);
+			} else {
+				probe(c, now, ahead, kind, false);
+				not_found = now->n_more;
+				sift(c, now, kind);
+			}
+			prefetch_second(c, now);
+		}
 		if (i >= 2)
 			finish(c, old, kind);
 	}

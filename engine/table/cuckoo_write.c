@@ -1,152 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cuckoo table's one writer. Readers may be anywhere, at any time: see cuckoo.h. */
-#include "cuckoo.h"
+#include "cuckoo_bucket.h"
 
 #include <errno.h>
 
-static struct bucket *bucket_at(struct cuckoo *c, uint32_t i)
+/*
+ * The first key that shares no bucket with key 0. With four buckets one in six does; a failure
+ * (-EAGAIN) asks for other seeds.
+ */
+int cuckoo_fill_unused(struct cuckoo *c)
 {
-	return &c->buckets[i];
-}
+	enum fib_key kind = c->fib.conf.key;
+	struct ckey k = {{0, 0}};
+	struct hashes h = hash_key(c->seed, kind, &k);
+	const uint32_t a = first_bucket(c->n, h), b = second_bucket(c->n, h);
 
-/* Between these two, readers of the bucket wait; a few instructions, no call, no miss. */
-static void bucket_open(struct bucket *b)
-{
-	STORE(&b->head, b->head + HEAD_BUSY);
-}
+	for (k.w[0] = 1; k.w[0] < 4096; k.w[0]++) {
+		uint32_t first, second;
 
-static void bucket_close(struct bucket *b, uint32_t used)
-{
-	uint32_t version = (b->head & ~HEAD_USED) + HEAD_BUSY;
-
-	STORE(&b->head, version | used);
-}
-
-static void slot_store_nh(struct bucket *b, enum fib_key kind, unsigned int s, uint16_t nh)
-{
-	switch (kind) {
-	case FIB_KEY_IPV4:
-		STORE(&b->ipv4.nh[s], nh);
-		break;
-	case FIB_KEY_IPV6:
-		STORE(&b->ipv6.nh[s], nh);
-		break;
-	case FIB_KEY_MAC:
-		STORE(&b->mac.entry[s], (uint64_t)nh << MAC_BITS | (b->mac.entry[s] & MAC_MASK));
-		break;
-	default:
-		STORE(&b->vrf.nh[s], nh);
+		h = hash_key(c->seed, kind, &k);
+		first = first_bucket(c->n, h);
+		second = second_bucket(c->n, h);
+		if (first == a || first == b || second == a || second == b)
+			continue;
+		c->filler = k;
+		c->zero_bucket[0] = a;
+		c->zero_bucket[1] = b;
+		for (unsigned int s = 0; s < slots_of(kind); s++) {
+			slot_empty(c, bucket_at(c, a), s);
+			slot_empty(c, bucket_at(c, b), s);
+		}
+		return 0;
 	}
-}
-
-static void slot_store(struct bucket *b, enum fib_key kind, unsigned int s, const struct ckey *k,
-		       uint16_t nh)
-{
-	switch (kind) {
-	case FIB_KEY_IPV4:
-		STORE(&b->ipv4.key[s], (uint32_t)k->w[0]);
-		break;
-	case FIB_KEY_IPV6:
-		STORE(&b->ipv6.key[s][0], k->w[0]);
-		STORE(&b->ipv6.key[s][1], k->w[1]);
-		break;
-	case FIB_KEY_MAC:
-		STORE(&b->mac.entry[s], (uint64_t)nh << MAC_BITS | k->w[0]);
-		return;
-	default:
-		STORE(&b->vrf.key[s], k->w[0]);
-	}
-	slot_store_nh(b, kind, s, nh);
-}
-
-struct away {
-	uint32_t count, lo, hi;
-};
-
-static struct away away_get(const struct bucket *b, enum fib_key kind)
-{
-	struct away a = {.count = b->away >> AWAY_SHIFT, .lo = b->away & AWAY_FILTER};
-
-	if (kind == FIB_KEY_IPV4) {
-		a.lo = b->ipv4.planes;
-		a.hi = b->ipv4.planes >> 32;
-	} else if (kind == FIB_KEY_IPV6) {
-		a.hi = b->ipv6.hi;
-	} else if (kind == FIB_KEY_VRF_IPV4) {
-		a.hi = b->vrf.hi;
-	}
-	return a;
-}
-
-static void away_set(struct bucket *b, enum fib_key kind, const struct away *a)
-{
-	if (kind == FIB_KEY_IPV4) {
-		STORE(&b->ipv4.planes, (uint64_t)a->hi << 32 | a->lo);
-		STORE(&b->away, a->count << AWAY_SHIFT);
-		return;
-	}
-	if (kind == FIB_KEY_IPV6)
-		STORE(&b->ipv6.hi, (uint16_t)a->hi);
-	else if (kind == FIB_KEY_VRF_IPV4)
-		STORE(&b->vrf.hi, a->hi);
-	STORE(&b->away, a->count << AWAY_SHIFT | a->lo);
-}
-
-/* A key's bits enter the filter of its first bucket, which is open. 3 is "3 or more". */
-static void away_add(struct bucket *b, enum fib_key kind, uint32_t bits)
-{
-	struct away a = away_get(b, kind);
-
-	if (kind == FIB_KEY_MAC) {
-		a.lo |= bits;
-	} else {
-		bits &= ~(a.lo & a.hi);
-		a.hi |= a.lo & bits;
-		a.lo ^= bits;
-	}
-	a.count += a.count < AWAY_STUCK;
-	away_set(b, kind, &a);
-}
-
-/* What cannot be counted down (3 or more, or no counters) goes when no key is away any more. */
-static void away_remove(struct bucket *b, enum fib_key kind, uint32_t bits)
-{
-	struct away a = away_get(b, kind);
-
-	if (kind != FIB_KEY_MAC) {
-		bits &= ~(a.lo & a.hi);
-		a.hi ^= bits & ~a.lo;
-		a.lo ^= bits;
-	}
-	a.count -= a.count < AWAY_STUCK;
-	if (!a.count)
-		a.lo = a.hi = 0;
-	away_set(b, kind, &a);
-}
-
-static int free_slot(const struct bucket *b, enum fib_key kind)
-{
-	uint32_t free = ~b->head & ((1u << slots_of(kind)) - 1);
-
-	return free ? __builtin_ctz(free) : -1;
-}
-
-static void bucket_put(struct bucket *b, enum fib_key kind, unsigned int s, const struct ckey *k,
-		       uint16_t nh)
-{
-	uint32_t used = (b->head & HEAD_USED) | 1u << s;
-
-	bucket_open(b);
-	slot_store(b, kind, s, k, nh);
-	bucket_close(b, used);
-}
-
-static void bucket_clear(struct bucket *b, unsigned int s)
-{
-	uint32_t used = (b->head & HEAD_USED) & ~(1u << s);
-
-	bucket_open(b);
-	bucket_close(b, used);
+	return -EAGAIN;
 }
 
 struct place {
@@ -178,10 +64,10 @@ static void put_second(struct cuckoo *c, const struct ckey *k, struct hashes h, 
 	enum fib_key kind = c->fib.conf.key;
 	struct bucket *first = bucket_at(c, first_bucket(c->n, h));
 
-	bucket_put(bucket_at(c, second_bucket(c->n, h)), kind, slot, k, nh);
-	bucket_open(first);
+	bucket_put(c, bucket_at(c, second_bucket(c->n, h)), slot, k, nh);
+	bucket_open(c, first);
 	away_add(first, kind, filter_bits(kind, h.h2));
-	bucket_close(first, first->head & HEAD_USED);
+	bucket_close(c, first, first->head & HEAD_USED);
 	c->moved++;
 }
 
@@ -203,20 +89,21 @@ static int move(struct cuckoo *c, uint32_t from, unsigned int slot, uint32_t to)
 	if (room < 0)
 		return -ENOSPC;
 	if (first_bucket(c->n, h) == from) {
-		bucket_put(dst, kind, room, &k, nh);
+		bucket_put(c, dst, room, &k, nh);
 		used = (src->head & HEAD_USED) & ~(1u << slot);
-		bucket_open(src);
+		bucket_open(c, src);
+		slot_empty(c, src, slot);
 		away_add(src, kind, filter_bits(kind, h.h2));
-		bucket_close(src, used);
+		bucket_close(c, src, used);
 		c->moved++;
 		return 0;
 	}
 	used = (dst->head & HEAD_USED) | 1u << room;
-	bucket_open(dst);
+	bucket_open(c, dst);
 	slot_store(dst, kind, room, &k, nh);
 	away_remove(dst, kind, filter_bits(kind, h.h2));
-	bucket_close(dst, used);
-	bucket_clear(src, slot);
+	bucket_close(c, dst, used);
+	bucket_clear(c, src, slot);
 	c->moved--;
 	return 0;
 }
@@ -304,7 +191,7 @@ int cuckoo_place_first(struct cuckoo *c, const struct ckey *k, struct hashes h, 
 		return -EEXIST;
 	if (slot < 0)
 		return -ENOSPC;
-	bucket_put(b, kind, slot, k, nh);
+	bucket_put(c, b, slot, k, nh);
 	c->entries++;
 	return 0;
 }
@@ -325,7 +212,7 @@ int cuckoo_place(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16
 			return rc;
 	}
 	if (bucket == first)
-		bucket_put(bucket_at(c, first), kind, free_slot(bucket_at(c, first), kind), k, nh);
+		bucket_put(c, bucket_at(c, first), free_slot(bucket_at(c, first), kind), k, nh);
 	else
 		put_second(c, k, h, free_slot(bucket_at(c, second), kind), nh);
 	c->entries++;
@@ -393,12 +280,12 @@ int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old)
 	if (p.slot < 0)
 		return -ENOENT;
 	*old = slot_nh(p.b, kind, p.slot);
-	bucket_clear(p.b, p.slot);
+	bucket_clear(c, p.b, p.slot);
 	if (p.second) {
 		first = bucket_at(c, first_bucket(c->n, h));
-		bucket_open(first);
+		bucket_open(c, first);
 		away_remove(first, kind, filter_bits(kind, h.h2));
-		bucket_close(first, first->head & HEAD_USED);
+		bucket_close(c, first, first->head & HEAD_USED);
 		c->moved--;
 	}
 	c->entries--;
