@@ -19,6 +19,8 @@ packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
 packages_fuzz=(clang)
 packages_trace=(clang libbpf-dev bpftool)
+# For the functions dpi and ids; the library of patterns is added by processor.
+packages_inspect=(libndpi-dev)
 python_min="3.11"
 dpdk_min="22.11"
 
@@ -91,6 +93,7 @@ check_distribution() {
 		"  a C17 compiler, meson >= 0.61, ninja, pkg-config" \
 		"  DPDK >= $dpdk_min with headers, jansson >= 2.13, libpcap, zlib" \
 		"  Python >= $python_min with venv, iproute2" \
+		"  for dpi and ids: Hyperscan or Vectorscan, nDPI >= 4.2" \
 		"  for the tests: cmocka; for fuzzing: clang with compiler-rt; for bench: dpdk-testpmd" \
 		"then: python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'" \
 		"      meson setup build && ninja -C build"
@@ -157,6 +160,36 @@ engine() {
 	}
 }
 
+# Hyperscan is for x86; elsewhere Vectorscan is the same library. They conflict: one of them serves.
+pattern_library() {
+	if installed libvectorscan-dev || ! dpkg --print-architecture | grep -qxE 'amd64|i386'; then
+		echo libvectorscan-dev
+	else
+		echo libhyperscan-dev
+	fi
+}
+
+# The engine builds without them; dpi and ids then say what they lack. Tried once.
+inspection() {
+	local package missing=0
+	wanted=("$(pattern_library)" "${packages_inspect[@]}")
+	[ -z "$extra" ] || wanted+=(libndpi-bin) # ndpiReader, which labels are compared with
+	for package in "${wanted[@]}"; do
+		installed "$package" || missing=1
+	done
+	if [ $missing = 0 ] || [ -e .setup/no-inspection ]; then
+		return
+	fi
+	(packages) || {
+		echo "setup: dpi and ids will not work: ${wanted[*]} are needed" \
+			"(to try again: rm .setup/no-inspection)"
+		: >.setup/no-inspection
+		return
+	}
+	[ ! -f build/build.ninja ] || meson setup --reconfigure build >.setup/meson.log 2>&1 ||
+		rm -rf build
+}
+
 # The kernel's tracer is a program of its own, and headrace works without it: where its tools are
 # missing (Ubuntu packages bpftool with each kernel), say so and go on.
 tracer() {
@@ -187,6 +220,7 @@ if [ "${packages_fuzz[0]}" = clang ] && [[ " ${wanted[*]} " == *" clang "* ]]; t
 	packages
 fi
 check_dpdk
+inspection
 venv
 engine
 [ $trace = 0 ] || tracer

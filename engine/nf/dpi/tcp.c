@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TCP segments in the order of the stream (RFC 9293). Segments pass at once and are scanned when
+ * their turn comes: those that came early are held as copies, of bounded number. That suffices for
+ * dropping, too: a receiver cannot read what lies behind a gap, so that the packet which fills it
+ * is the one to stop. Of bytes sent twice, the first copy counts.
+ */
+#include "dpi.h"
+
+#include <string.h>
+
+#include <rte_branch_prediction.h>
+#include <rte_common.h>
+#include <rte_tcp.h>
+
+static inline int32_t before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b);
+}
+
+static void release(struct dpi_worker *dw, struct dpi_dir *d)
+{
+	struct dpi_segment *s = &dw->segments[d->held - 1];
+	uint32_t number = d->held - 1;
+
+	d->held = s->next;
+	d->n_held--;
+	pool_give(&dw->segment_pool, number);
+}
+
+/* The bytes of a segment that have not been scanned yet; it begins at or before next_seq. */
+static void consume(struct inspection *in, struct dpi_dir *d, uint32_t seq, const uint8_t *data,
+		    uint32_t len)
+{
+	uint32_t known = d->next_seq - seq;
+
+	if (known >= len)
+		return;
+	scan_stream(in, d, data + known, len - known);
+	d->next_seq = seq + len;
+}
+
+static void deliver(struct inspection *in, struct dpi_dir *d)
+{
+	while (d->held) {
+		const struct dpi_segment *s = &in->dw->segments[d->held - 1];
+
+		if (before(s->seq, d->next_seq) > 0)
+			return;
+		consume(in, d, s->seq, s->data, s->len);
+		release(in->dw, d);
+	}
+}
+
+static void skip_gap(struct inspection *in, struct dpi_dir *d)
+{
+	scan_gap(in->dw, d);
+	d->next_seq = in->dw->segments[d->held - 1].seq;
+	deliver(in, d);
+}
+
+/* Room for one more, in the stream and in the pool. */
+static bool hold(struct dpi_worker *dw, struct dpi_dir *d, uint32_t seq, const uint8_t *data,
+		 uint32_t len)
+{
+	uint32_t *link = &d->held, number;
+	struct dpi_segment *s;
+
+	if (d->n_held >= dw->dpi->params->reorder_per_stream ||
+	    !pool_take(&dw->segment_pool, &number))
+		return false;
+	while (*link && before(dw->segments[*link - 1].seq, seq) <= 0)
+		link = &dw->segments[*link - 1].next;
+	s = &dw->segments[number];
+	s->seq = seq;
+	s->len = len;
+	s->next = *link;
+	memcpy(s->data, data, len);
+	*link = number + 1;
+	d->n_held++;
+	return true;
+}
+
+/*
+ * When there is no room, the gap is given up: held bytes are scanned as a new stream, which frees
+ * room. When it is others who hold everything, this segment alone is scanned so.
+ */
+static void early(struct inspection *in, struct dpi_dir *d, uint32_t seq, const uint8_t *data,
+		  uint32_t len)
+{
+	struct dpi_worker *dw = in->dw;
+
+	while (len) {
+		uint32_t part = RTE_MIN(len, (uint32_t)SEGMENT_BYTES);
+
+		if (before(seq, d->next_seq) <= 0) {
+			consume(in, d, seq, data, len);
+			deliver(in, d);
+			return;
+		}
+		if (hold(dw, d, seq, data, part)) {
+			dw->w->counters[C_REORDERED]++;
+			seq += part;
+			data += part;
+			len -= part;
+			continue;
+		}
+		dw->w->counters[C_REORDER_OVERFLOW]++;
+		if (d->held && before(dw->segments[d->held - 1].seq, seq) <= 0) {
+			skip_gap(in, d);
+			continue;
+		}
+		scan_gap(dw, d);
+		d->next_seq = seq;
+	}
+}
+
+static void payload(struct inspection *in, struct dpi_dir *d, uint32_t seq)
+{
+	uint32_t len = in->packet.size;
+
+	if (!len || !in->dw->dpi->patterns.db[PATTERNS_STREAM])
+		return;
+	if (d->flags & DIR_END) {
+		d->next_seq = before(seq + len, d->next_seq) > 0 ? seq + len : d->next_seq;
+		return;
+	}
+	if (likely(seq == d->next_seq && !d->held)) {
+		scan_stream(in, d, in->payload, len);
+		d->next_seq += len;
+		return;
+	}
+	if (before(seq, d->next_seq) > 0) {
+		early(in, d, seq, in->payload, len);
+		return;
+	}
+	if (before(seq + len, d->next_seq) <= 0) {
+		in->dw->w->counters[C_RETRANSMITTED]++;
+		return;
+	}
+	consume(in, d, seq, in->payload, len);
+	deliver(in, d);
+}
+
+/* Scans what is held in spite of the gap before it, and gives the rest back. */
+static void tcp_end(struct inspection *in, struct dpi_dir *d)
+{
+	while (d->held)
+		skip_gap(in, d);
+	scan_end(in->dw, in, d);
+}
+
+void inspection_reverse(const struct inspection *in, struct inspection *out)
+{
+	*out = *in;
+	out->packet.to_server = !in->packet.to_server;
+	out->packet.src = in->packet.dst;
+	out->packet.dst = in->packet.src;
+	out->packet.sport = in->packet.dport;
+	out->packet.dport = in->packet.sport;
+	out->n_fired = 0;
+	out->action = 0;
+}
+
+/* Both directions, each with the rules that look at it. */
+void tcp_end_both(struct inspection *in)
+{
+	struct inspection other;
+	unsigned int way = !in->packet.to_server;
+
+	tcp_end(in, &in->flow->dir[way]);
+	inspection_reverse(in, &other);
+	tcp_end(&other, &in->flow->dir[!way]);
+	in->action = RTE_MAX(in->action, other.action);
+}
+
+/* The same ports again (RFC 9293 section 3.6.1), or the client tries another sequence number. */
+static void restart(struct inspection *in)
+{
+	struct dpi_flow *f = in->flow;
+
+	tcp_end_both(in);
+	f->dir[0] = f->dir[1] = (struct dpi_dir){0};
+	f->flags &= (uint8_t) ~(FLOW_CLOSED | FLOW_BOTH);
+}
+
+static void syn(struct inspection *in, struct dpi_dir *d, uint32_t seq)
+{
+	if (in->flow->flags & FLOW_CLOSED && !(in->tcp_flags & RTE_TCP_ACK_FLAG) &&
+	    seq + 1 != d->next_seq)
+		restart(in);
+	if (d->flags & DIR_SEEN && (d->inspected || d->next_seq == seq + 1))
+		return;
+	d->next_seq = seq + 1;
+	d->flags |= DIR_SEEN;
+}
+
+/* Bytes acknowledged by the receiver have been sent: what we lack of them will not come again. */
+static void acknowledged(struct inspection *in, struct dpi_dir *peer)
+{
+	const struct dpi_segment *s = in->dw->segments;
+	struct inspection other;
+
+	inspection_reverse(in, &other);
+	while (peer->held && before(in->ack, s[peer->held - 1].seq) > 0)
+		skip_gap(&other, peer);
+	in->action = RTE_MAX(in->action, other.action);
+}
+
+static void fin(struct inspection *in, struct dpi_dir *d, uint32_t seq)
+{
+	if (in->tcp_flags & RTE_TCP_FIN_FLAG && !(d->flags & DIR_FIN)) {
+		d->fin_seq = seq + in->packet.size;
+		d->flags |= DIR_FIN;
+	}
+	if (d->flags & DIR_FIN && !(d->flags & DIR_END) && before(d->fin_seq, d->next_seq) <= 0)
+		tcp_end(in, d);
+}
+
+void tcp_input(struct inspection *in)
+{
+	struct dpi_flow *f = in->flow;
+	unsigned int way = !in->packet.to_server;
+	struct dpi_dir *d = &f->dir[way], *peer = &f->dir[!way];
+	uint32_t seq = in->seq;
+
+	if (unlikely(in->tcp_flags & RTE_TCP_SYN_FLAG))
+		syn(in, d, seq++);
+	/* In the midst of a connection: its first segment seen is the first. */
+	if (unlikely(!(d->flags & DIR_SEEN))) {
+		d->next_seq = seq;
+		d->flags |= DIR_SEEN;
+	}
+	if (in->tcp_flags & RTE_TCP_ACK_FLAG && unlikely(peer->held))
+		acknowledged(in, peer);
+	payload(in, d, seq);
+	scan_packet(in, PATTERNS_SEGMENT, in->payload, in->packet.size);
+	if (unlikely(in->tcp_flags & RTE_TCP_FIN_FLAG || d->flags & DIR_FIN))
+		fin(in, d, seq);
+	if (unlikely(in->tcp_flags & RTE_TCP_RST_FLAG ||
+		     f->dir[0].flags & f->dir[1].flags & DIR_FIN))
+		f->flags |= FLOW_CLOSED;
+}
