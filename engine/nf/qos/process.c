@@ -6,7 +6,7 @@
 #include "core/pkt.h"
 #include "nf/acl_key.h"
 
-/* Classify, meter, mark: RFC 2475's traffic conditioner, without the shaper. */
+/* Classify, meter, mark, shape: RFC 2475's traffic conditioner. */
 
 static inline uint8_t traffic_class(const struct rte_mbuf *m, bool v6)
 {
@@ -65,11 +65,55 @@ static void mark6(struct rte_mbuf *m, uint8_t dscp)
 	ip->vtc_flow = rte_cpu_to_be_32((vtc_flow & ~0x0fc00000u) | (uint32_t)dscp << 22);
 }
 
+/* What the meters let pass waits in the shaper's queues. */
+static __rte_noinline void shape(struct nf_worker *w, struct burst *b, const uint8_t *classes)
+{
+	static const struct qos_class none = {.tc = SHAPE_BEST_EFFORT};
+	struct qos_worker *qw = w->state;
+	struct shaper *s = qw->shapers[b->direction];
+	struct rte_mbuf *pkts[BURST_MAX];
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < b->n; i++) {
+		const struct qos_class *c =
+			classes[i] == QOS_NO_CLASS ? &none : &qw->qos->classes[classes[i]];
+
+		if (b->verdict[i])
+			continue;
+		if (shape_admit(s, b->pkts[i], c->subport, c->tc, c->queue)) {
+			pkts[n++] = b->pkts[i];
+			b->verdict[i] = NF_HOLD;
+		} else {
+			b->verdict[i] = NF_DROP(DROP_QUEUE_FULL);
+		}
+	}
+	if (n)
+		shape_enqueue(s, pkts, n);
+}
+
+void qos_tick(struct nf_worker *w, uint64_t now_tsc)
+{
+	(void)now_tsc;
+	/* Also when nothing is held: rte_sched's clock must be read every few milliseconds. */
+	qos_poll(w);
+}
+
+void qos_poll(struct nf_worker *w)
+{
+	struct qos_worker *qw = w->state;
+
+	for (unsigned int d = 0; d < NF_DIRECTIONS; d++)
+		if (qw->shapers[d])
+			w->counters[C_SHAPED] +=
+				shape_release(qw->shapers[d], w, (enum nf_direction)d);
+}
+
 void qos_process(struct nf_worker *w, struct burst *b)
 {
 	struct qos_worker *qw = w->state;
 	struct qos *qos = qw->qos;
 	uint32_t colors[RTE_COLORS] = {0}, unclassified = 0, marked = 0;
+	uint8_t classes[BURST_MAX];
 
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
@@ -79,6 +123,7 @@ void qos_process(struct nf_worker *w, struct burst *b)
 		enum rte_color color;
 		uint8_t dscp;
 
+		classes[i] = QOS_NO_CLASS;
 		if (unlikely(!v6 && !pkt_is_ipv4(m))) {
 			if (pkt_malformed(m))
 				b->verdict[i] = NF_ABORT;
@@ -94,6 +139,7 @@ void qos_process(struct nf_worker *w, struct burst *b)
 			unclassified++;
 			continue;
 		}
+		classes[i] = (uint8_t)class;
 		c = &qos->classes[class];
 		color = meter(&qw->meters[class], c, b->now, m->pkt_len + qw->overhead);
 		colors[color]++;
@@ -106,6 +152,8 @@ void qos_process(struct nf_worker *w, struct burst *b)
 				mark4(m, c->mark[color]);
 		}
 	}
+	if (qw->shapers[b->direction])
+		shape(w, b, classes);
 	w->counters[C_GREEN] += colors[RTE_COLOR_GREEN];
 	w->counters[C_YELLOW] += colors[RTE_COLOR_YELLOW];
 	w->counters[C_RED] += colors[RTE_COLOR_RED];

@@ -44,6 +44,14 @@ static const struct param class_params[] = {
 	MARK(RTE_COLOR_RED, "red"),
 	DROP(RTE_COLOR_YELLOW, "yellow", "false"),
 	DROP(RTE_COLOR_RED, "red", "true"),
+	{.name = "subport", .type = PARAM_UINT, .max = 255,
+	 .offset = offsetof(struct qos_class_params, subport), .doc = "of the shaper, by position"},
+	{.name = "tc", .type = PARAM_UINT, .max = SHAPE_BEST_EFFORT, .def = "12",
+	 .offset = offsetof(struct qos_class_params, tc),
+	 .doc = "traffic class in the shaper: 0 to 11 by strict priority, 12 is best effort"},
+	{.name = "queue", .type = PARAM_UINT, .max = RTE_SCHED_BE_QUEUES_PER_PIPE - 1,
+	 .offset = offsetof(struct qos_class_params, queue),
+	 .doc = "of traffic class 12, which has four that share it by weight"},
 	{0},
 };
 
@@ -51,10 +59,15 @@ static const struct param qos_params[] = {
 	{.name = "classes", .type = PARAM_OBJECT, .list = true, .required = true,
 	 .fields = class_params, .fields_size = sizeof(struct qos_class_params),
 	 .offset = offsetof(struct qos_params, classes),
-	 .doc = "a packet belongs to the first class that wants it; others pass unmetered"},
+	 .doc = "a packet belongs to the first class that wants it; others pass unmetered, or are shaped as "
+		"best effort of subport 0; may be empty with a shaper"},
 	{.name = "overhead_bytes", .type = PARAM_UINT, .max = 64, .def = "4", .unit = "bytes",
 	 .offset = offsetof(struct qos_params, overhead_bytes),
-	 .doc = "added to each frame's length when metering; 4: with its FCS, 24: as on the wire"},
+	 .doc = "added to each frame's length when metering and shaping; 4: with its FCS, 24: as on the "
+		"wire"},
+	{.name = "shaper", .type = PARAM_OBJECT, .fields = shape_params,
+	 .fields_size = sizeof(struct shape_params), .offset = offsetof(struct qos_params, shaper),
+	 .doc = "queues and a hierarchical scheduler behind the meters"},
 	{0},
 };
 
@@ -117,6 +130,13 @@ static int set_class(struct qos *qos, unsigned int i, const struct qos_class_par
 	snprintf(path, sizeof(path), "params.classes[%u]", i);
 	if (!p->dscp.count && !p->rules.count)
 		return err_set(err, EINVAL, path, "nothing is in it: give \"dscp\" or \"rules\"");
+	if (p->queue && p->tc != SHAPE_BEST_EFFORT)
+		return err_set(err, EINVAL, path, "queue %u of tc %u: only tc %d has several",
+			       (unsigned int)p->queue, (unsigned int)p->tc, SHAPE_BEST_EFFORT);
+	if (p->subport >= shape_subports(&((const struct qos_params *)nf->conf)->shaper))
+		return err_set(err, EINVAL, path, "\"subport\" is %u; the shaper has %u",
+			       (unsigned int)p->subport,
+			       shape_subports(&((const struct qos_params *)nf->conf)->shaper));
 	if (set_profile(c, p, nf))
 		return err_set(err, EINVAL, path,
 			       "meter %s cannot have cir_bps %llu, pir_bps %llu, cbs_bytes %llu, "
@@ -125,6 +145,9 @@ static int set_class(struct qos *qos, unsigned int i, const struct qos_class_par
 			       (unsigned long long)p->cir_bps, (unsigned long long)p->pir_bps,
 			       (unsigned long long)p->cbs_bytes, (unsigned long long)p->pbs_bytes);
 	c->meter = (uint8_t)p->meter;
+	c->subport = (uint8_t)p->subport;
+	c->tc = (uint8_t)p->tc;
+	c->queue = (uint8_t)p->queue;
 	for (unsigned int color = 0; color < RTE_COLORS; color++)
 		c->mark[color] = (uint8_t)p->mark[color];
 	c->verdict[RTE_COLOR_YELLOW] = p->drop[RTE_COLOR_YELLOW] ? NF_DROP(DROP_YELLOW) : 0;
@@ -154,9 +177,13 @@ static int qos_init(struct nf *nf, struct err *err)
 	struct qos *qos;
 	int rc = 0;
 
-	if (!p->classes.count || p->classes.count > QOS_CLASSES_MAX)
+	if ((!p->classes.count && !p->shaper.rate_bps) || p->classes.count > QOS_CLASSES_MAX)
 		return err_set(err, EINVAL, "params.classes", "%zu classes; allowed: 1 to %u",
 			       p->classes.count, QOS_CLASSES_MAX);
+	rc = shape_check(&p->shaper, (uint32_t)p->overhead_bytes, RTE_MAX(nf->workers, 1u),
+			 "params.shaper", err);
+	if (rc)
+		return rc;
 	qos = nf->state = calloc(1, sizeof(*qos));
 	if (!qos)
 		return err_set(err, ENOMEM, "params", "out of memory");
@@ -172,7 +199,11 @@ static int qos_init(struct nf *nf, struct err *err)
 
 static void qos_worker_fini(struct nf_worker *w)
 {
-	free(w->state);
+	struct qos_worker *qw = w->state;
+
+	for (unsigned int d = 0; qw && d < NF_DIRECTIONS; d++)
+		shape_free(qw->shapers[d]);
+	free(qw);
 	w->state = NULL;
 }
 
@@ -191,6 +222,7 @@ static int qos_worker_init(struct nf_worker *w, struct err *err)
 	const struct qos_params *p = w->nf->conf;
 	struct qos_worker *qw = w->state = calloc(1, sizeof(*qw));
 	struct qos *qos = w->nf->state;
+	int rc = 0;
 
 	if (!qw)
 		return err_set(err, ENOMEM, "params", "out of memory");
@@ -198,23 +230,32 @@ static int qos_worker_init(struct nf_worker *w, struct err *err)
 	qw->overhead = (uint32_t)p->overhead_bytes;
 	for (unsigned int i = 0; i < qos->n_classes; i++)
 		start_meter(&qw->meters[i], &qos->classes[i]);
-	return 0;
+	for (unsigned int d = 0; d < NF_DIRECTIONS && !rc; d++)
+		if (shape_wanted(&p->shaper, (enum nf_direction)d))
+			rc = shape_create(&qw->shapers[d], &p->shaper, w, qw->overhead, err);
+	if (rc)
+		qos_worker_fini(w);
+	return rc;
 }
 
-static const char *const drops[] = {[DROP_YELLOW] = "policed-yellow", [DROP_RED] = "policed-red", NULL};
+static const char *const drops[] = {[DROP_YELLOW] = "policed-yellow", [DROP_RED] = "policed-red",
+				    [DROP_QUEUE_FULL] = "queue-full", NULL};
 static const char *const counters[] = {
 	[C_GREEN] = "green",   [C_YELLOW] = "yellow", [C_RED] = "red", [C_UNCLASSIFIED] = "unclassified",
-	[C_MARKED] = "marked", NULL};
+	[C_MARKED] = "marked", [C_SHAPED] = "shaped", NULL};
 
 static const struct nf_ops qos_ops = {
 	.name = "qos",
 	.doc = "Traffic conditioner: packets are classified by DSCP or 5-tuple rules, metered per class, and "
 	       "by their colour passed, re-marked (IPv4 and IPv6, ECN untouched) or dropped. With "
-	       "several replicas each polices an equal share of the rates. Packets of no class pass.",
+	       "several replicas each has an equal share of the rates. Packets of no class pass. With a "
+	       "shaper, what passes waits in queues by subport, pipe (subscriber) and traffic class, and "
+	       "leaves at the configured rates; a full queue drops (queue-full).",
 	.standards = "RFC 2475 (classifier, meter, marker, dropper), RFC 2697 (srTCM), RFC 2698 (trTCM), RFC "
 		     "4115 (trTCM), by DPDK's rte_meter, colour-blind; RFC 2474 and RFC 3168 (the DS "
-		     "field). Meters see time once per burst. Left out: colour-aware metering, and shaping "
-		     "(rte_sched): packets are never delayed.",
+		     "field). Shaping by DPDK's rte_sched: strict priority of 12 traffic classes, weighted "
+		     "round robin in the 13th, token buckets of subports and pipes. Meters see time once per "
+		     "burst. Left out: colour-aware metering, active queue management (RED, PIE).",
 	.params = qos_params,
 	.conf_size = sizeof(struct qos_params),
 	.drops = drops,
@@ -230,5 +271,7 @@ static const struct nf_ops qos_ops = {
 	.worker_init = qos_worker_init,
 	.worker_fini = qos_worker_fini,
 	.process = qos_process,
+	.poll = qos_poll,
+	.tick = qos_tick,
 };
 NF_REGISTER(qos_ops)

@@ -5,6 +5,7 @@
 
 #include "core/nf.h"
 #include "nf/acl/set.h"
+#include "shape.h"
 
 /* What the files of this NF share; nobody else includes it. */
 
@@ -14,8 +15,8 @@
 #define QOS_NO_CLASS QOS_CLASSES_MAX
 
 enum qos_meter { METER_NONE, METER_SRTCM, METER_TRTCM, METER_TRTCM_4115 };
-enum qos_drop { DROP_YELLOW, DROP_RED };
-enum qos_counter { C_GREEN, C_YELLOW, C_RED, C_UNCLASSIFIED, C_MARKED };
+enum qos_drop { DROP_YELLOW, DROP_RED, DROP_QUEUE_FULL };
+enum qos_counter { C_GREEN, C_YELLOW, C_RED, C_UNCLASSIFIED, C_MARKED, C_SHAPED };
 
 struct qos_class_params {
 	struct param_list dscp, rules;
@@ -23,11 +24,13 @@ struct qos_class_params {
 	uint64_t cir_bps, pir_bps, cbs_bytes, pbs_bytes;
 	uint64_t mark[RTE_COLORS]; /* 0..63, or QOS_KEEP */
 	bool drop[RTE_COLORS];
+	uint64_t subport, tc, queue;
 };
 
 struct qos_params {
 	struct param_list classes;
 	uint64_t overhead_bytes;
+	struct shape_params shaper;
 };
 
 union qos_profile {
@@ -43,6 +46,7 @@ struct qos_class {
 	uint8_t meter;	     /* enum qos_meter */
 	uint8_t mark[RTE_COLORS];
 	uint8_t verdict[RTE_COLORS];
+	uint8_t subport, tc, queue; /* of the shaper */
 };
 
 struct qos {
@@ -61,7 +65,10 @@ union qos_state {
 struct qos_worker {
 	struct qos *qos;
 	uint32_t overhead;
+	struct shaper *shapers[NF_DIRECTIONS]; /* NULL: not shaped */
 	union qos_state meters[QOS_CLASSES_MAX];
 };
 
 void qos_process(struct nf_worker *w, struct burst *b);
+void qos_poll(struct nf_worker *w);
+void qos_tick(struct nf_worker *w, uint64_t now_tsc);
