@@ -134,6 +134,7 @@ static const struct fib_ops cuckoo_ops = {
 	.remove = cuckoo_remove,
 	.get = cuckoo_get,
 	.load = cuckoo_load,
+	.load_range = cuckoo_load_range,
 	.next = cuckoo_next,
 	.stats = cuckoo_stats,
 };

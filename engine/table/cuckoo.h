@@ -289,6 +289,8 @@ int cuckoo_update(struct fib *f, const void *key, uint8_t len, uint16_t nh);
 int cuckoo_remove(struct fib *f, const void *key, uint8_t len, uint16_t *old);
 int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs,
 		uint64_t n, uint64_t *bad);
+int cuckoo_load_range(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
+		      uint64_t *bad);
 /* The parts of insert that the bulk load does apart. -EEXIST, -ENOSPC. */
 int cuckoo_place_first(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16_t nh);
 int cuckoo_place(struct cuckoo *c, const struct ckey *k, struct hashes h, uint16_t nh);

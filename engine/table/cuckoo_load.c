@@ -24,11 +24,14 @@ struct item {
 	uint32_t i; /* index in the input */
 };
 
+/* Entries come from two arrays, or, keys NULL, are counted up. */
 struct load {
 	struct cuckoo *c;
 	const uint8_t *keys;
 	const uint16_t *nhs;
 	size_t stride;
+	struct ckey first;
+	unsigned int next_hops;
 	uint64_t n;
 	struct item *block;
 	uint32_t shift, regions; /* region = first bucket >> shift */
@@ -36,10 +39,27 @@ struct load {
 	uint64_t n_rest, room;
 };
 
+static struct ckey counted_key(const struct load *l, uint64_t i)
+{
+	struct ckey k = l->first;
+
+	if (l->c->fib.conf.key == FIB_KEY_IPV6)
+		k.w[1] = __builtin_bswap64(__builtin_bswap64(k.w[1]) + i);
+	else
+		k.w[0] += i;
+	return k;
+}
+
+static uint16_t load_nh(const struct load *l, uint64_t i)
+{
+	return l->keys ? l->nhs[i] : i % l->next_hops;
+}
+
 static struct item load_item(const struct load *l, uint64_t i)
 {
-	struct item it = {.k = key_load(l->c->fib.conf.key, l->keys + i * l->stride), .i = i};
+	struct item it = {.i = i};
 
+	it.k = l->keys ? key_load(l->c->fib.conf.key, l->keys + i * l->stride) : counted_key(l, i);
 	it.h = hash_key(l->c->seed, l->c->fib.conf.key, &it.k);
 	return it;
 }
@@ -96,7 +116,7 @@ static int place_block(struct load *l, uint32_t n, uint32_t *done)
 			prefetch_first(l, it[AHEAD].h);
 		if (l->c->fib.conf.key == FIB_KEY_MAC && it->k.w[0] > MAC_MASK)
 			return -EINVAL;
-		rc = cuckoo_place_first(l->c, &it->k, it->h, l->nhs[it->i]);
+		rc = cuckoo_place_first(l->c, &it->k, it->h, load_nh(l, it->i));
 		if (rc == -ENOSPC)
 			rc = keep_for_later(l, it->i);
 		if (rc)
@@ -116,7 +136,7 @@ static int second_pass(struct load *l, uint64_t *bad)
 			prefetch_first(l, ahead.h);
 			__builtin_prefetch(&l->c->buckets[second_bucket(l->c->n, ahead.h)], 1);
 		}
-		rc = cuckoo_place(l->c, &it.k, it.h, l->nhs[it.i]);
+		rc = cuckoo_place(l->c, &it.k, it.h, load_nh(l, it.i));
 		if (rc) {
 			*bad = it.i;
 			return rc;
@@ -133,8 +153,11 @@ static void take_back(struct load *l, uint64_t keys, uint32_t block)
 {
 	uint16_t old;
 
-	for (uint64_t i = 0; i < keys; i++)
-		cuckoo_remove(&l->c->fib, l->keys + i * l->stride, 0, &old);
+	for (uint64_t i = 0; i < keys; i++) {
+		struct item it = load_item(l, i);
+
+		cuckoo_remove(&l->c->fib, it.k.w, 0, &old);
+	}
 	for (uint32_t j = 0; j < block; j++)
 		cuckoo_remove(&l->c->fib, l->block[j].k.w, 0, &old);
 }
@@ -160,18 +183,15 @@ static int both_passes(struct load *l, uint64_t *bad)
 	return rc;
 }
 
-int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs,
-		uint64_t n, uint64_t *bad)
+static int load(struct load l, uint64_t *bad)
 {
-	struct cuckoo *c = (struct cuckoo *)f;
-	struct load l = {
-		.c = c, .keys = keys, .nhs = nhs, .stride = fib_key_bytes(f->conf.key), .n = n};
-	uint64_t updates = c->updates;
+	struct cuckoo *c = l.c;
+	uint64_t updates = c->updates, n = l.n;
 	int rc;
 
 	*bad = 0;
-	if (n > f->conf.capacity - c->entries) {
-		*bad = f->conf.capacity - c->entries;
+	if (n > c->fib.conf.capacity - c->entries) {
+		*bad = c->fib.conf.capacity - c->entries;
 		return -ENOSPC;
 	}
 	if (!n)
@@ -188,4 +208,46 @@ int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint
 	free(l.block);
 	free(l.rest);
 	return rc;
+}
+
+int cuckoo_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs,
+		uint64_t n, uint64_t *bad)
+{
+	return load((struct load){.c = (struct cuckoo *)f,
+				  .keys = keys,
+				  .nhs = nhs,
+				  .stride = fib_key_bytes(f->conf.key),
+				  .n = n},
+		    bad);
+}
+
+/* The most keys from the first one on; MAC has 48 bits, IPv6 counts in its last 64. */
+static uint64_t keys_from(enum fib_key kind, const struct ckey *first)
+{
+	switch (kind) {
+	case FIB_KEY_IPV4:
+		return UINT64_C(1) + (UINT32_MAX - first->w[0]);
+	case FIB_KEY_IPV6:
+		return UINT64_MAX - __builtin_bswap64(first->w[1]);
+	case FIB_KEY_MAC:
+		return first->w[0] > MAC_MASK ? 0 : MAC_MASK - first->w[0] + 1;
+	default:
+		return UINT64_MAX - first->w[0];
+	}
+}
+
+int cuckoo_load_range(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
+		      uint64_t *bad)
+{
+	struct load l = {.c = (struct cuckoo *)f,
+			 .first = key_load(f->conf.key, first),
+			 .next_hops = next_hops,
+			 .n = n};
+	uint64_t most = keys_from(f->conf.key, &l.first);
+
+	if (n > most) {
+		*bad = most;
+		return -ERANGE;
+	}
+	return load(l, bad);
 }

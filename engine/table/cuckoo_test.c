@@ -235,6 +235,45 @@ static void test_load_taken_back(void **ctx)
 	}
 }
 
+/* Counted keys are as those of a list: where the count carries, and where it must end. */
+static void test_load_range(void **ctx)
+{
+	static const struct {
+		enum fib_key key;
+		const char *first, *last, *next;
+	} cases[] = {
+		{FIB_KEY_IPV4, "255.254.255.254", "255.255.0.7", "255.255.0.8"},
+		{FIB_KEY_IPV6, "2001:db8::ffff:fffe", "2001:db8::1:0:7", "2001:db8::1:0:8"},
+		{FIB_KEY_MAC, "02:00:00:00:ff:fe", "02:00:00:01:00:07", "02:00:00:01:00:08"},
+		{FIB_KEY_VRF_IPV4, "6:255.255.255.254", "7:0.0.0.7", "7:0.0.0.8"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct fib *f = test_fib(FIB_EXACT, cases[i].key, 100000);
+		struct fib_route first, last, next;
+		uint64_t bad;
+		uint16_t nh;
+
+		assert_int_equal(fib_route_parse(cases[i].key, cases[i].first, &first), 0);
+		assert_int_equal(fib_route_parse(cases[i].key, cases[i].last, &last), 0);
+		assert_int_equal(fib_route_parse(cases[i].key, cases[i].next, &next), 0);
+		assert_int_equal(fib_load_range(f, first.key, 4, 10, &bad), 0);
+		assert_int_equal(fib_count(f), 10);
+		assert_int_equal(fib_get(f, first.key, 0, &nh), 0);
+		assert_int_equal(nh, 0);
+		assert_int_equal(fib_get(f, last.key, 0, &nh), 0);
+		assert_int_equal(nh, 9 % 4);
+		assert_int_equal(fib_get(f, next.key, 0, &nh), -ENOENT);
+		/* Overlapping: as it was. */
+		assert_int_equal(fib_load_range(f, last.key, 4, 50000, &bad), -EEXIST);
+		assert_int_equal(fib_count(f), 10);
+		assert_int_equal(fib_load_range(f, next.key, 0, 5, &bad), -ERANGE);
+		assert_int_equal(fib_load_range(f, next.key, 1, 50000, &bad), 0);
+		assert_int_equal(fib_count(f), 50010);
+		fib_destroy(f);
+	}
+}
+
 static void test_iterate(void **ctx)
 {
 	for (int key = 0; key < FIB_KEYS; key++) {
@@ -342,10 +381,15 @@ static void test_more_than_memory(void **ctx)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_against_model), cmocka_unit_test(test_fills_to_capacity),
-		cmocka_unit_test(test_load),          cmocka_unit_test(test_load_taken_back),
-		cmocka_unit_test(test_iterate),       cmocka_unit_test(test_filter_after_churn),
-		cmocka_unit_test(test_bad_input),     cmocka_unit_test(test_more_than_memory),
+		cmocka_unit_test(test_against_model),
+		cmocka_unit_test(test_fills_to_capacity),
+		cmocka_unit_test(test_load),
+		cmocka_unit_test(test_load_taken_back),
+		cmocka_unit_test(test_load_range),
+		cmocka_unit_test(test_iterate),
+		cmocka_unit_test(test_filter_after_churn),
+		cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_more_than_memory),
 	};
 	const char *name;
 

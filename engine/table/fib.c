@@ -101,6 +101,17 @@ int fib_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_
 	return f->ops->load(f, keys, lens, nhs, n, bad);
 }
 
+int fib_load_range(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
+		   uint64_t *bad)
+{
+	*bad = 0;
+	if (!f->ops->load_range)
+		return -ENOTSUP;
+	if (!next_hops || next_hops - 1 > f->conf.max_next_hop)
+		return -ERANGE;
+	return f->ops->load_range(f, first, next_hops, n, bad);
+}
+
 /* Makes one change and writes its opposite to `undo`. */
 static int change_one(struct fib *f, const struct fib_change *c, struct fib_change *undo)
 {

@@ -81,6 +81,8 @@ struct fib_ops {
 	int (*get)(const struct fib *f, const void *key, uint8_t len, uint16_t *nh);
 	int (*load)(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs,
 		    uint64_t n, uint64_t *bad);
+	int (*load_range)(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
+			  uint64_t *bad); /* NULL: not supported */
 	int (*next)(const struct fib *f, uint64_t *cursor, struct fib_route *route);
 	void (*stats)(const struct fib *f, struct fib_stats *s);
 };
@@ -120,6 +122,15 @@ int fib_get(const struct fib *f, const void *key, uint8_t len, uint16_t *nh);
  */
 int fib_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_t *nhs, uint64_t n,
 	     uint64_t *bad);
+
+/*
+ * The n keys that count up from `first` in their last 32 bits (64 of IPv6 and VRF_IPv4), with next
+ * hops 0 to next_hops - 1 in turn: tables of a size for which there is no file, and whose list would
+ * not fit beside them. FIB_EXACT; else -ENOTSUP. As fib_load else; -ERANGE also for keys that would
+ * pass the last one.
+ */
+int fib_load_range(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
+		   uint64_t *bad);
 
 /*
  * Changes in order, as a control connection sends them: wholly applied, or taken back and

@@ -29,6 +29,15 @@ static const struct param route_params[] = {
 	{0},
 };
 
+static const struct param range_params[] = {
+	{.name = "first", .type = PARAM_IP, .required = true,
+	 .offset = offsetof(struct l3fwd_range_params, first), .doc = "IPv4 or IPv6 address"},
+	{.name = "count", .type = PARAM_UINT, .required = true, .min = 1, .max = 2147483648.0,
+	 .unit = "routes", .offset = offsetof(struct l3fwd_range_params, count),
+	 .doc = "how many addresses, this one included"},
+	{0},
+};
+
 const struct param l3fwd_params[] = {
 	{.name = "fib", .type = PARAM_ENUM, .choices = fib_kinds, .def = "\"lpm\"",
 	 .offset = offsetof(struct l3fwd_params, fib),
@@ -43,6 +52,11 @@ const struct param l3fwd_params[] = {
 	 .offset = offsetof(struct l3fwd_params, routes_file),
 	 .doc = "more routes: lines of `prefix [next-hop]`, IPv4 and IPv6, plain or gzip, # begins a "
 		"comment; lines without a next hop get them round-robin over next_hops"},
+	{.name = "ranges", .type = PARAM_OBJECT, .list = true, .fields = range_params,
+	 .fields_size = sizeof(struct l3fwd_range_params),
+	 .offset = offsetof(struct l3fwd_params, ranges),
+	 .doc = "fib exact: routes to every address of these ranges, round-robin over next_hops; "
+		"tables too large for a file, up to thousands of millions of routes"},
 	{.name = "ipv4_capacity", .type = PARAM_UINT, .max = 2147483648.0, .unit = "routes",
 	 .offset = offsetof(struct l3fwd_params, capacity[L3_IPV4]),
 	 .doc = "0: as many as given and a quarter to spare; no table without routes"},

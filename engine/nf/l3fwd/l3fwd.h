@@ -31,9 +31,14 @@ struct l3fwd_route_params {
 	uint64_t next_hop;
 };
 
+struct l3fwd_range_params {
+	struct param_ip first;
+	uint64_t count;
+};
+
 struct l3fwd_params {
 	uint32_t fib; /* enum fib_kind */
-	struct param_list next_hops, routes;
+	struct param_list next_hops, routes, ranges;
 	char *routes_file;
 	uint64_t capacity[L3_FAMILIES];
 	bool verify_checksum;

@@ -250,6 +250,49 @@ static void update(struct harness *h, const char *op, bool ok, const char *path)
 		assert_string_equal(err.path, path);
 }
 
+static void expect_error(const char *params, const char *path, const char *msg)
+{
+	struct err err = {0};
+
+	assert_null(harness_new("l3fwd", params, NULL, &err));
+	assert_string_equal(err.path, path);
+	assert_non_null(strstr(err.msg, msg));
+}
+
+static void test_ranges(void **state)
+{
+	struct harness *h = make("{\"fib\": \"exact\", " NEXT_HOPS
+				 ", \"routes\": [{\"prefix\": \"10.1.0.0\", \"next_hop\": 2}],"
+				 "\"ranges\": [{\"first\": \"10.0.0.254\", \"count\": 7},"
+				 "{\"first\": \"2001:db8::ffff:ffff\", \"count\": 300000}]}");
+
+	(void)state;
+	assert_int_equal(edge_to(h, "10.0.0.253"), NOT_SENT);
+	assert_int_equal(edge_to(h, "10.0.0.254"), 0);
+	assert_int_equal(edge_to(h, "10.0.0.255"), 1);
+	assert_int_equal(edge_to(h, "10.0.1.0"), 2);
+	assert_int_equal(edge_to(h, "10.0.1.4"), 0);
+	assert_int_equal(edge_to(h, "10.0.1.5"), NOT_SENT);
+	assert_int_equal(edge_to(h, "10.1.0.0"), 2);
+	assert_int_equal(edge_to(h, "2001:db8::ffff:ffff"), 0);
+	assert_int_equal(edge_to(h, "2001:db8::1:0:1"), 2);
+	assert_int_equal(edge_to(h, "2001:db8::1:4:93de"), 2); /* the last of them */
+	assert_int_equal(edge_to(h, "2001:db8::1:4:93df"), NOT_SENT);
+	harness_free(h);
+	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": \"255.255.255.0\", \"count\": 257}]}",
+		     "params.ranges[0]", "address 256 of it: is past the last one");
+	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": \"10.0.0.0\", \"count\": 9},"
+		     "{\"first\": \"10.0.0.8\", \"count\": 2}]}",
+		     "params.ranges[1]", "address 0 of it: the key is in the table");
+	expect_error("{\"ranges\": [{\"first\": \"10.0.0.0\", \"count\": 9}]}", "params.ranges[0]",
+		     "only with fib \"exact\"");
+	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": \"10.0.0.0/8\", \"count\": 9}]}",
+		     "params.ranges[0]", "allowed: an address");
+	expect_error("{\"fib\": \"exact\", \"ipv4_capacity\": 8,"
+		     "\"ranges\": [{\"first\": \"10.0.0.0\", \"count\": 9}]}",
+		     "params.ipv4_capacity", "less than the 9 routes");
+}
+
 static void test_update(void **state)
 {
 	struct harness *h = make(PARAMS "}");
@@ -455,6 +498,7 @@ int main(void)
 		cmocka_unit_test(test_forwards),	 cmocka_unit_test(test_fragments_forwarded),
 		cmocka_unit_test(test_drops),		 cmocka_unit_test(test_martians_forwarded),
 		cmocka_unit_test(test_header_checks),	 cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_update),		 cmocka_unit_test(test_bad_input),
 		cmocka_unit_test(test_file),		 cmocka_unit_test(test_model),
 		cmocka_unit_test(test_zoo),

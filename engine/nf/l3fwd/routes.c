@@ -100,7 +100,8 @@ static int add(struct loader *l, const struct param_ip *prefix, uint64_t next_ho
 		return rc;
 	if (params(l)->fib == FIB_EXACT && route.len != fib_key_bits(keys[family]))
 		return err_set(err, EINVAL, path,
-			       "a prefix of length %u; fib \"exact\" takes addresses only", route.len);
+			       "a prefix of length %u; fib \"exact\" takes addresses only",
+			       route.len);
 	if (next_hop >= l->l3->n_next_hops)
 		return err_set(err, EINVAL, path, "next hop %llu; there are 0 to %u",
 			       (unsigned long long)next_hop, l->l3->n_next_hops - 1);
@@ -142,7 +143,8 @@ static int read_line(struct loader *l, char *line, const char *place, struct err
 	if (strtok_r(NULL, " \t\r\n", &save))
 		return err_set(err, EINVAL, place, "more than \"prefix next-hop\"");
 	if (param_ip_parse(prefix, &ip))
-		return err_set(err, EINVAL, place, "\"%.60s\" is not an IPv4 or IPv6 prefix", prefix);
+		return err_set(err, EINVAL, place, "\"%.60s\" is not an IPv4 or IPv6 prefix",
+			       prefix);
 	if (!hop) {
 		nh = l->round_robin++ % l->l3->n_next_hops;
 	} else {
@@ -205,32 +207,79 @@ static int load_error(const struct loader *l, uint32_t place, int rc, struct err
 	return err_set(err, -rc, path, "%s", fib_strerror(rc));
 }
 
+static uint64_t in_ranges(const struct loader *l, enum l3fwd_family family)
+{
+	const struct l3fwd_range_params *list = params(l)->ranges.items;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < params(l)->ranges.count; i++)
+		n += (list[i].first.family == 6) == (family == L3_IPV6) ? list[i].count : 0;
+	return n;
+}
+
+static int load_range(const struct loader *l, struct l3fwd *l3, enum l3fwd_family family,
+		      uint32_t i, struct err *err)
+{
+	const struct l3fwd_range_params *range = &(
+		(const struct l3fwd_range_params *)params(l)->ranges.items)[i];
+	struct fib_route first;
+	uint64_t bad = 0;
+	char path[64];
+	int rc;
+
+	if ((range->first.family == 6) != (family == L3_IPV6))
+		return 0;
+	snprintf(path, sizeof(path), "params.ranges[%u]", i);
+	rc = l3fwd_route(&range->first, path, &first, err);
+	if (rc)
+		return rc;
+	if (first.len != fib_key_bits(keys[family]))
+		return err_set(err, EINVAL, path, "a prefix of length %u; allowed: an address",
+			       first.len);
+	rc = fib_load_range(l3->fibs[family], first.key, l3->n_next_hops, range->count, &bad);
+	if (rc == -ENOTSUP)
+		return err_set(err, EINVAL, path, "only with fib \"exact\"");
+	return rc ? err_set(err, -rc, path, "address %llu of it: %s", (unsigned long long)bad,
+			    rc == -ERANGE ? "is past the last one" : fib_strerror(rc))
+		  : 0;
+}
+
+static int load_ranges(const struct loader *l, struct l3fwd *l3, enum l3fwd_family family,
+		       struct err *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < params(l)->ranges.count && !rc; i++)
+		rc = load_range(l, l3, family, i, err);
+	return rc;
+}
+
 static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_family family,
 		       struct err *err)
 {
 	const struct routes *r = &l->families[family];
-	uint64_t wanted = params(l)->capacity[family], bad = 0;
+	uint64_t wanted = params(l)->capacity[family], counted = in_ranges(l, family), bad = 0;
 	struct fib_conf conf = {
 		.kind = params(l)->fib,
 		.key = keys[family],
-		.capacity = wanted ? wanted : SPARE(r->n),
+		.capacity = wanted ? wanted : SPARE(r->n) + counted,
 		.max_next_hop = (uint16_t)RTE_MAX(l3->n_next_hops - 1, 1u),
 		.socket = l->nf->socket_id,
 	};
 	int rc;
 
-	if (!r->n && !wanted)
+	if (!r->n && !wanted && !counted)
 		return 0;
-	if (r->n > conf.capacity)
+	if (r->n + counted > conf.capacity)
 		return err_set(err, EINVAL,
 			       family == L3_IPV4 ? "params.ipv4_capacity" : "params.ipv6_capacity",
-			       "%llu is less than the %zu routes given", (unsigned long long)wanted,
-			       r->n);
+			       "%llu is less than the %llu routes given",
+			       (unsigned long long)wanted, (unsigned long long)(r->n + counted));
 	rc = fib_create(&l3->fibs[family], &conf, "params.fib", err);
-	if (rc || !r->n)
+	if (rc)
 		return rc;
-	rc = fib_load(l3->fibs[family], r->keys, r->lens, r->next_hops, r->n, &bad);
-	return rc ? load_error(l, r->places[bad], rc, err) : 0;
+	rc = r->n ? fib_load(l3->fibs[family], r->keys, r->lens, r->next_hops, r->n, &bad) : 0;
+	return rc ? load_error(l, r->places[bad], rc, err) : load_ranges(l, l3, family, err);
 }
 
 int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err)
