@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`qos` shapes to the configured rates, within 2 %, in the engine and on the real clock.
+
+The bucket is deep enough for a busy machine's pauses, and is full at first: what leaves between the
+first packet and the last is its depth, and the rate times that time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.engine import Engine, memory_engine
+
+RATE_BPS, DEPTH_S = 20_000_000, 0.1
+DEPTH = int(RATE_BPS * DEPTH_S / 8)
+OFFERED_PPS, SECONDS, ATTEMPTS, BEHIND_MAX_NS = 20_000, 1.5, 6, 25e6
+SIZES = [64, 570, 1518, 64, 570]
+
+
+def plan(cpu: int) -> dict[str, Any]:
+    bucket = {"burst_bytes": DEPTH}
+    shaper = {"rate_bps": RATE_BPS, "subports": [bucket], "pipe_profiles": [bucket]}
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {
+            "gen": {"type": "source", "params": {"frame_bytes": SIZES, "flows": 50}},
+            "meas": {"type": "sink"},
+        },
+        "nfs": {"qos": {"type": "qos", "params": {"classes": [], "shaper": shaper}}},
+        "segments": [
+            {
+                "name": "chain",
+                "cpus": [cpu],
+                "inputs": [{"link": "gen", "to": "qos"}],
+                "nodes": {"qos": {"forward": {"out": "link:meas"}}},
+            }
+        ],
+    }
+
+
+def undisturbed(engine: Engine) -> dict[str, Any]:
+    for _ in range(ATTEMPTS):
+        time.sleep(2 * DEPTH_S)  # the bucket is full again
+        engine.call("start", sources={"gen": {"rate_pps": OFFERED_PPS, "duration_s": SECONDS}})
+        engine.wait_for(
+            lambda: engine.read()["links"]["gen"]["state"] == "done", "the trial's end", seconds=120
+        )
+        reading = engine.settle(1)
+        gen = reading["links"]["gen"]
+        if not gen["unsent"] and gen["behind_max_ns"] < BEHIND_MAX_NS:
+            return reading
+    pytest.skip(f"the machine was too busy: {ATTEMPTS} trials, all disturbed, the last: {gen}")
+
+
+def test_shaped_rate(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    with start_engine(plan(cpus[-1])) as engine:
+        reading = undisturbed(engine)
+    meas, qos = reading["links"]["meas"], reading["segments"]["chain"][0]["nfs"]["qos"]
+    expected = DEPTH + RATE_BPS / 8 * meas["duration_ns"] / 1e9
+    assert meas["bytes"] == pytest.approx(expected, rel=0.02), (
+        f"{meas['bytes']} bytes, {meas['bytes'] / expected - 1:+.2%} of what was configured"
+    )
+    assert meas["reordered"] == 0
+    # What was queued when the source ended has left by itself.
+    assert qos["held"] == 0
+    assert qos["dropped"]["queue-full"] > 0
+    assert qos["in"] == sum(qos["out"].values()) + sum(qos["dropped"].values())
