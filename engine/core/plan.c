@@ -6,8 +6,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "locate.h"
+
 #define PLAN_VERSION 1
 #define NAME_MAX_LEN 31
+
+static const struct param plan_class_params[] = {
+	{.name = "name", .type = PARAM_STRING, .required = true, .offset = offsetof(struct plan_class, name),
+	 .doc = "where packets of this class were"},
+	{.name = "below_cycles", .type = PARAM_UINT, .offset = offsetof(struct plan_class, below_cycles),
+	 .max = LOCATE_DISTURBED, .unit = "cycles",
+	 .doc = "timed loads of fewer cycles, and not of the class before, belong to it; the last class "
+		"takes the rest"},
+	{0},
+};
+
+static const struct param plan_locate_params[] = {
+	{.name = "every", .type = PARAM_UINT, .offset = offsetof(struct plan_locate, every), .max = 1e9,
+	 .unit = "packets", .doc = "time the first header load of one packet in this many; 0: of none"},
+	{.name = "classes", .type = PARAM_OBJECT, .list = true, .fields = plan_class_params,
+	 .fields_size = sizeof(struct plan_class), .offset = offsetof(struct plan_locate, classes),
+	 .doc = "classes of places by time, the nearest first, as `headrace server calibrate` finds them"},
+	{0},
+};
 
 const struct param plan_engine_params[] = {
 	{.name = "hugepages", .type = PARAM_BOOL, .offset = offsetof(struct plan_engine, hugepages),
@@ -26,6 +47,9 @@ const struct param plan_engine_params[] = {
 	 .def = "2048", .unit = "bytes", .doc = "room for packet data in each buffer"},
 	{.name = "pci", .type = PARAM_STRING, .list = true, .offset = offsetof(struct plan_engine, pci),
 	 .doc = "PCI devices the engine may use; none unless named"},
+	{.name = "locate", .type = PARAM_OBJECT, .fields = plan_locate_params,
+	 .fields_size = sizeof(struct plan_locate), .offset = offsetof(struct plan_engine, locate),
+	 .doc = "where packets were in the caches when a segment first touched them"},
 	{0},
 };
 
@@ -279,6 +303,23 @@ static int check_top(const json_t *json, struct err *err)
 	return 0;
 }
 
+static int check_locate(const struct plan_locate *l, struct err *err)
+{
+	const struct plan_class *classes = l->classes.items;
+
+	if (l->classes.count > PLAN_CLASSES_MAX)
+		return err_set(err, EINVAL, "engine.locate.classes", "%zu classes; allowed: at most %d",
+			       l->classes.count, PLAN_CLASSES_MAX);
+	for (size_t i = 1; i + 1 < l->classes.count; i++)
+		if (classes[i].below_cycles <= classes[i - 1].below_cycles)
+			return err_set(err, EINVAL, "engine.locate.classes",
+				       "below_cycles of \"%.40s\" is %lu; allowed: more than the %lu of the "
+				       "class before", classes[i].name,
+				       (unsigned long)classes[i].below_cycles,
+				       (unsigned long)classes[i - 1].below_cycles);
+	return 0;
+}
+
 int plan_parse(json_t *json, struct plan **plan, struct err *err)
 {
 	struct plan *p;
@@ -293,6 +334,8 @@ int plan_parse(json_t *json, struct plan **plan, struct err *err)
 	p->json = json_incref(json);
 	rc = param_parse(plan_engine_params, json_object_get(json, "engine"), "engine", &p->engine,
 			 err);
+	if (!rc)
+		rc = check_locate(&p->engine.locate, err);
 	if (!rc)
 		rc = parse_links(p, json_object_get(json, "links"), err);
 	if (!rc)

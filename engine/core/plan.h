@@ -16,6 +16,19 @@
  * parser can meet a dangling one.
  */
 
+#define PLAN_CLASSES_MAX 8
+
+/* Timed loads of fewer cycles than this, and not of the class before; the last takes the rest. */
+struct plan_class {
+	char *name;
+	uint64_t below_cycles;
+};
+
+struct plan_locate {
+	uint64_t every; /* packets; 0: off */
+	struct param_list classes; /* struct plan_class */
+};
+
 struct plan_engine {
 	bool hugepages;
 	uint64_t memory_mb;
@@ -24,6 +37,7 @@ struct plan_engine {
 	uint64_t mbufs;
 	uint64_t mbuf_data_bytes;
 	struct param_list pci; /* char * */
+	struct plan_locate locate;
 };
 
 struct plan_link {

@@ -146,6 +146,26 @@ static void wire_nodes(struct replica *r, const struct plan_segment *s)
 		sort_nodes(s, d, r->order[d], r->position[d]);
 }
 
+static int locate_open(struct engine *e, struct replica *r)
+{
+	r->locating = -1;
+	if (!e->plan->engine.locate.every)
+		return 0;
+	r->locate_left = (int64_t)e->plan->engine.locate.every;
+	for (unsigned int i = 0; i < r->n_inlets; i++) {
+		r->inlets[i].located = hot_alloc(sizeof(struct located));
+		if (!r->inlets[i].located)
+			return -ENOMEM;
+	}
+	for (unsigned int i = 0; i < r->n_nodes; i++) {
+		r->nodes[i].located = hot_alloc(sizeof(struct located));
+		if (!r->nodes[i].located)
+			return -ENOMEM;
+	}
+	r->locate = &e->plan->engine;
+	return 0;
+}
+
 static int allocate(struct engine *e, struct replica *r, const struct plan_segment *s)
 {
 	size_t order = RTE_MAX(s->n_nodes, 1u) * sizeof(uint16_t);
@@ -198,7 +218,7 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		if (rc)
 			return rc;
 	}
-	return 0;
+	return locate_open(e, r) ? err_set(err, ENOMEM, s->name, "out of memory for a replica") : 0;
 }
 
 static void free_queue(struct out_queue *q)
@@ -234,7 +254,10 @@ void replica_destroy(struct engine *e, struct replica *r)
 		if (w->nf->ops->worker_fini)
 			w->nf->ops->worker_fini(w);
 		rte_free(w);
+		rte_free(r->nodes[i].located);
 	}
+	for (unsigned int i = 0; r->inlets && i < r->n_inlets; i++)
+		rte_free(r->inlets[i].located);
 	for (int d = 0; d < NF_DIRECTIONS; d++) {
 		rte_free(r->order[d]);
 		rte_free(r->position[d]);

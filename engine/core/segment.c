@@ -161,6 +161,27 @@ static inline bool all_edge_0(const struct burst *b)
 	return !any;
 }
 
+/* In random intervals, as for timed polls. */
+static __rte_noinline void locate_packet(struct replica *r, struct inlet *in, struct rte_mbuf **pkts,
+					 uint16_t n)
+{
+	uint32_t every = (uint32_t)r->locate->locate.every;
+
+	r->rng = r->rng * 1664525u + 1013904223u;
+	r->locating = (int32_t)((r->rng >> 16) % n);
+	r->locate_left = 1 + every / 2 + r->rng % every;
+	located_note(in->located, r->locate, rte_pktmbuf_mtod(pkts[r->locating], const void *));
+}
+
+static __rte_noinline void locate_again(struct replica *r, struct node *node)
+{
+	struct burst *b = &node->in;
+
+	/* Others of the burst may have gone another way: any of them was located with it. */
+	located_note(node->located, r->locate,
+		     rte_pktmbuf_mtod(b->pkts[RTE_MIN(r->locating, b->n - 1)], const void *));
+}
+
 static inline void run_node(struct replica *r, struct node *node, uint8_t dir, const bool timed,
 			    uint64_t *t)
 {
@@ -194,8 +215,11 @@ static inline void run_nodes(struct replica *r, unsigned int first, uint8_t dir,
 	for (unsigned int i = r->position[dir][first]; i < r->n_nodes; i++) {
 		struct node *node = &r->nodes[order[i]];
 
-		if (node->in.n)
-			run_node(r, node, dir, timed, t);
+		if (!node->in.n)
+			continue;
+		if (unlikely(r->locating >= 0 && order[i] != first))
+			locate_again(r, node);
+		run_node(r, node, dir, timed, t);
 	}
 }
 
@@ -237,6 +261,9 @@ static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const boo
 	if (!n)
 		return 0;
 	in->packets += n;
+	/* Before anything prefetches it; not in timed polls, whose cycles are the functions' own. */
+	if (!timed && unlikely(r->locate) && (r->locate_left -= n) <= 0)
+		locate_packet(r, in, pkts, n);
 	if (r->classify)
 		classify_burst(pkts, n, in->unclassified);
 	if (unlikely(in->marks_port))
@@ -258,6 +285,7 @@ static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const boo
 	} else {
 		push(r, in->to, pkts, n);
 	}
+	r->locating = -1;
 	return n;
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "link.h"
+#include "located.h"
 #include "nf.h"
 #include "plan.h"
 
@@ -53,6 +54,7 @@ struct inlet {
 	uint64_t packets, cycles, timed_packets;
 	struct link_rxq q;
 	unsigned int link;
+	struct located *located; /* NULL unless packets are located */
 };
 
 struct node_stats {
@@ -70,6 +72,7 @@ struct node {
 	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
 	struct nf_worker *worker;
 	struct node_stats stats;
+	struct located *located; /* as of the segment's inputs, for functions behind the first */
 	struct burst in;
 };
 
@@ -93,6 +96,9 @@ struct replica {
 	bool has_poll;
 	uint32_t until_timed; /* polls until the next one that is timed */
 	uint32_t rng;
+	const struct plan_engine *locate; /* NULL: packets are not located */
+	int64_t locate_left;              /* packets until the next that is */
+	int32_t locating;                 /* index in its burst of the packet that is, -1: none */
 	unsigned int n_emitted;
 	struct rte_mempool *pool;
 	uint64_t now, next_tick;

@@ -59,6 +59,21 @@ static uint64_t out_packets(const struct replica *r, uint64_t *full)
 	return packets;
 }
 
+static json_t *located_all(struct engine *e, const struct replica *r)
+{
+	json_t *inputs = json_object(), *nfs = json_object();
+
+	for (unsigned int i = 0; i < r->n_inlets; i++)
+		json_object_set_new(inputs, e->links[r->inlets[i].link].name,
+				    located_json(r->inlets[i].located, r->locate));
+	/* What only ever gets packets from inputs has no samples of its own. */
+	for (unsigned int i = 0; i < r->n_nodes; i++)
+		if (r->nodes[i].located->samples)
+			json_object_set_new(nfs, r->nodes[i].worker->nf->name,
+					    located_json(r->nodes[i].located, r->locate));
+	return json_pack("{s:o, s:o}", "inputs", inputs, "nfs", nfs);
+}
+
 static json_t *replica_json(struct engine *e, const struct replica *r)
 {
 	json_t *o = json_object(), *in = json_object(), *out = json_object(), *nfs = json_object();
@@ -95,6 +110,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	json_object_set_new(o, "inputs", in);
 	json_object_set_new(o, "outputs", out);
 	json_object_set_new(o, "nfs", nfs);
+	if (r->locate)
+		json_object_set_new(o, "located", located_all(e, r));
 	return o;
 }
 

@@ -69,6 +69,9 @@ static void test_errors(void **state)
 		{"{\"links\":{\"a b\":{\"type\":\"ring\"}}}", "links.a b", "is no name"},
 		{"{\"links\":{\"a\":{\"type\":\"ring\",\"params\":{\"size\":1}}}}",
 		 "links.a.params.size", "out of range"},
+		{"{\"engine\":{\"locate\":{\"every\":10,\"classes\":[{\"name\":\"a\",\"below_cycles\":9},"
+		 "{\"name\":\"b\",\"below_cycles\":9},{\"name\":\"c\"}]}}," LINKS "}",
+		 "engine.locate.classes", "\"b\" is 9; allowed: more than the 9"},
 		{"{" LINKS "}", "segments", "at least one segment"},
 		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "NF type \"nat\""},
 		{"{" LINKS "," NFS "," SEGMENT("", "z") "}", "segments[0].inputs[0]",

@@ -147,6 +147,25 @@ class OutputReading(Record):
     full: NonNegativeInt = 0  # packets that found the link full: loss charged to its reader
 
 
+class Located(Record):
+    """Where a sample of packets was when a function first touched their headers.
+
+    `index`: the share that did not come from memory; a lower bound where a class mixes memory with
+    another place. For a function that gets its packets from another core or the NIC that is S5's
+    Network Efficiency Index (section 5); one behind it in the same segment finds them in its own
+    caches, which is no merit of the system's: `behind_first`.
+    """
+
+    place: str  # NF instance, or segment without any
+    segment: str
+    behind_first: bool
+    samples: NonNegativeInt
+    disturbed: NonNegativeInt = 0  # interrupted while they were timed
+    classes: dict[str, int] = {}
+    index: float | None = None  # None: no classes, as the server is not calibrated
+    mean_cycles: float | None = None  # of the timed loads, the method's own cost included
+
+
 class ReplicaReading(Record):
     """One replica of a segment during one trial."""
 
@@ -164,6 +183,7 @@ class ReplicaReading(Record):
     inputs: dict[str, int] = {}  # link: packets
     outputs: dict[str, OutputReading] = {}
     nfs: dict[str, NfReading] = {}
+    located: tuple[Located, ...] = ()
 
     @property
     def io_cycles_per_packet(self) -> float | None:
@@ -251,6 +271,7 @@ class Measurement(Record):
     nf_cycles: dict[str, float] = {}  # NF instance: TSC cycles per packet
     utilisation: dict[str, float] = {}  # lcore: OPS / REF
     drops: dict[str, int] = {}  # "place/reason": packets
+    located: tuple[Located, ...] = ()  # of all replicas
     audit: Audit
 
     # Beyond the names that issue 2 fixes.

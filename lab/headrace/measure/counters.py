@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.record import (
     Counters,
+    Located,
     NfReading,
     OutputReading,
     ReplicaReading,
@@ -60,6 +61,7 @@ def _replicas(before: Json, after: Json) -> list[ReplicaReading]:
 def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
     io_was, io_now = was.get("io", {}), now.get("io", {})
     nfs_was = was.get("nfs", {})
+    located = _located(segment, was.get("located", {}), now.get("located", {}), now)
     inputs_was, outputs_was = was.get("inputs", {}), was.get("outputs", {})
     return ReplicaReading(
         segment=segment,
@@ -85,7 +87,70 @@ def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
             for link, reading in now.get("outputs", {}).items()
         },
         nfs={name: _nf(nfs_was.get(name, {}), nf) for name, nf in now.get("nfs", {}).items()},
+        located=located,
     )
+
+
+def _located(segment: str, was: Json, now: Json, replica: Json) -> tuple[Located, ...]:
+    """The inputs' samples are the first function's; the others have their own."""
+    if not now:
+        return ()
+    inputs = list(now["inputs"].values())
+    before = was.get("inputs", {})
+    behind = now.get("nfs", {})
+    first = next((name for name in replica.get("nfs", {}) if name not in behind), segment)
+    parts = [_sampled(before.get(link, {}), one) for link, one in now["inputs"].items()]
+    made = [_as_located(first, segment, False, parts)] if inputs else []
+    for name, one in behind.items():
+        earlier = was.get("nfs", {}).get(name, {})
+        made.append(_as_located(name, segment, True, [_sampled(earlier, one)]))
+    return tuple(made)
+
+
+def _sampled(was: Json, now: Json) -> Json:
+    samples = _grown(was, now, "samples")
+    cycles = now["mean_cycles"] * now["samples"]
+    cycles -= was.get("mean_cycles", 0.0) * was.get("samples", 0)
+    return {
+        "samples": samples,
+        "disturbed": _grown(was, now, "disturbed"),
+        "classes": _grown_each(was.get("classes", {}), now.get("classes", {})),
+        "cycles": cycles,
+    }
+
+
+def _as_located(place: str, segment: str, behind_first: bool, parts: list[Json]) -> Located:
+    samples = sum(p["samples"] for p in parts)
+    classes: dict[str, int] = {}
+    for part in parts:
+        for name, n in part["classes"].items():
+            classes[name] = classes.get(name, 0) + n
+    near = sum(n for name, n in classes.items() if "memory" not in name)
+    return Located(
+        place=place,
+        segment=segment,
+        behind_first=behind_first,
+        samples=samples,
+        disturbed=sum(p["disturbed"] for p in parts),
+        classes=classes,
+        index=near / samples if classes and samples else None,
+        mean_cycles=sum(p["cycles"] for p in parts) / samples if samples else None,
+    )
+
+
+def located(counters: Counters) -> tuple[Located, ...]:
+    """Replicas of a segment together."""
+    found: dict[tuple[str, str, bool], list[Json]] = {}
+    for replica in counters.replicas:
+        for one in replica.located:
+            part = {
+                "samples": one.samples,
+                "disturbed": one.disturbed,
+                "classes": one.classes,
+                "cycles": (one.mean_cycles or 0.0) * one.samples,
+            }
+            found.setdefault((one.place, one.segment, one.behind_first), []).append(part)
+    return tuple(_as_located(*key, parts) for key, parts in found.items())
 
 
 def _nf(was: Json, now: Json) -> NfReading:

@@ -13,8 +13,10 @@ from typing import Any
 
 from headrace.errors import EXIT_BAD_INPUT, HeadraceError
 from headrace.record import Segment
+from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.testbed import store
 from headrace.testbed.describe import Description, files_in
 from headrace.testbed.place import Placement, place, usable_cpus
 from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
@@ -71,7 +73,9 @@ def prepare(
         for experiment in experiments:
             check_nodes(experiment, doc, description)
             placement = place(experiment, doc, available)
-            engine = {"memory_mb": experiment.study.deployment.memory_mb}
+            engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
+            if experiment.study.deployment.locate:
+                engine["locate"] = locating(experiment.study.deployment.locate)
             plan = compile_plan(experiment, placement, description, doc, engine)
             direct = direct_plan(experiment, placement, description, doc, engine)
             text = json.dumps(plan)
@@ -80,6 +84,20 @@ def prepare(
                 _engine_check(text, Path(scratch), experiment, doc, description.engine)
             prepared.append(Prepared(experiment, placement, plan, direct))
     return prepared
+
+
+def locating(every: int) -> Json:
+    """With the limits of this server's calibration; without one only times can be told."""
+    file = store.calibration_file()
+    if not file.exists():
+        return {"every": every}
+    found = store.load(file, Calibration).locate.classes
+    classes = [
+        {"name": one.name}
+        | ({} if one.below_cycles is None else {"below_cycles": one.below_cycles})
+        for one in found
+    ]
+    return {"every": every, "classes": classes}
 
 
 def _engine_check(

@@ -185,6 +185,7 @@ def _record(
         nf_cycles=count.nf_cycles(counters),
         utilisation=count.utilisation(counters),
         drops=count.drops(counters),
+        located=count.located(counters),
         audit=audit(reading, ways, flows, counters, context),
         duration_s=seconds,
         frame_bytes_mean=frame,

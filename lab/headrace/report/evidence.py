@@ -51,6 +51,7 @@ class Evidence(Record):
     integrity: Facts
     calibration: Facts
     shared: tuple[str, ...]
+    located: Facts
     environment: tuple[tuple[str, Facts], ...]
     method: tuple[str, ...] = (LOSS, RATES, LATENCY, CYCLES)
 
@@ -71,8 +72,28 @@ def evidence(report: Report) -> Evidence:
                 if s.shares_cpu_with
             )
         ),
+        located=tuple(_located(results)),
         environment=_environment(report),
     )
+
+
+def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
+    """Of each result: the shares, and the index with its proper name."""
+    for r in results:
+        for one in r.located:
+            if not one.samples:
+                continue
+            shares = ", ".join(
+                f"{name} {percent(n / one.samples, 3)}" for name, n in one.classes.items()
+            )
+            text = shares or f"{significant(one.mean_cycles or 0)} cycles in the mean"
+            if one.index is not None:
+                name = "not from memory" if one.behind_first else "Network Efficiency Index"
+                text += f"; {name} {percent(one.index, 3)}"
+            yield (
+                f"{r.execution}, {r.goal}, repetition {r.repetition}: {one.place}",
+                f"{text} ({count(one.samples)} samples)",
+            )
 
 
 def _audits(summaries: Iterable[Summary]) -> Iterable[Audited]:

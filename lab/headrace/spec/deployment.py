@@ -163,3 +163,4 @@ class Deployment(Spec):
     ring: Ring = Ring()
     wire: Literal["auto"] | RingSize = "auto"
     steer: Literal["hash", "even"] = "hash"
+    locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0

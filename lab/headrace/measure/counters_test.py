@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where packets were, as a difference of two readings of two replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.measure.counters import difference, located
+
+Json = dict[str, Any]
+
+
+def reading(cpu: int, scale: int) -> Json:
+    def sampled(own: int, far: int, cycles: float) -> Json:
+        return {
+            "samples": (own + far) * scale,
+            "disturbed": scale,
+            "mean_cycles": cycles if scale else 0.0,
+            "classes": {"own": own * scale, "other core or memory": far * scale},
+            "cycles": {"288": own * scale},
+        }
+
+    nf = {"type": "null", "in": 0, "cycles": 0}
+    return {
+        "cpu": cpu,
+        "nfs": {"acl": nf, "lb": nf},
+        "located": {
+            "inputs": {"wire": sampled(60, 40, 400.0), "wire-r": sampled(80, 20, 300.0)},
+            "nfs": {"lb": sampled(99, 1, 290.0)},
+        },
+    }
+
+
+def whole(scale: int) -> Json:
+    return {
+        "tsc_hz": 1,
+        "links": {},
+        "segments": {"chain": [reading(1, scale), reading(2, scale)]},
+    }
+
+
+def test_inputs_are_the_first_functions_and_replicas_are_summed() -> None:
+    found = located(difference(whole(0), whole(1), {}))
+    first, behind = found
+    assert (first.place, first.behind_first, first.samples) == ("acl", False, 400)
+    assert first.classes == {"own": 280, "other core or memory": 120}
+    assert first.index == pytest.approx(0.7) and first.mean_cycles == pytest.approx(350)
+    assert (behind.place, behind.behind_first) == ("lb", True)
+    assert behind.index == pytest.approx(0.99) and behind.disturbed == 2
+
+
+def test_what_was_before_the_trial_does_not_count() -> None:
+    first, _ = located(difference(whole(1), whole(3), {}))
+    assert first.samples == 800 and first.mean_cycles == pytest.approx(350)
+
+
+def test_engines_that_do_not_locate_say_nothing() -> None:
+    plain = {"tsc_hz": 1, "links": {}, "segments": {"chain": [{"cpu": 1}]}}
+    assert located(difference(plain, plain, {})) == ()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of long chains on many lcores, by OR-tools' CP-SAT.
+
+What a ring costs depends on whether its two ends are on one lcore, which would make the loads
+products of decisions. Two linear problems stand in: with every hop at its cheaper cost, whose bound
+no layout exceeds, and with every hop at its dearer one. The better of their layouts, by the exact
+costs, is the choice, and the bound says how far it can be from the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
+
+from headrace.errors import HeadraceError
+from headrace.optimize.layout import Hop, Layout, Problem, segment, throughput
+from headrace.optimize.search import Choice
+
+_SCALE = 100  # CP-SAT counts in integers: hundredths of a cycle
+_TIME_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Solved:
+    layout: Layout
+    load_bound: float  # cycles per packet of the busiest lcore, at least
+
+
+def solve(problem: Problem, time_s: float = _TIME_S) -> Choice:
+    low, high = _solve(problem, True, time_s), _solve(problem, False, time_s)
+    layout = max((low.layout, high.layout), key=lambda one: throughput(problem, one))
+    bound = problem.tsc_hz / low.load_bound
+    return Choice(layout, throughput(problem, layout), bound, "CP-SAT")
+
+
+def _solve(problem: Problem, cheap: bool, time_s: float) -> _Solved:
+    model = cp_model.CpModel()
+    n, lcores = len(problem.nfs), problem.lcores
+    loads: dict[int, list[Any]] = {cpu: [] for cpu in lcores}
+    covering: list[list[Any]] = [[] for _ in range(n)]
+    items = []
+    for first in range(n):
+        for end in range(first + 1, n + 1):
+            for replicas in range(1, len(lcores) + 1):
+                chosen = model.new_bool_var(f"{first}-{end}x{replicas}")
+                on = [model.new_bool_var(f"{first}-{end}x{replicas}@{c}") for c in lcores]
+                model.add(sum(on) == replicas * chosen)
+                share = _cost(problem, first, end, cheap) / replicas
+                cycles = int(share * _SCALE) if cheap else int(share * _SCALE) + 1
+                for cpu, here in zip(lcores, on, strict=True):
+                    loads[cpu].append(cycles * here)
+                for i in range(first, end):
+                    covering[i].append(chosen)
+                items.append((first, end, chosen, on))
+    for each in covering:
+        model.add_exactly_one(each)
+    fixed = _fixed(problem, cheap)
+    worst = model.new_int_var(0, 1 << 40, "worst")
+    for cpu, terms in loads.items():
+        model.add(sum(terms) + int(fixed.get(cpu, 0.0) * _SCALE) <= worst)
+    for cpu, cycles_alone in fixed.items():
+        if cpu not in loads:
+            model.add(worst >= int(cycles_alone * _SCALE))
+    model.minimize(worst)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = time_s
+    solver.parameters.num_workers = 2
+    solver.parameters.random_seed = 1
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        raise HeadraceError(f"plan: the solver found no layout within {time_s:g} s")
+    taken = sorted((item for item in items if solver.value(item[2])), key=lambda item: item[0])
+    layout = Layout(
+        tuple(end - first for first, end, *_ in taken),
+        tuple(
+            tuple(cpu for cpu, here in zip(lcores, on, strict=True) if solver.value(here))
+            for *_, on in taken
+        ),
+    )
+    return _Solved(layout, max(1.0, solver.best_objective_bound) / _SCALE)
+
+
+def _cost(problem: Problem, first: int, end: int, cheap: bool) -> float:
+    nfs = problem.nfs[first:end]
+    costs = [segment(nfs, a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)]
+    return min(costs) if cheap else max(costs)
+
+
+def _fixed(problem: Problem, cheap: bool) -> dict[int, float]:
+    traffic = problem.traffic
+    found: dict[int, float] = {}
+    for cpu, hop in ((traffic.generator, traffic.source), (traffic.measure, traffic.sink)):
+        found[cpu] = found.get(cpu, 0.0) + _hop(hop, cheap)
+    return found
+
+
+def _hop(hop: Hop, cheap: bool) -> float:
+    return min(hop.same, hop.apart) if cheap else max(hop.same, hop.apart)
