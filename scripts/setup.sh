@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 # By purpose, so that trying headrace does not install what only its developers need.
 packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev libpcap-dev zlib1g-dev
 	python3 python3-venv iproute2)
-packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3)
+packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
 packages_fuzz=(clang)
