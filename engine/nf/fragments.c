@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "firewall.h"
+#include "fragments.h"
 
 #include <netinet/in.h>
 #include <string.h>
 
-#include "nf/tuple.h"
-
-/*
- * Virtual reassembly: a datagram's fragments are judged by its first one, which has the ports, and
- * go on as they are. Those that come before it are held. Bounded in datagrams and in held
- * packets, so that fragments that never complete cost no more than that; overlaps poison the
- * whole datagram (RFC 1858, RFC 3128, RFC 5722).
- */
+#include "core/pkt.h"
 
 #define PARTS_MAX 48 /* 64 KB in fragments of 1480 bytes, and some */
+
+static_assert(FLOW_IPV4 == 0 && FLOW_IPV6 == 1, "tables are found by `v6`");
 
 struct part {
 	uint16_t start, end; /* bytes of the datagram's payload */
@@ -28,6 +23,7 @@ struct datagram {
 	uint32_t next_blocked;
 	uint8_t verdict;
 	uint16_t total, seen; /* bytes; total 0: the last fragment has not come */
+	uint64_t note[FRAGMENTS_NOTE_BYTES / sizeof(uint64_t)];
 };
 
 /* What a fragment says of itself. */
@@ -37,11 +33,6 @@ struct fragment {
 	uint8_t proto;
 	bool more, v6;
 };
-
-size_t fw_datagram_bytes(void)
-{
-	return sizeof(struct datagram);
-}
 
 static struct datagram *datagram_of(struct flow *f, bool v6)
 {
@@ -97,7 +88,12 @@ static bool is_tiny(const struct fragment *f, const struct rte_mbuf *m)
 	return f->part.end < header || m->data_len < pkt_l2_len(m) + pkt_l3_len(m) + header;
 }
 
-static void make_key(union fw_key *key, const struct fragment *f, const struct rte_mbuf *m,
+union key {
+	struct flow_key4 v4;
+	struct flow_key6 v6;
+};
+
+static void make_key(union key *key, const struct fragment *f, const struct rte_mbuf *m,
 		     enum nf_direction dir)
 {
 	const uint8_t *l3 = pkt_l3_hdr(m);
@@ -127,9 +123,10 @@ static bool overlaps(const struct datagram *d, struct part p, bool *again)
 	return false;
 }
 
-/* The first fragment through the rules, as the whole packet that its header says it is. */
-static uint8_t judge(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
-		     const struct fragment *f, enum nf_direction dir, uint32_t now)
+/* The first fragment to the NF, as the whole packet that its header says it is. */
+static uint8_t judge(const struct fragments *fs, struct nf_worker *w, struct datagram *d,
+		     struct rte_mbuf *m, const struct fragment *f, enum nf_direction dir,
+		     uint32_t now)
 {
 	uint32_t ptype = m->packet_type, l4 = 0;
 	uint8_t verdict;
@@ -141,91 +138,113 @@ static uint8_t judge(struct nf_worker *w, const struct fw_rules *rules, struct r
 	else if (f->proto == (f->v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
 		l4 = RTE_PTYPE_L4_ICMP;
 	m->packet_type = (ptype & ~RTE_PTYPE_L4_MASK) | l4;
-	verdict = l4 == RTE_PTYPE_L4_TCP || l4 == RTE_PTYPE_L4_UDP
-			  ? fw_with_ports(w, rules, m, dir, now)
-			  : fw_other(w, rules, m, dir, now);
+	verdict = fs->ops->first(w, m, dir, now, d->note);
 	m->packet_type = ptype;
 	return verdict;
 }
 
-/* Those held go the way of the first; what finds no room to leave stays: see block. */
-static void let_go(struct nf_worker *w, struct datagram *d, enum nf_direction dir)
+static bool passes(const struct datagram *d)
 {
-	struct fw_worker *fw = w->state;
+	return d->verdict < NF_EDGES_MAX;
+}
 
+/* Those held go the way of the first; what finds no room to leave stays: see block. */
+static void let_go(struct fragments *fs, struct nf_worker *w, struct datagram *d, enum nf_direction dir)
+{
 	while (d->n_held) {
 		struct rte_mbuf *m = d->held[d->n_held - 1];
 
-		if (d->verdict >= NF_DROP(0) && d->verdict < NF_DROP(NF_DROPS_MAX))
-			nf_drop_held(w, m, d->verdict - NF_DROP(0));
-		else if (d->verdict)
-			nf_drop_held(w, m, DROP_FRAGMENT);
-		else if (nf_release(w, m, 0, dir))
+		if (!passes(d)) {
+			bool reason = d->verdict >= NF_DROP(0) && d->verdict < NF_DROP(NF_DROPS_MAX);
+
+			nf_drop_held(w, m, reason ? d->verdict - NF_DROP(0) : fs->ops->drop_bad);
+		} else if (nf_release(w, m, d->verdict, dir)) {
 			return;
+		}
 		d->n_held--;
-		fw->held--;
+		fs->held--;
 	}
 }
 
-static uint8_t poison(struct nf_worker *w, struct datagram *d, enum nf_direction dir)
+/* Held fragments are changed once, as soon as their first one is judged. */
+static void follow(const struct fragments *fs, struct nf_worker *w, struct datagram *d)
+{
+	for (unsigned int i = 0; passes(d) && fs->ops->later && i < d->n_held; i++)
+		fs->ops->later(w, d->held[i], d->note);
+}
+
+static uint8_t poison(struct fragments *fs, struct nf_worker *w, struct datagram *d,
+		      enum nf_direction dir)
 {
 	d->judged = true;
-	d->verdict = NF_DROP(DROP_FRAGMENT_OVERLAP);
-	let_go(w, d, dir);
+	d->verdict = NF_DROP(fs->ops->drop_overlap);
+	let_go(fs, w, d, dir);
 	return d->verdict;
 }
 
-static uint8_t hold(struct nf_worker *w, struct datagram *d, struct rte_mbuf *m)
+static uint8_t hold(struct fragments *fs, struct datagram *d, struct rte_mbuf *m)
 {
-	const struct fw_params *p = w->nf->conf;
-	struct fw_worker *fw = w->state;
-
-	if (fw->held >= p->held_fragments)
-		return NF_DROP(DROP_FRAGMENT_LIMIT);
+	if (fs->held >= fs->held_max)
+		return NF_DROP(fs->ops->drop_limit);
 	d->held[d->n_held++] = m;
-	fw->held++;
+	fs->held++;
 	return NF_HOLD;
 }
 
-static uint8_t add_part(struct nf_worker *w, const struct fw_rules *rules, struct datagram *d,
+/* A fragment that no earlier one overlaps. */
+static uint8_t place(struct fragments *fs, struct nf_worker *w, struct datagram *d,
+		     struct rte_mbuf *m, const struct fragment *f, enum nf_direction dir,
+		     uint32_t now)
+{
+	if (!f->part.start) {
+		d->verdict = judge(fs, w, d, m, f, dir, now);
+		d->judged = true;
+		follow(fs, w, d);
+		return d->verdict;
+	}
+	if (!d->judged)
+		return hold(fs, d, m);
+	if (passes(d) && fs->ops->later)
+		fs->ops->later(w, m, d->note);
+	return d->verdict;
+}
+
+static uint8_t add_part(struct fragments *fs, struct nf_worker *w, struct datagram *d,
 			struct rte_mbuf *m, const struct fragment *f, enum nf_direction dir,
 			uint32_t now)
 {
+	const uint8_t overlap = NF_DROP(fs->ops->drop_overlap);
 	bool again;
 	uint8_t verdict;
 
-	if (d->judged && d->verdict == NF_DROP(DROP_FRAGMENT_OVERLAP))
-		return d->verdict;
+	if (d->judged && d->verdict == overlap)
+		return overlap;
 	if (overlaps(d, f->part, &again))
-		return again ? NF_DROP(DROP_FRAGMENT_OVERLAP) : poison(w, d, dir);
+		return again ? overlap : poison(fs, w, d, dir);
 	if (d->n_parts == PARTS_MAX)
-		return NF_DROP(DROP_FRAGMENT_LIMIT);
-	if (!f->part.start) {
-		d->verdict = judge(w, rules, m, f, dir, now);
-		d->judged = true;
-	}
-	verdict = d->judged ? d->verdict : hold(w, d, m);
-	if (verdict == NF_DROP(DROP_FRAGMENT_LIMIT))
+		return NF_DROP(fs->ops->drop_limit);
+	verdict = place(fs, w, d, m, f, dir, now);
+	if (!d->judged && verdict != NF_HOLD)
 		return verdict;
 	d->parts[d->n_parts++] = f->part;
 	d->seen += f->part.end - f->part.start;
 	if (!f->more)
 		d->total = f->part.end;
 	if (d->judged)
-		let_go(w, d, dir);
+		let_go(fs, w, d, dir);
 	return verdict;
 }
 
 /* A burst's releases are bounded: the rest of a judged datagram leaves from the tick. */
-static void block(struct fw_worker *fw, struct flow *f, bool v6)
+static void block(struct fragments *fs, struct flow *f, bool v6)
 {
 	struct datagram *d = datagram_of(f, v6);
 
 	if (d->blocked)
 		return;
 	d->blocked = true;
-	d->next_blocked = fw->blocked[v6];
-	fw->blocked[v6] = flow_index(fw->datagrams[v6 ? FLOW_IPV6 : FLOW_IPV4], f) + 1;
+	d->next_blocked = fs->blocked[v6];
+	fs->blocked[v6] = flow_index(fs->datagrams[v6], f) + 1; /* 0: the list's end */
 }
 
 static bool is_complete(const struct datagram *d)
@@ -233,59 +252,67 @@ static bool is_complete(const struct datagram *d)
 	return d->judged && !d->n_held && !d->blocked && d->total && d->seen == d->total;
 }
 
-static void unblock(struct nf_worker *w, bool v6)
+static void unblock(struct fragments *fs, struct nf_worker *w, bool v6)
 {
-	struct fw_worker *fw = w->state;
-	struct flow_table *table = fw->datagrams[v6 ? FLOW_IPV6 : FLOW_IPV4];
-
-	while (fw->blocked[v6]) {
-		struct flow *f = flow_at(table, fw->blocked[v6] - 1);
+	while (fs->blocked[v6]) {
+		struct flow *f = flow_at(fs->datagrams[v6], fs->blocked[v6] - 1);
 		struct datagram *d = datagram_of(f, v6);
 
-		let_go(w, d, (enum nf_direction)f->user);
+		let_go(fs, w, d, (enum nf_direction)f->user);
 		if (d->n_held)
 			return;
-		fw->blocked[v6] = d->next_blocked;
+		fs->blocked[v6] = d->next_blocked;
 		d->blocked = false;
 		if (is_complete(d))
-			flow_delete(table, f);
+			flow_delete(fs->datagrams[v6], f);
 	}
 }
 
-uint8_t fw_fragment(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
-		    enum nf_direction dir, uint32_t now)
+/* The record of a fragment's datagram, begun with it; NULL when there is no room. */
+static struct flow *find(struct fragments *fs, const struct fragment *f, const struct rte_mbuf *m,
+			 enum nf_direction dir, uint32_t now)
 {
-	struct fw_worker *fw = w->state;
-	struct flow_table *table;
+	struct flow_table *table = fs->datagrams[f->v6];
+	struct flow *record;
+	union key key;
+
+	make_key(&key, f, m, dir);
+	record = flow_find(table, &key);
+	if (record)
+		return record;
+	record = flow_insert(table, &key);
+	if (record) {
+		/* From the first to come, not from the last: nobody can keep it alive. */
+		flow_touch(record, now, fs->timeout);
+		record->user = (uint16_t)dir;
+	}
+	return record;
+}
+
+uint8_t fragments_take(struct fragments *fs, struct nf_worker *w, struct rte_mbuf *m,
+		       enum nf_direction dir, uint32_t now)
+{
 	struct fragment f;
 	struct datagram *d;
 	struct flow *record;
-	union fw_key key;
 	uint8_t verdict;
 
 	if (!parse(&f, m) || is_tiny(&f, m))
-		return NF_DROP(DROP_FRAGMENT);
-	table = fw->datagrams[f.v6 ? FLOW_IPV6 : FLOW_IPV4];
-	make_key(&key, &f, m, dir);
-	record = flow_find(table, &key);
-	if (!record) {
-		record = flow_insert(table, &key);
-		if (!record)
-			return NF_DROP(DROP_FRAGMENT_LIMIT);
-		/* From the first to come, not from the last: nobody can keep it alive. */
-		flow_touch(record, now, fw->fragment_timeout);
-		record->user = (uint16_t)dir;
-	}
+		return NF_DROP(fs->ops->drop_bad);
+	record = find(fs, &f, m, dir, now);
+	if (!record)
+		return NF_DROP(fs->ops->drop_limit);
 	d = datagram_of(record, f.v6);
-	verdict = add_part(w, rules, d, m, &f, dir, now);
+	verdict = add_part(fs, w, d, m, &f, dir, now);
 	if (d->judged && d->n_held)
-		block(fw, record, f.v6);
+		block(fs, record, f.v6);
 	else if (is_complete(d))
-		flow_delete(table, record);
+		flow_delete(fs->datagrams[f.v6], record);
 	return verdict;
 }
 
 struct ageing {
+	struct fragments *fs;
 	struct nf_worker *w;
 	bool v6;
 };
@@ -296,33 +323,59 @@ static bool gone(void *arg, struct flow *f)
 	struct datagram *d = datagram_of(f, a->v6);
 
 	if (!d->judged)
-		d->verdict = NF_DROP(DROP_FRAGMENT_TIMEOUT);
-	let_go(a->w, d, (enum nf_direction)f->user);
+		d->verdict = NF_DROP(a->fs->ops->drop_timeout);
+	let_go(a->fs, a->w, d, (enum nf_direction)f->user);
 	return !d->n_held && !d->blocked;
 }
 
-void fw_fragments_tick(struct nf_worker *w, uint32_t now)
+void fragments_tick(struct fragments *fs, struct nf_worker *w, uint32_t now)
 {
-	struct fw_worker *fw = w->state;
-
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
-		struct ageing a = {w, i == FLOW_IPV6};
+		struct ageing a = {fs, w, i == FLOW_IPV6};
 
-		unblock(w, a.v6);
-		flow_age(fw->datagrams[i], now, gone, &a);
+		if (!fs->datagrams[i])
+			continue;
+		unblock(fs, w, a.v6);
+		flow_age(fs->datagrams[i], now, gone, &a);
 	}
 }
 
-void fw_fragments_free(struct fw_worker *fw)
+int fragments_init(struct fragments *fs, const struct fragments_ops *ops,
+		   const struct fragments_conf *conf, struct err *err)
+{
+	int rc = 0;
+
+	*fs = (struct fragments){.ops = ops, .held_max = conf->held_max,
+				 .timeout = flow_ticks((uint64_t)(conf->timeout_s * 1000))};
+	for (unsigned int i = 0; i < FLOW_FAMILIES && !rc; i++) {
+		struct flow_conf table = {.family = i, .capacity = (uint32_t)conf->datagrams,
+					  .state_bytes = sizeof(struct datagram),
+					  .socket_id = conf->socket_id};
+
+		rc = flow_create(&table, &fs->datagrams[i], err);
+	}
+	if (rc)
+		fragments_fini(fs);
+	return rc;
+}
+
+static void free_held(struct flow_table *table, bool v6)
+{
+	for (uint32_t n = 0; n < flow_capacity(table); n++) {
+		struct flow *f = flow_at(table, n);
+		struct datagram *d = f ? datagram_of(f, v6) : NULL;
+
+		for (unsigned int h = 0; d && h < d->n_held; h++)
+			rte_pktmbuf_free(d->held[h]);
+	}
+}
+
+void fragments_fini(struct fragments *fs)
 {
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
-		for (uint32_t n = 0; fw->datagrams[i] && n < flow_capacity(fw->datagrams[i]); n++) {
-			struct flow *f = flow_at(fw->datagrams[i], n);
-			struct datagram *d = f ? datagram_of(f, i == FLOW_IPV6) : NULL;
-
-			for (unsigned int h = 0; d && h < d->n_held; h++)
-				rte_pktmbuf_free(d->held[h]);
-		}
-		flow_destroy(fw->datagrams[i]);
+		if (fs->datagrams[i])
+			free_held(fs->datagrams[i], i == FLOW_IPV6);
+		flow_destroy(fs->datagrams[i]);
+		fs->datagrams[i] = NULL;
 	}
 }

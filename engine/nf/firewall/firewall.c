@@ -147,7 +147,7 @@ static void fw_worker_fini(struct nf_worker *w)
 	snapshot_offline(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES; i++)
 		flow_destroy(fw->flows[i]);
-	fw_fragments_free(fw);
+	fragments_fini(&fw->fragments);
 	free(fw);
 	w->state = NULL;
 }
@@ -172,28 +172,37 @@ static void set_timeouts(struct fw_worker *fw, const struct fw_timeouts *t)
 		fw->timeouts[s] = flow_ticks((uint64_t)(seconds[s] * 1000));
 }
 
+static const struct fragments_ops fragments = {
+	.first = fw_first_fragment,
+	.drop_bad = DROP_FRAGMENT,
+	.drop_overlap = DROP_FRAGMENT_OVERLAP,
+	.drop_limit = DROP_FRAGMENT_LIMIT,
+	.drop_timeout = DROP_FRAGMENT_TIMEOUT,
+};
+
 static int fw_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct fw_params *p = w->nf->conf;
 	struct fw_worker *fw = w->state = calloc(1, sizeof(*fw));
+	struct fragments_conf fragments_conf = {.datagrams = p->datagrams,
+						.held_max = p->held_fragments,
+						.timeout_s = p->timeout_s.fragment,
+						.socket_id = w->socket_id};
 	int rc = 0;
 
 	if (!fw)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	fw->fw = w->nf->state;
 	set_timeouts(fw, &p->timeout_s);
-	fw->fragment_timeout = flow_ticks((uint64_t)(p->timeout_s.fragment * 1000));
 	snapshot_online(&fw->fw->rules, w->index);
 	for (unsigned int i = 0; i < FLOW_FAMILIES && !rc; i++) {
 		struct flow_conf conf = {.family = i, .capacity = (uint32_t)p->flows,
 					 .socket_id = w->socket_id};
 
 		rc = flow_create(&conf, &fw->flows[i], err);
-		conf.capacity = (uint32_t)p->datagrams;
-		conf.state_bytes = (uint32_t)fw_datagram_bytes();
-		if (!rc)
-			rc = flow_create(&conf, &fw->datagrams[i], err);
 	}
+	if (!rc)
+		rc = fragments_init(&fw->fragments, &fragments, &fragments_conf, err);
 	if (rc)
 		fw_worker_fini(w);
 	return rc;
@@ -209,8 +218,8 @@ void fw_tick(struct nf_worker *w, uint64_t now_tsc)
 		w->counters[C_EXPIRED] += flow_age(fw->flows[i], flow_now(now_tsc), fw_gone, fw);
 		flows += flow_count(fw->flows[i]);
 	}
-	fw_fragments_tick(w, flow_now(now_tsc));
-	w->counters[C_HELD] = fw->held;
+	fragments_tick(&fw->fragments, w, flow_now(now_tsc));
+	w->counters[C_HELD] = fw->fragments.held;
 	w->counters[C_FLOWS] = flows;
 	w->counters[C_HALF_OPEN] = fw->half_open;
 }

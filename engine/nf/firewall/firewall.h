@@ -3,6 +3,7 @@
 
 #include "core/nf.h"
 #include "nf/acl/set.h"
+#include "nf/fragments.h"
 #include "table/flow.h"
 #include "table/snapshot.h"
 #include "track.h"
@@ -68,10 +69,8 @@ struct fw_worker {
 	struct fw *fw;
 	uint32_t timeouts[TRACK_STATES]; /* in flow_now units */
 	uint64_t half_open;
-	struct flow_table *datagrams[FLOW_FAMILIES];
-	uint64_t held; /* fragments that wait for their first */
-	uint32_t blocked[2]; /* IPv4, IPv6: the first datagram, plus one, whose fragments may go on */
-	uint32_t fragment_timeout;
+	struct fragments fragments;
+	const struct fw_rules *current; /* as read for this burst: for fragments */
 };
 
 /*
@@ -101,12 +100,9 @@ uint8_t fw_other(struct nf_worker *w, const struct fw_rules *rules, struct rte_m
 /* One TCP or UDP packet. */
 uint8_t fw_with_ports(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 		      enum nf_direction dir, uint32_t now);
-/* The verdict on a fragment, NF_HOLD among them. */
-uint8_t fw_fragment(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
-		    enum nf_direction dir, uint32_t now);
-void fw_fragments_tick(struct nf_worker *w, uint32_t now);
-void fw_fragments_free(struct fw_worker *fw);
-size_t fw_datagram_bytes(void);
+/* fragments_ops.first. */
+uint8_t fw_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir, uint32_t now,
+			  void *note);
 /* What a packet does to its flow. */
 uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 		      struct flow *f, const union fw_key *key, bool v6, bool low,

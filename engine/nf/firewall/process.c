@@ -117,14 +117,29 @@ uint8_t fw_known_or_new(struct nf_worker *w, const struct fw_rules *rules, struc
 		 : fw_new_flow(w, rules, m, key, v6, low, dir, now);
 }
 
-uint8_t fw_with_ports(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
-		      enum nf_direction dir, uint32_t now)
+uint8_t fw_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir, uint32_t now,
+			  void *note)
 {
+	const struct fw_rules *rules = ((struct fw_worker *)w->state)->current;
+	uint8_t proto = tuple_proto(m);
 	bool v6 = !pkt_is_ipv4(m), low;
 	union fw_key key;
 
-	low = v6 ? packet_key6(&key.v6, m, tuple_proto(m)) : packet_key4(&key.v4, m, tuple_proto(m));
+	(void)note;
+	if (!proto)
+		return fw_other(w, rules, m, dir, now);
+	low = v6 ? packet_key6(&key.v6, m, proto) : packet_key4(&key.v4, m, proto);
 	return fw_known_or_new(w, rules, m, &key, v6, low, dir, now);
+}
+
+static __rte_noinline uint8_t without_ports(struct nf_worker *w, struct rte_mbuf *m,
+					    enum nf_direction dir, uint32_t now)
+{
+	struct fw_worker *fw = w->state;
+
+	if (!pkt_malformed(m) && pkt_l4(m) == RTE_PTYPE_L4_FRAG)
+		return fragments_take(&fw->fragments, w, m, dir, now);
+	return fw_other(w, fw->current, m, dir, now);
 }
 
 static __rte_always_inline void filter(struct nf_worker *w, const struct fw_rules *rules,
@@ -168,6 +183,7 @@ void fw_process(struct nf_worker *w, struct burst *b)
 	const struct fw_rules *rules = snapshot_read(&fw->fw->rules, w->index);
 	struct batch v4, v6;
 
+	fw->current = rules;
 	v4.n = v6.n = 0;
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
@@ -182,9 +198,7 @@ void fw_process(struct nf_worker *w, struct burst *b)
 			v6.low[v6.n] = packet_key6(&v6.keys.v6[v6.n], m, proto);
 			v6.n++;
 		} else {
-			bool fragment = !pkt_malformed(m) && pkt_l4(m) == RTE_PTYPE_L4_FRAG;
-			uint8_t verdict = (fragment ? fw_fragment : fw_other)(
-				w, rules, m, b->direction, flow_now(b->now));
+			uint8_t verdict = without_ports(w, m, b->direction, flow_now(b->now));
 
 			if (verdict)
 				b->verdict[i] = verdict;
