@@ -18,7 +18,7 @@ from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.testbed.control import Control, ControlLost
 from headrace.testbed.state import Process, RunState
 
-_START_S = 300.0  # a large table may take minutes to load
+_START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
 _QUIT_S = 10.0
 _LAST_LINES = 5
 _SHARE_MEASURING, _SHARE_IDLE = -20, 0  # autogroup's nice values
