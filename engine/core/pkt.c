@@ -181,6 +181,13 @@ void pkt_classify(struct rte_mbuf *m)
 	m->packet_type = ptype;
 }
 
+void pkt_classify_at(struct rte_mbuf *m, uint32_t l2_len, bool ipv6)
+{
+	pkt_set_lens(m, l2_len, 0);
+	m->packet_type = PKT_CLASSIFIED | RTE_PTYPE_L2_ETHER |
+			 (ipv6 ? classify_ipv6(m, l2_len) : classify_ipv4(m, l2_len));
+}
+
 uint8_t pkt_ipv6_proto(const struct rte_mbuf *m)
 {
 	const uint8_t *l3 = pkt_l3_hdr(m);

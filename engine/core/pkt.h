@@ -35,6 +35,11 @@
 #define PKT_MALFORMED (1u << 31)
 
 void pkt_classify(struct rte_mbuf *m);
+/*
+ * The same for an IP header known to begin at l2_len, behind an encapsulation that only its caller
+ * looks into, and which therefore restores packet_type and vlan_tci_outer afterwards.
+ */
+void pkt_classify_at(struct rte_mbuf *m, uint32_t l2_len, bool ipv6);
 
 static inline bool pkt_malformed(const struct rte_mbuf *m)
 {

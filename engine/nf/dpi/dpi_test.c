@@ -365,6 +365,36 @@ static void test_combination(void **state)
 	harness_free(h);
 }
 
+/* In a PPPoE session, behind a VLAN tag: what passes is classified as it was before. */
+static void test_pppoe(void **state)
+{
+	static const uint8_t pppoe[] = {0x11, 0, 0x12, 0x34, 0, 0, 0, 0x21};
+	struct harness *h = make(PARAMS(", \"dscp\": 46", EVIL("mark")), NULL);
+	uint8_t buf[CRAFT_MAX + 8], short_by[14 + 4 + 8 + 19];
+	struct end c, s;
+	uint32_t len;
+
+	connection(&c, &s, 4, 1000);
+	c.c.vlans = 1;
+	len = segment(&c, c.seq, ACK, "an evilword", buf);
+	memmove(buf + 18 + 8, buf + 18, len - 18);
+	memcpy(buf + 18, pppoe, sizeof(pppoe));
+	buf[16] = 0x88;
+	buf[17] = 0x64;
+	assert_int_equal(feed(h, buf, len + 8), 0);
+	expect(h, "alerts", 1);
+	assert_int_equal(h->out[0].data[18 + 8 + 1], 46 << 2);
+	memcpy(short_by, buf, sizeof(short_by));
+	assert_int_equal(feed(h, short_by, sizeof(short_by)), NF_ABORT);
+	for (unsigned int n = 14; n < 26; n++)
+		assert_int_equal(feed(h, short_by, n), n < 18 ? NF_ABORT : 0);
+	buf[18 + 7] = 0x57; /* IPv6, says PPP */
+	assert_int_equal(feed(h, buf, len + 8), NF_ABORT);
+	buf[18 + 6] = 0xc0; /* link control */
+	assert_int_equal(feed(h, buf, len + 8), 0);
+	harness_free(h);
+}
+
 static uint8_t datagram(struct harness *h, uint16_t port, const char *text)
 {
 	struct craft c = {.proto = IPPROTO_UDP,
@@ -538,6 +568,7 @@ int main(void)
 		cmocka_unit_test(test_million_flows),
 		cmocka_unit_test(test_zoo),
 		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_pppoe),
 		cmocka_unit_test(test_bad),
 	};
 

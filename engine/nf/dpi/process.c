@@ -298,19 +298,62 @@ static void fragment(struct dpi_worker *dw, struct burst *b, unsigned int i)
 		b->verdict[i] = NF_DROP(DROP_FRAGMENT);
 }
 
+/* Packets classified anew for what they carry: as they were, for the functions behind this one. */
+struct wrapped {
+	unsigned int n;
+	uint8_t pos[BURST_MAX];
+	uint16_t lens[BURST_MAX];
+	uint32_t type[BURST_MAX];
+};
+
+/*
+ * IP in a PPPoE session (RFC 2516 section 4): six bytes of header, then PPP's protocol number (RFC 1661
+ * section 2). The captures that IDSs are tried with have it, as have access networks.
+ */
+static __rte_noinline void unwrap(struct wrapped *old, struct rte_mbuf *m, uint8_t pos)
+{
+	uint32_t l2_len = pkt_l2_len(m);
+	const uint8_t *p = rte_pktmbuf_mtod_offset(m, const uint8_t *, l2_len);
+	uint16_t ppp;
+
+	if (l2_len < sizeof(struct rte_ether_hdr) || m->data_len < l2_len + 8 || p[-2] != 0x88 ||
+	    p[-1] != 0x64 || p[0] != 0x11 || p[1])
+		return;
+	ppp = (uint16_t)(p[6] << 8 | p[7]);
+	if (ppp != 0x0021 && ppp != 0x0057)
+		return;
+	old->pos[old->n] = pos;
+	old->lens[old->n] = m->vlan_tci_outer;
+	old->type[old->n++] = m->packet_type;
+	pkt_classify_at(m, l2_len + 8, ppp == 0x0057);
+}
+
+static void wrap_again(const struct wrapped *old, struct burst *b)
+{
+	for (unsigned int i = 0; i < old->n; i++) {
+		b->pkts[old->pos[i]]->vlan_tci_outer = old->lens[i];
+		b->pkts[old->pos[i]]->packet_type = old->type[i];
+	}
+}
+
 void dpi_process(struct nf_worker *w, struct burst *b)
 {
 	struct dpi_worker *dw = w->state;
+	struct wrapped wrapped;
 	struct batch v4, v6;
 
 	dw->now_tsc = b->now;
 	dw->now = flow_now(b->now);
-	v4.n = v6.n = 0;
+	v4.n = v6.n = wrapped.n = 0;
 	for (unsigned int i = 0; i < b->n; i++) {
-		const struct rte_mbuf *m = b->pkts[i];
-		uint32_t l4 = pkt_l4(m);
-		bool ports = l4 == RTE_PTYPE_L4_TCP || l4 == RTE_PTYPE_L4_UDP ||
-			     l4 == RTE_PTYPE_L4_SCTP;
+		struct rte_mbuf *m = b->pkts[i];
+		uint32_t l4;
+		bool ports;
+
+		if (unlikely(!(m->packet_type & (RTE_PTYPE_L3_MASK | PKT_MALFORMED))))
+			unwrap(&wrapped, m, (uint8_t)i);
+		l4 = pkt_l4(m);
+		ports = l4 == RTE_PTYPE_L4_TCP || l4 == RTE_PTYPE_L4_UDP || l4 == RTE_PTYPE_L4_SCTP;
 
 		if (dw->dpi->leaf)
 			b->verdict[i] = NF_CONSUME;
@@ -327,6 +370,8 @@ void dpi_process(struct nf_worker *w, struct burst *b)
 		run(dw, b, &v4, false);
 	if (v6.n)
 		run(dw, b, &v6, true);
+	if (unlikely(wrapped.n))
+		wrap_again(&wrapped, b);
 }
 
 /* The client's side of a key, as if it sent a packet. */
