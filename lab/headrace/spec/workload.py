@@ -22,7 +22,7 @@ def _listed(value: Any) -> Any:
 class Flows(Spec):
     """How many flows there are, in which header fields they differ, in which order they come."""
 
-    count: Annotated[Count, Field(ge=1, le=1 << 26)] = 1024
+    count: Annotated[Count, Field(ge=1, le=1 << 31)] = 1024
     vary: tuple[Varying, ...] = ("src_ip", "src_port")
     order: Literal["round-robin", "random", "zipf"] = "round-robin"
     zipf_exponent: Annotated[float, Field(gt=0, le=5)] = 1.0
