@@ -7,21 +7,6 @@
 #include <string.h>
 
 static const char *const behaviours[] = {"endpoint-dependent", "endpoint-independent", NULL};
-static const char *const protocols[] = {"tcp", "udp", NULL};
-
-static const struct param static_params[] = {
-	{.name = "protocol", .type = PARAM_ENUM, .required = true, .choices = protocols,
-	 .offset = offsetof(struct nat_static_params, protocol), .doc = "tcp or udp"},
-	{.name = "inside", .type = PARAM_IP, .required = true,
-	 .offset = offsetof(struct nat_static_params, inside), .doc = "address of the server"},
-	{.name = "inside_port", .type = PARAM_UINT, .required = true, .min = 1, .max = 65535,
-	 .offset = offsetof(struct nat_static_params, inside_port), .doc = "port of the server"},
-	{.name = "outside", .type = PARAM_IP, .required = true,
-	 .offset = offsetof(struct nat_static_params, outside), .doc = "address that others see"},
-	{.name = "outside_port", .type = PARAM_UINT, .required = true, .min = 1, .max = 65535,
-	 .offset = offsetof(struct nat_static_params, outside_port), .doc = "port that others see"},
-	{0},
-};
 
 #define SECONDS(field, name_, def_, text)                                                          \
 	{.name = name_, .type = PARAM_DOUBLE, .min = 0.1, .max = 864000, .unit = "s", .def = def_,  \
@@ -33,7 +18,7 @@ static const struct param nat_params[] = {
 	{.name = "inside", .type = PARAM_IP, .list = true, .offset = offsetof(struct nat_params, inside),
 	 .doc = "IPv4 prefixes whose packets are translated on their way out; absent: all. Others pass "
 		"unchanged."},
-	{.name = "static", .type = PARAM_OBJECT, .list = true, .fields = static_params,
+	{.name = "static", .type = PARAM_OBJECT, .list = true, .fields = nat_static_params,
 	 .fields_size = sizeof(struct nat_static_params),
 	 .offset = offsetof(struct nat_params, statics),
 	 .doc = "Servers inside that can be reached from outside (destination NAT)."},
@@ -59,10 +44,18 @@ static const struct param nat_params[] = {
 		"TCP, opening, closing or begun in the middle; RFC 5382 REQ-5"),
 	SECONDS(udp_s, "udp_timeout_s", "300", "UDP; RFC 4787 REQ-5"),
 	SECONDS(icmp_s, "icmp_timeout_s", "60", "ICMP queries; RFC 5508 REQ-2"),
+	SECONDS(fragment_s, "fragment_timeout_s", "30",
+		"a datagram whose fragments have not all come; what is held is dropped"),
+	{.name = "datagrams", .type = PARAM_UINT, .min = 1, .max = 1048576, .def = "1024",
+	 .unit = "datagrams", .offset = offsetof(struct nat_params, datagrams),
+	 .doc = "bound, per worker, on fragmented datagrams at a time"},
+	{.name = "held_fragments", .type = PARAM_UINT, .max = 1048576, .def = "1024",
+	 .unit = "packets", .offset = offsetof(struct nat_params, held_fragments),
+	 .doc = "bound, per worker, on fragments held because they came before their first one"},
 	{0},
 };
 
-static int check_host4(const struct param_ip *ip, const char *path, struct err *err)
+int nat_check_host4(const struct param_ip *ip, const char *path, struct err *err)
 {
 	if (ip->family == 4 && ip->len == 32)
 		return 0;
@@ -79,14 +72,14 @@ static int check_lists(const struct nat_params *p, struct err *err)
 
 	for (size_t i = 0; i < p->pool.count && !rc; i++) {
 		snprintf(path, sizeof(path), "params.pool[%zu]", i);
-		rc = check_host4(&ips[i], path, err);
+		rc = nat_check_host4(&ips[i], path, err);
 	}
 	for (size_t i = 0; i < p->statics.count && !rc; i++) {
 		snprintf(path, sizeof(path), "params.static[%zu].inside", i);
-		rc = check_host4(&statics[i].inside, path, err);
+		rc = nat_check_host4(&statics[i].inside, path, err);
 		snprintf(path, sizeof(path), "params.static[%zu].outside", i);
 		if (!rc)
-			rc = check_host4(&statics[i].outside, path, err);
+			rc = nat_check_host4(&statics[i].outside, path, err);
 	}
 	ips = p->inside.items;
 	for (size_t i = 0; i < p->inside.count && !rc; i++) {
@@ -97,7 +90,7 @@ static int check_lists(const struct nat_params *p, struct err *err)
 	return rc;
 }
 
-static int nat_init(struct nf *nf, struct err *err)
+static int check_params(const struct nf *nf, struct err *err)
 {
 	const struct nat_params *p = nf->conf;
 
@@ -116,12 +109,44 @@ static int nat_init(struct nf *nf, struct err *err)
 	return check_lists(p, err);
 }
 
+static void nat_fini(struct nf *nf)
+{
+	struct nat *nat = nf->state;
+
+	if (!nat)
+		return;
+	snapshot_fini(&nat->statics);
+	free(nat);
+	nf->state = NULL;
+}
+
+static int nat_init(struct nf *nf, struct err *err)
+{
+	struct nat_statics *statics;
+	struct nat *nat;
+	int rc = check_params(nf, err);
+
+	if (rc)
+		return rc;
+	nat = nf->state = calloc(1, sizeof(*nat));
+	statics = nat ? nat_statics_make(nf->conf, err) : NULL;
+	if (statics)
+		rc = snapshot_init(&nat->statics, nf->workers, statics, nat_statics_free, err);
+	else
+		rc = err_set(err, ENOMEM, "params", "out of memory");
+	if (rc)
+		nat_fini(nf);
+	return rc;
+}
+
 static void nat_worker_fini(struct nf_worker *w)
 {
 	struct nat_worker *nat = w->state;
 
 	if (!nat)
 		return;
+	snapshot_offline(&nat->shared->statics, w->index);
+	fragments_fini(&nat->fragments);
 	flow_destroy(nat->sessions);
 	flow_destroy(nat->mappings);
 	free(nat);
@@ -138,23 +163,41 @@ static void set_timeouts(struct nat_worker *nat, const struct nat_params *p)
 	nat->timeouts[TRACK_ICMP] = flow_ticks((uint64_t)(p->icmp_s * 1000));
 }
 
+static const struct fragments_ops fragments = {
+	.first = nat_first_fragment,
+	.later = nat_later_fragment,
+	.drop_bad = DROP_FRAGMENT,
+	.drop_overlap = DROP_FRAGMENT_OVERLAP,
+	.drop_limit = DROP_FRAGMENT_LIMIT,
+	.drop_timeout = DROP_FRAGMENT_TIMEOUT,
+};
+
 static int nat_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct nat_params *p = w->nf->conf;
 	struct nat_worker *nat = w->state = calloc(1, sizeof(*nat));
 	struct flow_conf conf = {.family = FLOW_IPV4, .capacity = (uint32_t)p->sessions * 2,
 				 .state_bytes = sizeof(struct nat_way), .socket_id = w->socket_id};
+	struct fragments_conf fragments_conf = {.datagrams = p->datagrams,
+						.held_max = p->held_fragments,
+						.timeout_s = p->fragment_s,
+						.socket_id = w->socket_id};
 	int rc;
 
 	if (!nat)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	nat->params = p;
+	nat->shared = w->nf->state;
+	snapshot_online(&nat->shared->statics, w->index);
+	nat->statics = snapshot_read(&nat->shared->statics, w->index);
 	nat->random = 0x9e3779b9u * (w->index + 1);
 	set_timeouts(nat, p);
 	rc = flow_create(&conf, &nat->sessions, err);
 	conf.state_bytes = sizeof(struct nat_map);
 	if (!rc)
 		rc = flow_create(&conf, &nat->mappings, err);
+	if (!rc)
+		rc = fragments_init(&nat->fragments, &fragments, &fragments_conf, err);
 	if (rc)
 		nat_worker_fini(w);
 	return rc;
@@ -165,6 +208,8 @@ static void nat_tick(struct nf_worker *w, uint64_t now_tsc)
 	struct nat_worker *nat = w->state;
 	uint32_t now = flow_now(now_tsc);
 
+	nat->statics = snapshot_read(&nat->shared->statics, w->index);
+	fragments_tick(&nat->fragments, w, now);
 	w->counters[C_EXPIRED] += flow_age(nat->sessions, now, nat_session_gone, nat);
 	flow_age(nat->mappings, now, nat_mapping_gone, nat);
 	w->counters[C_SESSIONS] = flow_count(nat->sessions) / 2;
@@ -178,12 +223,16 @@ static const char *const drops[] = {
 	[DROP_FRAGMENT] = "fragment",
 	[DROP_ICMP_UNRELATED] = "icmp-unrelated",
 	[DROP_UNSUPPORTED] = "unsupported-protocol",
+	[DROP_FRAGMENT_OVERLAP] = "fragment-overlap",
+	[DROP_FRAGMENT_LIMIT] = "fragment-limit",
+	[DROP_FRAGMENT_TIMEOUT] = "fragment-timeout",
+	[DROP_HAIRPIN_FULL] = "hairpin-full",
 	NULL,
 };
 static const char *const counters[] = {
 	[C_HITS] = "hits",	   [C_NEW] = "new-sessions",   [C_EXPIRED] = "expired",
 	[C_RELATED] = "related",   [C_SESSIONS] = "sessions",  [C_MAPPINGS] = "mappings",
-	NULL,
+	[C_HAIRPINNED] = "hairpinned", NULL,
 };
 
 static const struct nf_ops nat_ops = {
@@ -194,12 +243,19 @@ static const struct nf_ops nat_ops = {
 	       "errors with the packet that they carry. Workers share nothing: each takes such outside "
 	       "ports only that answers are steered back to it. When ports or sessions run out, new "
 	       "sessions are dropped by reason and known ones go on. Packets that are not IPv4, come from "
-	       "elsewhere than inside, or go elsewhere than to the pool, pass unchanged.",
+	       "elsewhere than inside, or go elsewhere than to the pool, pass unchanged. From inside to an "
+	       "outside endpoint of another host inside: both addresses are translated, and the packet "
+	       "turns back (hairpinning): it leaves in the reverse direction. Fragments are translated "
+	       "as their datagram's first one, and held until it comes. update: {op: add | remove, "
+	       "protocol, inside, inside_port, outside, outside_port}: static mappings; sessions that one "
+	       "began outlive it.",
 	.standards = "RFC 3022 (NAPT), RFC 4787 (UDP: mapping and filtering by parameter, paired pooling, "
 		     "timeouts), RFC 5382 (TCP timeouts by state), RFC 5508 (ICMP queries and errors), RFC "
 		     "1624 (checksums), RFC 6056 (random outside ports; at most 512 are tried, so a "
-		     "pool counts as exhausted when about one port of 500 is left). Left out: hairpinning "
-		     "(RFC 4787 REQ-9), fragments (dropped by reason), address-dependent filtering as "
+		     "pool counts as exhausted when about one port of 500 is left), hairpinning (RFC 4787 "
+		     "REQ-9: towards static mappings, and endpoint-independent ones) and fragments in any order "
+		     "(REQ-14), both with one replica, as others would have to know the session; hairpinned "
+		     "fragments are dropped. Left out: address-dependent filtering as "
 		     "such, application-level gateways, SCTP. ICMP queries have no ports to steer by: "
 		     "with several replicas they need as many pool addresses.",
 	.params = nat_params,
@@ -213,9 +269,11 @@ static const struct nf_ops nat_ops = {
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,
 	.init = nat_init,
+	.fini = nat_fini,
 	.worker_init = nat_worker_init,
 	.worker_fini = nat_worker_fini,
 	.process = nat_process,
 	.tick = nat_tick,
+	.update = nat_update,
 };
 NF_REGISTER(nat_ops)

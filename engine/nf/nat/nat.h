@@ -5,8 +5,10 @@
 
 #include "core/nf.h"
 #include "nf/firewall/track.h"
+#include "nf/fragments.h"
 #include "nf/tuple.h"
 #include "table/flow.h"
+#include "table/snapshot.h"
 
 /* What the files of this NF share; nobody else includes it. */
 
@@ -17,9 +19,13 @@ enum nat_drop {
 	DROP_FRAGMENT,
 	DROP_ICMP_UNRELATED,
 	DROP_UNSUPPORTED,
+	DROP_FRAGMENT_OVERLAP,
+	DROP_FRAGMENT_LIMIT,
+	DROP_FRAGMENT_TIMEOUT,
+	DROP_HAIRPIN_FULL,
 };
 
-enum nat_counter { C_HITS, C_NEW, C_EXPIRED, C_RELATED, C_SESSIONS, C_MAPPINGS };
+enum nat_counter { C_HITS, C_NEW, C_EXPIRED, C_RELATED, C_SESSIONS, C_MAPPINGS, C_HAIRPINNED };
 
 enum nat_mapping { NAT_PER_ENDPOINT, NAT_ENDPOINT_INDEPENDENT };
 
@@ -33,7 +39,20 @@ struct nat_params {
 	struct param_list pool, inside, statics;
 	uint32_t mapping, filtering; /* enum nat_mapping, the same words for both */
 	uint64_t port_min, port_max, sessions;
-	double established_s, transitory_s, udp_s, icmp_s;
+	double established_s, transitory_s, udp_s, icmp_s, fragment_s;
+	uint64_t datagrams, held_fragments;
+};
+
+/* What workers read; replaced whole by an update. */
+struct nat_statics {
+	struct nat_static_params *list;
+	size_t count;
+	uint32_t *addrs; /* outside addresses of theirs that are not in the pool */
+	size_t n_addrs;
+};
+
+struct nat {
+	struct snapshot statics;
 };
 
 /*
@@ -64,10 +83,14 @@ struct nat_map {
 /* In flow.user of a way: the state of track.h, and which side its packets are. */
 #define NAT_STATE(user) ((enum track_state)((user) & 0xff))
 #define NAT_REPLY 0x100
+#define NAT_HAIRPIN 0x200 /* outward way: its remote endpoint is an outside one of ours */
 
 struct nat_worker {
 	struct flow_table *sessions, *mappings;
 	const struct nat_params *params;
+	const struct nat_statics *statics; /* as read for this burst */
+	struct nat *shared;
+	struct fragments fragments;
 	uint32_t timeouts[TRACK_STATES];
 	uint32_t random;
 };
@@ -96,6 +119,17 @@ void nat_end_session(struct nat_worker *nat, struct flow *f);
 uint8_t nat_icmp_error(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir);
 
 bool nat_is_inside(const struct nat_params *p, uint32_t addr);
-bool nat_is_outside(const struct nat_params *p, uint32_t addr);
+bool nat_is_outside(const struct nat_worker *nat, uint32_t addr);
+
+extern const struct param nat_static_params[];
+int nat_check_host4(const struct param_ip *ip, const char *path, struct err *err);
+struct nat_statics *nat_statics_make(const struct nat_params *p, struct err *err);
+void nat_statics_free(void *object);
+int nat_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
+
+/* fragments_ops. */
+uint8_t nat_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir,
+			   uint32_t now, void *note);
+void nat_later_fragment(struct nf_worker *w, struct rte_mbuf *m, const void *note);
 
 void nat_process(struct nf_worker *w, struct burst *b);

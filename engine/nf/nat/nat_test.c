@@ -328,6 +328,269 @@ static void test_static(void **state)
 	harness_free(h);
 }
 
+#define WEB                                                                                        \
+	"{\"op\": \"%s\", \"protocol\": \"tcp\", \"inside\": \"10.0.0.%u\", \"inside_port\": 8080, "      \
+	"\"outside\": \"%s\", \"outside_port\": %u}"
+
+static int change(struct harness *h, const char *op, unsigned int host, const char *outside,
+		  unsigned int port, struct err *err)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), WEB, op, host, outside, port);
+	return harness_update(h, text, NULL, err);
+}
+
+/* Static mappings come and go at run time; the sessions that they began outlive them. */
+static void test_updates(void **state)
+{
+	struct harness *h = make(POOL "}");
+	struct craft in = outward(IPPROTO_TCP, 33333, 81);
+	struct err err = {0};
+	const uint8_t *seen;
+
+	(void)state;
+	craft_addrs(&in, "198.51.100.9", "203.0.113.7");
+	/* Not ours yet: it passes as it is. */
+	assert_memory_equal(feed(h, NF_REVERSE, &in) + 30, ((uint8_t[]){203, 0, 113, 7}), 4);
+	assert_int_equal(change(h, "add", 80, "203.0.113.7", 81, &err), 0);
+	seen = feed(h, NF_REVERSE, &in);
+	assert_non_null(seen);
+	assert_memory_equal(seen + 30, ((uint8_t[]){10, 0, 0, 80}), 4);
+	assert_true(change(h, "add", 80, "203.0.113.1", 99, &err) < 0);
+	assert_string_equal(err.path, "op.inside");
+	assert_true(change(h, "add", 81, "203.0.113.7", 81, &err) < 0);
+	assert_string_equal(err.path, "op.outside");
+	assert_true(change(h, "remove", 80, "203.0.113.7", 82, &err) < 0);
+	assert_string_equal(err.path, "op");
+	assert_true(change(h, "add", 82, "203.0.113.0/24", 81, &err) < 0);
+	assert_string_equal(err.path, "op.outside");
+	assert_int_equal(change(h, "add", 81, "203.0.113.1", 81, &err), 0);
+	assert_int_equal(change(h, "remove", 80, "203.0.113.7", 81, &err), 0);
+	craft_addrs(&in, "198.51.100.9", "203.0.113.1");
+	seen = feed(h, NF_REVERSE, &in);
+	assert_memory_equal(seen + 30, ((uint8_t[]){10, 0, 0, 81}), 4);
+	assert_int_equal(change(h, "remove", 81, "203.0.113.1", 81, &err), 0);
+	assert_non_null(feed(h, NF_REVERSE, &in)); /* known */
+	in.sport++;
+	assert_null(feed(h, NF_REVERSE, &in));
+	assert_int_equal(harness_dropped(h, "no-mapping"), 1);
+	harness_free(h);
+}
+
+/* Several workers: an answer of a server may come by any of them. */
+static void test_static_on_workers(void **state)
+{
+	const struct harness_config config = {.workers = 4};
+	struct harness *h = make_with(POOL ", \"static\": [{\"protocol\": \"tcp\", \"inside\": "
+				      "\"10.0.0.80\", \"inside_port\": 8080, \"outside\": "
+				      "\"203.0.113.1\", \"outside_port\": 80}]}", &config);
+
+	(void)state;
+	for (uint16_t i = 0; i < 64; i++) {
+		struct craft in = outward(IPPROTO_TCP, (uint16_t)(30000 + i), 80), out;
+		const uint8_t *seen;
+
+		craft_addrs(&in, "198.51.100.9", "203.0.113.1");
+		h->worker = i % 4;
+		assert_non_null(feed(h, NF_REVERSE, &in));
+		craft_addrs(&in, "198.51.100.9", "10.0.0.80");
+		in.dport = 8080;
+		out = answer(&in, SYN | ACK);
+		h->worker = i / 4 % 4;
+		seen = feed(h, NF_FORWARD, &out);
+		assert_non_null(seen);
+		assert_memory_equal(seen + 26, ((uint8_t[]){203, 0, 113, 1}), 4);
+		assert_int_equal(word(seen + 34), 80);
+		assert_int_equal(word(seen + 36), 30000 + i);
+	}
+	harness_free(h);
+}
+
+/* RFC 4787 REQ-9: a host inside reaches another by its outside endpoint, and is seen by its own. */
+static void check_hairpin(struct harness *h, struct craft *c, uint16_t port_inside)
+{
+	uint16_t sport = c->sport, seen_port;
+	const uint8_t *out = feed(h, NF_FORWARD, c);
+	struct craft back;
+
+	assert_non_null(out);
+	assert_int_equal(h->out[0].direction, NF_REVERSE);
+	assert_memory_equal(out + 26, ((uint8_t[]){203, 0, 113, 1}), 4);
+	assert_memory_equal(out + 30, ((uint8_t[]){10, 0, 0, 80}), 4);
+	assert_int_equal(word(out + 36), port_inside);
+	seen_port = word(out + 34);
+	/* The answer goes to the outside endpoint that was seen, and turns back too. */
+	back = *c;
+	craft_addrs(&back, "10.0.0.80", "203.0.113.1");
+	back.sport = port_inside;
+	back.dport = seen_port;
+	back.tcp_flags = SYN | ACK;
+	out = feed(h, NF_FORWARD, &back);
+	assert_non_null(out);
+	assert_int_equal(h->out[0].direction, NF_REVERSE);
+	assert_memory_equal(out + 26, ((uint8_t[]){203, 0, 113, 1}), 4);
+	assert_int_equal(word(out + 34), c->dport);
+	assert_memory_equal(out + 30, ((uint8_t[]){10, 0, 0, 5}), 4);
+	assert_int_equal(word(out + 36), sport);
+}
+
+static void test_hairpin_static(void **state)
+{
+	struct harness *h = make(POOL ", \"static\": [{\"protocol\": \"tcp\", \"inside\": \"10.0.0.80\","
+				      "\"inside_port\": 8080, \"outside\": \"203.0.113.1\", "
+				      "\"outside_port\": 80}]}");
+	struct craft c = outward(IPPROTO_TCP, 4444, 80), none = outward(IPPROTO_TCP, 4444, 81);
+
+	(void)state;
+	craft_addrs(&c, "10.0.0.5", "203.0.113.1");
+	craft_addrs(&none, "10.0.0.5", "203.0.113.1");
+	check_hairpin(h, &c, 8080);
+	assert_int_equal(harness_counter(h, "hairpinned"), 2);
+	assert_null(feed(h, NF_FORWARD, &none));
+	assert_int_equal(harness_dropped(h, "no-mapping"), 1);
+	assert_int_equal(h->counts.held, 0);
+	harness_free(h);
+}
+
+static void test_hairpin_mapped(void **state)
+{
+	const struct harness_config config = {.emit_room = 1};
+	struct harness *h = make_with(POOL ", \"mapping\": \"endpoint-independent\", "
+				      "\"filtering\": \"endpoint-independent\"}", &config);
+	struct craft b = outward(IPPROTO_UDP, 7000, 53), a = outward(IPPROTO_UDP, 4444, 0);
+	uint8_t buf[CRAFT_MAX];
+	struct harness_packet two[2];
+
+	(void)state;
+	craft_addrs(&b, "10.0.0.80", "198.51.100.9");
+	assert_true(translate(h, &b));
+	craft_addrs(&a, "10.0.0.5", "203.0.113.1");
+	a.dport = b.sport;
+	check_hairpin(h, &a, 7000);
+	/* No room to leave: counted, not lost. */
+	two[0] = two[1] = (struct harness_packet){buf, craft_build(&a, buf), 0};
+	harness_run(h, NF_FORWARD, 2, two, 2);
+	assert_int_equal(harness_dropped(h, "hairpin-full"), 1);
+	harness_free(h);
+}
+
+/* A datagram in three fragments: built whole, then cut, so that its checksum is that of the whole. */
+struct cut {
+	uint8_t frame[3][CRAFT_MAX];
+	uint32_t len[3];
+};
+
+static void cut(struct cut *to, const struct craft *c)
+{
+	uint8_t whole[CRAFT_MAX];
+	uint32_t len = craft_build(c, whole), l4 = len - 34, part = 64;
+
+	for (unsigned int i = 0; i < 3; i++) {
+		uint32_t bytes = i < 2 ? part : l4 - 2 * part, sum;
+		uint16_t offset = (uint16_t)(i * part / 8);
+		uint8_t *f = to->frame[i];
+
+		memcpy(f, whole, 34);
+		memcpy(f + 34, whole + 34 + i * part, bytes);
+		f[16] = (uint8_t)((bytes + 20) >> 8);
+		f[17] = (uint8_t)(bytes + 20);
+		f[18] = 0x12;
+		f[19] = 0x34;
+		f[20] = (uint8_t)((i < 2 ? 0x20 : 0) | offset >> 8);
+		f[21] = (uint8_t)offset;
+		f[24] = f[25] = 0;
+		sum = csum_check_sum(f + 14, 20, 0);
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = (uint16_t)~((sum & 0xffff) + (sum >> 16));
+		f[24] = (uint8_t)(sum >> 8);
+		f[25] = (uint8_t)sum;
+		to->len[i] = 34 + bytes;
+	}
+}
+
+/* What the fragments that came out make together must be *want, checksums included. */
+static void check_joined(const struct harness *h, const struct craft *want)
+{
+	uint8_t whole[CRAFT_MAX] = {0}, buf[CRAFT_MAX];
+	uint32_t len = craft_build(want, buf);
+
+	assert_int_equal(h->n_out, 3);
+	for (size_t i = 0; i < 3; i++) {
+		const uint8_t *f = h->out[i].data;
+		uint32_t offset = (word(f + 20) & 0x1fffu) * 8;
+
+		assert_true(csum_check(f));
+		assert_memory_equal(f + 26, want->src, 4);
+		assert_memory_equal(f + 30, want->dst, 4);
+		memcpy(whole + 34 + offset, f + 34, h->out[i].len - 34);
+	}
+	assert_memory_equal(whole + 34, buf + 34, len - 34);
+}
+
+/* RFC 4787 REQ-14: in order and out of order, both ways. */
+static void test_fragments(void **state)
+{
+	static const uint8_t orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}};
+	struct harness *h = make(POOL ", \"fragment_timeout_s\": 2}");
+
+	(void)state;
+	for (size_t o = 0; o < RTE_DIM(orders); o++) {
+		struct craft c = outward(IPPROTO_UDP, (uint16_t)(100 + o), 53), out = c, back;
+		struct harness_packet p[3];
+		struct cut pieces;
+
+		c.payload = out.payload = 200;
+		assert_true(translate(h, &out));
+		for (int dir = 0; dir < NF_DIRECTIONS; dir++) {
+			back = answer(&out, 0);
+			cut(&pieces, dir == NF_FORWARD ? &c : &back);
+			for (unsigned int i = 0; i < 3; i++)
+				p[i] = (struct harness_packet){pieces.frame[orders[o][i]],
+							       pieces.len[orders[o][i]], 0};
+			harness_forget(h);
+			harness_run(h, dir, 2, p, 3);
+			back = answer(&c, 0);
+			check_joined(h, dir == NF_FORWARD ? &out : &back);
+		}
+	}
+	assert_int_equal(harness_counter(h, "new-sessions"), RTE_DIM(orders));
+	harness_free(h);
+}
+
+/* Incomplete ones are given up; what has no mapping is dropped with all that waited for it. */
+static void test_fragments_lost(void **state)
+{
+	struct harness *h = make(POOL ", \"fragment_timeout_s\": 2, \"held_fragments\": 2}");
+	struct craft c = outward(IPPROTO_UDP, 100, 53), stranger = answer(&c, 0);
+	struct harness_packet p[3];
+	struct cut pieces;
+
+	(void)state;
+	c.payload = stranger.payload = 200;
+	memcpy(stranger.dst, ((uint8_t[]){203, 0, 113, 1}), 4);
+	cut(&pieces, &stranger);
+	for (unsigned int i = 0; i < 3; i++)
+		p[2 - i] = (struct harness_packet){pieces.frame[i], pieces.len[i], 0};
+	harness_run(h, NF_REVERSE, 3, p, 3);
+	assert_int_equal(harness_dropped(h, "no-mapping"), 3);
+	cut(&pieces, &c);
+	p[0] = (struct harness_packet){pieces.frame[1], pieces.len[1], 0};
+	harness_run(h, NF_FORWARD, 1, p, 1);
+	assert_int_equal(h->counts.held, 1);
+	for (int i = 0; i < 3300; i++)
+		harness_advance(h, 1000000);
+	assert_int_equal(h->counts.held, 0);
+	assert_int_equal(harness_dropped(h, "fragment-timeout"), 1);
+	for (uint8_t i = 0; i < 5; i++) {
+		pieces.frame[1][19] = i; /* another datagram; the header's checksum is not looked at */
+		harness_run(h, NF_FORWARD, 1, p, 1);
+	}
+	assert_int_equal(harness_dropped(h, "fragment-limit"), 3);
+	assert_int_equal(h->counts.held, 2);
+	harness_free(h); /* with what is held */
+}
+
 /* A session lives as long as either way is used; TCP's states have their timeouts. */
 static void test_timeouts(void **state)
 {
@@ -424,11 +687,6 @@ static void test_not_ours(void **state)
 	assert_null(feed(h, NF_FORWARD, &c));
 	assert_int_equal(harness_dropped(h, "unsupported-protocol"), 1);
 	c = outward(IPPROTO_UDP, 1, 2);
-	c.fragment = true;
-	c.more_fragments = true;
-	assert_null(feed(h, NF_FORWARD, &c));
-	assert_int_equal(harness_dropped(h, "fragment"), 1);
-	c.fragment = false;
 	c.family = 6;
 	craft_addrs(&c, "2001:db8::1", "2001:db8::2");
 	len = craft_build(&c, buf);
@@ -499,6 +757,9 @@ static void test_bad_params(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_updates),	       cmocka_unit_test(test_static_on_workers),
+		cmocka_unit_test(test_hairpin_static), cmocka_unit_test(test_hairpin_mapped),
+		cmocka_unit_test(test_fragments),      cmocka_unit_test(test_fragments_lost),
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_udp_without_checksum),
 		cmocka_unit_test(test_echo),

@@ -75,6 +75,98 @@ static __rte_always_inline void translate(struct nat_worker *nat, struct rte_mbu
 	rewrite_ports(m, way, proto, outward);
 }
 
+/* The key of a packet that is TCP, UDP or an ICMP query, whose way is given. */
+static bool packet_key(struct flow_key4 *key, const struct rte_mbuf *m, bool outward)
+{
+	uint8_t proto = tuple_proto(m);
+
+	if (proto)
+		tuple_key4(key, m, proto);
+	else if (pkt_l4(m) != RTE_PTYPE_L4_ICMP ||
+		 !nat_query_key(key, m, outward ? NF_FORWARD : NF_REVERSE))
+		return false;
+	key->zone = outward ? 0 : NAT_INWARD;
+	return true;
+}
+
+static struct flow *find_or_begin(struct nf_worker *w, struct rte_mbuf *m,
+				  const struct flow_key4 *key, bool outward, uint32_t now,
+				  uint8_t *verdict)
+{
+	struct nat_worker *nat = w->state;
+	struct flow *f = flow_find(nat->sessions, key);
+
+	if (f)
+		return f;
+	return outward ? nat_new_outward(w, m, key, now, verdict)
+		       : nat_new_inward(w, m, key, now, verdict);
+}
+
+/*
+ * RFC 4787 REQ-9: for an outside endpoint of a host inside. The packet, by now as it would be seen
+ * outside, comes in again, and leaves the other way round.
+ */
+static __rte_noinline uint8_t hairpin(struct nf_worker *w, struct rte_mbuf *m, uint32_t now)
+{
+	uint8_t verdict = NF_DROP(DROP_NO_MAPPING);
+	struct flow_key4 key;
+	struct flow *f;
+
+	if (!packet_key(&key, m, false))
+		return NF_DROP(DROP_UNSUPPORTED);
+	f = find_or_begin(w, m, &key, false, now, &verdict);
+	if (!f)
+		return verdict;
+	translate(w->state, m, f, key.proto, false, now);
+	if (nf_release(w, m, 0, NF_REVERSE))
+		return NF_DROP(DROP_HAIRPIN_FULL);
+	w->counters[C_HAIRPINNED]++;
+	return NF_HOLD;
+}
+
+/* What the other fragments of a datagram need of the first one. */
+struct fragment_note {
+	uint32_t addr, l3_delta;
+	bool outward;
+};
+static_assert(sizeof(struct fragment_note) <= FRAGMENTS_NOTE_BYTES, "room for a note");
+
+uint8_t nat_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir,
+			   uint32_t now, void *note)
+{
+	struct fragment_note *n = note;
+	uint8_t verdict = NF_DROP(DROP_NO_MAPPING);
+	struct flow_key4 key;
+	struct flow *f;
+
+	n->outward = dir == NF_FORWARD;
+	if (!packet_key(&key, m, n->outward))
+		return NF_DROP(DROP_UNSUPPORTED);
+	f = find_or_begin(w, m, &key, n->outward, now, &verdict);
+	if (!f)
+		return verdict;
+	if (f->user & NAT_HAIRPIN)
+		return NF_DROP(DROP_FRAGMENT);
+	n->addr = nat_way(f)->addr;
+	n->l3_delta = nat_way(f)->l3_delta;
+	/* The checksum is that of the whole datagram, and changes as if it were there. */
+	translate(w->state, m, f, key.proto, n->outward, now);
+	return 0;
+}
+
+void nat_later_fragment(struct nf_worker *w, struct rte_mbuf *m, const void *note)
+{
+	const struct fragment_note *n = note;
+	struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
+
+	(void)w;
+	ip->hdr_checksum = csum_add(ip->hdr_checksum, n->l3_delta);
+	if (n->outward)
+		ip->src_addr = n->addr;
+	else
+		ip->dst_addr = n->addr;
+}
+
 static __rte_always_inline void translate_all(struct nf_worker *w, struct burst *b,
 					      struct batch *batch, bool outward)
 {
@@ -94,16 +186,24 @@ static __rte_always_inline void translate_all(struct nf_worker *w, struct burst 
 			uint8_t *verdict = &b->verdict[batch->pos[i]];
 
 			/* An earlier packet of this burst may have begun the session. */
-			f = flow_find(nat->sessions, key);
-			if (!f)
-				f = outward ? nat_new_outward(w, m, key, now, verdict)
-					    : nat_new_inward(w, m, key, now, verdict);
+			f = find_or_begin(w, m, key, outward, now, verdict);
 			if (!f)
 				continue;
 		}
 		translate(nat, m, f, key->proto, outward, now);
+		if (outward && unlikely(f->user & NAT_HAIRPIN))
+			b->verdict[batch->pos[i]] = hairpin(w, m, now);
 	}
 	w->counters[C_HITS] += hits;
+}
+
+static void translate_now(struct nf_worker *w, struct burst *b, struct batch *batch, bool outward)
+{
+	if (outward)
+		translate_all(w, b, batch, true);
+	else
+		translate_all(w, b, batch, false);
+	batch->n = 0;
 }
 
 static bool is_icmp_error(uint8_t type)
@@ -136,7 +236,12 @@ static __rte_noinline bool other_packet(struct nf_worker *w, struct burst *b, un
 		return false;
 	}
 	if (pkt_l4(m) == RTE_PTYPE_L4_FRAG) {
-		b->verdict[i] = NF_DROP(DROP_FRAGMENT);
+		struct nat_worker *nat = w->state;
+		uint8_t verdict = fragments_take(&nat->fragments, w, m, b->direction,
+						 flow_now(b->now));
+
+		if (verdict)
+			b->verdict[i] = verdict;
 		return false;
 	}
 	if (pkt_l4(m) == RTE_PTYPE_L4_ICMP &&
@@ -156,19 +261,21 @@ static __rte_noinline bool other_packet(struct nf_worker *w, struct burst *b, un
 }
 
 /* Is it for the translator at all? */
-static inline bool concerns_us(const struct nat_params *p, const struct rte_mbuf *m, bool outward)
+static inline bool concerns_us(const struct nat_worker *nat, const struct rte_mbuf *m, bool outward)
 {
 	const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
 
-	return outward ? nat_is_inside(p, ip->src_addr) : nat_is_outside(p, ip->dst_addr);
+	return outward ? nat_is_inside(nat->params, ip->src_addr)
+		       : nat_is_outside(nat, ip->dst_addr);
 }
 
 void nat_process(struct nf_worker *w, struct burst *b)
 {
-	const struct nat_params *p = w->nf->conf;
+	struct nat_worker *nat = w->state;
 	bool outward = b->direction == NF_FORWARD;
 	struct batch batch;
 
+	nat->statics = snapshot_read(&nat->shared->statics, w->index);
 	batch.n = 0;
 	for (unsigned int i = 0; i < b->n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
@@ -180,17 +287,19 @@ void nat_process(struct nf_worker *w, struct burst *b)
 				b->verdict[i] = NF_ABORT;
 			continue;
 		}
-		if (unlikely(!concerns_us(p, m, outward)))
+		if (unlikely(!concerns_us(nat, m, outward)))
 			continue;
-		if (likely(proto))
+		if (likely(proto)) {
 			tuple_key4(key, m, proto);
-		else if (!other_packet(w, b, i, key))
-			continue;
+		} else {
+			/* Sessions begin in the order of the packets that begin them. */
+			if (pkt_l4(m) == RTE_PTYPE_L4_FRAG)
+				translate_now(w, b, &batch, outward);
+			if (!other_packet(w, b, i, key))
+				continue;
+		}
 		key->zone = outward ? 0 : NAT_INWARD;
 		batch.pos[batch.n++] = (uint8_t)i;
 	}
-	if (outward)
-		translate_all(w, b, &batch, true);
-	else
-		translate_all(w, b, &batch, false);
+	translate_now(w, b, &batch, outward);
 }

@@ -36,15 +36,13 @@ static uint32_t pool_addr(const struct nat_params *p, size_t i)
 	return addr;
 }
 
-bool nat_is_outside(const struct nat_params *p, uint32_t addr)
+bool nat_is_outside(const struct nat_worker *nat, uint32_t addr)
 {
-	const struct nat_static_params *s = p->statics.items;
-
-	for (size_t i = 0; i < p->pool.count; i++)
-		if (pool_addr(p, i) == addr)
+	for (size_t i = 0; i < nat->params->pool.count; i++)
+		if (pool_addr(nat->params, i) == addr)
 			return true;
-	for (size_t i = 0; i < p->statics.count; i++)
-		if (!memcmp(s[i].outside.addr, &addr, sizeof(addr)))
+	for (size_t i = 0; i < nat->statics->n_addrs; i++)
+		if (nat->statics->addrs[i] == addr)
 			return true;
 	return false;
 }
@@ -64,13 +62,11 @@ bool nat_is_inside(const struct nat_params *p, uint32_t addr)
 }
 
 /* The static mapping of an endpoint on one side, as the endpoint of the other side. */
-static bool find_static(const struct nat_params *p, uint8_t proto, struct endpoint e, bool inside,
-			struct endpoint *other)
+static bool find_static(const struct nat_statics *statics, uint8_t proto, struct endpoint e,
+			bool inside, struct endpoint *other)
 {
-	const struct nat_static_params *list = p->statics.items;
-
-	for (size_t i = 0; i < p->statics.count; i++) {
-		const struct nat_static_params *s = &list[i];
+	for (size_t i = 0; i < statics->count; i++) {
+		const struct nat_static_params *s = &statics->list[i];
 		const struct param_ip *near = inside ? &s->inside : &s->outside;
 		const struct param_ip *far = inside ? &s->outside : &s->inside;
 		uint64_t near_port = inside ? s->inside_port : s->outside_port;
@@ -87,11 +83,11 @@ static bool find_static(const struct nat_params *p, uint8_t proto, struct endpoi
 	return false;
 }
 
-static bool is_static_outside(const struct nat_params *p, uint8_t proto, struct endpoint e)
+static bool is_static_outside(const struct nat_statics *statics, uint8_t proto, struct endpoint e)
 {
 	struct endpoint other;
 
-	return find_static(p, proto, e, false, &other);
+	return find_static(statics, proto, e, false, &other);
 }
 
 static struct flow_key4 map_key(struct endpoint e, uint8_t proto, bool inside)
@@ -161,7 +157,7 @@ static bool pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct f
 
 			out->port = rte_cpu_to_be_16((uint16_t)port);
 			if (comes_back(w, m, key->proto, *out) && is_free(nat, key, *out) &&
-			    !is_static_outside(p, key->proto, *out))
+			    !is_static_outside(nat->statics, key->proto, *out))
 				return true;
 		}
 	}
@@ -294,7 +290,7 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 	struct endpoint inside = {key->src, key->sport}, outside;
 	struct flow *mapping = NULL, *f;
 
-	if (find_static(nat->params, key->proto, inside, true, &outside)) {
+	if (find_static(nat->statics, key->proto, inside, true, &outside)) {
 		/* nothing to choose */
 	} else if (nat->params->mapping == NAT_ENDPOINT_INDEPENDENT) {
 		const struct nat_map *map;
@@ -316,6 +312,8 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 		return NULL;
 	}
 	flow_at(nat->sessions, nat_way(f)->peer)->user |= NAT_REPLY;
+	if (nat_is_outside(nat, key->dst))
+		f->user |= NAT_HAIRPIN;
 	return f;
 }
 
@@ -329,7 +327,7 @@ static bool find_inside(struct nat_worker *nat, const struct flow_key4 *key, str
 	const struct nat_map *map;
 	struct flow *f;
 
-	if (find_static(p, key->proto, outside, false, inside))
+	if (find_static(nat->statics, key->proto, outside, false, inside))
 		return true;
 	if (p->mapping != NAT_ENDPOINT_INDEPENDENT || p->filtering != NAT_ENDPOINT_INDEPENDENT)
 		return false;
@@ -362,6 +360,9 @@ struct flow *nat_new_inward(struct nf_worker *w, struct rte_mbuf *m, const struc
 		return NULL;
 	}
 	f->user |= NAT_REPLY;
+	/* Hairpinned: the other host inside answers to an outside endpoint, too. */
+	if (nat_is_outside(nat, key->src))
+		f->user |= NAT_HAIRPIN;
 	return flow_at(nat->sessions, nat_way(f)->peer);
 }
 
