@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * headrace-bench-nf: TSC cycles per packet of one NF's process(), nothing else.
+ * headrace-bench-nf: TSC cycles per packet of an NF's process(), nothing else; or of several, each
+ * given what the one before sent on by edge 0: a multi-feature VNF.
  *
  * Packets are 64-byte UDP over IPv4 (FCS included), of a number of flows taken in random order, in mbufs
  * recycled from a set that stays in the L2 cache, as a busy receive ring's do. Making them is not
@@ -24,20 +25,27 @@
 #define ROUNDS 11
 #define BURSTS 5000
 #define BUFFER 256
+#define STAGES_MAX 8
+
+/* One NF of the stack. */
+struct stage {
+	const char *name, *params;
+	struct nf nf;
+	struct nf_worker worker;
+	uint64_t verdicts[256];
+};
 
 struct options {
-	const char *nf, *params;
 	uint32_t flows, dst, burst;
 };
 
 struct bench {
 	struct options opt;
-	struct nf nf;
-	struct nf_worker worker;
+	struct stage stages[STAGES_MAX];
+	unsigned int n_stages;
 	struct rte_mbuf *mbufs;
 	uint8_t *buffers;
 	uint64_t random;
-	uint64_t verdicts[256];
 };
 
 /* The bench has no outputs: an NF that makes packets finds the queue full. */
@@ -88,7 +96,21 @@ static void make_packet(struct bench *b, struct rte_mbuf *m, uint32_t flow)
 	pkt_classify(m);
 }
 
-/* Cycles that process() took for one burst of packets. */
+/* The packets of edge 0 stay in the burst, as the segment loop would have them go on. */
+static void count_and_pass(struct stage *s, struct burst *burst)
+{
+	uint16_t n = 0;
+
+	for (uint32_t i = 0; i < burst->n; i++) {
+		s->verdicts[burst->verdict[i]]++;
+		if (!burst->verdict[i])
+			burst->pkts[n++] = burst->pkts[i];
+		burst->verdict[i] = 0;
+	}
+	burst->n = n;
+}
+
+/* Cycles that process() of all stages took for one burst of packets. */
 static uint64_t run_burst(struct bench *b, uint32_t first, const uint32_t *flows)
 {
 	struct burst burst = {.n = (uint16_t)b->opt.burst, .direction = NF_FORWARD, .now = rte_rdtsc()};
@@ -99,10 +121,15 @@ static uint64_t run_burst(struct bench *b, uint32_t first, const uint32_t *flows
 		make_packet(b, burst.pkts[i], flows[i]);
 	}
 	start = rte_rdtsc_precise();
-	b->nf.ops->process(&b->worker, &burst);
+	for (unsigned int i = 0; i < b->n_stages; i++) {
+		struct stage *s = &b->stages[i];
+
+		s->nf.ops->process(&s->worker, &burst);
+		if (i + 1 < b->n_stages)
+			count_and_pass(s, &burst);
+	}
 	start = rte_rdtsc_precise() - start;
-	for (uint32_t i = 0; i < b->opt.burst; i++)
-		b->verdicts[burst.verdict[i]]++;
+	count_and_pass(&b->stages[b->n_stages - 1], &burst);
 	return start;
 }
 
@@ -123,8 +150,9 @@ static double run_round(struct bench *b)
 			flows[i] = next_random(b) % b->opt.flows;
 		cycles[n] = (double)run_burst(b, n * b->opt.burst, flows) / b->opt.burst;
 	}
-	if (b->nf.ops->tick)
-		b->nf.ops->tick(&b->worker, rte_rdtsc());
+	for (unsigned int i = 0; i < b->n_stages; i++)
+		if (b->stages[i].nf.ops->tick)
+			b->stages[i].nf.ops->tick(&b->stages[i].worker, rte_rdtsc());
 	qsort(cycles, BURSTS, sizeof(*cycles), compare);
 	return cycles[BURSTS / 2];
 }
@@ -139,7 +167,18 @@ static void warm_up(struct bench *b)
 			flows[i] = (f + i) % b->opt.flows;
 		run_burst(b, f, flows);
 	}
-	memset(b->verdicts, 0, sizeof(b->verdicts));
+	for (unsigned int i = 0; i < b->n_stages; i++)
+		memset(b->stages[i].verdicts, 0, sizeof(b->stages[i].verdicts));
+}
+
+static void report_stage(const struct stage *s)
+{
+	printf("{\"nf\": \"%s\", \"verdicts\": {", s->name);
+	for (unsigned int v = 0, any = 0; v < 256; v++)
+		if (s->verdicts[v])
+			printf("%s\"%u\": %llu", any++ ? ", " : "", v,
+			       (unsigned long long)s->verdicts[v]);
+	printf("}}");
 }
 
 static void report(struct bench *b)
@@ -149,43 +188,62 @@ static void report(struct bench *b)
 	for (unsigned int i = 0; i < ROUNDS; i++)
 		rounds[i] = run_round(b);
 	qsort(rounds, ROUNDS, sizeof(*rounds), compare);
-	printf("{\"nf\": \"%s\", \"flows\": %u, \"burst\": %u, \"cycles_per_packet\": {\"min\": %.1f, "
-	       "\"median\": %.1f, \"max\": %.1f}, \"tsc_hz\": %llu, \"verdicts\": {",
-	       b->opt.nf, b->opt.flows, b->opt.burst, rounds[0], rounds[ROUNDS / 2],
+	printf("{\"flows\": %u, \"burst\": %u, \"cycles_per_packet\": {\"min\": %.1f, "
+	       "\"median\": %.1f, \"max\": %.1f}, \"tsc_hz\": %llu, \"stages\": [",
+	       b->opt.flows, b->opt.burst, rounds[0], rounds[ROUNDS / 2],
 	       rounds[ROUNDS - 1], (unsigned long long)rte_get_tsc_hz());
-	for (unsigned int v = 0, any = 0; v < 256; v++)
-		if (b->verdicts[v])
-			printf("%s\"%u\": %llu", any++ ? ", " : "", v,
-			       (unsigned long long)b->verdicts[v]);
-	printf("}}\n");
+	for (unsigned int i = 0; i < b->n_stages; i++) {
+		fputs(i ? ", " : "", stdout);
+		report_stage(&b->stages[i]);
+	}
+	printf("]}\n");
 }
 
-static int start_nf(struct bench *b, struct err *err)
+static int start_stage(struct stage *s, struct err *err)
 {
-	json_t *params = json_loads(b->opt.params, 0, NULL);
+	json_t *params = json_loads(s->params, 0, NULL);
 	void *conf;
 	int rc;
 
-	b->nf.ops = nf_find(b->opt.nf);
-	if (!b->nf.ops)
-		return err_set(err, EINVAL, "--nf", "\"%s\" is not an NF of this program", b->opt.nf);
+	s->nf.ops = nf_find(s->name);
+	if (!s->nf.ops) {
+		json_decref(params);
+		return err_set(err, EINVAL, "--nf", "\"%s\" is not an NF of this program", s->name);
+	}
 	if (!params)
 		return err_set(err, EINVAL, "--params", "is not JSON");
-	conf = calloc(1, b->nf.ops->conf_size + 1);
+	conf = calloc(1, s->nf.ops->conf_size + 1);
 	if (!conf)
 		return err_set(err, ENOMEM, "", "out of memory");
-	rc = param_parse(b->nf.ops->params, params, "params", conf, err);
+	rc = param_parse(s->nf.ops->params, params, "params", conf, err);
 	json_decref(params);
 	if (rc)
 		return rc;
-	b->nf.conf = conf;
-	b->nf.workers = 1;
-	b->worker.nf = &b->nf;
-	b->worker.count = 1;
-	rc = b->nf.ops->init ? b->nf.ops->init(&b->nf, err) : 0;
-	if (!rc && b->nf.ops->worker_init)
-		rc = b->nf.ops->worker_init(&b->worker, err);
+	s->nf.conf = conf;
+	s->nf.workers = 1;
+	s->worker.nf = &s->nf;
+	s->worker.count = 1;
+	rc = s->nf.ops->init ? s->nf.ops->init(&s->nf, err) : 0;
+	if (!rc && s->nf.ops->worker_init)
+		rc = s->nf.ops->worker_init(&s->worker, err);
 	return rc;
+}
+
+static int start_stages(struct bench *b, struct err *err)
+{
+	int rc = 0;
+
+	for (unsigned int i = 0; i < b->n_stages && !rc; i++)
+		rc = start_stage(&b->stages[i], err);
+	return rc;
+}
+
+static void end_stage(struct stage *s)
+{
+	if (s->nf.ops->worker_fini)
+		s->nf.ops->worker_fini(&s->worker);
+	if (s->nf.ops->fini)
+		s->nf.ops->fini(&s->nf);
 }
 
 static int make_mbufs(struct bench *b)
@@ -211,26 +269,27 @@ static int make_mbufs(struct bench *b)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: headrace-bench-nf --nf NAME [--params JSON] [--flows N] "
-			"[--dst ADDRESS] [--burst 1..%u] [--memory-mb N]\n", BURST_MAX);
+	fprintf(stderr, "usage: headrace-bench-nf (--nf NAME [--params JSON])... (at most %d) [--flows N] "
+			"[--dst ADDRESS] [--burst 1..%u] [--memory-mb N]\n", STAGES_MAX, BURST_MAX);
 	return 2;
 }
 
-static int parse(int argc, char **argv, struct options *o, const char **memory)
+static int parse(int argc, char **argv, struct bench *b, const char **memory)
 {
 	static const struct option longs[] = {
 		{"nf", 1, NULL, 'n'},    {"params", 1, NULL, 'p'}, {"flows", 1, NULL, 'f'},
 		{"dst", 1, NULL, 'd'},   {"burst", 1, NULL, 'b'},  {"memory-mb", 1, NULL, 'm'},
 		{NULL, 0, NULL, 0},
 	};
+	struct options *o = &b->opt;
 	struct param_ip ip;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 'n')
-			o->nf = optarg;
-		else if (c == 'p')
-			o->params = optarg;
+		if (c == 'n' && b->n_stages < STAGES_MAX)
+			b->stages[b->n_stages++] = (struct stage){.name = optarg, .params = "{}"};
+		else if (c == 'p' && b->n_stages)
+			b->stages[b->n_stages - 1].params = optarg;
 		else if (c == 'f')
 			o->flows = (uint32_t)strtoul(optarg, NULL, 10);
 		else if (c == 'b')
@@ -242,7 +301,7 @@ static int parse(int argc, char **argv, struct options *o, const char **memory)
 		else
 			return usage();
 	}
-	return o->nf && o->flows && o->burst && o->burst <= BURST_MAX && optind == argc ? 0 : usage();
+	return b->n_stages && o->flows && o->burst && o->burst <= BURST_MAX && optind == argc ? 0 : usage();
 }
 
 static int start_eal(const char *memory)
@@ -257,26 +316,24 @@ static int start_eal(const char *memory)
 
 int main(int argc, char **argv)
 {
-	static struct bench b = {.opt = {.params = "{}", .flows = 1024, .dst = 0x0a000001, .burst = 32},
+	static struct bench b = {.opt = {.flows = 1024, .dst = 0x0a000001, .burst = 32},
 				 .random = 88172645463325252u};
 	const char *memory = "512";
 	struct err err = {0};
-	int rc = parse(argc, argv, &b.opt, &memory);
+	int rc = parse(argc, argv, &b, &memory);
 
 	if (rc)
 		return rc;
 	if (start_eal(memory))
 		return 1;
-	rc = make_mbufs(&b) ? err_set(&err, ENOMEM, "", "out of memory") : start_nf(&b, &err);
+	rc = make_mbufs(&b) ? err_set(&err, ENOMEM, "", "out of memory") : start_stages(&b, &err);
 	if (rc) {
 		fprintf(stderr, "headrace-bench-nf: %s: %s\n", err.path, err.msg);
 		return rc == -ENOMEM ? 1 : 2;
 	}
 	warm_up(&b);
 	report(&b);
-	if (b.nf.ops->worker_fini)
-		b.nf.ops->worker_fini(&b.worker);
-	if (b.nf.ops->fini)
-		b.nf.ops->fini(&b.nf);
+	for (unsigned int i = 0; i < b.n_stages; i++)
+		end_stage(&b.stages[i]);
 	return 0;
 }

@@ -8,13 +8,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from perf import engine, testpmd, traffic
+from perf import engine, nfs, testpmd, traffic
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -24,6 +25,7 @@ BINARY = Path(
 )
 # Cycles of a 2.3 GHz TSC per 64 B packet, or ratios, as the project's goals state them.
 GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0}
+BENCH_NF = BINARY.with_name("headrace-bench-nf")
 DEVICES = {
     "net_null": ["net_null0,size=60", "net_null1,size=60"],
 }
@@ -130,6 +132,23 @@ class Bench:
             "empty chain throughput", Sample(tuple(x.rate_mpps("chain") for x in baseline)), "Mpps"
         )
 
+    def nfs(self) -> None:
+        """Each function alone, then a multi-feature VNF of four, by the number of flows."""
+        for flows in nfs.FLOWS:
+            measures: dict[str, Callable[[], float]] = {
+                f.type: partial(nfs.cycles, BENCH_NF, (f,), flows) for f in nfs.ALONE
+            }
+            measures["stack"] = partial(nfs.cycles, BENCH_NF, nfs.STACK, flows)
+            samples = interleave(self.runs, measures)
+            for f in nfs.ALONE:
+                goal = f.goal if flows == nfs.FLOWS[0] else None
+                self.row(f"{f.type}, {flows} flows", samples[f.type], "cycles", goal)
+            parts = [samples[f.type].values for f in nfs.STACK]
+            total = Sample(tuple(sum(values) for values in zip(*parts, strict=True)))
+            name = "+".join(f.type for f in nfs.STACK)
+            self.row(f"{name}, {flows} flows", samples["stack"], "cycles")
+            self.row(f"{name} / its parts, {flows} flows", ratio(samples["stack"], total), "x", 1.0)
+
 
 def main() -> int:
     known: dict[str, Callable[[Bench], None]] = {
@@ -137,6 +156,7 @@ def main() -> int:
         "mac": Bench.mac,
         "generator": Bench.generator,
         "chain": Bench.chain,
+        "nfs": Bench.nfs,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("what", nargs="*", choices=[*known, []], help="all of them by default")
