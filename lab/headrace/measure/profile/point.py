@@ -35,6 +35,8 @@ _DRAIN_S = 0.02
 _WARM_PPS = 3e6  # flows come in random order; so many packets/s at least see them
 _WARM_S, _WARM_MAX_S = 0.3, 20.0
 _MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
+# Long enough that nobody waits for want of packets, short enough to stay in a cache.
+_WAITING_RING = 1024
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Sample:
     sink: float
     throughput_pps: float
     packets: int
+    passed: float  # share of what the chain got that it sent on
 
 
 def memory_mb(states: Sequence[int]) -> int:
@@ -86,8 +89,9 @@ def study(chain: list[Json], settings: Settings, workload: Json, name: str) -> J
     }
 
 
-def experiment_of(data: Json, origin: str) -> tuple[document.Document, Experiment]:
-    doc = document.parse(yaml.safe_dump(data), FilePath(origin))
+def experiment_of(data: Json, origin: FilePath) -> tuple[document.Document, Experiment]:
+    """`origin`: what errors name, and what relative paths are relative to."""
+    doc = document.parse(yaml.safe_dump(data), origin)
     [experiment] = expand(doc)
     return doc, experiment
 
@@ -100,7 +104,7 @@ def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> P
     else:
         lcores = {"traffic": [nf], "chain": [nf], "shared": True}
     data["deployment"]["lcores"] = lcores
-    doc, experiment = experiment_of(data, origin)
+    doc, experiment = experiment_of(data, FilePath(origin))
     [prepared] = prepare([experiment], doc, bench.description)
     return prepared
 
@@ -116,19 +120,19 @@ def running(bench: Bench, one: Prepared, placement: Placement, wait: bool) -> It
     if placement == "one-segment":
         plan = one_segment(plan, ways)
     elif wait:
-        plan = waiting(plan, ways)
+        plan = waiting(plan)
     with Engine(bench.description.engine, plan, bench.state) as engine:
         if not bench.tsc_hz:
             bench.tsc_hz = float(engine.request("info")["tsc_hz"])
         yield engine
 
 
-def waiting(plan: Json, ways: Sequence[Path]) -> Json:
+def waiting(plan: Json) -> Json:
     plan = copy.deepcopy(plan)
-    for name, link in plan["links"].items():
-        if link["type"] == "ring" and name not in {way.back for way in ways}:
+    for link in plan["links"].values():
+        if link["type"] == "ring":
             link["params"]["on_full"] = "wait"
-            link["params"]["size"] = min(link["params"]["size"], 4096)
+            link["params"]["size"] = min(link["params"]["size"], _WAITING_RING)
     return plan
 
 
@@ -199,6 +203,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
     nfs = count.nf_cycles(counters)
     source = sink = 0.0
     packets = 0
+    passed = 1.0
     for segment in {r.segment for r in counters.replicas}:
         replicas = [r for r in counters.replicas if r.segment == segment]
         got = sum(r.packets_in for r in replicas)
@@ -213,9 +218,10 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
             sink = rx_each + tx_each
         else:
             rx, tx, packets = rx + rx_each, tx + tx_each, max(packets, got)
+            passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
     loop = max(0.0, busy - rx - tx - sum(nfs.values()))
-    return Sample(nfs, rx, tx, loop, source, sink, throughput_pps, packets)
+    return Sample(nfs, rx, tx, loop, source, sink, throughput_pps, packets, passed)
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace plan: how to cut a chain into segments and on which lcores to run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+
+from headrace.errors import HeadraceError, bad_value
+from headrace.measure.profile import chain as costs
+from headrace.measure.profile.point import Bench
+from headrace.optimize import search
+from headrace.optimize.layout import Layout, Problem, loads, throughput
+from headrace.report import sheet
+from headrace.report.plan import sheet as plan_sheet
+from headrace.spec import document
+from headrace.spec.base import Rate
+from headrace.spec.document import Document
+from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
+from headrace.spec.study import Experiment, expand
+from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.exclusive import Lcores
+from headrace.testbed.memory import provide
+from headrace.testbed.place import usable_cpus
+from headrace.testbed.state import RunState
+
+_LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too
+_ROUNDS = 3
+
+
+def plan(
+    spec: Annotated[Path, typer.Argument(help="A spec (YAML) with the chain and its workload.")],
+    lcores: Annotated[
+        int | None, typer.Option(help="How many lcores there are, traffic's among them.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="As few lcores as reach this, as 5M (packets/s).")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Run the choice, RTC and pipeline, too.")
+    ] = False,
+    repetitions: Annotated[int, typer.Option(help="Trials per measured cost.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of a trial.")] = 0.3,
+    html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plans.")] = False,
+) -> None:
+    """The layout of a chain with the highest predicted throughput, with a proven bound."""
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    doc = document.load(spec)
+    experiments = _experiments(doc)
+    cpus = _cpus(lcores)
+    wanted = _rate(rate)
+    description = describe(find_engine())
+    state = RunState()
+    try:
+        memory = provide(experiments[0].study.deployment, state)
+        bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
+        console.print(f"memory: {memory.note}", markup=False)
+        with Lcores(cpus, lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+            plans = [_one(bench, doc, e, cpus, wanted, verify, console) for e in experiments]
+    finally:
+        state.remove()
+    shown = plan_sheet(plans)
+    if html is not None:
+        sheet.write(shown, html)
+    if as_json:
+        adapter = TypeAdapter(list[ChainPlan])
+        typer.echo(json.dumps(adapter.dump_python(plans, mode="json"), indent=1))
+        return
+    sheet.show(shown, console)
+
+
+def _experiments(doc: Document) -> list[Experiment]:
+    """One for each chain and frame size; how they were to be executed is what is asked here."""
+    if isinstance(doc.data, dict) and doc.data.get("sweep"):
+        raise doc.error(("sweep",), "a plan is of one workload; allowed: no sweep")
+    found: dict[tuple[str, str], Experiment] = {}
+    for one in expand(doc):
+        found.setdefault((one.chain, one.workload_name), one)
+    for one in found.values():
+        if not one.nodes:
+            raise doc.error(("chain",), "is empty; allowed: at least one function to plan for")
+        if one.study.workload.direction != "forward":
+            raise doc.error(
+                ("workload", "direction"),
+                "plans are of one direction so far; allowed: forward",
+                value=one.study.workload.direction,
+            )
+    return list(found.values())
+
+
+def _cpus(wanted: int | None) -> list[int]:
+    cpus = usable_cpus()
+    if len(cpus) < 2:
+        raise HeadraceError("plan: needs two CPUs to tell hand-over apart; this process has one")
+    if wanted is None:
+        return cpus
+    if not 2 <= wanted <= len(cpus):
+        raise bad_value("--lcores", wanted, allowed=f"2..{len(cpus)}")
+    return cpus[:wanted]
+
+
+def _rate(given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        return TypeAdapter(Rate).validate_python(given)
+    except ValidationError:
+        raise bad_value("--rate", given, allowed="packets per second, as 1500000 or 1.5M") from None
+
+
+def _one(
+    bench: Bench,
+    doc: Document,
+    experiment: Experiment,
+    cpus: list[int],
+    rate: float | None,
+    verify: bool,
+    console: Console,
+) -> ChainPlan:
+    console.print(f"{experiment.chain}, {experiment.workload_name}:", markup=False)
+    problem = costs.problem(
+        bench, doc, experiment, cpus, lambda text: console.print(f"  {text}", markup=False)
+    )
+    if len(cpus) > _LCORES_SHARED:
+        problem = Problem(problem.nfs, problem.traffic, tuple(cpus[1:-1]), problem.tsc_hz)
+    choice = search.best(problem)
+    if rate is not None:
+        reached = search.fewest(problem, rate)
+        if reached is None:
+            raise HeadraceError(
+                f"plan: {rate:g} packets/s are not reached on {len(problem.lcores)} lcores; "
+                f"predicted at most {choice.bound_pps:g}"
+            )
+        choice = reached
+    layouts: dict[Role, Layout] = {
+        "best": choice.layout,
+        "rtc": search.run_to_completion(problem),
+        "pipeline": search.pipeline(problem),
+    }
+    rates = _verified(bench, doc, experiment, problem, layouts) if verify else {}
+    names = [n.name for n in experiment.nodes]
+    return ChainPlan(
+        chain=experiment.chain,
+        workload=experiment.workload_name,
+        lcores=problem.lcores,
+        generator=problem.traffic.generator,
+        measure=problem.traffic.measure,
+        tsc_hz=problem.tsc_hz,
+        how=choice.how,
+        bound_pps=choice.bound_pps,
+        rate_pps=rate,
+        functions=tuple(
+            FunctionCost(
+                name=nf.name,
+                work=(nf.work.same, nf.work.apart),
+                receive=(nf.rx.same, nf.rx.apart),
+                send=(nf.tx.same, nf.tx.apart),
+                loop=nf.loop,
+            )
+            for nf in problem.nfs
+        ),
+        source=(problem.traffic.source.same, problem.traffic.source.apart),
+        sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
+        layouts=tuple(
+            _layout(problem, names, role, layout, rates.get(role, []))
+            for role, layout in layouts.items()
+        ),
+    )
+
+
+def _verified(
+    bench: Bench,
+    doc: Document,
+    experiment: Experiment,
+    problem: Problem,
+    layouts: dict[Role, Layout],
+) -> dict[Role, list[float]]:
+    """In turn, so that a machine that slows down does so for all. What is the same runs once."""
+    rates: dict[Layout, list[float]] = {layout: [] for layout in layouts.values()}
+    prepared = {layout: costs.deployed(bench, doc, experiment, problem, layout) for layout in rates}
+    for _ in range(_ROUNDS):
+        for layout, one in prepared.items():
+            rates[layout].append(costs.measured(bench, one))
+    return {role: rates[layout] for role, layout in layouts.items()}
+
+
+def _layout(
+    problem: Problem, names: list[str], role: Role, layout: Layout, rates: list[float]
+) -> LayoutPlan:
+    return LayoutPlan(
+        role=role,
+        segments=tuple(
+            SegmentPlan(functions=group, lcores=on)
+            for group, on in zip(layout.groups(names), layout.lcores, strict=True)
+        ),
+        predicted_pps=throughput(problem, layout),
+        cycles_per_lcore=loads(problem, layout),
+        measured_pps=median(rates) if rates else None,
+        measured_min_pps=min(rates, default=None),
+        measured_max_pps=max(rates, default=None),
+    )

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as a sheet: layouts, what they are predicted to do, what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.units import NOT_KNOWN, percent, pps, signed_percent, significant
+from headrace.spec.plan import ChainPlan, LayoutPlan
+
+_NAMES = {"best": "chosen", "rtc": "run to completion", "pipeline": "pipeline"}
+
+
+def sheet(plans: Sequence[ChainPlan]) -> Sheet:
+    sections: list[Section] = []
+    for plan in plans:
+        sections += [_layouts(plan), _costs(plan)]
+    return Sheet(
+        title="Plan" if len(plans) == 1 else f"{len(plans)} plans",
+        subtitle=", ".join(dict.fromkeys(p.chain for p in plans)),
+        answers=_answers(plans),
+        sections=tuple(sections),
+    )
+
+
+def _answers(plans: Sequence[ChainPlan]) -> tuple[tuple[str, str], ...]:
+    if len(plans) == 1:
+        best = plans[0].layout("best")
+        found = [(pps(best.predicted_pps), f"predicted: {text(best)}")]
+        if best.measured_pps:
+            found.append((pps(best.measured_pps), "measured"))
+        return tuple(found)
+    errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
+    losses = [loss for p in plans if (loss := p.choice_loss) is not None]
+    if not errors or not losses:
+        return ()
+    return (
+        (percent(median(errors), 2), "error of the predictions, median"),
+        (percent(max(errors), 2), "at most"),
+        (
+            f"{sum(loss <= 0.03 for loss in losses)} of {len(losses)}",
+            "choices are the measured best or within 3 % of it",
+        ),
+    )
+
+
+def text(layout: LayoutPlan) -> str:
+    return " | ".join(
+        f"{'+'.join(s.functions)} @{','.join(map(str, s.lcores))}" for s in layout.segments
+    )
+
+
+def _layouts(plan: ChainPlan) -> Section:
+    rows = []
+    for one in plan.layouts:
+        loads = ", ".join(f"{cpu}: {significant(c)}" for cpu, c in one.cycles_per_lcore.items())
+        spread = NOT_KNOWN
+        if one.measured_min_pps and one.measured_max_pps:
+            spread = f"{pps(one.measured_min_pps)}–{pps(one.measured_max_pps)}"
+        rows.append(
+            (
+                _NAMES[one.role],
+                text(one),
+                loads,
+                pps(one.predicted_pps),
+                pps(one.measured_pps),
+                spread,
+                signed_percent(one.error),
+            )
+        )
+    note = (
+        f"{plan.workload}; {plan.how}; no layout is predicted to do more than "
+        f"{pps(plan.bound_pps)}. Traffic is made on lcore {plan.generator} and measured on "
+        f"{plan.measure}; that work is in their cycles."
+    )
+    if plan.rate_pps is not None:
+        note += f" Asked for: {pps(plan.rate_pps)} on as few lcores as do it."
+    columns = ("", "segments @lcores", "cycles per lcore", "predicted", "measured", "of", "error")
+    return Section(title=plan.chain, note=note, tables=(Table(columns, tuple(rows)),))
+
+
+def _costs(plan: ChainPlan) -> Section:
+    def pair(values: tuple[float, float]) -> str:
+        return f"{significant(values[0])} / {significant(values[1])}"
+
+    rows = [
+        (f.name, pair(f.work), pair(f.receive), pair(f.send), significant(f.loop))
+        for f in plan.functions
+    ]
+    rows += [
+        ("source", pair(plan.source), "", "", ""),
+        ("sink", pair(plan.sink), "", "", ""),
+    ]
+    return Section(
+        title=f"{plan.chain}: what the parts cost",
+        note="Measured each alone, cycles per packet; packets from or to the same lcore / another.",
+        tables=(Table(("function", "itself", "receive", "send", "loop"), tuple(rows)),),
+    )

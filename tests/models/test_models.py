@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""server, profile and plan as users call them: what comes out, and what bad input says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.spec.plan import ChainPlan
+from headrace.spec.profile import Profile
+from headrace.spec.server import Server
+from support.engine import free_cpus
+from support.lab import headrace, state_left
+
+SPEC = """\
+name: two
+chain: [l2fwd, monitor]
+workload: {frame: 64, flows: 100}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def test_detect(home: Path, engine_binary: Path) -> None:
+    done = headrace("server", "detect", "--json", folder=home, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    assert len(Server.model_validate_json(done.stdout).cpus) == os.cpu_count()
+
+
+BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "rounds": (("server", "calibrate", "--rounds", "0"), ("--rounds", "0", "1..20")),
+    "cpus": (("server", "calibrate", "--cpus", "x"), ("--cpus", "'x'", "0,1")),
+    "no such CPU": (("server", "calibrate", "--cpus", "4000"), ("--cpus", "4000", "allowed")),
+    "no such NF": (("profile", "nope"), ("nope", "allowed", "l3fwd")),
+    "param": (("profile", "null", "--param", "action"), ("--param", "action", "key=value")),
+    "states": (("profile", "lb", "--states", "1G"), ("--states", "1G", "10000000")),
+    "sweep": (("profile", "lb", "--only", "colour"), ("--only", "colour", "state")),
+    "param of another": (
+        ("profile", "null", "--param", "flows=1", "--only", "burst"),
+        ("flows", "action"),
+    ),
+    "no spec": (("plan", "none.yaml"), ("none.yaml", "no such file")),
+    "lcores": (("plan", "two.yaml", "--lcores", "4000"), ("--lcores", "4000", "allowed")),
+    "rate": (("plan", "two.yaml", "--rate", "fast"), ("--rate", "fast", "1.5M")),
+    "sweep in a spec": (("plan", "swept.yaml"), ("sweep", "one workload")),
+    "empty chain": (("plan", "empty.yaml"), ("chain", "empty", "at least one")),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case: str, home: Path, engine_binary: Path) -> None:
+    arguments, words = BAD[case]
+    (home / "two.yaml").write_text(SPEC)
+    (home / "swept.yaml").write_text(SPEC + "sweep: {workload.flows: [1, 2]}\n")
+    (home / "empty.yaml").write_text("name: none\nchain: []\n")
+    done = headrace(*arguments, folder=home, engine=engine_binary)
+    assert done.returncode == 2, done.stdout + done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("headrace: ") and "Traceback" not in done.stderr
+    for word in words:
+        assert word in last
+    assert state_left(home) == []
+
+
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_a_short_profile(home: Path, engine_binary: Path) -> None:
+    done = headrace(
+        *("profile", "delay", "--param", "table_reads=1", "--states", "100,1k", "--json"),
+        *("--only", "state,frame", "--repetitions", "1", "--seconds", "0.05", "--no-corun"),
+        folder=home,
+        engine=engine_binary,
+    )
+    assert done.returncode == 0, done.stderr
+    made = Profile.model_validate_json(done.stdout)
+    assert made.params == {"table_reads": 1}
+    assert [p.settings.state for p in made.points if p.sweep == "state"] == [100, 1000]
+    assert all(p.cost.nf.median > 0 and p.cost.rx.median > 0 for p in made.points)
+    assert (made.pmu is None) == (made.pmu_absent is not None)
+    stored = json.loads((home / "home/profiles/delay.json").read_text())
+    assert stored["nf"] == "delay"
+    assert "<svg" in (home / "home/profiles/delay.html").read_text()
+    assert state_left(home) == []
+
+
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
+    (home / "two.yaml").write_text(SPEC)
+    done = headrace(
+        *("plan", "two.yaml", "--verify", "--json", "--repetitions", "1", "--seconds", "0.05"),
+        *("--html", "plan.html"),
+        folder=home,
+        engine=engine_binary,
+    )
+    assert done.returncode == 0, done.stderr
+    [made] = [ChainPlan.model_validate(one) for one in json.loads(done.stdout)]
+    assert made.bound_pps == pytest.approx(made.layout("best").predicted_pps)
+    for one in made.layouts:
+        assert [f for s in one.segments for f in s.functions] == ["l2fwd", "monitor"]
+        assert one.measured_pps and one.measured_pps > 0
+    assert (home / "plan.html").read_text().count("<table") >= 2
+    assert state_left(home) == []
