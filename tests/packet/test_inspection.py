@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support.engine import Engine
-from support.inspection import flow_of, found_in, inspect, ndpi_labels, suricata
+from support.engine import Engine, nf_imbalance
+from support.inspection import flow_of, found_in, inspect, ndpi_labels, packet_count, suricata
+from support.plans import Model, Nf, chain_plan, models, pcap_port
+from support.traffic import read_pcap
 
 RULES = Path(__file__).with_name("inspection.rules")
 
@@ -60,3 +62,64 @@ def test_labels_as_ndpi_reader(
 
     print(f"{same} flows have the same label, {len(different)} another")
     assert same / (same + len(different)) >= 0.95, different
+
+
+WATCHED = (
+    Nf("mirror", "tee"),
+    Nf("dpi", "dpi", params={
+        "rules": [
+            'drop tcp any any -> any any (content:"</html>"; sid:1;)',
+            'mark tcp any any -> any any (flow:to_client; content:"text/html"; sid:2;)',
+        ],
+        "dscp": 46,
+    }),
+)  # fmt: skip
+
+
+TOS, CHECKSUM = 15, slice(24, 26)  # of IPv4 behind Ethernet
+
+
+def without_dscp(packet: bytes) -> bytes:
+    """What a mark may change is 0."""
+    header = bytearray(packet)
+    header[TOS] = 0
+    header[CHECKSUM] = bytes(2)
+    return bytes(header)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [m for m in models([nf.name for nf in WATCHED]) if "hybrid" not in m.name],
+    ids=lambda model: model.name,
+)
+def test_dpi_under_every_execution_model(
+    model: Model,
+    start_engine: Callable[..., Engine],
+    cpus: list[int],
+    shared_data: Path,
+    tmp_path: Path,
+) -> None:
+    """What the flows' rules say happens to the packets, whoever carries them."""
+    capture = shared_data / "traffic" / "http_browsing.pcap"
+    outgoing = tmp_path / "out.pcap"
+    plan = chain_plan(
+        WATCHED, model, cpus, pcap_port(capture, None, "in"), pcap_port(None, outgoing, "out")
+    )
+    for segment in plan["segments"]:
+        if "mirror" in segment.get("nodes", {}):
+            segment["nodes"]["mirror"]["forward"]["copy"] = "drop"
+    with start_engine(plan) as engine:
+        reading = engine.settle(packet_count(capture))
+        hits = engine.call("update", nf="dpi", op={"show": "rules"})["reply"]["rules"]
+    came, went = read_pcap(capture), read_pcap(outgoing)
+
+    assert not any(nf_imbalance(reading).values())
+    assert [hit["hits"] for hit in hits] == [1, 1]
+    # One connection: from the packet on in which each text ends, as the capture shows.
+    marked = next(i for i, packet in enumerate(came) if b"text/html" in packet)
+    dropped = next(i for i, packet in enumerate(came) if b"</html>" in packet)
+    assert len(went) == dropped
+    assert [packet[TOS] >> 2 for packet in went] == [0] * marked + [46] * (dropped - marked)
+    assert [without_dscp(packet) for packet in went] == [
+        without_dscp(packet) for packet in came[:dropped]
+    ]

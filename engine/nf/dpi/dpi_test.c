@@ -542,6 +542,8 @@ static void test_bad(void **state)
 	check_bad(PARAMS("", RULE("alert", TEXT("a") "flags:S;", "5")), "params.rules[0]", "flags");
 	check_bad(PARAMS(", \"unsupported\": \"skip\"", RULE("alert", TEXT("a") "flags:S;", "5")),
 		  "params", "skipped");
+	check_bad(PARAMS(", \"unsupported\": \"skip\"", RULE("alert", "pcre:\\\"/(a)\\\\1/\\\";", "5")),
+		  "params", "skipped");
 	check_bad(PARAMS(", \"streams\": 0", EVIL("alert")), "params.streams", "0");
 	check_bad(PARAMS(", \"label_rules\": [{\"label\": \"DNS\", \"action\": \"drop\"}]",
 			 EVIL("alert")),

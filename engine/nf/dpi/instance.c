@@ -24,6 +24,8 @@ static int rules_read_all(struct dpi *d, const char *path, struct err *err)
 		rc = rules_add_list(&d->rules, &p->rules, path, skip, err);
 	if (!rc)
 		rc = rules_check(&d->rules, err);
+	if (!rc)
+		rc = patterns_check(&d->rules, skip, err);
 	if (!rc && !d->rules.count && !p->labels)
 		rc = err_set(err, EINVAL, "params",
 			     "nothing to look for: rules, rules_file or labels is needed%s",

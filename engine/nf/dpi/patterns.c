@@ -141,6 +141,48 @@ static int compile_db(const struct rules *rules, enum patterns_db which, struct 
 	return rc;
 }
 
+static int check_rule(const struct rule *r, struct err *err)
+{
+	hs_compile_error_t *why = NULL;
+	hs_expr_info_t *info = NULL;
+	int rc = 0;
+
+	for (unsigned int i = 0; i < r->n_exprs && !rc; i++) {
+		if (hs_expression_info(r->exprs[i], HS_FLAG_SINGLEMATCH, &info, &why) ==
+		    HS_SUCCESS) {
+			if (!info->min_width)
+				rc = err_set(err, ENOTSUP, r->place,
+					     "sid %u: %.120s matches where there is nothing",
+					     r->sid, r->exprs[i]);
+			free(info);
+			continue;
+		}
+		rc = err_set(err, ENOTSUP, r->place, "sid %u: Hyperscan refuses %.120s: %.120s",
+			     r->sid, r->exprs[i], why ? why->message : "out of memory");
+		hs_free_compile_error(why);
+	}
+	return rc;
+}
+
+int patterns_check(struct rules *rules, bool skip, struct err *err)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < rules->count; i++) {
+		int rc = check_rule(&rules->items[i], err);
+
+		if (rc && !skip)
+			return rc;
+		if (rc)
+			rule_free(&rules->items[i]);
+		else
+			rules->items[kept++] = rules->items[i];
+	}
+	rules->skipped += rules->count - kept;
+	rules->count = kept;
+	return 0;
+}
+
 int patterns_compile(struct rules *rules, struct patterns *out, struct err *err)
 {
 	int rc = 0;

@@ -24,6 +24,12 @@ struct patterns {
 };
 
 /*
+ * Whether Hyperscan knows what is in each expression. `skip`: rules with others are left out and
+ * counted; otherwise the first is an error.
+ */
+int patterns_check(struct rules *rules, bool skip, struct err *err);
+
+/*
  * A match has the rule's index as its id, or, where a rule has several expressions, the number of
  * rules plus that of the part. Errors name the rule's place.
  */
