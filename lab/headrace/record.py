@@ -269,7 +269,7 @@ class Measurement(Record):
     ipdv_ns_mean: float | None = None  # RFC 5481 section 4.1, mean of absolute values
 
     nf_cycles: dict[str, float] = {}  # NF instance: TSC cycles per packet
-    utilisation: dict[str, float] = {}  # lcore: OPS / REF
+    utilisation: dict[str, float] = {}  # lcore: OPS / REF while sending
     drops: dict[str, int] = {}  # "place/reason": packets
     located: tuple[Located, ...] = ()  # of all replicas
     audit: Audit

@@ -28,7 +28,7 @@ from headrace.spec.study import expand
 from headrace.testbed.containers.main import run_containers
 from headrace.testbed.containers.study import is_container_study
 from headrace.testbed.describe import describe, find_engine
-from headrace.testbed.exclusive import Lcores
+from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.memory import provide
 from headrace.testbed.state import RunState
 
@@ -42,6 +42,10 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: bundle and results.")
     ] = False,
+    wait: Annotated[
+        float,
+        typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
+    ] = WAIT_S,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     doc = open_spec(spec)
@@ -65,7 +69,14 @@ def run(
         with writer:
             _write_spec(writer, doc, prepared, input_files(experiments, doc, description))
             _measure(
-                doc, description.engine, prepared, writer, progress, study.repetitions, results
+                doc,
+                description.engine,
+                prepared,
+                writer,
+                progress,
+                study.repetitions,
+                results,
+                wait,
             )
     except KeyboardInterrupt:
         progress.close()
@@ -137,6 +148,7 @@ def _measure(
     progress: Progress,
     repetitions: int,
     results: list[Result],
+    wait_s: float,
 ) -> None:
     state = RunState()
     try:
@@ -146,7 +158,11 @@ def _measure(
         for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
             progress.say(f"placement: {note}")
         cpus = set().union(*(one.placement.cpus for one in prepared))
-        with Lcores(cpus, lambda cpu: progress.say(f"lcore {cpu}: waiting for another run")):
+
+        def waiting(cpu: int) -> None:
+            progress.say(f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(wait_s)}")
+
+        with Lcores(cpus, waiting, wait_s):
             Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
     finally:
         state.remove()

@@ -195,8 +195,14 @@ def nf_cycles(counters: Counters) -> dict[str, float]:
     return {name: cycles[name] / packets[name] for name in cycles if packets[name]}
 
 
-def utilisation(counters: Counters) -> dict[str, float]:
-    return {str(worker.cpu): worker.utilisation for worker in counters.workers}
+def utilisation(counters: Counters, sending_s: float) -> dict[str, float]:
+    """Busy (OPS) cycles over those of the time of sending. The counters also cover the wait for the
+    last packets and the engine's answers, in which a poller is idle because the trial is over."""
+    sending = sending_s * counters.tsc_hz
+    return {
+        str(worker.cpu): min(1.0, worker.ops_cycles / (min(worker.ref_cycles, sending) or 1))
+        for worker in counters.workers
+    }
 
 
 def drops(counters: Counters) -> dict[str, int]:

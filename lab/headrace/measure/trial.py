@@ -183,7 +183,7 @@ def _record(
         pdv_ns=pdv(delay),
         ipdv_ns_mean=_ipdv(sinks),
         nf_cycles=count.nf_cycles(counters),
-        utilisation=count.utilisation(counters),
+        utilisation=count.utilisation(counters, seconds),
         drops=count.drops(counters),
         located=count.located(counters),
         audit=audit(reading, ways, flows, counters, context),

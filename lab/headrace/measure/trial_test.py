@@ -149,6 +149,14 @@ def simple(links: Json, dropped: int = 10, **more: Any) -> Trial:
 LINKS: Json = {"gen-forward": source(), "sink-forward": sink()}
 
 
+def test_utilisation_is_of_the_time_of_sending() -> None:
+    """A second of sending, a quarter of it busy; drain and reads make the window 1.5 s."""
+    before, after = read(500, 5, LINKS), read(1500, 15, LINKS)
+    before["workers"] = {"1": {"ref_cycles": 0, "ops_cycles": 0}}
+    after["workers"] = {"1": {"ref_cycles": 1_500_000_000, "ops_cycles": 250_000_000}}
+    assert records(reading(before, after))[0].utilisation == {"1": 0.25}
+
+
 def test_a_trial_is_the_difference_of_two_reads() -> None:
     made = simple(LINKS)
     assert (made.sent, made.received, made.lost) == (1000, 990, 10)

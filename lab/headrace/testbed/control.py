@@ -23,8 +23,14 @@ class ControlLost(HeadraceError):
     """The socket was closed or does not answer."""
 
 
+# Pollers and whatever else the machine does leave the engine's control thread little time. Nobody
+# waits for an engine that is dead, as its socket is closed then: this is for one that hangs.
+ANSWER_S = 300.0
+
+
 class Control:
-    def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
+    def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
+        self._timeout_s = timeout_s
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
@@ -40,7 +46,9 @@ class Control:
             self._socket.sendall(line.encode())
             answer = self._reader.readline()
         except TimeoutError:
-            raise ControlLost(f"engine: no answer to {cmd!r} within the time limit") from None
+            raise ControlLost(
+                f"engine: no answer to {cmd!r} within {self._timeout_s:g} s"
+            ) from None
         except OSError as error:
             raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
         if not answer.endswith(b"\n"):

@@ -4,23 +4,32 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
+from headrace.errors import HeadraceError
+
+# A search takes minutes, a study perhaps an hour. Whoever waits longer has forgotten something.
+WAIT_S = 3600.0
 _POLL_S = 0.25
+_BACKLOG = 64
 
 
 class Lcores:
     """Holds lcores for one run. An abstract Unix socket per lcore is seen by all users of the
     machine, leaves no file, and is given up by the kernel however its holder ends (unix(7))."""
 
-    def __init__(self, cpus: Iterable[int], waiting: Callable[[int], None]) -> None:
+    def __init__(
+        self, cpus: Iterable[int], waiting: Callable[[int], None], wait_s: float = WAIT_S
+    ) -> None:
         self._held: list[socket.socket] = []
+        deadline = time.monotonic() + wait_s
         try:
             # In order of number, or two runs could each hold what the other waits for.
             for cpu in sorted(cpus):
-                self._held.append(_take(cpu, waiting))
+                self._held.append(_take(cpu, waiting, deadline, wait_s))
         except BaseException:
             self.release()
             raise
@@ -38,16 +47,42 @@ class Lcores:
         self.release()
 
 
-def _take(cpu: int, waiting: Callable[[int], None]) -> socket.socket:
+def _take(
+    cpu: int, waiting: Callable[[int], None], deadline: float, wait_s: float
+) -> socket.socket:
     said = False
     while True:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            one.bind(f"\0headrace-lcore-{cpu}")
+            one.bind(_name(cpu))
+            one.listen(_BACKLOG)  # so that those who wait can ask whose it is
             return one
         except OSError:
             one.close()
+        if time.monotonic() >= deadline:
+            raise HeadraceError(
+                f"lcore {cpu}: held by {holder(cpu)} for more than {wait_s:g} s; end that run, "
+                "wait longer (headrace run --wait SECONDS) or take other lcores (deployment.lcores)"
+            )
         if not said:
             waiting(cpu)
             said = True
         time.sleep(_POLL_S)
+
+
+def _name(cpu: int) -> str:
+    return f"\0headrace-lcore-{cpu}"
+
+
+def holder(cpu: int) -> str:
+    """Who holds an lcore: the process that listens on its socket (SO_PEERCRED, unix(7))."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(_name(cpu))
+            credentials = asking.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+            )
+        except OSError:
+            return "another run"
+    return f"process {struct.unpack('3i', credentials)[0]}"
