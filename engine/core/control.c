@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "claim.h"
 #include "engine.h"
 #include "sink.h"
 #include "source.h"
@@ -283,44 +284,83 @@ static void accept_client(struct client *clients, int fd)
 		close(cfd);
 }
 
-int control_open(const char *path, struct err *err)
+/*
+ * A socket that is bound and does not listen yet cannot be told from one that a dead engine left:
+ * while an engine starts, a name is what keeps a second one from taking its socket away.
+ */
+static int claim_path(const char *path)
+{
+	const char *base = strrchr(path, '/');
+	char name[160], dir[sizeof(((struct sockaddr_un *)0)->sun_path)] = ".";
+	struct stat st;
+
+	if (base)
+		snprintf(dir, sizeof(dir), "%.*s", (int)(base == path ? 1 : base - path), path);
+	if (stat(dir, &st))
+		return -1;
+	snprintf(name, sizeof(name), "headrace-control-%lx-%lx-%s", (unsigned long)st.st_dev,
+		 (unsigned long)st.st_ino, base ? base + 1 : path);
+	return claim_name(name);
+}
+
+static int bind_path(int fd, const char *path, struct err *err)
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	mode_t mask;
-	int fd, rc;
+	int rc;
 
-	if (strlen(path) >= sizeof(sa.sun_path))
-		return err_set(err, EINVAL, path, "is longer than the %zu characters of a socket path",
-			       sizeof(sa.sun_path) - 1);
 	strcpy(sa.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return err_set(err, errno, path, "no socket: %s", strerror(errno));
-	if (!connect(fd, (struct sockaddr *)&sa, sizeof(sa))) {
-		close(fd);
+	if (!connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
 		return err_set(err, EADDRINUSE, path, "another engine is listening here");
-	}
 	/* What a dead engine left is in the way. */
 	if (errno == ECONNREFUSED)
 		unlink(path);
 	mask = umask(0077);
-	rc = bind(fd, (struct sockaddr *)&sa, sizeof(sa));
+	rc = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) ? errno : 0;
 	umask(mask);
-	if (rc || listen(fd, 4)) {
-		rc = errno;
-		close(fd);
-		return err_set(err, rc, path, "cannot listen: %s", strerror(rc));
-	}
-	return fd;
+	return rc ? err_set(err, rc, path, "cannot listen: %s", strerror(rc)) : 0;
 }
 
-void control_close(int fd, const char *path)
+int control_open(struct control *c, const char *path, struct err *err)
 {
-	close(fd);
-	unlink(path);
+	int rc;
+
+	*c = (struct control){.path = path, .fd = -1, .claim = -1};
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return err_set(err, EINVAL, path, "is longer than the %zu characters of a socket path",
+			       sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	c->claim = claim_path(path);
+	if (c->claim == -EADDRINUSE)
+		return err_set(err, EADDRINUSE, path, "another engine is starting or running here");
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	rc = c->fd < 0 ? err_set(err, errno, path, "no socket: %s", strerror(errno))
+		       : bind_path(c->fd, path, err);
+	if (!rc)
+		return 0;
+	/* The path is somebody else's: it is not ours to unlink. */
+	if (c->fd >= 0)
+		close(c->fd);
+	if (c->claim >= 0)
+		close(c->claim);
+	return rc;
 }
 
-void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop)
+int control_listen(const struct control *c, struct err *err)
+{
+	if (!listen(c->fd, 4))
+		return 0;
+	return err_set(err, errno, c->path, "cannot listen: %s", strerror(errno));
+}
+
+void control_close(struct control *c)
+{
+	unlink(c->path);
+	close(c->fd);
+	if (c->claim >= 0)
+		close(c->claim);
+}
+
+void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop)
 {
 	struct client clients[CLIENTS_MAX];
 	struct pollfd fds[CLIENTS_MAX + 1];
@@ -329,7 +369,7 @@ void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop)
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		clients[i] = (struct client){.fd = -1};
 	while (!quit && !*stop) {
-		fds[CLIENTS_MAX] = (struct pollfd){.fd = fd, .events = POLLIN};
+		fds[CLIENTS_MAX] = (struct pollfd){.fd = c->fd, .events = POLLIN};
 		for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 			fds[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
 		if (poll(fds, CLIENTS_MAX + 1, POLL_MS) <= 0)
@@ -339,7 +379,7 @@ void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop)
 			    !read_client(e, &clients[i], &quit))
 				close_client(&clients[i]);
 		if (fds[CLIENTS_MAX].revents)
-			accept_client(clients, fd);
+			accept_client(clients, c->fd);
 	}
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		if (clients[i].fd >= 0)

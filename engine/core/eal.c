@@ -13,6 +13,7 @@
 #include <rte_log.h>
 
 #include "engine.h"
+#include "log.h"
 
 #define ARGS_MAX 96
 #define CPUS_MAX (RTE_MAX_LCORE - 1)
@@ -177,11 +178,13 @@ int eal_start(const struct plan *plan, struct err *err)
 	rc = rte_eal_init(a.n, a.v);
 	if (rc >= 0)
 		return 0;
-	return err_set(err, rte_errno ? rte_errno : EINVAL, "engine",
+	rc = err_set(err, rte_errno ? rte_errno : EINVAL, "engine",
 		       "DPDK does not start: %s%s", rte_strerror(rte_errno),
 		       plan->engine.hugepages
 			       ? "; are there enough free hugepages (or set hugepages: false)?"
 			       : "");
+	log_explain(err);
+	return rc;
 }
 
 void eal_stop(void)

@@ -53,10 +53,19 @@ json_t *stats_info(struct engine *e);
 void clock_pair(uint64_t *tsc, uint64_t *ns);
 char *stats_prometheus(struct engine *e);
 
-/* Control socket: serves until `quit` or a signal sets *stop. */
-int control_open(const char *path, struct err *err);
-void control_serve(struct engine *e, int fd, const volatile sig_atomic_t *stop);
-void control_close(int fd, const char *path);
+/*
+ * Control socket. Once open the path is this engine's; a client can connect when it listens,
+ * which says that the links are up. Serves until `quit` or a signal sets *stop.
+ */
+struct control {
+	const char *path;
+	int fd, claim;
+};
+
+int control_open(struct control *c, const char *path, struct err *err);
+int control_listen(const struct control *c, struct err *err);
+void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop);
+void control_close(struct control *c);
 
 int telemetry_register(struct engine *e);
 

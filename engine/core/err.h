@@ -16,3 +16,6 @@ struct err {
 /* Fill err and return -code, so that a failing function ends in one line. */
 int err_set(struct err *err, int code, const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* More about it, behind what the message says already; cut where there is no room. */
+void err_add(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -11,6 +11,7 @@
 #include <rte_version.h>
 
 #include "engine.h"
+#include "log.h"
 
 static volatile sig_atomic_t stop;
 
@@ -21,7 +22,7 @@ static void on_signal(int sig)
 }
 
 static const char usage[] =
-	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent]\n"
+	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent] [--verbose]\n"
 	"       headrace-engine --check FILE | --describe | --version\n";
 
 /* Bad input is 2, trouble with the machine is 1. */
@@ -75,35 +76,49 @@ static void end_with_parent(void)
 		stop = 1;
 }
 
-static int run(const char *file, const char *control)
+static int serve(struct plan *plan, const struct control *control, struct err *err)
 {
-	struct plan *plan = NULL;
 	struct engine engine = {0};
+	int rc;
+
+	catch_signals();
+	rc = engine_start(&engine, plan, err);
+	if (rc)
+		return rc;
+	log_release();
+	telemetry_register(&engine);
+	rc = control_listen(control, err);
+	if (!rc)
+		control_serve(&engine, control, &stop);
+	telemetry_register(NULL);
+	engine_stop(&engine);
+	return rc;
+}
+
+static int run(const char *file, const char *path, bool verbose)
+{
+	struct control control;
+	struct plan *plan = NULL;
 	struct err err = {0};
-	int rc, fd;
+	int rc;
 
 	rc = plan_load(file, &plan, &err);
 	if (rc)
 		return fail(&err, rc);
 	/* Before EAL: a second engine on the same socket must not disturb the first. */
-	fd = control_open(control, &err);
-	if (fd < 0) {
+	rc = control_open(&control, path, &err);
+	if (rc) {
 		plan_free(plan);
-		return fail(&err, fd);
+		return fail(&err, rc);
 	}
+	if (!verbose)
+		log_keep();
 	rc = eal_start(plan, &err);
 	if (!rc) {
-		catch_signals();
-		rc = engine_start(&engine, plan, &err);
-		if (!rc) {
-			telemetry_register(&engine);
-			control_serve(&engine, fd, &stop);
-			telemetry_register(NULL);
-			engine_stop(&engine);
-		}
+		rc = serve(plan, &control, &err);
 		eal_stop();
 	}
-	control_close(fd, control);
+	control_close(&control);
 	plan_free(plan);
 	return rc ? fail(&err, rc) : 0;
 }
@@ -113,10 +128,12 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{"plan", required_argument, NULL, 'p'},  {"control", required_argument, NULL, 'c'},
 		{"check", required_argument, NULL, 'k'}, {"describe", no_argument, NULL, 'd'},
-		{"with-parent", no_argument, NULL, 'w'}, {"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},        {0},
+		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
+		{"version", no_argument, NULL, 'v'},     {"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	const char *plan = NULL, *control = NULL;
+	bool verbose = false;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -129,6 +146,9 @@ int main(int argc, char **argv)
 			break;
 		case 'w':
 			end_with_parent();
+			break;
+		case 'e':
+			verbose = true;
 			break;
 		case 'k':
 			return check(optarg);
@@ -150,5 +170,5 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	return run(plan, control);
+	return run(plan, control, verbose);
 }

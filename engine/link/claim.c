@@ -9,27 +9,35 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+int claim_name(const char *name)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	size_t len = strlen(name);
+	int fd, rc;
+
+	/* A leading NUL makes the name abstract (unix(7)); its length counts, not a terminator. */
+	if (len > sizeof(addr.sun_path) - 1)
+		len = sizeof(addr.sun_path) - 1;
+	memcpy(addr.sun_path + 1, name, len);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	if (!bind(fd, (struct sockaddr *)&addr,
+		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)))
+		return fd;
+	rc = errno;
+	close(fd);
+	return rc == EADDRINUSE ? -EADDRINUSE : -1;
+}
+
 int claim_device(const char *devargs)
 {
 	const char *iface = strstr(devargs, ",iface=");
-	struct sockaddr_un addr = {.sun_family = AF_UNIX};
-	int fd, len;
+	char name[128];
 
 	if (!iface)
 		return -1;
 	iface += strlen(",iface=");
-	/* A leading NUL makes the name abstract (unix(7)); its length counts, not a terminator. */
-	len = snprintf(addr.sun_path + 1, sizeof(addr.sun_path) - 1, "headrace-port-%.*s",
-		       (int)strcspn(iface, ","), iface);
-	if (len >= (int)sizeof(addr.sun_path) - 1)
-		len = sizeof(addr.sun_path) - 2;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1; /* a convenience only: no reason not to run */
-	if (!bind(fd, (struct sockaddr *)&addr,
-		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)))
-		return fd;
-	len = errno;
-	close(fd);
-	return len == EADDRINUSE ? -EADDRINUSE : -1;
+	snprintf(name, sizeof(name), "headrace-port-%.*s", (int)strcspn(iface, ","), iface);
+	return claim_name(name);
 }

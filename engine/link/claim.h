@@ -10,5 +10,11 @@
  * Devices without `iface=` need none; their drivers are exclusive.
  */
 
+/*
+ * Take a name that all processes of this network namespace share. A descriptor to close when it
+ * is given back; -EADDRINUSE: taken; -1: cannot be told, which is no reason not to run.
+ */
+int claim_name(const char *name);
+
 /* A descriptor to close when the device is given back; -1: no claim needed; -EADDRINUSE: taken. */
 int claim_device(const char *devargs);

@@ -15,6 +15,7 @@
 
 #include "claim.h"
 #include "link.h"
+#include "log.h"
 
 struct port_conf {
 	char *devargs;
@@ -225,6 +226,7 @@ static int port_init(struct link *l, struct err *err)
 		return err_set(err, ENOMEM, "", "out of memory");
 	l->state = s;
 	s->claim = -1;
+	log_forget();
 	s->rx = rte_zmalloc("port", (l->n_rxq + 1) * sizeof(*s->rx), RTE_CACHE_LINE_SIZE);
 	s->tx = rte_zmalloc("port", (l->n_txq + 1) * sizeof(*s->tx), RTE_CACHE_LINE_SIZE);
 	rc = s->rx && s->tx ? probe(l, err) : err_set(err, ENOMEM, "", "out of memory");
@@ -232,8 +234,10 @@ static int port_init(struct link *l, struct err *err)
 		rc = configure(l, err);
 	if (!rc)
 		rc = wait_link(l, err);
-	if (rc)
+	if (rc) {
+		log_explain(err);
 		port_fini(l);
+	}
 	return rc;
 }
 

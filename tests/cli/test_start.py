@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine while it starts: whose control socket it is, when it answers, what it says if not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.engine import Engine, memory_engine
+from support.plans import port
+
+MISSING = {
+    "net_af_packet0,iface=nosuch0": "No such device",
+    "net_pcap0,rx_pcap=/no/such/file": "No such file",
+    "net_nosuch0": "net_nosuch0",
+}
+
+
+def plan(cpu: int, link: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {"wire": link, "meas": {"type": "sink"}},
+        "segments": [
+            {"name": "chain", "cpus": [cpu], "inputs": [{"link": "wire", "to": "link:meas"}]}
+        ],
+    }
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("device", MISSING)
+def test_a_missing_device_is_one_line(
+    device: str, engine_binary: Path, tmp_path: Path, cpus: list[int]
+) -> None:
+    """DPDK's own lines do not come before it; the one that says why is part of it."""
+    file, control = tmp_path / "plan.json", tmp_path / "control.sock"
+    file.write_text(json.dumps(plan(cpus[0], port(device))))
+    command = [str(engine_binary), "--plan", str(file), "--control", str(control)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "links.wire.params.devargs" in done.stderr and MISSING[device] in done.stderr
+    assert not control.exists()
+    asked = subprocess.run([*command, "--verbose"], capture_output=True, text=True, timeout=120)
+    assert asked.returncode == 2
+    assert len(asked.stderr.splitlines()) > 1, "the whole log, when asked for"
+
+
+def connects(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+    return True
+
+
+def test_it_answers_when_its_links_are_up_and_not_before(
+    start_engine: Callable[..., Engine], tmp_path: Path, cpus: list[int]
+) -> None:
+    """A memif client has no link until somebody is the server. Until then nobody can connect to its
+    control socket, and nobody can take it away."""
+    memif = tmp_path / "memif.sock"
+    ours = port(f"net_memif0,role=client,socket={memif},socket-abstract=no", wait_link_ms=60000)
+    theirs = port(f"net_memif0,role=server,socket={memif},socket-abstract=no")
+    waiting = start_engine(plan(cpus[0], ours))
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(waiting.command, stdout=log, stderr=log)
+    try:
+        Engine.wait_for(waiting.socket_path.exists, "the bound socket", seconds=60)
+        assert not connects(waiting.socket_path)
+        second = subprocess.run(waiting.command, capture_output=True, text=True, timeout=120)
+        assert second.returncode == 2 and len(second.stderr.splitlines()) == 1, second.stderr
+        assert str(waiting.socket_path) in second.stderr
+        assert waiting.socket_path.exists(), "it is still the first one's"
+        assert process.poll() is None and not connects(waiting.socket_path)
+        with start_engine(plan(cpus[0], theirs)):
+            Engine.wait_for(lambda: connects(waiting.socket_path), "an answer", seconds=60)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+    assert process.returncode == 0, (tmp_path / "log").read_text()
+    assert not waiting.socket_path.exists()
