@@ -60,8 +60,11 @@ def test_json_has_the_documented_names(first: tuple[Path, Any]) -> None:
     assert len(said["results"]) == 4  # two execution models, two frame mixes, one load
     for row in said["results"]:
         assert set(row) >= RESULT_NAMES
-        assert row["sent_pps"] == pytest.approx(20000, rel=0.05)
-        assert row["audit"]["verdict"] in ("ok", "suspect", "generator-bound")
+        # A stalled machine sends late; then the audit must not call it fine.
+        kept = row["sent_pps"] == pytest.approx(20000, rel=0.05)
+        assert row["audit"]["verdict"] in (
+            ("ok", "suspect", "generator-bound") if kept else ("suspect", "generator-bound")
+        )
         assert set(row["nf_cycles"]) == {"acl", "l2fwd"}
 
 
