@@ -47,7 +47,7 @@ def _solve(problem: Problem, cheap: bool, time_s: float) -> _Solved:
                 chosen = model.new_bool_var(f"{first}-{end}x{replicas}")
                 on = [model.new_bool_var(f"{first}-{end}x{replicas}@{c}") for c in lcores]
                 model.add(sum(on) == replicas * chosen)
-                share = _cost(problem, first, end, cheap) / replicas
+                share = _cost(problem, first, end, replicas > 1, cheap) / replicas
                 cycles = int(share * _SCALE) if cheap else int(share * _SCALE) + 1
                 for cpu, here in zip(lcores, on, strict=True):
                     loads[cpu].append(cycles * here)
@@ -81,10 +81,10 @@ def _solve(problem: Problem, cheap: bool, time_s: float) -> _Solved:
     return _Solved(layout, max(1.0, solver.best_objective_bound) / _SCALE)
 
 
-def _cost(problem: Problem, first: int, end: int, cheap: bool) -> float:
+def _cost(problem: Problem, first: int, end: int, replicated: bool, cheap: bool) -> float:
     nfs = problem.nfs[first:end]
-    costs = [segment(nfs, a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)]
-    return min(costs) if cheap else max(costs)
+    costs = [segment(nfs, a, b, replicated) for a in (0.0, 1.0) for b in (0.0, 1.0)]
+    return min(costs) if cheap else max(costs) + problem.traffic.steer
 
 
 def _fixed(problem: Problem, cheap: bool) -> dict[int, float]:
@@ -96,4 +96,5 @@ def _fixed(problem: Problem, cheap: bool) -> dict[int, float]:
 
 
 def _hop(hop: Hop, cheap: bool) -> float:
-    return min(hop.same, hop.apart) if cheap else max(hop.same, hop.apart)
+    costs: list[float] = [hop.same, hop.apart, *([] if hop.spread is None else [hop.spread])]
+    return min(costs) if cheap else max(costs)

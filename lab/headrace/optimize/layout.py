@@ -15,12 +15,16 @@ Lcores = tuple[int, ...]  # of a segment, one replica on each
 @dataclass(frozen=True)
 class Hop:
     """Cycles per packet of getting packets from, or giving them to, a ring: the other end on the
-    same lcore, or on another one (S3 table 3)."""
+    same lcore, or on another one (S3 table 3). `spread`: where several replicas share the packets;
+    their writer has then classified and steered them, and bursts are shorter."""
 
     same: float
     apart: float
+    spread: float | None = None  # None: as the two above
 
-    def mixed(self, same: float) -> float:
+    def mixed(self, same: float, spread: bool = False) -> float:
+        if spread and self.spread is not None:
+            return self.spread
         return same * self.same + (1 - same) * self.apart
 
 
@@ -44,6 +48,7 @@ class Traffic:
     sink: Hop
     generator: int
     measure: int
+    steer: float = 0.0  # what choosing a replica for a packet adds to sending it
 
 
 @dataclass(frozen=True)
@@ -87,26 +92,31 @@ def loads(problem: Problem, layout: Layout) -> dict[int, float]:
     found = dict.fromkeys((*problem.lcores, traffic.generator, traffic.measure), 0.0)
     before: Lcores = (traffic.generator,)
     first = 0
-    found[traffic.generator] += traffic.source.mixed(_same(traffic.generator, layout.lcores[0]))
+    to = layout.lcores[0]
+    found[traffic.generator] += traffic.source.mixed(_same(traffic.generator, to), len(to) > 1)
     for i, (size, on) in enumerate(zip(layout.cuts, layout.lcores, strict=True)):
         after = layout.lcores[i + 1] if i + 1 < len(layout.cuts) else (traffic.measure,)
         nfs = problem.nfs[first : first + size]
         first += size
+        steer = traffic.steer if len(after) > 1 else 0.0
         for cpu in on:
-            found[cpu] += segment(nfs, _same(cpu, before), _same(cpu, after)) / len(on)
+            own = segment(nfs, _same(cpu, before), _same(cpu, after), len(on) > 1)
+            found[cpu] += (own + steer) / len(on)
         before = on
-    found[traffic.measure] += traffic.sink.mixed(_same(traffic.measure, before))
+    found[traffic.measure] += traffic.sink.mixed(_same(traffic.measure, before), len(before) > 1)
     return found
 
 
-def segment(nfs: Sequence[NfCost], from_same: float, to_same: float) -> float:
+def segment(
+    nfs: Sequence[NfCost], from_same: float, to_same: float, replicated: bool = False
+) -> float:
     """Cycles per packet of one segment, by the shares that come from and go to its own lcore."""
     first, last = nfs[0], nfs[-1]
     return (
-        first.rx.mixed(from_same)
-        + first.work.mixed(from_same)
+        first.rx.mixed(from_same, replicated)
+        + first.work.mixed(from_same, replicated)
         + sum(nf.work.same for nf in nfs[1:])
-        + last.tx.mixed(to_same)
+        + last.tx.mixed(to_same, replicated)
         + first.loop
     )
 

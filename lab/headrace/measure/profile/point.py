@@ -62,6 +62,7 @@ class Sample:
     tx: float
     loop: float
     source: float
+    source_tx: float
     sink: float
     throughput_pps: float
     packets: int
@@ -201,7 +202,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
     """Cycles per packet of the chain's segments together, each per packet that it got."""
     rx = tx = busy = 0.0
     nfs = count.nf_cycles(counters)
-    source = sink = 0.0
+    source = source_tx = sink = 0.0
     packets = 0
     passed = 1.0
     for segment in {r.segment for r in counters.replicas}:
@@ -213,7 +214,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         rx_each = sum(r.rx_cycles for r in replicas) / sampled
         tx_each = sum(r.tx_cycles for r in replicas) / sampled
         if segment == "generator":
-            source = rx_each + tx_each
+            source, source_tx = rx_each + tx_each, tx_each
         elif segment == "measure":
             sink = rx_each + tx_each
         else:
@@ -221,7 +222,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
             passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
     loop = max(0.0, busy - rx - tx - sum(nfs.values()))
-    return Sample(nfs, rx, tx, loop, source, sink, throughput_pps, packets, passed)
+    return Sample(nfs, rx, tx, loop, source, source_tx, sink, throughput_pps, packets, passed)
 
 
 def spread(values: Sequence[float]) -> Spread:
