@@ -293,6 +293,8 @@ const struct nf_ops nf_acl_ops = {
 	.conf_size = sizeof(struct acl_conf),
 	.edges = acl_edges,
 	.drops = acl_drops,
+	.policy_drops = 1u << ACL_DROP_DENIED | 1u << ACL_DROP_DEFAULT | 1u << ACL_DROP_NON_IP |
+			1u << ACL_DROP_FRAGMENT,
 	.counters = acl_counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS,
 	.may_drop = true,

@@ -63,6 +63,7 @@ struct acl_worker {
 	uint64_t cache_set; /* serial of the set that the cache's answers are from */
 	/* Since the last tick; a cache that seldom hits is left aside for most bursts. */
 	uint32_t hits, misses;
+	uint32_t judged_hits, judged_misses; /* since it was judged, which may be many ticks */
 	bool aside;
 	uint32_t bursts;
 };

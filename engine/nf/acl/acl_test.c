@@ -482,9 +482,49 @@ static void agrees_with_the_model(void **state)
 	}
 }
 
+/*
+ * A cache that seldom hit is left aside, and looked at in one burst of 32 only. When the traffic
+ * changes it must come back, however few packets a tick sees.
+ */
+static void cache_comes_back(void **state)
+{
+	struct craft_list strangers = {0}, friends = {0};
+	struct harness *h;
+	struct err err;
+	uint64_t before = 0;
+
+	for (unsigned int i = 0; i < 4000; i++) {
+		struct craft c = tcp4();
+
+		c.sport = (uint16_t)(1000 + i);
+		craft_add(&strangers, &c);
+	}
+	for (unsigned int i = 0; i < 64; i++) {
+		struct craft c = tcp4();
+
+		craft_add(&friends, &c);
+	}
+	h = harness_new("acl", web_only, NULL, &err);
+	assert_non_null(h);
+	harness_run(h, NF_FORWARD, 32, strangers.packets, strangers.n);
+	harness_advance(h, 1000000);
+	for (unsigned int tick = 0; tick < 1000; tick++) {
+		if (tick == 900)
+			before = harness_counter(h, "cache-hits");
+		harness_run(h, NF_FORWARD, 16, friends.packets, friends.n);
+		harness_forget(h);
+		harness_advance(h, 1000000);
+	}
+	assert_true(harness_counter(h, "cache-hits") - before >= 99 * friends.n);
+	harness_free(h);
+	craft_list_free(&strangers);
+	craft_list_free(&friends);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cache_comes_back),
 		cmocka_unit_test(matches_five_tuples),
 		cmocka_unit_test(sees_through_tags_and_options),
 		cmocka_unit_test(ports_unknown),

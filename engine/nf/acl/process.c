@@ -260,10 +260,16 @@ void acl_cache_tick(struct nf_worker *w)
 
 	w->counters[ACL_COUNT_CACHE_HITS] += worker->hits;
 	w->counters[ACL_COUNT_CACHE_MISSES] += worker->misses;
-	if (worker->hits + worker->misses >= CACHE_SAMPLE)
-		worker->aside = !CACHE_WORTH(worker->hits, worker->misses);
+	/* Of a cache left aside a tick sees few packets: without a memory it would stay aside for ever. */
+	worker->judged_hits += worker->hits;
+	worker->judged_misses += worker->misses;
 	worker->hits = 0;
 	worker->misses = 0;
+	if (worker->judged_hits + worker->judged_misses < CACHE_SAMPLE)
+		return;
+	worker->aside = !CACHE_WORTH(worker->judged_hits, worker->judged_misses);
+	worker->judged_hits = 0;
+	worker->judged_misses = 0;
 }
 
 void acl_process(struct nf_worker *w, struct burst *b)
