@@ -253,9 +253,9 @@ static const struct nf_ops nat_ops = {
 		     "timeouts), RFC 5382 (TCP timeouts by state), RFC 5508 (ICMP queries and errors), RFC "
 		     "1624 (checksums), RFC 6056 (random outside ports; at most 512 are tried, so a "
 		     "pool counts as exhausted when about one port of 500 is left), hairpinning (RFC 4787 "
-		     "REQ-9: towards static mappings, and endpoint-independent ones) and fragments in any order "
-		     "(REQ-14), both with one replica, as others would have to know the session; hairpinned "
-		     "fragments are dropped. Left out: address-dependent filtering as "
+		     "REQ-9: towards static mappings, and endpoint-independent ones) and fragments in any "
+		     "order (REQ-14), both with one replica, as others would have to know the session; "
+		     "hairpinned fragments are dropped. Left out: address-dependent filtering as "
 		     "such, application-level gateways, SCTP. ICMP queries have no ports to steer by: "
 		     "with several replicas they need as many pool addresses.",
 	.params = nat_params,

@@ -194,8 +194,8 @@ static void test_traffic_classes(void **state)
 static void test_weights(void **state)
 {
 	struct harness *h = make_with(
-		"{\"classes\": [{\"dscp\": [1], \"queue\": 1}, {\"dscp\": [2], \"queue\": 2}, {\"dscp\": [3], "
-		"\"queue\": 3}], \"shaper\": {\"rate_bps\": 20000000, \"pipe_profiles\": "
+		"{\"classes\": [{\"dscp\": [1], \"queue\": 1}, {\"dscp\": [2], \"queue\": 2}, "
+		"{\"dscp\": [3], \"queue\": 3}], \"shaper\": {\"rate_bps\": 20000000, \"pipe_profiles\": "
 		"[{\"weights\": [1, 2, 3, 4]}]}}", NULL);
 	struct stream streams[STREAMS];
 
