@@ -89,6 +89,7 @@ def nf_page(name: str, nf: Schema) -> str:
 | packets | {drops}{volume} |
 | edges | {names(nf["edges"])} |
 | drop reasons | {names(nf["drops"])} |
+| of these, policy | {names(nf["policy_drops"])} |
 | counters | {names(nf["counters"])} |
 """
 

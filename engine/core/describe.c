@@ -39,6 +39,16 @@ static json_t *edges(const struct nf_ops *ops)
 	return a;
 }
 
+static json_t *policy_drops(const struct nf_ops *ops)
+{
+	json_t *a = json_array();
+
+	for (unsigned int i = 0; ops->drops && ops->drops[i]; i++)
+		if (ops->policy_drops & 1u << i)
+			json_array_append_new(a, json_string(ops->drops[i]));
+	return a;
+}
+
 static json_t *describe_nf(const struct nf_ops *o)
 {
 	json_t *j = json_object();
@@ -53,6 +63,7 @@ static json_t *describe_nf(const struct nf_ops *o)
 	json_object_set_new(j, "state_key", json_string(state_names[o->state_key]));
 	json_object_set_new(j, "edges", edges(o));
 	json_object_set_new(j, "drops", names(o->drops));
+	json_object_set_new(j, "policy_drops", policy_drops(o));
 	json_object_set_new(j, "counters", names(o->counters));
 	json_object_set_new(j, "updates", json_boolean(o->update != NULL));
 	json_object_set_new(j, "params", param_schema(o->params));

@@ -115,6 +115,7 @@ struct nf_ops {
 	size_t conf_size;
 	const char *const *edges;    /* NULL-terminated; NULL means {"out"} */
 	const char *const *drops;    /* NULL-terminated names of reasons; may be NULL */
+	uint32_t policy_drops;       /* bits of `drops`: what the user asked to be dropped */
 	const char *const *counters; /* NULL-terminated; may be NULL */
 	uint32_t reads, writes;      /* enum nf_field bits */
 	bool may_drop;

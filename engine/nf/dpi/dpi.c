@@ -23,6 +23,7 @@ static const struct nf_ops dpi_ops = {
 	.params = dpi_params,
 	.conf_size = sizeof(struct dpi_params),
 	.drops = drops,
+	.policy_drops = 1u << DROP_MATCHED | 1u << DROP_LABEL | 1u << DROP_FRAGMENT,
 	.counters = dpi_counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS | NF_F_PAYLOAD,
 	.writes = NF_F_DSCP,

@@ -293,6 +293,8 @@ static const struct nf_ops firewall_ops = {
 	.conf_size = sizeof(struct fw_params),
 	.edges = edges,
 	.drops = drops,
+	.policy_drops = 1u << DROP_DENIED | 1u << DROP_DEFAULT | 1u << DROP_INVALID_STATE |
+			1u << DROP_NOT_SYN | 1u << DROP_ICMP_UNRELATED | 1u << DROP_NON_IP,
 	.counters = counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS,
 	.may_drop = true,

@@ -261,6 +261,7 @@ static const struct nf_ops nat_ops = {
 	.params = nat_params,
 	.conf_size = sizeof(struct nat_params),
 	.drops = drops,
+	.policy_drops = 1u << DROP_NO_MAPPING | 1u << DROP_ICMP_UNRELATED,
 	.counters = counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS,
 	.writes = NF_F_SRC_IP | NF_F_DST_IP | NF_F_SRC_PORT | NF_F_DST_PORT,

@@ -38,6 +38,7 @@ static const struct nf_ops nf_null_ops = {
 	.params = null_params,
 	.conf_size = sizeof(struct null_conf),
 	.drops = null_drops,
+	.policy_drops = 1u << 0,
 	.may_drop = true,
 	.category = NF_GENERAL,
 	.state_key = NF_STATELESS,

@@ -259,6 +259,7 @@ static const struct nf_ops qos_ops = {
 	.params = qos_params,
 	.conf_size = sizeof(struct qos_params),
 	.drops = drops,
+	.policy_drops = 1u << DROP_YELLOW | 1u << DROP_RED,
 	.counters = counters,
 	.reads = NF_F_DSCP | NF_F_5TUPLE | NF_F_LENGTH,
 	.writes = NF_F_DSCP,

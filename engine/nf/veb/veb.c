@@ -327,6 +327,8 @@ static const struct nf_ops veb_ops = {
 	.conf_size = sizeof(struct veb_params),
 	.edges = edges,
 	.drops = drops,
+	.policy_drops = 1u << DROP_SPOOFED | 1u << DROP_FILTERED | 1u << DROP_RATE |
+			1u << DROP_RATE_IN,
 	.counters = counters,
 	.reads = NF_F_MAC | NF_F_LENGTH,
 	.may_drop = true,
