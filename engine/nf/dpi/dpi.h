@@ -13,12 +13,15 @@
 
 /* Of one direction of a TCP connection. */
 enum dir_flag {
-	DIR_SEEN = 1 << 0, /* next_seq is valid */
-	DIR_FIN = 1 << 1,  /* fin_seq is valid */
-	DIR_END = 1 << 2,  /* all until FIN has been scanned, or as much as may be */
+	DIR_SEEN = 1 << 0,  /* next_seq is valid */
+	DIR_SYN = 1 << 1,   /* isn is valid */
+	DIR_FIN = 1 << 2,   /* fin_seq is valid */
+	DIR_OFFER = 1 << 4, /* offer is valid */
+	DIR_END = 1 << 3,   /* all until FIN has been scanned, or as much as may be */
 };
 
 struct dpi_dir {
+	uint32_t isn, offer; /* sequence numbers of the SYN that began it, and of the last SYN */
 	uint32_t next_seq, fin_seq;
 	uint32_t stream;    /* number of the stream's state + 1; 0: none */
 	uint32_t held;      /* number of the first segment held + 1, by sequence; 0: none */

@@ -292,6 +292,102 @@ static void test_reuse(void **state)
 	harness_free(h);
 }
 
+/* Who is refused by the server cannot move our place in the stream. */
+static void test_false_restart(void **state)
+{
+	struct harness *h = make(PARAMS("", EVIL("alert")), NULL);
+	struct end c, s;
+
+	connection(&c, &s, 4, 1000);
+	handshake(h, &c, &s);
+	send_text(h, &c, "ev");
+	put(h, &c, c.seq + 100, RST, "");
+	put(h, &c, c.seq + 100000, SYN, "");
+	put(h, &c, c.seq + 200000, SYN | ACK, ""); /* nobody answers himself */
+	send_text(h, &c, "ilword");
+	expect(h, "alerts", 1);
+	/* The server has forgotten the connection, and agrees to a new one, further back. */
+	c.seq -= 50000;
+	handshake(h, &c, &s);
+	put(h, &s, s.seq - 1, SYN | ACK, ""); /* sent again */
+	send_text(h, &c, "evilword");
+	expect(h, "alerts", 2);
+
+	/* Two SYNs before the answer, which is to the first. */
+	connection(&c, &s, 4, 1001);
+	put(h, &c, c.seq++, SYN, "");
+	put(h, &c, c.seq + 5000, SYN, "");
+	s.ack = c.seq;
+	put(h, &s, s.seq++, SYN | ACK, "");
+	send_text(h, &c, "evilword");
+	expect(h, "alerts", 3);
+	harness_free(h);
+}
+
+/* A client that pretends to be the server is found out by the handshake. */
+static void test_false_server(void **state)
+{
+	struct harness *h = make(
+		PARAMS("", RULE("alert", "flow:to_server; " TEXT("evilword"), "1")), NULL);
+	struct end c, s;
+
+	connection(&c, &s, 4, 1000);
+	put(h, &c, c.seq, SYN | ACK, "");
+	handshake(h, &c, &s);
+	send_text(h, &s, "evilword");
+	expect(h, "alerts", 0);
+	send_text(h, &c, "evilword");
+	expect(h, "alerts", 1);
+	harness_free(h);
+}
+
+struct piece {
+	uint32_t at, len;
+};
+
+/* A text in pieces, some of them twice or overlapping, in any order: it is found once. */
+static void test_any_order(void **state)
+{
+	struct harness *h = make(PARAMS("", EVIL("alert")), NULL);
+	unsigned int random = 1;
+
+	for (unsigned int round = 0; round < 3000; round++) {
+		char text[101], part[101];
+		struct piece pieces[40];
+		unsigned int n = 0;
+		struct end c, s;
+
+		memset(text, 'e', 100);
+		text[100] = '\0';
+		memcpy(text + rand_r(&random) % 92, "evilword", 8);
+		for (uint32_t at = 0; at < 100; n++) {
+			pieces[n].at = at - (uint32_t)rand_r(&random) % 3 % (at + 1);
+			at += 1 + (uint32_t)rand_r(&random) % 20;
+			at = at > 100 || n == 30 ? 100 : at;
+			pieces[n].len = at - pieces[n].at;
+		}
+		for (; rand_r(&random) % 4; n = n < 39 ? n + 1 : n)
+			pieces[n] = pieces[(unsigned int)rand_r(&random) % n];
+		connection(&c, &s, round & 1 ? 4 : 6, (uint16_t)round);
+		handshake(h, &c, &s);
+		while (n) {
+			unsigned int i = (unsigned int)rand_r(&random) % n;
+
+			memcpy(part, text + pieces[i].at, pieces[i].len);
+			part[pieces[i].len] = '\0';
+			put(h, &c, c.seq + pieces[i].at, ACK, part);
+			pieces[i] = pieces[--n];
+		}
+		put(h, &c, c.seq + 100, FIN | ACK, "");
+		expect(h, "alerts", round + 1);
+		harness_forget(h);
+	}
+	expect(h, "gaps", 0);
+	harness_advance(h, 1000000);
+	expect(h, "streams", 0);
+	harness_free(h);
+}
+
 static void test_streams_bound(void **state)
 {
 	struct harness *h = make(PARAMS(", \"streams\": 1, \"stream_bytes\": 10", EVIL("alert")),
@@ -563,6 +659,9 @@ int main(void)
 		cmocka_unit_test(test_no_segments),
 		cmocka_unit_test(test_mark),
 		cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_false_restart),
+		cmocka_unit_test(test_false_server),
+		cmocka_unit_test(test_any_order),
 		cmocka_unit_test(test_streams_bound),
 		cmocka_unit_test(test_combination),
 		cmocka_unit_test(test_udp),

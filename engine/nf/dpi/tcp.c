@@ -174,25 +174,76 @@ void tcp_end_both(struct inspection *in)
 	in->action = RTE_MAX(in->action, other.action);
 }
 
-/* The same ports again (RFC 9293 section 3.6.1), or the client tries another sequence number. */
+/* The same ports again (RFC 9293 section 3.6.1). */
 static void restart(struct inspection *in)
 {
 	struct dpi_flow *f = in->flow;
 
 	tcp_end_both(in);
 	f->dir[0] = f->dir[1] = (struct dpi_dir){0};
-	f->flags &= (uint8_t) ~(FLOW_CLOSED | FLOW_BOTH);
+	f->flags &= (uint8_t)~FLOW_CLOSED;
 }
 
-static void syn(struct inspection *in, struct dpi_dir *d, uint32_t seq)
+static void begin(struct dpi_dir *d, uint32_t isn)
 {
-	if (in->flow->flags & FLOW_CLOSED && !(in->tcp_flags & RTE_TCP_ACK_FLAG) &&
-	    seq + 1 != d->next_seq)
+	d->isn = isn;
+	d->next_seq = isn + 1;
+	d->flags |= DIR_SEEN | DIR_SYN;
+}
+
+/* Who sent what we took for the client's turns out to be the server. */
+static void swap_sides(struct inspection *in)
+{
+	struct dpi_flow *f = in->flow;
+	uint64_t bytes = f->bytes[0];
+	uint32_t packets = f->packets[0];
+
+	f->bytes[0] = f->bytes[1];
+	f->bytes[1] = bytes;
+	f->packets[0] = f->packets[1];
+	f->packets[1] = packets;
+	f->flags ^= FLOW_CLIENT_HIGH;
+	in->packet.to_server = !in->packet.to_server;
+}
+
+/* A connection that both sides want, in place of the one before. */
+static void agree(struct inspection *in, bool offered)
+{
+	restart(in);
+	if (in->packet.to_server)
+		swap_sides(in);
+	begin(&in->flow->dir[0], in->ack - 1);
+	in->flow->dir[0].offer = in->ack - 1;
+	in->flow->dir[0].flags |= offered ? DIR_OFFER : 0;
+	begin(&in->flow->dir[1], in->seq);
+}
+
+static void syn(struct inspection *in, struct dpi_dir *d, const struct dpi_dir *peer)
+{
+	bool over = in->flow->flags & FLOW_CLOSED || !(peer->flags & DIR_SEEN);
+
+	if (d->flags & DIR_SEEN && over && d->next_seq != in->seq + 1)
 		restart(in);
-	if (d->flags & DIR_SEEN && (d->inspected || d->next_seq == seq + 1))
+	d->offer = in->seq;
+	d->flags |= DIR_OFFER;
+	if (!(d->flags & DIR_SEEN))
+		begin(d, in->seq);
+}
+
+/*
+ * A SYN amid a connection begins a new one only when the other side answers it: it need not (RFC
+ * 5961 section 4.2), and whoever could move our place in the stream alone would be unseen from
+ * there on. So nobody answers himself either.
+ */
+static void syn_ack(struct inspection *in, const struct dpi_dir *d, const struct dpi_dir *peer)
+{
+	bool offered = peer->flags & DIR_OFFER && peer->offer + 1 == in->ack;
+	bool known = d->flags & DIR_SYN && d->isn == in->seq && peer->isn + 1 == in->ack;
+
+	if (known || d->flags & DIR_OFFER)
 		return;
-	d->next_seq = seq + 1;
-	d->flags |= DIR_SEEN;
+	if (offered || !(d->flags & DIR_SEEN))
+		agree(in, offered);
 }
 
 /* Bytes acknowledged by the receiver have been sent: what we lack of them will not come again. */
@@ -217,27 +268,46 @@ static void fin(struct inspection *in, struct dpi_dir *d, uint32_t seq)
 		tcp_end(in, d);
 }
 
-void tcp_input(struct inspection *in)
+static void payload_and_fin(struct inspection *in, struct dpi_dir *d, uint32_t seq)
 {
-	struct dpi_flow *f = in->flow;
-	unsigned int way = !in->packet.to_server;
-	struct dpi_dir *d = &f->dir[way], *peer = &f->dir[!way];
-	uint32_t seq = in->seq;
-
-	if (unlikely(in->tcp_flags & RTE_TCP_SYN_FLAG))
-		syn(in, d, seq++);
-	/* In the midst of a connection: its first segment seen is the first. */
-	if (unlikely(!(d->flags & DIR_SEEN))) {
-		d->next_seq = seq;
-		d->flags |= DIR_SEEN;
-	}
-	if (in->tcp_flags & RTE_TCP_ACK_FLAG && unlikely(peer->held))
-		acknowledged(in, peer);
 	payload(in, d, seq);
 	scan_packet(in, PATTERNS_SEGMENT, in->payload, in->packet.size);
 	if (unlikely(in->tcp_flags & RTE_TCP_FIN_FLAG || d->flags & DIR_FIN))
 		fin(in, d, seq);
-	if (unlikely(in->tcp_flags & RTE_TCP_RST_FLAG ||
-		     f->dir[0].flags & f->dir[1].flags & DIR_FIN))
+}
+
+static void handshake(struct inspection *in)
+{
+	unsigned int way = !in->packet.to_server;
+	struct dpi_flow *f = in->flow;
+
+	if (in->tcp_flags & RTE_TCP_ACK_FLAG)
+		syn_ack(in, &f->dir[way], &f->dir[!way]);
+	else
+		syn(in, &f->dir[way], &f->dir[!way]);
+}
+
+void tcp_input(struct inspection *in)
+{
+	bool is_syn = in->tcp_flags & RTE_TCP_SYN_FLAG, reset;
+	struct dpi_flow *f = in->flow;
+	struct dpi_dir *d, *peer;
+
+	if (unlikely(is_syn))
+		handshake(in);
+	d = &f->dir[!in->packet.to_server];
+	peer = &f->dir[in->packet.to_server];
+	/* Any other RST is no end to its receiver either (RFC 5961 section 3.2). */
+	reset = in->tcp_flags & RTE_TCP_RST_FLAG &&
+		(!(d->flags & DIR_SEEN) || in->seq == d->next_seq);
+	/* In the midst of a connection: its first segment seen is the first. */
+	if (unlikely(!(d->flags & DIR_SEEN))) {
+		d->next_seq = in->seq + is_syn;
+		d->flags |= DIR_SEEN;
+	}
+	if (in->tcp_flags & RTE_TCP_ACK_FLAG && unlikely(peer->held))
+		acknowledged(in, peer);
+	payload_and_fin(in, d, in->seq + is_syn);
+	if (unlikely(reset || f->dir[0].flags & f->dir[1].flags & DIR_FIN))
 		f->flags |= FLOW_CLOSED;
 }
