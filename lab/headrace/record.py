@@ -282,6 +282,7 @@ class Measurement(Record):
     sent: NonNegativeInt = 0
     received: NonNegativeInt = 0
     lost: NonNegativeInt = 0
+    policy_dropped: NonNegativeInt = 0  # not in `lost`: measure.losses is "unintended"
     reordered: NonNegativeInt = 0
     duplicated: NonNegativeInt = 0
     unstamped: NonNegativeInt = 0  # received but not the source's

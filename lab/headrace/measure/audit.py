@@ -29,6 +29,7 @@ def audit(
     flows: Sequence[Flow],
     counters: Counters,
     context: Context,
+    lost: int,
 ) -> Audit:
     sources = [reading.after["links"][way.source] for way in ways]
     unsent = sum(f.unsent for f in flows)
@@ -39,9 +40,9 @@ def audit(
     findings = [
         _unsent(unsent, sum(f.intended for f in flows), unlimited),
         _stretched(actual, intended, unlimited),
-        _stall(behind, reading, context, sum(f.lost for f in flows), unlimited),
+        _stall(behind, reading, context, lost, unlimited),
         _sink(counters, context),
-        _preemption(reading, sum(f.lost for f in flows)),
+        _preemption(reading, lost),
         _conservation(counters),
     ]
     return Audit(

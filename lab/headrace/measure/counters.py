@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from headrace.record import (
@@ -203,6 +204,17 @@ def utilisation(counters: Counters, sending_s: float) -> dict[str, float]:
         str(worker.cpu): min(1.0, worker.ops_cycles / (min(worker.ref_cycles, sending) or 1))
         for worker in counters.workers
     }
+
+
+def dropped_by_policy(counters: Counters, policy: Mapping[str, Collection[str]]) -> int:
+    """Packets that functions dropped for reasons that they call policy."""
+    return sum(
+        packets
+        for replica in counters.replicas
+        for name, nf in replica.nfs.items()
+        for reason, packets in nf.dropped.items()
+        if reason in policy.get(name, ())
+    )
 
 
 def drops(counters: Counters) -> dict[str, int]:

@@ -33,6 +33,7 @@ class Prepared:
     placement: Placement
     plan: Json
     direct: Json
+    policy: dict[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
 
     def with_memory(self, engine: Json, direct: bool = False) -> Json:
         plan = self.direct if direct else self.plan
@@ -82,7 +83,8 @@ def prepare(
             if text not in checked:
                 checked.add(text)
                 _engine_check(text, Path(scratch), experiment, doc, description.engine)
-            prepared.append(Prepared(experiment, placement, plan, direct))
+            policy = policy_drops(experiment, description)
+            prepared.append(Prepared(experiment, placement, plan, direct, policy))
     return prepared
 
 
@@ -98,6 +100,16 @@ def locating(every: int) -> Json:
         for one in found
     ]
     return {"every": every, "classes": classes}
+
+
+def policy_drops(experiment: Experiment, description: Description) -> dict[str, frozenset[str]]:
+    """What the functions say of their own drop reasons; nothing where every loss counts."""
+    if experiment.study.measure.losses == "all":
+        return {}
+    return {
+        node.name: frozenset(description.nfs[node.nf].get("policy_drops", ()))
+        for node in experiment.nodes
+    }
 
 
 def _engine_check(

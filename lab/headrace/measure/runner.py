@@ -18,7 +18,7 @@ from headrace.measure.collectors.base import Process
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, duration, rate
-from headrace.measure.results import result, searched, unrefused
+from headrace.measure.results import UNINTENDED, result, searched, unrefused
 from headrace.measure.search import Limits, Outcome, search
 from headrace.measure.verify import verify_path
 from headrace.record import Environment, Phase, Result, Trial
@@ -142,6 +142,7 @@ class _Measuring:
             calibration=floor.calibration,
             identified_by=trials.identified_by(self._study.workload),
             drain_s=self._measure.drain,
+            policy=one.policy,
         )
         self._made: dict[int, list[Trial]] = {}
         self._retries = _RETRIES
@@ -242,4 +243,6 @@ def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:
         labels.append("one-traffic-lcore")
     if not engine.shielded:
         labels.append("unshielded")
+    if one.policy:
+        labels.append(UNINTENDED)
     return (*labels, *one.placement.notes)

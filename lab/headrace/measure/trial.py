@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.bundle import now
@@ -41,6 +41,9 @@ class Context:
     calibration: Calibration | None
     identified_by: str  # key of the sink's count of packets that are known to be the source's
     drain_s: float
+    # node: drop reasons that are no loss. Functions count both directions together, so that with
+    # traffic both ways it is taken off the loss of their sum only.
+    policy: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,9 @@ def _record(
     seconds = max(f.duration_s for f in flows)
     sent, received = sum(f.sent for f in flows), sum(f.received for f in flows)
     intended, lost = sum(f.intended for f in flows), sum(f.lost for f in flows)
+    policy_dropped = count.dropped_by_policy(counters, context.policy)
+    if len(ways) == len(context.ways):
+        lost = max(0, lost - policy_dropped)
     sent_bytes = sum(f.sent_bytes for f in flows)
     frame = sent_bytes / sent if sent else context.frame_bytes_mean
     readings = [_latency_reading(sink) for sink in sinks]
@@ -186,13 +192,14 @@ def _record(
         utilisation=count.utilisation(counters, seconds),
         drops=count.drops(counters),
         located=count.located(counters),
-        audit=audit(reading, ways, flows, counters, context),
+        audit=audit(reading, ways, flows, counters, context, lost),
         duration_s=seconds,
         frame_bytes_mean=frame,
         intended=intended,
         sent=sent,
         received=received,
         lost=lost,
+        policy_dropped=policy_dropped,
         reordered=sum(int(sink["reordered"]) for sink in sinks),
         duplicated=sum(f.duplicated for f in flows),
         unstamped=sum(int(sink.get("unknown", 0)) for sink in sinks),

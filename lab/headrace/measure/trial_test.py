@@ -123,7 +123,11 @@ def reading(before: Json, after: Json, **more: Any) -> trial.Reading:
     return trial.Reading(before=before, after=after, **{**found, **more})
 
 
-def records(taken: trial.Reading, ways: tuple[Way, ...] = (WAY,)) -> list[Trial]:
+def records(
+    taken: trial.Reading,
+    ways: tuple[Way, ...] = (WAY,),
+    policy: dict[str, frozenset[str]] | None = None,
+) -> list[Trial]:
     context = trial.Context(
         chain="c",
         execution="rtc",
@@ -136,6 +140,7 @@ def records(taken: trial.Reading, ways: tuple[Way, ...] = (WAY,)) -> list[Trial]
         calibration=None,
         identified_by="stamped",
         drain_s=0.1,
+        policy=policy or {},
     )
     return trial.records(context, taken, 7, "fixed", 1)
 
@@ -155,6 +160,19 @@ def test_utilisation_is_of_the_time_of_sending() -> None:
     before["workers"] = {"1": {"ref_cycles": 0, "ops_cycles": 0}}
     after["workers"] = {"1": {"ref_cycles": 1_500_000_000, "ops_cycles": 250_000_000}}
     assert records(reading(before, after))[0].utilisation == {"1": 0.25}
+
+
+def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
+    """Ten packets denied and ten lost elsewhere: half of the loss is what was asked for."""
+    links: Json = {"gen-forward": source(), "sink-forward": sink(received=980)}
+    taken = reading(read(500, 5, links), read(1500, 15, links))
+    everything = records(taken)[0]
+    assert (everything.lost, everything.policy_dropped, everything.loss_ratio) == (20, 0, 0.02)
+    unintended = records(taken, policy={"acl": frozenset({"denied"})})[0]
+    assert (unintended.lost, unintended.policy_dropped, unintended.loss_ratio) == (10, 10, 0.01)
+    assert unintended.throughput_pps == 980
+    other = records(taken, policy={"acl": frozenset({"queue-full"})})[0]
+    assert (other.lost, other.policy_dropped) == (20, 0)
 
 
 def test_a_trial_is_the_difference_of_two_reads() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -63,6 +63,8 @@ def _goal(value: Any, defaults: dict[str, Any]) -> Any:
     if isinstance(value, str) and value in NAMED_GOALS:
         value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
     elif isinstance(value, str | int | float):
+        if isinstance(value, str) and not value.lstrip()[:1].isdigit():
+            raise ValueError(f"allowed: {_GOAL}")
         value = {"loss_ratio": value}
     if not isinstance(value, dict):
         raise ValueError(f"allowed: {_GOAL}")
@@ -80,6 +82,7 @@ class Measure(Spec):
     search: Annotated[tuple[GoalSpec, ...], Field(max_length=16)] = ()
     loads: Annotated[tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)] = ()
     max: bool = False
+    losses: Literal["all", "unintended"] = "all"
     goals: GoalParameters = GoalParameters()
     trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0
     min_load: Annotated[Rate, Field(gt=0)] = 10e3
