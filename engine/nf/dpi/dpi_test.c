@@ -247,7 +247,7 @@ static void test_mark(void **state)
 		const uint8_t *l3;
 
 		connection(&c, &s, family, 1000);
-		c.c.tos = s.c.tos = 0x29; /* DSCP 10, ECT(1) */
+		c.c.tos = s.c.tos = 0x29; /* DSCP 10, ECN 1 */
 		handshake(h, &c, &s);
 		harness_forget(h);
 		send_text(h, &c, "fine");
