@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an ACL denies is lost, or is not, as the spec has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.lab import headrace
+
+SPEC = """
+name: losses
+warmup: 0.2
+chain:
+  - acl:
+      rules: [{{action: deny, src: 198.18.0.128/25}}]
+      default: permit
+deployment: {{execution: rtc, hugepages: false}}
+workload: {{frame: 64, flows: {{count: 256, vary: [src_ip]}}, headers: {{src_ip: 198.18.0.0}}}}
+measure: {{loads: [20000], trial: 0.5, losses: {losses}}}
+"""
+
+
+@pytest.mark.parametrize(("losses", "expected"), [("all", 0.5), ("unintended", 0.0)])
+def test_denials(losses: str, expected: float, engine_binary: Path, tmp_path: Path) -> None:
+    """Half of the flows are denied; the first ones pass, as the path is verified with them."""
+    (tmp_path / "losses.yaml").write_text(SPEC.format(losses=losses))
+    done = headrace(
+        "run", "losses.yaml", "--json", folder=tmp_path, engine=engine_binary, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)["results"]
+    # Whatever a busy machine loses besides is on top of it.
+    assert row["loss_ratio"] == pytest.approx(expected, abs=0.05)
+    assert row["drops"]["acl/denied"] == pytest.approx(row["sent"] / 2, rel=0.05)
+    assert ("unintended-losses-only" in row["labels"]) == (losses == "unintended")
+    if losses == "unintended":
+        assert row["policy_dropped"] == row["drops"]["acl/denied"]
