@@ -460,6 +460,32 @@ static void test_fragment_limits(void **state)
 	harness_free(h); /* with what is held */
 }
 
+/* A million flows, begun and aged. */
+static void test_million(void **state)
+{
+	static uint8_t bufs[64][CRAFT_MAX];
+	struct harness *h = make(", \"flows\": 1000000, \"udp_timeout_s\": 2");
+	struct harness_packet p[64];
+
+	(void)state;
+	for (unsigned int i = 0; i < 1000000; i++) {
+		struct craft c = outward(4, IPPROTO_UDP, (uint16_t)(1 + i % 20000), 53);
+
+		c.payload = 4;
+		c.src[3] = (uint8_t)(i / 20000);
+		p[i % 64] = (struct harness_packet){bufs[i % 64], craft_build(&c, bufs[i % 64]), 0};
+		if (i % 64 == 63) {
+			harness_run(h, NF_FORWARD, 64, p, 64);
+			harness_forget(h);
+		}
+	}
+	assert_int_equal(harness_counter(h, "new-flows"), 1000000);
+	wait_ms(h, 4500);
+	assert_int_equal(harness_counter(h, "flows"), 0);
+	assert_int_equal(harness_counter(h, "expired"), 1000000);
+	harness_free(h);
+}
+
 static void test_loose(void **state)
 {
 	struct harness *h = make(", \"tcp_loose\": true");
@@ -560,6 +586,7 @@ int main(void)
 		cmocka_unit_test(test_full_table), cmocka_unit_test(test_others),
 		cmocka_unit_test(test_fragments),  cmocka_unit_test(test_fragment_limits),
 		cmocka_unit_test(test_fragments_blocked),
+		cmocka_unit_test(test_million),
 		cmocka_unit_test(test_loose),	   cmocka_unit_test(test_update),
 		cmocka_unit_test(test_bursts),	   cmocka_unit_test(test_zoo),
 		cmocka_unit_test(test_bad_params),

@@ -669,6 +669,33 @@ static void test_way_back_to_worker(void **state)
 	harness_free(h);
 }
 
+/* A million sessions, begun and aged. */
+static void test_million(void **state)
+{
+	static uint8_t bufs[64][CRAFT_MAX];
+	struct harness *h = make(POOL ", \"sessions\": 1000000, \"udp_timeout_s\": 2}");
+	struct harness_packet p[64];
+
+	(void)state;
+	for (unsigned int i = 0; i < 1000000; i++) {
+		struct craft c = outward(IPPROTO_UDP, (uint16_t)(1 + i % 20000), 53);
+
+		c.payload = 4;
+		c.dst[3] = (uint8_t)(i / 20000);
+		p[i % 64] = (struct harness_packet){bufs[i % 64], craft_build(&c, bufs[i % 64]), 0};
+		if (i % 64 == 63) {
+			harness_run(h, NF_FORWARD, 64, p, 64);
+			harness_forget(h);
+		}
+	}
+	assert_int_equal(harness_counter(h, "new-sessions"), 1000000);
+	for (int i = 0; i < 4500; i++)
+		harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "sessions"), 0);
+	assert_int_equal(harness_counter(h, "expired"), 1000000);
+	harness_free(h);
+}
+
 static void test_not_ours(void **state)
 {
 	struct harness *h = make(POOL ", \"inside\": [\"10.0.0.0/24\"]}");
@@ -770,6 +797,7 @@ int main(void)
 		cmocka_unit_test(test_timeouts),
 		cmocka_unit_test(test_full_table),
 		cmocka_unit_test(test_way_back_to_worker),
+		cmocka_unit_test(test_million),
 		cmocka_unit_test(test_not_ours),
 		cmocka_unit_test(test_bursts),
 		cmocka_unit_test(test_zoo),
