@@ -51,6 +51,9 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "deployment: {execution: {segments: [[acl, lb]]}}",
         ("segments", "lb"),
     ),
+    "nested too deeply": ("warmup: 0", "chains: " + "[" * 3000 + "]" * 3000, ("nested too",)),
+    "a word for a list": ("  - acl: {default: permit}", "  acl", ("chain", "acl", "a list")),
+    "no such goal": ("{loads: [1000], trial: 0.1}", "{search: [ndrr]}", ("ndrr", "ndr, pdr")),
     "sweep of nothing": ("warmup: 0", "sweep: {chain.nat.x: [1]}", ("sweep", "nat")),
 }
 

@@ -80,9 +80,11 @@ def run(
             )
     except KeyboardInterrupt:
         progress.close()
-        console.print(f"interrupted; what was measured is in {target}")
         if results:
+            console.print(f"interrupted; what was measured is in {target}")
             finish_run(target, None)
+        else:
+            console.print(f"interrupted before anything was measured; see {target}")
         raise
     except BadInput:
         progress.close()

@@ -141,8 +141,15 @@ def _validated(doc: document.Document) -> KnowledgeFile:
         return KnowledgeFile.model_validate({} if doc.data is None else doc.data)
     except ValidationError as error:
         first = error.errors()[0]
-        problem = first["msg"].removeprefix("Value error, ")
-        raise doc.error(tuple(first["loc"]), problem, value=first["input"]) from None
+        path = tuple(first["loc"])
+        if first["type"] == "extra_forbidden":
+            models: dict[str, type[BaseModel]] = {"vnfs": Vnf, "rules": RuleText}
+            model = KnowledgeFile if len(path) == 1 else models[str(path[0])]
+            allowed = ", ".join(model.model_fields)
+            raise doc.error(path, f"unknown key; allowed: {allowed}") from None
+        if first["type"] == "missing":
+            raise doc.error(path[:-1], f"{path[-1]!r} is missing", value=first["input"]) from None
+        raise doc.error(path, document.problem_of(first), value=first["input"]) from None
 
 
 def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:

@@ -220,4 +220,11 @@ def _both(a: Selector, b: Selector) -> Selector:
 
 def parse_rules(knowledge: Knowledge) -> tuple[Rule, ...]:
     """All rules of a knowledge base; bad input names the rule and the word."""
-    return tuple(_Parser(rule, knowledge).parse() for rule in knowledge.rules)
+    return tuple(_parse(rule, knowledge) for rule in knowledge.rules)
+
+
+def _parse(rule: PlacedRule, knowledge: Knowledge) -> Rule:
+    try:
+        return _Parser(rule, knowledge).parse()
+    except RecursionError:
+        raise BadInput(f"{rule.place}: parentheses nested too deeply") from None

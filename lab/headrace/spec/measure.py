@@ -64,7 +64,7 @@ def _goal(value: Any, defaults: dict[str, Any]) -> Any:
         value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
     elif isinstance(value, str | int | float):
         if isinstance(value, str) and not value.lstrip()[:1].isdigit():
-            raise ValueError(f"allowed: {_GOAL}")
+            raise ValueError(f"got {value!r}; allowed: {_GOAL}")
         value = {"loss_ratio": value}
     if not isinstance(value, dict):
         raise ValueError(f"allowed: {_GOAL}")

@@ -213,13 +213,13 @@ def explain(doc: Document, error: ValidationError, swept: set[str]) -> BadInput:
     for sweep_path in swept:
         if document.dotted(path).startswith(sweep_path):
             path = ("sweep", sweep_path)
-    kind, context = first["type"], first.get("ctx", {})
+    kind = first["type"]
     if kind == "extra_forbidden":
         parent = path[:-1]
         return doc.error(path, f"unknown key; allowed: {', '.join(_keys_at(parent))}")
     if kind == "missing":
         return doc.error(path[:-1], f"{path[-1]!r} is missing")
-    message = str(context["error"]) if "error" in context else _lower(first["msg"])
+    message = document.problem_of(first)
     if isinstance(first["input"], dict) and kind == "value_error":
         return doc.error(path, message)
     return doc.error(path, message, value=first["input"])
@@ -228,10 +228,6 @@ def explain(doc: Document, error: ValidationError, swept: set[str]) -> BadInput:
 def _is_tag(key: PathKey) -> bool:
     """Pydantic names the member of a union in the path; a user never wrote that."""
     return isinstance(key, str) and ("[" in key or key in ("literal['auto']", "bool"))
-
-
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:].replace("Input should", "should")
 
 
 def _keys_at(path: tuple[PathKey, ...]) -> list[str]:
