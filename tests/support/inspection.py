@@ -8,6 +8,7 @@ import json
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class Found:
 
 
 def flow_of(proto: str, a: tuple[str, int], b: tuple[str, int]) -> Flow:
-    return proto, frozenset((a, b))
+    """Addresses in one notation: Suricata writes IPv6 without its `::`."""
+    return proto, frozenset((str(ip_address(address)), port) for address, port in (a, b))
 
 
 def packet_count(capture: Path) -> int:
