@@ -64,7 +64,7 @@ def connects(path: Path) -> bool:
 def test_it_does_not_answer_before_its_links_are_up(
     start_engine: Callable[..., Engine], tmp_path: Path, cpus: list[int]
 ) -> None:
-    """A memif client has no link as long as nobody is the server. Meanwhile nobody can connect to its
+    """A memif client has no link while nobody is the server. Meanwhile nobody can connect to its
     control socket, and nobody can take it away."""
     memif = tmp_path / "memif.sock"
     ours = port(f"net_memif0,role=client,socket={memif},socket-abstract=no", wait_link_ms=60000)
