@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Callable
@@ -61,24 +62,31 @@ def connects(path: Path) -> bool:
     return True
 
 
-def test_it_does_not_answer_before_its_links_are_up(
+def test_it_answers_when_it_runs_and_not_before(
     start_engine: Callable[..., Engine], tmp_path: Path, cpus: list[int]
 ) -> None:
-    """A memif client has no link while nobody is the server. Meanwhile nobody can connect to its
-    control socket, and nobody can take it away."""
-    memif = tmp_path / "memif.sock"
-    ours = port(f"net_memif0,role=client,socket={memif},socket-abstract=no", wait_link_ms=60000)
-    waiting = start_engine(plan(cpus[0], ours))
+    """Rules come out of a pipe, so that loading them takes as long as the test likes. Meanwhile
+    nobody can connect to the control socket, and nobody can take it away."""
+    pipe = tmp_path / "rules"
+    os.mkfifo(pipe)
+    acl = plan(cpus[0], {"type": "source"})
+    acl["nfs"] = {"acl": {"type": "acl", "params": {"rules_file": str(pipe)}}}
+    acl["segments"][0]["inputs"][0]["to"] = "acl"
+    acl["segments"][0]["nodes"] = {"acl": {"forward": {"pass": "link:meas"}}}
+    engine = start_engine(acl)
     with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen(waiting.command, stdout=log, stderr=log)
+        process = subprocess.Popen(engine.command, stdout=log, stderr=log)
     try:
-        Engine.wait_for(waiting.socket_path.exists, "the bound socket", seconds=60)
-        assert not connects(waiting.socket_path)
-        second = subprocess.run(waiting.command, capture_output=True, text=True, timeout=120)
+        Engine.wait_for(engine.socket_path.exists, "the bound socket", seconds=60)
+        assert not connects(engine.socket_path)
+        second = subprocess.run(engine.command, capture_output=True, text=True, timeout=60)
         assert second.returncode == 2 and len(second.stderr.splitlines()) == 1, second.stderr
-        assert str(waiting.socket_path) in second.stderr
-        assert waiting.socket_path.exists(), "it is still the first one's"
-        assert process.poll() is None and not connects(waiting.socket_path)
+        assert str(engine.socket_path) in second.stderr
+        assert engine.socket_path.exists() and not connects(engine.socket_path)
+        pipe.write_text("@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x11/0xFF\t0x0000/0x0000\n")
+        Engine.wait_for(lambda: connects(engine.socket_path), "an answer", seconds=60)
     finally:
-        process.kill()
+        process.terminate()
         process.wait(timeout=30)
+    assert process.returncode == 0, (tmp_path / "log").read_text()
+    assert not engine.socket_path.exists()
