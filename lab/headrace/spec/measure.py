@@ -20,7 +20,9 @@ NAMED_GOALS = {
     "csit-pdr": 5e-3,
 }
 
-_GOAL = f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
+GOAL_FORMS = (
+    f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
+)
 
 
 class GoalParameters(Spec):
@@ -59,15 +61,13 @@ def _goal(value: Any, defaults: dict[str, Any]) -> Any:
     if isinstance(value, GoalSpec):
         return value
     if isinstance(value, bool):
-        raise ValueError(f"allowed: {_GOAL}")
+        raise ValueError(f"allowed: {GOAL_FORMS}")
     if isinstance(value, str) and value in NAMED_GOALS:
         value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
     elif isinstance(value, str | int | float):
-        if isinstance(value, str) and not value.lstrip()[:1].isdigit():
-            raise ValueError(f"got {value!r}; allowed: {_GOAL}")
         value = {"loss_ratio": value}
     if not isinstance(value, dict):
-        raise ValueError(f"allowed: {_GOAL}")
+        raise ValueError(f"allowed: {GOAL_FORMS}")
     value = {**defaults, **value}
     if "loss_ratio" not in value and value.get("name") in NAMED_GOALS:
         value["loss_ratio"] = NAMED_GOALS[value["name"]]
