@@ -15,7 +15,7 @@ from rich.text import Text
 from headrace.doctor import cpu, engine, memory, network, tracing, virtual
 from headrace.doctor.check import Check
 from headrace.errors import EXIT_FAILURE, HeadraceError
-from headrace.testbed.describe import find_engine
+from headrace.testbed.programs import find_engine
 
 _MARK = {
     "ok": ("✓", "green"),

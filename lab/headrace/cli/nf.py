@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.errors import BadInput
-from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.describe import describe
+from headrace.testbed.programs import find_engine
 from headrace.testbed.reference import parameters
 
 

@@ -24,10 +24,11 @@ from headrace.spec.base import Rate
 from headrace.spec.document import Document
 from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
 from headrace.spec.study import Experiment, expand
-from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
+from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
 _LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too

@@ -21,10 +21,11 @@ from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 from headrace.spec.profile import Profile
 from headrace.testbed import store
-from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
+from headrace.testbed.programs import find_engine
 from headrace.testbed.server import detect
 from headrace.testbed.state import RunState
 

@@ -27,9 +27,10 @@ from headrace.spec.document import Document
 from headrace.spec.study import expand
 from headrace.testbed.containers.main import run_containers
 from headrace.testbed.containers.study import is_container_study
-from headrace.testbed.describe import describe, find_engine
+from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.memory import provide
+from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
 

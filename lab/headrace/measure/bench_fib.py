@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from headrace.errors import BadInput, HeadraceError, bad_value
-from headrace.testbed.describe import find_engine
+from headrace.errors import bad_value
+from headrace.testbed.programs import find_tool, run_tool
 
 PROGRAM = "headrace-bench-fib"
 ENTRIES_MAX = 2**31
@@ -74,22 +71,10 @@ def parse_entries(text: str) -> int:
 
 
 def find_program() -> Path:
-    """Beside the engine, in the build directory's folder of the tables, or on PATH."""
-    engine = find_engine()
-    for built in (engine.parent / "table" / PROGRAM, engine.parent / PROGRAM):
-        if os.access(built, os.X_OK):
-            return built
-    found = shutil.which(PROGRAM)
-    if found:
-        return Path(found)
-    raise HeadraceError(f"{PROGRAM}: not found beside {engine}; build it with `make setup`")
+    return find_tool(PROGRAM, "table")
 
 
 def run_bench(arguments: Sequence[str]) -> list[BenchRow]:
     """Run the benchmark; its one line on standard error becomes the error."""
-    done = subprocess.run([str(find_program()), *arguments], capture_output=True, text=True)
-    if done.returncode == 0:
-        return TypeAdapter(list[BenchRow]).validate_json(done.stdout)
-    lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-    message = lines[-1].removeprefix(f"{PROGRAM}: ")
-    raise BadInput(message) if done.returncode == 2 else HeadraceError(f"bench fib: {message}")
+    said = run_tool(find_program(), arguments, "bench fib")
+    return TypeAdapter(list[BenchRow]).validate_json(said)

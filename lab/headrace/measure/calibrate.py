@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,22 +16,14 @@ from headrace.model.levels import levels
 from headrace.model.locate import classify
 from headrace.spec.calibration import Calibration, Measured, Placed
 from headrace.spec.server import Server
-from headrace.testbed.describe import find_engine
+from headrace.testbed.programs import find_tool, run_tool
 from headrace.testbed.server import detect
 
 PROGRAM = "headrace-calibrate"
 
 
 def find_program() -> Path:
-    """Beside the engine, in the build directory's folder, or on PATH."""
-    engine = find_engine()
-    for built in (engine.parent / "calibrate" / PROGRAM, engine.parent / PROGRAM):
-        if os.access(built, os.X_OK):
-            return built
-    found = shutil.which(PROGRAM)
-    if found:
-        return Path(found)
-    raise HeadraceError(f"{PROGRAM}: not found beside {engine}; build it with `make setup`")
+    return find_tool(PROGRAM, "calibrate")
 
 
 def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
@@ -77,12 +67,7 @@ def _arguments(server: Server, cpus: Sequence[int], rounds: int) -> list[str]:
 
 
 def _run(arguments: Sequence[str]) -> str:
-    done = subprocess.run([str(find_program()), *arguments], capture_output=True, text=True)
-    if done.returncode == 0:
-        return done.stdout
-    lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-    message = lines[-1].removeprefix(f"{PROGRAM}: ")
-    raise BadInput(message) if done.returncode == 2 else HeadraceError(f"{PROGRAM}: {message}")
+    return run_tool(find_program(), arguments, PROGRAM)
 
 
 def _json(text: str) -> dict[str, object]:

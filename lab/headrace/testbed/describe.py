@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -17,30 +15,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.errors import BadInput, HeadraceError
 from headrace.spec.document import Document, PathKey
 
-_REPO = Path(__file__).resolve().parents[3]
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
-
-
-def find_engine() -> Path:
-    """$HEADRACE_ENGINE, then the repository's build directory, then PATH."""
-    named = os.environ.get("HEADRACE_ENGINE")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise bad_value("HEADRACE_ENGINE", named, allowed="an executable headrace-engine")
-        return Path(named)
-    built = _REPO / "build" / "engine" / "headrace-engine"
-    if os.access(built, os.X_OK):
-        return built
-    found = shutil.which("headrace-engine")
-    if found:
-        return Path(found)
-    raise HeadraceError(
-        "headrace-engine: not found; build it with `make setup`, put it on PATH, "
-        "or name it in HEADRACE_ENGINE"
-    )
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,31 +15,23 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
-from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.errors import BadInput, HeadraceError
 from headrace.measure.stack.result import StackTrace
+from headrace.testbed import programs
 
-_REPO = Path(__file__).resolve().parents[4]
 _READY_SECONDS = 60  # verifying the programs takes one or two
 _STOP_SECONDS = 60
 
 
 def find_tracer() -> Path:
     """$HEADRACE_TRACE, then the repository's build directory, then PATH."""
-    named = os.environ.get("HEADRACE_TRACE")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise bad_value("HEADRACE_TRACE", named, allowed="an executable headrace-trace")
-        return Path(named)
-    built = _REPO / "build" / "trace" / "headrace-trace"
-    if os.access(built, os.X_OK):
-        return built
-    found = shutil.which("headrace-trace")
-    if found:
-        return Path(found)
-    raise HeadraceError(
-        "headrace-trace: not found; build it with `meson setup build/trace trace && ninja -C "
+    return programs.find(
+        "headrace-trace",
+        [programs.REPO / "build" / "trace" / "headrace-trace"],
+        "; build it with `meson setup build/trace trace && ninja -C "
         "build/trace` (clang, bpftool, libbpf-dev, libjansson-dev), put it on PATH, or name it "
-        "in HEADRACE_TRACE"
+        "in HEADRACE_TRACE",
+        variable="HEADRACE_TRACE",
     )
 
 
