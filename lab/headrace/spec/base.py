@@ -50,6 +50,13 @@ def _ratio(value: Any) -> Any:
     return value
 
 
+def is_ratio(value: Any) -> bool:
+    """Written as a ratio is, whatever its size."""
+    if isinstance(value, str):
+        return bool(_PERCENT.match(value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def not_a_bool(value: Any) -> Any:
     """YAML's `on` and `yes` are booleans, and Python would count them as 1."""
     if isinstance(value, bool):

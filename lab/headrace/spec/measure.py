@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Rate, Ratio, Seconds, Spec, not_a_bool
+from headrace.spec.base import Rate, Ratio, Seconds, Spec, is_ratio, not_a_bool
 from headrace.spec.deployment import Count
 
 # Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
@@ -20,9 +20,7 @@ NAMED_GOALS = {
     "csit-pdr": 5e-3,
 }
 
-GOAL_FORMS = (
-    f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
-)
+_GOAL = f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
 
 
 class GoalParameters(Spec):
@@ -58,16 +56,13 @@ class GoalSpec(GoalParameters):
 
 
 def _goal(value: Any, defaults: dict[str, Any]) -> Any:
-    if isinstance(value, GoalSpec):
-        return value
-    if isinstance(value, bool):
-        raise ValueError(f"allowed: {GOAL_FORMS}")
+    """A goal in full; what is no goal is left for the check of each to refuse, at its place."""
     if isinstance(value, str) and value in NAMED_GOALS:
         value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
-    elif isinstance(value, str | int | float):
+    elif is_ratio(value):
         value = {"loss_ratio": value}
     if not isinstance(value, dict):
-        raise ValueError(f"allowed: {GOAL_FORMS}")
+        return value
     value = {**defaults, **value}
     if "loss_ratio" not in value and value.get("name") in NAMED_GOALS:
         value["loss_ratio"] = NAMED_GOALS[value["name"]]
@@ -76,10 +71,19 @@ def _goal(value: Any, defaults: dict[str, Any]) -> Any:
     return value
 
 
+def _has_a_goals_form(value: Any) -> Any:
+    if not isinstance(value, dict | GoalSpec):
+        raise ValueError(f"allowed: {_GOAL}")
+    return value
+
+
+Goal = Annotated[GoalSpec, BeforeValidator(_has_a_goals_form)]
+
+
 class Measure(Spec):
     """Maximum rate, fixed loads, goals of one search: any of them, done in this order."""
 
-    search: Annotated[tuple[GoalSpec, ...], Field(max_length=16)] = ()
+    search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()
     loads: Annotated[tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)] = ()
     max: bool = False
     losses: Literal["all", "unintended"] = "all"

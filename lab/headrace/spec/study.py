@@ -20,7 +20,7 @@ from headrace.spec.collect import Collect
 from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.document import Document, PathKey
 from headrace.spec.imix import Frame
-from headrace.spec.measure import GOAL_FORMS, GoalParameters, GoalSpec, Measure, Repetitions
+from headrace.spec.measure import GoalParameters, GoalSpec, Measure, Repetitions
 from headrace.spec.workload import Flows, Headers, Workload
 
 EXPERIMENTS_MAX = 10_000
@@ -220,9 +220,6 @@ def explain(doc: Document, error: ValidationError, swept: set[str]) -> BadInput:
     if kind == "missing":
         return doc.error(path[:-1], f"{path[-1]!r} is missing")
     message = document.problem_of(first)
-    # A word that is no number was meant as a goal's name.
-    if path[:2] == ("measure", "search") and message.startswith("allowed: a ratio"):
-        path, message = path[:-1], f"allowed: {GOAL_FORMS}"
     if isinstance(first["input"], dict) and kind == "value_error":
         return doc.error(path, message)
     return doc.error(path, message, value=first["input"])
