@@ -164,7 +164,8 @@ static inline bool probe_guarded(const struct bucket *b, enum fib_key kind, cons
 	return ((m | (bits & ~filter)) == 0) | (LOAD(&b->head) != (head & ~HEAD_BUSY));
 }
 
-static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
+static inline void prepare(const struct cuckoo *c, struct chunk *t, unsigned int size,
+			   enum fib_key kind)
 {
 	const uint32_t seed[2] = {c->seed[0], c->seed[1]}, buckets = c->n;
 	const uint8_t *const keys = t->keys;
@@ -177,7 +178,7 @@ static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key
 		t->h2[i] = h.h2;
 		t->first[i] = first_bucket(buckets, h);
 	}
-	for (unsigned int i = n; i < CHUNK; i++)
+	for (unsigned int i = n; i < size; i++)
 		t->first[i] = t->first[0]; /* for probe, which prefetches whole chunks */
 }
 
@@ -299,7 +300,7 @@ static inline __attribute__((always_inline)) void lookup(const struct fib *f, co
 			new->keys = (const uint8_t *)keys + (size_t)i *size *stride_of(kind);
 			new->nhs = nhs + i *size;
 			new->n = n - i *size < size ? n - i *size : size;
-			prepare(c, new, kind);
+			prepare(c, new, size, kind);
 			if (i == 0)
 				prefetch_all(c, new);
 		}

@@ -124,10 +124,10 @@ int fib_load(struct fib *f, const void *keys, const uint8_t *lens, const uint16_
 	     uint64_t *bad);
 
 /*
- * The n keys that count up from `first` in their last 32 bits (64 of IPv6 and VRF_IPv4), with next
- * hops 0 to next_hops - 1 in turn: tables of a size for which there is no file, and whose list would
- * not fit beside them. FIB_EXACT; else -ENOTSUP. As fib_load else; -ERANGE also for keys that would
- * pass the last one.
+ * The n keys that count up from `first` (IPv6: in its last 64 bits), with next hops 0 to
+ * next_hops - 1 in turn: tables of a size for which there is no file, and whose list would not fit
+ * beside them. FIB_EXACT; else -ENOTSUP. As fib_load else; -ERANGE also for keys that would pass the
+ * last one.
  */
 int fib_load_range(struct fib *f, const void *first, unsigned int next_hops, uint64_t n,
 		   uint64_t *bad);
