@@ -41,6 +41,11 @@ static const struct l3fwd_params *params(const struct loader *l)
 
 static const enum fib_key keys[] = {[L3_IPV4] = FIB_KEY_IPV4, [L3_IPV6] = FIB_KEY_IPV6};
 
+static enum l3fwd_family family_of(const struct param_ip *ip)
+{
+	return ip->family == 4 ? L3_IPV4 : L3_IPV6;
+}
+
 int l3fwd_route(const struct param_ip *prefix, const char *path, struct fib_route *route,
 		struct err *err)
 {
@@ -90,7 +95,7 @@ static bool grow(struct routes *r, size_t key_bytes)
 static int add(struct loader *l, const struct param_ip *prefix, uint64_t next_hop, uint32_t place,
 	       const char *path, struct err *err)
 {
-	enum l3fwd_family family = prefix->family == 4 ? L3_IPV4 : L3_IPV6;
+	enum l3fwd_family family = family_of(prefix);
 	struct routes *r = &l->families[family];
 	size_t key_bytes = fib_key_bytes(keys[family]);
 	struct fib_route route;
@@ -213,7 +218,7 @@ static uint64_t in_ranges(const struct loader *l, enum l3fwd_family family)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < params(l)->ranges.count; i++)
-		n += (list[i].first.family == 6) == (family == L3_IPV6) ? list[i].count : 0;
+		n += family_of(&list[i].first) == family ? list[i].count : 0;
 	return n;
 }
 
@@ -227,7 +232,7 @@ static int load_range(const struct loader *l, struct l3fwd *l3, enum l3fwd_famil
 	char path[64];
 	int rc;
 
-	if ((range->first.family == 6) != (family == L3_IPV6))
+	if (family_of(&range->first) != family)
 		return 0;
 	snprintf(path, sizeof(path), "params.ranges[%u]", i);
 	rc = l3fwd_route(&range->first, path, &first, err);
