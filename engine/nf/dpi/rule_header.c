@@ -87,20 +87,29 @@ static int parse_proto(struct rule_text *t, const char *word)
 		word);
 }
 
-static int add_addr(struct rule_text *t, struct rule_addrs *of, const char *text, bool negated)
+/* What addresses and ports share: "any" restricts nothing, and a variable was not replaced. */
+static int check_any(struct rule_text *t, const char *text, bool negated, bool *any)
 {
-	struct rule_addr *items;
-	struct rule_addr a = {.negated = negated};
-
+	*any = !strcmp(text, "any");
 	if (text[0] == '$')
 		return err_set(t->err, EINVAL, t->place,
 			       "\"%.60s\": this variable has no value; params.variables gives them",
 			       text);
-	if (!strcmp(text, "any")) {
-		if (negated)
-			return err_set(t->err, EINVAL, t->place, "!any matches nothing");
-		return 0;
-	}
+	if (*any && negated)
+		return err_set(t->err, EINVAL, t->place, "!any matches nothing");
+	return 0;
+}
+
+static int add_addr(struct rule_text *t, struct rule_addrs *of, const char *text, bool negated)
+{
+	struct rule_addr *items;
+	struct rule_addr a = {.negated = negated};
+	bool any;
+	int rc;
+
+	rc = check_any(t, text, negated, &any);
+	if (rc || any)
+		return rc;
 	if (param_ip_parse(text, &a.ip))
 		return err_set(
 			t->err, EINVAL, t->place,
@@ -153,16 +162,12 @@ static bool port_range(const char *text, struct rule_range *r)
 static int add_port(struct rule_text *t, struct rule_ranges *of, const char *text, bool negated)
 {
 	struct rule_range r = {.negated = negated}, *items;
+	bool any;
+	int rc;
 
-	if (text[0] == '$')
-		return err_set(t->err, EINVAL, t->place,
-			       "\"%.60s\": this variable has no value; params.variables gives them",
-			       text);
-	if (!strcmp(text, "any")) {
-		if (negated)
-			return err_set(t->err, EINVAL, t->place, "!any matches nothing");
-		return 0;
-	}
+	rc = check_any(t, text, negated, &any);
+	if (rc || any)
+		return rc;
 	if (!port_range(text, &r))
 		return err_set(
 			t->err, EINVAL, t->place,
