@@ -169,7 +169,8 @@ pattern_library() {
 	fi
 }
 
-# The engine builds without them; dpi and ids then say what they lack. Tried once.
+# The engine builds without them; dpi and ids then say what they lack. Tried once. The
+# demonstration has neither.
 inspection() {
 	local package missing=0
 	wanted=("$(pattern_library)" "${packages_inspect[@]}")
@@ -220,7 +221,7 @@ if [ "${packages_fuzz[0]}" = clang ] && [[ " ${wanted[*]} " == *" clang "* ]]; t
 	packages
 fi
 check_dpdk
-inspection
+[ -n "${targets[*]}" ] || inspection
 venv
 engine
 [ $trace = 0 ] || tracer
