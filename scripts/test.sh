@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# All tests, whatever fails on the way, and each tool's own closing line once more at the end.
+# All tests, whatever fails on the way; at the end what failed and each tool's own closing line.
 #
 #   scripts/test.sh [SECONDS PER FUZZ TARGET, default 5]
 set -uo pipefail
@@ -41,6 +41,14 @@ fi
 
 run fuzz scripts/fuzz.sh "$fuzz_s"
 closing+=("fuzz: $(tail -n 1 .setup/test-fuzz.log)")
+
+# A log is often read from its end: what failed is named there, with its last words.
+if [[ " ${failed[*]} " == *" meson "* ]]; then
+	echo "== what failed of meson"
+	grep -aE '^ *[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR|INTERRUPT)' .setup/test-meson.log
+	sed -n '/^Summary of Failures/q; /^=.* [0-9]*\/[0-9]* =/,$p' .setup/test-meson.log |
+		grep -a -m 60 -iE 'error|fail|warning|assert|0x|sanitizer|==' || true
+fi
 
 echo "== summary"
 printf '%s\n' "${closing[@]}"
