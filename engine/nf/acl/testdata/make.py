@@ -18,12 +18,15 @@ PROTOCOLS = [(6, 255)] * 6 + [(17, 255)] * 3 + [(1, 255), (47, 255), (0, 0)]
 TCP_FLAGS = [(0, 0)] * 4 + [(0x0200, 0x1200), (0x1000, 0x1000), (0, 0x0200), (0x0400, 0x0400)]
 ICMP_TYPES = [(0, 0), (0x0800, 0xFF00), (0x0B00, 0xFF00), (0x0301, 0xFFFF)]
 
-Rule = tuple[IPv4Network, IPv4Network, tuple[int, int], tuple[int, int], tuple[int, int], tuple[int, int]]
+Ports = tuple[int, int]
+Rule = tuple[IPv4Network, IPv4Network, Ports, Ports, Ports, Ports]
 
 
 def prefix(rng: random.Random) -> IPv4Network:
     length = rng.choice([0, 8, 15, 16, 23, 24, 27, 31, 32, 32])
-    return IPv4Network((0x0A000000 | rng.randrange(64) << 12 | rng.randrange(4), length), strict=False)
+    return IPv4Network(
+        (0x0A000000 | rng.randrange(64) << 12 | rng.randrange(4), length), strict=False
+    )
 
 
 def make_rule(rng: random.Random) -> Rule:
