@@ -63,7 +63,7 @@ uint64_t hist_percentile(const struct hist *h, double share)
 /* ZigZag LEB128 with a ninth byte of eight bits, as HdrHistogram's V2 has it. */
 static size_t put_varint(uint8_t *p, int64_t value)
 {
-	uint64_t v = (uint64_t)(value << 1) ^ (uint64_t)(value >> 63);
+	uint64_t v = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 	size_t n = 0;
 
 	while (v >= 0x80 && n < 8) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,9 +27,10 @@
 #define FLOW_BULK_MAX 64
 #define FLOW_CAPACITY_MAX (1u << 28)
 
-/* IPv4 tuple; all fields in network byte order; `zone` is the NF's to use. */
+/* IPv4 tuple; all fields in network byte order; `zone` is the NF's to use. Read in whole words. */
 struct flow_key4 {
-	uint32_t src, dst;
+	alignas(8) uint32_t src;
+	uint32_t dst;
 	uint16_t sport, dport;
 	uint8_t proto;
 	uint8_t pad;
@@ -37,7 +39,8 @@ struct flow_key4 {
 static_assert(sizeof(struct flow_key4) == 16, "two words");
 
 struct flow_key6 {
-	uint8_t src[16], dst[16];
+	alignas(8) uint8_t src[16];
+	uint8_t dst[16];
 	uint16_t sport, dport;
 	uint8_t proto;
 	uint8_t pad;
