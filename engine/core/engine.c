@@ -87,6 +87,9 @@ static int init_links(struct engine *e, struct err *err)
 	for (unsigned int i = 0; i < p->n_links; i++) {
 		struct link *l = &e->links[i];
 
+		e->n_links = i;
+		if (e->files_only && !param_names_file(p->links[i].ops->params, p->links[i].conf))
+			continue;
 		l->ops = p->links[i].ops;
 		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);
 		l->conf = p->links[i].conf;
@@ -97,7 +100,7 @@ static int init_links(struct engine *e, struct err *err)
 		rc = l->ops->init ? l->ops->init(l, err) : 0;
 		if (rc)
 			return named(err, rc, "links", l->name);
-		e->n_links++;
+		e->n_links = i + 1;
 	}
 	return 0;
 }
@@ -113,6 +116,9 @@ static int init_nfs(struct engine *e, struct err *err)
 	for (unsigned int i = 0; i < p->n_nfs; i++) {
 		struct nf *nf = &e->nfs[i];
 
+		e->n_nfs = i;
+		if (e->files_only && !param_names_file(p->nfs[i].ops->params, p->nfs[i].conf))
+			continue;
 		nf->ops = p->nfs[i].ops;
 		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
 		nf->conf = p->nfs[i].conf;
@@ -122,7 +128,7 @@ static int init_nfs(struct engine *e, struct err *err)
 		rc = nf->ops->init ? nf->ops->init(nf, err) : 0;
 		if (rc)
 			return named(err, rc, "nfs", nf->name);
-		e->n_nfs++;
+		e->n_nfs = i + 1;
 	}
 	return 0;
 }
@@ -239,6 +245,19 @@ int engine_start(struct engine *e, struct plan *plan, struct err *err)
 	return rc;
 }
 
+int engine_check_files(struct plan *plan, struct err *err)
+{
+	struct engine e = {.plan = plan, .files_only = true};
+	int rc = make_pool(&e, err);
+
+	if (!rc)
+		rc = init_links(&e, err);
+	if (!rc)
+		rc = init_nfs(&e, err);
+	engine_stop(&e);
+	return rc;
+}
+
 static void stop_workers(struct engine *e)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
@@ -264,10 +283,10 @@ void engine_stop(struct engine *e)
 	for (unsigned int i = 0; e->even && i < p->n_segments; i++)
 		even_table_free(e->even[i]);
 	for (unsigned int i = 0; i < e->n_nfs; i++)
-		if (e->nfs[i].ops->fini)
+		if (e->nfs[i].ops && e->nfs[i].ops->fini)
 			e->nfs[i].ops->fini(&e->nfs[i]);
 	for (unsigned int i = e->n_links; i-- > 0;)
-		if (e->links[i].ops->fini)
+		if (e->links[i].ops && e->links[i].ops->fini)
 			e->links[i].ops->fini(&e->links[i]);
 	rte_mempool_free(e->pool);
 	free(e->replicas);

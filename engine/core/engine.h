@@ -32,6 +32,7 @@ struct engine {
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
+	bool files_only;    /* initialises nothing but what names a file */
 	unsigned int epoch; /* of trials */
 	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
 };
@@ -39,6 +40,9 @@ struct engine {
 /* EAL must be up. On error everything is undone. */
 int engine_start(struct engine *e, struct plan *plan, struct err *err);
 void engine_stop(struct engine *e);
+
+/* EAL must be up. Reads every file that the plan names, as a start would; nothing else is made. */
+int engine_check_files(struct plan *plan, struct err *err);
 
 /* Trials (trial.c): start every named source at one instant. */
 int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);

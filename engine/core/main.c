@@ -13,6 +13,8 @@
 #include "engine.h"
 #include "log.h"
 
+#define CHECK_MBUFS 2047 /* no packet moves, but sources look at the pool */
+
 static volatile sig_atomic_t stop;
 
 static void on_signal(int sig)
@@ -23,7 +25,8 @@ static void on_signal(int sig)
 
 static const char usage[] =
 	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent] [--verbose]\n"
-	"       headrace-engine --check FILE | --describe | --version\n";
+	"       headrace-engine --check FILE [--files]\n"
+	"       headrace-engine --describe | --version\n";
 
 /* Bad input is 2, trouble with the machine is 1. */
 static int fail(const struct err *err, int rc)
@@ -42,16 +45,38 @@ static int print_description(void)
 	return rc ? 1 : 0;
 }
 
-static int check(const char *file)
+/*
+ * Rules, routes and captures, read by what will use them. On ordinary memory and without devices,
+ * so that it can be asked while another engine runs.
+ */
+static int check_files(struct plan *plan, struct err *err)
+{
+	size_t devices = plan->engine.pci.count;
+	int rc;
+
+	plan->engine.hugepages = false;
+	plan->engine.pci.count = 0;
+	plan->engine.mbufs = CHECK_MBUFS;
+	log_keep();
+	rc = eal_start(plan, err);
+	if (!rc) {
+		rc = engine_check_files(plan, err);
+		eal_stop();
+	}
+	plan->engine.pci.count = devices;
+	return rc;
+}
+
+static int check(const char *file, bool files)
 {
 	struct plan *plan = NULL;
 	struct err err = {0};
 	int rc = plan_load(file, &plan, &err);
 
-	if (rc)
-		return fail(&err, rc);
+	if (!rc && files)
+		rc = check_files(plan, &err);
 	plan_free(plan);
-	return 0;
+	return rc ? fail(&err, rc) : 0;
 }
 
 static void catch_signals(void)
@@ -129,11 +154,11 @@ int main(int argc, char **argv)
 		{"plan", required_argument, NULL, 'p'},  {"control", required_argument, NULL, 'c'},
 		{"check", required_argument, NULL, 'k'}, {"describe", no_argument, NULL, 'd'},
 		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
-		{"version", no_argument, NULL, 'v'},     {"help", no_argument, NULL, 'h'},
-		{0},
+		{"files", no_argument, NULL, 'f'},       {"version", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},        {0},
 	};
-	const char *plan = NULL, *control = NULL;
-	bool verbose = false;
+	const char *plan = NULL, *control = NULL, *checked = NULL;
+	bool verbose = false, files = false;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -151,7 +176,11 @@ int main(int argc, char **argv)
 			verbose = true;
 			break;
 		case 'k':
-			return check(optarg);
+			checked = optarg;
+			break;
+		case 'f':
+			files = true;
+			break;
 		case 'd':
 			return print_description();
 		case 'v':
@@ -166,7 +195,9 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (!plan || !control || optind != argc) {
+	if (checked && !plan && !control && optind == argc)
+		return check(checked, files);
+	if (!plan || !control || files || optind != argc) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -313,6 +313,28 @@ int param_parse(const struct param *table, const json_t *obj, const char *path, 
 	return rc;
 }
 
+static bool one_names_file(const struct param *p, const void *out)
+{
+	if (p->type == PARAM_FILE)
+		return *(char *const *)out;
+	return p->type == PARAM_OBJECT && param_names_file(p->fields, out);
+}
+
+bool param_names_file(const struct param *table, const void *out)
+{
+	for (const struct param *p = table; p && p->name; p++) {
+		const void *field = (const char *)out + p->offset;
+		const struct param_list *list = field;
+
+		if (!p->list && one_names_file(p, field))
+			return true;
+		for (size_t i = 0; p->list && i < list->count; i++)
+			if (one_names_file(p, (const char *)list->items + i * type_size(p)))
+				return true;
+	}
+	return false;
+}
+
 void param_free(const struct param *table, void *out)
 {
 	for (const struct param *p = table; p && p->name; p++) {

@@ -67,6 +67,9 @@ int param_parse(const struct param *table, const json_t *obj, const char *path, 
 /* Free what param_parse allocated inside `out`; the struct itself is the caller's. */
 void param_free(const struct param *table, void *out);
 
+/* Whether a parsed `out` names any file. */
+bool param_names_file(const struct param *table, const void *out);
+
 /* The table as a JSON Schema object (draft 2020-12), additionalProperties false. */
 json_t *param_schema(const struct param *table);
 

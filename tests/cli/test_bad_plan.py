@@ -77,12 +77,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return plan
 
 
-def check(engine: Path, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def check(engine: Path, text: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     plan = folder / "plan.json"
     plan.write_text(text)
-    return subprocess.run(
-        [str(engine), "--check", str(plan)], capture_output=True, text=True, timeout=30
-    )
+    command = [str(engine), "--check", str(plan), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
 def assert_one_message(done: subprocess.CompletedProcess[str], words: tuple[str, ...]) -> None:
@@ -171,6 +170,17 @@ def test_malformed_rule_names_its_line(line: str, engine_binary: Path, tmp_path:
                       engine_binary, tmp_path)  # fmt: skip
 
 
+def test_files_are_checked_without_devices(engine_binary: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "good.rules"
+    rules.write_text(RULE_FILE)
+    plan = changed("nfs.acl.params.rules_file", str(rules))
+    plan["links"]["wire"] = {"type": "port", "params": {"devargs": "net_nothing0"}}
+    plan["segments"] = plan["segments"][1:]
+    del plan["links"]["gen"]
+    done = check(engine_binary, json.dumps(plan), tmp_path, "--files")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("line", ["10.0.0.0/40 0", "10.0.0.0/8 99", "tenslash8 0", "10.0.0.0/8 x"])
 def test_malformed_route_names_its_line(line: str, engine_binary: Path, tmp_path: Path) -> None:
     routes = tmp_path / "bad.routes"
@@ -181,8 +191,10 @@ def test_malformed_route_names_its_line(line: str, engine_binary: Path, tmp_path
 
 
 def assert_load_fails(plan: dict[str, Any], place: str, engine: Path, folder: Path) -> None:
-    """Files are read when the engine starts, before anything runs."""
+    """Files are read when the engine starts, before anything runs; or when that is asked for."""
     file, control = folder / "plan.json", folder / "control.sock"
+    done = check(engine, json.dumps(plan), folder, "--files")
+    assert_one_message(done, (place,))
     file.write_text(json.dumps(plan))
     done = subprocess.run(
         [str(engine), "--plan", str(file), "--control", str(control)],
