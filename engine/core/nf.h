@@ -2,6 +2,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,7 +22,7 @@
  */
 
 #define BURST_MAX 64 /* packets; a segment's `burst` parameter is at most this */
-#define NF_EDGES_MAX 16
+#define NF_EDGES_MAX 64 /* a NIC's 63 VFs and its uplink (S1) */
 #define NF_DROPS_MAX 32
 #define NF_COUNTERS_MAX 32
 
@@ -85,6 +86,33 @@ enum nf_state_key {
 
 struct nf;
 
+/*
+ * For the consolidated fast path (docs/design/fastpath.md): an IPv4 flow with ports as it came to
+ * the NF, in network byte order, and what the NF says of its next packets.
+ */
+struct nf_flow {
+	uint32_t src, dst;
+	uint16_t sport, dport;
+	uint8_t proto;     /* TCP or UDP */
+	uint8_t direction; /* enum nf_direction */
+};
+
+/* Written whatever was there before; addresses, ports and TTL are seen from the packet. */
+enum nf_flow_sets {
+	NF_SETS_DST_MAC = 1 << 0,
+	NF_SETS_SRC_MAC = 1 << 1,
+};
+
+struct nf_flow_action {
+	uint8_t sets;           /* enum nf_flow_sets */
+	uint32_t counters;      /* bits: those of the NF's that each packet adds one to */
+	/* The NF's record of the flow, if it has one: it grows when that changes or goes. */
+	const uint32_t *epochs; /* array; NULL: the answer depends on the tuple and on tables only */
+	uint32_t flow;          /* index in it */
+	uint32_t *expires;      /* set to now + timeout while packets come; may be NULL */
+	uint32_t timeout;       /* in flow_now() units (table/flow.h) */
+};
+
 /* One per (NF instance, segment replica). Owned by the engine, used by one lcore. */
 struct nf_worker {
 	struct nf *nf;
@@ -105,6 +133,7 @@ struct nf {
 	void *state;      /* shared by the workers: read-mostly tables */
 	unsigned int workers; /* how many workers will be made */
 	int socket_id;
+	_Atomic uint64_t changes; /* of its tables; the engine counts every update, done or refused */
 };
 
 struct nf_ops {
@@ -140,6 +169,17 @@ struct nf_ops {
 	 * what a shaper's time has come for. May be NULL.
 	 */
 	void (*poll)(struct nf_worker *w);
+
+	/*
+	 * Worker lcore, after process: will the NF do to every packet of this flow what it did to
+	 * the last one, until a table changes (nf.changes) or its record of the flow does? `flow`
+	 * is as that packet came to it, `verdict` an edge or a drop. The engine asks about, and
+	 * spares the NF, only TCP with ACK and without SYN, FIN and RST, and UDP, of whole untagged
+	 * unicast IPv4 packets without options, with a right header checksum and TTL left; which of
+	 * these they are, their lengths, TTL, DSCP and flags must not matter to the answer. NULL: never.
+	 */
+	bool (*flow_action)(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+			    struct nf_flow_action *action);
 
 	/*
 	 * Control thread, concurrent with process: change a table. `op` is the object sent

@@ -22,6 +22,7 @@ struct segment_conf {
 	char *name;
 	struct param_list cpus;
 	uint64_t burst;
+	uint64_t fastpath;
 	uint32_t steer;
 	struct param_list inputs;
 };
@@ -37,9 +38,9 @@ static const struct param input_params[] = {
 	{.name = "direction", .type = PARAM_ENUM, .choices = direction_names,
 	 .offset = offsetof(struct input_conf, direction), .def = "\"forward\"",
 	 .doc = "which way its packets go through the chain"},
-	{.name = "port", .type = PARAM_UINT, .max = PORT_NONE, .def = "16",
+	{.name = "port", .type = PARAM_UINT, .max = PORT_NONE, .def = "64",
 	 .offset = offsetof(struct input_conf, port),
-	 .doc = "for a bridge: which of its ports the link is; 16: none"},
+	 .doc = "for a bridge: which of its ports the link is; 64: none"},
 	{0},
 };
 
@@ -51,6 +52,10 @@ const struct param plan_segment_params[] = {
 	{.name = "burst", .type = PARAM_UINT, .min = 1, .max = BURST_MAX, .def = "32",
 	 .offset = offsetof(struct segment_conf, burst), .unit = "packets",
 	 .doc = "most packets taken at one poll"},
+	{.name = "fastpath", .type = PARAM_UINT, .max = 1 << 24, .def = "0",
+	 .offset = offsetof(struct segment_conf, fastpath), .unit = "flows",
+	 .doc = "size of each replica's cache of flows whose way through neighbouring functions is known, "
+		"64 bytes and 48 a flow, made a power of two; 0: every packet goes through every function"},
 	{.name = "steer", .type = PARAM_ENUM, .choices = steer_names, .def = "\"hash\"",
 	 .offset = offsetof(struct segment_conf, steer),
 	 .doc = "how flows are spread over the replicas: by symmetric hash, or each new one to the "
@@ -332,6 +337,7 @@ int plan_parse_segment(struct plan *p, unsigned int si, json_t *obj, struct err 
 		return rc;
 	s->name = json_string_value(json_object_get(obj, "name"));
 	s->burst = conf.burst;
+	s->fastpath = conf.fastpath;
 	s->steer = conf.steer;
 	rc = plan_check_name(s->name, path, err);
 	if (!rc)

@@ -9,8 +9,10 @@ static const char *const fib_kinds[] = {"exact", "lpm", NULL}; /* enum fib_kind 
 static const char *const drop_or_forward[] = {"drop", "forward", NULL};
 static const char *const drop_or_pass[] = {"drop", "pass", NULL};
 
+#define EDGES 16 /* out0 to out15, below */
+
 static const struct param next_hop_params[] = {
-	{.name = "edge", .type = PARAM_UINT, .max = NF_EDGES_MAX - 1,
+	{.name = "edge", .type = PARAM_UINT, .max = EDGES - 1,
 	 .offset = offsetof(struct l3fwd_next_hop_params, edge),
 	 .doc = "number of the edge, out0 to out15, that packets leave on"},
 	{.name = "dst_mac", .type = PARAM_MAC, .def = "\"02:00:00:00:00:02\"",

@@ -55,7 +55,7 @@ static void send_copy(struct nf_worker *w, const struct frame *f, unsigned int t
 }
 
 /* To all of the ports: the frame itself to one, copies to the others. */
-static __rte_noinline uint8_t flood(struct nf_worker *w, const struct frame *f, uint32_t ports)
+static __rte_noinline uint8_t flood(struct nf_worker *w, const struct frame *f, uint64_t ports)
 {
 	struct veb_worker *vw = w->state;
 	uint8_t own = NF_DROP(ports ? DROP_RATE : DROP_FILTERED);
@@ -66,7 +66,7 @@ static __rte_noinline uint8_t flood(struct nf_worker *w, const struct frame *f, 
 		return NF_DROP(DROP_FLOOD_LIMIT);
 	w->counters[C_FLOODED]++;
 	for (; ports; ports &= ports - 1) {
-		unsigned int to = (unsigned int)__builtin_ctz(ports);
+		unsigned int to = (unsigned int)__builtin_ctzll(ports);
 
 		if (!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead))
 			continue;
@@ -98,7 +98,7 @@ static uint8_t vepa(struct nf_worker *w, const struct frame *f, uint64_t src, ui
 							   : forward(w, f, (unsigned int)to);
 	if (!group && p->unknown != UNKNOWN_FLOOD)
 		return NF_DROP(DROP_UNKNOWN);
-	return flood(w, f, port->flood & ~(from < 0 ? 0u : 1u << from));
+	return flood(w, f, port->flood & ~(from < 0 ? 0 : 1ull << from));
 }
 
 static uint8_t bridge(struct nf_worker *w, const struct frame *f, uint64_t dst, bool group)
@@ -109,7 +109,8 @@ static uint8_t bridge(struct nf_worker *w, const struct frame *f, uint64_t dst, 
 	int to = group ? -1 : macs_find(&veb->macs, dst, flow_now(f->now), NULL);
 
 	if (likely(to >= 0)) {
-		if (unlikely(to == f->in || (port->uplink && veb->ports[to].uplink)))
+		if (unlikely((to == f->in && !port->reflect) ||
+			     (to != f->in && port->uplink && veb->ports[to].uplink)))
 			return NF_DROP(DROP_FILTERED);
 		return forward(w, f, (unsigned int)to);
 	}

@@ -20,6 +20,10 @@ static const struct param port_params[] = {
 	{.name = "spoof_check", .type = PARAM_BOOL, .def = "false",
 	 .offset = offsetof(struct veb_port_params, spoof_check),
 	 .doc = "frames that come in here must have one of the port's static addresses as their source"},
+	{.name = "reflect", .type = PARAM_BOOL, .def = "false",
+	 .offset = offsetof(struct veb_port_params, reflect),
+	 .doc = "reflective relay (IEEE 802.1Qbg): frames may leave by the port that they came in by, as "
+		"the bridge outside of a VEPA has it"},
 	{.name = "rate_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
 	 .offset = offsetof(struct veb_port_params, rate_bps),
 	 .doc = "limit of what goes out by this port; 0: none"},
@@ -32,7 +36,7 @@ static const struct param port_params[] = {
 static const struct param veb_params[] = {
 	{.name = "ports", .type = PARAM_OBJECT, .list = true, .required = true, .fields = port_params,
 	 .fields_size = sizeof(struct veb_port_params), .offset = offsetof(struct veb_params, ports),
-	 .doc = "2 to 16. The first is reached by edge p0, and its input in the plan has port 0; and so "
+	 .doc = "2 to 64. The first is reached by edge p0, and its input in the plan has port 0; and so "
 		"on."},
 	{.name = "mode", .type = PARAM_ENUM, .choices = modes, .def = "\"veb\"",
 	 .offset = offsetof(struct veb_params, mode),
@@ -100,6 +104,9 @@ static void wire_ports(struct veb *veb, const struct veb_params *p)
 	for (unsigned int i = 0; i < veb->n_ports; i++) {
 		veb->ports[i].uplink = port_at(p, i)->uplink;
 		veb->ports[i].spoof_check = port_at(p, i)->spoof_check;
+		veb->ports[i].reflect = port_at(p, i)->reflect;
+		if (veb->ports[i].reflect)
+			veb->ports[i].flood = 1ull << i;
 		veb->ports[i].to_uplink = (uint8_t)i;
 		if (veb->ports[i].uplink)
 			uplinks[n_uplinks++] = (uint8_t)i;
@@ -111,12 +118,12 @@ static void wire_ports(struct veb *veb, const struct veb_params *p)
 			continue;
 		for (unsigned int j = 0; j < veb->n_ports; j++)
 			if (j != i && !veb->ports[j].uplink)
-				port->flood |= (uint16_t)(1u << j);
+				port->flood |= 1ull << j;
 		if (!n_uplinks)
 			continue;
 		port->to_uplink = uplinks[inner++ % n_uplinks];
-		port->flood |= (uint16_t)(1u << port->to_uplink);
-		veb->ports[port->to_uplink].flood |= (uint16_t)(1u << i);
+		port->flood |= 1ull << port->to_uplink;
+		veb->ports[port->to_uplink].flood |= 1ull << i;
 	}
 }
 
@@ -290,8 +297,14 @@ static int veb_update(struct nf *nf, const json_t *op, json_t **reply, struct er
 	return rc;
 }
 
-static const char *const edges[] = {"p0", "p1", "p2",  "p3",  "p4",  "p5",  "p6",  "p7", "p8",
-				    "p9", "p10", "p11", "p12", "p13", "p14", "p15", NULL};
+static const char *const edges[VEB_PORTS_MAX + 1] = {
+	"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13",
+	"p14", "p15", "p16", "p17", "p18", "p19", "p20", "p21", "p22", "p23", "p24", "p25",
+	"p26", "p27", "p28", "p29", "p30", "p31", "p32", "p33", "p34", "p35", "p36", "p37",
+	"p38", "p39", "p40", "p41", "p42", "p43", "p44", "p45", "p46", "p47", "p48", "p49",
+	"p50", "p51", "p52", "p53", "p54", "p55", "p56", "p57", "p58", "p59", "p60", "p61",
+	"p62", "p63", NULL
+};
 static const char *const drops[] = {
 	[DROP_NO_PORT] = "no-port",
 	[DROP_BAD_SOURCE] = "bad-source",
@@ -311,7 +324,7 @@ static const char *const counters[] = {
 
 static const struct nf_ops veb_ops = {
 	.name = "veb",
-	.doc = "The switch inside an SR-IOV NIC, or any bridge of 2 to 16 ports: a port is an input of the "
+	.doc = "The switch inside an SR-IOV NIC, or any bridge of 2 to 64 ports: a port is an input of the "
 	       "segment (its \"port\" in the plan) and an edge (p0, p1, ...). Frames go where their "
 	       "destination address is, from a table of static and learnt addresses; broadcast, "
 	       "multicast and unknown unicast flood, within a bound. Each port may have rate limits, as a "

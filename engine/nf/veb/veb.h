@@ -37,7 +37,7 @@ enum veb_counter {
 };
 
 struct veb_port_params {
-	bool uplink, spoof_check;
+	bool uplink, spoof_check, reflect;
 	struct param_list macs; /* struct param_mac */
 	uint64_t rate_bps, in_rate_bps;
 };
@@ -58,9 +58,9 @@ struct veb_meter {
 };
 
 struct veb_port {
-	bool uplink, spoof_check;
+	bool uplink, spoof_check, reflect;
 	uint8_t to_uplink;    /* where what leaves the server goes; itself, where there is none */
-	uint16_t flood;	      /* bit per port that gets what comes in here and floods */
+	uint64_t flood;	      /* bit per port that gets what comes in here and floods */
 };
 
 struct veb {

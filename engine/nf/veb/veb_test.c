@@ -123,6 +123,54 @@ static void test_vepa(void **state)
 	harness_free(h);
 }
 
+/* The bridge outside of a VEPA gives back what came from there, and to others what is theirs. */
+static void test_reflective_relay(void **state)
+{
+	struct harness *h = make("{\"ports\": [{\"macs\": [\"02:00:00:00:00:0b\", \"02:00:00:00:00:0c\"], "
+				 "\"reflect\": true}, {}], \"learning\": false}");
+
+	(void)state;
+	assert_int_equal(feed(h, 0, 11, 12), 0x1);
+	assert_int_equal(feed(h, 1, 99, 12), 0x1);
+	assert_int_equal(feed(h, 0, 11, BROADCAST), 0x3);
+	assert_int_equal(feed(h, 1, 99, BROADCAST), 0x1);
+	harness_free(h);
+}
+
+/* 63 virtual functions and the wire: the first, the last, and all of them at once. */
+static void test_64_ports(void **state)
+{
+	char params[8192] = "{\"learning\": false, \"unknown\": \"uplink\", \"flood_burst\": 10, "
+			    "\"ports\": [{\"uplink\": true}";
+	uint8_t frame[FRAME] = {0};
+	struct harness_packet p = {frame, FRAME, 0};
+	struct harness *h;
+
+	(void)state;
+	for (unsigned int i = 1; i < 64; i++)
+		sprintf(params + strlen(params), ", {\"macs\": [\"02:00:00:00:00:%02x\"]}", i);
+	h = make(strcat(params, "]}"));
+	station(frame + 6, 99);
+	for (uint8_t i = 1; i < 64; i++) {
+		station(frame, i);
+		harness_forget(h);
+		harness_run(h, NF_FORWARD, 1, &p, 1);
+		assert_int_equal(h->n_out, 1);
+		assert_int_equal(h->out[0].edge, i);
+	}
+	station(frame, BROADCAST);
+	harness_forget(h);
+	harness_run(h, NF_FORWARD, 1, &p, 1);
+	assert_int_equal(h->n_out, 63);
+	p.port = 63;
+	station(frame, 98);
+	harness_forget(h);
+	harness_run(h, NF_FORWARD, 1, &p, 1);
+	assert_int_equal(h->n_out, 1);
+	assert_int_equal(h->out[0].edge, 0);
+	harness_free(h);
+}
+
 /* Two uplinks of one LAN: a broadcast goes out once and comes in once. */
 static void test_two_uplinks(void **state)
 {
@@ -332,6 +380,7 @@ int main(void)
 		cmocka_unit_test(test_rate),	       cmocka_unit_test(test_updates),
 		cmocka_unit_test(test_full_table),     cmocka_unit_test(test_million),
 		cmocka_unit_test(test_zoo),	       cmocka_unit_test(test_bad_params),
+		cmocka_unit_test(test_reflective_relay), cmocka_unit_test(test_64_ports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
