@@ -9,13 +9,15 @@
 #include <string.h>
 
 #include <rte_common.h>
+#include <rte_pause.h>
 
 #include "calibrate.h"
 #include "core/locate.h"
 #include "place.h"
 
 #define SAMPLES 4000
-#define EVERY 8 /* of a walk's lines one is timed, as in the engine where others lie between */
+#define BATCH 32 /* lines that are put somewhere at once; few beside what a cache holds */
+#define PAUSES 8
 #define FLUSHED 64
 #define FAR_BYTES ((size_t)64 << 20)
 
@@ -29,25 +31,45 @@ static void note(struct place *p, const volatile void *line)
 	p->counts[locate_load(line)]++;
 }
 
-/* A walk round and round: what does not fit into a cache has left it when its turn comes again. */
-static int in_cache(struct place *p, size_t bytes, struct err *err)
+/* Loads in the order of a stride prime to their number: all of it, and no prefetcher follows. */
+static void sweep(const volatile uint8_t *from, size_t bytes)
 {
-	size_t n = bytes / LINE;
-	struct region r = {0};
-	struct line *at;
-	int rc = region_map(&r, bytes, -1, err);
+	size_t lines = bytes / LINE;
+
+	for (size_t i = 0, at = 0; i < lines; i++, at = (at + 7919) % lines)
+		(void)from[at * LINE];
+}
+
+/*
+ * Lines that were read last before `evict_bytes` of others: what is more than the levels nearer have
+ * room for, and less than the level that is meant. Going round in a walk does not do that: its
+ * lines stay in the nearer level in part, as no cache evicts strictly the least recently used.
+ */
+static int in_cache(struct place *p, size_t evict_bytes, struct err *err)
+{
+	uint64_t random = 0x9e3779b97f4a7c15u;
+	const volatile uint8_t *lines[BATCH];
+	struct region near = {0}, others = {0};
+	int rc = region_map(&near, FAR_BYTES / 16, -1, err);
 
 	if (!rc)
-		rc = lines_shuffle((struct line *)r.addr, n, err);
-	at = (struct line *)r.addr;
-	if (!rc)
-		at = lines_walk(at, 3 * n);
-	for (unsigned int i = 0; !rc && i < SAMPLES; i++) {
-		at = lines_walk(at, EVERY);
-		/* The walk's last load has brought the address of the next line, not the line. */
-		note(p, at);
+		rc = region_map(&others, RTE_MAX(evict_bytes, (size_t)LINE), -1, err);
+	for (unsigned int i = 0; !rc && i < SAMPLES; i += BATCH) {
+		for (unsigned int j = 0; j < BATCH; j++) {
+			lines[j] = near.addr + random_next(&random) % near.bytes / LINE * LINE;
+			(void)*lines[j];
+		}
+		for (unsigned int turn = 0; evict_bytes && turn < 2; turn++)
+			sweep(others.addr, evict_bytes);
+		for (unsigned int j = 0; j < BATCH; j++) {
+			/* As in the engine, at no fixed part of the clock's step. */
+			for (uint64_t k = random_next(&random) % PAUSES; k; k--)
+				rte_pause();
+			note(p, lines[j]);
+		}
 	}
-	region_unmap(&r);
+	region_unmap(&near);
+	region_unmap(&others);
 	return rc;
 }
 
@@ -121,12 +143,12 @@ static int measure_all(const struct options *o, struct place *places, struct err
 	int rc = pin_to(o->cpus[0], err);
 
 	if (!rc)
-		rc = in_cache(&places[OWN_L1], o->l1_bytes / 4, err);
+		rc = in_cache(&places[OWN_L1], 0, err);
 	if (!rc)
-		rc = in_cache(&places[OWN_L2], o->l2_bytes / 2, err);
-	/* Little more than the second level's size: of a shared last level neighbours leave little. */
-	if (!rc && o->llc_bytes > 4 * o->l2_bytes)
-		rc = in_cache(&places[LLC], RTE_MIN(o->llc_bytes / 4, 3 * o->l2_bytes), err);
+		rc = in_cache(&places[OWN_L2], RTE_MIN(o->l2_bytes / 2, 4 * o->l1_bytes), err);
+	/* Six times the second level and no more: of a shared last level neighbours leave little. */
+	if (!rc && o->llc_bytes >= 8 * o->l2_bytes)
+		rc = in_cache(&places[LLC], 6 * o->l2_bytes, err);
 	if (!rc && o->n_cpus > 1)
 		rc = in_other_core(&places[OTHER_CLEAN], &places[OTHER_MODIFIED], o->cpus[1], err);
 	if (!rc)

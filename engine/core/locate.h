@@ -11,12 +11,14 @@
  * core's cache, memory (S3 table 1, S5 section 4). The engine times packets with it, and
  * headrace-calibrate times lines that it has put somewhere on purpose, with the very same code.
  *
- * A TSC may advance in steps far longer than a cache hit (22 cycles at once on AMD Zen 3). The
- * mean of several stamps on each side resolves less than a step, as a vernier does, provided that
- * the stamps fall on different parts of it: hence the pauses of unequal length between them.
- * More stamps than four resolve no more here: the machine's own jitter takes over.
+ * A TSC may advance in steps far longer than a cache hit (22 cycles at once on AMD Zen 3), as long
+ * as what lies between the second-level cache and the last. The mean of several reads on each side
+ * resolves less than a step, as a vernier does, provided that they fall on different parts of it.
+ * Reads with nothing between them do: they are 25 cycles apart there, so that nine of them cross a
+ * step from one end to the other. (With a fence before each they are two steps apart, and all of
+ * them see the same part.)
  */
-#define LOCATE_STAMPS 4
+#define LOCATE_READS 9
 #define LOCATE_DISTURBED 4096 /* cycles; a longer load was interrupted and says nothing */
 
 static __rte_always_inline void locate_fence(void)
@@ -31,29 +33,38 @@ static __rte_always_inline void locate_fence(void)
 #endif
 }
 
-static __rte_always_inline uint64_t locate_stamps(void)
+static __rte_always_inline uint64_t locate_reads(void)
 {
-	uint64_t sum = 0, pause = 3;
+	uint64_t sum = 0;
 
-	for (unsigned int i = 0; i < LOCATE_STAMPS; i++) {
-		locate_fence();
+#pragma GCC unroll 9
+	for (unsigned int i = 0; i < LOCATE_READS; i++)
 		sum += rte_rdtsc();
-		for (unsigned int j = 0; j < i; j++) {
-			pause *= pause;
-			__asm__ volatile("" : "+r"(pause));
-		}
-	}
 	return sum;
 }
 
-/* TSC cycles of a load of the byte at `p`, the method's own cost included. */
+/*
+ * TSC cycles of a load of the byte at `p` beyond those of a hit in the first-level cache. Loading it a
+ * second time says what a hit, the fences and the reads cost, at the frequency that the core has
+ * just now: that part is ten times a second-level hit and changes with the frequency.
+ */
 static __rte_always_inline uint32_t locate_load(const volatile uint8_t *p)
 {
-	uint64_t before = locate_stamps(), cycles;
+	uint64_t before, between, after;
+	int64_t cycles;
 
+	locate_fence();
+	before = locate_reads();
 	locate_fence();
 	(void)*p;
 	locate_fence();
-	cycles = (locate_stamps() - before) / LOCATE_STAMPS;
+	between = locate_reads();
+	locate_fence();
+	(void)*p;
+	locate_fence();
+	after = locate_reads();
+	cycles = (int64_t)(2 * between - before - after) / LOCATE_READS;
+	if (cycles < 0)
+		return 0;
 	return cycles < LOCATE_DISTURBED ? (uint32_t)cycles : LOCATE_DISTURBED;
 }

@@ -10,14 +10,15 @@
 /*
  * Where packets were when a segment first touched them: on one packet in `every` the first header
  * load is timed, before anything prefetches it, and put into a class by the calibrated limits.
- * Functions behind the first of a segment have samples of the same packets of their own.
+ * Functions behind the first of a segment have samples of their own: each located packet is timed at
+ * one of the functions, in turn, so that the cost does not grow with the chain.
  */
-#define LOCATED_STEP 16 /* cycles per bucket; about the finest that a clock step of AMD resolves */
+#define LOCATED_STEP 4 /* cycles per bucket: a second-level hit is some five more than a first-level one */
 #define LOCATED_BUCKETS (LOCATE_DISTURBED / LOCATED_STEP)
 
 struct located {
 	uint64_t samples, disturbed;
-	uint64_t cycles; /* sum over samples, the method's own cost included */
+	uint64_t cycles; /* sum over samples, beyond a first-level hit */
 	uint64_t classes[PLAN_CLASSES_MAX];
 	uint32_t buckets[LOCATED_BUCKETS];
 };

@@ -161,23 +161,29 @@ static inline bool all_edge_0(const struct burst *b)
 	return !any;
 }
 
-/* In random intervals, as for timed polls. */
+/* In random intervals, as for timed polls; at the next of the segment's functions each time. */
 static __rte_noinline void locate_packet(struct replica *r, struct inlet *in, struct rte_mbuf **pkts,
 					 uint16_t n)
 {
 	uint32_t every = (uint32_t)r->locate->locate.every;
+	uint16_t at;
 
 	r->rng = r->rng * 1664525u + 1013904223u;
-	r->locating = (int32_t)((r->rng >> 16) % n);
+	at = (r->rng >> 16) % n;
 	r->locate_left = 1 + every / 2 + r->rng % every;
-	located_note(in->located, r->locate, rte_pktmbuf_mtod(pkts[r->locating], const void *));
+	if (++r->locate_turn < r->n_nodes) {
+		r->locating = at;
+		return;
+	}
+	r->locate_turn = 0;
+	located_note(in->located, r->locate, rte_pktmbuf_mtod(pkts[at], const void *));
 }
 
 static __rte_noinline void locate_again(struct replica *r, struct node *node)
 {
 	struct burst *b = &node->in;
 
-	/* Others of the burst may have gone another way: any of them was located with it. */
+	/* It may have gone another way; what is here of its burst has been through the same. */
 	located_note(node->located, r->locate,
 		     rte_pktmbuf_mtod(b->pkts[RTE_MIN(r->locating, b->n - 1)], const void *));
 }
@@ -217,7 +223,7 @@ static inline void run_nodes(struct replica *r, unsigned int first, uint8_t dir,
 
 		if (!node->in.n)
 			continue;
-		if (unlikely(r->locating >= 0 && order[i] != first))
+		if (unlikely(r->locating >= 0 && i - r->position[dir][first] == r->locate_turn))
 			locate_again(r, node);
 		run_node(r, node, dir, timed, t);
 	}

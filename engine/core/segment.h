@@ -99,6 +99,7 @@ struct replica {
 	const struct plan_engine *locate; /* NULL: packets are not located */
 	int64_t locate_left;              /* packets until the next that is */
 	int32_t locating;                 /* index in its burst of the packet that is, -1: none */
+	uint32_t locate_turn;             /* at which function, counted from the segment's first */
 	unsigned int n_emitted;
 	struct rte_mempool *pool;
 	uint64_t now, next_tick;

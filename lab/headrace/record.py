@@ -163,7 +163,7 @@ class Located(Record):
     disturbed: NonNegativeInt = 0  # interrupted while they were timed
     classes: dict[str, int] = {}
     index: float | None = None  # None: no classes, as the server is not calibrated
-    mean_cycles: float | None = None  # of the timed loads, the method's own cost included
+    mean_cycles: float | None = None  # of the timed loads, beyond a first-level hit
 
 
 class ReplicaReading(Record):

@@ -130,12 +130,15 @@ class Level(Spec):
 
 
 class Class(Spec):
-    """Loads of fewer cycles than this (and not of the class before) came from these places."""
+    """Loads of fewer cycles than this (and not of the class before) came from these places; cycles
+    beyond those of a first-level hit."""
 
     name: str
     places: tuple[PlaceName, ...]
     below_cycles: int | None  # None: the last one
     agreement: float  # share of its own samples, of a second measurement, that it gets right
+    # Where its samples of the second measurement were put: a share for each class, in their order.
+    put: tuple[float, ...]
 
 
 class Classes(Spec):
@@ -143,7 +146,6 @@ class Classes(Spec):
 
     classes: tuple[Class, ...]
     agreement: float  # over all classes alike
-    load_cost_cycles: float  # of timing one load: the method's own, and a hit
 
 
 class Calibration(Spec):
