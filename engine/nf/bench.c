@@ -6,7 +6,8 @@
  * Packets are 64-byte UDP over IPv4 (FCS included), of a number of flows taken in random order, in mbufs
  * recycled from a set that stays in the L2 cache, as a busy receive ring's do. Making them is not
  * timed. A round's figure is the median of its bursts, so that an interrupt or another process
- * that ran meanwhile does not count; the spread is over rounds.
+ * that ran meanwhile does not count; the spread is over rounds. Each stage's figure is its part of
+ * the whole, so that one sees which of them grows in company.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -33,6 +34,8 @@ struct stage {
 	struct nf nf;
 	struct nf_worker worker;
 	uint64_t verdicts[256];
+	uint64_t burst_cycles; /* of the last burst */
+	double cycles[BURSTS], rounds[ROUNDS];
 };
 
 struct options {
@@ -99,8 +102,15 @@ static void make_packet(struct bench *b, struct rte_mbuf *m, uint32_t flow)
 /* The packets of edge 0 stay in the burst, as the segment loop would have them go on. */
 static void count_and_pass(struct stage *s, struct burst *burst)
 {
+	uint8_t any = 0;
 	uint16_t n = 0;
 
+	for (uint32_t i = 0; i < burst->n; i++)
+		any |= burst->verdict[i];
+	if (!any) {
+		s->verdicts[0] += burst->n;
+		return;
+	}
 	for (uint32_t i = 0; i < burst->n; i++) {
 		s->verdicts[burst->verdict[i]]++;
 		if (!burst->verdict[i])
@@ -114,19 +124,23 @@ static void count_and_pass(struct stage *s, struct burst *burst)
 static uint64_t run_burst(struct bench *b, uint32_t first, const uint32_t *flows)
 {
 	struct burst burst = {.n = (uint16_t)b->opt.burst, .direction = NF_FORWARD, .now = rte_rdtsc()};
-	uint64_t start;
+	uint64_t start, at;
 
 	for (uint32_t i = 0; i < b->opt.burst; i++) {
 		burst.pkts[i] = &b->mbufs[(first + i) % MBUFS];
 		make_packet(b, burst.pkts[i], flows[i]);
 	}
-	start = rte_rdtsc_precise();
+	start = at = rte_rdtsc_precise();
 	for (unsigned int i = 0; i < b->n_stages; i++) {
 		struct stage *s = &b->stages[i];
+		uint64_t was = at;
 
 		s->nf.ops->process(&s->worker, &burst);
 		if (i + 1 < b->n_stages)
 			count_and_pass(s, &burst);
+		/* Not serializing: what one stage left in flight is the next one's. */
+		at = rte_rdtsc();
+		s->burst_cycles = at - was;
 	}
 	start = rte_rdtsc_precise() - start;
 	count_and_pass(&b->stages[b->n_stages - 1], &burst);
@@ -140,7 +154,13 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static double run_round(struct bench *b)
+static double median(double *values, unsigned int n)
+{
+	qsort(values, n, sizeof(*values), compare);
+	return values[n / 2];
+}
+
+static double run_round(struct bench *b, unsigned int round)
 {
 	static double cycles[BURSTS];
 	uint32_t flows[BURST_MAX];
@@ -149,12 +169,17 @@ static double run_round(struct bench *b)
 		for (uint32_t i = 0; i < b->opt.burst; i++)
 			flows[i] = next_random(b) % b->opt.flows;
 		cycles[n] = (double)run_burst(b, n * b->opt.burst, flows) / b->opt.burst;
+		for (unsigned int i = 0; i < b->n_stages; i++)
+			b->stages[i].cycles[n] = (double)b->stages[i].burst_cycles / b->opt.burst;
 	}
-	for (unsigned int i = 0; i < b->n_stages; i++)
-		if (b->stages[i].nf.ops->tick)
-			b->stages[i].nf.ops->tick(&b->stages[i].worker, rte_rdtsc());
-	qsort(cycles, BURSTS, sizeof(*cycles), compare);
-	return cycles[BURSTS / 2];
+	for (unsigned int i = 0; i < b->n_stages; i++) {
+		struct stage *s = &b->stages[i];
+
+		if (s->nf.ops->tick)
+			s->nf.ops->tick(&s->worker, rte_rdtsc());
+		s->rounds[round] = median(s->cycles, BURSTS);
+	}
+	return median(cycles, BURSTS);
 }
 
 /* Every flow once, so that tables are filled before anything is timed. */
@@ -171,9 +196,10 @@ static void warm_up(struct bench *b)
 		memset(b->stages[i].verdicts, 0, sizeof(b->stages[i].verdicts));
 }
 
-static void report_stage(const struct stage *s)
+static void report_stage(struct stage *s)
 {
-	printf("{\"nf\": \"%s\", \"verdicts\": {", s->name);
+	printf("{\"nf\": \"%s\", \"cycles_per_packet\": %.1f, \"verdicts\": {", s->name,
+	       median(s->rounds, ROUNDS));
 	for (unsigned int v = 0, any = 0; v < 256; v++)
 		if (s->verdicts[v])
 			printf("%s\"%u\": %llu", any++ ? ", " : "", v,
@@ -186,8 +212,8 @@ static void report(struct bench *b)
 	double rounds[ROUNDS];
 
 	for (unsigned int i = 0; i < ROUNDS; i++)
-		rounds[i] = run_round(b);
-	qsort(rounds, ROUNDS, sizeof(*rounds), compare);
+		rounds[i] = run_round(b, i);
+	median(rounds, ROUNDS); /* sorts */
 	printf("{\"flows\": %u, \"burst\": %u, \"cycles_per_packet\": {\"min\": %.1f, "
 	       "\"median\": %.1f, \"max\": %.1f}, \"tsc_hz\": %llu, \"stages\": [",
 	       b->opt.flows, b->opt.burst, rounds[0], rounds[ROUNDS / 2],

@@ -37,10 +37,12 @@ enum dpi_flow_flag {
 	FLOW_LABELLED = 1 << 3,    /* label is final */
 };
 
-/* State behind a key, whose lower address is its src. Index 0: to the server. */
+/*
+ * State behind a key, whose lower address is its src. Index 0: to the server. What every packet
+ * touches comes first, so that with the key of IPv4 it is one line, which the lookup prefetches; what
+ * only TCP needs is the next line.
+ */
 struct dpi_flow {
-	struct dpi_dir dir[2];
-	uint64_t id, start_tsc;
 	uint64_t bytes[2];
 	uint32_t packets[2];
 	uint32_t label; /* number of nDPI's state + 1; 0: none */
@@ -48,8 +50,17 @@ struct dpi_flow {
 	uint8_t flags;
 	uint8_t action; /* enum rule_action of all that follows */
 	uint8_t drop;   /* enum dpi_drop */
+	uint8_t pad[5];
+	struct dpi_dir dir[2];
 };
-static_assert(sizeof(struct dpi_flow) <= 128, "two lines");
+static_assert(sizeof(struct flow) + sizeof(struct flow_key4) + offsetof(struct dpi_flow, dir) == 64,
+	      "a line of its own for what every packet touches");
+static_assert(sizeof(struct dpi_dir) == 32, "both directions in one line");
+
+/* What only events tell of a flow; by flow_index, beside the table. */
+struct dpi_birth {
+	uint64_t id, tsc;
+};
 
 /* Part of a segment that came before its time. */
 #define SEGMENT_BYTES 2032
@@ -83,6 +94,7 @@ struct dpi_worker {
 	struct nf_worker *w;
 	struct dpi *dpi;
 	struct flow_table *flows[FLOW_FAMILIES];
+	struct dpi_birth *births[FLOW_FAMILIES];
 	uint32_t now, idle, closed; /* flow_now units */
 	uint64_t now_tsc, next_id;
 	hs_scratch_t *scratch;
@@ -104,7 +116,8 @@ struct dpi_worker {
 /* One packet's inspection. */
 struct inspection {
 	struct dpi_worker *dw;
-	struct dpi_flow *flow; /* NULL: the table is full */
+	struct flow *record;   /* NULL: the table is full */
+	struct dpi_flow *flow; /* its state */
 	struct rule_packet packet;
 	const uint8_t *l3; /* the whole IP packet, contiguous */
 	uint32_t l3_len;

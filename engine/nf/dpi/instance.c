@@ -117,6 +117,10 @@ static int tables_create(struct dpi_worker *dw, struct err *err)
 					 .socket_id = dw->w->socket_id};
 
 		rc = flow_create(&conf, &dw->flows[i], err);
+		dw->births[i] = calloc(p->flows, sizeof(*dw->births[i]));
+		if (!rc && !dw->births[i])
+			rc = err_set(err, ENOMEM, "params.flows", "out of memory for %lu flows",
+				     p->flows);
 	}
 	return rc;
 }
@@ -192,8 +196,10 @@ void dpi_worker_fini(struct nf_worker *w)
 	dw->dpi->workers[w->index] = NULL;
 	labels_destroy(dw->labels);
 	scan_fini(dw);
-	for (unsigned int i = 0; i < FLOW_FAMILIES; i++)
+	for (unsigned int i = 0; i < FLOW_FAMILIES; i++) {
 		flow_destroy(dw->flows[i]);
+		free(dw->births[i]);
+	}
 	free(dw->segments);
 	free(dw->segment_pool.free);
 	free(dw->hits);

@@ -4,6 +4,7 @@
 
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
+#include <rte_prefetch.h>
 
 #include "dpi.h"
 #include "nf/tuple.h"
@@ -145,7 +146,8 @@ static bool inspection_fill(struct inspection *in, const struct rte_mbuf *m, uin
 static __rte_noinline struct flow *new_flow(struct dpi_worker *dw, const void *key, bool v6,
 					    bool swapped, const struct inspection *in)
 {
-	struct flow *f = flow_insert(dw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], key);
+	enum flow_family family = v6 ? FLOW_IPV6 : FLOW_IPV4;
+	struct flow *f = flow_insert(dw->flows[family], key);
 	bool syn_ack = in->packet.proto == IPPROTO_TCP &&
 		       (in->tcp_flags & (RTE_TCP_SYN_FLAG | RTE_TCP_ACK_FLAG)) ==
 			       (RTE_TCP_SYN_FLAG | RTE_TCP_ACK_FLAG);
@@ -155,8 +157,8 @@ static __rte_noinline struct flow *new_flow(struct dpi_worker *dw, const void *k
 	if (!f)
 		return NULL;
 	s = state_of(f, v6);
-	s->id = dw->next_id++;
-	s->start_tsc = dw->now_tsc;
+	dw->births[family][flow_index(dw->flows[family], f)] =
+		(struct dpi_birth){dw->next_id++, dw->now_tsc};
 	/* Who speaks first is the client, unless it is an answer already. */
 	if (swapped != syn_ack)
 		s->flags |= FLOW_CLIENT_HIGH;
@@ -254,6 +256,37 @@ static uint8_t inspect(struct dpi_worker *dw, struct inspection *in, struct rte_
 	return apply(dw, m, s->action, s->drop);
 }
 
+/*
+ * What TCP keeps of the flows that were found, all of them before the first is needed: the line behind
+ * the key's, then Hyperscan's state of the stream.
+ */
+static void prefetch_tcp(const struct dpi_worker *dw, const struct burst *b,
+			 const struct batch *batch, bool v6)
+{
+	uint8_t at[BURST_MAX];
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < batch->n; i++) {
+		const struct dpi_flow *s;
+
+		if (!batch->flows[i] || pkt_l4(b->pkts[batch->pos[i]]) != RTE_PTYPE_L4_TCP)
+			continue;
+		s = state_of(batch->flows[i], v6);
+		rte_prefetch0(&s->dir[0]);
+		if (v6)
+			rte_prefetch0(&s->dir[1].flags);
+		at[n++] = (uint8_t)i;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const struct dpi_flow *s = state_of(batch->flows[at[i]], v6);
+		bool to_server = batch->swapped[at[i]] == !!(s->flags & FLOW_CLIENT_HIGH);
+		uint32_t stream = s->dir[!to_server].stream;
+
+		if (stream)
+			rte_prefetch0(dw->streams[stream - 1]);
+	}
+}
+
 static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, bool v6)
 {
 	struct flow_table *t = dw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4];
@@ -263,6 +296,7 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 		flow_lookup6(t, batch->keys.v6, batch->n, batch->flows);
 	else
 		flow_lookup4(t, batch->keys.v4, batch->n, batch->flows);
+	prefetch_tcp(dw, b, batch, v6);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
 		uint8_t proto = v6 ? batch->keys.v6[i].proto : batch->keys.v4[i].proto;
@@ -284,6 +318,7 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 			b->verdict[batch->pos[i]] = inspect_packet(&in, m);
 			continue;
 		}
+		in.record = f;
 		in.flow = state_of(f, v6);
 		account(&in, batch->swapped[i]);
 		b->verdict[batch->pos[i]] = inspect(dw, &in, m);
@@ -403,7 +438,8 @@ static void inspection_of(struct inspection *in, enum flow_family family, const 
 
 void dpi_flow_end(struct dpi_worker *dw, enum flow_family family, struct flow *f)
 {
-	struct inspection in = {.dw = dw, .flow = state_of(f, family == FLOW_IPV6)};
+	struct inspection in = {
+		.dw = dw, .record = f, .flow = state_of(f, family == FLOW_IPV6)};
 
 	inspection_of(&in, family, f);
 	tcp_end_both(&in);

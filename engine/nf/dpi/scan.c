@@ -82,8 +82,12 @@ void scan_event(struct dpi_worker *dw, const struct inspection *in, enum eve_kin
 	if (kind == EVE_ALERT)
 		v.action = dw->dpi->rules.items[rule].action;
 	if (f) {
-		v.flow_id = f->id;
-		v.start_tsc = f->start_tsc;
+		enum flow_family family = p->family == 4 ? FLOW_IPV4 : FLOW_IPV6;
+		const struct dpi_birth *birth =
+			&dw->births[family][flow_index(dw->flows[family], in->record)];
+
+		v.flow_id = birth->id;
+		v.start_tsc = birth->tsc;
 		for (unsigned int i = 0; i < 2; i++) {
 			v.packets[i] = f->packets[i];
 			v.bytes[i] = f->bytes[i];
