@@ -18,7 +18,7 @@ packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
 packages_fuzz=(clang)
-packages_trace=(clang libbpf-dev bpftool)
+packages_trace=(clang libbpf-dev bpftool ethtool nftables)
 # For the functions dpi and ids; the library of patterns is added by processor.
 packages_inspect=(libndpi-dev)
 python_min="3.11"

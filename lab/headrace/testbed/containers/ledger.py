@@ -19,9 +19,10 @@ from typing import Literal
 
 from pyroute2 import IPRoute, NetlinkError, netns
 
+from headrace.testbed.settings import restore
 from headrace.testbed.state import Process, kill
 
-Kind = Literal["container", "netns", "link", "process", "pidfile", "path"]
+Kind = Literal["container", "netns", "link", "process", "pidfile", "path", "setting"]
 FILE = "resources.jsonl"
 _PODMAN_TIMEOUT_S = 60
 _STARTER_WAIT_S = 20
@@ -175,4 +176,5 @@ _REMOVERS = {
     "process": _remove_process,
     "pidfile": _remove_pidfile,
     "path": _remove_path,
+    "setting": restore,  # its line says what was there before
 }

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace tune: advice for traffic inside one server, tried on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headrace.errors import HeadraceError, bad_value
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.state import RunState
+from headrace.tune.advice import ALL, Advice
+from headrace.tune.load import MESSAGE_MAX
+from headrace.tune.page import page
+from headrace.tune.result import PROTOCOLS, TuneResult
+from headrace.tune.runner import Tuning, Wish
+from headrace.tune.shortcut import find_shortcut
+from headrace.tune.show import show
+
+
+class Name(StrEnum):
+    tcp = "tcp"
+    udp = "udp"
+
+
+def tune(
+    advice: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only these of {'; '.join(a.name for a in ALL)}. Repeatable."),
+    ] = None,
+    protocol: Annotated[list[Name] | None, typer.Option(help="tcp, udp; both by default.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="With and without, so often.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.2, max=600, help="Of traffic in each run.")] = 1.0,
+    message_bytes: Annotated[
+        int, typer.Option("--bytes", min=64, max=MESSAGE_MAX, help="Of each send.")
+    ] = MESSAGE_MAX,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the report; runs/tune-TIME by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try advice for traffic inside one server: measured with and without, then undone."""
+    wish = Wish(
+        advice=_chosen(advice),
+        protocols=[p for p in PROTOCOLS if not protocol or Name(p) in protocol],
+        rounds=rounds,
+        seconds=seconds,
+        message_bytes=message_bytes,
+    )
+    target = out or Path("runs") / time.strftime("tune-%Y%m%d-%H%M%S", time.gmtime())
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise bad_value("--out", str(target), allowed="a directory that is new or empty")
+    if os.geteuid():
+        raise HeadraceError("tune: makes network namespaces and needs root; run it with sudo")
+    if any(a.shortcut for a in wish.advice):
+        find_shortcut()  # says now what is missing, not after minutes
+    console = Console(stderr=as_json, highlight=False)
+    result = _run(wish, console)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "tune.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    (target / "report.html").write_text(page(result), encoding="utf-8")
+    console.print()
+    show(result, console)
+    console.print(f"Report: {target / 'report.html'}", markup=False)
+    if as_json:
+        print(result.model_dump_json())
+
+
+def _chosen(names: list[str] | None) -> tuple[Advice, ...]:
+    known = {a.name: a for a in ALL}
+    for name in names or ():
+        if name not in known:
+            raise bad_value("--advice", name, allowed="; ".join(known))
+    return tuple(a for a in ALL if not names or a.name in names)
+
+
+def _run(wish: Wish, console: Console) -> TuneResult:
+    state = RunState()
+    try:
+        ledger = Ledger(state.path)
+        tag = f"hrt{os.getpid() % 100000}"
+        say = lambda text: console.print(f"  {text}", markup=False)  # noqa: E731
+        return Tuning(wish, ledger, state.path, tag, say).all()
+    finally:
+        state.remove()

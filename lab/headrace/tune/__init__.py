@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Advice tried, not only given: S4's three findings, each applied for a run and measured."""

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tries advice: interleaved runs with and without each, in rounds, on one path."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.measure.collectors.hardware import cpu_times
+from headrace.measure.collectors.os import protocols
+from headrace.testbed import settings
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.settings import Setting, inside
+from headrace.tune import load
+from headrace.tune.advice import Advice, Situation
+from headrace.tune.path import ServerPath, build, cpus
+from headrace.tune.result import BASELINE, Considered, Protocol, Trial, TuneResult
+from headrace.tune.shortcut import Shortcut
+
+_GRACE_S = 30.0
+_WARMUP_S = 0.3
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    advice: Sequence[Advice]
+    protocols: Sequence[Protocol]
+    rounds: int
+    seconds: float
+    message_bytes: int
+
+
+@dataclass
+class Tuning:
+    """The ledger notes each change before it is made: what a kill leaves is undone later."""
+
+    wish: Wish
+    ledger: Ledger
+    folder: Path  # the run's own
+    tag: str
+    say: Say
+    cpus: tuple[int, ...] = field(default_factory=lambda: tuple(cpus()))
+
+    def all(self) -> TuneResult:
+        before = os.getloadavg()[0]
+        path = build(self.tag, self.ledger)
+        considered: list[Considered] = []
+        trials: list[Trial] = []
+        for protocol in self.wish.protocols:
+            found, applicable = self._consider(path, protocol)
+            considered += found
+            trials += self._rounds(path, protocol, applicable)
+        return TuneResult(
+            kernel=os.uname().release, cpus=self.cpus,
+            load_average=(before, os.getloadavg()[0]),
+            message_bytes=self.wish.message_bytes, seconds=self.wish.seconds, path=path,
+            considered=tuple(considered), trials=tuple(trials),
+        )  # fmt: skip
+
+    def _consider(
+        self, path: ServerPath, protocol: Protocol
+    ) -> tuple[list[Considered], list[tuple[Advice, Situation]]]:
+        """From a run on the path as it is, which also fills caches and neighbour tables."""
+        run_load(path, protocol, _WARMUP_S, self.wish.message_bytes, 0, self._ready(), self.cpus)
+        found = self._trial(path, protocol, None, 0)
+        situation = Situation(path, protocol, found, self.cpus, self.wish.message_bytes)
+        said, applicable = [], []
+        for advice in self.wish.advice:
+            verdict = advice.applies(situation)
+            changes = advice.changes(situation) if verdict.applies else []
+            said.append(
+                Considered(
+                    advice=advice.name, finding=advice.finding, protocol=protocol,
+                    applies=verdict.applies, why=verdict.why, warning=advice.warning,
+                    changes=tuple(dict.fromkeys(c.text for c in changes)),
+                )
+            )  # fmt: skip
+            if verdict.applies:
+                applicable.append((advice, situation))
+            applies = "applies" if verdict.applies else "does not apply"
+            self.say(f"{protocol} {advice.name}: {applies}: {verdict.why}")
+        return said, applicable
+
+    def _rounds(
+        self, path: ServerPath, protocol: Protocol, applicable: list[tuple[Advice, Situation]]
+    ) -> list[Trial]:
+        """Every other round backwards: what drifts with time is in both orders."""
+        trials = []
+        for number in range(1, self.wish.rounds + 1):
+            order: list[tuple[Advice, Situation] | None] = [None, *applicable]
+            for one in order if number % 2 else reversed(order):
+                trial = self._trial(path, protocol, one, number)
+                trials.append(trial)
+                self.say(f"{protocol} round {number}, {trial.advice}: {trial.gbps:.2f} Gbit/s")
+        return trials
+
+    def _trial(
+        self,
+        path: ServerPath,
+        protocol: Protocol,
+        one: tuple[Advice, Situation] | None,
+        number: int,
+    ) -> Trial:
+        segment, shortcut = 0, None
+        with ExitStack() as stack:
+            if one is not None:
+                advice, situation = one
+                segment = advice.segment(situation)
+                stack.enter_context(applied(advice.changes(situation), self.ledger))
+                if advice.shortcut is not None:
+                    shortcut = stack.enter_context(Shortcut(path, advice.shortcut))
+            before = _counters(path)
+            said = run_load(path, protocol, self.wish.seconds, self.wish.message_bytes, segment,
+                            self._ready(), self.cpus)  # fmt: skip
+            after = _counters(path)
+        return _record(
+            one[0].name if one else BASELINE, protocol, number, said,
+            {k: after[k] - before[k] for k in after},
+            shortcut.redirected if shortcut else None,
+        )  # fmt: skip
+
+    def _ready(self) -> Path:
+        return self.folder / "ready"
+
+
+@contextmanager
+def applied(changes: Sequence[Setting], ledger: Ledger) -> Iterator[None]:
+    """The settings changed while the context lasts, put back last first."""
+    done: list[Setting] = []
+    try:
+        for change in changes:
+            was = change.with_value(change.read())
+            ledger.note("setting", was.model_dump_json())
+            done.append(was)
+            change.write()
+        yield
+    finally:
+        for was in reversed(done):
+            was.write()
+
+
+def run_load(
+    path: ServerPath,
+    protocol: Protocol,
+    seconds: float,
+    size: int,
+    segment: int,
+    ready: Path,
+    allowed: Sequence[int],
+) -> dict[str, dict[str, Any]]:
+    """Sender on the first core, receiver on the last: the softirqs come where the sender is."""
+    ready.unlink(missing_ok=True)
+    common = ["--protocol", protocol, "--host", path.receiver.address, "--bytes", str(size),
+              "--segment", str(segment)]  # fmt: skip
+    receiver = _start(path.receiver.namespace, "receive", *common, "--ready", str(ready),
+                      "--cpu", str(allowed[-1]))  # fmt: skip
+    try:
+        deadline = time.monotonic() + _GRACE_S
+        while not ready.exists():
+            if receiver.poll() is not None or time.monotonic() > deadline:
+                raise HeadraceError(f"the receiver did not start: {_words(receiver)}")
+            time.sleep(0.005)
+        sender = _start(path.sender.namespace, "send", *common, "--seconds", str(seconds),
+                        "--cpu", str(allowed[0]))  # fmt: skip
+        try:
+            return {
+                "sender": _end(sender, "sender", seconds),
+                "receiver": _end(receiver, "receiver", seconds),
+            }
+        finally:
+            _kill(sender)
+    finally:
+        _kill(receiver)
+
+
+def _start(namespace: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", load.__name__, *arguments]
+    return subprocess.Popen(
+        inside(namespace, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _end(process: subprocess.Popen[str], role: str, seconds: float) -> dict[str, Any]:
+    try:
+        out, said = process.communicate(timeout=seconds + _GRACE_S)
+    except subprocess.TimeoutExpired:
+        raise HeadraceError(f"the {role} did not end") from None
+    if process.returncode:
+        raise HeadraceError(f"the {role} failed: {(said.strip() or 'no word').splitlines()[-1]}")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def _words(process: subprocess.Popen[str]) -> str:
+    _kill(process)
+    return ((process.stderr.read() if process.stderr else "").strip() or "no word").splitlines()[-1]
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _counters(path: ServerPath) -> dict[str, float]:
+    """Of this machine's cores, and of the stations' and the bridge's namespaces."""
+    stat = Path("/proc/stat").read_text()
+    found = {f"softirq {r.place}": r.value for r in cpu_times(stat) if r.metric == "cpu_softirq_s"}
+    for role, namespace in (("server", path.namespace), ("receiver", path.receiver.namespace)):
+        snmp = protocols(settings.run(namespace, ["cat", "/proc/net/snmp"]))
+        found[f"fragments {role}"] = snmp.get("Ip.ReasmReqds", 0)
+        found[f"checksum {role}"] = snmp.get("Tcp.InCsumErrors", 0) + snmp.get(
+            "Udp.InCsumErrors", 0
+        )
+    statistics = f"/sys/class/net/{path.sender.device}/statistics"
+    read = settings.run(
+        path.sender.namespace, ["cat", f"{statistics}/tx_packets", f"{statistics}/tx_bytes"]
+    ).split()
+    found["packets"], found["bytes"] = float(read[0]), float(read[1])
+    return found
+
+
+def _record(
+    advice: str,
+    protocol: Protocol,
+    number: int,
+    said: dict[str, dict[str, Any]],
+    grown: dict[str, float],
+    redirected: int | None,
+) -> Trial:
+    sender, receiver = said["sender"], said["receiver"]
+    received = receiver["bytes"]
+    seconds = max(receiver["seconds"], 1e-9)
+    cpu_s = sender["cpu_s"] + receiver["cpu_s"]
+    return Trial(
+        advice=advice,
+        protocol=protocol,
+        round=number,
+        gbps=received * 8 / seconds / 1e9,
+        sent_gbps=sender["bytes"] * 8 / sender["seconds"] / 1e9,
+        cpu_s_per_gb=cpu_s / (received / 1e9) if received else 0.0,
+        softirq_s={k.split()[1]: v for k, v in grown.items() if k.startswith("softirq ")},
+        packets=int(grown["packets"]),
+        packet_bytes=grown["bytes"] / grown["packets"] if grown["packets"] else 0.0,
+        fragments={r: int(grown[f"fragments {r}"]) for r in ("server", "receiver")},
+        checksum_errors=int(sum(v for k, v in grown.items() if k.startswith("checksum "))),
+        compared=receiver["compared"],
+        wrong=receiver["wrong"],
+        redirected=redirected,
+    )
