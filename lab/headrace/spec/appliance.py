@@ -3,20 +3,56 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headrace.spec.base import NAME_PATTERN, Ratio, Seconds, Spec
+from headrace.spec.base import NAME_PATTERN, Rate, Ratio, Seconds, Spec
 from headrace.spec.deployment import Count
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-NetworkName = Literal["bridge", "ovs", "macvlan"]
+NetworkName = Literal["bridge", "ovs", "macvlan", "sriov"]
+Side = Literal["up", "down"]
+Port = Literal["up", "down", "mirror"]
+Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]  # IFNAMSIZ
 
 
 def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
+
+
+def _ipv4(value: str) -> str:
+    try:
+        address = IPv4Address(value)
+    except ValueError:
+        raise ValueError("allowed: an IPv4 address") from None
+    if address.is_multicast or address.is_unspecified or int(address) & 0xFF in (0, 255):
+        raise ValueError("allowed: an IPv4 address of a host, its network being the /24 around it")
+    return str(address)
+
+
+Address = Annotated[str, AfterValidator(_ipv4)]
+
+# capabilities(7), as of Linux 6.18
+_NAMES = (
+    "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
+    "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO "
+    "SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME "
+    "SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG "
+    "WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
+)
+
+
+def _capability(name: str) -> str:
+    short = name.upper().removeprefix("CAP_")
+    if short not in _NAMES.split():
+        raise ValueError("allowed: a capability's name as in capabilities(7), such as NET_ADMIN")
+    return short
+
+
+Capabilities = tuple[Annotated[str, AfterValidator(_capability)], ...]
 
 
 class Appliance(Spec):
@@ -26,8 +62,15 @@ class Appliance(Spec):
     image: str
     hides_source: bool = False
     scale_out: bool = False
-    capabilities: tuple[str, ...] = ()
+    capabilities: Capabilities = ()
+    devices: tuple[str, ...] = ()
     health: tuple[str, ...] | None = None  # a command inside; None: it runs
+    health_timeout_s: Annotated[float, Field(gt=0, le=600)] = 60
+    ports: dict[Port, Device] = Field(default_factory=dict)  # what it calls its interfaces
+    addresses: dict[Side, Address] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    whole_frames: bool = False  # reads frames itself: no offloads on its networks
 
 
 class Allocation(Spec):
@@ -43,9 +86,10 @@ class Allocation(Spec):
 class ContainerDeployment(Spec):
     hosting: Literal["container"]
     network: Annotated[
-        tuple[NetworkName, ...], BeforeValidator(_listed), Field(min_length=1, max_length=3)
+        tuple[NetworkName, ...], BeforeValidator(_listed), Field(min_length=1, max_length=4)
     ] = ("bridge",)
     servers: Annotated[Count, Field(ge=1, le=16)] = 2
+    pf: Device | None = None  # sriov: the NIC whose virtual functions are used; None: any that can
 
 
 class HttpWorkload(Spec):
@@ -57,13 +101,15 @@ class HttpWorkload(Spec):
     hot_objects: Annotated[Count, Field(ge=1, le=100000)] = 50
     connections: Annotated[Count, Field(ge=1, le=500)] = 16
     threads: Annotated[Count, Field(ge=1, le=64)] = 1
+    generator: Literal["wrk", "h2load"] = "wrk"
     duration: Annotated[Seconds, Field(ge=0.5, le=3600)] = 3.0
     warmup: Annotated[Seconds, Field(ge=0, le=600)] = 1.0
 
     @property
     def text(self) -> str:
         repeated = f"{self.repeated:.0%} repeated"
-        return f"http {self.object_kb} KB, {repeated}, {self.connections} connections"
+        by = ", h2load" if self.generator == "h2load" else ""
+        return f"http {self.object_kb} KB, {repeated}, {self.connections} connections{by}"
 
 
 class StreamWorkload(Spec):
@@ -96,7 +142,69 @@ class DnsWorkload(Spec):
         return f"dns {self.names} names, {self.clients} clients"
 
 
-AnyWorkload = HttpWorkload | StreamWorkload | DnsWorkload
+class RequestWorkload(Spec):
+    """Request and response by netperf, one at a time: TCP_RR, TCP_CRR (with a new connection for
+    each) or UDP_RR; for chains without proxies and images that have netperf."""
+
+    kind: Literal["rr"]
+    transport: Literal["tcp", "udp"] = "tcp"
+    connect: bool = False  # each request on a connection of its own
+    request: Annotated[Count, Field(ge=1, le=65000)] = 1  # bytes
+    response: Annotated[Count, Field(ge=1, le=65000)] = 1
+    duration: Annotated[Seconds, Field(ge=1, le=3600)] = 3.0
+    warmup: Annotated[Seconds, Field(ge=0, le=600)] = 1.0
+
+    @model_validator(mode="after")
+    def _connections_are_tcp(self) -> RequestWorkload:
+        if self.connect and self.transport == "udp":
+            raise ValueError("connect: UDP has no connections; allowed with transport: tcp")
+        return self
+
+    @property
+    def test(self) -> str:
+        return "TCP_CRR" if self.connect else f"{self.transport.upper()}_RR"
+
+    @property
+    def text(self) -> str:
+        return f"{self.test} {self.request}/{self.response} B"
+
+
+class PcapWorkload(Spec):
+    """A capture's packets sent by tcpreplay from the clients to a server, addresses rewritten."""
+
+    kind: Literal["pcap"]
+    file: Path
+    rate: Annotated[Rate, Field(ge=0)] = 1000.0  # packets/s; 0: as fast as possible
+    duration: Annotated[Seconds, Field(ge=0.5, le=3600)] = 3.0
+    warmup: Annotated[Seconds, Field(ge=0, le=600)] = 0.0
+
+    @property
+    def text(self) -> str:
+        rate = f"{self.rate:g} packets/s" if self.rate else "as fast as possible"
+        return f"pcap {self.file.name}, {rate}"
+
+
+class PacketsWorkload(Spec):
+    """headrace's own source and sink at both ends: UDP at a set rate, open loop, each packet's
+    latency from the time it was due."""
+
+    kind: Literal["packets"]
+    rate: Annotated[Rate, Field(gt=0, le=1e9)] = 10000.0
+    frame: Annotated[Count, Field(ge=64, le=1518)] = 128  # bytes, FCS included
+    flows: Annotated[Count, Field(ge=1, le=60000)] = 64
+    link: Literal["af_packet", "af_xdp"] = "af_packet"
+    lcore: Annotated[Count, Field(ge=0, le=1023)] | None = None  # None: the last CPU
+    duration: Annotated[Seconds, Field(ge=0.5, le=3600)] = 3.0
+    warmup: Annotated[Seconds, Field(ge=0, le=600)] = 1.0
+
+    @property
+    def text(self) -> str:
+        return f"packets {self.frame} B, {self.rate:g} pps, {self.flows} flows, {self.link}"
+
+
+AnyWorkload = (
+    HttpWorkload | StreamWorkload | DnsWorkload | RequestWorkload | PcapWorkload | PacketsWorkload
+)
 _OneWorkload = Annotated[AnyWorkload, Field(discriminator="kind")]
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,14 +39,17 @@ class EngineRefused(BadInput):
 class Engine:
     """A running engine. Used as a context: leaving it ends the process, whatever happened."""
 
-    def __init__(self, binary: Path, plan: dict[str, Any], state: RunState) -> None:
+    def __init__(
+        self, binary: Path, plan: dict[str, Any], state: RunState, enter: Sequence[str] = ()
+    ) -> None:
+        """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""
         self._state = state
         self._stderr = state.path / "engine.stderr"
         self._socket = state.path / "control.sock"
         self._socket.unlink(missing_ok=True)
         plan_file = state.path / "plan.json"
         plan_file.write_text(json.dumps(plan, indent=1))
-        command = [str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
+        command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         # Polling lcores must not outlive a lab that was killed.
         command.append("--with-parent")
         with self._stderr.open("wb") as stderr:

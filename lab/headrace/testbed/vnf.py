@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from headrace.errors import BadInput, bad_value
 from headrace.graph.knowledge import Category
 from headrace.spec import document
+from headrace.spec.appliance import Address, Capabilities, Device, Port, Side
 from headrace.spec.base import NAME_PATTERN, Spec
 
 Value = str | int | float | bool
@@ -78,8 +79,13 @@ class VnfDefinition(Spec):
     serves: Literal["http", "dns"] = "http"  # what a proxy answers
     hides_source: bool = False  # what is behind it sees its address, not the clients'
     scale_out: bool = False  # several instances may share the load
-    capabilities: tuple[str, ...] = ()
+    capabilities: Capabilities = ()
     devices: tuple[str, ...] = ()
+    whole_frames: bool = False  # reads frames itself: no offloads on its networks
+    forwards: Literal["kernel", "itself"] = "kernel"  # who forwards what a `routed` VNF gets
+    engine: bool = False  # its image holds headrace's own engine
+    ports: dict[Port, Device] = Field(default_factory=dict)  # what it calls its interfaces
+    addresses: dict[Side, Address] = Field(default_factory=dict)
     health_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     counters: dict[str, str] = Field(default_factory=dict)

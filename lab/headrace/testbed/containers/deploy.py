@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -16,10 +17,23 @@ from headrace.testbed.containers import runtime
 from headrace.testbed.containers.fabric import Network, Port, make_fabric
 from headrace.testbed.containers.layout import PORT, Layout, Node
 from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.containers.plumbing import Count, configure, counts, make_namespace, set_up
+from headrace.testbed.containers.plumbing import (
+    Count,
+    configure,
+    counts,
+    make_namespace,
+    no_forwarding,
+    no_offloads,
+    set_up,
+    within,
+)
+from headrace.testbed.containers.stopwatch import Stopwatch
+from headrace.testbed.state import RunState
 from headrace.testbed.vnf import VnfDefinition
 
 _HEALTH_PERIOD_S = 0.2
+# One command that waits inside: each `podman exec` costs more than a VNF's whole start.
+_UNTIL_HEALTHY = "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done"
 _STARTED_AT_ONCE = 4
 
 
@@ -32,23 +46,34 @@ class Supply:
     allocation: Allocation
     opaque: bool = False  # the user's own image: nothing of ours is inside
     health: tuple[str, ...] | None = None  # an opaque one's check; None: that it runs
+    given: Mapping[str, str] = field(default_factory=dict)  # an opaque one's environment
+    command: tuple[str, ...] = ()
 
     def environment(self, place: str) -> dict[str, str]:
-        return self.definition.environment(self.allocation.parameters, place)
+        own = self.definition.environment(self.allocation.parameters, place)
+        return {**own, **self.given}
 
 
 class Deployed:
     """A chain that runs. Used as a context: leaving it removes all that was made."""
 
     def __init__(
-        self, layout: Layout, supplies: Mapping[str, Supply], network: Network, run: Path
+        self,
+        layout: Layout,
+        supplies: Mapping[str, Supply],
+        network: Network,
+        state: RunState,
+        watch: Stopwatch | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
         self.layout = layout
         self.supplies = supplies
         self.network = network
-        self.ledger = Ledger(run)
-        self.run = run
+        self.ledger = Ledger(state.path)
+        self.state = state
+        self.say = say
         self.tag = f"hr{secrets.token_hex(2)}"
+        self.watch = watch or Stopwatch()
 
     def __enter__(self) -> Deployed:
         try:
@@ -59,7 +84,8 @@ class Deployed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ledger.undo()
+        with self.watch.phase("removing"):
+            self.ledger.undo()
 
     def name(self, node: Node) -> str:
         """Of its namespace and its container."""
@@ -68,20 +94,24 @@ class Deployed:
     def _make(self) -> None:
         probe = f"{self.tag}-probe"
         self.ledger.note("container", probe)
-        runtime.run_options(probe)
-        for node in self.layout.nodes:
-            make_namespace(self.name(node), self.ledger)
-        self._join()
-        for node in self.layout.nodes:
+        with self.watch.phase("network"):
+            runtime.run_options(probe)
+            for node in self.layout.nodes:
+                make_namespace(self.name(node), self.ledger)
+            self._join()
+        containers = self.layout.containers
+        for node in containers:
             self.ledger.note("container", self.name(node))
         with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
-            list(pool.map(self._start, self.layout.nodes))
-            for pid in runtime.pids([self.name(node) for node in self.layout.nodes]).values():
-                runtime.shield(pid)
-            list(pool.map(self._wait, self.layout.nodes))
+            with self.watch.phase("starting containers"):
+                list(pool.map(self._start, containers))
+            with self.watch.phase("waiting for health"):
+                list(pool.map(self._wait, containers))
+        for pid in runtime.pids([self.name(node) for node in containers]).values():
+            runtime.shield(pid)
 
     def _join(self) -> None:
-        fabric = make_fabric(self.network, self.tag, self.ledger, self.run)
+        fabric = make_fabric(self.network, self.tag, self.ledger, self.state.path)
         ports: dict[tuple[str, str], Port] = {}
         for lan in range(self.layout.lans):
             fabric.add_lan(lan)
@@ -91,9 +121,21 @@ class Deployed:
             configure(self.name(node), node)
         for leaf in self.layout.of_kind("leaf"):
             feeds = [ports[feed] for feed in leaf.mirrors]
-            fabric.mirror(feeds, self.name(leaf), "mirror")
-            set_up(self.name(leaf), "mirror")
+            fabric.mirror(feeds, self.name(leaf), leaf.mirror)
+            set_up(self.name(leaf), leaf.mirror)
         fabric.finish()
+        self._adapt()
+
+    def _adapt(self) -> None:
+        """To VNFs that read frames themselves instead of leaving them to the kernel."""
+        definitions = {node.name: self.supplies[node.vnf].definition for node in self.layout.nodes}
+        if any(definition.whole_frames for definition in definitions.values()):
+            for node in self.layout.nodes:
+                for interface in node.interfaces:
+                    within(self.name(node), partial(no_offloads, interface.device))
+        for node in self.layout.of_kind("routed"):
+            if definitions[node.name].forwards == "itself":
+                within(self.name(node), no_forwarding)
 
     def _start(self, node: Node) -> None:
         supply = self.supplies[node.vnf]
@@ -109,28 +151,34 @@ class Deployed:
                 allocation.cpus,
                 allocation.cpuset,
                 allocation.memory_mb,
+                supply.command,
             )
         )
 
     def _wait(self, node: Node) -> None:
         timeout = self.supplies[node.vnf].definition.health_timeout_s
-        deadline = time.monotonic() + timeout
         name = self.name(node)
-        while not self._healthy(node):
-            if not runtime.running(name):
-                raise HeadraceError(f"VNF {node.name}: ended at its start: {runtime.logs(name)}")
-            if time.monotonic() > deadline:
-                raise HeadraceError(
-                    f"VNF {node.name}: not healthy after {timeout:.0f} s: {runtime.logs(name)}"
-                )
-            time.sleep(_HEALTH_PERIOD_S)
+        if self._healthy_within(node, timeout):
+            return
+        if not runtime.running(name):
+            raise HeadraceError(f"VNF {node.name}: ended at its start: {runtime.logs(name)}")
+        raise HeadraceError(
+            f"VNF {node.name}: not healthy after {timeout:.0f} s: {runtime.logs(name)}"
+        )
 
-    def _healthy(self, node: Node) -> bool:
-        supply = self.supplies[node.vnf]
-        command = supply.health if supply.opaque else ("/headrace/health",)
-        if command is None:
-            return runtime.running(self.name(node))
-        return runtime.execute(self.name(node), command).returncode == 0
+    def _healthy_within(self, node: Node, timeout_s: float) -> bool:
+        supply, name = self.supplies[node.vnf], self.name(node)
+        if not supply.opaque:
+            done = runtime.execute(name, ["timeout", f"{timeout_s}", "sh", "-c", _UNTIL_HEALTHY])
+            return done.returncode == 0
+        if supply.health is None:
+            return runtime.running(name)
+        deadline = time.monotonic() + timeout_s
+        while runtime.execute(name, supply.health).returncode:
+            if time.monotonic() > deadline or not runtime.running(name):
+                return False
+            time.sleep(_HEALTH_PERIOD_S)
+        return True
 
     # reading ---------------------------------------------------------------------------
 
@@ -152,7 +200,7 @@ class Deployed:
 
     def all_counters(self) -> dict[str, dict[str, int]]:
         """Of every container but the clients, at nearly the same time."""
-        nodes = [node for node in self.layout.nodes if node.kind != "client"]
+        nodes = [node for node in self.layout.containers if node.kind != "client"]
         with ThreadPoolExecutor(len(nodes)) as pool:
             return dict(
                 zip((n.name for n in nodes), pool.map(self.read_counters, nodes), strict=True)
@@ -160,6 +208,10 @@ class Deployed:
 
     def interface_counts(self) -> dict[str, dict[str, Count]]:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}
+
+    def give(self, file: Path, target: str) -> None:
+        """A file of the lab's, to the clients."""
+        runtime.call(["cp", str(file), f"{self.name(self.layout.client)}:{target}"])
 
     def client(self, *command: str, timeout_s: float = 120) -> str:
         """A command at the clients; its output."""
@@ -175,13 +227,17 @@ def environment(node: Node, layout: Layout) -> dict[str, str]:
     """What an entry point learns of its place (docs/vnfs.md)."""
     values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
     for interface in node.interfaces:
-        values[f"HR_{interface.name.upper()}"] = interface.name
+        values[f"HR_{interface.name.upper()}"] = interface.device
         values[f"HR_{interface.name.upper()}_ADDR"] = interface.address
     if node.kind == "leaf":
-        values["HR_MIRROR"] = "mirror"
+        values["HR_MIRROR"] = node.mirror
     if node.service:
         values["HR_ADDR"] = node.service
         values["HR_UPSTREAMS"] = " ".join(node.upstreams)
+    values["HR_NEIGHBOURS"] = " ".join(
+        f"{own.device}={other.address}={other.mac}" for own, other in layout.neighbours(node)
+    )
+    values["HR_ROUTES"] = " ".join(f"{r.destination}={r.via[0]}" for r in node.routes)
     if node.peer:
         values["HR_PEER"] = node.peer
     if node.kind == "client":

@@ -8,17 +8,17 @@ import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import BadInput, HeadraceError
+from headrace.spec.appliance import NetworkName
 from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import add_veth, no_offloads, rename, within
 from headrace.testbed.state import Process
 
-Network = Literal["bridge", "ovs", "macvlan"]
+Network = NetworkName
 _TIMEOUT_S = 30
 
 
@@ -79,7 +79,7 @@ class Bridge(Fabric):
     def attach(self, namespace: str, interface: Interface) -> Port:
         number = self._next()
         host_end = f"{self.tag}p{number}"
-        index = add_veth(host_end, namespace, interface.name, interface.mac, self.ledger)
+        index = add_veth(host_end, namespace, interface.device, interface.mac, self.ledger)
         with IPRoute() as ip:
             master = ip.link_lookup(ifname=self._bridge(interface.lan))[0]
             ip.link("set", index=index, master=master)
@@ -154,7 +154,7 @@ class Macvlan(Fabric):
                 ip.link("add", ifname=name, kind="macvlan", link=parent, macvlan_mode="bridge",
                         address=interface.mac)  # fmt: skip
                 ip.link("set", index=ip.link_lookup(ifname=name)[0], net_ns_fd=namespace)
-            rename(namespace, name, interface.name)
+            rename(namespace, name, interface.device)
         except NetlinkError as error:
             raise HeadraceError(f"macvlan {name}: cannot be made: {error}") from None
         return Port(interface.lan, "", interface.mac, number)
@@ -235,7 +235,7 @@ class Ovs(Fabric):
         """LANs are sets of rules here; finish() writes them."""
 
     def attach(self, namespace: str, interface: Interface) -> Port:
-        number = self._add_port(namespace, interface.name, interface.mac)
+        number = self._add_port(namespace, interface.device, interface.mac)
         port = Port(interface.lan, f"{self.tag}p{number}", interface.mac, number)
         self.ports.append(port)
         return port

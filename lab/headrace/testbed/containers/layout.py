@@ -4,7 +4,8 @@
 The trunk of the graph is a row of LANs: clients, LAN 0, first VNF, LAN 1, ... servers. Each VNF has
 an interface `up` towards the clients and one `down` towards the servers. A VNF that shows its own
 address to what is behind it (NAT, proxies) splits the row: nothing behind it has a route to what is
-before it. Addresses are of 198.18.0.0/15, the benchmarking range (RFC 2544 appendix C.2.2).
+before it. Addresses are of 198.18.0.0/15, the benchmarking range (RFC 2544 appendix C.2.2), but
+where an appliance has its own: then the LAN is the /24 around that.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, bad_value
 from headrace.graph.draw import Place, one_line, tree
 from headrace.graph.enumerate import Graph
+from headrace.spec.appliance import Side
 from headrace.testbed.vnf import VnfDefinition
 
 _LANS = int(IPv4Address("198.18.0.0"))
 _SERVICES = int(IPv4Address("198.19.0.0"))
 _CLIENT, _UP, _DOWN, _SERVER = 10, 20, 120, 220
+_TESTER_DOWN, _TESTER_UP = 11, 230
+TESTER = "tester"
 INSTANCES_MAX = 64
 PORT = 80
 
@@ -36,6 +40,7 @@ class Interface:
     name: str  # up, down
     lan: int
     address: str  # without prefix length; LANs are /24
+    device: str  # as the container calls it
 
     @property
     def mac(self) -> str:
@@ -51,12 +56,13 @@ class Node:
     name: str
     vnf: str
     place: str  # the graph's vertex; several instances share one
-    kind: str  # routed, proxy, leaf, client, server
+    kind: str  # routed, proxy, leaf, client, server, tester
     interfaces: tuple[Interface, ...] = ()
     service: str | None = None  # address on `lo` that clients or proxies before it ask for
     routes: tuple[Route, ...] = ()
     upstreams: tuple[str, ...] = ()
     mirrors: tuple[tuple[str, str], ...] = ()  # (node, interface) whose traffic a leaf is fed
+    mirror: str = ""  # where a leaf is fed
     role: str = ""  # near, far: ends of a pair; else as `kind`
     peer: str = ""  # the other end's address
 
@@ -73,12 +79,70 @@ class Layout:
     nodes: tuple[Node, ...]
     target: str  # the address that clients ask for
 
+    @property
+    def containers(self) -> list[Node]:
+        """The tester's ends are read by an engine of the lab's own: no container."""
+        return [node for node in self.nodes if node.kind != TESTER]
+
+    @property
+    def first_hops(self) -> tuple[Interface, ...]:
+        """What takes the clients' packets first, each instance of it; none without a VNF."""
+        routed = [n for n in self.of_kind("routed", "proxy") if n.interface("up").lan == 0]
+        return tuple(n.interface("up") for n in routed)
+
+    @property
+    def first_hop(self) -> Interface:
+        return (self.first_hops or (self.of_kind("server")[0].interface("up"),))[0]
+
+    def neighbours(self, node: Node) -> list[tuple[Interface, Interface]]:
+        """(own interface, one that is on the same LAN)."""
+        return [
+            (own, other)
+            for own in node.interfaces
+            for one in self.nodes
+            for other in one.interfaces
+            if one is not node and other.lan == own.lan
+        ]
+
     def of_kind(self, *kinds: str) -> list[Node]:
         return [node for node in self.nodes if node.kind in kinds]
 
     @property
     def client(self) -> Node:
         return self.of_kind("client")[0]
+
+
+class _Lans:
+    """The /24 of each LAN."""
+
+    def __init__(self) -> None:
+        self._fixed: dict[int, tuple[int, str]] = {}
+
+    def fix(self, lan: int, address: str, who: str) -> None:
+        """An appliance's own address decides; two that do not agree are an error."""
+        base = int(IPv4Address(address)) & ~0xFF
+        taken, by = self._fixed.setdefault(lan, (base, who))
+        if taken != base:
+            raise bad_value(
+                who, address, problem=f"address clash: {by} made that network {self.prefix(lan)}",
+                allowed="addresses of one /24 at both ends of a network",
+            )  # fmt: skip
+        for other, (used, by_other) in self._fixed.items():
+            if other != lan and used == base:
+                raise bad_value(
+                    who, address,
+                    problem=f"address clash: {by_other} has another network of {self.prefix(lan)}",
+                    allowed="another /24 for each network",
+                )  # fmt: skip
+
+    def host(self, lan: int, number: int) -> str:
+        return str(IPv4Address(self._base(lan) + number))
+
+    def prefix(self, lan: int) -> str:
+        return f"{IPv4Address(self._base(lan))}/24"
+
+    def _base(self, lan: int) -> int:
+        return self._fixed[lan][0] if lan in self._fixed else _LANS + 256 * lan
 
 
 @dataclass
@@ -89,6 +153,7 @@ class _Stage:
     definition: VnfDefinition
     instances: int
     number: int  # from 1
+    lans: _Lans
     role: str = ""  # near, far
     leaves: list[str] = field(default_factory=list)
 
@@ -97,18 +162,35 @@ class _Stage:
         proxy = self.definition.kind == "proxy"
         return str(IPv4Address(_SERVICES + 256 * self.number + 1)) if proxy else None
 
+    def __post_init__(self) -> None:
+        sides: dict[Side, int] = {"up": self.number - 1, "down": self.number}
+        for port, lan in sides.items():
+            if address := self.definition.addresses.get(port):
+                where = f"appliances.{self.definition.name}.addresses.{port}"
+                if self.instances > 1:
+                    problem = f"address clash: {self.instances} instances would have it"
+                    raise bad_value(where, address, problem=problem, allowed="one instance")
+                self.lans.fix(lan, address, where)
+
     def ups(self) -> tuple[str, ...]:
-        return tuple(_host(self.number - 1, _UP + i) for i in range(self.instances))
+        return self._addresses("up", self.number - 1, _UP)
 
     def downs(self) -> tuple[str, ...]:
-        return tuple(_host(self.number, _DOWN + i) for i in range(self.instances))
+        return self._addresses("down", self.number, _DOWN)
+
+    def _addresses(self, port: Side, lan: int, first: int) -> tuple[str, ...]:
+        if own := self.definition.addresses.get(port):
+            return (own,)
+        return tuple(self.lans.host(lan, first + i) for i in range(self.instances))
 
     @property
     def peer(self) -> str:
         """The other end of a pair is on the LAN between."""
         if not self.role:
             return ""
-        return _host(self.number, _UP) if self.role == "near" else _host(self.number - 1, _DOWN)
+        if self.role == "near":
+            return self.lans.host(self.number, _UP)
+        return self.lans.host(self.number - 1, _DOWN)
 
     def names(self) -> list[str]:
         if self.role:
@@ -118,32 +200,30 @@ class _Stage:
         return [f"{self.place}.{i + 1}" for i in range(self.instances)]
 
 
-def _host(lan: int, number: int) -> str:
-    return str(IPv4Address(_LANS + 256 * lan + number))
-
-
-def _prefix(lan: int) -> str:
-    return f"{IPv4Address(_LANS + 256 * lan)}/24"
-
-
 def lay_out(
     graph: Graph,
     kinds: dict[str, str],
     definitions: dict[str, VnfDefinition],
     instances: dict[str, int],
     servers: int,
+    tester: bool = False,
 ) -> Layout:
-    """`kinds`: vertex -> VNF; `instances`: VNF -> how many share the load; {} is no VNF."""
+    """`kinds`: vertex -> VNF; `instances`: VNF -> how many share the load; {} is no VNF.
+
+    `tester`: also a place with an interface at either end, for a source and a sink of our own.
+    """
+    lans = _Lans()
     root = next((kinds[name] for name, parent in graph.items() if parent is None), None)
     alone = root is not None and definitions[root].kind == "leaf"
-    stages = _trunk(graph, kinds, definitions, instances) if graph and not alone else []
+    stages = _trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
     last = len(stages)
-    server_addresses = tuple(_host(last, _SERVER + i) for i in range(servers))
+    server_addresses = tuple(lans.host(last, _SERVER + i) for i in range(servers))
     targets = [stage for stage in stages if stage.service]
     target = str(targets[0].service) if targets else server_addresses[0]
     client = Node(
-        "client", "traffic", "client", "client", (Interface("down", 0, _host(0, _CLIENT)),),
-        routes=_downstream(stages, 0),
+        "client", "traffic", "client", "client",
+        (Interface("down", 0, lans.host(0, _CLIENT), "down"),),
+        routes=_downstream(stages, 0, lans),
     )  # fmt: skip
     nodes = [client]
     for stage in stages:
@@ -155,15 +235,20 @@ def lay_out(
                 "traffic",
                 "server",
                 "server",
-                (Interface("up", last, address),),
-                routes=_upstream(stages, last + 1),
+                (Interface("up", last, address, "up"),),
+                routes=_upstream(stages, last + 1, lans),
             )
         )
+    if tester:
+        down = Interface("down", 0, lans.host(0, _TESTER_DOWN), "down")
+        up = Interface("up", last, lans.host(last, _TESTER_UP), "up")
+        nodes.append(Node(TESTER, "traffic", TESTER, TESTER, (down, up)))
     for stage in stages:
-        nodes += _leaves(stage, kinds)
+        nodes += _leaves(stage, kinds, definitions)
     if alone:  # nothing but leaves: they watch the clients
         feed = (("client", "down"),)
-        nodes += [Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feed) for leaf in graph]
+        nodes += [_leaf(leaf, kinds, definitions, feed) for leaf in graph]
+    _no_clash(nodes)
     text = one_line(graph) if graph else "(no VNF)"
     return Layout(text, last + 1, tuple(nodes), target)
 
@@ -173,6 +258,7 @@ def _trunk(
     kinds: dict[str, str],
     definitions: dict[str, VnfDefinition],
     instances: dict[str, int],
+    lans: _Lans,
 ) -> list[_Stage]:
     stages: list[_Stage] = []
     at: Place | None = tree(graph)
@@ -183,7 +269,7 @@ def _trunk(
                 "containers; allowed: chain graphs made without `parallel`"
             )
         for role in ("near", "far") if definitions[kinds[at.label]].pair else ("",):
-            stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1, role)
+            stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1, role, lans)
             stages.append(stage)
         onwards = []
         for child in at.below:
@@ -208,6 +294,7 @@ def _stage(
     instances: dict[str, int],
     number: int,
     role: str,
+    lans: _Lans,
 ) -> _Stage:
     definition = definitions[kinds[place]]
     count = instances.get(kinds[place], 1)
@@ -216,18 +303,23 @@ def _stage(
             f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as its instances would see "
             "only one direction of a connection"
         )
-    return _Stage(place, definition, count, number, role)
+    return _Stage(place, definition, count, number, lans, role)
 
 
 def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]) -> list[Node]:
-    routes = _upstream(stages, stage.number) + _downstream(stages, stage.number)
+    routes = _upstream(stages, stage.number, stage.lans)
+    routes += _downstream(stages, stage.number, stage.lans)
+    ports = stage.definition.ports
     return [
         Node(
             name,
             stage.definition.name,
             stage.place,
             stage.definition.kind,
-            (Interface("up", stage.number - 1, up), Interface("down", stage.number, down)),
+            (
+                Interface("up", stage.number - 1, up, ports.get("up", "up")),
+                Interface("down", stage.number, down, ports.get("down", "down")),
+            ),
             stage.service,
             routes,
             _next_targets(stage, stages, servers),
@@ -252,22 +344,47 @@ def _next_targets(
     return servers
 
 
-def _leaves(stage: _Stage, kinds: dict[str, str]) -> list[Node]:
+def _leaves(
+    stage: _Stage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
+) -> list[Node]:
     feeds = tuple((name, "down") for name in stage.names())
-    return [Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feeds) for leaf in stage.leaves]
+    return [_leaf(leaf, kinds, definitions, feeds) for leaf in stage.leaves]
 
 
-def _downstream(stages: Sequence[_Stage], at: int) -> tuple[Route, ...]:
+def _leaf(
+    leaf: str,
+    kinds: dict[str, str],
+    definitions: dict[str, VnfDefinition],
+    feeds: tuple[tuple[str, str], ...],
+) -> Node:
+    device = definitions[kinds[leaf]].ports.get("mirror", "mirror")
+    return Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feeds, mirror=device)
+
+
+def _no_clash(nodes: Sequence[Node]) -> None:
+    """An appliance's own address may be one that somebody else has."""
+    owners: dict[str, str] = {}
+    for node in nodes:
+        for interface in node.interfaces:
+            other = owners.setdefault(interface.address, node.name)
+            if other != node.name:
+                raise BadInput(
+                    f"{node.name}: got {interface.address}; address clash: {other} has it on the "
+                    "same network; allowed: an address that nobody else has"
+                )
+
+
+def _downstream(stages: Sequence[_Stage], at: int, lans: _Lans) -> tuple[Route, ...]:
     """Routes towards the servers, from the place `at` (0: the clients)."""
     if at >= len(stages):
         return ()
     via = stages[at].ups()
-    further = [_prefix(lan) for lan in range(at + 1, len(stages) + 1)]
+    further = [lans.prefix(lan) for lan in range(at + 1, len(stages) + 1)]
     services = [f"{stage.service}/32" for stage in stages[at:] if stage.service]
     return tuple(Route(destination, via) for destination in further + services)
 
 
-def _upstream(stages: Sequence[_Stage], at: int) -> tuple[Route, ...]:
+def _upstream(stages: Sequence[_Stage], at: int, lans: _Lans) -> tuple[Route, ...]:
     """Routes towards the clients, as far as addresses are known."""
     if at < 2:
         return ()
@@ -276,5 +393,5 @@ def _upstream(stages: Sequence[_Stage], at: int) -> tuple[Route, ...]:
     for number in range(at - 1, 0, -1):  # the stage that is crossed next
         if stages[number - 1].definition.splits:
             break
-        routes.append(Route(_prefix(number - 1), via))
+        routes.append(Route(lans.prefix(number - 1), via))
     return tuple(routes)

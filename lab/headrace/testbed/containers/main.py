@@ -53,7 +53,10 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
 def _measure(expanded: Expanded, writer: BundleWriter, console: Console, rows: list[Row]) -> None:
     state = RunState()
     try:
-        Runner(expanded, writer, state.path, lambda t: console.print(t, markup=False), rows).all()
+        runner = Runner(expanded, writer, state, lambda t: console.print(t, markup=False), rows)
+        runner.all()
+        console.print(f"time: {runner.watch.text()}", markup=False)
+        writer.sample("time.json", json.dumps(runner.watch.seconds, indent=1))
     finally:
         state.remove()
 

@@ -110,7 +110,7 @@ def configure(namespace: str, node: Node) -> None:
 def _configure(node: Node) -> None:
     with IPRoute() as ip:
         for interface in node.interfaces:
-            index = ip.link_lookup(ifname=interface.name)[0]
+            index = ip.link_lookup(ifname=interface.device)[0]
             ip.addr("add", index=index, address=interface.address, prefixlen=24)
             ip.link("set", index=index, state="up")
         if node.service:
@@ -153,6 +153,11 @@ def no_offloads(interface: str, *, only: tuple[str, ...] = tuple(_OFFLOADS)) -> 
                 fcntl.ioctl(control, _SIOCETHTOOL, request + bytes(24 - struct.calcsize("P")))
             except OSError:
                 continue  # a driver without that offload
+
+
+def no_forwarding() -> None:
+    """In the current namespace: somebody in user space does it, and once is enough."""
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,7 @@ class ContainerSpec:
     cpus: float | None = None
     cpuset: str | None = None
     memory_mb: int | None = None
+    command: Sequence[str] = ()
 
 
 def start(spec: ContainerSpec) -> None:
@@ -181,7 +182,7 @@ def start(spec: ContainerSpec) -> None:
         arguments += ["--cpuset-cpus", spec.cpuset]
     if spec.memory_mb is not None:
         arguments += ["--memory", f"{spec.memory_mb}m"]
-    call([*arguments, spec.image])
+    call([*arguments, spec.image, *spec.command])
 
 
 def execute(

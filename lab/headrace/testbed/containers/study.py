@@ -24,16 +24,20 @@ from headrace.spec.appliance import (
     DnsWorkload,
     HttpWorkload,
     NetworkName,
-    StreamWorkload,
+    PacketsWorkload,
+    PcapWorkload,
+    RequestWorkload,
 )
 from headrace.spec.document import Document
 from headrace.spec.study import sweep_points
-from headrace.testbed.containers.deploy import Supply
+from headrace.testbed.containers.deploy import Deployed, Supply
 from headrace.testbed.containers.layout import Layout, lay_out
+from headrace.testbed.containers.load import has_netperf
 from headrace.testbed.vnf import CatalogueEntry, VnfDefinition, catalogue
 
 GRAPHS_MAX = 1000
 TRAFFIC = "traffic"
+_KINDS = ("http", "tcp", "udp", "dns", "rr", "pcap", "packets")  # pydantic's tags in places
 Role = Literal["baseline", "alone", "chain", "scale-out"]
 
 
@@ -88,7 +92,7 @@ def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStu
         return ContainerStudy.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = tuple(key for key in first["loc"] if key not in ("http", "tcp", "udp", "dns"))
+        where = tuple(key for key in first["loc"] if key not in _KINDS)
         if first["type"] == "extra_forbidden":
             raise doc.error(where, "unknown key") from None
         problem = first["msg"].removeprefix("Value error, ")
@@ -119,8 +123,16 @@ class _Expander:
         self.entries = entries
         self.swept = swept
         rules = study.graphs.rules if study.graphs else ()
+        self.workloads = tuple(
+            w.model_copy(update={"file": doc.file.parent / w.file})
+            if isinstance(w, PcapWorkload) else w
+            for w in study.workload
+        )  # fmt: skip
         self.knowledge: Knowledge = load([doc.file.parent / file for file in rules])
         self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
+        for i, workload in enumerate(self.workloads):
+            if isinstance(workload, PcapWorkload) and not workload.file.is_file():
+                raise doc.error(("workload", i, "file"), "no such file", value=str(workload.file))
         for name in study.vnfs:
             if self._find(name) is None:
                 raise doc.error(("vnfs", name), f"no such VNF; {self._allowed()}")
@@ -130,7 +142,8 @@ class _Expander:
             name: VnfDefinition(
                 name=name, title=f"appliance {a.image}", category=Category.UNCLASSIFIED,
                 kind=a.kind, hides_source=a.hides_source, scale_out=a.scale_out,
-                capabilities=a.capabilities,
+                capabilities=a.capabilities, devices=a.devices, whole_frames=a.whole_frames,
+                ports=a.ports, addresses=a.addresses, health_timeout_s=a.health_timeout_s,
             )
             for name, a in self.study.appliances.items()
         }  # fmt: skip
@@ -248,14 +261,16 @@ class _Expander:
         if role == "alone":
             instances = {}
         instances.update(scaled or {})
-        layout = lay_out(graph, kinds, self.definitions, instances, self.study.deployment.servers)
+        tester = any(isinstance(w, PacketsWorkload) for w in self.study.workload)
+        servers = self.study.deployment.servers
+        layout = lay_out(graph, kinds, self.definitions, instances, servers, tester)
         supplies = {
             kind: self._supply(kind, allocations.get(kind, Allocation()))
             for kind in (*dict.fromkeys(kinds.values()), TRAFFIC)
         }
         count = max(instances.get(subject, 1), 1) if subject else 1
         return Point(
-            role, name, graph, kinds, layout, network, supplies, self.study.workload, subject,
+            role, name, graph, kinds, layout, network, supplies, self.workloads, subject,
             count, self.swept,
         )  # fmt: skip
 
@@ -264,23 +279,28 @@ class _Expander:
             sizes = {w.object_kb for w in self.study.workload if isinstance(w, HttpWorkload)}
             parameters = {"object_kb": " ".join(map(str, sorted(sizes or {16})))}
             allocation = allocation.model_copy(update={"parameters": parameters})
-        image = (
-            self.study.appliances[kind].image
-            if kind in self.study.appliances
-            else self.entries[kind].image
-        )
-        health = self.study.appliances[kind].health if kind in self.study.appliances else None
-        opaque = kind in self.study.appliances
-        supply = Supply(self.definitions[kind], image, allocation, opaque, health)
+        own = self.study.appliances.get(kind)
+        supply = (
+            Supply(self.definitions[kind], self.entries[kind].image, allocation)
+            if own is None
+            else Supply(
+                self.definitions[kind], own.image, allocation, True, own.health, own.environment,
+                own.command,
+            )
+        )  # fmt: skip
         supply.environment(f"{self.doc.file}: vnfs.{kind}.parameters")  # complains here, not later
         return supply
 
 
-def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
+def workload_problem(point: Point, workload: AnyWorkload, deployed: Deployed) -> str | None:
     """Why a workload cannot run on a point."""
     serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
     if isinstance(workload, DnsWorkload):
         return None if serves == {"dns"} else "DNS is answered by the VNF `dns` only"
-    if isinstance(workload, StreamWorkload):
-        return "a proxy passes only requests of its own service" if serves else None
-    return "the VNF `dns` answers no HTTP" if "dns" in serves else None
+    if isinstance(workload, HttpWorkload):
+        return "the VNF `dns` answers no HTTP" if "dns" in serves else None
+    if serves:
+        return "a proxy passes only requests of its own service"
+    if isinstance(workload, RequestWorkload) and not has_netperf(deployed):
+        return "the clients' image has no netperf"
+    return None

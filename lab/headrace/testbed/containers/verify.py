@@ -111,8 +111,8 @@ def _attack(deployed: Deployed) -> None:
         if signature is not None:
             given = deployed.supplies[leaf.vnf].allocation.parameters.get("signature")
             url = f"http://{deployed.layout.target}:{PORT}{given or signature.default}"
-            for _ in range(_ATTACKS):
-                deployed.client("curl", "--silent", "--max-time", "5", "--output", "/dev/null", url)
+            curl = f"curl --silent --max-time 5 --output /dev/null '{url}'"
+            deployed.client("sh", "-c", "; ".join([curl] * _ATTACKS))
 
 
 Interfaces = Mapping[str, Mapping[str, Count]]
@@ -122,10 +122,10 @@ def _all_seen(
     deployed: Deployed, before: Interfaces, after: Interfaces, *, only_to_service: bool = False
 ) -> None:
     """Name the first place, from the clients on, whose counters stood still."""
-    for node in deployed.layout.nodes:
+    for node in deployed.layout.containers:
         last = only_to_service and node.kind == "proxy"
         for name in _listening(node)[: 1 if last else None]:
-            place = [n.name for n in deployed.layout.nodes if n.place == node.place]
+            place = [n.name for n in deployed.layout.containers if n.place == node.place]
             if not any(_received(before, after, one, name) for one in place):
                 raise HeadraceError(
                     f"{deployed.layout.text}: {node.name}: nothing arrives at its interface {name}"
@@ -135,7 +135,7 @@ def _all_seen(
 
 
 def _listening(node: Node) -> list[str]:
-    return ["mirror"] if node.kind == "leaf" else [i.name for i in node.interfaces]
+    return [node.mirror] if node.kind == "leaf" else [i.device for i in node.interfaces]
 
 
 def _received(before: Interfaces, after: Interfaces, node: str, name: str) -> int:

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial: the load, and what clients, appliances, interfaces and CPUs say of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from headrace.bundle import now
+from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
+from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
+from headrace.testbed.containers import runtime
+from headrace.testbed.containers.deploy import Deployed
+from headrace.testbed.containers.load import Load, run_load
+from headrace.testbed.containers.plumbing import Count
+from headrace.testbed.containers.study import Point
+from headrace.testbed.containers.verify import Counters, judge
+
+_FCS_BYTES = 4
+_OTHERS_CPUS_MAX = 0.3  # the lab itself and podman take some of it
+_UNSENT_MAX = 0.001
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A trial's load, and what grew while it ran."""
+
+    load: Load
+    started_at: str
+    before: Counters
+    after: Counters
+    cpu: dict[str, float]  # container: CPUs used
+    others: float  # CPUs that everybody else used
+    packets: Count  # of the clients' interface
+
+
+def observe(
+    deployed: Deployed, workload: AnyWorkload, seed: int, before: Counters | None
+) -> Observed:
+    """`before`: the appliances' counters when nothing has happened since they were last read."""
+    before = before or deployed.all_counters()
+    pids = runtime.pids([deployed.name(n) for n in deployed.layout.containers])
+    cpu = {name: runtime.cpu_seconds(pid) for name, pid in pids.items()}
+    interfaces = deployed.interface_counts()
+    started_at, began = now(), time.monotonic()
+    busy = runtime.busy_seconds()
+    load = run_load(deployed, workload, workload.duration, seed)
+    elapsed = time.monotonic() - began
+    busy = (runtime.busy_seconds() - busy) / elapsed
+    used = {
+        node.name: (after - first) / elapsed
+        for node in deployed.layout.containers
+        if (first := cpu[deployed.name(node)]) is not None
+        and (after := runtime.cpu_seconds(pids[deployed.name(node)])) is not None
+    }
+    client = deployed.layout.client
+    device = client.interface("down").device
+    packets = _grown(
+        interfaces[client.name][device], deployed.interface_counts()[client.name][device]
+    )
+    own = 1.0 if isinstance(workload, PacketsWorkload) else 0.0  # the polling lcore
+    return Observed(
+        load, started_at, before, deployed.all_counters(), used,
+        max(0.0, busy - sum(used.values()) - own), packets,
+    )  # fmt: skip
+
+
+def audit(
+    deployed: Deployed, workload: AnyWorkload, verified: list[Finding], seen: Observed
+) -> Audit:
+    load = seen.load
+    findings = [
+        *verified,
+        *judge(deployed, seen.before, seen.after, workload.kind),
+        _others(seen.others),
+        Finding(
+            check="errors", ok=load.errors == 0, value=load.errors, limit=0,
+            text=f"The clients report {load.errors} errors.",
+        ),
+    ]  # fmt: skip
+    unsent = max(0, load.packets.intended - load.packets.sent) if load.packets else 0
+    if load.packets:
+        share = unsent / max(1, load.packets.intended)
+        findings.append(
+            Finding(
+                check="unsent", ok=share <= _UNSENT_MAX, value=share, limit=_UNSENT_MAX,
+                text=f"The generator could not send {unsent} of {load.packets.intended} packets.",
+            )
+        )  # fmt: skip
+    return Audit(
+        verdict="ok" if all(f.ok for f in findings) else "suspect",
+        findings=tuple(findings),
+        unsent=unsent,
+        duration_ns=int(load.duration_s * 1e9),
+        intended_duration_ns=int(workload.duration * 1e9),
+    )
+
+
+def record(
+    point: Point, workload: AnyWorkload, number: int, repetition: int, seen: Observed, found: Audit
+) -> Trial:
+    """Packets are the generator's own where it counts them, else those of the clients' interface,
+    where what was never cut counts as one."""
+    load, packets = seen.load, seen.packets
+    seconds = load.duration_s
+    l2_bytes = packets.rx_bytes + packets.rx_packets * _FCS_BYTES
+    received, sent = packets.rx_packets, packets.tx_packets
+    if isinstance(workload, PacketsWorkload):
+        l2_bytes = load.bytes
+    own = load.packets
+    if own:
+        received, sent = own.received, own.sent
+    swept = "".join(f" {path}={value}" for path, value in point.swept)
+    growth = {
+        name: {k: max(0, v - seen.before[name].get(k, 0)) for k, v in values.items()}
+        for name, values in seen.after.items()
+    }
+    return Trial(
+        chain=point.name,
+        direction="forward" if own else "both",
+        repetition=repetition,
+        execution=f"container {point.network}",
+        workload=workload.text + swept,
+        load_pps=own.intended / seconds if own else 0,
+        throughput_pps=received / seconds,
+        throughput_gbps_l1=(l2_bytes + received * L1_OVERHEAD_BYTES) * 8 / seconds / 1e9,
+        throughput_gbps_l2=l2_bytes * 8 / seconds / 1e9,
+        offered_pps=(own.intended if own else sent) / seconds,
+        sent_pps=sent / seconds,
+        received_pps=received / seconds,
+        loss_ratio=load.loss_ratio,
+        latency_ns=load.latency,
+        utilisation={},
+        audit=found,
+        duration_s=seconds,
+        intended=own.intended if own else 0,
+        sent=sent,
+        received=received,
+        lost=max(0, sent - received) if own else 0,
+        reordered=own.reordered if own else 0,
+        duplicated=own.duplicated if own else 0,
+        latency_hdr=own.latency_hdr if own else None,
+        application=Application(
+            gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
+            errors=load.errors, retransmits=load.retransmits, counters=growth, cpu=seen.cpu,
+        ),
+        labels=() if _open_loop(workload) else ("closed-loop",),
+        trial=number,
+        phase="fixed" if own else "max",
+        started_at=seen.started_at,
+        intended_duration_s=workload.duration,
+    )  # fmt: skip
+
+
+def _open_loop(workload: AnyWorkload) -> bool:
+    if isinstance(workload, StreamWorkload):
+        return workload.kind == "udp"
+    return workload.kind in ("packets", "pcap")
+
+
+def _others(cpus: float) -> Finding:
+    """Work of others on the same CPUs makes a trial's figures theirs as much as the chain's."""
+    cpus = max(0.0, cpus)
+    return Finding(
+        check="other work", ok=cpus <= _OTHERS_CPUS_MAX, value=cpus, limit=_OTHERS_CPUS_MAX,
+        text=f"Other processes of this machine took {cpus:.2f} of its {os.cpu_count()} CPUs.",
+    )  # fmt: skip
+
+
+def _grown(before: Count, after: Count) -> Count:
+    return Count(
+        after.rx_packets - before.rx_packets,
+        after.tx_packets - before.tx_packets,
+        after.rx_bytes - before.rx_bytes,
+        after.tx_bytes - before.tx_bytes,
+    )
