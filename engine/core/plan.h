@@ -82,6 +82,7 @@ struct plan_segment {
 	unsigned int *cpus;
 	unsigned int n_cpus;
 	unsigned int burst;
+	unsigned int fastpath; /* flows; 0: off */
 	enum steer steer;
 	struct plan_input *inputs;
 	unsigned int n_inputs;

@@ -208,6 +208,9 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 			return rc;
 		r->n_nodes++;
 	}
+	rc = fastpath_open(r, s, err);
+	if (rc)
+		return rc;
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
 		rc = open_outlet(e, r, &r->outlets[i], err);
 		if (rc)
@@ -262,6 +265,7 @@ void replica_destroy(struct engine *e, struct replica *r)
 		rte_free(r->order[d]);
 		rte_free(r->position[d]);
 	}
+	fastpath_close(r->fast);
 	rte_free(r->nodes);
 	rte_free(r->inlets);
 	rte_free(r->outlets);

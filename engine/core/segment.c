@@ -188,6 +188,56 @@ static __rte_noinline void locate_again(struct replica *r, struct node *node)
 		     rte_pktmbuf_mtod(b->pkts[RTE_MIN(r->locating, b->n - 1)], const void *));
 }
 
+/* What the fast path took leaves from the end of its run; neighbours with one target together. */
+static void leave_fast(struct replica *r, struct fast_hits *hits)
+{
+	const struct fast_path *paths = r->fast->paths;
+	unsigned int from = 0, i;
+
+	for (i = 1; i <= hits->n; i++) {
+		struct target a = paths[hits->path[from]].to, b;
+
+		if (i < hits->n) {
+			b = paths[hits->path[i]].to;
+			if (a.kind == b.kind && a.index == b.index)
+				continue;
+		}
+		push(r, a, hits->pkts + from, (uint16_t)(i - from));
+		from = i;
+	}
+}
+
+static __rte_noinline void run_fast(struct replica *r, struct node *node, const bool timed,
+				    uint64_t *t)
+{
+	struct fast_stats *stats = &r->fast->stats;
+	uint16_t n = node->in.n;
+	struct fast_hits hits;
+	uint64_t end;
+
+	fastpath_take(r, &node->in, (unsigned int)(node - r->nodes), &hits);
+	leave_fast(r, &hits);
+	if (!timed)
+		return;
+	end = rte_rdtsc();
+	stats->cycles += end - *t;
+	stats->cycles_packets += n;
+	*t = end;
+}
+
+static __rte_noinline void note_fast(struct replica *r, struct node *node, const bool timed, uint64_t *t)
+{
+	uint64_t end = timed ? rte_rdtsc() : 0;
+
+	fastpath_note(r, (unsigned int)(node - r->nodes), &node->in);
+	if (!timed)
+		return;
+	/* What learning costs is the fast path's, not the function's. */
+	node->stats.cycles += end - *t;
+	*t = rte_rdtsc();
+	r->fast->stats.cycles += *t - end;
+}
+
 static inline void run_node(struct replica *r, struct node *node, uint8_t dir, const bool timed,
 			    uint64_t *t)
 {
@@ -196,10 +246,17 @@ static inline void run_node(struct replica *r, struct node *node, uint8_t dir, c
 
 	b->direction = dir;
 	b->now = r->now;
+	if (unlikely(node->fast_head & 1 << dir)) {
+		run_fast(r, node, timed, t);
+		if (!b->n)
+			return;
+	}
 	memset(b->verdict, 0, sizeof(b->verdict));
 	node->stats.in += b->n;
 	node->stats.batches++;
 	node->process(node->worker, b);
+	if (unlikely(r->fast && r->fast->n_records))
+		note_fast(r, node, timed, t);
 	if (likely(all_edge_0(b)))
 		leave(r, node, 0, dir, b->pkts, b->n);
 	else
@@ -227,6 +284,8 @@ static inline void run_nodes(struct replica *r, unsigned int first, uint8_t dir,
 			locate_again(r, node);
 		run_node(r, node, dir, timed, t);
 	}
+	if (unlikely(r->fast))
+		r->fast->n_records = 0;
 }
 
 /* What NFs emitted goes on from where they were, in a run of its own. */
@@ -364,6 +423,8 @@ static __rte_noinline void poll_timed(struct replica *r)
 	r->now = start;
 	r->until_timed = next_timed(r);
 	r->timed_polls++;
+	if (unlikely(r->fast))
+		fastpath_credit(r);
 	for (unsigned int i = 0; i < r->n_inlets && !r->pending; i++) {
 		uint16_t got = poll_inlet(r, &r->inlets[i], true, &t);
 

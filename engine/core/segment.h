@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fastpath.h"
 #include "link.h"
 #include "located.h"
 #include "nf.h"
@@ -69,6 +70,8 @@ struct node_stats {
 struct node {
 	void (*process)(struct nf_worker *w, struct burst *b);
 	uint16_t n_edges;
+	bool fast_able;
+	uint8_t fast_head; /* bit per direction: a run of the fast path begins here */
 	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
 	struct nf_worker *worker;
 	struct node_stats stats;
@@ -94,6 +97,7 @@ struct replica {
 	bool classify;
 	bool has_tick;
 	bool has_poll;
+	struct fastpath *fast; /* NULL: off */
 	uint32_t until_timed; /* polls until the next one that is timed */
 	uint32_t rng;
 	const struct plan_engine *locate; /* NULL: packets are not located */

@@ -110,6 +110,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	json_object_set_new(o, "inputs", in);
 	json_object_set_new(o, "outputs", out);
 	json_object_set_new(o, "nfs", nfs);
+	if (r->fast)
+		json_object_set_new(o, "fastpath", fastpath_json(r->fast));
 	if (r->locate)
 		json_object_set_new(o, "located", located_all(e, r));
 	return o;

@@ -108,6 +108,14 @@ static inline void *flow_state6(struct flow *f)
 uint32_t flow_index(const struct flow_table *t, const struct flow *f);
 struct flow *flow_at(const struct flow_table *t, uint32_t index);
 
+/*
+ * Each record has an epoch, which grows when its flow goes, and when the NF says that it changed:
+ * what somebody else remembers of a flow is void when its epoch is not the one remembered. They are
+ * an array of their own, by flow_index, so that checking many touches few lines.
+ */
+const uint32_t *flow_epochs(const struct flow_table *t);
+void flow_changed(struct flow_table *t, const struct flow *f);
+
 uint32_t flow_count(const struct flow_table *t);
 uint32_t flow_capacity(const struct flow_table *t);
 size_t flow_memory_bytes(const struct flow_table *t);

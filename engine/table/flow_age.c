@@ -22,6 +22,16 @@ struct flow *flow_at(const struct flow_table *t, uint32_t index)
 	return index < t->top && record(t, index)->live ? record(t, index) : NULL;
 }
 
+const uint32_t *flow_epochs(const struct flow_table *t)
+{
+	return t->epochs;
+}
+
+void flow_changed(struct flow_table *t, const struct flow *f)
+{
+	t->epochs[flow_index(t, f)]++;
+}
+
 uint32_t flow_count(const struct flow_table *t)
 {
 	return t->count;
@@ -34,7 +44,7 @@ uint32_t flow_capacity(const struct flow_table *t)
 
 size_t flow_memory_bytes(const struct flow_table *t)
 {
-	return t->buckets_bytes + t->records_bytes;
+	return t->buckets_bytes + t->records_bytes + t->epochs_bytes;
 }
 
 uint32_t flow_ticks(uint64_t ms)
@@ -124,6 +134,7 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	t->bucket_mask = buckets - 1;
 	t->buckets_bytes = buckets * sizeof(struct bucket);
 	t->records_bytes = (size_t)conf->capacity * t->stride;
+	t->epochs_bytes = (size_t)conf->capacity * sizeof(*t->epochs);
 	t->free = NO_FLOW;
 }
 
@@ -140,7 +151,8 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	set_sizes(t, conf);
 	t->buckets = reserve(t->buckets_bytes);
 	t->records = reserve(t->records_bytes);
-	if (!t->buckets || !t->records || set_seed(t, conf->seed)) {
+	t->epochs = reserve(t->epochs_bytes);
+	if (!t->buckets || !t->records || !t->epochs || set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
 	}
@@ -156,5 +168,7 @@ void flow_destroy(struct flow_table *t)
 		munmap(t->buckets, t->buckets_bytes);
 	if (t->records)
 		munmap(t->records, t->records_bytes);
+	if (t->epochs)
+		munmap(t->epochs, t->epochs_bytes);
 	free(t);
 }

@@ -19,6 +19,7 @@ static_assert(sizeof(struct bucket) == 64, "one cache line");
 struct flow_table {
 	struct bucket *buckets;
 	uint8_t *records;
+	uint32_t *epochs;
 	uint64_t bucket_mask;
 	uint64_t seed[3];
 	uint32_t stride; /* bytes per record */
@@ -30,7 +31,7 @@ struct flow_table {
 	uint32_t free; /* head of the list of freed records, linked through key[0] */
 	uint32_t hand; /* where ageing goes on */
 	uint32_t aged_at;
-	size_t buckets_bytes, records_bytes;
+	size_t buckets_bytes, records_bytes, epochs_bytes;
 };
 
 static inline struct flow *record(const struct flow_table *t, uint32_t i)

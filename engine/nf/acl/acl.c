@@ -306,6 +306,7 @@ const struct nf_ops nf_acl_ops = {
 	.worker_init = acl_worker_init,
 	.worker_fini = acl_worker_fini,
 	.process = acl_process,
+	.flow_action = acl_flow_action,
 	.tick = acl_tick,
 	.update = acl_update,
 };

@@ -76,6 +76,14 @@ struct acl {
 	struct acl_worker *workers;
 };
 
+/* The verdict on what rte_acl answered. */
+static inline uint8_t acl_verdict(const struct acl_set *set, uint32_t match)
+{
+	return !match ? set->default_verdict : match == ACL_MATCH_PERMIT ? 0 : NF_DROP(ACL_DROP_DENIED);
+}
+
+bool acl_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		     struct nf_flow_action *action);
 void acl_process(struct nf_worker *w, struct burst *b);
 /* Judges the cache by what it did since the last tick. */
 void acl_cache_tick(struct nf_worker *w);

@@ -306,6 +306,7 @@ static const struct nf_ops firewall_ops = {
 	.worker_init = fw_worker_init,
 	.worker_fini = fw_worker_fini,
 	.process = fw_process,
+	.flow_action = fw_flow_action,
 	.tick = fw_tick,
 	.update = fw_update,
 };

@@ -118,5 +118,7 @@ bool fw_key4_make(struct flow_key4 *k, const void *src, const void *dst, uint16_
 bool fw_key6_make(struct flow_key6 *k, const void *src, const void *dst, uint16_t sport,
 		  uint16_t dport, uint8_t proto);
 
+bool fw_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		    struct nf_flow_action *action);
 void fw_process(struct nf_worker *w, struct burst *b);
 void fw_tick(struct nf_worker *w, uint64_t now_tsc);

@@ -100,6 +100,7 @@ uint8_t fw_known_flow(struct nf_worker *w, const struct fw_rules *rules, struct 
 		}
 		fw->half_open -= fw_half_open(state) && !fw_half_open(next);
 		f->user = (uint16_t)((f->user & 0xff00) | next);
+		flow_changed(fw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], f);
 	}
 	flow_touch(f, now, fw->timeouts[next]);
 	w->counters[C_HITS]++;

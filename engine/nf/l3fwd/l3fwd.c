@@ -168,6 +168,7 @@ static const struct nf_ops l3fwd_ops = {
 	.init = l3fwd_init,
 	.fini = l3fwd_fini,
 	.process = l3fwd_process,
+	.flow_action = l3fwd_flow_action,
 	.update = l3fwd_update,
 };
 NF_REGISTER(l3fwd_ops)

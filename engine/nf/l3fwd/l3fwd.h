@@ -66,6 +66,8 @@ struct l3fwd {
 /* Fill the tables from the list and the file of routes; errors name the route's place. */
 int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err);
 int l3fwd_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
+bool l3fwd_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		       struct nf_flow_action *action);
 void l3fwd_process(struct nf_worker *w, struct burst *b);
 
 /* The prefix in the form that the tables take; bits below its length must be 0. */

@@ -135,6 +135,7 @@ static const struct nf_ops lb_ops = {
 	.worker_init = lb_worker_init,
 	.worker_fini = lb_worker_fini,
 	.process = lb_process,
+	.flow_action = lb_flow_action,
 	.tick = lb_tick,
 	.update = lb_update,
 };

@@ -123,6 +123,10 @@ int lb_members_init(struct lb_members *members, const struct lb_params *p, struc
 int lb_config_build(const struct lb_params *p, const struct lb_members *members,
 		    struct lb_config **out, struct err *err);
 void lb_config_free(void *config);
+/* No VIP's, so that it passes or is dropped whatever flows there are. */
+bool lb_is_for_none(const struct lb_config *c, const struct flow_key4 *key);
+bool lb_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		    struct nf_flow_action *action);
 void lb_process(struct nf_worker *w, struct burst *b);
 int lb_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
 int lb_map_init(struct lb_map *map, size_t entries);

@@ -99,6 +99,11 @@ static uint32_t find_vip(const struct lb_config *c, const void *flow_key, bool v
 	return find_ports(&c->by_vip, &key);
 }
 
+bool lb_is_for_none(const struct lb_config *c, const struct flow_key4 *key)
+{
+	return find_vip(c, key, false) >= c->n_vips;
+}
+
 /* The same on every worker and at all times, so that flows not in the table have their backend. */
 static uint16_t maglev_pick(const struct lb_config *c, uint32_t vip, const void *key, bool v6)
 {
@@ -140,6 +145,7 @@ static __rte_noinline const struct lb_backend *assign(struct nf_worker *w, const
 	}
 	if (f) {
 		f->user = pick;
+		flow_changed(lw->flows[v6 ? FLOW_IPV6 : FLOW_IPV4], f);
 		flow_touch(f, now, lw->timeout);
 	}
 	return &c->backends[pick];

@@ -274,6 +274,7 @@ static const struct nf_ops nat_ops = {
 	.worker_init = nat_worker_init,
 	.worker_fini = nat_worker_fini,
 	.process = nat_process,
+	.flow_action = nat_flow_action,
 	.tick = nat_tick,
 	.update = nat_update,
 };

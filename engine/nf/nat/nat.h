@@ -132,4 +132,6 @@ uint8_t nat_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_dire
 			   uint32_t now, void *note);
 void nat_later_fragment(struct nf_worker *w, struct rte_mbuf *m, const void *note);
 
+bool nat_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		     struct nf_flow_action *action);
 void nat_process(struct nf_worker *w, struct burst *b);

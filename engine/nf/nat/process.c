@@ -34,6 +34,8 @@ static __rte_noinline enum track_state change_state(struct nat_worker *nat, stru
 		next = TRACK_SYN_SENT;
 	f->user = (uint16_t)((f->user & 0xff00) | next);
 	peer->user = (uint16_t)((peer->user & 0xff00) | next);
+	flow_changed(nat->sessions, f);
+	flow_changed(nat->sessions, peer);
 	return next;
 }
 
