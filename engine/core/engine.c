@@ -76,6 +76,14 @@ static int named(struct err *err, int rc, const char *kind, const char *name)
 	return rc;
 }
 
+/* Sources, and what else names a file: devices are left alone, and so are rings. */
+static bool link_needs_checking(const struct plan *p, unsigned int i)
+{
+	const struct link_ops *ops = p->links[i].ops;
+
+	return (ops->reads && !ops->writes) || param_names_file(ops->params, p->links[i].conf);
+}
+
 static int init_links(struct engine *e, struct err *err)
 {
 	const struct plan *p = e->plan;
@@ -88,7 +96,7 @@ static int init_links(struct engine *e, struct err *err)
 		struct link *l = &e->links[i];
 
 		e->n_links = i;
-		if (e->files_only && !param_names_file(p->links[i].ops->params, p->links[i].conf))
+		if (e->files_only && !link_needs_checking(p, i))
 			continue;
 		l->ops = p->links[i].ops;
 		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);

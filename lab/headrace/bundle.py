@@ -28,7 +28,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headrace.record import Environment, Record, Result, Trial
-from headrace.tables import BundleError, first_error, from_journal, from_parquet, query, to_parquet
+from headrace.spec.invalid import sentence
+from headrace.tables import BundleError, from_journal, from_parquet, query, to_parquet
 
 __all__ = ["Bundle", "BundleError", "BundleWriter", "Status", "now", "query"]
 
@@ -222,7 +223,7 @@ class Bundle:
         try:
             return model.model_validate_json(text)
         except ValidationError as e:
-            raise BundleError(f"{self.path}/{name}: {first_error(e)}") from None
+            raise BundleError(f"{self.path}/{name}: {sentence(e)}") from None
 
     def _rows(self, stem: str, model: type[R]) -> list[R]:
         journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"

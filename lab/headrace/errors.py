@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 EXIT_BAD_INPUT = 2
@@ -34,6 +36,14 @@ def bad_value(place: str, value: Any = _NO_VALUE, allowed: str = "", problem: st
     if allowed:
         parts.append(f"allowed: {allowed}")
     return BadInput(f"{place}: {'; '.join(parts)}")
+
+
+def unknown(key: str, allowed: Iterable[str], what: str = "unknown key") -> str:
+    """What is wrong with a word of a closed set, and what was probably meant."""
+    names = list(allowed)
+    close = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.6)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"{what}{meant}; allowed: {', '.join(names) or 'none'}"
 
 
 def shown(value: Any, limit: int = 120) -> str:

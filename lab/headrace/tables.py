@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput
 from headrace.record import Result, Trial
+from headrace.spec.invalid import sentence
 
 R = TypeVar("R", bound=BaseModel)
 MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
@@ -21,15 +22,6 @@ MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
 
 class BundleError(BadInput):
     """Names the place in the bundle, what is there and what is allowed."""
-
-
-def first_error(e: ValidationError) -> str:
-    """`path: what is wrong` of the first complaint, without pydantic's own wording."""
-    error = e.errors()[0]
-    where = ".".join(str(part) for part in error["loc"]) or "document"
-    value = error.get("input")
-    shown = "" if isinstance(value, dict | list) else f" (value: {value!r})"
-    return f"{where}: {error['msg']}{shown}"
 
 
 def from_journal(path: Path, model: type[R]) -> list[R]:
@@ -41,7 +33,7 @@ def from_journal(path: Path, model: type[R]) -> list[R]:
             try:
                 rows.append(model.model_validate_json(line))
             except ValidationError as e:
-                raise BundleError(f"{path}:{number}: {first_error(e)}") from None
+                raise BundleError(f"{path}:{number}: {sentence(e)}") from None
     return rows
 
 
@@ -56,7 +48,7 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
     try:
         return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
     except ValidationError as e:
-        raise BundleError(f"{path}: {first_error(e)}") from None
+        raise BundleError(f"{path}: {sentence(e)}") from None
 
 
 def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -59,10 +60,13 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 def run_bad(spec: str, words: tuple[str, ...], folder: Path, engine: Path) -> None:
+    """All of it is found by `--check`, so before a run has lcores, memory or a bundle."""
     (folder / "bad.yaml").write_text(spec)
-    done = headrace("run", "bad.yaml", folder=folder, engine=engine)
+    done = headrace("run", "--check", "bad.yaml", folder=folder, engine=engine)
     text = done.stderr.strip()
     assert done.returncode == 2, done.stdout + done.stderr
+    assert len(text.splitlines()) == 1
+    assert not (folder / "runs").exists()
     assert "Traceback" not in done.stdout + done.stderr
     for word in words:
         assert word in text
@@ -76,6 +80,19 @@ def test_bad_spec(case: str, engine_binary: Path, tmp_path: Path) -> None:
     old, new, words = CASES[case]
     assert old in GOOD
     run_bad(GOOD.replace(old, new), words, tmp_path, engine_binary)
+
+
+def test_a_good_spec_is_shown_and_not_run(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 measurement, about" in done.stdout and "64B 1024 flows" in done.stdout
+    again = headrace("run", "--check", "--json", "good.yaml", folder=tmp_path, engine=engine_binary)
+    said = json.loads(again.stdout)
+    [point] = said["experiments"]
+    assert set(point["lcores"]) == {"generator", "chain", "sink"}
+    assert said["seconds"] > 0
+    assert not (tmp_path / "runs").exists()
 
 
 def test_no_such_spec(engine_binary: Path, tmp_path: Path) -> None:

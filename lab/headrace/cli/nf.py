@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, unknown
 from headrace.testbed.describe import describe
 from headrace.testbed.programs import find_engine
 from headrace.testbed.reference import parameters
@@ -29,7 +29,7 @@ def nf(
         return
     everything = {**description.links, **description.nfs}
     if name not in everything:
-        raise BadInput(f"nf: there is no {name!r}; allowed: {', '.join(sorted(everything))}")
+        raise BadInput(f"nf: {unknown(name, sorted(everything), f'there is no {name!r}')}")
     if as_json:
         typer.echo(json.dumps({name: everything[name]}, indent=2))
         return

@@ -22,11 +22,13 @@ from headrace.measure.progress import Progress, duration, expected_s
 from headrace.measure.results import agreement
 from headrace.measure.runner import Run
 from headrace.record import Result
+from headrace.report.preview import Point, Preview
+from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.study import expand
+from headrace.spec.study import Study, expand
 from headrace.testbed.containers.main import run_containers
-from headrace.testbed.containers.study import is_container_study
+from headrace.testbed.containers.study import expand_study, is_container_study
 from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.memory import provide
@@ -47,23 +49,34 @@ def run(
         float,
         typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
     ] = WAIT_S,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Check the spec, its files and lcores, show what would run, and stop."
+        ),
+    ] = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     doc = open_spec(spec)
     if is_container_study(doc):
-        run_containers(doc, out, as_json)
+        if check:
+            _show_preview(_containers(doc), as_json)
+        else:
+            run_containers(doc, out, as_json)
         return
     experiments = list(expand(doc))
     description = describe(find_engine())
     prepared = prepare(experiments, doc, description)
     study = experiments[0].study
+    if check:
+        files = input_files(experiments, doc, description)
+        _show_preview(_preview(prepared, tuple(sorted(files))), as_json)
+        return
     target = out or Path("runs") / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    console = Console(stderr=as_json, highlight=False)
+    console = Console(stderr=True, highlight=False)
     runs = len(prepared) * study.repetitions
-    progress = Progress(console, runs, expected_s(study.measure) + study.warmup + 2)
-    console.print(
-        f"{study.name}: {runs} measurements, about {duration(runs * progress.expected_each_s)}"
-    )
+    progress = Progress(console, runs, _each_s(study))
+    console.print(_preview(prepared).heading)
     results: list[Result] = []
     writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
     try:
@@ -99,13 +112,62 @@ def run(
             console.print(f"what was measured is in {target}", markup=False)
         raise
     progress.close()
-    page = finish_run(target, None if as_json else console)
-    for line in agreement(results):
-        console.print(line, markup=False)
     if as_json:
+        finish_run(target, None)
         typer.echo(json.dumps(_object(target, results), indent=2))
+        return
+    said = Console(highlight=False)
+    page = finish_run(target, said)
+    for line in agreement(results):
+        said.print(line, markup=False)
+    said.print(f"Bundle: {target}\nReport: {page}", markup=False, soft_wrap=True)
+
+
+def _each_s(study: Study) -> float:
+    """How long one measurement may take: its search or loads, warm-up, an engine's start."""
+    return expected_s(study.measure) + study.warmup + 2
+
+
+def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
+    studies = [one.experiment.study for one in prepared]
+    repetitions = studies[0].repetitions
+    return Preview(
+        name=studies[0].name,
+        experiments=tuple(
+            Point(
+                chain=one.experiment.chain,
+                execution=one.experiment.execution.name,
+                workload=one.experiment.workload_name,
+                lcores={segment.name: segment.cpus for segment in one.segments()},
+                notes=one.placement.notes,
+            )
+            for one in prepared
+        ),
+        repetitions=repetitions,
+        seconds=repetitions * sum(map(_each_s, studies)),
+        files=files,
+    )
+
+
+def _containers(doc: Document) -> Preview:
+    expanded = expand_study(doc)
+    return Preview(
+        name=expanded.study.name,
+        experiments=tuple(
+            Point(chain=one.name, execution=one.role, workload=one.network)
+            for one in expanded.points
+        ),
+        repetitions=expanded.study.repetitions,
+        seconds=None,
+        files=(),
+    )
+
+
+def _show_preview(found: Preview, as_json: bool) -> None:
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
     else:
-        console.print(f"Bundle: {target}\nReport: {page}", markup=False)
+        show_preview(found, Console(highlight=False, soft_wrap=True))
 
 
 def open_spec(given: Path) -> Document:

@@ -14,6 +14,7 @@ from headrace.errors import bad_value
 from headrace.measure.collectors.samples import Samples, Window
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
+from headrace.spec.invalid import sentence
 
 _EMPTY = Window(0.0, {}, {}, {})
 STACK_FILE = "stack.json"
@@ -81,5 +82,4 @@ def _stack(path: Path) -> StackTrace | None:
     try:
         return StackTrace.model_validate_json(path.read_text())
     except ValidationError as error:
-        where = ".".join(str(p) for p in error.errors()[0]["loc"])
-        raise bad_value(str(path), problem=f"{where}: {error.errors()[0]['msg']}") from None
+        raise bad_value(str(path), problem=sentence(error)) from None

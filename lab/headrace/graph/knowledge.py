@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from headrace.errors import BadInput
 from headrace.spec import document
+from headrace.spec.invalid import explain
 
 
 class Category(StrEnum):
@@ -140,16 +141,7 @@ def _validated(doc: document.Document) -> KnowledgeFile:
     try:
         return KnowledgeFile.model_validate({} if doc.data is None else doc.data)
     except ValidationError as error:
-        first = error.errors()[0]
-        path = tuple(first["loc"])
-        if first["type"] == "extra_forbidden":
-            models: dict[str, type[BaseModel]] = {"vnfs": Vnf, "rules": RuleText}
-            model = KnowledgeFile if len(path) == 1 else models[str(path[0])]
-            allowed = ", ".join(model.model_fields)
-            raise doc.error(path, f"unknown key; allowed: {allowed}") from None
-        if first["type"] == "missing":
-            raise doc.error(path[:-1], f"{path[-1]!r} is missing", value=first["input"]) from None
-        raise doc.error(path, document.problem_of(first), value=first["input"]) from None
+        raise explain(doc, error, KnowledgeFile) from None
 
 
 def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import EXIT_BAD_INPUT, HeadraceError
+from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.record import Segment
 from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
@@ -23,6 +23,8 @@ from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, di
 from headrace.testbed.traffic import refusal
 
 Json = dict[str, Any]
+
+_CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def prepare(
             if text not in checked:
                 checked.add(text)
                 _engine_check(text, Path(scratch), experiment, doc, description.engine)
+            _check_files(plan, text, checked, Path(scratch), experiment, doc, description)
             policy = policy_drops(experiment, description)
             prepared.append(Prepared(experiment, placement, plan, direct, policy))
     return prepared
@@ -112,15 +115,50 @@ def policy_drops(experiment: Experiment, description: Description) -> dict[str, 
     }
 
 
+def _check_files(
+    plan: Json,
+    text: str,
+    checked: set[str],
+    scratch: Path,
+    experiment: Experiment,
+    doc: Document,
+    description: Description,
+) -> None:
+    """Rules, routes and captures are read, and the traffic is made, before anybody waits for
+    lcores. Each set of them once: how the chain is cut makes no difference to what files say."""
+    sources = [link for link in plan["links"].values() if link["type"] == "source"]
+    readers = json.dumps([_with_files(experiment, description), sources], default=str)
+    if readers in checked:
+        return
+    checked.add(readers)
+    try:
+        _engine_check(text, scratch, experiment, doc, description.engine, "--files")
+    except BadInput:
+        raise
+    except HeadraceError:
+        return  # too little ordinary memory for this table, say: the run has its own
+
+
+def _with_files(experiment: Experiment, description: Description) -> list[Json]:
+    """The functions that read files, as they are told to."""
+    return [
+        {node.name: [node.nf, node.params]}
+        for node in experiment.nodes
+        if files_in(description.nfs[node.nf]["params"], node.params)
+    ]
+
+
 def _engine_check(
-    text: str, scratch: Path, experiment: Experiment, doc: Document, engine: Path
+    text: str, scratch: Path, experiment: Experiment, doc: Document, engine: Path, *more: str
 ) -> None:
     """The engine's own parser has the last word."""
     file = scratch / "plan.json"
     file.write_text(text)
-    done = subprocess.run(
-        [engine, "--check", file], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [str(engine), "--check", str(file), *more]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_S)
+    except subprocess.TimeoutExpired:
+        raise HeadraceError(f"headrace-engine --check: no answer in {_CHECK_S:g} s") from None
     if done.returncode == 0:
         return
     words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]

@@ -282,9 +282,9 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     if "acl" in change:
         chain["nfs"]["acl"] = nf(0)
     after["links"]["gen-forward"]["sent"] = change.get("source", 64)
-    measure = copy.deepcopy(chain)
-    measure |= {"inputs": {"back-forward": {"packets": change.get("back", 64)}}, "nfs": {}}
-    after["segments"]["measure"] = [measure]
+    sink = copy.deepcopy(chain)
+    sink |= {"inputs": {"back-forward": {"packets": change.get("back", 64)}}, "nfs": {}}
+    after["segments"]["sink"] = [sink]
     taken = records(reading(before, after))[0]
     assert taken.counters is not None
     assert words in stood_still(taken.counters, experiment, WAY, after)

@@ -87,34 +87,6 @@ def dotted(path: tuple[PathKey, ...]) -> str:
     return text
 
 
-# Pydantic's words for types are Python's; a YAML file has lists and mappings.
-_TYPES = {
-    "tuple_type": "should be a list",
-    "list_type": "should be a list",
-    "frozen_set_type": "should be a list",
-    "dict_type": "should be a mapping (key: value)",
-    "model_type": "should be a mapping (key: value)",
-    "model_attributes_type": "should be a mapping (key: value)",
-    "string_type": "should be text",
-    "bool_type": "should be true or false",
-    "bool_parsing": "should be true or false",
-    "int_type": "should be a whole number",
-    "int_parsing": "should be a whole number",
-    "int_from_float": "should be a whole number",
-    "float_type": "should be a number",
-    "float_parsing": "should be a number",
-}
-
-
-def problem_of(error: Mapping[str, Any]) -> str:
-    """What a validation error says, in the words of the file's author."""
-    cause = error.get("ctx", {}).get("error")
-    if cause is not None:
-        return str(cause)
-    message: str = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return _TYPES.get(error["type"], message[:1].lower() + message[1:])
-
-
 def load(file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
     """Read a YAML file; every way in which that can fail is bad input."""
     try:

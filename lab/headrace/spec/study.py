@@ -12,16 +12,16 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.collect import Collect
-from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
+from headrace.spec.deployment import Deployment, Execution
 from headrace.spec.document import Document, PathKey
 from headrace.spec.imix import Frame
-from headrace.spec.measure import GoalParameters, GoalSpec, Measure, Repetitions
-from headrace.spec.workload import Flows, Headers, Workload
+from headrace.spec.invalid import explain
+from headrace.spec.measure import Measure, Repetitions
+from headrace.spec.workload import Workload
 
 EXPERIMENTS_MAX = 10_000
 
@@ -128,7 +128,8 @@ def _validate(doc: Document, point: tuple[tuple[str, Any], ...]) -> Study:
     try:
         return Study.model_validate(data)
     except ValidationError as error:
-        raise explain(doc, error, {path for path, _ in point}) from None
+        swept = [path for path, _ in point]
+        raise explain(doc, error, Study, data, swept) from None
 
 
 def _override(doc: Document, data: Any, path: str, value: Any) -> None:
@@ -204,53 +205,3 @@ def _node_paths(study: Study, chain: str, doc: Document) -> tuple[tuple[PathKey,
         long_form = isinstance(item, dict) and "nf" in item
         paths.append((*base, i, "params" if long_form else node.nf))
     return tuple(paths)
-
-
-def explain(doc: Document, error: ValidationError, swept: set[str]) -> BadInput:
-    """The first complaint, in the user's terms: where, what was given, what is allowed."""
-    first = error.errors()[0]
-    path = tuple(key for key in first["loc"] if not _is_tag(key))
-    for sweep_path in swept:
-        if document.dotted(path).startswith(sweep_path):
-            path = ("sweep", sweep_path)
-    kind = first["type"]
-    if kind == "extra_forbidden":
-        parent = path[:-1]
-        return doc.error(path, f"unknown key; allowed: {', '.join(_keys_at(parent))}")
-    if kind == "missing":
-        return doc.error(path[:-1], f"{path[-1]!r} is missing")
-    message = document.problem_of(first)
-    if isinstance(first["input"], dict) and kind == "value_error":
-        return doc.error(path, message)
-    return doc.error(path, message, value=first["input"])
-
-
-def _is_tag(key: PathKey) -> bool:
-    """Pydantic names the member of a union in the path; a user never wrote that."""
-    return isinstance(key, str) and ("[" in key or key in ("literal['auto']", "bool"))
-
-
-def _keys_at(path: tuple[PathKey, ...]) -> list[str]:
-    """The keys that the model at `path` has."""
-    models: dict[tuple[str, ...], type[Spec]] = {
-        (): Study,
-        ("chain",): Node,
-        ("chains",): Node,
-        ("deployment",): Deployment,
-        ("deployment", "execution"): Execution,
-        ("deployment", "lcores"): Lcores,
-        ("deployment", "ring"): Ring,
-        ("workload",): Workload,
-        ("workload", "flows"): Flows,
-        ("workload", "headers"): Headers,
-        ("workload", "frame"): Frame,
-        ("collect",): Collect,
-        ("measure",): Measure,
-        ("measure", "goals"): GoalParameters,
-        ("measure", "search"): GoalSpec,
-    }
-    names = tuple(key for key in path if isinstance(key, str))
-    if names[:1] == ("chains",):
-        names = names[:1]
-    model = models.get(names)
-    return list(model.model_fields) if model else []

@@ -15,7 +15,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from headrace.errors import BadInput, HeadraceError
+from headrace.errors import BadInput, HeadraceError, unknown
 from headrace.spec.document import Document, PathKey
 
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
@@ -78,8 +78,8 @@ def _translate(error: ValidationError, doc: Document, at: tuple[PathKey, ...]) -
     schema: dict[str, Any] = dict(error.schema) if isinstance(error.schema, dict) else {}
     if kind == "additionalProperties":
         known = schema.get("properties", {})
-        unknown = next(str(key) for key in value if key not in known)
-        return doc.error((*path, unknown), f"unknown key; allowed: {', '.join(known) or 'none'}")
+        key = next(str(key) for key in value if key not in known)
+        return doc.error((*path, key), unknown(key, known, "unknown parameter"))
     if kind == "required":
         missing = next(key for key in limit if key not in value)
         about = schema.get("properties", {}).get(missing, {}).get("description")

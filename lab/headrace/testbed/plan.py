@@ -7,6 +7,7 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headrace.errors import unknown
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description, check_params, with_absolute_files
@@ -15,7 +16,7 @@ from headrace.testbed.traffic import source_params
 
 Direction = Literal["forward", "reverse"]
 
-GENERATOR, SINK = "generator", "measure"
+GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
 _SMALL_FRAME = 512
 # 4 ms at 16 Mpps; only small frames come that fast.
@@ -57,8 +58,8 @@ def check_nodes(experiment: Experiment, doc: Document, description: Description)
     """Every function exists, its parameters are right, its edges are its own."""
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:
-            known = ", ".join(sorted(description.nfs))
-            raise doc.error(at, f"there is no NF {node.nf!r}; allowed: {known}")
+            none = f"there is no function {node.nf!r}"
+            raise doc.error(at, unknown(node.nf, sorted(description.nfs), none))
         check_params(description.nfs[node.nf]["params"], node.params, doc, at)
         edges = description.edges(node.nf)
         for edge in node.to:

@@ -83,7 +83,7 @@ def test_both_directions_meet_all_functions(execution: str, cpus: list[int]) -> 
 def test_the_empty_chain_is_a_segment_without_functions() -> None:
     for plan in plans("chain: []\ndeployment: {execution: [rtc, pipeline]}\n", [0, 1]):
         assert walk(plan, "forward") == []
-        assert [s["name"] for s in plan["segments"]] == ["generator", "chain", "measure"]
+        assert [s["name"] for s in plan["segments"]] == ["generator", "chain", "sink"]
 
 
 def test_an_edge_to_a_later_segment_has_a_ring() -> None:
@@ -112,7 +112,10 @@ def test_rtc_has_a_replica_on_each_of_the_chains_lcores() -> None:
     ("chain", "words"),
     [
         ("[nat]", ["chain[0].nat", "'nat'", "acl, l3fwd, lb"]),
-        ("[{acl: {defaults: deny}}]", ["chain[0].acl.defaults", "unknown key", "default, size"]),
+        (
+            "[{acl: {defaults: deny}}]",
+            ["chain[0].acl.defaults", "did you mean 'default'?", "default, size"],
+        ),
         ("[{acl: {default: maybe}}]", ["chain[0].acl.default", "'maybe'", "permit, deny"]),
         ("[{acl: {size: 10}}]", ["chain[0].acl.size", "10", "from 1 to 9 (packets)"]),
         ("[{acl: {size: x}}]", ["chain[0].acl.size", "'x'", "an integer"]),

@@ -10,6 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput
+from headrace.spec.invalid import sentence
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -53,6 +54,4 @@ def load(file: Path, model: type[M]) -> M:
     except (OSError, UnicodeDecodeError) as e:
         raise BadInput(f"{file}: cannot be read: {e}") from None
     except ValidationError as e:
-        first = e.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise BadInput(f"{file}: {where}: {first['msg']}") from None
+        raise BadInput(f"{file}: {sentence(e)}") from None

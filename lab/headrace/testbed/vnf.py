@@ -18,6 +18,7 @@ from headrace.graph.knowledge import Category
 from headrace.spec import document
 from headrace.spec.appliance import Address, Capabilities, Device, Port, Side
 from headrace.spec.base import NAME_PATTERN, Spec
+from headrace.spec.invalid import explain
 
 Value = str | int | float | bool
 
@@ -165,8 +166,7 @@ def read(file: Path) -> CatalogueEntry:
     try:
         definition = VnfDefinition.model_validate(doc.data)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise doc.error(tuple(first["loc"]), first["msg"].removeprefix("Value error, ")) from None
+        raise explain(doc, error, VnfDefinition) from None
     if definition.name != file.parent.name:
         raise doc.error(("name",), f"the folder is {file.parent.name!r}", value=definition.name)
     for needed in ("Containerfile", "start", "health", "counters"):

@@ -23,7 +23,7 @@ from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import Description
 from headrace.testbed.engine import Engine
 from headrace.testbed.memory import Memory
-from headrace.testbed.plan import Path, paths
+from headrace.testbed.plan import GENERATOR, SINK, Path, paths
 from headrace.testbed.state import RunState, dpdk_prefix
 
 Json = dict[str, Any]
@@ -140,7 +140,7 @@ def waiting(plan: Json) -> Json:
 def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
     """Source and sink take the place of the rings at the chain's ends."""
     plan = copy.deepcopy(plan)
-    [chain] = [s for s in plan["segments"] if s["name"] not in ("generator", "measure")]
+    [chain] = [s for s in plan["segments"] if s["name"] not in (GENERATOR, SINK)]
     for way in ways:
         for entry in chain["inputs"]:
             if entry["link"] == way.wire:
@@ -213,9 +213,9 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
             continue
         rx_each = sum(r.rx_cycles for r in replicas) / sampled
         tx_each = sum(r.tx_cycles for r in replicas) / sampled
-        if segment == "generator":
+        if segment == GENERATOR:
             source, source_tx = rx_each + tx_each, tx_each
-        elif segment == "measure":
+        elif segment == SINK:
             sink = rx_each + tx_each
         else:
             rx, tx, packets = rx + rx_each, tx + tx_each, max(packets, got)

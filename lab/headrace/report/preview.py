@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a spec would do: its experiments as resolved, where they would run, how long that takes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Console
+
+from headrace.measure.progress import duration
+from headrace.report.units import plural
+
+
+class Point(BaseModel):
+    """One experiment. `lcores` is empty where containers' CPUs decide."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    chain: str
+    execution: str
+    workload: str
+    lcores: dict[str, tuple[int, ...]] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Preview(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    experiments: tuple[Point, ...]
+    repetitions: int
+    seconds: float | None  # None: nothing is known about how long it takes
+    files: tuple[str, ...]
+
+    @property
+    def heading(self) -> str:
+        text = f"{self.name}: {plural(len(self.experiments) * self.repetitions, 'measurement')}"
+        return text if self.seconds is None else f"{text}, about {duration(self.seconds)}"
+
+
+def show(found: Preview, console: Console) -> None:
+    console.print(found.heading, markup=False)
+    width = max(len(_title(one)) for one in found.experiments)
+    for one in found.experiments:
+        where = ", ".join(f"{name} {_cpus(cpus)}" for name, cpus in one.lcores.items())
+        line = f"  {_title(one).ljust(width)}" + (f"  lcores: {where}" if where else "")
+        console.print(line.rstrip(), markup=False)
+    if found.repetitions > 1:
+        console.print(f"  each {found.repetitions} times", markup=False)
+    for note in dict.fromkeys(note for one in found.experiments for note in one.notes):
+        console.print(f"  note: {note}", markup=False)
+    if found.files:
+        console.print(f"  files read: {', '.join(found.files)}", markup=False)
+    console.print("Nothing is wrong with it, and nothing was run.", markup=False)
+
+
+def _title(one: Point) -> str:
+    return ", ".join(part for part in (one.chain, one.execution, one.workload) if part)
+
+
+def _cpus(cpus: tuple[int, ...]) -> str:
+    return "+".join(map(str, cpus))

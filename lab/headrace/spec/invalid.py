@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pydantic found wrong, in the words of the author of the file: where, what was given, what is
+allowed. Everything that a user writes, and every file that headrace reads back, complains here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from headrace.errors import BadInput, unknown
+from headrace.spec.base import NAME_PATTERN
+from headrace.spec.document import Document, PathKey, dotted
+
+# Pydantic's words for types are Python's; a YAML file has lists and mappings.
+_TYPES = {
+    "tuple_type": "should be a list",
+    "list_type": "should be a list",
+    "frozen_set_type": "should be a list",
+    "dict_type": "should be a mapping (key: value)",
+    "model_type": "should be a mapping (key: value)",
+    "model_attributes_type": "should be a mapping (key: value)",
+    "string_type": "should be text",
+    "bool_type": "should be true or false",
+    "bool_parsing": "should be true or false",
+    "int_type": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_from_float": "should be a whole number",
+    "float_type": "should be a number",
+    "float_parsing": "should be a number",
+}
+_PATTERNS = {NAME_PATTERN: "allowed: a letter, then letters, digits, _ or -, at most 31 in all"}
+
+
+def explain(
+    doc: Document,
+    error: ValidationError,
+    model: type[BaseModel],
+    data: Any = None,
+    swept: Iterable[str] = (),
+) -> BadInput:
+    """The first complaint about `data` (the document's, unless a sweep changed it)."""
+    errors = error.errors()
+    # A misspelt key leaves another one missing: the misspelling is what its author looks for.
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    path = written(doc.data if data is None else data, first["loc"])
+    kind = first["type"]
+    place = next((("sweep", key) for key in swept if _covers(key, path)), path)
+    if kind == "extra_forbidden":
+        return doc.error(place, unknown(str(path[-1]), keys_at(model, path[:-1])))
+    if kind == "missing":
+        return doc.error(place, f"{first['loc'][-1]!r} is missing")
+    if kind == "value_error" and isinstance(first["input"], dict):
+        return doc.error(place, problem_of(first))
+    return doc.error(place, problem_of(first), value=first["input"])
+
+
+def sentence(error: ValidationError) -> str:
+    """The first complaint about a file that nobody writes by hand: `path: got value; what`."""
+    first = error.errors()[0]
+    value = first["input"]
+    got = "" if isinstance(value, dict | list) else f"got {value!r}; "
+    return f"{dotted(first['loc']) or 'document'}: {got}{problem_of(first)}"
+
+
+def problem_of(error: Mapping[str, Any]) -> str:
+    cause = error.get("ctx", {}).get("error")
+    if cause is not None:
+        return str(cause)
+    pattern = _PATTERNS.get(error.get("ctx", {}).get("pattern", ""))
+    if pattern:
+        return pattern
+    message: str = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return _TYPES.get(error["type"], message[:1].lower() + message[1:])
+
+
+def written(data: Any, path: tuple[PathKey, ...]) -> tuple[PathKey, ...]:
+    """The part of a path that stands in the file. Pydantic also names what a short form stands for
+    (`frame: 63` is a list of one) and the member of a union."""
+    found: list[PathKey] = []
+    for key in path:
+        named = isinstance(data, dict) and key in data
+        if named or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
+            data = data[key]
+            found.append(key)
+    return tuple(found)
+
+
+def keys_at(model: type[BaseModel], path: tuple[PathKey, ...]) -> list[str]:
+    """The keys that are allowed below `path`."""
+    models = [model]
+    for key in path:
+        fields = (m.model_fields[key] for m in models if key in m.model_fields)
+        # An index, or a name that the user chose, is of no field.
+        models = [inner for one in fields for inner in _models(one.annotation)] or models
+    names = [field.alias or name for m in models for name, field in m.model_fields.items()]
+    return list(dict.fromkeys(names))
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
+
+
+def _covers(swept: str, path: tuple[PathKey, ...]) -> bool:
+    """Functions of a chain are swept by name and stand in the file by number."""
+    text = dotted(path)
+    return text == swept or text.startswith((f"{swept}.", f"{swept}["))
