@@ -219,7 +219,8 @@ class GraphSet(Spec):
 
 
 class ScaleOut(Spec):
-    """One VNF with more and more instances; in the study's first chain unless named."""
+    """One VNF (or `each` that may be) with more and more instances; in the study's first chain
+    unless named."""
 
     vnf: str
     instances: Annotated[tuple[Annotated[Count, Field(ge=1, le=64)], ...], Field(min_length=1)]

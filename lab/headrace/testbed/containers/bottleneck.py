@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which VNF is the narrowest, and how we know (S4 section 5.1).
 
-Three kinds of evidence: the rate of each VNF alone against the baseline without any; what adding
-instances of it does to the chain; and how much of the CPU it took in the chain's own trial.
+Three kinds of evidence, the strongest first: what more instances, or more CPU, of one VNF do to
+the whole chain; the rate of each VNF alone against the baseline without any; and how much of the
+CPU each took in the chains' own trials.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from headrace.graph.draw import one_line
-from headrace.testbed.containers.measure import Row
+from headrace.testbed.containers.figures import NOTICEABLE, Rate, Summary, rate
+from headrace.testbed.containers.study import swept_text
 
-_NOTICEABLE = 0.1  # differences below are not called differences on a shared machine
+_BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
+_FULL = 0.9  # of all CPUs
 
 
 @dataclass(frozen=True)
@@ -28,78 +31,62 @@ class Statement:
     sentences: tuple[str, ...]
 
 
-def statements(rows: Sequence[Row]) -> list[Statement]:
-    keys = dict.fromkeys((row.point.network, row.result.workload) for row in rows)
-    return [
-        _statement(network, workload, [
-            row for row in rows if (row.point.network, row.result.workload) == (network, workload)
-        ])
-        for network, workload in keys
-    ]  # fmt: skip
+def statements(found: Sequence[Summary]) -> list[Statement]:
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in found:
+        groups.setdefault((one.point.network, one.results[0].workload), []).append(one)
+    return [_statement(*key, some) for key, some in groups.items()]
 
 
-def rate(rows: Sequence[Row]) -> float:
-    """Median goodput over repetitions, Gbit/s."""
-    return median(row.result.application.gbps for row in rows if row.result.application)
-
-
-def _by(rows: Sequence[Row], role: str) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.point.role == role:
-            found.setdefault(row.point.subject or row.point.name, []).append(row)
-    return found
-
-
-def _statement(network: str, workload: str, rows: Sequence[Row]) -> Statement:
+def _statement(network: str, workload: str, found: Sequence[Summary]) -> Statement:
     sentences: list[str] = []
-    doubtful = sum(not row.result.audit.trusted for row in rows)
+    doubtful = sum(bool(one.verdict) for one in found)
     if doubtful:
         sentences.append(
-            f"{doubtful} of {len(rows)} measurements are suspect (see the evidence): what follows "
+            f"{doubtful} of {len(found)} measurements are suspect (see the evidence): what follows "
             "is to be repeated before it is believed."
         )
-    vnf, alone = _narrowest_alone(rows, sentences)
-    busiest = _busiest(rows, sentences)
-    _scaling(rows, sentences)
-    if vnf is None:
-        vnf = busiest
-        if busiest is not None and alone:
-            sentences.append(
-                f"No VNF alone lowers the rate by {_NOTICEABLE:.0%}; {busiest} takes the most CPU."
-            )
+    scaled = _scaling(found, sentences)
+    narrowest = _narrowest_alone(found, sentences)
+    busiest = _busiest(found, sentences)
+    vnf = scaled or narrowest or busiest
+    if vnf is not None and vnf == busiest and narrowest is None and scaled is None:
+        sentences.append(f"What names {vnf} is its CPU time alone: the weakest evidence.")
     return Statement(network, workload, vnf, tuple(sentences))
 
 
-def _narrowest_alone(
-    rows: Sequence[Row], sentences: list[str]
-) -> tuple[str | None, dict[str, float]]:
-    alone = {vnf: rate(some) for vnf, some in _by(rows, "alone").items()}
-    baseline = [row for row in rows if row.point.role == "baseline"]
+def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    alone = {one.point.subject: one.rate for one in found if one.point.role == "alone"}
+    baseline = next((one.rate for one in found if one.point.role == "baseline"), None)
     if not alone:
-        return None, alone
-    vnf = min(alone, key=lambda name: alone[name])
-    sentences.append(
-        "Alone: " + ", ".join(f"{n} {g:.2f}" for n, g in sorted(alone.items(), key=lambda i: i[1]))
-        + " Gbit/s."
-    )  # fmt: skip
-    if not baseline:
-        return vnf, alone
-    without = rate(baseline)
-    lost = 1 - alone[vnf] / without
-    sentences.append(f"Without any VNF: {without:.2f} Gbit/s; {vnf} alone loses {lost:.0%} of it.")
-    return (vnf if lost >= _NOTICEABLE else None), alone
+        return None
+    ordered = sorted(alone, key=lambda name: alone[name].median)
+    sentences.append("Alone: " + ", ".join(f"{name} {alone[name]}" for name in ordered) + ".")
+    narrowest = ordered[0]
+    if baseline is None:
+        return narrowest
+    lost = -alone[narrowest].gain(baseline)
+    sentences.append(f"Without any VNF: {baseline}; {narrowest} alone loses {lost:.0%} of it.")
+    if baseline.above(alone[narrowest]):
+        return narrowest
+    sentences.append("That is no more than repetitions differ by: no VNF is narrow alone.")
+    return None
 
 
-def _busiest(rows: Sequence[Row], sentences: list[str]) -> str | None:
+def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
     """By the CPU that its containers used in the chains' trials."""
     used: dict[str, list[float]] = {}
-    for row in rows:
-        if row.point.role != "chain" or row.result.application is None:
-            continue
-        kinds = {n.name: n.vnf for n in row.point.layout.of_kind("routed", "proxy", "leaf")}
+    all_: list[float] = []
+    for result, kinds in (
+        (result, {n.name: n.vnf for n in one.point.layout.of_kind("routed", "proxy", "leaf")})
+        for one in found
+        if one.point.role == "chain"
+        for result in one.results
+    ):
+        cpu = result.application.cpu if result.application else {}
+        all_.append(sum(cpu.values()))
         total: dict[str, float] = {}
-        for name, cpus in row.result.application.cpu.items():
+        for name, cpus in cpu.items():
             if name in kinds:
                 total[kinds[name]] = total.get(kinds[name], 0.0) + cpus
         for kind, cpus in total.items():
@@ -108,29 +95,74 @@ def _busiest(rows: Sequence[Row], sentences: list[str]) -> str | None:
         return None
     medians = {kind: median(values) for kind, values in used.items()}
     busiest = max(medians, key=lambda kind: medians[kind])
+    cpus_here = os.cpu_count() or 1
     sentences.append(
-        f"In the chains, of {os.cpu_count()} CPUs: "
+        f"In the chains, of {cpus_here} CPUs: "
         + ", ".join(f"{k} {v:.2f}" for k, v in sorted(medians.items(), key=lambda i: -i[1]))
         + ". Forwarding in the kernel is charged to no container."
     )
-    return busiest
+    if median(all_) >= _FULL * cpus_here:
+        sentences.append(
+            f"Containers, clients and servers took {median(all_):.2f} CPUs together: what the "
+            "chains could do on more CPUs this machine cannot say."
+        )
+    return busiest if medians[busiest] >= _BUSY_CPUS else None
 
 
-def _scaling(rows: Sequence[Row], sentences: list[str]) -> None:
-    """Each chain for itself: rows of one chain differ in the number of instances only."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if row.point.role == "scale-out":
-            chain = one_line(row.point.graph)
-            groups.setdefault((row.point.subject, chain), []).append(row)
-    for (vnf, chain), some in groups.items():
-        counts = sorted({row.point.instances for row in some})
-        rates = {n: rate([r for r in some if r.point.instances == n]) for n in counts}
-        listed = ", ".join(f"{n}: {rates[n]:.2f}" for n in counts)
-        text = f"{vnf} of {chain} with {listed} Gbit/s"
-        first = rates[counts[0]]
-        if len(counts) > 1 and first:
-            gain = rates[counts[-1]] / first - 1
-            verdict = "raises" if gain >= _NOTICEABLE else "does not raise"
-            text += f": adding instances {verdict} the rate ({gain:+.0%})"
-        sentences.append(text + ".")
+def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    """Each chain for itself: what is compared differs in the number of instances only."""
+    groups: dict[tuple[str, str], dict[int, Rate]] = {}
+    for one in found:
+        if one.point.role == "scale-out":
+            key = (one.point.subject, one_line(one.point.graph))
+            groups.setdefault(key, {})[one.point.instances] = one.rate
+    gains: dict[str, float] = {}
+    for (vnf, chain), rates in groups.items():
+        counts = sorted(rates)
+        listed = ", ".join(f"{n}: {rates[n]}" for n in counts)
+        gain, raised = _compare(rates[counts[0]], [rates[n] for n in counts[1:]])
+        sentences.append(f"{vnf} of {chain} with {listed}{_verdict(gain, raised, 'instances')}.")
+        if raised:
+            gains[vnf] = max(gain, gains.get(vnf, 0.0))
+    return max(gains, key=lambda vnf: gains[vnf]) if gains else None
+
+
+def _compare(first: Rate, more: Sequence[Rate]) -> tuple[float, bool]:
+    best = max(more, key=lambda one: one.median, default=first)
+    return best.gain(first), best.above(first)
+
+
+def _verdict(gain: float, raised: bool, what: str) -> str:
+    return f": adding {what} {'raises' if raised else 'does not raise'} the rate ({gain:+.0%})"
+
+
+def scale_up(found: Sequence[Summary]) -> list[str]:
+    """What a sweep over one VNF's CPUs, memory or parameters did to each chain, all else equal."""
+    groups: dict[tuple[str, ...], list[tuple[object, Summary]]] = {}
+    for one in found:
+        for path, value in one.point.swept:
+            others = str([(p, v) for p, v in one.point.swept if p != path])
+            if path.startswith("vnfs.") and one.point.role in ("chain", "alone"):
+                base = one.results[0].workload.removesuffix(swept_text(one.point.swept))
+                name = f"{one.point.role} {one.point.name}"
+                groups.setdefault((path, one.point.network, base, name, others), []).append(
+                    (value, one)
+                )
+    sentences = []
+    for (path, network, base, name, _), some in groups.items():
+        if len(some) < 2 or path.split(".")[1] not in some[0][1].point.supplies:
+            continue
+        rates = [(value, rate(one.results)) for value, one in some]
+        low = min(rates, key=lambda item: item[1].median)
+        high = max(rates, key=lambda item: item[1].median)
+        differs = high[1].above(low[1])
+        sentences.append(
+            f"{network}, {base}: {name} with {path} = "
+            + ", ".join(f"{value}: {one}" for value, one in rates)
+            + (
+                f": {high[0]} instead of {low[0]} gives {high[1].gain(low[1]):+.0%}."
+                if differs
+                else f": no difference beyond {NOTICEABLE:.0%} and what repetitions differ by."
+            )
+        )
+    return sentences

@@ -15,10 +15,12 @@ from rich.console import Console
 import headrace
 from headrace.bundle import BundleWriter
 from headrace.errors import HeadraceError
+from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
 from headrace.testbed.containers import report, runtime
 from headrace.testbed.containers.measure import Row, Runner
+from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, expand_study
 from headrace.testbed.state import RunState
 
@@ -34,31 +36,37 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     console = Console(stderr=as_json, highlight=False)
     console.print(f"{study.name}: {len(expanded.points)} deployments", markup=False)
     rows: list[Row] = []
+    watch = Stopwatch()
     writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
     try:
         with writer:
             writer.spec(doc.file.read_text(encoding="utf-8"), _resolved(expanded))
-            _measure(expanded, writer, console, rows)
+            writer.environment(collect({}, "containers' own", False))
+            _measure(expanded, writer, console, rows, watch)
     finally:
         if rows:
-            text = report.page(study.name, study.description, rows)
+            text = report.page(study.name, study.description, rows, watch.text())
             (target / "report.html").write_text(text, encoding="utf-8")
             report.show(rows, console)
+            console.print(f"time: {watch.text()}", markup=False)
             console.print(f"Bundle: {target}\nReport: {target / 'report.html'}", markup=False)
     if as_json:
         results = [machine_row(row.result) for row in rows]
         print(json.dumps({"bundle": str(target), "results": results}, indent=2))
 
 
-def _measure(expanded: Expanded, writer: BundleWriter, console: Console, rows: list[Row]) -> None:
+def _measure(
+    expanded: Expanded, writer: BundleWriter, console: Console, rows: list[Row], watch: Stopwatch
+) -> None:
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     state = RunState()
     try:
-        runner = Runner(expanded, writer, state, lambda t: console.print(t, markup=False), rows)
-        runner.all()
-        console.print(f"time: {runner.watch.text()}", markup=False)
-        writer.sample("time.json", json.dumps(runner.watch.seconds, indent=1))
+        Runner(expanded, writer, state, say, rows, watch).all()
     finally:
         state.remove()
+        writer.sample("time.json", json.dumps(watch.seconds, indent=1))
 
 
 def _resolved(expanded: Expanded) -> dict[str, Any]:

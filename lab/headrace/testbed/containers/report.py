@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.graph import draw
-from headrace.testbed.containers.bottleneck import Statement, statements
+from headrace.testbed.containers.bottleneck import Statement, scale_up, statements
+from headrace.testbed.containers.figures import Summary, summaries
 from headrace.testbed.containers.measure import Row
 
 _STYLE = """body{font:15px/1.5 sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#123}
@@ -21,23 +22,30 @@ border-bottom:1px solid #dde}td.n{text-align:right;font-variant-numeric:tabular-
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
-    for found in statements(rows):
-        table = Table(title=f"{found.network}: {found.workload}", title_justify="left", box=None)
+    found = summaries(rows)
+    for statement in statements(found):
+        title = f"{statement.network}: {statement.workload}"
+        table = Table(title=title, title_justify="left", box=None)
         for heading in ("", "chain"):
             table.add_column(heading)
-        for heading in ("req/s", "Gbit/s", "p50 ms", "p99 ms", ""):
+        for heading in (*_HEADINGS, ""):
             table.add_column(heading, justify="right")
-        for row in _of(rows, found):
-            table.add_row(row.point.role, row.point.name, *_figures(row))
+        for one in _of(found, statement):
+            table.add_row(one.point.role, one.point.name, *_figures(one))
         console.print(table)
-        for sentence in _sentences(found):
+        for sentence in _sentences(statement):
             console.print(f"  {sentence}", markup=False, highlight=False)
         console.print()
+    for sentence in scale_up(found):
+        console.print(sentence, markup=False, highlight=False)
 
 
-def _of(rows: Sequence[Row], found: Statement) -> list[Row]:
-    key = (found.network, found.workload)
-    return [row for row in rows if (row.point.network, row.result.workload) == key]
+_HEADINGS = ("rate", "spread", "p50 ms", "p99 ms")
+
+
+def _of(found: Sequence[Summary], statement: Statement) -> list[Summary]:
+    key = (statement.network, statement.workload)
+    return [one for one in found if (one.point.network, one.results[0].workload) == key]
 
 
 def _sentences(found: Statement) -> list[str]:
@@ -45,31 +53,39 @@ def _sentences(found: Statement) -> list[str]:
     return [named, *found.sentences]
 
 
-def _figures(row: Row) -> tuple[str, str, str, str, str]:
-    application, latency = row.result.application, row.result.latency_ns
-    assert application is not None  # every trial of this ground has one
+def _figures(one: Summary) -> tuple[str, str, str, str, str]:
+    p50, p99 = one.latency_ms("p50"), one.latency_ms("p99")
     return (
-        f"{application.requests_per_s:.0f}" if application.requests else "",
-        f"{application.gbps:.3f}",
-        f"{latency.p50 / 1e6:.2f}" if latency else "",
-        f"{latency.p99 / 1e6:.2f}" if latency else "",
-        "" if row.result.audit.trusted else row.result.audit.verdict,
+        str(one.rate),
+        f"{one.rate.spread:.0%}" if len(one.results) > 1 else "",
+        f"{p50:.2f}" if p50 is not None else "",
+        f"{p99:.2f}" if p99 is not None else "",
+        one.verdict,
     )
 
 
-def page(name: str, description: str, rows: Sequence[Row]) -> str:
+def page(name: str, description: str, rows: Sequence[Row], seconds: str = "") -> str:
     """One self-contained page."""
     parts = [f"<h1>{escape(name)}</h1><p>{escape(description)}</p>"]
     parts.append(
-        "<p class=small>HTTP is driven closed-loop by wrk: latency is the time of a request under "
+        "<p class=small>HTTP is driven closed-loop: latency is the time of a request under "
         "so many connections, not under a set rate. All containers, clients and servers share this "
         "machine's CPUs.</p>"
     )
-    for found in statements(rows):
-        some = _of(rows, found)
-        parts.append(f"<h2>{escape(found.network)}: {escape(found.workload)}</h2>")
-        parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(found)))
-        parts.append(_table(some))
+    found = summaries(rows)
+    parts.append(
+        "<p class=small>Medians over the repetitions; the spread is from the lowest to the highest "
+        "of them, relative to the median.</p>"
+    )
+    for statement in statements(found):
+        title = f"{statement.network}: {statement.workload}"
+        parts.append(f"<h2>{escape(title)}</h2>")
+        parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(statement)))
+        parts.append(_table(_of(found, statement)))
+    if sentences := scale_up(found):
+        parts.append("<h2>Scaling up</h2>" + "".join(f"<p>{escape(s)}</p>" for s in sentences))
+    if seconds:
+        parts.append(f"<h2>Time</h2><p>{escape(seconds)}</p>")
     parts.append("<h2>Evidence</h2>" + "".join(_evidence(row) for row in rows))
     parts.append("<h2>Chain graphs</h2>" + _pictures(rows))
     return (
@@ -78,23 +94,21 @@ def page(name: str, description: str, rows: Sequence[Row]) -> str:
     )
 
 
-def _table(rows: Sequence[Row]) -> str:
-    most = max((r.result.application.gbps for r in rows if r.result.application), default=1) or 1
+def _table(found: Sequence[Summary]) -> str:
+    most = max((one.rate.median for one in found), default=1) or 1
     lines = []
-    for row in rows:
-        application = row.result.application
-        width = 220 * application.gbps / most if application else 0
-        figures = _figures(row)
+    for one in found:
+        figures = _figures(one)
         cells = "".join(f"<td class=n>{escape(f)}</td>" for f in figures[:4])
-        mark = "" if row.result.audit.trusted else " class=suspect"
+        mark = " class=suspect" if one.verdict else ""
         lines.append(
-            f"<tr{mark}><td>{row.point.role}</td><td>{escape(row.point.name)}</td>{cells}"
-            f"<td><span class=bar style='width:{width:.0f}px'></span></td>"
+            f"<tr{mark}><td>{one.point.role}</td><td>{escape(one.point.name)}</td>{cells}"
+            f"<td><span class=bar style='width:{220 * one.rate.median / most:.0f}px'></span></td>"
             f"<td>{figures[4]}</td></tr>"
         )
+    heads = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
     return (
-        "<table><tr><th></th><th>chain</th><th>requests/s</th><th>Gbit/s</th><th>p50 ms</th>"
-        f"<th>p99 ms</th><th></th><th></th></tr>{''.join(lines)}</table>"
+        f"<table><tr><th></th><th>chain</th>{heads}<th></th><th></th></tr>{''.join(lines)}</table>"
     )
 
 

@@ -29,6 +29,7 @@ from headrace.spec.appliance import (
     RequestWorkload,
 )
 from headrace.spec.document import Document
+from headrace.spec.invalid import explain
 from headrace.spec.study import sweep_points
 from headrace.testbed.containers.deploy import Deployed, Supply
 from headrace.testbed.containers.layout import Layout, lay_out
@@ -36,8 +37,8 @@ from headrace.testbed.containers.load import has_netperf
 from headrace.testbed.vnf import CatalogueEntry, VnfDefinition, catalogue
 
 GRAPHS_MAX = 1000
+EACH = "each"  # of a chain's VNFs that may be scaled out
 TRAFFIC = "traffic"
-_KINDS = ("http", "tcp", "udp", "dns", "rr", "pcap", "packets")  # pydantic's tags in places
 Role = Literal["baseline", "alone", "chain", "scale-out"]
 
 
@@ -62,6 +63,11 @@ class Point:
     subject: str = ""  # the VNF that stands alone or is scaled out
     instances: int = 1
     swept: tuple[tuple[str, Any], ...] = ()
+
+
+def swept_text(swept: tuple[tuple[str, Any], ...]) -> str:
+    """What tells a point of a sweep from the others, behind its workload's text."""
+    return "".join(f" {path}={value}" for path, value in swept)
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,8 @@ def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStu
     try:
         return ContainerStudy.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = tuple(key for key in first["loc"] if key not in _KINDS)
-        if first["type"] == "extra_forbidden":
-            raise doc.error(where, "unknown key") from None
-        problem = first["msg"].removeprefix("Value error, ")
-        raise doc.error(where, problem, value=first["input"]) from None
+        swept_paths = [path for path, _ in swept]
+        raise explain(doc, error, ContainerStudy, data, swept_paths) from None
 
 
 def _put(doc: Document, data: Any, path: str, value: Any) -> None:
@@ -174,16 +176,21 @@ class _Expander:
     ) -> Iterator[Point]:
         kind = self._find(vnf)
         for name, graph, used in chains:
-            if kind in used.values() and chain in (None, name):
-                for count in instances:
-                    title = f"{name} with {count} x {kind}"
-                    yield self._point(
-                        "scale-out", title, graph, used, network, str(kind), {str(kind): count}
-                    )
+            those = self._scalable(used) if vnf == EACH else [kind] if kind in used.values() else []
+            if those and chain in (None, name):
+                for one in those:
+                    for count in instances:
+                        title = f"{name} with {count} x {one}"
+                        yield self._point(
+                            "scale-out", title, graph, used, network, str(one), {str(one): count}
+                        )
                 return
         raise self.doc.error(
             ("scale_out",), f"no chain {chain or ''} has the VNF {vnf!r}; {self._allowed()}"
         )
+
+    def _scalable(self, used: dict[str, str]) -> list[str]:
+        return [kind for kind in dict.fromkeys(used.values()) if self.definitions[kind].scale_out]
 
     def _chains(self) -> list[tuple[str, Graph, dict[str, str]]]:
         """Name, graph, and the VNF of each vertex."""

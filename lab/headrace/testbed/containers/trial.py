@@ -14,7 +14,7 @@ from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.load import Load, run_load
 from headrace.testbed.containers.plumbing import Count
-from headrace.testbed.containers.study import Point
+from headrace.testbed.containers.study import Point, swept_text
 from headrace.testbed.containers.verify import Counters, judge
 
 _FCS_BYTES = 4
@@ -111,7 +111,6 @@ def record(
     own = load.packets
     if own:
         received, sent = own.received, own.sent
-    swept = "".join(f" {path}={value}" for path, value in point.swept)
     growth = {
         name: {k: max(0, v - seen.before[name].get(k, 0)) for k, v in values.items()}
         for name, values in seen.after.items()
@@ -121,7 +120,7 @@ def record(
         direction="forward" if own else "both",
         repetition=repetition,
         execution=f"container {point.network}",
-        workload=workload.text + swept,
+        workload=workload.text + swept_text(point.swept),
         load_pps=own.intended / seconds if own else 0,
         throughput_pps=received / seconds,
         throughput_gbps_l1=(l2_bytes + received * L1_OVERHEAD_BYTES) * 8 / seconds / 1e9,
