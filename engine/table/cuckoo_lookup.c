@@ -38,16 +38,28 @@ struct chunk {
 	const uint8_t *keys;
 	uint16_t *nhs;
 	unsigned int n, n_more;
-	uint64_t changes; /* of the table, when the first bucket was looked at */
-	uint32_t first[CHUNK], h2[CHUNK];
-	uint32_t second[CHUNK]; /* of those in `more` */
-	uint16_t more[CHUNK];   /* the keys that go on to their second bucket */
+	uint64_t absent;       /* from the first bucket: key n - 1 in bit 0 */
+	uint64_t changes;      /* of the table, when the first bucket was looked at */
+	uint64_t first[CHUNK]; /* in bytes from the table's start */
+	uint32_t h2[CHUNK];
+	uint64_t second[CHUNK]; /* of those in `more` */
+	uint8_t more[CHUNK];    /* the keys that go on to their second bucket */
 };
 
 /* Not fib_key_bytes: a constant here lets the compiler do eight hashes at once. */
 static inline size_t stride_of(enum fib_key kind)
 {
 	return kind == FIB_KEY_IPV4 ? 4 : kind == FIB_KEY_IPV6 ? 16 : 8;
+}
+
+/* Of a mask of slots; any when it is empty. */
+static inline unsigned int first_of(uint32_t m)
+{
+#ifdef __BMI__
+	return _tzcnt_u32(m);
+#else
+	return __builtin_ctz(m | 1u << 8);
+#endif
 }
 
 /*
@@ -156,7 +168,7 @@ static inline bool probe_guarded(const struct bucket *b, enum fib_key kind, cons
 
 	compiler_barrier();
 	m = match(b, kind, k) & head & HEAD_USED;
-	there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
+	there = nh_at(b, kind, first_of(m));
 	filter = bucket_filter(b, kind);
 	compiler_barrier();
 	*nh = m ? there : FIB_MISS;
@@ -164,8 +176,12 @@ static inline bool probe_guarded(const struct bucket *b, enum fib_key kind, cons
 	return ((m | (bits & ~filter)) == 0) | (LOAD(&b->head) != (head & ~HEAD_BUSY));
 }
 
-static inline void prepare(const struct cuckoo *c, struct chunk *t, unsigned int size,
-			   enum fib_key kind)
+static inline const struct bucket *bucket_at(const struct cuckoo *c, uint64_t offset)
+{
+	return (const struct bucket *)((const uint8_t *)c->buckets + offset);
+}
+
+static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
 	const uint32_t seed[2] = {c->seed[0], c->seed[1]}, buckets = c->n;
 	const uint8_t *const keys = t->keys;
@@ -176,82 +192,77 @@ static inline void prepare(const struct cuckoo *c, struct chunk *t, unsigned int
 		struct hashes h = hash_key(seed, kind, &k);
 
 		t->h2[i] = h.h2;
-		t->first[i] = first_bucket(buckets, h);
+		t->first[i] = (uint64_t)first_bucket(buckets, h) * sizeof(struct bucket);
 	}
-	for (unsigned int i = n; i < size; i++)
-		t->first[i] = t->first[0]; /* for probe, which prefetches whole chunks */
 }
 
-static inline void prefetch_all(const struct cuckoo *c, const struct chunk *t)
+static inline void prefetch_rest(const struct cuckoo *c, const struct chunk *t, unsigned int from)
 {
-	for (unsigned int i = 0; i < t->n; i++)
-		__builtin_prefetch(&c->buckets[t->first[i]]);
+	for (unsigned int i = from; i < t->n; i++)
+		__builtin_prefetch(bucket_at(c, t->first[i]));
 }
 
 /*
- * `ahead` are the first buckets of the next chunk: one is fetched for each one looked at, so
- * that there are always about as many lines on their way as the CPU can have. Leaves in `more` the
- * keys that are not here; with `filter`, those of them that may be in their second bucket, which
- * costs less than sifting them afterwards when most keys are in no bucket.
+ * Looks at the first buckets of n keys, which is t->n. One of `ahead`, the first buckets of the next
+ * chunk, is fetched for each, so that there are always about as many lines on their way as the CPU
+ * can have. With `filter`, keys that cannot be in their second bucket are not `absent` any more,
+ * which costs less than sifting them afterwards when most keys are in no bucket.
  */
 static inline __attribute__((always_inline)) void probe(const struct cuckoo *c, struct chunk *t,
-							const uint32_t *ahead, enum fib_key kind,
-							const bool filter)
+							const unsigned int n, const uint64_t *ahead,
+							enum fib_key kind, const bool filter)
 {
-	const struct bucket *const buckets = c->buckets;
 	const uint8_t *const keys = t->keys;
 	uint16_t *const nhs = t->nhs;
-	const unsigned int n = t->n;
-	unsigned int more = 0;
+	uint64_t absent = 0;
 
 	t->changes = LOAD(&c->changes);
 	compiler_barrier();
+#pragma GCC unroll 4
 	for (unsigned int i = 0; i < n; i++) {
-		const struct bucket *b = &buckets[t->first[i]];
+		const struct bucket *b = bucket_at(c, t->first[i]);
 		struct ckey k = key_load(kind, keys + i * stride_of(kind));
 		uint32_t m = match(b, kind, &k), bits;
-		uint16_t there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
+		uint16_t there = nh_at(b, kind, first_of(m));
 
-		__builtin_prefetch(&buckets[ahead[i]]);
-		t->more[more] = i;
+		__builtin_prefetch(bucket_at(c, ahead[i]));
 		if (filter) {
 			bits = filter_bits(kind, t->h2[i]);
 			nhs[i] = m ? there : FIB_MISS;
-			more += !(m | (bits & ~bucket_filter(b, kind)));
+			m |= bits & ~bucket_filter(b, kind);
 		} else {
 			nhs[i] = there;
-			more += !m;
 		}
+		absent += absent + (m < 1); /* a comparison and an addition with carry */
 	}
-	t->n_more = more;
+	t->absent = absent;
 }
 
-/* Of the keys that are not in their first bucket, leaves those that may be in the second. */
-static inline void sift(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
+/*
+ * Of the keys that are not in their first bucket, leaves those that may be in the second, and
+ * fetches that. For the others, which are few when the filter was not asked before, the line is
+ * there.
+ */
+static inline void go_on(const struct cuckoo *c, struct chunk *t, enum fib_key kind)
 {
-	const struct bucket *const buckets = c->buckets;
-	const unsigned int not_found = t->n_more;
+	const unsigned int last = t->n - 1;
 	unsigned int more = 0;
 
-	for (unsigned int j = 0; j < not_found; j++) {
-		unsigned int i = t->more[j];
+	for (uint64_t left = t->absent; left; left &= left - 1) {
+		unsigned int i = last - __builtin_ctzll(left);
+		uint64_t first = t->first[i], second;
 		uint32_t bits = filter_bits(kind, t->h2[i]);
+		bool there = !(bits & ~bucket_filter(bucket_at(c, first), kind));
 
+		second = (uint64_t)second_after(c->n, first / sizeof(struct bucket), t->h2[i]) *
+			 sizeof(struct bucket);
+		__builtin_prefetch(bucket_at(c, there ? second : first));
 		t->nhs[i] = FIB_MISS;
 		t->more[more] = i;
-		more += !(bits & ~bucket_filter(&buckets[t->first[i]], kind));
+		t->second[more] = second;
+		more += there;
 	}
 	t->n_more = more;
-}
-
-static inline void prefetch_second(const struct cuckoo *c, struct chunk *t)
-{
-	for (unsigned int j = 0; j < t->n_more; j++) {
-		unsigned int i = t->more[j];
-
-		t->second[j] = second_after(c->n, t->first[i], t->h2[i]);
-		__builtin_prefetch(&c->buckets[t->second[j]]);
-	}
 }
 
 /* The writer was at work while this chunk was looked up: once more, bucket by bucket. */
@@ -261,7 +272,7 @@ static __attribute__((noinline)) void again(const struct cuckoo *c, struct chunk
 	for (unsigned int i = 0; i < t->n; i++) {
 		struct ckey k = key_load(kind, t->keys + i * stride_of(kind));
 
-		if (probe_guarded(&c->buckets[t->first[i]], kind, &k, filter_bits(kind, t->h2[i]),
+		if (probe_guarded(bucket_at(c, t->first[i]), kind, &k, filter_bits(kind, t->h2[i]),
 				  &t->nhs[i]))
 			t->nhs[i] = cuckoo_find(c, kind, &k, hash_key(c->seed, kind, &k));
 	}
@@ -272,9 +283,9 @@ static inline void finish(const struct cuckoo *c, struct chunk *t, enum fib_key 
 	for (unsigned int j = 0; j < t->n_more; j++) {
 		unsigned int i = t->more[j];
 		struct ckey k = key_load(kind, t->keys + i * stride_of(kind));
-		const struct bucket *b = &c->buckets[t->second[j]];
+		const struct bucket *b = bucket_at(c, t->second[j]);
 		uint32_t m = match(b, kind, &k);
-		uint16_t there = nh_at(b, kind, __builtin_ctz(m | 1u << 8));
+		uint16_t there = nh_at(b, kind, first_of(m));
 
 		t->nhs[i] = m ? there : FIB_MISS;
 	}
@@ -289,35 +300,41 @@ static inline __attribute__((always_inline)) void lookup(const struct fib *f, co
 {
 	const struct cuckoo *c = (const struct cuckoo *)f;
 	const unsigned int size = n < LONG_CALL ? CHUNK_SHORT : CHUNK;
-	unsigned int chunks = (n + size - 1) / size;
-	unsigned int not_found = 0; /* in their first bucket, of a chunk of this call */
+	const unsigned int chunks = (n + size - 1) / size;
+	bool sparse = false; /* many keys are not in their first bucket */
 	struct chunk t[3];
 
 	for (unsigned int i = 0; i < chunks + 2; i++) {
 		struct chunk *new = &t[i % 3], *now = &t[(i + 2) % 3], *old = &t[(i + 1) % 3];
+		const bool probes = i >= 1 && i <= chunks;
 
 		if (i < chunks) {
 			new->keys = (const uint8_t *)keys + (size_t)i *size *stride_of(kind);
 			new->nhs = nhs + i *size;
 			new->n = n - i *size < size ? n - i *size : size;
-			prepare(c, new, size, kind);
+			prepare(c, new, kind);
 			if (i == 0)
-				prefetch_all(c, new);
+				prefetch_rest(c, new, 0);
 		}
-		if (i >= 1 && i <= chunks) {
-			const uint32_t *ahead = i < chunks ? new->first : now->first;
+		if (probes) {
+			bool whole = i < chunks && new->n == CHUNK;
+			const uint64_t *ahead = whole ? new->first : now->first;
 
-			if (not_found > size / 4) {
-				probe(c, now, ahead, kind, true);
-			} else {
-				probe(c, now, ahead, kind, false);
-				not_found = now->n_more;
-				sift(c, now, kind);
-			}
-			prefetch_second(c, now);
+			if (sparse)
+				probe(c, now, now->n, ahead, kind, true);
+			else if (whole)
+				probe(c, now, CHUNK, ahead, kind, false);
+			else
+				probe(c, now, now->n, ahead, kind, false);
+			if (i < chunks && !whole)
+				prefetch_rest(c, new, 0);
+			sparse |= (unsigned int)__builtin_popcountll(now->absent) > size / 4;
 		}
 		if (i >= 2)
 			finish(c, old, kind);
+		/* Not at once: its exit from the loop is hard to foresee, and waits for the probe. */
+		if (probes)
+			go_on(c, now, kind);
 	}
 }
 

@@ -6,27 +6,10 @@
 #include <rte_prefetch.h>
 #include <rte_vect.h>
 
-static inline uint64_t fold_mul(uint64_t a, uint64_t b)
-{
-	unsigned __int128 p = (unsigned __int128)a * b;
-
-	return (uint64_t)p ^ (uint64_t)(p >> 64);
-}
-
-/*
- * Keyed multiply-and-fold: one or three multiplications for a key. The seed is secret, unlike with
- * a CRC, whose collisions can be computed whatever its start value is.
- */
 static __rte_always_inline uint64_t hash_key(const struct flow_table *t, const uint64_t *key,
 					     unsigned int words)
 {
-	uint64_t h = fold_mul(key[0] ^ t->seed[0], key[1] ^ t->seed[1]);
-
-	if (words == 5) {
-		h ^= fold_mul(key[2] ^ t->seed[1], key[3] ^ t->seed[2]);
-		h = fold_mul(h ^ t->seed[0], key[4] ^ t->seed[2]);
-	}
-	return h;
+	return flow_hash(&t->probe, key, words);
 }
 
 static inline uint16_t hash_tag(uint64_t h)
@@ -38,16 +21,16 @@ static inline uint16_t hash_tag(uint64_t h)
 
 static inline struct bucket *first_bucket(const struct flow_table *t, uint64_t h)
 {
-	return t->buckets + (h & t->bucket_mask);
+	return bucket_at(t, h & t->probe.bucket_mask);
 }
 
 /* Its own inverse, so a key can move either way knowing only its tag. */
 static inline struct bucket *other_bucket(const struct flow_table *t, const struct bucket *b,
 					  uint16_t tag)
 {
-	uint64_t i = (uint64_t)(b - t->buckets);
+	uint64_t i = (uint64_t)(b - bucket_at(t, 0));
 
-	return t->buckets + ((i ^ ((tag * 0x9e3779b1u) | 1)) & t->bucket_mask);
+	return bucket_at(t, (i ^ ((tag * 0x9e3779b1u) | 1)) & t->probe.bucket_mask);
 }
 
 /* Bit i is set when slot i has the tag. */
@@ -101,24 +84,22 @@ static __rte_always_inline struct flow *find_hashed(const struct flow_table *t, 
 	return f;
 }
 
-/* Three passes over the burst, so that its cache misses overlap. */
-static __rte_always_inline unsigned int lookup_bulk(const struct flow_table *t,
-						    const uint64_t *keys, unsigned int n,
-						    unsigned int words, struct flow **out)
+/* Two passes behind that of the hashes, so that a burst's cache misses overlap. */
+static __rte_always_inline unsigned int lookup_hashed(const struct flow_table *t,
+						      const uint64_t *keys, const uint64_t *h,
+						      unsigned int n, unsigned int words,
+						      struct flow **out)
 {
-	uint64_t h[FLOW_BULK_MAX];
 	unsigned int found = 0;
 
-	for (unsigned int i = 0; i < n; i++) {
-		h[i] = hash_key(t, keys + i * words, words);
-		rte_prefetch0(first_bucket(t, h[i]));
-	}
 	for (unsigned int i = 0; i < n; i++) {
 		const struct bucket *b = first_bucket(t, h[i]);
 		uint32_t hits = match_tag(b, hash_tag(h[i]));
 
 		out[i] = hits ? record(t, b->flow[(unsigned int)__builtin_ctz(hits)]) : NULL;
 		rte_prefetch0(out[i]);
+		if (words == 5) /* whose state begins near the first line's end */
+			rte_prefetch0((const uint8_t *)out[i] + RTE_CACHE_LINE_SIZE);
 	}
 	for (unsigned int i = 0; i < n; i++) {
 		const uint64_t *key = keys + i * words;
@@ -134,6 +115,17 @@ static __rte_always_inline unsigned int lookup_bulk(const struct flow_table *t,
 	return found;
 }
 
+static __rte_always_inline unsigned int lookup_bulk(const struct flow_table *t,
+						    const uint64_t *keys, unsigned int n,
+						    unsigned int words, struct flow **out)
+{
+	uint64_t h[FLOW_BULK_MAX];
+
+	for (unsigned int i = 0; i < n; i++)
+		h[i] = flow_hint(t, keys + i * words, words);
+	return lookup_hashed(t, keys, h, n, words, out);
+}
+
 unsigned int flow_lookup4(const struct flow_table *t, const struct flow_key4 *keys, unsigned int n,
 			  struct flow **out)
 {
@@ -144,6 +136,18 @@ unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *ke
 			  struct flow **out)
 {
 	return lookup_bulk(t, (const uint64_t *)keys, n, 5, out);
+}
+
+unsigned int flow_lookup4_hinted(const struct flow_table *t, const struct flow_key4 *keys,
+				 const uint64_t *hints, unsigned int n, struct flow **out)
+{
+	return lookup_hashed(t, (const uint64_t *)keys, hints, n, 2, out);
+}
+
+unsigned int flow_lookup6_hinted(const struct flow_table *t, const struct flow_key6 *keys,
+				 const uint64_t *hints, unsigned int n, struct flow **out)
+{
+	return lookup_hashed(t, (const uint64_t *)keys, hints, n, 5, out);
 }
 
 struct flow *flow_find(const struct flow_table *t, const void *key)

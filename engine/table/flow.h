@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <rte_common.h>
+#include <rte_prefetch.h>
+
 #include "err.h"
 
 /*
@@ -87,6 +90,17 @@ unsigned int flow_lookup6(const struct flow_table *t, const struct flow_key6 *ke
 struct flow *flow_find(const struct flow_table *t, const void *key);
 
 /*
+ * The same in two steps: flow_hint as soon as a packet's key is known, whose result goes with the key
+ * to flow_lookup_hinted. The buckets are then on their way while the keys of the packets behind are made.
+ */
+static inline uint64_t flow_hint4(const struct flow_table *t, const struct flow_key4 *key);
+static inline uint64_t flow_hint6(const struct flow_table *t, const struct flow_key6 *key);
+unsigned int flow_lookup4_hinted(const struct flow_table *t, const struct flow_key4 *keys,
+				 const uint64_t *hints, unsigned int n, struct flow **out);
+unsigned int flow_lookup6_hinted(const struct flow_table *t, const struct flow_key6 *keys,
+				 const uint64_t *hints, unsigned int n, struct flow **out);
+
+/*
  * Add a key that is not in the table. NULL when it is full. State is zeroed; the caller
  * sets `expires` (flow_touch).
  */
@@ -151,3 +165,54 @@ static inline bool flow_expired(const struct flow *f, uint32_t now)
  */
 typedef bool flow_gone_fn(void *arg, struct flow *f);
 unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, void *arg);
+
+/* What flow_hint needs; each table begins with it. */
+struct flow_probe {
+	uint8_t *buckets; /* of FLOW_BUCKET_BYTES */
+	uint64_t bucket_mask;
+	uint64_t seed[3];
+};
+#define FLOW_BUCKET_BYTES 64
+
+static inline uint64_t flow_fold_mul(uint64_t a, uint64_t b)
+{
+	unsigned __int128 p = (unsigned __int128)a * b;
+
+	return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+/*
+ * Keyed multiply-and-fold: one or three multiplications for a key. The seed is secret, unlike with
+ * a CRC, whose collisions can be computed whatever its start value is.
+ */
+static __rte_always_inline uint64_t flow_hash(const struct flow_probe *p, const uint64_t *key,
+					      unsigned int words)
+{
+	uint64_t h = flow_fold_mul(key[0] ^ p->seed[0], key[1] ^ p->seed[1]);
+
+	if (words == 5) {
+		h ^= flow_fold_mul(key[2] ^ p->seed[1], key[3] ^ p->seed[2]);
+		h = flow_fold_mul(h ^ p->seed[0], key[4] ^ p->seed[2]);
+	}
+	return h;
+}
+
+static __rte_always_inline uint64_t flow_hint(const struct flow_table *t, const uint64_t *key,
+					      unsigned int words)
+{
+	const struct flow_probe *p = (const struct flow_probe *)t;
+	uint64_t h = flow_hash(p, key, words);
+
+	rte_prefetch0(p->buckets + (h & p->bucket_mask) * FLOW_BUCKET_BYTES);
+	return h;
+}
+
+static inline uint64_t flow_hint4(const struct flow_table *t, const struct flow_key4 *key)
+{
+	return flow_hint(t, (const uint64_t *)key, 2);
+}
+
+static inline uint64_t flow_hint6(const struct flow_table *t, const struct flow_key6 *key)
+{
+	return flow_hint(t, (const uint64_t *)key, 5);
+}

@@ -111,12 +111,12 @@ static void *reserve(size_t bytes)
 static int set_seed(struct flow_table *t, uint64_t seed)
 {
 	/* Odd constants make a usable key of a small given seed. */
-	t->seed[0] = seed + 0x9e3779b97f4a7c15;
-	t->seed[1] = (seed ^ 0xbf58476d1ce4e5b9) * 0x94d049bb133111eb;
-	t->seed[2] = (seed ^ 0xd6e8feb86659fd93) * 0xff51afd7ed558ccd;
+	t->probe.seed[0] = seed + 0x9e3779b97f4a7c15;
+	t->probe.seed[1] = (seed ^ 0xbf58476d1ce4e5b9) * 0x94d049bb133111eb;
+	t->probe.seed[2] = (seed ^ 0xd6e8feb86659fd93) * 0xff51afd7ed558ccd;
 	if (seed)
 		return 0;
-	return getrandom(t->seed, sizeof(t->seed), 0) == sizeof(t->seed) ? 0 : -EIO;
+	return getrandom(t->probe.seed, sizeof(t->probe.seed), 0) == sizeof(t->probe.seed) ? 0 : -EIO;
 }
 
 static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
@@ -131,7 +131,7 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	/* A record must not straddle lines needlessly: 32 or a multiple of 64 bytes. */
 	t->stride = bytes <= 32 ? 32 : RTE_ALIGN_CEIL(bytes, 64u);
 	t->capacity = conf->capacity;
-	t->bucket_mask = buckets - 1;
+	t->probe.bucket_mask = buckets - 1;
 	t->buckets_bytes = buckets * sizeof(struct bucket);
 	t->records_bytes = (size_t)conf->capacity * t->stride;
 	t->epochs_bytes = (size_t)conf->capacity * sizeof(*t->epochs);
@@ -149,10 +149,10 @@ int flow_create(const struct flow_conf *conf, struct flow_table **out, struct er
 	if (!t)
 		return err_set(err, ENOMEM, "", "out of memory");
 	set_sizes(t, conf);
-	t->buckets = reserve(t->buckets_bytes);
+	t->probe.buckets = reserve(t->buckets_bytes);
 	t->records = reserve(t->records_bytes);
 	t->epochs = reserve(t->epochs_bytes);
-	if (!t->buckets || !t->records || !t->epochs || set_seed(t, conf->seed)) {
+	if (!t->probe.buckets || !t->records || !t->epochs || set_seed(t, conf->seed)) {
 		flow_destroy(t);
 		return err_set(err, ENOMEM, "", "no memory for a table of %u flows", conf->capacity);
 	}
@@ -164,8 +164,8 @@ void flow_destroy(struct flow_table *t)
 {
 	if (!t)
 		return;
-	if (t->buckets)
-		munmap(t->buckets, t->buckets_bytes);
+	if (t->probe.buckets)
+		munmap(t->probe.buckets, t->buckets_bytes);
 	if (t->records)
 		munmap(t->records, t->records_bytes);
 	if (t->epochs)

@@ -38,3 +38,8 @@ static inline struct flow *record(const struct flow_table *t, uint32_t i)
 {
 	return (struct flow *)(t->records + (size_t)i * t->stride);
 }
+
+static inline struct bucket *bucket_at(const struct flow_table *t, uint64_t i)
+{
+	return (struct bucket *)t->probe.buckets + i;
+}
