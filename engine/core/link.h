@@ -57,6 +57,8 @@ struct link_ops {
 	bool writer_steers;
 	/* Packets come from outside, or fresh: classification must be done anew. */
 	bool unclassified;
+	/* What it gives has nf_port set already. */
+	bool marks_port;
 
 	int (*init)(struct link *l, struct err *err);
 	void (*fini)(struct link *l);

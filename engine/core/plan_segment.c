@@ -240,7 +240,7 @@ static int input_port(const struct plan *p, const struct plan_segment *s,
 {
 	const struct plan_nf *nf = in->to.kind == TO_NODE ? &p->nfs[s->nodes[in->to.index].nf] : NULL;
 
-	if (c->port == PORT_NONE && nf && nf->ops->wants_port)
+	if (c->port == PORT_NONE && nf && nf->ops->wants_port && !p->links[in->link].ops->marks_port)
 		return err_set(err, EINVAL, path,
 			       "\"port\" is missing: NF \"%.40s\" must know which of its ports, 0 "
 			       "to %d, the link is", nf->name, PORT_MAX);

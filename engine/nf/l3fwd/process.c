@@ -6,6 +6,7 @@
 #include <rte_branch_prediction.h>
 
 #include "core/pkt.h"
+#include "nf/ip_forward.h"
 
 /* The packets of a burst that are to be looked up in one table. */
 struct batch {
@@ -54,25 +55,6 @@ static inline uint8_t check_addresses4(const struct l3fwd *l3, const struct rte_
 	return 0;
 }
 
-/* RFC 1071; the sum of a header with its checksum is 0xffff. */
-static inline bool checksum_ok(const struct rte_ipv4_hdr *ip, unsigned int bytes)
-{
-	const uint8_t *p = (const uint8_t *)ip;
-	uint64_t sum = 0;
-
-	for (unsigned int i = 0; i < bytes; i += 4) {
-		uint32_t word;
-
-		memcpy(&word, p + i, sizeof(word));
-		sum += word;
-	}
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff;
-}
-
 /* Version, IHL and lengths are pkt_classify's to check (RFC 1812 section 5.2.2, 2 to 5). */
 static inline uint8_t check4(const struct l3fwd *l3, const struct rte_mbuf *m,
 			     const struct rte_ipv4_hdr *ip)
@@ -82,9 +64,9 @@ static inline uint8_t check4(const struct l3fwd *l3, const struct rte_mbuf *m,
 	if (l3->verify_checksum) {
 		/* A constant length lets the common sum be unrolled. */
 		if (unlikely(pkt_l3_len(m) != bytes)) {
-			if (!checksum_ok(ip, pkt_l3_len(m)))
+			if (!ip_checksum_ok(ip, pkt_l3_len(m)))
 				return NF_DROP(DROP_BAD_CHECKSUM);
-		} else if (unlikely(!checksum_ok(ip, sizeof(*ip)))) {
+		} else if (unlikely(!ip_checksum_ok(ip, sizeof(*ip)))) {
 			return NF_DROP(DROP_BAD_CHECKSUM);
 		}
 	}
@@ -150,15 +132,6 @@ static inline uint8_t sort_packet(const struct l3fwd *l3, struct rte_mbuf *m, ui
 	return l3->pass_not_ip ? 0 : NF_DROP(DROP_NOT_IP);
 }
 
-/* RFC 1624 for the one change that is always the same: the word of TTL loses 0x0100. */
-static inline void decrement_ttl4(struct rte_ipv4_hdr *ip)
-{
-	uint32_t sum = ip->hdr_checksum + (uint32_t)rte_cpu_to_be_16(0x0100);
-
-	ip->hdr_checksum = (uint16_t)(sum + (sum >= 0xffff));
-	ip->time_to_live--;
-}
-
 static inline void set_macs(struct rte_mbuf *m, const struct l3fwd_next_hop *nh)
 {
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
@@ -185,7 +158,7 @@ static __rte_always_inline void forward(const struct l3fwd *l3, struct burst *b,
 			continue;
 		}
 		if (family == L3_IPV4)
-			decrement_ttl4(pkt_l3_hdr(m));
+			ip_decrement_ttl(pkt_l3_hdr(m));
 		else
 			((struct rte_ipv6_hdr *)pkt_l3_hdr(m))->hop_limits--;
 		set_macs(m, nh);

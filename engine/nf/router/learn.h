@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <sys/socket.h>
+
+#include "netlink.h"
+
+/* What the learning thread's files share. */
+
+enum watch_kind { WATCH_LISTENER, WATCH_CONNECTION, WATCH_KERNEL };
+
+struct watched {
+	int fd;
+	enum watch_kind kind;
+	struct source *source;
+};
+
+/* What is listened to of one VNF. */
+struct source {
+	struct vnf *vnf;
+	struct watched listener, connection, kernel_socket;
+	struct netlink fpm, kernel;
+	unsigned int dump; /* step of reading the kernel's state; DUMP_IDLE when done */
+	uint64_t dump_again_ns;
+	size_t used;
+	uint8_t buf[2 * (FPM_FRAME_MAX + 1)];
+};
+
+struct learner {
+	struct router *router;
+	pthread_t thread;
+	bool running;
+	atomic_bool stop;
+	int epoll, wake;
+	struct source *sources;
+	unsigned int n_sources;
+};
+
+/* kernel.c: rtnetlink of the namespace that the calling thread is in, a descriptor or -errno. */
+int kernel_open(void);
+void kernel_read(struct source *s);
+/* Read everything anew; what is not there any more is swept at the end. */
+void kernel_dump(struct source *s);
+void kernel_tick(struct source *s, uint64_t now_ns);
+void kernel_resolve(struct vnf *v, int ifindex, const struct address *address);
+
+int fpm_listen(uint16_t port);

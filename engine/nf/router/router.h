@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <rte_rcu_qsbr.h>
+
+#include "core/nf.h"
+#include "table/mtrie.h"
+
+/*
+ * What the files of this NF share; nobody else includes it.
+ *
+ * The data path (process.c) reads the trie, the hops and the interfaces. All that is learnt is
+ * written by one thread at a time, under `lock`: the learning thread (learn.c), or the control
+ * thread in an update. Readers report quiescence once per burst; what they may still look at is kept
+ * until then (grave.c).
+ */
+
+#define ROUTER_PORTS 15 /* edges out0 to out14 */
+#define EDGE_PUNT 15
+#define ROUTER_INTERFACES_MAX 512
+#define ROUTER_VNFS_MAX 256
+#define ROUTER_MEMBERS_MAX 16 /* buckets of a multipath next hop */
+#define ROUTER_HOPS_MAX 65535
+#define NO_HOP MTRIE_MISS
+
+enum router_drop {
+	DROP_NO_VNF,
+	DROP_NO_ROUTE,
+	DROP_BLACKHOLE,
+	DROP_BAD_CHECKSUM,
+	DROP_LOOP,
+	DROP_PUNT_LIMIT,
+	DROP_NO_PORT,
+};
+
+enum router_counter { C_FORWARDED, C_SWITCHED, C_PUNTED, C_COPIES_LOST };
+
+enum router_learn { LEARN_FPM, LEARN_KERNEL, LEARN_NONE };
+
+/* As in the plan. */
+struct router_neighbour_params {
+	struct param_ip address;
+	struct param_mac mac;
+};
+
+struct router_interface_params {
+	char *name; /* in the VNF's namespace */
+	uint64_t port;
+	struct param_mac mac;
+	struct param_list addresses, neighbours;
+};
+
+struct router_vnf_params {
+	char *name, *netns;
+	uint32_t learn; /* enum router_learn */
+	uint64_t fpm_port;
+	double hold_s;
+	struct param_list interfaces;
+};
+
+struct router_params {
+	struct param_list vnfs;
+	uint64_t nodes, punt_pps;
+	bool verify_checksum;
+};
+
+enum hop_kind {
+	HOP_PUNT, /* to the VNF: its own address, or a next hop that its kernel has to resolve */
+	HOP_FORWARD,
+	HOP_LOCAL, /* to another VNF's interface on the same port: looked up again, in its table */
+	HOP_BLACKHOLE,
+	HOP_GROUP,
+};
+
+/* What a next hop number means to the data path. Never changed: replaced. */
+struct router_hop {
+	uint64_t macs_low; /* the first 12 bytes of the frame as it leaves */
+	uint32_t macs_high;
+	uint16_t interface; /* HOP_LOCAL: where it comes in */
+	uint8_t kind, edge;
+	uint16_t members[ROUTER_MEMBERS_MAX]; /* HOP_GROUP: by flow hash */
+	uint8_t pad[16];
+};
+static_assert(sizeof(struct router_hop) == 64, "one line");
+
+struct router_interface {
+	uint8_t mac[6];
+	uint8_t edge;
+	uint16_t vnf;
+	char name[16];
+	int ifindex; /* in the VNF; 0 while it is not there */
+};
+
+/* By MAC and port; open addressing, filled once. */
+#define MAC_SLOTS (4 * ROUTER_INTERFACES_MAX)
+struct mac_slot {
+	uint64_t key; /* port + 1 in the high 16 bits; 0: free */
+	uint16_t interface;
+};
+
+struct grave;
+struct user;
+struct vnf;
+
+struct router {
+	struct mtrie *trie;
+	_Atomic(struct router_hop *) *hops; /* [ROUTER_HOPS_MAX + 1] */
+	struct mac_slot macs[MAC_SLOTS];
+	struct router_interface interfaces[ROUTER_INTERFACES_MAX];
+	unsigned int n_interfaces;
+	struct rte_rcu_qsbr *readers;
+	bool verify_checksum;
+
+	pthread_mutex_t lock; /* what follows, and all writing */
+	struct vnf *vnfs;
+	unsigned int n_vnfs;
+	struct user **users; /* by next hop number; NULL: not a route's */
+	struct grave *graves, **graves_end;
+	uint16_t *free_hops;
+	unsigned int n_free_hops, hops_made;
+	struct learner *learner; /* NULL when there is nothing to listen to */
+};
+
+/* Trie tables: two per VNF. */
+static inline uint32_t router_root(unsigned int vnf, bool ipv6)
+{
+	return vnf * 2 + ipv6;
+}
+
+static inline uint64_t router_mac_key(const uint8_t *mac, unsigned int edge)
+{
+	uint64_t key = (uint64_t)(edge + 1) << 48;
+
+	for (int i = 0; i < 6; i++)
+		key |= (uint64_t)mac[i] << (40 - 8 * i);
+	return key;
+}
+
+/* The interface with this MAC on this port, or -1. */
+static inline int router_interface_of(const struct router *r, uint64_t key)
+{
+	unsigned int at = (unsigned int)((key * 0x9e3779b97f4a7c15) >> 53) % MAC_SLOTS;
+
+	for (; r->macs[at].key; at = (at + 1) % MAC_SLOTS)
+		if (r->macs[at].key == key)
+			return r->macs[at].interface;
+	return -1;
+}
+
+/* process.c */
+struct router_worker {
+	int64_t punt_tokens;
+	int64_t punt_per_tick, punt_burst;
+};
+void router_process(struct nf_worker *w, struct burst *b);
+
+/* params.c */
+extern const struct param router_param_table[];
+int router_configure(struct router *r, const struct router_params *p, struct err *err);
+
+/* update.c */
+int router_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
+
+/* learn.c */
+int learner_start(struct router *r, const struct router_params *p, struct err *err);
+void learner_stop(struct router *r);

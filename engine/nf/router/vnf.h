@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include "router.h"
+
+/*
+ * What one VNF's control plane has said, and what follows from it for the tables. All functions
+ * are called with the router's lock held.
+ *
+ * Two kinds of prefixes are kept apart. `own` ones come from the VNF's kernel (its addresses, the
+ * prefixes on its links, its neighbours) and win: there is a record of each. Routes are many, and
+ * there is none of them but the trie: each points to a next hop number, made for one `struct
+ * spec` in one generation. When a session begins anew so does a generation, and what still
+ * points to an older one when the hold time is over is swept.
+ */
+
+struct address {
+	uint8_t ipv6; /* 1 or 0 */
+	uint8_t len;
+	uint8_t bytes[16];
+};
+
+/* One way to go, as netlink has it. */
+struct path {
+	struct address gateway; /* len 0: none, the destination is on the link */
+	int ifindex;
+	uint16_t weight; /* 1.. */
+};
+
+#define PATHS_MAX ROUTER_MEMBERS_MAX
+
+enum spec_kind { SPEC_PATHS, SPEC_BLACKHOLE, SPEC_OBJECT };
+
+/* Where a route leads. */
+struct spec {
+	uint8_t kind;
+	uint8_t n_paths;
+	uint32_t object; /* SPEC_OBJECT: RTA_NH_ID */
+	struct path paths[PATHS_MAX];
+};
+
+/* A next hop number in use. */
+struct user {
+	struct user *next;
+	struct spec spec;
+	uint32_t generation;
+	uint16_t hop, members[PATHS_MAX]; /* members of a multipath one: numbers of their own */
+	uint8_t n_members;
+	uint64_t refs; /* prefixes that point to it */
+};
+
+struct object { /* a next-hop object: a spec or a group of other objects */
+	struct object *next;
+	uint32_t id, generation;
+	uint8_t n_group;
+	uint32_t group[PATHS_MAX];
+	uint16_t weights[PATHS_MAX];
+	struct spec spec;
+};
+
+struct neighbour {
+	struct neighbour *next;
+	int ifindex;
+	struct address address;
+	uint8_t mac[6];
+	uint32_t generation;
+};
+
+enum own_kind { OWN_ADDRESS, OWN_LINK, OWN_NEIGHBOUR };
+
+struct own {
+	struct own *next;
+	struct address prefix;
+	uint8_t kind;
+	uint16_t hop;
+	uint16_t under; /* the route that it hides, NO_HOP for none */
+	uint32_t generation;
+	int ifindex;
+};
+
+#define BUCKETS 1024
+
+struct vnf {
+	struct router *router;
+	unsigned int index;
+	char name[32];
+	uint8_t learn; /* enum router_learn */
+	uint64_t hold_ns;
+	uint16_t punt_hop, blackhole_hop;
+	struct user *users;
+	struct object *objects[BUCKETS];
+	struct neighbour *neighbours[BUCKETS];
+	struct own *own[BUCKETS];
+	uint32_t generation;        /* of routes and next-hop objects */
+	uint32_t kernel_generation; /* of what rtnetlink says of links, addresses, neighbours */
+	uint64_t sweep_at_ns;       /* CLOCK_MONOTONIC; 0: nothing is held */
+	bool up;                    /* FPM session open, or kernel read */
+	bool read_again;            /* the kernel, as something was missed */
+	uint64_t sessions, updates, ignored, no_room, swept, last_update_ns;
+	uint64_t routes[2];
+	/* Asks the VNF's kernel to resolve and keep a neighbour; NULL: nobody to ask. */
+	void (*resolve)(struct vnf *v, int ifindex, const struct address *address);
+	void *resolve_ctx;
+};
+
+int vnf_init(struct vnf *v, struct router *r, unsigned int index,
+	     const struct router_vnf_params *p, struct err *err);
+void vnf_fini(struct vnf *v);
+
+/* Routes and next-hop objects, from FPM or rtnetlink. */
+void vnf_route_put(struct vnf *v, const struct address *prefix, const struct spec *spec);
+void vnf_route_del(struct vnf *v, const struct address *prefix);
+void vnf_object_put(struct vnf *v, const struct object *o);
+void vnf_object_del(struct vnf *v, uint32_t id);
+
+/* Links, addresses, neighbours, from rtnetlink. */
+void vnf_link(struct vnf *v, const char *name, int ifindex, bool up);
+void vnf_address_put(struct vnf *v, int ifindex, const struct address *address);
+void vnf_address_del(struct vnf *v, int ifindex, const struct address *address);
+void vnf_neighbour_put(struct vnf *v, int ifindex, const struct address *address,
+		       const uint8_t *mac);
+void vnf_neighbour_del(struct vnf *v, int ifindex, const struct address *address);
+
+/* A session began, ended; the kernel's state is read anew, has been read. */
+void vnf_session_begin(struct vnf *v, uint64_t now_ns);
+void vnf_session_end(struct vnf *v, uint64_t now_ns);
+void vnf_kernel_begin(struct vnf *v);
+void vnf_kernel_end(struct vnf *v);
+/* Sweeps what has been held for long enough. */
+void vnf_tick(struct vnf *v, uint64_t now_ns);
+void vnf_sweep(struct vnf *v); /* now */
+
+struct router_interface *vnf_interface(const struct vnf *v, int ifindex);
+struct neighbour *vnf_neighbour(const struct vnf *v, int ifindex, const struct address *a);
+
+/* own.c: a prefix of the VNF's own, in place of a route; routes that are not hidden. */
+struct own *own_find(const struct vnf *v, const struct address *prefix);
+void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, int ifindex,
+	     uint16_t hop);
+void own_del(struct vnf *v, const struct address *prefix, enum own_kind kind);
+void own_sweep(struct vnf *v);
+void own_fini(struct vnf *v);
+/* Sets or (NO_HOP) removes the route to a prefix; what was there before, NO_HOP for nothing. */
+int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_t *old);
+
+/* user.c: next hop numbers. */
+struct user *user_get(struct vnf *v, const struct spec *spec); /* NULL: none left */
+void user_unref(struct vnf *v, uint16_t hop);
+void users_resolve(struct vnf *v); /* anew, after neighbours or objects changed */
+void users_fini(struct vnf *v);
+
+/* hop.c: numbers and what they mean; grave.c: freed when readers have gone on. */
+int hop_new(struct router *r, const struct router_hop *hop); /* the number, or -ENOSPC */
+void hop_set(struct router *r, uint16_t number, const struct router_hop *hop);
+void hop_free(struct router *r, uint16_t number);
+/* The way to a neighbour: forward, into another VNF, or punted while its MAC is not known. */
+void hop_to_neighbour(const struct vnf *v, const struct path *path, struct router_hop *hop);
+void graves_reclaim(struct router *r, bool all);
+
+static inline unsigned int address_bytes(const struct address *a)
+{
+	return a->ipv6 ? 16 : 4;
+}
+
+static inline bool address_equal(const struct address *a, const struct address *b)
+{
+	return a->ipv6 == b->ipv6 && a->len == b->len && !memcmp(a->bytes, b->bytes, 16);
+}
+
+static inline unsigned int address_hash(const struct address *a)
+{
+	uint64_t words[2];
+
+	memcpy(words, a->bytes, sizeof(words));
+	return (unsigned int)(((words[0] ^ words[1] * 31 ^ a->len) * 0x9e3779b97f4a7c15) >> 54);
+}
