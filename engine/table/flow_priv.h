@@ -17,11 +17,9 @@ struct bucket {
 static_assert(sizeof(struct bucket) == 64, "one cache line");
 
 struct flow_table {
-	struct bucket *buckets;
+	struct flow_probe probe; /* first: flow.h looks into it */
 	uint8_t *records;
 	uint32_t *epochs;
-	uint64_t bucket_mask;
-	uint64_t seed[3];
 	uint32_t stride; /* bytes per record */
 	uint32_t words;  /* of the key */
 	uint32_t state_bytes;
