@@ -9,13 +9,16 @@ import pkgutil
 import signal
 import sys
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 
 import headrace
-from headrace.errors import EXIT_FAILURE, HeadraceError
+from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, HeadraceError
+
+# click's, which some versions of typer bring along under another name.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 _ORDER = ("run", "report", "diff", "nf", "doctor", "clean")
 
@@ -78,7 +81,11 @@ def main() -> NoReturn:
     known = commands()
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        build([first] if first in known else known)(standalone_mode=True)
+        status = build([first] if first in known else known)(standalone_mode=False)
+    except _UsageError as error:
+        sys.exit(_usage(error))
+    except typer.Abort:
+        sys.exit(130)
     except ModuleNotFoundError as error:
         Console(stderr=True).print(f"headrace {first}: needs the Python module {error.name}")
         sys.exit(EXIT_FAILURE)
@@ -92,4 +99,16 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    sys.exit(0)
+    sys.exit(status or 0)
+
+
+def _usage(error: Any) -> int:
+    """Typer would draw a box of five lines around it."""
+    command = error.ctx.command_path if error.ctx is not None else "headrace"
+    said = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(said)
+    else:
+        words = said[:1].lower() + said[1:].rstrip(".").replace(": Input should", ": should")
+        print(f"{command}: {words}; see {command} --help", file=sys.stderr)
+    return EXIT_BAD_INPUT

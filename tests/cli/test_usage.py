@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands and options that there are not: one line on stderr, status 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.lab import headrace
+
+CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "unknown command": (("rum",), ("headrace: ", "'rum'", "'run'")),
+    "unknown option": (("run", "--jsn", "x.yaml"), ("headrace run: ", "--jsn", "--json")),
+    "missing argument": (("run",), ("headrace run: ", "missing argument", "headrace run --help")),
+    "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
+    "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
+    "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
+    "command of a command": (("server", "none"), ("headrace server: ", "'none'")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line_and_status_2(case: str, engine_binary: Path, tmp_path: Path) -> None:
+    arguments, words = CASES[case]
+    done = headrace(*arguments, folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize("command", ["", "server", "bench"])
+def test_without_arguments_the_commands_are_listed(
+    command: str, engine_binary: Path, tmp_path: Path
+) -> None:
+    done = headrace(*command.split(), folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "Usage: headrace" in done.stdout
+    assert done.stderr == ""
