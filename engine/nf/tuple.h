@@ -34,6 +34,20 @@ static inline void tuple_key4(struct flow_key4 *k, const struct rte_mbuf *m, uin
 	memcpy((uint8_t *)k + sizeof(word), &word, sizeof(word));
 }
 
+/* The same of its parts, in network order. */
+static inline void tuple_set4(struct flow_key4 *k, uint32_t src, uint32_t dst, uint16_t sport,
+			      uint16_t dport, uint8_t proto)
+{
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+	uint64_t words[2] = {src | (uint64_t)dst << 32,
+			     sport | (uint64_t)dport << 16 | (uint64_t)proto << 32};
+#else
+	uint64_t words[2] = {(uint64_t)src << 32 | dst,
+			     (uint64_t)sport << 48 | (uint64_t)dport << 32 | (uint64_t)proto << 24};
+#endif
+	memcpy(k, words, sizeof(words));
+}
+
 static inline void tuple_key6(struct flow_key6 *k, const struct rte_mbuf *m, uint8_t proto)
 {
 	const struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);

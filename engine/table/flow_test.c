@@ -140,7 +140,8 @@ static void test_bulk(void **state)
 {
 	struct flow_table *t = make(FLOW_IPV4, 5000);
 	struct flow_key4 keys[FLOW_BULK_MAX];
-	struct flow *out[FLOW_BULK_MAX];
+	struct flow *out[FLOW_BULK_MAX], *hinted[FLOW_BULK_MAX];
+	uint64_t hints[FLOW_BULK_MAX];
 	struct flow_key6 buf;
 
 	(void)state;
@@ -156,6 +157,10 @@ static void test_bulk(void **state)
 			memcpy(&keys[i], key_of(t, want[i], &buf), sizeof(keys[i]));
 		}
 		assert_int_equal(flow_lookup4(t, keys, n, out), hits);
+		for (unsigned int i = 0; i < n; i++)
+			hints[i] = flow_hint4(t, &keys[i]);
+		assert_int_equal(flow_lookup4_hinted(t, keys, hints, n, hinted), hits);
+		assert_memory_equal(hinted, out, n * sizeof(out[0]));
 		for (unsigned int i = 0; i < n; i++) {
 			assert_int_equal(out[i] != NULL, want[i] < 5000);
 			if (out[i])
@@ -200,10 +205,10 @@ static void test_million_aged(void **state)
 		assert_int_equal(gone, million);
 		assert_int_equal(flow_count(t), 0);
 		assert_int_equal(t->top, top);
-		for (uint64_t b = 0; b <= t->bucket_mask; b++) {
-			assert_int_equal(t->buckets[b].moved, 0);
+		for (uint64_t b = 0; b <= t->probe.bucket_mask; b++) {
+			assert_int_equal(bucket_at(t, b)->moved, 0);
 			for (unsigned int i = 0; i < SLOTS; i++)
-				assert_int_equal(t->buckets[b].tag[i], 0);
+				assert_int_equal(bucket_at(t, b)->tag[i], 0);
 		}
 	}
 	flow_destroy(t);

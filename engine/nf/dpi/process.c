@@ -17,6 +17,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
+	uint64_t hints[BURST_MAX];
 	struct flow *flows[BURST_MAX];
 };
 
@@ -26,7 +27,8 @@ static inline struct dpi_flow *state_of(struct flow *f, bool v6)
 }
 
 /* Both directions have one key: the lower address, then the lower port, comes first. */
-static void add_key4(struct batch *b, const struct rte_mbuf *m, uint8_t pos, bool ports)
+static void add_key4(const struct flow_table *t, struct batch *b, const struct rte_mbuf *m,
+		     uint8_t pos, bool ports)
 {
 	struct flow_key4 *k = &b->keys.v4[b->n];
 	const uint8_t *l3 = pkt_l3_hdr(m);
@@ -37,17 +39,15 @@ static void add_key4(struct batch *b, const struct rte_mbuf *m, uint8_t pos, boo
 	memcpy(addr, l3 + offsetof(struct rte_ipv4_hdr, src_addr), sizeof(addr));
 	if (ports)
 		memcpy(port, pkt_l4_hdr(m), sizeof(port));
-	swap = addr[0] > addr[1] || (addr[0] == addr[1] && port[0] > port[1]);
-	*k = (struct flow_key4){.src = addr[swap],
-				.dst = addr[!swap],
-				.sport = port[swap],
-				.dport = port[!swap],
-				.proto = l3[9]};
+	swap = ((uint64_t)addr[0] << 16 | port[0]) > ((uint64_t)addr[1] << 16 | port[1]);
+	tuple_set4(k, addr[swap], addr[!swap], port[swap], port[!swap], l3[9]);
+	b->hints[b->n] = flow_hint4(t, k);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
 
-static void add_key6(struct batch *b, const struct rte_mbuf *m, uint8_t pos, bool ports)
+static void add_key6(const struct flow_table *t, struct batch *b, const struct rte_mbuf *m,
+		     uint8_t pos, bool ports)
 {
 	struct flow_key6 *k = &b->keys.v6[b->n];
 	const uint8_t *addr = (const uint8_t *)pkt_l3_hdr(m) +
@@ -63,6 +63,7 @@ static void add_key6(struct batch *b, const struct rte_mbuf *m, uint8_t pos, boo
 		.sport = port[swap], .dport = port[!swap], .proto = pkt_ipv6_proto(m)};
 	memcpy(k->src, addr + 16 * swap, 16);
 	memcpy(k->dst, addr + 16 * !swap, 16);
+	b->hints[b->n] = flow_hint6(t, k);
 	b->swapped[b->n] = swap;
 	b->pos[b->n++] = pos;
 }
@@ -293,9 +294,9 @@ static void run(struct dpi_worker *dw, struct burst *b, struct batch *batch, boo
 	bool added = false;
 
 	if (v6)
-		flow_lookup6(t, batch->keys.v6, batch->n, batch->flows);
+		flow_lookup6_hinted(t, batch->keys.v6, batch->hints, batch->n, batch->flows);
 	else
-		flow_lookup4(t, batch->keys.v4, batch->n, batch->flows);
+		flow_lookup4_hinted(t, batch->keys.v4, batch->hints, batch->n, batch->flows);
 	prefetch_tcp(dw, b, batch, v6);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
@@ -397,9 +398,9 @@ void dpi_process(struct nf_worker *w, struct burst *b)
 		else if (l4 == RTE_PTYPE_L4_FRAG)
 			fragment(dw, b, i);
 		else if (pkt_is_ipv4(m))
-			add_key4(&v4, m, (uint8_t)i, ports);
+			add_key4(dw->flows[FLOW_IPV4], &v4, m, (uint8_t)i, ports);
 		else if (pkt_is_ipv6(m))
-			add_key6(&v6, m, (uint8_t)i, ports);
+			add_key6(dw->flows[FLOW_IPV6], &v6, m, (uint8_t)i, ports);
 	}
 	if (v4.n)
 		run(dw, b, &v4, false);

@@ -16,6 +16,7 @@ struct batch {
 		struct flow_key4 v4[BURST_MAX];
 		struct flow_key6 v6[BURST_MAX];
 	} keys;
+	uint64_t hints[BURST_MAX];
 	struct flow *flows[BURST_MAX];
 };
 
@@ -151,9 +152,11 @@ static __rte_always_inline void filter(struct nf_worker *w, const struct fw_rule
 	bool changed = false; /* the table, so that what was looked up is void */
 
 	if (v6)
-		flow_lookup6(fw->flows[FLOW_IPV6], batch->keys.v6, batch->n, batch->flows);
+		flow_lookup6_hinted(fw->flows[FLOW_IPV6], batch->keys.v6, batch->hints, batch->n,
+				    batch->flows);
 	else
-		flow_lookup4(fw->flows[FLOW_IPV4], batch->keys.v4, batch->n, batch->flows);
+		flow_lookup4_hinted(fw->flows[FLOW_IPV4], batch->keys.v4, batch->hints, batch->n,
+				    batch->flows);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const union fw_key *key = v6 ? (const union fw_key *)&batch->keys.v6[i]
 					     : (const union fw_key *)&batch->keys.v4[i];
@@ -193,10 +196,12 @@ void fw_process(struct nf_worker *w, struct burst *b)
 		if (likely(proto && pkt_is_ipv4(m))) {
 			v4.pos[v4.n] = (uint8_t)i;
 			v4.low[v4.n] = packet_key4(&v4.keys.v4[v4.n], m, proto);
+			v4.hints[v4.n] = flow_hint4(fw->flows[FLOW_IPV4], &v4.keys.v4[v4.n]);
 			v4.n++;
 		} else if (proto) {
 			v6.pos[v6.n] = (uint8_t)i;
 			v6.low[v6.n] = packet_key6(&v6.keys.v6[v6.n], m, proto);
+			v6.hints[v6.n] = flow_hint6(fw->flows[FLOW_IPV6], &v6.keys.v6[v6.n]);
 			v6.n++;
 		} else {
 			uint8_t verdict = without_ports(w, m, b->direction, flow_now(b->now));

@@ -11,6 +11,7 @@ struct batch {
 	unsigned int n;
 	uint8_t pos[BURST_MAX];
 	struct flow_key4 keys[BURST_MAX];
+	uint64_t hints[BURST_MAX];
 	struct flow *flows[BURST_MAX];
 };
 
@@ -176,7 +177,7 @@ static __rte_always_inline void translate_all(struct nf_worker *w, struct burst 
 	uint32_t now = flow_now(b->now);
 	unsigned int hits = 0;
 
-	flow_lookup4(nat->sessions, batch->keys, batch->n, batch->flows);
+	flow_lookup4_hinted(nat->sessions, batch->keys, batch->hints, batch->n, batch->flows);
 	for (unsigned int i = 0; i < batch->n; i++) {
 		const struct flow_key4 *key = &batch->keys[i];
 		struct rte_mbuf *m = b->pkts[batch->pos[i]];
@@ -301,6 +302,7 @@ void nat_process(struct nf_worker *w, struct burst *b)
 				continue;
 		}
 		key->zone = outward ? 0 : NAT_INWARD;
+		batch.hints[batch.n] = flow_hint4(nat->sessions, key);
 		batch.pos[batch.n++] = (uint8_t)i;
 	}
 	translate_now(w, b, &batch, outward);
