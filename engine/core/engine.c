@@ -21,6 +21,8 @@ static int worker_main(void *arg)
 	struct worker *w = arg;
 
 	atomic_store(&w->start_tsc, rte_rdtsc());
+	if (w->wait->mode != WAIT_POLL)
+		return worker_wait_main(w, w->wait);
 	if (w->n_replicas == 1) {
 		while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
 			replica_poll(w->replicas[0]);
@@ -181,6 +183,7 @@ static struct worker *worker_of(struct engine *e, unsigned int cpu)
 	w = &e->workers[e->n_workers++];
 	w->cpu = cpu;
 	w->lcore = cpu_to_lcore(e->plan, cpu);
+	w->wait = &e->plan->engine.wait;
 	return w;
 }
 
@@ -239,7 +242,7 @@ static int make_pool(struct engine *e, struct err *err)
 int engine_start(struct engine *e, struct plan *plan, struct err *err)
 {
 	static int (*const steps[])(struct engine *, struct err *) = {
-		make_pool, init_links, init_nfs, make_replicas, make_workers, launch_workers,
+		wait_check, make_pool, init_links, init_nfs, make_replicas, make_workers, launch_workers,
 	};
 	int rc = 0;
 

@@ -19,6 +19,8 @@ struct worker {
 	unsigned int n_replicas;
 	_Atomic bool stop;
 	_Atomic uint64_t start_tsc; /* 0 until it runs */
+	const struct plan_wait *wait;
+	uint64_t sleeps, sleep_cycles;
 } __rte_cache_aligned;
 
 struct engine {
@@ -43,6 +45,10 @@ void engine_stop(struct engine *e);
 
 /* EAL must be up. Reads every file that the plan names, as a start would; nothing else is made. */
 int engine_check_files(struct plan *plan, struct err *err);
+
+/* Workers that wait (wait.c); that every input can be waited on, where that is asked for. */
+int worker_wait_main(struct worker *worker, const struct plan_wait *conf);
+int wait_check(struct engine *e, struct err *err);
 
 /* Trials (trial.c): start every named source at one instant. */
 int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);

@@ -72,6 +72,15 @@ struct link_ops {
 	/* `dest` is the reader queue when writer_steers; returns how many were taken, in order. */
 	uint16_t (*tx)(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
 
+	/*
+	 * Worker lcore, for engine.wait; NULL: the link can only be polled. A descriptor that can
+	 * be read when packets came (-1: none now); say that it will be waited on, false when
+	 * packets are there already; and that the wait is over.
+	 */
+	int (*wait_fd)(struct link_rxq *q);
+	bool (*wait_arm)(struct link_rxq *q);
+	void (*wait_disarm)(struct link_rxq *q);
+
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
 	/* Link-specific control commands; NULL when there are none. */

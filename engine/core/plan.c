@@ -30,6 +30,21 @@ static const struct param plan_locate_params[] = {
 	{0},
 };
 
+static const char *const wait_modes[] = {"poll", "adaptive", "interrupt", NULL};
+
+static const struct param plan_wait_params[] = {
+	{.name = "mode", .type = PARAM_ENUM, .choices = wait_modes, .def = "\"poll\"",
+	 .offset = offsetof(struct plan_wait, mode),
+	 .doc = "poll: without end; adaptive: wait after `idle_polls` polls that found nothing; interrupt: "
+		"wait whenever there is nothing"},
+	{.name = "idle_polls", .type = PARAM_UINT, .min = 1, .max = 1000000000, .def = "1000",
+	 .unit = "polls", .offset = offsetof(struct plan_wait, idle_polls), .doc = "of mode adaptive"},
+	{.name = "sleep_us", .type = PARAM_UINT, .min = 1, .max = 1000000, .def = "50", .unit = "us",
+	 .offset = offsetof(struct plan_wait, sleep_us),
+	 .doc = "how long adaptive sleeps where some input can only be polled"},
+	{0},
+};
+
 const struct param plan_engine_params[] = {
 	{.name = "hugepages", .type = PARAM_BOOL, .offset = offsetof(struct plan_engine, hugepages),
 	 .def = "true", .doc = "use hugepages; without them the engine runs on ordinary memory"},
@@ -50,6 +65,9 @@ const struct param plan_engine_params[] = {
 	{.name = "locate", .type = PARAM_OBJECT, .fields = plan_locate_params,
 	 .fields_size = sizeof(struct plan_locate), .offset = offsetof(struct plan_engine, locate),
 	 .doc = "where packets were in the caches when a segment first touched them"},
+	{.name = "wait", .type = PARAM_OBJECT, .fields = plan_wait_params,
+	 .fields_size = sizeof(struct plan_wait), .offset = offsetof(struct plan_engine, wait),
+	 .doc = "what workers do when no packets come: those that share a CPU must let go of it"},
 	{0},
 };
 

@@ -29,6 +29,14 @@ struct plan_locate {
 	struct param_list classes; /* struct plan_class */
 };
 
+enum { WAIT_POLL, WAIT_ADAPTIVE, WAIT_INTERRUPT };
+
+/* What workers do when there is nothing to do (wait.c). */
+struct plan_wait {
+	uint32_t mode;
+	uint64_t idle_polls, sleep_us;
+};
+
 struct plan_engine {
 	bool hugepages;
 	uint64_t memory_mb;
@@ -38,6 +46,7 @@ struct plan_engine {
 	uint64_t mbuf_data_bytes;
 	struct param_list pci; /* char * */
 	struct plan_locate locate;
+	struct plan_wait wait;
 };
 
 struct plan_link {

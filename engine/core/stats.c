@@ -174,6 +174,8 @@ json_t *stats_workers(struct engine *e)
 		}
 		set_int(o, "ref_cycles", now - atomic_load(&w->start_tsc));
 		set_int(o, "ops_cycles", ops);
+		set_int(o, "sleeps", w->sleeps);
+		set_int(o, "sleep_cycles", w->sleep_cycles);
 		json_object_set_new(o, "segments", names);
 		snprintf(buf, sizeof(buf), "%u", w->cpu);
 		json_object_set_new(all, buf, o);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+static size_t region_size(uint32_t slots, uint32_t stride)
+{
+	return sizeof(struct shm_region) + (size_t)SHM_RINGS * slots * stride;
+}
+
+static struct shm_map *map_new(uint32_t slots, uint32_t stride)
+{
+	struct shm_map *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->slots = slots;
+	m->stride = stride;
+	m->size = region_size(slots, stride);
+	m->region = MAP_FAILED;
+	for (int i = 0; i < SHM_FDS; i++)
+		m->fd[i] = -1;
+	return m;
+}
+
+void shm_map_close(struct shm_map *m)
+{
+	if (!m)
+		return;
+	if (m->region != MAP_FAILED)
+		munmap(m->region, m->size);
+	for (int i = 0; i < SHM_FDS; i++)
+		if (m->fd[i] >= 0)
+			close(m->fd[i]);
+	free(m);
+}
+
+static bool map_memory(struct shm_map *m)
+{
+	/* Populated: a page fault on the first use of each slot would be a latency of its own. */
+	m->region = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+			 m->fd[SHM_FD_MEMORY], 0);
+	return m->region != MAP_FAILED;
+}
+
+int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err)
+{
+	uint32_t stride = (uint32_t)(sizeof(struct shm_slot) + c->slot_bytes + SHM_SLOT_ALIGN - 1) &
+			  ~(uint32_t)(SHM_SLOT_ALIGN - 1);
+	struct shm_map *m = map_new((uint32_t)c->slots, stride);
+	int *fd;
+
+	if (!m)
+		return err_set(err, ENOMEM, "params.slots", "out of memory");
+	fd = m->fd;
+	fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd[SHM_FD_WAKE_CLIENT] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fd[SHM_FD_WAKE_SERVER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd[SHM_FD_MEMORY] < 0 || fd[SHM_FD_WAKE_CLIENT] < 0 || fd[SHM_FD_WAKE_SERVER] < 0 ||
+	    ftruncate(fd[SHM_FD_MEMORY], (off_t)m->size) ||
+	    fcntl(fd[SHM_FD_MEMORY], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
+	    !map_memory(m)) {
+		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
+				 m->size, strerror(errno));
+
+		shm_map_close(m);
+		return rc;
+	}
+	*out = m;
+	return 0;
+}
+
+/* A client's: sizes must fit each other, or an index would lead out of the mapping. */
+struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds)
+{
+	struct shm_map *m;
+	struct stat st;
+
+	if (hello->magic != SHM_MAGIC || hello->version != SHM_VERSION || !hello->slots ||
+	    (hello->slots & (hello->slots - 1)) || hello->slots > 1u << 20 ||
+	    hello->stride <= sizeof(struct shm_slot) || hello->stride > 1u << 17)
+		return NULL;
+	m = map_new(hello->slots, hello->stride);
+	if (!m)
+		return NULL;
+	for (int i = 0; i < SHM_FDS; i++)
+		m->fd[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+	if (fstat(m->fd[SHM_FD_MEMORY], &st) || (size_t)st.st_size != m->size || !map_memory(m)) {
+		shm_map_close(m);
+		return NULL;
+	}
+	return m;
+}
+
+struct shm_map *shm_map_again(const struct shm_map *m)
+{
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
+
+	return shm_map_open(&hello, m->fd);
+}
+
+/* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */
+void shm_queue_offer(struct shm_queue *q, struct shm_map *m)
+{
+	shm_map_close(atomic_exchange(&q->next, m));
+	shm_map_close(atomic_exchange(&q->retired, NULL));
+}
+
+void shm_queue_close(struct shm_queue *q)
+{
+	shm_queue_offer(q, NULL);
+	shm_map_close(q->map);
+	q->map = NULL;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_mbuf_dyn.h>
+#include <rte_memcpy.h>
+
+#include "shm.h"
+
+/* An lcore that did not look for so long was off its CPU, or had much to do: the kernel tells. */
+#define GAP_US 20
+
+int shm_stamp_offset = -1;
+
+static inline uint64_t *stamp_of(struct rte_mbuf *m)
+{
+	return RTE_MBUF_DYNFIELD(m, shm_stamp_offset, uint64_t *);
+}
+
+static inline struct shm_slot *slot_at(const struct shm_queue *q, uint64_t index)
+{
+	return (struct shm_slot *)(q->slots + (index & (q->map->slots - 1)) * q->map->stride);
+}
+
+/* Take up a mapping that the control thread offers; the old one goes back to it. */
+static __rte_noinline bool take_up(struct shm_queue *q, unsigned int ring, bool reader)
+{
+	struct shm_map *m;
+
+	if (atomic_load(&q->retired))
+		return q->map;
+	m = atomic_exchange(&q->next, NULL);
+	if (!m)
+		return q->map;
+	atomic_store(&q->retired, q->map);
+	q->map = m;
+	q->ring = &m->region->rings[ring];
+	q->slots = (uint8_t *)(m->region + 1) + (size_t)ring * m->slots * m->stride;
+	q->at = atomic_load(reader ? &q->ring->tail : &q->ring->head);
+	return true;
+}
+
+static inline bool ready(struct shm_queue *q, unsigned int ring, bool reader)
+{
+	if (unlikely(atomic_load_explicit(&q->next, memory_order_relaxed)))
+		return take_up(q, ring, reader);
+	return q->map;
+}
+
+static unsigned int ring_in(const struct shm_state *s)
+{
+	const struct shm_conf *c = s->link->conf;
+
+	return c->role ? SHM_TO_CLIENT : SHM_TO_SERVER;
+}
+
+static uint64_t thread_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * How much of a gap between two polls the lcore was not on its CPU: the time that passed less the
+ * CPU time that its thread got since this was last asked, as a share of the gap.
+ */
+static __rte_noinline void note_gap(struct shm_state *s, uint64_t now)
+{
+	uint64_t cpu = thread_cpu_ns();
+	double passed = (double)(now - s->cpu_tsc) * s->ns_per_cycle;
+	double gap = (double)(now - s->last_poll) * s->ns_per_cycle;
+	double off = s->cpu_tsc ? passed - (double)(cpu - s->cpu_ns) : 0;
+
+	s->gap_share = off <= 0 ? 0 : off >= gap ? 1 : off / gap;
+	s->gap_start = s->last_poll;
+	s->gap_end = now;
+	s->cpu_tsc = now;
+	s->cpu_ns = cpu;
+}
+
+static inline void note_wait(struct shm_state *s, uint64_t put, uint64_t now)
+{
+	uint64_t wait = put < now ? now - put : 0, from, off = 0;
+
+	if (put < s->gap_end) {
+		from = put > s->gap_start ? put : s->gap_start;
+		off = (uint64_t)((double)(s->gap_end - from) * s->gap_share);
+	}
+	s->times.count++;
+	s->times.wait += wait;
+	s->times.off_cpu += off;
+	hist_record(s->times.wait_ns, RTE_MIN((uint64_t)((double)wait * s->ns_per_cycle),
+					      (1ull << HIST_MAX_BITS) - 1));
+	hist_record(s->times.off_cpu_ns, RTE_MIN((uint64_t)((double)off * s->ns_per_cycle),
+						 (1ull << HIST_MAX_BITS) - 1));
+}
+
+/* What the peer says, within what can be. */
+static inline uint16_t waiting(struct shm_state *s, struct shm_queue *q, uint16_t n)
+{
+	uint64_t there = atomic_load_explicit(&q->ring->head, memory_order_acquire) - q->at;
+
+	if (unlikely(there > q->map->slots)) {
+		s->corrupt++;
+		q->at += there;
+		atomic_store_explicit(&q->ring->tail, q->at, memory_order_release);
+		return 0;
+	}
+	return (uint16_t)RTE_MIN(there, n);
+}
+
+static inline bool take_out(struct shm_state *s, struct rte_mbuf *m, const struct shm_slot *slot,
+			    uint32_t most, uint64_t now)
+{
+	/* Read once: the peer could change it between check and use. */
+	uint32_t bytes = *(const volatile uint32_t *)&slot->bytes;
+
+	if (unlikely(!bytes || bytes > most || bytes > rte_pktmbuf_tailroom(m))) {
+		s->corrupt++;
+		return false;
+	}
+	rte_memcpy(rte_pktmbuf_mtod(m, void *), slot->data, bytes);
+	m->data_len = (uint16_t)bytes;
+	m->pkt_len = bytes;
+	*stamp_of(m) = now;
+	if (s->times.wait_ns)
+		note_wait(s, slot->tsc, now);
+	return true;
+}
+
+uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct shm_state *s = rxq->state;
+	struct shm_queue *q = &s->rx;
+	uint16_t there, got = 0;
+	uint64_t now;
+
+	if (unlikely(!ready(q, ring_in(s), true)))
+		return 0;
+	there = waiting(s, q, n);
+	now = rte_rdtsc(); /* after the look: what is there was put before */
+	if (s->times.wait_ns && unlikely((double)(now - s->last_poll) * s->ns_per_cycle > GAP_US * 1e3))
+		note_gap(s, now);
+	s->last_poll = now;
+	if (!there)
+		return 0;
+	if (unlikely(rte_pktmbuf_alloc_bulk(rxq->link->pool, pkts, there))) {
+		s->no_mbuf++;
+		return 0;
+	}
+	for (uint16_t i = 0; i < there; i++) {
+		const struct shm_slot *slot = slot_at(q, q->at + i);
+
+		if (likely(i + 1 < there))
+			rte_prefetch0(slot_at(q, q->at + i + 1));
+		if (likely(take_out(s, pkts[i], slot, q->map->stride - sizeof(*slot), now)))
+			pkts[got++] = pkts[i];
+		else
+			rte_pktmbuf_free(pkts[i]);
+	}
+	q->at += there;
+	atomic_store_explicit(&q->ring->tail, q->at, memory_order_release);
+	s->received += got;
+	return got;
+}
+
+static inline bool put_in(struct shm_state *s, struct shm_slot *slot, const struct rte_mbuf *m,
+			  uint32_t most, uint64_t now)
+{
+	const void *from;
+
+	if (unlikely(m->pkt_len > most)) {
+		s->too_long++;
+		return false;
+	}
+	from = rte_pktmbuf_read(m, 0, m->pkt_len, slot->data);
+	if (likely(from != slot->data))
+		rte_memcpy(slot->data, from, m->pkt_len);
+	slot->bytes = m->pkt_len;
+	slot->tsc = now;
+	return true;
+}
+
+static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t now)
+{
+	uint64_t came = *stamp_of(m), stay = came < now ? now - came : 0;
+
+	if (!came) /* it did not come by a link of this kind */
+		return;
+	*stamp_of(m) = 0;
+	s->stays++;
+	s->stay_cycles += stay;
+	hist_record(s->stay_ns, RTE_MIN((uint64_t)((double)stay * s->ns_per_cycle),
+					(1ull << HIST_MAX_BITS) - 1));
+}
+
+/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
+static inline void wake_reader(const struct shm_state *s, const struct shm_queue *q)
+{
+	const struct shm_conf *c = s->link->conf;
+	uint64_t one = 1;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
+	    atomic_exchange(&q->ring->asleep, 0))
+		/* It only fails when a wake-up is pending already. */
+		(void)!write(q->map->fd[c->role ? SHM_FD_WAKE_SERVER : SHM_FD_WAKE_CLIENT], &one,
+			     sizeof(one));
+}
+
+uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct shm_state *s = txq->state;
+	struct shm_queue *q = &s->tx;
+	uint64_t now, used;
+	uint32_t most;
+	uint16_t put = 0, i;
+
+	(void)dest;
+	if (unlikely(!ready(q, SHM_RINGS - 1 - ring_in(s), false)) ||
+	    unlikely(!atomic_load_explicit(&s->up, memory_order_relaxed)))
+		return 0;
+	used = q->at - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
+	if (unlikely(used > q->map->slots))
+		used = q->map->slots; /* nonsense from the peer: no room, and it alone has the harm */
+	n = (uint16_t)RTE_MIN(n, q->map->slots - used);
+	now = rte_rdtsc();
+	most = q->map->stride - (uint32_t)sizeof(struct shm_slot);
+	for (i = 0; i < n; i++) {
+		if (unlikely(!put_in(s, slot_at(q, q->at + put), pkts[i], most, now)))
+			continue;
+		put++;
+		if (s->stay_ns)
+			note_stay(s, pkts[i], now);
+	}
+	if (!n)
+		return 0;
+	q->at += put;
+	atomic_store_explicit(&q->ring->head, q->at, memory_order_release);
+	s->sent += put;
+	wake_reader(s, q);
+	rte_pktmbuf_free_bulk(pkts, n);
+	return n;
+}
+
+int shm_wait_fd(struct link_rxq *rxq)
+{
+	struct shm_state *s = rxq->state;
+	const struct shm_conf *c = s->link->conf;
+
+	if (!ready(&s->rx, ring_in(s), true))
+		return -1;
+	return s->rx.map->fd[c->role ? SHM_FD_WAKE_CLIENT : SHM_FD_WAKE_SERVER];
+}
+
+/* Whether the reader may sleep: nothing came while it said that it would. */
+bool shm_wait_arm(struct link_rxq *rxq)
+{
+	struct shm_state *s = rxq->state;
+	struct shm_queue *q = &s->rx;
+
+	if (!ready(q, ring_in(s), true))
+		return true;
+	atomic_store(&q->ring->asleep, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load(&q->ring->head) == q->at;
+}
+
+void shm_wait_disarm(struct link_rxq *rxq)
+{
+	struct shm_state *s = rxq->state;
+	uint64_t count;
+	int fd = shm_wait_fd(rxq);
+
+	if (fd < 0)
+		return;
+	atomic_store(&s->rx.ring->asleep, 0);
+	(void)!read(fd, &count, sizeof(count));
+}

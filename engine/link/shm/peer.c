@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection between the two engines of a link: who is there, and the memory's way over. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rte_lcore.h>
+
+#include "shm.h"
+
+#define RETRY_MS 20
+#define HELLO_MS 1000
+
+static struct sockaddr_un address(const struct shm_conf *c)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", c->socket);
+	return a;
+}
+
+static int connect_to(const struct shm_conf *c)
+{
+	struct sockaddr_un a = address(c);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static bool give(int peer, const struct shm_map *m)
+{
+	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
+	struct iovec iov = {&hello, sizeof(hello)};
+	char control[CMSG_SPACE(sizeof(m->fd))] = {0};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(m->fd));
+	memcpy(CMSG_DATA(c), m->fd, sizeof(m->fd));
+	return sendmsg(peer, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
+}
+
+static struct shm_map *take(int peer)
+{
+	int fds[SHM_FDS] = {-1, -1, -1};
+	struct shm_hello hello;
+	struct iovec iov = {&hello, sizeof(hello)};
+	char control[CMSG_SPACE(sizeof(fds))] = {0};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct pollfd p = {peer, POLLIN, 0};
+	struct shm_map *m = NULL;
+	struct cmsghdr *c;
+
+	if (poll(&p, 1, HELLO_MS) != 1 ||
+	    recvmsg(peer, &msg, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(hello))
+		return NULL;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(fds)))
+		return NULL;
+	memcpy(fds, CMSG_DATA(c), sizeof(fds));
+	m = shm_map_open(&hello, fds);
+	for (int i = 0; i < SHM_FDS; i++)
+		close(fds[i]);
+	return m;
+}
+
+static void lose_peer(struct shm_state *s)
+{
+	atomic_store(&s->up, false);
+	if (s->peer >= 0)
+		close(s->peer);
+	s->peer = -1;
+}
+
+static void serve_one(struct shm_state *s)
+{
+	int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (s->peer >= 0 || !give(fd, s->own)) {
+		atomic_fetch_add(&s->refused, 1);
+		close(fd);
+		return;
+	}
+	s->peer = fd;
+}
+
+/* A client that is ready says so, once; what else comes is its end. */
+static void hear_peer(struct shm_state *s)
+{
+	char byte;
+
+	if (recv(s->peer, &byte, 1, MSG_DONTWAIT) <= 0) {
+		lose_peer(s);
+	} else if (!atomic_load(&s->up)) {
+		atomic_fetch_add(&s->connects, 1);
+		atomic_store(&s->up, true);
+	}
+}
+
+/* A reader begins with what comes from now on: what is there was for one who is gone. */
+static bool begin_reading(struct shm_map *m, int peer)
+{
+	struct shm_ring *ring = &m->region->rings[SHM_TO_CLIENT];
+
+	atomic_store(&ring->tail, atomic_load(&ring->head));
+	atomic_store(&ring->asleep, 0);
+	return send(peer, "", 1, MSG_NOSIGNAL) == 1;
+}
+
+static void join_server(struct shm_state *s)
+{
+	struct shm_map *rx, *tx;
+
+	s->peer = connect_to(s->link->conf);
+	if (s->peer < 0)
+		return;
+	rx = take(s->peer);
+	tx = rx ? shm_map_again(rx) : NULL;
+	if (!tx || !begin_reading(rx, s->peer)) {
+		shm_map_close(rx);
+		shm_map_close(tx);
+		lose_peer(s);
+		return;
+	}
+	shm_queue_offer(&s->rx, rx);
+	shm_queue_offer(&s->tx, tx);
+	atomic_fetch_add(&s->connects, 1);
+	atomic_store(&s->up, true);
+}
+
+static void *watch(void *arg)
+{
+	struct shm_state *s = arg;
+
+	while (!atomic_load(&s->stop)) {
+		/* poll leaves descriptors below 0 alone. */
+		struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, POLLIN, 0},
+				     {s->listening, POLLIN, 0}};
+		int timeout = s->listening < 0 && s->peer < 0 ? RETRY_MS : -1;
+
+		if (poll(p, 3, timeout) < 0 && errno != EINTR)
+			break;
+		if (p[1].revents)
+			hear_peer(s);
+		if (p[2].revents)
+			serve_one(s);
+		if (s->listening < 0 && s->peer < 0 && !atomic_load(&s->stop))
+			join_server(s);
+	}
+	lose_peer(s);
+	return NULL;
+}
+
+/* A path that nobody listens on any more is left by an engine that was killed. */
+static int listen_on(struct shm_state *s, struct err *err)
+{
+	const struct shm_conf *c = s->link->conf;
+	struct sockaddr_un a = address(c);
+	int other;
+
+	s->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listening < 0)
+		return err_set(err, errno, "params.socket", "no socket: %s", strerror(errno));
+	if (bind(s->listening, (struct sockaddr *)&a, sizeof(a))) {
+		other = errno == EADDRINUSE ? connect_to(c) : 0;
+		if (other >= 0) {
+			int rc = other ? EADDRINUSE : errno;
+
+			if (other)
+				close(other);
+			return err_set(err, rc, "params.socket", "\"%.100s\": %s", c->socket,
+				       strerror(rc));
+		}
+		unlink(c->socket);
+		if (bind(s->listening, (struct sockaddr *)&a, sizeof(a)))
+			return err_set(err, errno, "params.socket", "\"%.100s\": %s", c->socket,
+				       strerror(errno));
+	}
+	if (listen(s->listening, 4))
+		return err_set(err, errno, "params.socket", "\"%.100s\": %s", c->socket,
+			       strerror(errno));
+	return 0;
+}
+
+int shm_peer_start(struct shm_state *s, struct err *err)
+{
+	const struct shm_conf *c = s->link->conf;
+	char name[16];
+	int rc = 0;
+
+	s->peer = s->listening = -1;
+	s->wake = eventfd(0, EFD_CLOEXEC);
+	if (s->wake < 0)
+		return err_set(err, errno, "", "no eventfd: %s", strerror(errno));
+	if (!c->role)
+		rc = listen_on(s, err);
+	if (rc)
+		return rc;
+	snprintf(name, sizeof(name), "shm-%.10s", s->link->name);
+	rc = -rte_ctrl_thread_create(&s->thread, name, NULL, watch, s);
+	if (rc)
+		return err_set(err, rc, "", "no thread: %s", strerror(rc));
+	s->running = true;
+	return 0;
+}
+
+void shm_peer_stop(struct shm_state *s)
+{
+	const struct shm_conf *c = s->link->conf;
+	uint64_t one = 1;
+
+	atomic_store(&s->stop, true);
+	if (s->running) {
+		(void)!write(s->wake, &one, sizeof(one));
+		pthread_join(s->thread, NULL);
+	}
+	if (s->listening >= 0) {
+		unlink(c->socket);
+		close(s->listening);
+	}
+	if (s->wake >= 0)
+		close(s->wake);
+}

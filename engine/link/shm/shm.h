@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pthread.h>
+
+#include "hist.h"
+#include "link.h"
+
+/*
+ * A pair of rings in memory that two engines share, for VNFs in processes and containers. What the
+ * files of this link share; nobody else includes it.
+ *
+ * Packets are copied into and out of slots, so that no mbuf ever belongs to two processes: a peer
+ * that dies, at whatever instruction, leaves nothing to be collected. A slot's content is published
+ * by `head` after it is whole. The server owns the memory (a sealed memfd, which a client can
+ * neither shrink nor grow) and trusts nothing that a client can write in it: neither indices nor
+ * lengths. The connection over which a client gets the memory tells both sides of each other's
+ * death, since the kernel closes it whatever happens.
+ */
+
+#define SHM_MAGIC 0x68727368u /* "hrsh" */
+#define SHM_VERSION 1
+#define SHM_SLOT_ALIGN 64
+
+enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
+
+struct shm_ring {
+	_Alignas(64) _Atomic uint64_t head;   /* producer's */
+	_Alignas(64) _Atomic uint64_t tail;   /* consumer's */
+	_Alignas(64) _Atomic uint32_t asleep; /* consumer's: wants its eventfd written */
+};
+
+struct shm_slot {
+	uint64_t tsc; /* when it was put here; the TSC is one for all processes of a machine */
+	uint32_t bytes;
+	uint32_t unused;
+	uint8_t data[];
+};
+
+/* What a client is told, with the descriptors: memory, and an eventfd for each ring's reader. */
+struct shm_hello {
+	uint32_t magic, version;
+	uint32_t slots, stride;
+};
+
+struct shm_region {
+	struct shm_ring rings[SHM_RINGS];
+	/* then slots * stride bytes of each ring */
+};
+
+enum { SHM_FD_MEMORY, SHM_FD_WAKE_CLIENT, SHM_FD_WAKE_SERVER, SHM_FDS };
+
+/* One mapping of a region: each queue has its own, which its lcore alone uses. */
+struct shm_map {
+	struct shm_region *region;
+	size_t size;
+	uint32_t slots, stride;
+	int fd[SHM_FDS];
+};
+
+/*
+ * A queue takes up a new mapping by itself (a client, when its server has been started anew), and
+ * hands the old one back: so neither waits for the other.
+ */
+struct shm_queue {
+	struct shm_map *map; /* lcore's */
+	struct shm_ring *ring;
+	uint8_t *slots;
+	uint64_t at; /* own index: what is in the shared memory is for the peer to read */
+	_Atomic(struct shm_map *) next, retired;
+};
+
+struct shm_times {
+	uint64_t count, wait, off_cpu, stay; /* cycles, summed over packets */
+	struct hist *wait_ns, *off_cpu_ns;
+};
+
+struct shm_conf {
+	char *socket;
+	uint32_t role;
+	uint64_t slots, slot_bytes, wait_link_ms;
+	bool times;
+};
+
+struct shm_state {
+	struct link *link;
+	struct shm_queue rx, tx;
+	struct shm_map *own; /* server's: what it gives out */
+	_Atomic bool up;
+	_Atomic bool stop;
+	_Atomic uint64_t connects, refused;
+	pthread_t thread;
+	bool running;
+	int listening, peer, wake; /* wake: ends the thread's wait */
+	/* Reader's lcore. */
+	uint64_t last_poll, cpu_tsc, cpu_ns, gap_start, gap_end;
+	double gap_share; /* of the last gap, what its lcore was off the CPU */
+	uint64_t received, corrupt, no_mbuf;
+	struct shm_times times;
+	/* Writer's lcore. */
+	uint64_t sent, too_long;
+	uint64_t stays, stay_cycles;
+	struct hist *stay_ns;
+	double ns_per_cycle;
+};
+
+/* Memory (memory.c). */
+int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err);
+struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds);
+struct shm_map *shm_map_again(const struct shm_map *m);
+void shm_map_close(struct shm_map *m);
+void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
+void shm_queue_close(struct shm_queue *q);
+
+/* The connection (peer.c): a thread of its own, which sleeps unless peers come and go. */
+int shm_peer_start(struct shm_state *s, struct err *err);
+void shm_peer_stop(struct shm_state *s);
+
+/* Packets (packets.c). */
+extern int shm_stamp_offset;
+uint16_t shm_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
+uint16_t shm_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
+int shm_wait_fd(struct link_rxq *q);
+bool shm_wait_arm(struct link_rxq *q);
+void shm_wait_disarm(struct link_rxq *q);
