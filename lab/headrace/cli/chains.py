@@ -56,7 +56,10 @@ def chains(
         bool, typer.Option("--json", help="One object: {count, graphs: [{vnf: parent}]}.")
     ] = False,
 ) -> None:
-    """Generate the chain graphs of a set of VNFs (S4 algorithm 1), or count them."""
+    """Generate the chain graphs of a set of VNFs, or count them (docs/chains.md says by which
+    method)."""
+    if limit is not None and sample is not None:
+        raise BadInput("--limit and --sample: got both; allowed: the first graphs, or a sample")
     knowledge = load(rules or (), rules=not no_rules)
     if declared is not None:
         knowledge = with_declared(knowledge, declared)
@@ -86,7 +89,7 @@ def _counter(names: list[str], knowledge: Knowledge, width: int, *, quiet: bool)
 
 def _graphs(counter: Counter, limit: int | None, sample: int | None, seed: int) -> Iterator[Graph]:
     if sample is not None:
-        return islice(draw_sample(counter, sample, seed), limit)
+        return draw_sample(counter, sample, seed)
     stream = chain.from_iterable(Enumerator(counter).batches())
     return (parse(text) for text in islice(stream, limit))
 
@@ -127,7 +130,7 @@ def _write_svg(
     file: Path, counter: Counter, limit: int | None, sample: int | None, seed: int
 ) -> None:
     total = counter.total()
-    graphs = list(_graphs(counter, min(limit or DRAWN, DRAWN), sample, seed))
+    graphs = list(islice(_graphs(counter, limit or DRAWN, sample, seed), DRAWN))
     notes = [f"{total:,} chain graphs" + ("" if len(graphs) == total else f", {len(graphs)} drawn")]
     categories = {item.name: item.vnf.category for item in counter.problem.items}
     try:

@@ -82,3 +82,16 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 def test_an_unwritable_picture_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--svg"):
         call("nat", "--svg", str(tmp_path / "none" / "x.svg"))
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}\n", "rules: []\nvnfs: {}\n"])
+def test_rules_that_say_nothing_are_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=r"none\.yaml.*holds nothing; allowed: extends, vnfs, rules"):
+        call("nat", "ids", "--rules", str(file))
+
+
+def test_a_limit_of_a_sample_is_refused() -> None:
+    with pytest.raises(BadInput, match="--limit and --sample"):
+        call("nat", "ids", "--limit", "1", "--sample", "1")

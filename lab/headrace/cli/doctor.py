@@ -23,6 +23,8 @@ _MARK = {
     "missing": ("✗", "red"),
     "unknown": ("?", "dim"),
 }
+# Red is for what stops a measurement, not for what some would like to have besides.
+_OPTIONAL = ("–", "yellow")
 _BUILD = "make setup"
 
 
@@ -87,6 +89,9 @@ def show(checks: Sequence[Check], console: Console) -> None:
         for command in commands:
             console.print(Text(f"  {command}"), soft_wrap=True)
     console.print()
+    console.print(
+        Text("✓ there   ~ works, at a cost   – not there, not required   ? not known", "dim")
+    )
     lacking = [c.name for c in checks if c.required and c.status == "missing"]
     if lacking:
         console.print(Text(f"Not ready: {', '.join(lacking)} missing.", style="bold red"))
@@ -95,7 +100,8 @@ def show(checks: Sequence[Check], console: Console) -> None:
 
 
 def _line(check: Check, width: int) -> Text:
-    mark, style = _MARK[check.status]
+    absent = check.status == "missing" and not check.required
+    mark, style = _OPTIONAL if absent else _MARK[check.status]
     text = Text("  ")
     text.append(mark, style=style)
     text.append(f" {check.name.ljust(width)}  {check.found}")

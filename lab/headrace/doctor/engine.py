@@ -111,13 +111,14 @@ def _packages() -> Iterator[Check]:
 
 def kernel() -> Check:
     lockdown = read("/sys/kernel/security/lockdown")
-    mode = "none"
+    mode, said = "none", "no lockdown"
     if lockdown and "[" in lockdown:
         mode = lockdown.split("[")[1].split("]")[0]
+        said = f"lockdown {mode}"
     return Check(
         name="lockdown",
         group="kernel",
         status="ok" if mode == "none" else "limited",
-        found=f"Linux {platform.release()}, lockdown {mode if lockdown else 'not known to it'}",
+        found=f"Linux {platform.release()}, {said}",
         means=None if mode == "none" else "kprobes and raw access to devices may be refused",
     )

@@ -139,9 +139,12 @@ def parse_file(place: str, text: str) -> KnowledgeFile:
 
 def _validated(doc: document.Document) -> KnowledgeFile:
     try:
-        return KnowledgeFile.model_validate({} if doc.data is None else doc.data)
+        found = KnowledgeFile.model_validate({} if doc.data is None else doc.data)
     except ValidationError as error:
         raise explain(doc, error, KnowledgeFile) from None
+    if found == KnowledgeFile():
+        raise doc.error((), f"holds nothing; allowed: {', '.join(KnowledgeFile.model_fields)}")
+    return found
 
 
 def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:
