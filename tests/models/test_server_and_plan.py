@@ -49,6 +49,13 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no spec": (("plan", "none.yaml"), ("none.yaml", "no such file")),
     "lcores": (("plan", "two.yaml", "--lcores", "4000"), ("--lcores", "4000", "allowed")),
     "rate": (("plan", "two.yaml", "--rate", "fast"), ("--rate", "fast", "1.5M")),
+    "slo": (("plan", "two.yaml", "--slo", "latency=5us"), ("--slo", "latency=5us", "rate")),
+    "aim": (("plan", "two.yaml", "--aim", "speed"), ("--aim", "'speed'", "latency")),
+    "costs": (("plan", "two.yaml", "--costs", "guessed"), ("--costs", "profiles")),
+    "no profile": (
+        ("plan", "two.yaml", "--costs", "profiles"),
+        ("l2fwd.json", "no such file", "headrace profile l2fwd"),
+    ),
     "sweep in a spec": (("plan", "swept.yaml"), ("sweep", "one workload")),
     "empty chain": (("plan", "empty.yaml"), ("chain", "empty", "at least one")),
 }
@@ -73,7 +80,7 @@ def test_bad_input(case: str, home: Path, engine_binary: Path) -> None:
 def test_a_short_profile(home: Path, engine_binary: Path) -> None:
     done = headrace(
         *("profile", "delay", "--param", "table_reads=1", "--states", "100,1k", "--json"),
-        *("--only", "state,frame", "--repetitions", "1", "--seconds", "0.05", "--no-corun"),
+        *("--only", "state,frame", "--repetitions", "1", "--seconds", "0.25", "--no-corun"),
         folder=home,
         engine=engine_binary,
     )
@@ -93,7 +100,7 @@ def test_a_short_profile(home: Path, engine_binary: Path) -> None:
 def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
     (home / "two.yaml").write_text(SPEC)
     done = headrace(
-        *("plan", "two.yaml", "--verify", "--json", "--repetitions", "1", "--seconds", "0.05"),
+        *("plan", "two.yaml", "--verify", "--json", "--repetitions", "1", "--seconds", "0.25"),
         *("--html", "plan.html"),
         folder=home,
         engine=engine_binary,
@@ -105,4 +112,34 @@ def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
         assert [f for s in one.segments for f in s.functions] == ["l2fwd", "monitor"]
         assert one.measured_pps and one.measured_pps > 0
     assert (home / "plan.html").read_text().count("<table") >= 2
+    assert state_left(home) == []
+
+
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_a_plan_for_latency_out_of_stored_profiles(home: Path, engine_binary: Path) -> None:
+    """Nothing is measured for it but what the profiles have; then it is run at the load."""
+    (home / "two.yaml").write_text(SPEC)
+    for nf in ("l2fwd", "monitor"):
+        done = headrace(
+            *("profile", nf, "--only", "state,frame", "--states", "100,1k", "--no-corun"),
+            *("--repetitions", "1", "--seconds", "0.25"),
+            folder=home,
+            engine=engine_binary,
+        )
+        assert done.returncode == 0, done.stderr
+    done = headrace(
+        *("plan", "two.yaml", "--costs", "profiles", "--aim", "latency", "--rate", "50k"),
+        *("--verify", "--json", "--seconds", "0.1"),
+        folder=home,
+        engine=engine_binary,
+    )
+    assert done.returncode == 0, done.stderr
+    [made] = [ChainPlan.model_validate(one) for one in json.loads(done.stdout)]
+    assert (made.aim, made.costs, made.rate_pps) == ("latency", "profiles", 50e3)
+    best = made.layout("best")
+    assert best.predicted_latency_us and best.measured_latency_us
+    for one in made.layouts:
+        assert one.predicted_latency_us is None or (
+            best.predicted_latency_us <= one.predicted_latency_us * (1 + 1e-9)
+        )
     assert state_left(home) == []

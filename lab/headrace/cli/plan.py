@@ -6,23 +6,33 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.profile import chain as costs
+from headrace.measure.profile import stored as profiles
+from headrace.measure.profile.chain import Verified
 from headrace.measure.profile.point import Bench
-from headrace.optimize import search
+from headrace.optimize import goals, search
+from headrace.optimize.goals import Wanted
+from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import Layout, Problem, loads, throughput
 from headrace.report import sheet
 from headrace.report.plan import sheet as plan_sheet
 from headrace.spec import document
-from headrace.spec.base import Rate
 from headrace.spec.document import Document
-from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
+from headrace.spec.plan import (
+    ChainPlan,
+    CostSource,
+    FunctionCost,
+    LayoutPlan,
+    Role,
+    SegmentPlan,
+)
 from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import Lcores
@@ -32,7 +42,7 @@ from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
 _LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too
-_ROUNDS = 3
+_ROUNDS = 2
 
 
 def plan(
@@ -41,8 +51,18 @@ def plan(
         int | None, typer.Option(help="How many lcores there are, traffic's among them.")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="As few lcores as reach this, as 5M (packets/s).")
+        str | None, typer.Option(help="The load, as 5M (packets/s); alone: the fewest lcores.")
     ] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(help="The fewest lcores that meet this, as rate=5M,latency=50us."),
+    ] = None,
+    aim: Annotated[
+        str | None, typer.Option(help="throughput, latency (at --rate) or lcores.")
+    ] = None,
+    costs_from: Annotated[
+        str, typer.Option("--costs", help="measured (here and now) or profiles (stored).")
+    ] = "measured",
     verify: Annotated[
         bool, typer.Option("--verify", help="Run the choice, RTC and pipeline, too.")
     ] = False,
@@ -56,7 +76,9 @@ def plan(
     doc = document.load(spec)
     experiments = _experiments(doc)
     cpus = _cpus(lcores)
-    wanted = _rate(rate)
+    wanted = goals.wanted(aim, rate, slo)
+    if costs_from not in get_args(CostSource):
+        raise bad_value("--costs", costs_from, allowed=", ".join(get_args(CostSource)))
     description = describe(find_engine())
     state = RunState()
     try:
@@ -64,7 +86,10 @@ def plan(
         bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
         console.print(f"memory: {memory.note}", markup=False)
         with Lcores(cpus, lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
-            plans = [_one(bench, doc, e, cpus, wanted, verify, console) for e in experiments]
+            plans = [
+                _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
+                for e in experiments
+            ]
     finally:
         state.remove()
     shown = plan_sheet(plans)
@@ -107,45 +132,34 @@ def _cpus(wanted: int | None) -> list[int]:
     return cpus[:wanted]
 
 
-def _rate(given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        return TypeAdapter(Rate).validate_python(given)
-    except ValidationError:
-        raise bad_value("--rate", given, allowed="packets per second, as 1500000 or 1.5M") from None
-
-
 def _one(
     bench: Bench,
     doc: Document,
     experiment: Experiment,
     cpus: list[int],
-    rate: float | None,
+    wanted: Wanted,
+    stored: bool,
     verify: bool,
     console: Console,
 ) -> ChainPlan:
     console.print(f"{experiment.chain}, {experiment.workload_name}:", markup=False)
-    problem = costs.problem(
-        bench, doc, experiment, cpus, lambda text: console.print(f"  {text}", markup=False)
-    )
+
+    def say(text: str) -> None:
+        console.print(f"  {text}", markup=False)
+
+    if stored:
+        problem = profiles.problem(doc, experiment, cpus, say)
+    else:
+        problem = costs.problem(bench, doc, experiment, cpus, say)
     if len(cpus) > _LCORES_SHARED:
         problem = Problem(problem.nfs, problem.traffic, tuple(cpus[1:-1]), problem.tsc_hz)
-    choice = search.best(problem)
-    if rate is not None:
-        reached = search.fewest(problem, rate)
-        if reached is None:
-            raise HeadraceError(
-                f"plan: {rate:g} packets/s are not reached on {len(problem.lcores)} lcores; "
-                f"predicted at most {choice.bound_pps:g}"
-            )
-        choice = reached
+    choice = goals.choose(problem, wanted)
     layouts: dict[Role, Layout] = {
         "best": choice.layout,
         "rtc": search.run_to_completion(problem),
         "pipeline": search.pipeline(problem),
     }
-    rates = _verified(bench, doc, experiment, problem, layouts) if verify else {}
+    found = _verified(bench, doc, experiment, problem, layouts, wanted.rate_pps) if verify else {}
     names = [n.name for n in experiment.nodes]
     return ChainPlan(
         chain=experiment.chain,
@@ -156,7 +170,10 @@ def _one(
         tsc_hz=problem.tsc_hz,
         how=choice.how,
         bound_pps=choice.bound_pps,
-        rate_pps=rate,
+        rate_pps=wanted.rate_pps,
+        within_us=None if wanted.within_s is None else wanted.within_s * 1e6,
+        aim=wanted.aim,
+        costs="profiles" if stored else "measured",
         functions=tuple(
             FunctionCost(
                 name=nf.name,
@@ -164,13 +181,15 @@ def _one(
                 receive=(nf.rx.same, nf.rx.apart),
                 send=(nf.tx.same, nf.tx.apart),
                 loop=nf.loop,
+                poll=nf.poll,
+                replicated=nf.replicated,
             )
             for nf in problem.nfs
         ),
         source=(problem.traffic.source.same, problem.traffic.source.apart),
         sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
         layouts=tuple(
-            _layout(problem, names, role, layout, rates.get(role, []))
+            _layout(problem, names, role, layout, found.get(role, []), wanted.rate_pps)
             for role, layout in layouts.items()
         ),
     )
@@ -182,19 +201,28 @@ def _verified(
     experiment: Experiment,
     problem: Problem,
     layouts: dict[Role, Layout],
-) -> dict[Role, list[float]]:
+    rate_pps: float | None,
+) -> dict[Role, list[Verified]]:
     """In turn, so that a machine that slows down does so for all. What is the same runs once."""
-    rates: dict[Layout, list[float]] = {layout: [] for layout in layouts.values()}
-    prepared = {layout: costs.deployed(bench, doc, experiment, problem, layout) for layout in rates}
+    found: dict[Layout, list[Verified]] = {layout: [] for layout in layouts.values()}
+    prepared = {layout: costs.deployed(bench, doc, experiment, problem, layout) for layout in found}
     for _ in range(_ROUNDS):
         for layout, one in prepared.items():
-            rates[layout].append(costs.measured(bench, one))
-    return {role: rates[layout] for role, layout in layouts.items()}
+            found[layout].append(costs.measured(bench, one, rate_pps))
+    return {role: found[layout] for role, layout in layouts.items()}
 
 
 def _layout(
-    problem: Problem, names: list[str], role: Role, layout: Layout, rates: list[float]
+    problem: Problem,
+    names: list[str],
+    role: Role,
+    layout: Layout,
+    found: list[Verified],
+    rate_pps: float | None,
 ) -> LayoutPlan:
+    rates = [one.throughput_pps for one in found]
+    latencies = [one.latency_s * 1e6 for one in found if one.latency_s is not None]
+    predicted = None if rate_pps is None else latency_s(problem, layout, rate_pps)
     return LayoutPlan(
         role=role,
         segments=tuple(
@@ -206,4 +234,6 @@ def _layout(
         measured_pps=median(rates) if rates else None,
         measured_min_pps=min(rates, default=None),
         measured_max_pps=max(rates, default=None),
+        predicted_latency_us=None if predicted is None else predicted * 1e6,
+        measured_latency_us=median(latencies) if latencies else None,
     )

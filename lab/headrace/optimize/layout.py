@@ -31,13 +31,22 @@ class Hop:
 @dataclass(frozen=True)
 class NfCost:
     """`work`: the function itself; `apart` where it is the first to touch a packet that another
-    lcore wrote. `loop`: the segment loop's part."""
+    lcore wrote. `loop`: the segment loop's part. All are per packet of full bursts."""
 
     name: str
     rx: Hop
     work: Hop
     tx: Hop
     loop: float
+    # In a replica, on packets that its lcore has already: each has a part of the flows only.
+    replicated: float | None = None  # None: as work.same
+    poll: float = 0.0  # cycles that a poll costs once, however many packets it finds
+
+    def inside(self, replicated: bool) -> float:
+        """Behind the first function of its segment."""
+        if replicated and self.replicated is not None:
+            return self.replicated
+        return self.work.same
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,8 @@ class Traffic:
     generator: int
     measure: int
     steer: float = 0.0  # what choosing a replica for a packet adds to sending it
+    poll: float = 0.0  # as of a function; of source and of sink each
+    idle: float = 0.0  # cycles of a poll that finds nothing
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ def segment(
     return (
         first.rx.mixed(from_same, replicated)
         + first.work.mixed(from_same, replicated)
-        + sum(nf.work.same for nf in nfs[1:])
+        + sum(nf.inside(replicated) for nf in nfs[1:])
         + last.tx.mixed(to_same, replicated)
         + first.loop
     )

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout with the highest predicted throughput: all of them tried where they are few, CP-SAT
-beyond."""
+"""The layout with the highest predicted throughput, the lowest latency at a load, or the fewest
+lcores that meet both: all layouts tried where they are few, CP-SAT beyond."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import Layout, Lcores, Problem, throughput
 
 EXHAUSTIVE_MAX = 200_000
@@ -15,12 +16,14 @@ EXHAUSTIVE_MAX = 200_000
 
 @dataclass(frozen=True)
 class Choice:
-    """`bound_pps`: no layout does better, by the same costs."""
+    """`bound_pps`: no layout does better, by the same costs. `latency_s`: predicted, at the load
+    that was asked for."""
 
     layout: Layout
     predicted_pps: float
     bound_pps: float
     how: str
+    latency_s: float | None = None
 
     @property
     def gap(self) -> float:
@@ -102,11 +105,82 @@ def pipeline(problem: Problem) -> Layout:
     return Layout(cuts, tuple(on))
 
 
-def fewest(problem: Problem, rate_pps: float) -> Choice | None:
-    """On as few lcores as reach the rate; None when all of them do not."""
+def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> Choice | None:
+    """The lowest predicted latency at this load; None when no layout that was tried carries it."""
+    fastest = best(problem, limit)
+    if fastest.bound_pps < rate_pps:
+        return None
+
+    def cost(layout: Layout) -> float:
+        found = latency_s(problem, layout, rate_pps)
+        return float("inf") if found is None else found
+
+    if count(problem) <= limit:
+        how = f"all {count(problem)} layouts"
+        chosen = min(layouts(problem), key=cost)  # of equals the first: the simplest
+    else:
+        how = "the best of a search from several layouts; not proven"
+        starts = (fastest.layout, *usual(problem))
+        chosen = min((improved(problem, one, cost) for one in starts), key=cost)
+    if cost(chosen) == float("inf"):
+        return None
+    return Choice(chosen, throughput(problem, chosen), fastest.bound_pps, how, cost(chosen))
+
+
+def improved(problem: Problem, layout: Layout, cost: Callable[[Layout], float]) -> Layout:
+    """The best neighbour, as long as there is a better one."""
+    least = cost(layout)
+    while True:
+        candidates = [(cost(one), i, one) for i, one in enumerate(neighbours(problem, layout))]
+        found, _, following = min(candidates, default=(least, 0, layout))
+        if found >= least * (1 - 1e-9):
+            return layout
+        layout, least = following, found
+
+
+def neighbours(problem: Problem, layout: Layout) -> Iterator[Layout]:
+    """One cut moved, removed or added; one segment on one lcore more, less, or another."""
+    cuts, lcores = layout.cuts, layout.lcores
+    for i, on in enumerate(lcores):
+        for other in _changed(problem.lcores, on):
+            yield Layout(cuts, (*lcores[:i], other, *lcores[i + 1 :]))
+        for size in range(1, cuts[i]):
+            split = (*cuts[:i], size, cuts[i] - size, *cuts[i + 1 :])
+            for cpu in problem.lcores:
+                yield Layout(split, (*lcores[:i], on, (cpu,), *lcores[i + 1 :]))
+                yield Layout(split, (*lcores[:i], (cpu,), on, *lcores[i + 1 :]))
+    for i, (a, b) in enumerate(itertools.pairwise(cuts)):
+        for on in dict.fromkeys((lcores[i], lcores[i + 1])):
+            yield Layout((*cuts[:i], a + b, *cuts[i + 2 :]), (*lcores[:i], on, *lcores[i + 2 :]))
+        for step in (-1, 1):
+            if a + step and b - step:
+                yield Layout((*cuts[:i], a + step, b - step, *cuts[i + 2 :]), lcores)
+
+
+def _changed(lcores: Lcores, on: Lcores) -> Iterator[Lcores]:
+    for cpu in lcores:
+        if cpu not in on:
+            yield tuple(sorted((*on, cpu)))
+            for gone in on:
+                yield tuple(sorted((*(c for c in on if c != gone), cpu)))
+        elif len(on) > 1:
+            yield tuple(c for c in on if c != cpu)
+
+
+def usual(problem: Problem) -> tuple[Layout, Layout]:
+    return run_to_completion(problem), pipeline(problem)
+
+
+def fewest(problem: Problem, rate_pps: float, within_s: float | None = None) -> Choice | None:
+    """On as few lcores as reach the rate, and that within the latency; None when all do not."""
     for used in range(1, len(problem.lcores) + 1):
         part = Problem(problem.nfs, problem.traffic, problem.lcores[:used], problem.tsc_hz)
-        choice = best(part)
-        if choice.predicted_pps >= rate_pps:
-            return choice
+        if within_s is None:
+            choice = best(part)
+            if choice.predicted_pps >= rate_pps:
+                return choice
+            continue
+        quick = quickest(part, rate_pps)
+        if quick is not None and quick.latency_s is not None and quick.latency_s <= within_s:
+            return quick
     return None

@@ -7,15 +7,20 @@ import random
 
 import pytest
 
+from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import Hop, Layout, NfCost, Problem, Traffic, loads, throughput
 from headrace.optimize.search import (
+    EXHAUSTIVE_MAX,
     best,
     compositions,
     count,
     exhaustive,
     fewest,
+    improved,
     layouts,
+    neighbours,
     pipeline,
+    quickest,
     run_to_completion,
 )
 
@@ -28,9 +33,10 @@ def problem(seed: int, n: int, lcores: int, hop: float = 40.0) -> Problem:
         return Hop(same, same + draw.uniform(0, 30))
 
     nfs = tuple(
-        NfCost(f"nf{i}", Hop(10, 10 + hop), work(), Hop(6, 6 + hop / 4), 5) for i in range(n)
+        NfCost(f"nf{i}", Hop(10, 10 + hop), work(), Hop(6, 6 + hop / 4), 5, poll=200)
+        for i in range(n)
     )
-    traffic = Traffic(Hop(30, 50), Hop(25, 60), 0, lcores - 1)
+    traffic = Traffic(Hop(30, 50), Hop(25, 60), 0, lcores - 1, poll=100, idle=20)
     return Problem(nfs, traffic, tuple(range(lcores)), 2e9)
 
 
@@ -77,10 +83,10 @@ def test_cp_sat_is_within_its_bound_of_the_best(seed: int) -> None:
     pytest.importorskip("ortools", reason="OR-tools is not installed")
     given = problem(seed, 4, 3, hop=10)
     exact, found = exhaustive(given), best(given, limit=0)
-    assert found.how == "CP-SAT"
+    assert found.how == "CP-SAT and local search"
     assert found.bound_pps >= exact.predicted_pps * (1 - 1e-6)
     assert found.predicted_pps <= exact.predicted_pps * (1 + 1e-6)
-    assert found.predicted_pps >= exact.predicted_pps * 0.9
+    assert found.predicted_pps >= exact.predicted_pps * 0.95
     assert throughput(given, found.layout) == found.predicted_pps
 
 
@@ -90,3 +96,60 @@ def test_fewest_lcores() -> None:
     assert fewest(given, most * 2) is None
     reached = fewest(given, most / 3)
     assert reached is not None and len(reached.layout.used) <= 2
+
+
+def test_cp_sat_where_layouts_are_too_many_to_try() -> None:
+    pytest.importorskip("ortools", reason="OR-tools is not installed")
+    given = problem(2, 7, 4, hop=10)
+    assert count(given) > EXHAUSTIVE_MAX
+    found = best(given)
+    assert found.how == "CP-SAT and local search"
+    for other in (run_to_completion(given), pipeline(given)):
+        assert found.predicted_pps >= throughput(given, other)
+    assert found.predicted_pps <= found.bound_pps * (1 + 1e-9)
+    assert found.gap < 0.5
+
+
+def test_local_search_ends_at_a_layout_whose_neighbours_are_no_better() -> None:
+    given = problem(4, 5, 3, hop=10)
+
+    def cost(layout: Layout) -> float:
+        return 1 / throughput(given, layout)
+
+    found = improved(given, pipeline(given), cost)
+    assert all(cost(one) >= cost(found) * (1 - 1e-9) for one in neighbours(given, found))
+    everything = set(layouts(given))
+    assert set(neighbours(given, found)) <= everything
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_quickest_of_all_layouts(seed: int) -> None:
+    given = problem(seed, 3, 2)
+    rate = best(given).predicted_pps * 0.6
+    found = quickest(given, rate)
+    assert found is not None and found.latency_s is not None
+    others = [latency_s(given, one, rate) for one in layouts(given)]
+    assert found.latency_s == min(one for one in others if one is not None)
+    assert quickest(given, best(given).predicted_pps * 1.1) is None
+
+
+def test_the_local_search_for_latency_is_near_the_quickest() -> None:
+    pytest.importorskip("ortools", reason="OR-tools is not installed")
+    given = problem(1, 4, 2)
+    rate = best(given).predicted_pps * 0.5
+    exact, found = quickest(given, rate), quickest(given, rate, limit=0)
+    assert exact is not None and exact.latency_s is not None
+    assert found is not None and found.latency_s is not None
+    assert exact.latency_s <= found.latency_s <= exact.latency_s * 1.3
+    assert "not proven" in found.how
+
+
+def test_fewest_lcores_within_a_latency() -> None:
+    given = problem(5, 3, 3)
+    rate = best(given).predicted_pps / 2
+    quick = quickest(given, rate)
+    assert quick is not None and quick.latency_s is not None
+    assert fewest(given, rate, quick.latency_s / 2) is None
+    reached = fewest(given, rate, quick.latency_s * 3)
+    assert reached is not None and reached.latency_s is not None
+    assert reached.latency_s <= quick.latency_s * 3

@@ -68,6 +68,7 @@ def _layouts(plan: ChainPlan) -> Section:
                 pps(one.measured_pps),
                 spread,
                 signed_percent(one.error),
+                *(_latencies(one) if plan.rate_pps is not None else ()),
             )
         )
     note = (
@@ -75,26 +76,75 @@ def _layouts(plan: ChainPlan) -> Section:
         f"{pps(plan.bound_pps)}. Traffic is made on lcore {plan.generator} and measured on "
         f"{plan.measure}; that work is in their cycles."
     )
+    columns: tuple[str, ...] = (
+        "",
+        "segments @lcores",
+        "cycles per lcore",
+        "predicted",
+        "measured",
+        "of",
+        "error",
+    )
     if plan.rate_pps is not None:
-        note += f" Asked for: {pps(plan.rate_pps)} on as few lcores as do it."
-    columns = ("", "segments @lcores", "cycles per lcore", "predicted", "measured", "of", "error")
+        note += f" Asked for: {_asked(plan)}. Latency is the typical packet's at that load."
+        columns = (*columns, "latency, predicted", "measured")
     return Section(title=plan.chain, note=note, tables=(Table(columns, tuple(rows)),))
+
+
+def _asked(plan: ChainPlan) -> str:
+    assert plan.rate_pps is not None
+    within = "" if plan.within_us is None else f" within {significant(plan.within_us)} µs"
+    aims = {
+        "throughput": f"the highest throughput, and what latency it has at {pps(plan.rate_pps)}",
+        "latency": f"the lowest latency at {pps(plan.rate_pps)}",
+        "lcores": f"{pps(plan.rate_pps)}{within} on as few lcores as do it",
+    }
+    return aims[plan.aim]
+
+
+def _latencies(one: LayoutPlan) -> tuple[str, str]:
+    def us(value: float | None) -> str:
+        return NOT_KNOWN if value is None else f"{significant(value)} µs"
+
+    predicted = us(one.predicted_latency_us)
+    return (predicted if one.predicted_latency_us else "overload", us(one.measured_latency_us))
 
 
 def _costs(plan: ChainPlan) -> Section:
     def pair(values: tuple[float, float]) -> str:
         return f"{significant(values[0])} / {significant(values[1])}"
 
-    rows = [
-        (f.name, pair(f.work), pair(f.receive), pair(f.send), significant(f.loop))
+    def maybe(value: float | None) -> str:
+        return NOT_KNOWN if value is None else significant(value)
+
+    rows: list[tuple[str, ...]] = [
+        (
+            f.name,
+            pair(f.work),
+            maybe(f.replicated),
+            pair(f.receive),
+            pair(f.send),
+            significant(f.loop),
+            significant(f.poll),
+        )
         for f in plan.functions
     ]
     rows += [
-        ("source", pair(plan.source), "", "", ""),
-        ("sink", pair(plan.sink), "", "", ""),
+        ("source", pair(plan.source), *[""] * 5),
+        ("sink", pair(plan.sink), *[""] * 5),
     ]
+    how = (
+        "By their stored profiles"
+        if plan.costs == "profiles"
+        else "Measured here, each alone and all in one segment"
+    )
     return Section(
         title=f"{plan.chain}: what the parts cost",
-        note="Measured each alone, cycles per packet; packets from or to the same lcore / another.",
-        tables=(Table(("function", "itself", "receive", "send", "loop"), tuple(rows)),),
+        note=f"{how}; cycles per packet; packets from or to the same lcore / another.",
+        tables=(
+            Table(
+                ("function", "itself", "in a replica", "receive", "send", "loop", "a poll, once"),
+                tuple(rows),
+            ),
+        ),
     )

@@ -8,6 +8,8 @@ from typing import Literal
 from headrace.spec.base import Spec
 
 Role = Literal["best", "rtc", "pipeline"]
+Aim = Literal["throughput", "latency", "lcores"]
+CostSource = Literal["measured", "profiles"]
 
 
 class SegmentPlan(Spec):
@@ -23,6 +25,9 @@ class LayoutPlan(Spec):
     measured_pps: float | None = None
     measured_min_pps: float | None = None
     measured_max_pps: float | None = None
+    # At the load that was asked for; None: none was, or it is more than the layout carries.
+    predicted_latency_us: float | None = None
+    measured_latency_us: float | None = None  # median packet
 
     @property
     def error(self) -> float | None:
@@ -40,6 +45,8 @@ class FunctionCost(Spec):
     receive: tuple[float, float]
     send: tuple[float, float]
     loop: float
+    poll: float = 0.0  # what a poll that finds packets costs once
+    replicated: float | None = None  # itself, in a replica
 
 
 class ChainPlan(Spec):
@@ -51,7 +58,10 @@ class ChainPlan(Spec):
     tsc_hz: float
     how: str
     bound_pps: float
-    rate_pps: float | None  # asked for with --rate
+    rate_pps: float | None  # asked for
+    within_us: float | None = None  # asked for
+    aim: Aim = "throughput"
+    costs: CostSource = "measured"
     functions: tuple[FunctionCost, ...]
     source: tuple[float, float]
     sink: tuple[float, float]

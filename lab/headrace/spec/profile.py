@@ -92,6 +92,32 @@ class Fit(Spec):
         return max((abs(p.residual) for p in self.points), default=0.0)
 
 
+class PlaceCost(Spec):
+    """The NF in one neighbourhood: cycles per packet, medians; `poll`: of a poll that finds
+    packets, once; `idle`: of one that finds none."""
+
+    nf: float
+    rx: float
+    tx: float
+    loop: float
+    source: float
+    source_tx: float
+    sink: float
+    poll: float
+    idle: float
+    passed: float
+
+
+class Places(Spec):
+    """Neighbours on the same lcore or on another: what planning needs of an NF. Packets are made on
+    one lcore and measured on another; the NF is on the first, on the second, or on both."""
+
+    settings: Settings
+    near: PlaceCost
+    far: PlaceCost
+    spread: PlaceCost
+
+
 class Profile(Spec):
     nf: str
     params: dict[str, Any]
@@ -104,6 +130,7 @@ class Profile(Spec):
     repetitions: int
     points: tuple[Point, ...]
     fit: Fit | None
+    places: Places | None = None
     corun: tuple[CoRun, ...]
     pmu: dict[str, float] | None  # per packet at the first point: cycles, instructions, misses
     pmu_absent: str | None

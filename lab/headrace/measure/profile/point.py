@@ -67,6 +67,13 @@ class Sample:
     throughput_pps: float
     packets: int
     passed: float  # share of what the chain got that it sent on
+    burst: float = 0.0  # packets of a poll of the chain's that found some
+    idle: float = 0.0  # cycles of a poll that found none
+
+    @property
+    def chain(self) -> float:
+        """All that the chain's segments pay for a packet."""
+        return self.rx + sum(self.nfs.values()) + self.tx + self.loop
 
 
 def memory_mb(states: Sequence[int]) -> int:
@@ -190,9 +197,12 @@ def packets(engine: Engine, one: Prepared) -> Count:
     return Count(total, reading["tsc"] / reading["tsc_hz"])
 
 
-def sample(engine: Engine, one: Prepared, seconds: float, plan: Json) -> Sample:
+def sample(
+    engine: Engine, one: Prepared, seconds: float, plan: Json, rate_pps: float = 0.0
+) -> Sample:
+    """`rate_pps`: 0 is as fast as possible."""
     ways = paths(one.experiment)
-    reading = trials.run(engine, ways, 0, seconds, _DRAIN_S)
+    reading = trials.run(engine, ways, rate_pps, seconds, _DRAIN_S)
     counters = count.difference(reading.before, reading.after, plan)
     flows = [trials.flow(reading, way, "received") for way in ways]
     return read(counters, sum(f.received for f in flows) / max(f.duration_s for f in flows))
@@ -222,7 +232,33 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
             passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
     loop = max(0.0, busy - rx - tx - sum(nfs.values()))
-    return Sample(nfs, rx, tx, loop, source, source_tx, sink, throughput_pps, packets, passed)
+    return Sample(
+        nfs=nfs,
+        rx=rx,
+        tx=tx,
+        loop=loop,
+        source=source,
+        source_tx=source_tx,
+        sink=sink,
+        throughput_pps=throughput_pps,
+        packets=packets,
+        passed=passed,
+        burst=_burst(counters),
+        idle=_idle(counters),
+    )
+
+
+def _burst(counters: Counters) -> float:
+    chain = [r for r in counters.replicas if r.segment not in ("generator", "measure")]
+    found = sum(r.polls - r.idle_polls for r in chain)
+    return sum(r.packets_in for r in chain) / found if found else 0.0
+
+
+def _idle(counters: Counters) -> float:
+    """Of all segments alike: what an lcore was not busy for, over its polls that found nothing."""
+    spare = sum(max(0, w.ref_cycles - w.ops_cycles) for w in counters.workers)
+    polls = sum(r.idle_polls for r in counters.replicas)
+    return spare / polls if polls else 0.0
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -25,12 +25,13 @@ from headrace.measure.collectors.perf import (
     Counter,
     Refused,
 )
+from headrace.measure.profile import chain
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Placement, Sample
 from headrace.measure.profile.recipes import depends_on, recipe
 from headrace.model.amat import fit
 from headrace.spec.calibration import Calibration, Level
-from headrace.spec.profile import CoRun, Point, Profile, Settings, Spread, Sweep
+from headrace.spec.profile import CoRun, Places, Point, Profile, Settings, Spread, Sweep
 from headrace.spec.server import Server
 from headrace.testbed.place import usable_cpus
 
@@ -74,6 +75,8 @@ def profile(
         raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
         made = list(_points(bench, wanted, Path(folder), say))
+        say("beside source and sink: on the same lcore, on another, on both")
+        places = _places(bench, wanted, Path(folder))
         corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
         pmu, absent = _pmu(bench, wanted, Path(folder))
     states = [(p.settings.state, p.cost.nf.median) for p in made if p.sweep == "state"]
@@ -89,6 +92,7 @@ def profile(
         repetitions=bench.repetitions,
         points=tuple(made),
         fit=fit(states, *_caches(server, bench.lcores[1], calibration)),
+        places=places,
         corun=tuple(corun),
         pmu=pmu,
         pmu_absent=absent,
@@ -134,6 +138,12 @@ def _points(
         shown = getattr(settings, "frame_bytes" if sweep == "frame" else sweep)
         say(f"{sweep} {shown:g}: {made.cost.nf.median:.1f} cycles per packet")
         yield made
+
+
+def _places(bench: Bench, wanted: Wanted, folder: Path) -> Places:
+    data = study(wanted, wanted.base, folder)
+    doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
+    return chain.places(bench, doc, experiment, wanted.base, bench.lcores)
 
 
 def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:

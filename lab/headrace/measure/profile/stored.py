@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain's costs out of the profiles that were stored: nothing is measured now.
+
+A profile has the function's cost in three neighbourhoods at one setting, and how its own cycles
+change with state, rules and frame size, one at a time. What differs from that setting is added;
+outside of what was measured nothing is predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.measure.profile.chain import nf_cost, traffic_of
+from headrace.measure.profile.recipes import depends_on
+from headrace.optimize.layout import Hop, NfCost, Problem
+from headrace.spec.chain import Node
+from headrace.spec.document import Document
+from headrace.spec.profile import Places, Point, Profile, Settings, Sweep
+from headrace.spec.study import Experiment
+from headrace.testbed import store
+
+Say = Callable[[str], None]
+_SLACK = 1.25  # a little further out is no other cache level
+
+
+def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: Say) -> Problem:
+    nfs, places = [], []
+    hz = []
+    for node in experiment.nodes:
+        profile = _profile(node.nf)
+        found = profile.places
+        assert found is not None
+        wanted = _settings(doc, node, experiment, found.settings)
+        nfs.append(cost(node.name, profile, found, wanted))
+        places.append((found.near, found.far, found.spread))
+        hz.append(profile.tsc_hz)
+        say(
+            f"{node.name}: {nfs[-1].work.same:.1f} cycles by its profile of "
+            f"{profile.created_at[:16].replace('T', ' ')}, {wanted.state} entries"
+            + (f", {wanted.rules} rules" if "rules" in depends_on(node.nf) else "")
+        )
+    return Problem(tuple(nfs), traffic_of(places, lcores), tuple(lcores), max(hz))
+
+
+def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCost:
+    at_base = nf_cost(name, places.near, places.far, places.spread)
+    further = _further(profile, places.settings, wanted)
+    # Each of two replicas has half of the entries.
+    halved = wanted.model_copy(update={"state": max(1, wanted.state // 2)})
+    based = places.settings.model_copy(update={"state": max(1, places.settings.state // 2)})
+    spread = _further(profile, based, halved)
+    work, replicated = at_base.work, at_base.replicated
+    return NfCost(
+        name=name,
+        rx=at_base.rx,
+        work=Hop(
+            max(0.0, work.same + further),
+            max(0.0, work.apart + further),
+            None if work.spread is None else max(0.0, work.spread + spread),
+        ),
+        tx=at_base.tx,
+        loop=at_base.loop,
+        replicated=None if replicated is None else max(0.0, replicated + spread),
+        poll=at_base.poll,
+    )
+
+
+def _profile(nf: str) -> Profile:
+    file = store.profiles_folder() / f"{nf}.json"
+    if not file.exists():
+        raise BadInput(
+            f"--costs profiles: {file}: no such file; allowed: what `headrace profile {nf}` writes"
+        )
+    found = store.load(file, Profile)
+    if found.places is None:
+        raise BadInput(
+            f"{file}: places: not there, as an older headrace made it; allowed: what "
+            f"`headrace profile {nf}` writes now"
+        )
+    return found
+
+
+def _settings(doc: Document, node: Node, experiment: Experiment, base: Settings) -> Settings:
+    entries = _lines(doc, node, "routes_file") if node.nf == "l3fwd" else None
+    rules = _lines(doc, node, "rules_file")
+    if rules is None and isinstance(node.params.get("rules"), list | tuple):
+        rules = len(node.params["rules"])
+    sizes = experiment.frame.sizes
+    return Settings(
+        state=entries or experiment.study.workload.flows.count,
+        rules=rules or base.rules,
+        frame_bytes=round(sum(sizes) / len(sizes)),
+        burst=experiment.study.deployment.burst,
+        skew=base.skew,
+    )
+
+
+def _lines(doc: Document, node: Node, key: str) -> int | None:
+    given = node.params.get(key)
+    if not isinstance(given, str):
+        return None
+    try:
+        text = (Path(doc.file).parent / given).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None  # the engine says what is wrong with it
+    return sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
+
+
+def _further(profile: Profile, base: Settings, wanted: Settings) -> float:
+    """Cycles that the settings add to those of the profile's base."""
+    total = 0.0
+    keys: dict[Sweep, str] = {"state": "state", "rules": "rules", "frame": "frame_bytes"}
+    for sweep, key in keys.items():
+        if sweep != "frame" and sweep not in depends_on(profile.nf):
+            continue
+        at, to = getattr(base, key), getattr(wanted, key)
+        if at != to:
+            points = [p for p in profile.points if p.sweep == sweep]
+            total += _at(profile.nf, sweep, key, points, to) - _at(
+                profile.nf, sweep, key, points, at, lenient=True
+            )
+    return total
+
+
+def _at(
+    nf: str, sweep: Sweep, key: str, points: Sequence[Point], value: float, lenient: bool = False
+) -> float:
+    """Between two points along the logarithm, as cache levels are."""
+    known = sorted((float(getattr(p.settings, key)), p.cost.nf.median) for p in points)
+    if not known:
+        raise HeadraceError(
+            f"plan: cannot predict: the profile of {nf} has no points over {sweep}; "
+            f"`headrace profile {nf} --only {sweep}` would make them"
+        )
+    if value > known[-1][0] * _SLACK and not lenient:
+        raise HeadraceError(
+            f"plan: cannot predict: the profile of {nf} goes up to {known[-1][0]:g} over {sweep}, "
+            f"asked for {value:g}"
+        )
+    xs, ys = [math.log(x) for x, _ in known], [y for _, y in known]
+    return float(np.interp(math.log(max(1.0, value)), xs, ys))
