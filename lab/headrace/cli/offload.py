@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace offload: routing daemons in VNFs, forwarding in the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.errors import HeadraceError
+from headrace.spec import document
+from headrace.spec.offload import read
+from headrace.testbed.exclusive import WAIT_S, Lcores, holder
+from headrace.testbed.offload.service import Service
+
+
+def offload(
+    spec: Annotated[Path, typer.Argument(help="A spec of VNFs and their routing daemons (YAML).")],
+    seconds: Annotated[
+        float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between reports.")
+    ] = 5.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Reports as JSON, one object per line.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait for an lcore that a run holds.")
+    ] = WAIT_S,
+    check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
+) -> None:
+    """Run VNFs whose control plane is theirs and whose packets the host forwards."""
+    doc = document.load(spec)
+    parsed = read(doc)
+    if check:
+        print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
+        return
+    if os.geteuid() != 0:
+        raise HeadraceError("offload: needs root, to make network namespaces and TAPs")
+    service = Service(parsed, doc, _say)
+    with Lcores([service.cpu], _waiting, wait), service:
+        service.run(seconds, interval, lambda: _report(service, as_json))
+        _report(service, as_json)
+
+
+def _report(service: Service, as_json: bool) -> None:
+    shown = service.show()
+    if as_json:
+        print(json.dumps(shown), flush=True)
+        return
+    for vnf in shown["vnfs"]:
+        state = "up" if vnf["up"] else "held" if vnf["held"] else "down"
+        print(
+            f"{vnf['name']:16} {state:5} routes {vnf['ipv4_routes']} IPv4, {vnf['ipv6_routes']} "
+            f"IPv6  next hops {vnf['next_hops']}  neighbours {vnf['neighbours']}  "
+            f"updates {vnf['updates']}",
+            flush=True,
+        )
+
+
+def _waiting(cpu: int) -> None:
+    _say(f"lcore {cpu} is held by {holder(cpu)}; waiting")
+
+
+def _say(text: str) -> None:
+    print(f"headrace offload: {text}", file=sys.stderr, flush=True)

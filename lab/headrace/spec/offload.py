@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarding offload: VNFs whose routing daemons run, and whose packets the host forwards."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from headrace.spec.base import NAME_PATTERN, Seconds, Spec
+from headrace.spec.document import Document
+from headrace.spec.invalid import explain
+
+PORTS_MAX = 15
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+
+
+def _interface_address(text: str) -> str:
+    if "/" not in text:
+        raise ValueError("allowed: an address with its prefix length, as 10.0.1.1/24")
+    return str(ipaddress.ip_interface(text))
+
+
+def _mac(text: str) -> str:
+    if not _MAC.match(text.lower()) or int(text[:2], 16) & 1:
+        raise ValueError("allowed: one station's MAC, as 02:00:00:00:01:00")
+    return text.lower()
+
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
+Address = Annotated[str, AfterValidator(_interface_address)]
+Mac = Annotated[str, AfterValidator(_mac)]
+Daemon = Literal["frr", "bird", "none"]
+
+
+class Port(Spec):
+    """A link of the host. Without a device it is one between the VNFs only."""
+
+    device: str | None = None
+
+
+class Interface(Spec):
+    port: Name
+    mac: Mac | None = None  # made up unless given
+    addresses: tuple[Address, ...] = ()
+
+
+class Routing(Spec):
+    """What runs in the VNF. frr speaks FPM; bird, and whatever else sets the kernel's routes, is
+    learnt from there. `config` is the daemon's own file."""
+
+    daemon: Daemon = "none"
+    daemons: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]{2,16}$")], ...] = ("bgpd",)
+    config: str | None = None
+    restart: bool = True
+
+    @model_validator(mode="after")
+    def _configured(self) -> Routing:
+        if self.daemon != "none" and self.config is None:
+            raise ValueError(f"daemon {self.daemon} needs a config")
+        return self
+
+
+class Vnf(Spec):
+    interfaces: Annotated[dict[Device, Interface], Field(min_length=1)]
+    routing: Routing = Routing()
+    hold: Annotated[Seconds, Field(ge=0, le=86400)] = 30.0
+
+
+class Offload(Spec):
+    name: Name
+    description: str = ""
+    ports: Annotated[dict[Name, Port], Field(min_length=1, max_length=PORTS_MAX)]
+    vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
+    lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
+    hugepages: bool | None = None
+    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
+    punt_pps: Annotated[int, Field(ge=1)] = 100_000
+
+    @model_validator(mode="after")
+    def _ports_exist(self) -> Offload:
+        for name, vnf in self.vnfs.items():
+            for device, interface in vnf.interfaces.items():
+                if interface.port not in self.ports:
+                    raise ValueError(
+                        f"vnfs.{name}.interfaces.{device}.port: {interface.port!r}; "
+                        f"allowed: {', '.join(self.ports)}"
+                    )
+        return self
+
+
+def read(doc: Document) -> Offload:
+    """The spec, or an error that names the line, the value and what is allowed."""
+    try:
+        return Offload.model_validate(doc.data)
+    except ValidationError as error:
+        raise explain(doc, error, Offload) from None

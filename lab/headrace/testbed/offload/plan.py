@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's plan: a `router` between the host's ports, and TAPs into the VNFs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.spec.offload import Interface, Offload, Vnf
+
+Json = dict[str, Any]
+ROUTER = "router"
+TAPS = "taps"
+LEARN = {"frr": "fpm", "bird": "kernel", "none": "kernel"}
+
+
+def interfaces(spec: Offload) -> Iterator[tuple[str, str, Interface]]:
+    """In the order that the engine numbers them."""
+    for name, vnf in spec.vnfs.items():
+        for device, interface in vnf.interfaces.items():
+            yield name, device, interface
+
+
+def macs(spec: Offload) -> dict[tuple[str, str], str]:
+    """Those that are given; the others locally administered (IEEE 802), by number."""
+    return {
+        (vnf, device): interface.mac or f"02:48:52:00:{i >> 8:02x}:{i & 255:02x}"
+        for i, (vnf, device, interface) in enumerate(interfaces(spec))
+    }
+
+
+def compile_plan(spec: Offload, cpu: int, engine: Json, namespaces: Mapping[str, str]) -> Json:
+    """`namespaces` has the file of each VNF's network namespace."""
+    links = {
+        _link(name): {"type": "port", "params": {"devargs": port.device}}
+        for name, port in spec.ports.items()
+        if port.device is not None
+    }
+    mac = macs(spec)
+    links[TAPS] = {
+        "type": "taps",
+        "params": {
+            "taps": [
+                {"name": device, "netns": namespaces[vnf], "mac": mac[vnf, device]}
+                for vnf, device, _ in interfaces(spec)
+            ]
+        },
+    }
+    return {
+        "version": 1,
+        "engine": engine,
+        "links": links,
+        "nfs": {ROUTER: {"type": "router", "params": _router(spec, namespaces)}},
+        "segments": [_segment(spec, cpu)],
+    }
+
+
+def _link(port: str) -> str:
+    return f"port-{port}"
+
+
+def _router(spec: Offload, namespaces: Mapping[str, str]) -> Json:
+    return {
+        "punt_pps": spec.punt_pps,
+        "vnfs": [_vnf(spec, name, vnf, namespaces[name]) for name, vnf in spec.vnfs.items()],
+    }
+
+
+def _vnf(spec: Offload, name: str, vnf: Vnf, namespace: str) -> Json:
+    numbers = {port: i for i, port in enumerate(spec.ports)}
+    mac = macs(spec)
+    return {
+        "name": name,
+        "netns": namespace,
+        "learn": LEARN[vnf.routing.daemon],
+        "hold_s": vnf.hold,
+        "interfaces": [
+            {"name": device, "port": numbers[interface.port], "mac": mac[name, device]}
+            for device, interface in vnf.interfaces.items()
+        ],
+    }
+
+
+def _segment(spec: Offload, cpu: int) -> Json:
+    targets: dict[str, str] = {"punt": f"link:{TAPS}"}
+    inputs: list[Json] = []
+    for i, (name, port) in enumerate(spec.ports.items()):
+        if port.device is None:
+            targets[f"out{i}"] = "drop"
+            continue
+        targets[f"out{i}"] = f"link:{_link(name)}"
+        inputs.append({"link": _link(name), "to": ROUTER, "port": i})
+    inputs.append({"link": TAPS, "to": ROUTER, "direction": "reverse"})
+    return {
+        "name": "offload",
+        "cpus": [cpu],
+        "inputs": inputs,
+        "nodes": {ROUTER: {"forward": targets}},
+    }
