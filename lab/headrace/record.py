@@ -231,6 +231,20 @@ class Segment(Record):
     hosting: str = "inline"
 
 
+class Anatomy(Record):
+    """Mean time of a packet in each part of a hosted chain (S1 figure 8); they add up to the mean
+    latency. Queueing is in front of a VNF that runs; the scheduler's part is what packets waited
+    while it did not. The switch's part is what the others leave, its own queues included."""
+
+    generator_ns: NonNegativeFloat  # the tester alone: its median in a direct loop
+    switch_ns: NonNegativeFloat
+    queue_ns: float
+    scheduler_ns: NonNegativeFloat
+    vnf_ns: NonNegativeFloat
+    of_which_back_ns: NonNegativeFloat  # of the switch's: waiting for it on the way back from VNFs
+    over_ns: NonNegativeFloat = 0.0  # by which the parts exceed the mean: their measuring error
+
+
 class Application(Record):
     """What clients and third-party VNFs report of a trial on the kernel's path."""
 
@@ -293,6 +307,7 @@ class Measurement(Record):
     segments: tuple[Segment, ...] = ()
     counters: Counters | None = None
     application: Application | None = None
+    anatomy: Anatomy | None = None  # hosted chains only
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 
 

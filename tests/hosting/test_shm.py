@@ -80,24 +80,26 @@ def test_every_packet_comes_back(
 ) -> None:
     """Of all lengths, in order, whatever the VNF does when it has nothing to do."""
     socket = tmp_path / "vf.sock"
-    with start_engine(host_plan(cpus[0], socket, [64, 65, 777, 1518])) as host:
-        with start_engine(vnf_plan(cpus[-1], socket, wait)) as vnf:
-            links = send(host, 4000)
-            sent = links["gen"]["sent"]
-            assert links["meas"]["received"] == links["meas"]["stamped"] == sent
-            assert links["meas"]["reordered"] == links["meas"]["duplicated"] == 0
-            reading = vnf.read()
-            assert not any(nf_imbalance(reading).values())
-            vf = reading["links"]["vf"]
-            assert vf["wait"]["count"] == vf["stay"]["count"] == vf["rx_packets"] == sent
-            assert vf["off_cpu"]["sum_ns"] <= vf["wait"]["sum_ns"]
-            [worker] = reading["workers"].values()
-            assert (worker["sleeps"] > 0) == (wait != "poll")
+    with (
+        start_engine(host_plan(cpus[0], socket, [64, 65, 777, 1518])) as host,
+        start_engine(vnf_plan(cpus[-1], socket, wait)) as vnf,
+    ):
+        links = send(host, 4000)
+        sent = links["gen"]["sent"]
+        assert links["meas"]["received"] == links["meas"]["stamped"] == sent
+        assert links["meas"]["reordered"] == links["meas"]["duplicated"] == 0
+        reading = vnf.read()
+        assert not any(nf_imbalance(reading).values())
+        vf = reading["links"]["vf"]
+        assert vf["wait"]["count"] == vf["stay"]["count"] == vf["rx_packets"] == sent
+        assert vf["off_cpu"]["sum_ns"] <= vf["wait"]["sum_ns"]
+        [worker] = reading["workers"].values()
+        assert (worker["sleeps"] > 0) == (wait != "poll")
     assert not socket.exists()
 
 
 def test_peer_dies_at_any_time(start_engine: Start, cpus: list[int], tmp_path: Path) -> None:
-    """A VNF killed in full flow, again and again: the host goes on, and no packet buffer is lost."""
+    """A VNF killed in full flow, again and again: the host goes on, no packet buffer is lost."""
     socket = tmp_path / "vf.sock"
     with start_engine(host_plan(cpus[0], socket, [64])) as host:
         before = host.read()["mbufs_in_use"]
@@ -143,14 +145,16 @@ def test_host_comes_again(start_engine: Start, cpus: list[int], tmp_path: Path) 
 
 def test_second_client_is_refused(start_engine: Start, cpus: list[int], tmp_path: Path) -> None:
     socket = tmp_path / "vf.sock"
-    with start_engine(host_plan(cpus[0], socket, [64])) as host:
-        with start_engine(vnf_plan(cpus[-1], socket)):
-            plan = vnf_plan(cpus[-1], socket)
-            plan["links"]["vf"]["params"]["wait_link_ms"] = 300
-            with pytest.raises(EngineError, match=r"links.vf.params.wait_link_ms: no peer at"):
-                start_engine(plan).__enter__()
-            send(host, 100)
-            assert host.read()["links"]["vf"]["refused"] > 0
+    with (
+        start_engine(host_plan(cpus[0], socket, [64])) as host,
+        start_engine(vnf_plan(cpus[-1], socket)),
+    ):
+        plan = vnf_plan(cpus[-1], socket)
+        plan["links"]["vf"]["params"]["wait_link_ms"] = 300
+        with pytest.raises(EngineError, match=r"links.vf.params.wait_link_ms: no peer at"):
+            start_engine(plan).__enter__()
+        send(host, 100)
+        assert host.read()["links"]["vf"]["refused"] > 0
 
 
 @pytest.mark.parametrize(

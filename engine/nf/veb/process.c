@@ -37,6 +37,8 @@ static uint8_t forward(struct nf_worker *w, const struct frame *f, unsigned int 
 
 	if (unlikely(!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead)))
 		return NF_DROP(DROP_RATE);
+	if (unlikely(!within(&vw->capacity, f->now, f->m->pkt_len + vw->overhead)))
+		return NF_DROP(DROP_CAPACITY);
 	w->counters[C_FORWARDED]++;
 	return (uint8_t)to;
 }

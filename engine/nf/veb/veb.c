@@ -63,6 +63,10 @@ static const struct param veb_params[] = {
 	{.name = "burst_bytes", .type = PARAM_UINT, .min = 1600, .max = 1e9, .def = "65536",
 	 .unit = "bytes", .offset = offsetof(struct veb_params, burst_bytes),
 	 .doc = "bucket of each port's rate limits"},
+	{.name = "capacity_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
+	 .offset = offsetof(struct veb_params, capacity_bps),
+	 .doc = "limit of all that the switch forwards, between its own ports too: what VF-to-VF traffic "
+		"takes is the uplink's no more (S2 section 4.2); 0: none"},
 	{.name = "overhead_bytes", .type = PARAM_UINT, .max = 64, .def = "24", .unit = "bytes",
 	 .offset = offsetof(struct veb_params, overhead_bytes),
 	 .doc = "added to each frame's length by the limits; 24: as on the wire, 4: with its FCS"},
@@ -225,6 +229,9 @@ static int veb_worker_init(struct nf_worker *w, struct err *err)
 	vw->veb = w->nf->state;
 	vw->overhead = (uint32_t)p->overhead_bytes;
 	rc = start_meter(&vw->flood, p->flood_pps, p->flood_burst, w, "params.flood_pps", err);
+	if (!rc)
+		rc = start_meter(&vw->capacity, p->capacity_bps / 8, p->burst_bytes, w,
+				 "params.capacity_bps", err);
 	for (unsigned int i = 0; i < p->ports.count && !rc; i++) {
 		const struct veb_port_params *port = port_at(p, i);
 
@@ -315,6 +322,7 @@ static const char *const drops[] = {
 	[DROP_FLOOD_LIMIT] = "flood-limit",
 	[DROP_RATE] = "rate-limit",
 	[DROP_RATE_IN] = "in-rate-limit",
+	[DROP_CAPACITY] = "capacity",
 	NULL,
 };
 static const char *const counters[] = {
@@ -341,7 +349,7 @@ static const struct nf_ops veb_ops = {
 	.edges = edges,
 	.drops = drops,
 	.policy_drops = 1u << DROP_SPOOFED | 1u << DROP_FILTERED | 1u << DROP_RATE |
-			1u << DROP_RATE_IN,
+			1u << DROP_RATE_IN | 1u << DROP_CAPACITY,
 	.counters = counters,
 	.reads = NF_F_MAC | NF_F_LENGTH,
 	.may_drop = true,

@@ -23,6 +23,7 @@ enum veb_drop {
 	DROP_FLOOD_LIMIT,
 	DROP_RATE,
 	DROP_RATE_IN,
+	DROP_CAPACITY,
 };
 
 enum veb_counter {
@@ -47,6 +48,7 @@ struct veb_params {
 	uint32_t mode, unknown;
 	bool learning;
 	uint64_t addresses, flood_pps, flood_burst, burst_bytes, overhead_bytes;
+	uint64_t capacity_bps;
 	double ageing_s;
 };
 
@@ -72,7 +74,7 @@ struct veb {
 struct veb_worker {
 	struct veb *veb;
 	uint32_t overhead;
-	struct veb_meter out[VEB_PORTS_MAX], in[VEB_PORTS_MAX], flood;
+	struct veb_meter out[VEB_PORTS_MAX], in[VEB_PORTS_MAX], flood, capacity;
 };
 
 void veb_process(struct nf_worker *w, struct burst *b);

@@ -171,6 +171,25 @@ static void test_64_ports(void **state)
 	harness_free(h);
 }
 
+/* 20 Mbit/s offered to a switch of 10, between two of its own ports. */
+static void test_capacity(void **state)
+{
+	struct harness *h = make(NIC ", \"capacity_bps\": 10000000}");
+	const unsigned int frames = 60000; /* two seconds */
+	double bits = 0;
+
+	(void)state;
+	for (unsigned int i = 0; i < frames; i++) {
+		harness_advance(h, (FRAME + 24) * 8 * 1000 / 20);
+		bits += feed(h, 1, 11, 13) ? (FRAME + 24) * 8 : 0;
+	}
+	bits /= frames * ((FRAME + 24) * 8 / 20e6);
+	if (bits < 9.6e6 || bits > 10.4e6)
+		fail_msg("%.0f bit/s", bits);
+	assert_true(harness_dropped(h, "capacity") > frames / 3);
+	harness_free(h);
+}
+
 /* Two uplinks of one LAN: a broadcast goes out once and comes in once. */
 static void test_two_uplinks(void **state)
 {
@@ -381,6 +400,7 @@ int main(void)
 		cmocka_unit_test(test_full_table),     cmocka_unit_test(test_million),
 		cmocka_unit_test(test_zoo),	       cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_reflective_relay), cmocka_unit_test(test_64_ports),
+		cmocka_unit_test(test_capacity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

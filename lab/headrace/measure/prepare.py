@@ -18,8 +18,12 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.testbed import store
 from headrace.testbed.describe import Description, files_in
+from headrace.testbed.engine import Engine
+from headrace.testbed.hosting.hosted import HostedEngine
+from headrace.testbed.hosting.layout import Hosted, lay_out_hosted
 from headrace.testbed.place import Placement, place, usable_cpus
 from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
+from headrace.testbed.state import RunState
 from headrace.testbed.traffic import refusal
 
 Json = dict[str, Any]
@@ -36,10 +40,22 @@ class Prepared:
     plan: Json
     direct: Json
     policy: dict[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
+    hosted: Hosted | None = None  # VNFs of its own
+
+    def deploy(self, binary: Path, plan: Json, state: RunState) -> Engine:
+        """The engine running; a hosted chain's host and VNFs are one to whoever asks it."""
+        if self.hosted is None:
+            return Engine(binary, plan, state)
+        return HostedEngine(binary, plan, self.hosted, state)
 
     def with_memory(self, engine: Json, direct: bool = False) -> Json:
         plan = self.direct if direct else self.plan
         return {**plan, "engine": {**plan["engine"], **engine}}
+
+    def _hosting_of(self, segment: str) -> str:
+        if self.hosted is None or segment not in {vnf.name for vnf in self.hosted.vnfs}:
+            return "inline"
+        return self.hosted.hosting.kind
 
     def segments(self) -> tuple[Segment, ...]:
         """As the record shows them; segments that share an lcore say with whom."""
@@ -55,6 +71,7 @@ class Prepared:
                     "cpus": cpus,
                     "nfs": nodes,
                     "role": role,
+                    "hosting": self._hosting_of(name),
                     "shares_cpu_with": tuple(
                         other
                         for other, theirs, *_ in placed
@@ -75,6 +92,9 @@ def prepare(
     with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
         for experiment in experiments:
             check_nodes(experiment, doc, description)
+            if experiment.study.deployment.hosting.kind != "inline":
+                prepared.append(_hosted(experiment, doc, description, available, Path(scratch)))
+                continue
             placement = place(experiment, doc, available)
             engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
             if experiment.study.deployment.locate:
@@ -89,6 +109,24 @@ def prepare(
             policy = policy_drops(experiment, description)
             prepared.append(Prepared(experiment, placement, plan, direct, policy))
     return prepared
+
+
+def _hosted(
+    experiment: Experiment,
+    doc: Document,
+    description: Description,
+    available: list[int],
+    scratch: Path,
+) -> Prepared:
+    engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
+    hosted = lay_out_hosted(experiment, description, doc, available, engine)
+    direct = direct_plan(experiment, hosted.placement, description, doc, engine)
+    # VNFs of one kind differ in addresses only.
+    kinds = {vnf.nodes: vnf.plan for vnf in hosted.vnfs}
+    for plan in (hosted.plan, *kinds.values()):
+        _engine_check(json.dumps(plan), scratch, experiment, doc, description.engine)
+    policy = policy_drops(experiment, description)
+    return Prepared(experiment, hosted.placement, hosted.plan, direct, policy, hosted)
 
 
 def locating(every: int) -> Json:

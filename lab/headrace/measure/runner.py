@@ -17,7 +17,7 @@ from headrace.measure.collectors import Sampler, Targets, collectors
 from headrace.measure.collectors.base import Process
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.prepare import Prepared
-from headrace.measure.progress import Progress, duration, rate
+from headrace.measure.progress import Progress, between, duration, rate
 from headrace.measure.results import UNINTENDED, result, searched, unrefused
 from headrace.measure.search import Limits, Outcome, search
 from headrace.measure.verify import verify_path
@@ -25,6 +25,8 @@ from headrace.record import Environment, Phase, Result, Trial
 from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 from headrace.testbed.engine import Engine, EngineRefused
+from headrace.testbed.hosting.anatomy import anatomy
+from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.memory import Memory
 from headrace.testbed.plan import paths
 from headrace.testbed.state import RunState, dpdk_prefix
@@ -72,7 +74,7 @@ class Run:
     def _experiment(self, one: Prepared, repetition: int) -> None:
         floor = self._floor(one)
         plan = one.with_memory(self.engine_memory())
-        with Engine(self.binary, plan, self.state) as engine:
+        with one.deploy(self.binary, plan, self.state) as engine:
             self._note_environment(engine)
             verify_path(engine, one.experiment, paths(one.experiment), plan)
             with self._samples(one.experiment.study.collect, engine):
@@ -90,7 +92,7 @@ class Run:
             found = calibrate(self.binary, plan, self.state, one.experiment)
             self.floors[key] = found
             self.bundle.sample(f"calibration-{len(self.floors)}.json", found.as_json())
-            self.progress.say(f"  tester alone: {rate(found.max_pps)}, {found.text()}")
+            self.progress.say(f"  tester alone (source straight into sink): {rate(found.max_pps)}, {found.text()}")
         return self.floors[key]
 
     @contextmanager
@@ -128,6 +130,7 @@ class _Measuring:
     ) -> None:
         self._run, self._engine, self._floor = run, engine, floor
         self._repetition = repetition
+        self._hosted = one.hosted
         self._study = one.experiment.study
         self._measure = self._study.measure
         self._context = trials.Context(
@@ -172,6 +175,8 @@ class _Measuring:
         reading = trials.run(self._engine, context.ways, load_pps, seconds, context.drain_s)
         run.trials += 1
         made = trials.records(context, reading, run.trials, phase, self._repetition)
+        if self._hosted is not None:
+            made = [_with_anatomy(one, reading, self._hosted, self._floor) for one in made]
         for one in made:
             run.bundle.trial(one)
         self._made[run.trials] = made
@@ -215,8 +220,8 @@ class _Measuring:
             self._keep(searched(made, goal, limits, count, seconds))
             verdict = self._run.results[-1].audit.verdict
             self._run.progress.say(
-                f"  {goal.goal.name} (loss <= {goal.goal.loss_ratio:.4%}): "
-                f"{rate(goal.lower_pps)} to {rate(goal.upper_pps)}"
+                f"  {goal.goal.name} (at most {goal.goal.loss_ratio * 100:.10g} % lost): "
+                f"{between(goal.lower_pps, goal.upper_pps)}"
                 + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
             )
         self._run.progress.say(f"  {count} trials in {duration(seconds)}")
@@ -234,6 +239,14 @@ def _disturbed(made: Trial) -> bool:
     return made.lost > 0 and any(f.check in checks and not f.ok for f in made.audit.findings)
 
 
+def _with_anatomy(made: Trial, reading: trials.Reading, hosted: Hosted, floor: Floor) -> Trial:
+    if made.latency_ns is None or floor.floor is None or not hosted.hosting.times:
+        return made
+    links = [(vnf.link, f"{vnf.name}:vf") for vnf in hosted.vnfs]
+    found = anatomy(reading.before, reading.after, links, made.latency_ns.mean, floor.floor.p50)
+    return made.model_copy(update={"anatomy": found})
+
+
 def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:
     """What a reader must know before comparing the figure with another."""
     labels = [] if memory.hugepages else ["no-huge"]
@@ -245,4 +258,7 @@ def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:
         labels.append("unshielded")
     if one.policy:
         labels.append(UNINTENDED)
+    if one.hosted is not None:
+        labels += [f"hosting-{one.hosted.hosting.kind}", one.hosted.topology]
+        labels.append(f"wait-{one.hosted.hosting.wait}")
     return (*labels, *one.placement.notes)

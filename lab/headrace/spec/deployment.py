@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
+from headrace.spec.hosting import Hosting
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
@@ -164,3 +165,5 @@ class Deployment(Spec):
     wire: Literal["auto"] | RingSize = "auto"
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
+    hosting: Hosting = Hosting()
+    network: Literal["veb", "vepa"] = "veb"

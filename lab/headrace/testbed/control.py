@@ -41,14 +41,27 @@ class Control:
         self._reader = self._socket.makefile("rb")
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        self.send(cmd, **arguments)
+        return self.receive(cmd)
+
+    def send(self, cmd: str, **arguments: Any) -> None:
+        """Without waiting for the answer: several engines can be asked at once."""
         line = json.dumps({"cmd": cmd, **arguments}) + "\n"
         try:
             self._socket.sendall(line.encode())
+        except TimeoutError:
+            raise self._silent(cmd) from None
+        except OSError as error:
+            raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
+
+    def _silent(self, cmd: str) -> ControlLost:
+        return ControlLost(f"engine: no answer to {cmd!r} within {self._timeout_s:g} s")
+
+    def receive(self, cmd: str) -> dict[str, Any]:
+        try:
             answer = self._reader.readline()
         except TimeoutError:
-            raise ControlLost(
-                f"engine: no answer to {cmd!r} within {self._timeout_s:g} s"
-            ) from None
+            raise self._silent(cmd) from None
         except OSError as error:
             raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
         if not answer.endswith(b"\n"):

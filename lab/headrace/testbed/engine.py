@@ -21,7 +21,7 @@ from headrace.testbed.state import Process, RunState
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
 _QUIT_S = 10.0
 _LAST_LINES = 5
-_SHARE_MEASURING, _SHARE_IDLE = -20, 0  # autogroup's nice values
+SHARE_MEASURING, SHARE_IDLE = -20, 0  # autogroup's nice values
 
 
 class EngineDied(HeadraceError):
@@ -66,7 +66,7 @@ class Engine:
         try:
             state.note("engine", Process.of(self._process.pid))
             self.control = self._connect()
-            self.shielded = set_share(self.pid, _SHARE_IDLE)
+            self.shielded = set_share(self.pid, SHARE_IDLE)
         except BaseException:
             self.close()
             raise
@@ -86,11 +86,11 @@ class Engine:
     def measuring(self) -> Iterator[None]:
         """Shielded for a trial. Between trials its pollers have nothing to do but would take the
         CPU from the lab, which then computes a second for what takes it ten milliseconds."""
-        self.shielded = set_share(self.pid, _SHARE_MEASURING)
+        self.shielded = set_share(self.pid, SHARE_MEASURING)
         try:
             yield
         finally:
-            set_share(self.pid, _SHARE_IDLE)
+            set_share(self.pid, SHARE_IDLE)
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
         """A request; if the engine died of it or before, its last words are the error."""

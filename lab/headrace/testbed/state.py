@@ -159,7 +159,7 @@ def _undo(run: Path) -> list[str]:
             return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
         if count:
             done.append(f"gave back {count} hugepages")
-    for directory in _dpdk_directories(dpdk_prefix(run)):
+    for directory in dpdk_directories(f"{dpdk_prefix(run)}*"):
         if _own(directory):
             shutil.rmtree(directory, ignore_errors=True)
             done.append(f"removed {directory}")
@@ -172,13 +172,13 @@ def dpdk_prefix(run: Path) -> str:
     return f"headrace-{run.name}"
 
 
-def _dpdk_directories(prefix: str) -> list[Path]:
-    """Where DPDK keeps the run-time files (telemetry's socket) of the engine of that prefix; an
+def dpdk_directories(pattern: str) -> list[Path]:
+    """Where DPDK keeps the run-time files (telemetry's socket) of engines whose prefix matches; an
     engine that was killed could not remove them."""
     bases = [Path("/var/run")] if os.getuid() == 0 else []
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     bases += [Path(runtime)] if runtime else []
-    return [base / "dpdk" / prefix for base in (*bases, Path("/tmp"))]
+    return [found for base in (*bases, Path("/tmp")) for found in base.glob(f"dpdk/{pattern}")]
 
 
 def kill(process: Process) -> None:

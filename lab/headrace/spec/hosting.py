@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a chain's segments run: in the engine of the traffic, or each as a VNF of its own behind
+the host's switch (S1, S2)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.spec.base import Spec, not_a_bool
+
+Count = Annotated[int, BeforeValidator(not_a_bool)]
+VFS_MAX = 63  # of one port of S1's NIC (Intel 82599), and of the engine's veb
+KINDS = ("inline", "process")
+
+_RATIO = re.compile(r"^([1-9]\d?):1$")
+
+
+def _ratio(value: Any) -> Any:
+    """`2:1` is two vCPUs on each physical core. YAML 1.1 reads a bare 2:1 as the number 121."""
+    if isinstance(value, str) and _RATIO.match(value):
+        return int(value.split(":")[0])
+    if isinstance(value, int) and not isinstance(value, bool) and value % 60 == 1 and value > 60:
+        return value // 60
+    raise ValueError('allowed: "1:1", "2:1", "4:1", vCPUs to a physical core, 1 to 99')
+
+
+class Hosting(Spec):
+    """`execution` says which functions make up a VNF: each of its segments is one.
+
+    `chains` copies of the chain run side by side, `active` of them carry traffic and the others
+    stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
+    `switch_gbps` all that it switches, between VNFs too.
+    """
+
+    kind: Literal["inline", "process"] = "inline"
+    chains: Annotated[Count, Field(ge=1, le=VFS_MAX)] = 1
+    active: Annotated[Count, Field(ge=1, le=VFS_MAX)] | None = None
+    wait: Literal["poll", "adaptive", "interrupt"] = "adaptive"
+    placement: Literal["numa-aware", "random", "worst", "explicit"] = "numa-aware"
+    lcores: Annotated[tuple[Annotated[Count, Field(ge=0)], ...], Field(min_length=1)] | None = None
+    oversubscription: Annotated[int, BeforeValidator(_ratio)] | None = None
+    memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 64
+    mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] = 4096
+    slots: Annotated[Count, Field(ge=64, le=1 << 20)] = 1024
+    uplink_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
+    switch_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
+    times: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in KINDS:
+                raise ValueError(f"allowed: {', '.join(KINDS)}")
+            return {"kind": value}
+        if isinstance(value, dict | Hosting):
+            return value
+        raise ValueError(f"allowed: {', '.join(KINDS)}, or {{kind: process, chains: 4, ...}}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Hosting:
+        if self.active is not None and self.active > self.chains:
+            raise ValueError(f"active: {self.active} of {self.chains} chains; allowed: at most all")
+        if (self.placement == "explicit") != (self.lcores is not None):
+            raise ValueError("`placement: explicit` and `lcores` (one for each VNF) go together")
+        if self.slots & (self.slots - 1):
+            raise ValueError(f"slots: {self.slots}; allowed: a power of two")
+        return self
+
+    @property
+    def carrying(self) -> int:
+        return self.chains if self.active is None else self.active
