@@ -132,6 +132,8 @@ class Daemons:
                 one.process = None
                 one.deaths += 1
                 died.append(daemon)
+                if daemon == "zebra":
+                    self._end_clients()
             elif (
                 one.process is None
                 and self.vnf.routing.restart
@@ -145,6 +147,13 @@ class Daemons:
                 self._wait_for(daemon)
             self._configure_frr(tuple(back))
         return died, back
+
+    def _end_clients(self) -> None:
+        """A new zebra knows nothing of them: all start anew, as watchfrr(8) has it."""
+        for daemon, one in self.running.items():
+            if daemon != "zebra" and one.process is not None:
+                one.process.kill()
+                one.process.wait()
 
     def stop(self) -> None:
         for one in self.running.values():
