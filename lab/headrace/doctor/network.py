@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.testbed.containers.sriov import physical_functions
+
 from .check import Check, Status, apt, read, root, run, sudo
 
 GROUP = "network"
@@ -22,6 +24,7 @@ def checks() -> Iterator[Check]:
     nics = _pci_nics()
     yield _nics(nics)
     yield _iommu(bool(nics))
+    yield _sriov()
     yield _af_xdp()
     yield _namespaces()
     yield _tun()
@@ -104,6 +107,20 @@ def _iommu(any_nic: bool) -> Check:
         else ("add intel_iommu=on iommu=pt (or amd_iommu=on) to the kernel command line, reboot")
     )
     return Check(name="vfio", group=GROUP, status="limited", found=found, means=means, mend=mend)
+
+
+def _sriov() -> Check:
+    pfs = physical_functions()
+    if pfs:
+        found = "; ".join(f"{pf.name}: {pf.total} functions, {pf.made} made" for pf in pfs)
+        return Check(name="sriov", group=GROUP, status="ok", found=found)
+    return Check(
+        name="sriov",
+        group=GROUP,
+        status="limited",
+        found="no NIC with SR-IOV functions",
+        means="`network: sriov` is refused; containers are joined by bridge, ovs or macvlan",
+    )
 
 
 def _af_xdp() -> Check:

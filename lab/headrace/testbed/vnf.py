@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +14,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from headrace.errors import BadInput, bad_value
+from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.graph.knowledge import Category
 from headrace.spec import document
 from headrace.spec.appliance import Address, Capabilities, Device, Port, Side
 from headrace.spec.base import NAME_PATTERN, Spec
 from headrace.spec.invalid import explain
+from headrace.testbed.programs import find_engine
 
 Value = str | int | float | bool
 
@@ -129,11 +131,27 @@ class CatalogueEntry:
             if file.is_file() and file.name != "vnf.yaml":
                 digest.update(str(file.relative_to(self.folder)).encode() + b"\0")
                 digest.update(file.read_bytes() + b"\0")
+        if self.definition.engine and (engine := _engine()) is not None:
+            digest.update(engine.read_bytes())
         return digest.hexdigest()[:16]
+
+    def fill(self, folder: Path) -> None:
+        """All that the image is built from, into a folder for the build."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        if self.definition.engine:
+            shutil.copy2(find_engine(), folder / "headrace-engine")
 
     @property
     def image(self) -> str:
         return f"localhost/headrace/{self.definition.name}:{self.digest}"
+
+
+def _engine() -> Path | None:
+    """A VNF can be listed and described before the engine that it holds is built."""
+    try:
+        return find_engine()
+    except HeadraceError:
+        return None
 
 
 def catalogue_folder() -> Path:

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.spec.appliance import Allocation
+from headrace.spec.appliance import Allocation, NetworkName
 from headrace.testbed.containers import runtime
-from headrace.testbed.containers.fabric import Network, Port, make_fabric
+from headrace.testbed.containers.fabric import Bridge, Fabric, Macvlan, Ovs, Port
 from headrace.testbed.containers.layout import PORT, Layout, Node
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
@@ -27,6 +27,7 @@ from headrace.testbed.containers.plumbing import (
     set_up,
     within,
 )
+from headrace.testbed.containers.sriov import Sriov, choose
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.state import RunState
 from headrace.testbed.vnf import VnfDefinition
@@ -61,10 +62,11 @@ class Deployed:
         self,
         layout: Layout,
         supplies: Mapping[str, Supply],
-        network: Network,
+        network: NetworkName,
         state: RunState,
         watch: Stopwatch | None = None,
         say: Callable[[str], None] = print,
+        pf: str | None = None,
     ) -> None:
         self.layout = layout
         self.supplies = supplies
@@ -72,6 +74,7 @@ class Deployed:
         self.ledger = Ledger(state.path)
         self.state = state
         self.say = say
+        self.pf = pf
         self.tag = f"hr{secrets.token_hex(2)}"
         self.watch = watch or Stopwatch()
 
@@ -111,7 +114,7 @@ class Deployed:
             runtime.shield(pid)
 
     def _join(self) -> None:
-        fabric = make_fabric(self.network, self.tag, self.ledger, self.state.path)
+        fabric = self._fabric()
         ports: dict[tuple[str, str], Port] = {}
         for lan in range(self.layout.lans):
             fabric.add_lan(lan)
@@ -125,6 +128,13 @@ class Deployed:
             set_up(self.name(leaf), leaf.mirror)
         fabric.finish()
         self._adapt()
+
+    def _fabric(self) -> Fabric:
+        if self.network == "ovs":
+            return Ovs(self.tag, self.ledger, self.state.path)
+        if self.network == "sriov":
+            return Sriov(self.tag, self.ledger, choose(self.pf, self.layout.ports))
+        return (Bridge if self.network == "bridge" else Macvlan)(self.tag, self.ledger)
 
     def _adapt(self) -> None:
         """To VNFs that read frames themselves instead of leaving them to the kernel."""

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from headrace.errors import BadInput, HeadraceError
-from headrace.spec.appliance import NetworkName
+from headrace.errors import HeadraceError
 from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import add_veth, no_offloads, rename, within
 from headrace.testbed.state import Process
 
-Network = NetworkName
 _TIMEOUT_S = 30
 
 
@@ -160,10 +158,7 @@ class Macvlan(Fabric):
         return Port(interface.lan, "", interface.mac, number)
 
     def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
-        raise BadInput(
-            "deployment.network: macvlan passes traffic between containers without any point where "
-            "a leaf VNF could be fed a copy; allowed with leaf VNFs: bridge, ovs"
-        )
+        raise AssertionError("refused before: macvlan has no point where a copy could be taken")
 
 
 class Ovs(Fabric):
@@ -178,11 +173,6 @@ class Ovs(Fabric):
         self.directory = directory / "ovs"
         self.ports: list[Port] = []
         self.bridge = f"{tag}o"
-        for tool in ("ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl"):
-            if _find(tool) is None:
-                raise HeadraceError(
-                    f"{tool}: not found; install it (`apt-get install openvswitch-switch`)"
-                )
         self._start()
 
     @property
@@ -219,7 +209,7 @@ class Ovs(Fabric):
 
     def _tool(self, name: str, *arguments: str) -> str:
         done = subprocess.run(
-            [str(_find(name)), *arguments],
+            [find_tool(name), *arguments],
             capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OVS_RUNDIR": str(self.directory),
                  "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
@@ -283,11 +273,9 @@ class Ovs(Fabric):
         self._tool("ovs-ofctl", "add-flows", f"unix:{socket}", str(file))
 
 
-def _find(tool: str) -> str | None:
-    return shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
-
-
-def make_fabric(network: Network, tag: str, ledger: Ledger, directory: Path) -> Fabric:
-    if network == "ovs":
-        return Ovs(tag, ledger, directory)
-    return {"bridge": Bridge, "macvlan": Macvlan}[network](tag, ledger)
+def find_tool(tool: str) -> str:
+    """Of Open vSwitch; its daemons are not in an ordinary user's PATH."""
+    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if path is None:
+        raise HeadraceError(f"{tool}: not found; install it (`apt-get install openvswitch-switch`)")
+    return path

@@ -85,6 +85,11 @@ class Layout:
         return [node for node in self.nodes if node.kind != TESTER]
 
     @property
+    def ports(self) -> int:
+        """Interfaces in all, mirrors apart."""
+        return sum(len(node.interfaces) for node in self.nodes)
+
+    @property
     def first_hops(self) -> tuple[Interface, ...]:
         """What takes the clients' packets first, each instance of it; none without a VNF."""
         routed = [n for n in self.of_kind("routed", "proxy") if n.interface("up").lan == 0]

@@ -22,7 +22,7 @@ from pyroute2 import IPRoute, NetlinkError, netns
 from headrace.testbed.settings import restore
 from headrace.testbed.state import Process, kill
 
-Kind = Literal["container", "netns", "link", "process", "pidfile", "path", "setting"]
+Kind = Literal["container", "netns", "link", "process", "pidfile", "path", "setting", "vf", "vfs"]
 FILE = "resources.jsonl"
 _PODMAN_TIMEOUT_S = 60
 _STARTER_WAIT_S = 20
@@ -54,7 +54,9 @@ def undo(path: Path) -> list[str]:
     containers = [name for kind, name in entries if kind == "container"]
     _wait_for_starters(containers)
     done = _remove_containers(containers)
-    for kind, name in reversed(entries):
+    # A virtual function comes back to us only when the namespace that it was moved into is gone.
+    ordered = sorted(reversed(entries), key=lambda entry: _LAST.get(entry[0], 0))
+    for kind, name in ordered:
         if kind != "container" and _REMOVERS[kind](name):
             done.append(f"removed {kind} {name}")
     path.unlink(missing_ok=True)
@@ -170,11 +172,26 @@ def _remove_path(name: str) -> bool:
     return True
 
 
+def _give_back(name: str) -> bool:
+    from headrace.testbed.containers.sriov import give_back  # it needs this module
+
+    return give_back(name)
+
+
+def _remove_functions(name: str) -> bool:
+    from headrace.testbed.containers.sriov import remove_functions
+
+    return remove_functions(name)
+
+
+_LAST = {"vf": 1, "vfs": 2}
 _REMOVERS = {
     "netns": _remove_netns,
     "link": _remove_link,
     "process": _remove_process,
     "pidfile": _remove_pidfile,
     "path": _remove_path,
+    "vf": _give_back,
+    "vfs": _remove_functions,
     "setting": restore,  # its line says what was there before
 }

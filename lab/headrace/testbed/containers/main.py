@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
-from headrace.testbed.containers import report, runtime
+from headrace.testbed.containers import feasible, report, runtime
 from headrace.testbed.containers.measure import Row, Runner
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, expand_study
@@ -30,6 +30,7 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     if os.geteuid():
         raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
     runtime.podman()
+    feasible.check(expanded)
     study = expanded.study
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     target = out or Path("runs") / f"{study.name}-{stamp}"

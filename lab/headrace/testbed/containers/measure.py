@@ -59,7 +59,13 @@ class Runner:
 
     def _point(self, point: Point) -> None:
         with Deployed(
-            point.layout, point.supplies, point.network, self.state, self.watch, self.say
+            point.layout,
+            point.supplies,
+            point.network,
+            self.state,
+            self.watch,
+            self.say,
+            self.expanded.study.deployment.pf,
         ) as deployed:
             with self.watch.phase("verifying"):
                 findings = verify(deployed, point.workloads)

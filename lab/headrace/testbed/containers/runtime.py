@@ -129,23 +129,30 @@ def build(entry: CatalogueEntry, say: Say, *, again: bool = False) -> bool:
         return False
     ensure_base(say)
     say(f"building {entry.definition.name}")
-    options = ["--quiet", "--tag", entry.image, "--file", str(entry.folder / "Containerfile")]
-    plain = ["build", *options, str(entry.folder)]
     try:
-        call(plain, timeout_s=_BUILD_TIMEOUT_S)
-        return True
+        with tempfile.TemporaryDirectory(prefix="headrace-build-") as folder:
+            entry.fill(Path(folder))
+            _build(entry.image, folder)
+    except HeadraceError as error:
+        name = entry.definition.name
+        raise HeadraceError(f"VNF {name}: its image cannot be built: {error}") from None
+    return True
+
+
+def _build(image: str, folder: str) -> None:
+    options = ["--quiet", "--tag", image, "--file", f"{folder}/Containerfile", folder]
+    try:
+        call(["build", *options], timeout_s=_BUILD_TIMEOUT_S)
+        return
     except HeadraceError as error:
         first = error
     # Without the right to raise limits, only the chroot isolation can run a build's commands.
-    modest = ["build", "--isolation=chroot", "--network=host", *options, str(entry.folder)]
     runtime = ["--runtime", "runc"] if shutil.which("runc") else []
+    modest = [*runtime, "build", "--isolation=chroot", "--network=host", *options]
     try:
-        call([*runtime, *modest], timeout_s=_BUILD_TIMEOUT_S)
+        call(modest, timeout_s=_BUILD_TIMEOUT_S)
     except HeadraceError as error:
-        raise HeadraceError(
-            f"VNF {entry.definition.name}: its image cannot be built: {error} (plainly: {first})"
-        ) from None
-    return True
+        raise HeadraceError(f"{error} (plainly: {first})") from None
 
 
 # containers ----------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Tria
 from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
 from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
+from headrace.testbed.containers.judge import Counters, judge
 from headrace.testbed.containers.load import Load, run_load
 from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
-from headrace.testbed.containers.verify import Counters, judge
 
 _FCS_BYTES = 4
 _OTHERS_CPUS_MAX = 0.3  # the lab itself and podman take some of it
@@ -72,7 +72,7 @@ def audit(
     load = seen.load
     findings = [
         *verified,
-        *judge(deployed, seen.before, seen.after, workload.kind),
+        *judge(deployed, seen.before, seen.after, workload),
         _others(seen.others),
         Finding(
             check="errors", ok=load.errors == 0, value=load.errors, limit=0,

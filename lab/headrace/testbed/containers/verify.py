@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before anything is measured: does each VNF see the traffic, is what arrives what was sent?
-
-And after it: do the appliances' own counters say that they did their work?
-"""
+"""Before anything is measured: does each VNF see the traffic, is what arrives what was sent?"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.errors import HeadraceError
 from headrace.record import Finding
@@ -20,9 +17,7 @@ from headrace.testbed.containers.plumbing import Count
 
 _ANSWER_WITHIN_S = 30
 _REQUESTS = 12
-_ATTACKS = 3
-Values = Mapping[str, int]
-Counters = Mapping[str, Values]
+ATTACKS = 3
 
 
 def verify(deployed: Deployed, workloads: Sequence[AnyWorkload]) -> list[Finding]:
@@ -112,7 +107,7 @@ def _attack(deployed: Deployed) -> None:
             given = deployed.supplies[leaf.vnf].allocation.parameters.get("signature")
             url = f"http://{deployed.layout.target}:{PORT}{given or signature.default}"
             curl = f"curl --silent --max-time 5 --output /dev/null '{url}'"
-            deployed.client("sh", "-c", "; ".join([curl] * _ATTACKS))
+            deployed.client("sh", "-c", "; ".join([curl] * ATTACKS))
 
 
 Interfaces = Mapping[str, Mapping[str, Count]]
@@ -143,79 +138,3 @@ def _received(before: Interfaces, after: Interfaces, node: str, name: str) -> in
     if name not in after[node]:
         return 0
     return after[node][name].rx_packets - before[node][name].rx_packets
-
-
-# the appliances' own word ---------------------------------------------------------------
-
-
-def judge(deployed: Deployed, before: Counters, after: Counters, workload: str) -> list[Finding]:
-    """What each VNF that we know says of the trial."""
-    findings = []
-    for node in deployed.layout.nodes:
-        check = _CHECKS.get(node.vnf if node.kind != "server" else "server")
-        if check is not None and node.name in after:
-            new = {k: v - before[node.name].get(k, 0) for k, v in after[node.name].items()}
-            finding = check(node, new, after[node.name], deployed)
-            if finding is not None and (workload == "http" or node.vnf in ("nat", "ip-firewall")):
-                findings.append(finding)
-    return findings
-
-
-def _nat(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    count = all_.get("connections_packets", 0)
-    return _say(node, "translated", count > 0, count, f"translated {count} connections.")
-
-
-def _firewall(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    count, refused = new.get("accepted_packets", 0), new.get("denied_packets", 0)
-    text = f"passed {count} packets and refused {refused}."
-    return _say(node, "accepted", count > 0, count, text)
-
-
-def _cache(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    requests, hits = new.get("requests", 0), new.get("hits", 0)
-    share = hits / requests if requests else 0.0
-    return _say(
-        node, "hits", requests > 0, share, f"answered {share:.0%} of {requests} requests itself."
-    )
-
-
-def _balancer(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    shares = [v for k, v in sorted(all_.items()) if k.startswith("server_")]
-    if len(shares) < 2:
-        return None
-    text = f"gave its servers {', '.join(map(str, shares))} connections."
-    return _say(node, "spread", min(shares) > 0, min(shares) / max(1, *shares), text)
-
-
-def _ids(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    alerts = all_.get("alerts", 0)
-    seen, lost = new.get("packets", 0), new.get("dropped", 0)
-    text = f"raised {alerts} alerts for {_ATTACKS} attacks, looked at {seen} packets, lost {lost}."
-    return _say(node, "alerts", alerts >= 1, alerts, text)
-
-
-def _server(node: Node, new: Values, all_: Values, deployed: Deployed) -> Finding | None:
-    """Behind a VNF that hides the clients, none of their addresses may appear."""
-    stages = deployed.layout.of_kind("routed", "proxy")
-    if not any(deployed.supplies[n.vnf].definition.splits for n in stages):
-        return None
-    own = deployed.layout.client.interfaces[0].address
-    direct = all_.get(f"requests_from_{own}", 0)
-    text = f"saw the clients' own address {direct} times, behind a VNF that hides it."
-    return _say(node, "addresses", direct == 0, direct, text)
-
-
-def _say(node: Node, check: str, ok: bool, value: float, text: str) -> Finding:
-    return Finding(check=f"{node.name}: {check}", ok=ok, value=value, text=f"{node.name} {text}")
-
-
-_Check = Callable[[Node, Values, Values, Deployed], Finding | None]
-_CHECKS: dict[str, _Check] = {
-    "nat": _nat,
-    "ip-firewall": _firewall,
-    "l7-cache": _cache,
-    "l4-lb": _balancer,
-    "ids": _ids,
-    "server": _server,
-}
