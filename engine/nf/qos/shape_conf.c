@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shape.h"
+#include "shape_rate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +24,6 @@
 #define BURST_S 0.01
 #define LINE_BURST_S 0.002
 #define RATE_MAX 400e9
-#define TIME_SHIFT 8 /* rte_sched's fraction bits of cycles per byte */
 /*
  * rte_sched takes elapsed cycles as 24 bits: between two dequeues must lie less. A line that takes
  * longer for a frame would slow its clock down.
@@ -280,12 +280,22 @@ int shape_check(const struct shape_params *p, uint32_t overhead, unsigned int wo
 	return rc;
 }
 
+/* As rte_sched is told it: no traffic class may have more than its bucket. */
+static struct limits told(struct limits l, uint64_t clock)
+{
+	l.rate = shape_bucket_rate(l.rate, clock);
+	for (unsigned int i = 0; i < SHAPE_TCS; i++)
+		l.tc_rate[i] = RTE_MIN(l.tc_rate[i], l.rate);
+	return l;
+}
+
 static struct rte_sched_pipe_params pipe_params(const struct shape_params *p, unsigned int i,
-						uint32_t overhead, unsigned int workers)
+						uint32_t overhead, unsigned int workers,
+						uint64_t clock)
 {
 	const struct shape_profile_params *profile = profile_at(p, i);
 	const uint64_t *weights = profile->weights.items;
-	struct limits l = limits_of(p, &profile->limits, overhead, workers);
+	struct limits l = told(limits_of(p, &profile->limits, overhead, workers), clock);
 	struct rte_sched_pipe_params out = {
 		.tb_rate = l.rate, .tb_size = l.burst, .tc_period = l.period_ms, .tc_ov_weight = 1};
 
@@ -297,9 +307,9 @@ static struct rte_sched_pipe_params pipe_params(const struct shape_params *p, un
 
 static struct rte_sched_subport_profile_params subport_profile(const struct shape_params *p,
 							       unsigned int i, uint32_t overhead,
-							       unsigned int workers)
+							       unsigned int workers, uint64_t clock)
 {
-	struct limits l = limits_of(p, &subport_at(p, i)->limits, overhead, workers);
+	struct limits l = told(limits_of(p, &subport_at(p, i)->limits, overhead, workers), clock);
 	struct rte_sched_subport_profile_params out = {
 		.tb_rate = l.rate, .tb_size = l.burst, .tc_period = l.period_ms};
 
@@ -336,28 +346,16 @@ static int make_subport(struct shaper *s, const struct shape_params *p, unsigned
 	return rc;
 }
 
-/*
- * The rate that rte_sched is told, twice the port's or more: its clock runs ahead with what is sent,
- * and fills the buckets that were emptied, wholly so if a bucket had all of the rate. It keeps
- * cycles per byte as a whole number of 1/256, so that the rate is one that this says exactly.
- */
-static uint64_t clock_rate(uint64_t rate)
-{
-	uint64_t hz = rte_get_tsc_hz() << TIME_SHIFT;
-	uint64_t cycles = RTE_MAX(hz / (rate * 2), (uint64_t)1);
-
-	return hz / cycles;
-}
-
 static int make_port(struct shaper *s, const struct shape_params *p, const struct nf_worker *w,
 		     struct rte_sched_subport_profile_params *subports,
 		     struct rte_sched_pipe_params *profiles)
 {
 	unsigned int n = shape_subports(p), workers = w->count ? w->count : 1;
+	uint64_t clock = shape_clock_rate(p->rate_bps / 8 / workers);
 	struct rte_sched_port_params port = {
 		.name = w->nf->name,
 		.socket = w->socket_id < 0 ? 0 : w->socket_id,
-		.rate = clock_rate(p->rate_bps / 8 / workers),
+		.rate = clock,
 		.mtu = (uint32_t)p->mtu_bytes,
 		.frame_overhead = s->overhead,
 		.n_subports_per_port = n,
@@ -369,9 +367,9 @@ static int make_port(struct shaper *s, const struct shape_params *p, const struc
 	int rc = 0;
 
 	for (unsigned int i = 0; i < n; i++)
-		subports[i] = subport_profile(p, i, s->overhead, workers);
+		subports[i] = subport_profile(p, i, s->overhead, workers, clock);
 	for (unsigned int i = 0; i < or_one(&p->profiles); i++)
-		profiles[i] = pipe_params(p, i, s->overhead, workers);
+		profiles[i] = pipe_params(p, i, s->overhead, workers, clock);
 	s->port = rte_sched_port_config(&port);
 	for (unsigned int i = 0; s->port && i < n && !rc; i++)
 		rc = make_subport(s, p, i, profiles);
