@@ -98,7 +98,7 @@ static __rte_always_inline unsigned int lookup_hashed(const struct flow_table *t
 
 		out[i] = hits ? record(t, b->flow[(unsigned int)__builtin_ctz(hits)]) : NULL;
 		rte_prefetch0(out[i]);
-		if (words == 5) /* whose state begins near the first line's end */
+		if (words == 5 && out[i]) /* whose state begins near the first line's end */
 			rte_prefetch0((const uint8_t *)out[i] + RTE_CACHE_LINE_SIZE);
 	}
 	for (unsigned int i = 0; i < n; i++) {
