@@ -44,7 +44,7 @@ class HostedEngine(Engine):
     def wait_up(self) -> None:
         deadline = time.monotonic() + _LINKS_UP_S
         while True:
-            links = super().request("read")["links"]
+            links = self.host_read()["links"]
             down = [v.vnf.name for v in self.vnfs if not links[v.vnf.link]["up"]]
             if not down:
                 return
@@ -64,6 +64,10 @@ class HostedEngine(Engine):
             for vnf in self.vnfs:
                 if vnf.alive:
                     set_share(vnf.pid, SHARE_IDLE)
+
+    def host_read(self) -> Json:
+        """The host alone: VNFs may be dead."""
+        return super().request("read")
 
     def request(self, cmd: str, **arguments: Any) -> Json:
         reply = super().request(cmd, **arguments)
