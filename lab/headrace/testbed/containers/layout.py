@@ -140,6 +140,15 @@ class _Lans:
                     allowed="another /24 for each network",
                 )  # fmt: skip
 
+    def no_overlap(self, count: int) -> None:
+        """An appliance's network may be one that another LAN has by default."""
+        for lan, (base, who) in self._fixed.items():
+            if any(other != lan and self._base(other) == base for other in range(count)):
+                raise BadInput(
+                    f"{who}: address clash: the network {self.prefix(lan)} is behind another VNF "
+                    "already; allowed: one outside 198.18.0.0/15"
+                )
+
     def host(self, lan: int, number: int) -> str:
         return str(IPv4Address(self._base(lan) + number))
 
@@ -222,6 +231,7 @@ def lay_out(
     alone = root is not None and definitions[root].kind == "leaf"
     stages = _trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
     last = len(stages)
+    lans.no_overlap(last + 1)
     server_addresses = tuple(lans.host(last, _SERVER + i) for i in range(servers))
     targets = [stage for stage in stages if stage.service]
     target = str(targets[0].service) if targets else server_addresses[0]

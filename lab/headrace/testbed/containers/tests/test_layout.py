@@ -13,7 +13,7 @@ from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import load
 from headrace.graph.problem import compile_problem, resolve
 from headrace.testbed.containers.layout import Layout, Node, lay_out
-from headrace.testbed.vnf import catalogue
+from headrace.testbed.vnf import VnfDefinition, catalogue
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
 
@@ -139,3 +139,62 @@ def test_what_cannot_be_deployed() -> None:
         lay_out({"a|b": None}, {"a|b": "router"}, DEFINITIONS, {}, 1)
     with pytest.raises(BadInput, match=r"vnfs\.ip-firewall\.instances: got 2"):
         row("ip-firewall", instances={"ip-firewall": 2})
+
+
+def appliance(**fields: object) -> VnfDefinition:
+    given = {"name": "mine", "title": "", "category": "unclassified", "kind": "routed", **fields}
+    return VnfDefinition.model_validate(given)
+
+
+def test_an_appliances_own_addresses_and_ports() -> None:
+    own = appliance(
+        addresses={"up": "10.1.2.3", "down": "192.0.2.9"}, ports={"up": "eth0", "down": "lan"}
+    )
+    definitions = {**DEFINITIONS, "mine": own}
+    graph: Graph = {"router": None, "mine": "router"}
+    layout = lay_out(graph, {v: v for v in graph}, definitions, {}, 1)
+    node = next(n for n in layout.nodes if n.name == "mine")
+    assert [(i.address, i.device) for i in node.interfaces] == [
+        ("10.1.2.3", "eth0"), ("192.0.2.9", "lan"),
+    ]  # fmt: skip
+    router = next(n for n in layout.nodes if n.name == "router")
+    assert router.interface("down").address.startswith("10.1.2.")
+    assert layout.target.startswith("192.0.2.")
+    assert walk(layout, layout.client, layout.target) == ["router", "mine", "server1"]
+    server = next(n for n in layout.nodes if n.kind == "server")
+    assert walk(layout, server, layout.client.interfaces[0].address)[:2] == ["mine", "router"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ({"down": "10.0.0.5"}, {"up": "10.0.1.5"}, "made that network 10.0.0.0/24"),
+        ({"down": "10.0.0.5"}, {"up": "10.0.0.5"}, "a has it on the same network"),
+        ({"up": "10.0.0.5", "down": "10.0.0.6"}, {}, "another network of 10.0.0.0/24"),
+        ({"up": "198.18.0.10"}, {}, "client has it on the same network"),
+        ({"down": "198.18.5.5"}, {"down": "198.18.5.6"}, "another network"),
+        ({"up": "198.18.2.5"}, {}, "the network 198.18.2.0/24 is behind another VNF"),
+    ],
+)
+def test_address_clashes_are_named(
+    first: dict[str, str], second: dict[str, str], words: str
+) -> None:
+    definitions = {
+        "a": appliance(name="a", addresses=first), "b": appliance(name="b", addresses=second)
+    }  # fmt: skip
+    with pytest.raises(BadInput, match="address clash") as raised:
+        lay_out({"a": None, "b": "a"}, {"a": "a", "b": "b"}, definitions, {}, 1)
+    assert words in str(raised.value)
+
+
+def test_the_tester_has_an_end_on_either_side() -> None:
+    graph: Graph = {"nat": None, "router": "nat"}
+    layout = lay_out(graph, {v: v for v in graph}, DEFINITIONS, {}, 1, tester=True)
+    tester = layout.of_kind("tester")[0]
+    assert [i.lan for i in tester.interfaces] == [0, 2]
+    assert tester not in layout.containers
+    assert walk(layout, layout.client, tester.interface("up").address) == [
+        "nat",
+        "router",
+        "tester",
+    ]

@@ -29,7 +29,7 @@ def test_the_enterprise_study() -> None:
     roles: dict[str, int] = {}
     for point in expand_study(doc).points:
         roles[point.role] = roles.get(point.role, 0) + 1
-    assert roles == {"baseline": 2, "alone": 10, "chain": 16, "scale-out": 6}
+    assert roles == {"baseline": 2, "alone": 10, "chain": 16, "scale-out": 14}
 
 
 def test_sweeps_multiply() -> None:
@@ -63,6 +63,22 @@ def test_an_opaque_appliance() -> None:
         ("{}", "give `chain`"),
         ("graphs: {vnfs: [nat, zzzz]}", "no such VNF"),
         ("graphs: {vnfs: [nat:3, router:3, switch]}", "no such VNF"),
+        (
+            "chain: [nat]\nappliances: {a: {kind: routed, image: x, capabilities: [FLY]}}",
+            "NET_ADMIN",
+        ),
+        (
+            "chain: [a]\nappliances: {a: {kind: routed, image: x, addresses: {up: 1.2.3}}}",
+            "appliances.a.addresses.up",
+        ),
+        ("chain: [a]\nappliances: {a: {kind: routed, image: x, ports: {left: eth0}}}", "left"),
+        (
+            "chain: [a]\nappliances: {a: {kind: routed, image: x, addresses: {up: 198.18.0.10}}}",
+            "address clash: client has it",
+        ),
+        ("chain: [nat]\nworkload: {kind: pcap, file: none.pcap}", "no such file"),
+        ("chain: [nat]\nworkload: {kind: rr, transport: udp, connect: true}", "no connections"),
+        ("chain: [nat]\nworkload: {kind: packets, frame: 63}", "frame"),
     ],
 )
 def test_bad_specs(text: str, expected: str) -> None:

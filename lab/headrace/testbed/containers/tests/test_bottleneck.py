@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VNF is named, and on what evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.graph.enumerate import Graph
+from headrace.record import Application, Audit, Result
+from headrace.spec.appliance import Allocation, HttpWorkload
+from headrace.testbed.containers.bottleneck import scale_up, statements
+from headrace.testbed.containers.deploy import Supply
+from headrace.testbed.containers.figures import Rate, Summary
+from headrace.testbed.containers.layout import lay_out
+from headrace.testbed.containers.study import Point, Role, swept_text
+from headrace.testbed.vnf import catalogue
+
+ENTRIES = catalogue()
+DEFINITIONS = {name: entry.definition for name, entry in ENTRIES.items()}
+CHAIN: Graph = {"nat": None, "l7-cache": "nat"}
+
+
+def summary(
+    role: Role,
+    *gbps: float,
+    subject: str = "",
+    instances: int = 1,
+    cpu: dict[str, float] | None = None,
+    swept: tuple[tuple[str, Any], ...] = (),
+) -> Summary:
+    graph: Graph = {} if role == "baseline" else {subject: None} if role == "alone" else CHAIN
+    kinds = {v: v for v in graph}
+    layout = lay_out(graph, kinds, DEFINITIONS, {}, 1)
+    supplies = {v: Supply(DEFINITIONS[v], ENTRIES[v].image, Allocation()) for v in graph}
+    point = Point(role, role, graph, kinds, layout, "bridge", supplies, (HttpWorkload(),), subject,
+                  instances, swept)  # fmt: skip
+    results = tuple(
+        Result(
+            chain=role, direction="both", repetition=i + 1, execution="container bridge",
+            workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
+            throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
+            loss_ratio=0, audit=Audit(verdict="ok"), goal="max",
+            application=Application(gbps=value, requests=1, cpu=cpu or {}),
+        )
+        for i, value in enumerate(gbps)
+    )  # fmt: skip
+    return Summary(point, results)
+
+
+def test_what_scaling_out_raises_is_the_bottleneck() -> None:
+    found = [
+        summary("baseline", 2.0, 2.1),
+        summary("alone", 0.5, 0.5, subject="nat"),  # narrower alone, yet more of it changes nothing
+        summary("alone", 0.6, 0.6, subject="l7-cache"),
+        summary("scale-out", 0.40, 0.42, subject="l7-cache"),
+        summary("scale-out", 0.70, 0.75, subject="l7-cache", instances=2),
+        summary("scale-out", 0.40, 0.42, subject="nat"),
+        summary("scale-out", 0.41, 0.43, subject="nat", instances=2),
+    ]
+    [statement] = statements(found)
+    assert statement.vnf == "l7-cache"
+    assert any("adding instances raises" in s for s in statement.sentences)
+    assert any("nat" in s and "does not raise" in s for s in statement.sentences)
+
+
+def test_without_scaling_the_narrowest_alone() -> None:
+    found = [
+        summary("baseline", 2.0, 2.1),
+        summary("alone", 1.9, 2.0, subject="nat"),
+        summary("alone", 0.6, 0.6, subject="l7-cache"),
+    ]
+    [statement] = statements(found)
+    assert statement.vnf == "l7-cache"
+
+
+def test_nobody_is_named_when_repetitions_differ_by_as_much() -> None:
+    found = [summary("baseline", 1.0, 2.0), summary("alone", 0.9, 1.6, subject="nat")]
+    [statement] = statements(found)
+    assert statement.vnf is None
+    assert any("no VNF is narrow alone" in s for s in statement.sentences)
+
+
+def test_cpu_time_is_the_weakest_evidence_and_none_is_none() -> None:
+    [busy] = statements([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.8, "client": 0.5})])
+    assert busy.vnf == "l7-cache"
+    assert any("weakest evidence" in s for s in busy.sentences)
+    [idle] = statements([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.0})])
+    assert idle.vnf is None
+
+
+def test_scaling_up_compares_what_differs_in_one_thing() -> None:
+    path = "vnfs.l7-cache.cpus"
+    found = [
+        summary("chain", 0.20, 0.21, swept=((path, 0.2), ("workload.connections", 16))),
+        summary("chain", 0.60, 0.61, swept=((path, 0.6), ("workload.connections", 16))),
+        summary("chain", 9.0, 9.0, swept=((path, 0.2), ("workload.connections", 32))),
+    ]
+    [sentence] = scale_up(found)
+    assert "0.6 instead of 0.2 gives +195%" in sentence
+
+
+def test_a_difference_needs_more_than_chance() -> None:
+    assert Rate(1.2, 1.15, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))
+    assert not Rate(1.2, 1.05, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))  # they overlap
+    assert not Rate(1.05, 1.05, 1.05, "").above(Rate(1.0, 1.0, 1.0, ""))  # too little
