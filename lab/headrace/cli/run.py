@@ -119,7 +119,7 @@ def run(
     said = Console(highlight=False)
     page = finish_run(target, said)
     for line in agreement(results):
-        said.print(line, markup=False)
+        said.print(line, markup=False, soft_wrap=True)
     said.print(f"Bundle: {target}\nReport: {page}", markup=False, soft_wrap=True)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from headrace.measure.latency import latency
+from headrace.measure.progress import time
 from headrace.measure.trial import flow, identified_by, run
 from headrace.record import Calibration, LatencyNs
 from headrace.spec.study import Experiment
@@ -43,7 +44,7 @@ class Floor:
     def text(self) -> str:
         if self.floor is None:
             return "no latency (unstamped)"
-        return f"latency floor {self.floor.p50:.0f} ns (p99 {self.floor.p99:.0f} ns)"
+        return f"latency floor {time(self.floor.p50)} (p99 {time(self.floor.p99)})"
 
     def as_json(self) -> str:
         floor = None if self.floor is None else self.floor.model_dump()

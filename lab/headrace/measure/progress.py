@@ -6,8 +6,8 @@ Written between trials only. A display that refreshes itself during a trial woul
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
+from time import monotonic
 
 from rich.console import Console
 
@@ -37,20 +37,20 @@ class Progress:
     total: int
     expected_each_s: float
     done: int = 0
-    _began: float = field(default_factory=time.monotonic)
-    _experiment_began: float = field(default_factory=time.monotonic)
+    _began: float = field(default_factory=monotonic)
+    _experiment_began: float = field(default_factory=monotonic)
     _label: str = ""
     _open_line: bool = False
 
     def experiment(self, label: str) -> None:
-        self._label, self._experiment_began = label, time.monotonic()
+        self._label, self._experiment_began = label, monotonic()
         self.say(f"[bold]{label}[/bold] ({self.done + 1}/{self.total})")
 
     def finished(self) -> None:
         self.done += 1
 
     def eta_s(self) -> float:
-        now = time.monotonic()
+        now = monotonic()
         each = (self._experiment_began - self._began) / self.done if self.done else 0.0
         each = each or self.expected_each_s
         here = max(0.0, each - (now - self._experiment_began))
@@ -70,7 +70,7 @@ class Progress:
         self._open_line = True
 
     def bounds(self, found: Bounds, trials: int) -> None:
-        parts = [f"{name} {rate(low)} to {rate(high)}" for name, (low, high) in found.items()]
+        parts = [f"{name} {between(low, high)}" for name, (low, high) in found.items()]
         self.status(f"{', '.join(parts)} after {trials} trials")
 
     def _end_line(self) -> None:
@@ -89,6 +89,22 @@ def rate(pps: float | None) -> str:
         if pps >= factor:
             return f"{pps / factor:.3g} {unit}"
     return f"{pps:.3g} pps"
+
+
+def between(lower_pps: float | None, upper_pps: float | None) -> str:
+    """Bounds of a search; one that it did not find is not there."""
+    if lower_pps is None:
+        return f"below {rate(upper_pps)}"
+    if upper_pps is None:
+        return f"at least {rate(lower_pps)}"
+    return f"{rate(lower_pps)} to {rate(upper_pps)}"
+
+
+def time(nanoseconds: float) -> str:
+    for factor, unit in ((1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= factor:
+            return f"{nanoseconds / factor:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"
 
 
 def duration(seconds: float) -> str:

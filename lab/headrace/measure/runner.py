@@ -92,7 +92,9 @@ class Run:
             found = calibrate(self.binary, plan, self.state, one.experiment)
             self.floors[key] = found
             self.bundle.sample(f"calibration-{len(self.floors)}.json", found.as_json())
-            self.progress.say(f"  tester alone (source straight into sink): {rate(found.max_pps)}, {found.text()}")
+            self.progress.say(
+                f"  tester alone (source straight into sink): {rate(found.max_pps)}, {found.text()}"
+            )
         return self.floors[key]
 
     @contextmanager

@@ -12,6 +12,7 @@ from headrace.bundle import now
 from headrace.measure import counters as count
 from headrace.measure.audit import audit
 from headrace.measure.latency import latency, merge, pdv
+from headrace.measure.results import UNINTENDED
 from headrace.record import Calibration, Counters, Phase, Segment, Trial, gbps
 from headrace.spec.workload import Workload
 from headrace.testbed.engine import Engine
@@ -163,9 +164,11 @@ def _record(
     seconds = max(f.duration_s for f in flows)
     sent, received = sum(f.sent for f in flows), sum(f.received for f in flows)
     intended, lost = sum(f.intended for f in flows), sum(f.lost for f in flows)
-    policy_dropped = count.dropped_by_policy(counters, context.policy)
-    if len(ways) == len(context.ways):
-        lost = max(0, lost - policy_dropped)
+    # Functions do not count their drops by direction: of one direction alone every loss counts.
+    told = context.policy if len(ways) == len(context.ways) else {}
+    policy_dropped = count.dropped_by_policy(counters, told)
+    lost = max(0, lost - policy_dropped)
+    labels = tuple(one for one in context.labels if told or one != UNINTENDED)
     sent_bytes = sum(f.sent_bytes for f in flows)
     frame = sent_bytes / sent if sent else context.frame_bytes_mean
     readings = [_latency_reading(sink) for sink in sinks]
@@ -212,7 +215,7 @@ def _record(
         calibration=context.calibration,
         segments=context.segments,
         counters=counters,
-        labels=context.labels,
+        labels=labels,
         trial=number,
         phase=phase,
         started_at=reading.started_at,

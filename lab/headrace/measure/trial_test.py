@@ -11,7 +11,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from headrace.measure import trial
-from headrace.measure.results import agreement, result, unrefused
+from headrace.measure.results import UNINTENDED, agreement, result, unrefused
 from headrace.measure.verify import stood_still
 from headrace.record import Trial
 from headrace.spec import document
@@ -136,7 +136,7 @@ def records(
         plan=PLAN,
         ways=ways,
         segments=(),
-        labels=(),
+        labels=(UNINTENDED,) if policy else (),
         calibration=None,
         identified_by="stamped",
         drain_s=0.1,
@@ -171,8 +171,19 @@ def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
     unintended = records(taken, policy={"acl": frozenset({"denied"})})[0]
     assert (unintended.lost, unintended.policy_dropped, unintended.loss_ratio) == (10, 10, 0.01)
     assert unintended.throughput_pps == 980
+    assert unintended.labels == (UNINTENDED,)
     other = records(taken, policy={"acl": frozenset({"queue-full"})})[0]
     assert (other.lost, other.policy_dropped) == (20, 0)
+
+
+def test_of_one_direction_every_loss_counts() -> None:
+    """The functions' drops are of both directions together."""
+    links: Json = {f"{kind}-{way}": made for way in ("forward", "reverse")
+                   for kind, made in (("gen", source()), ("sink", sink(received=995)))}  # fmt: skip
+    taken = reading(read(500, 5, links), read(1500, 15, links))
+    forward, _, both = records(taken, (WAY, BACK), {"acl": frozenset({"denied"})})
+    assert (forward.lost, forward.policy_dropped, forward.labels) == (5, 0, ())
+    assert (both.lost, both.policy_dropped, both.labels) == (0, 10, (UNINTENDED,))
 
 
 def test_a_trial_is_the_difference_of_two_reads() -> None:

@@ -47,12 +47,13 @@ def _narrowest(
     chain = [p for p in parts if p.role == "chain"]
     if at.audit.verdict == "generator-bound":
         return _generator_bound(at, parts)
-    measured = [p for p in chain if p.capacity_pps is not None]
-    if not measured:
+    if all(p.capacity_pps is None for p in chain):
         return None, "No counters of this measurement say where the chain is narrowest.", []
-    by_width = sorted(measured, key=lambda p: p.capacity_pps or 0.0)
-    part = _lossy(above, by_width) or by_width[0]
-    headline = _headline(part, _sharing(part.name, chain))
+    # Of equals the chain's part: it is what is asked about.
+    measured = [p for p in parts if p.capacity_pps is not None]
+    by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
+    part = _lossy(above, chain) or by_width[0]
+    headline = _headline(part, _sharing(part.name, parts))
     reasons = [
         *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
         *_of_cycles(part, at),
@@ -60,7 +61,7 @@ def _narrowest(
         *_of_loss(part, above),
         *_of_drops(part, at),
         *_of_rest(part, by_width),
-        *_of_estimate(part, parts),
+        *_of_estimate(part),
     ]
     return part.name, headline, reasons
 
@@ -93,14 +94,21 @@ def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None
 
 
 def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
-    """The part of that name, with those of the same role on exactly the same lcores."""
+    """The part of that name, with those of its side (the chain, the tester) on its very lcores."""
     one = next((p for p in parts if p.name == name), None)
     if one is None:
         return []
-    return [p for p in parts if p.cpus == one.cpus and p.role == one.role]
+    inside = one.role == "chain"
+    return [p for p in parts if p.cpus == one.cpus and (p.role == "chain") == inside]
 
 
 def _headline(part: Part, sharing: Sequence[Part]) -> str:
+    if part.role != "chain":
+        names = " and ".join(p.name for p in sharing)
+        return (
+            f"The tester is narrower than the chain: {names} can carry {pps(part.capacity_pps)}, "
+            "so the chain's own limit was not reached."
+        )
     if len(sharing) < 2:
         return f"{_called(part)} is narrowest: it can carry {pps(part.capacity_pps)}."
     cpus = ", ".join(map(str, part.cpus))
@@ -195,6 +203,11 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     if not rest or part.capacity_pps is None or rest[0].capacity_pps is None:
         return []
     ratio = rest[0].capacity_pps / part.capacity_pps
+    if part.role != "chain":
+        return [
+            f"The chain's narrowest part is {rest[0].name} with {pps(rest[0].capacity_pps)}: more "
+            "lcores for traffic, or larger frames, would show its limit."
+        ]
     if ratio < 1:
         return [
             f"By cycles alone {rest[0].name} would be narrower ({pps(rest[0].capacity_pps)}); the "
@@ -211,21 +224,11 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     ]
 
 
-def _of_estimate(part: Part, parts: Sequence[Part]) -> list[str]:
+def _of_estimate(part: Part) -> list[str]:
     """What keeps the capacity from being more than an estimate."""
-    texts = []
-    if part.utilisation is not None and part.utilisation < HALF:
-        texts.append(
-            "So far from its limit this is an estimate on the safe side: fuller batches cost less "
-            "per packet."
-        )
-    limit = part.capacity_pps or 0.0
-    narrower = [p for p in parts if p.role != "chain" and p.capacity_pps and p.capacity_pps < limit]
-    if narrower:
-        names = " and ".join(p.name for p in narrower)
-        least = min(p.capacity_pps or limit for p in narrower)
-        texts.append(
-            f"Narrower still: {names} ({pps(least)}); with this placement the chain's own limit "
-            "cannot be reached."
-        )
-    return texts
+    if part.utilisation is None or part.utilisation >= HALF:
+        return []
+    return [
+        "So far from its limit this is an estimate on the safe side: fuller batches cost less per "
+        "packet."
+    ]

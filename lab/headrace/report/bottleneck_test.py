@@ -155,6 +155,16 @@ def test_a_generator_bound_figure_names_no_part_of_the_chain() -> None:
     assert at_limit.narrowest == "generator"
 
 
+def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
+    """Bars and mark follow one rule: the smallest capacity, wherever it is."""
+    found = pipe(measurement("rtc x 3", 38 * MPPS))
+    narrowest = min(found.parts, key=lambda p: p.capacity_pps or 0.0)
+    assert narrowest.role == "generator"
+    assert found.narrowest == "generator" and "generator" in found.marked
+    assert "The tester is narrower than the chain" in found.headline
+    assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in found.reasons)
+
+
 def test_without_counters_nothing_is_claimed() -> None:
     found = pipe(measurement("rtc", 5 * MPPS, counters=None))
     assert found.narrowest is None

@@ -166,9 +166,10 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
         found = [s for s in measured if s.verdict == verdict]
         if found:
             texts.append(f"{meaning}: {_rows(found)}.")
-    apart = [f"{_row(s)} ({percent(s.throughput_pps.relative, 2)})" for s in measured if s.disagree]
-    if apart:
-        texts.append(f"Repetitions do not agree within 5 %: {'; '.join(apart)}.")
+    apart = [s for s in measured if s.disagree]
+    for name in dict.fromkeys(s.key.chain for s in apart):
+        rows = "; ".join(_spread(s) for s in apart if s.key.chain == name)
+        texts.append(f"Repetitions of {name} do not agree within 5 %: {rows}.")
     left_out = sum(s.excluded for s in measured)
     if left_out:
         texts.append(f"{plural(left_out, 'invalid repetition')} left out of the figures.")
@@ -195,14 +196,18 @@ _MEANING = {
 
 
 def _rows(summaries: Sequence[Summary]) -> str:
-    """`rtc (ndr, pdr); pipeline (ndr)`"""
+    """`rtc (ndr, pdr); pipeline (ndr)`, with the chain's name where there are several."""
     goals: dict[str, list[str]] = {}
+    chains = len({s.key.chain for s in summaries}) > 1
     for s in summaries:
-        known = goals.setdefault(s.key.execution, [])
+        name = f"{s.key.chain}, {s.key.execution}" if chains else s.key.execution
+        known = goals.setdefault(name, [])
         if s.key.goal_text not in known:
             known.append(s.key.goal_text)
     return "; ".join(f"{name} ({', '.join(known)})" for name, known in goals.items())
 
 
-def _row(s: Summary) -> str:
-    return f"{s.key.execution}, {s.key.goal_text}"
+def _spread(s: Summary) -> str:
+    way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
+    spread = percent(s.throughput_pps.relative, 2)
+    return f"{s.key.execution}, {s.key.goal_text}, {s.key.workload}{way} ({spread})"

@@ -14,6 +14,7 @@ from headrace.bundle import Bundle, BundleWriter
 from headrace.doctor.check import Check
 from headrace.record import Application, Audit, Bounds, Calibration, Goal, Result, Segment, Trial
 from headrace.report.capacity import Part
+from headrace.report.charts import percentiles
 from headrace.report.compare import Change, Diff
 from headrace.report.document import report
 from headrace.report.page import render
@@ -164,7 +165,9 @@ def test_repetitions_that_disagree_are_said_to(tmp_path: Path, bundle_path: Path
     with BundleWriter(tmp_path / "d") as w:
         for factor in (1.0, 1.0 + AGREE_RATIO + 0.02):
             w.result(_scaled(first, factor))
-    assert any("do not agree" in c for c in report(Bundle(tmp_path / "d")).cautions)
+    [said] = [c for c in report(Bundle(tmp_path / "d")).cautions if "do not agree" in c]
+    assert f"Repetitions of {first.chain} do not" in said
+    assert f"{first.execution}, {first.goal}" in said
 
 
 def test_both_directions_are_summed_and_shown_apart(tmp_path: Path, bundle_path: Path) -> None:
@@ -186,3 +189,13 @@ def test_invalid_repetitions_stay_out_of_the_figures(bundle_path: Path) -> None:
     (summary,) = summarise([first, bad])
     assert (summary.excluded, summary.repetitions) == (1, 2)
     assert summary.throughput_pps.max == first.throughput_pps
+
+
+def test_the_latency_picture_ends_where_the_table_does(bundle_path: Path) -> None:
+    """A histogram's bucket ends above the largest value in it."""
+    [first, *_] = [r for r in Bundle(bundle_path).results() if r.latency_hdr and r.latency_ns]
+    assert first.latency_ns is not None
+    low = first.latency_ns.model_copy(update={"max": first.latency_ns.max * 0.999})
+    made = percentiles.curve("x", [first.model_copy(update={"latency_ns": low})])
+    assert made is not None
+    assert made.points[-1][1] == low.max

@@ -28,6 +28,7 @@ from .svg import (
 
 HEIGHT, BOTTOM, TOP = 300.0, 40.0, 14.0
 NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999)
+TICK = 6.5  # pixels that a digit of a tick's label takes
 LINES = 6  # distinct line styles of the page's style sheet
 
 
@@ -53,8 +54,20 @@ def curve(name: str, results: Sequence[Result]) -> Curve | None:
     steps = 160
     quantiles = [1 - 10 ** -(last * i / steps) for i in range(steps + 1)]
     values = merged.get_percentile_to_value_dict([100 * q for q in quantiles])  # one pass
-    points = [(q, float(values[100 * q])) for q in quantiles]
+    # A bucket's value is its upper end; the extremes are known exactly, and the tables have them.
+    low, high = _extremes(results)
+    points = [(q, min(max(float(values[100 * q]), low), high)) for q in quantiles]
+    if math.isfinite(high):
+        points[-1] = (points[-1][0], high)
     return Curve(name, points, packets)
+
+
+def _extremes(results: Sequence[Result]) -> tuple[float, float]:
+    taken = [r.latency_ns for r in results if r.latency_ns is not None]
+    return (
+        min((t.min for t in taken), default=0.0),
+        max((t.max for t in taken), default=math.inf),
+    )
 
 
 def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
@@ -116,13 +129,16 @@ def _grid(
         shown = time_scale(value)
         digits = f"{value / shown.divisor:g} {shown.unit}"
         body.append(text(left - 8, y(value) + 4, digits, class_="tick", text_anchor="end"))
+    free = left  # where the next label may begin
     for quantile in NINES:
         if _nines(quantile) > furthest + 1e-9:
             break
         at = x(_nines(quantile))
         body.append(line(at, TOP, at, HEIGHT - BOTTOM, class_="grid"))
         label = "0" if not quantile else f"{quantile * 100:.7f}".rstrip("0").rstrip(".")
-        if not (small and quantile == 0.0):
+        half = TICK * len(label) / 2
+        if not (small and quantile == 0.0) and at - half >= free - (0 if quantile else half):
+            free = at + half + TICK
             body.append(text(at, HEIGHT - BOTTOM + 18, label, class_="tick", text_anchor="middle"))
     body.append(
         text((left + end) / 2, HEIGHT - 4, "percentile", class_="tick", text_anchor="middle")
