@@ -303,6 +303,36 @@ static void test_ageing(void **state)
 	harness_free(h);
 }
 
+/* A million flows, begun and aged, in a table that has room for no more. */
+static void test_million(void **state)
+{
+	static uint8_t bufs[BURST_MAX][CRAFT_MAX];
+	struct harness *h = new_lb(", \"flows\": 1000000, \"idle_timeout_s\": 2");
+	struct harness_packet p[BURST_MAX];
+
+	(void)state;
+	for (unsigned int i = 0; i < 1000000; i++) {
+		struct craft c = client(i, 4, IPPROTO_TCP);
+		unsigned int at = i % BURST_MAX;
+
+		p[at] = (struct harness_packet){bufs[at], craft_build(&c, bufs[at]), 0};
+		if (at == BURST_MAX - 1) {
+			harness_run(h, NF_FORWARD, BURST_MAX, p, BURST_MAX);
+			harness_forget(h);
+		}
+	}
+	assert_int_equal(harness_counter(h, "new-flows"), 1000000);
+	assert_int_equal(harness_counter(h, "table-full"), 0);
+	for (unsigned int ms = 0; ms < 4500; ms++)
+		harness_advance(h, 1000000);
+	assert_int_equal(harness_counter(h, "flows"), 0);
+	assert_int_equal(harness_counter(h, "expired"), 1000000);
+	/* All records are there again. */
+	assert_in_range(backend4(h, 7), 1, 3);
+	assert_int_equal(harness_counter(h, "table-full"), 0);
+	harness_free(h);
+}
+
 static void test_not_for_vip(void **state)
 {
 	struct harness *pass = new_lb(""), *drop = new_lb(", \"other\": \"drop\"");
@@ -423,7 +453,8 @@ int main(void)
 		cmocka_unit_test(test_udp_without_checksum),
 		cmocka_unit_test(test_spread),      cmocka_unit_test(test_updates),
 		cmocka_unit_test(test_bad_updates), cmocka_unit_test(test_full_table),
-		cmocka_unit_test(test_ageing),      cmocka_unit_test(test_not_for_vip),
+		cmocka_unit_test(test_ageing),
+		cmocka_unit_test(test_million),      cmocka_unit_test(test_not_for_vip),
 		cmocka_unit_test(test_dsr),         cmocka_unit_test(test_bursts),
 		cmocka_unit_test(test_zoo),         cmocka_unit_test(test_bad_params),
 	};

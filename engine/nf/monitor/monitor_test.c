@@ -231,6 +231,43 @@ static void test_full(void **state)
 	harness_free(h);
 }
 
+/* A million flows, begun and aged: each is exported once, and none is lost on the way. */
+static void test_million(void **state)
+{
+	static uint8_t bufs[BURST_MAX][CRAFT_MAX];
+	struct harness *h = make(EDGE ", \"flows\": 1000000}");
+	struct harness_packet p[BURST_MAX];
+	struct seen all = {0};
+
+	(void)state;
+	for (unsigned int i = 0; i < 1000000; i++) {
+		struct craft c = packet(4, IPPROTO_UDP, (uint16_t)(i % 50000), 4);
+		unsigned int at = i % BURST_MAX;
+
+		c.dst[3] = (uint8_t)(i / 50000);
+		p[at] = (struct harness_packet){bufs[at], craft_build(&c, bufs[at]), 0};
+		if (at == BURST_MAX - 1) {
+			harness_run(h, NF_FORWARD, BURST_MAX, p, BURST_MAX);
+			harness_forget(h);
+		}
+	}
+	assert_int_equal(harness_counter(h, "new-flows"), 1000000);
+	for (unsigned int ms = 0; ms < 6000; ms++) {
+		struct seen s;
+
+		harness_advance(h, 1000000);
+		s = read_exports(h, all.records);
+		all.records += s.records;
+		all.packets += s.packets;
+		harness_forget(h);
+	}
+	assert_int_equal(harness_counter(h, "messages-lost"), 0);
+	assert_int_equal(all.records, 1000000);
+	assert_int_equal(all.packets, all.records);
+	assert_int_equal(harness_counter(h, "flows"), 0);
+	harness_free(h);
+}
+
 static void test_bursts_and_zoo(void **state)
 {
 	struct craft_list list = {0};
@@ -392,7 +429,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counts),	       cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_active),	       cmocka_unit_test(test_full),
-		cmocka_unit_test(test_bursts_and_zoo), cmocka_unit_test(test_bad_params),
+		cmocka_unit_test(test_million),	       cmocka_unit_test(test_bursts_and_zoo),
+		cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_real_collector),
 	};
 
