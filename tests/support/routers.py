@@ -15,7 +15,7 @@ from typing import Any, Self
 import yaml
 
 from headrace.spec.document import load
-from headrace.spec.offload import read
+from headrace.spec.offload import Offload, read
 from headrace.testbed.offload.namespaces import of
 from headrace.testbed.offload.service import Service
 from support.netns import Lan, ip, run
@@ -46,7 +46,10 @@ def daemons_missing() -> str | None:
 def frr(name: str, asn: int, neighbours: dict[str, int], networks: tuple[str, ...]) -> str:
     lines = []
     for address, remote in neighbours.items():
-        lines += [f" neighbor {address} remote-as {remote}", f" neighbor {address} timers connect 1"]
+        lines += [
+            f" neighbor {address} remote-as {remote}",
+            f" neighbor {address} timers connect 1",
+        ]
     return BGP.format(
         name=name,
         asn=asn,
@@ -86,7 +89,9 @@ class Routers:
         file = folder / "spec.yaml"
         file.write_text(yaml.safe_dump(spec, sort_keys=False))
         doc = load(file)
-        self.spec = read(doc)
+        spec_read = read(doc)
+        assert isinstance(spec_read, Offload)
+        self.spec = spec_read
         self.said: list[str] = []
         self.service = Service(self.spec, doc, self.said.append)
 

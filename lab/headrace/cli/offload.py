@@ -13,13 +13,14 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.spec import document
-from headrace.spec.offload import read
+from headrace.spec.offload import CompareSpec, read
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
+from headrace.testbed.offload.compare import compare, show, traffic_cpus
 from headrace.testbed.offload.service import Service
 
 
 def offload(
-    spec: Annotated[Path, typer.Argument(help="A spec of VNFs and their routing daemons (YAML).")],
+    spec: Annotated[Path, typer.Argument(help="VNFs and their daemons, or `compare` (YAML).")],
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
     ] = None,
@@ -34,9 +35,13 @@ def offload(
     ] = WAIT_S,
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
 ) -> None:
-    """Run VNFs whose control plane is theirs and whose packets the host forwards."""
+    """Run VNFs whose control plane is theirs and whose packets the host forwards; or, with
+    `compare`, measure what that costs."""
     doc = document.load(spec)
     parsed = read(doc)
+    if isinstance(parsed, CompareSpec):
+        _compare(parsed, as_json, wait, check)
+        return
     if check:
         print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
         return
@@ -46,6 +51,19 @@ def offload(
     with Lcores([service.cpu], _waiting, wait), service:
         service.run(seconds, interval, lambda: _report(service, as_json))
         _report(service, as_json)
+
+
+def _compare(spec: CompareSpec, as_json: bool, wait: float, check: bool) -> None:
+    if check:
+        print(f"{spec.name}: {', '.join(spec.compare.modes)}")
+        return
+    cpus = traffic_cpus()
+    with Lcores(set(cpus), _waiting, wait):
+        rows = compare(spec, cpus, _say)
+    if as_json:
+        print(json.dumps({"name": spec.name, "modes": rows}))
+    else:
+        show(rows)
 
 
 def _report(service: Service, as_json: bool) -> None:

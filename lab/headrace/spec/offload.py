@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from headrace.spec.base import NAME_PATTERN, Seconds, Spec
+from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 
@@ -76,7 +76,7 @@ class Offload(Spec):
     ports: Annotated[dict[Name, Port], Field(min_length=1, max_length=PORTS_MAX)]
     vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
     lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
-    hugepages: bool | None = None
+    hugepages: Literal["auto"] | bool = "auto"
     memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     punt_pps: Annotated[int, Field(ge=1)] = 100_000
 
@@ -92,9 +92,50 @@ class Offload(Spec):
         return self
 
 
-def read(doc: Document) -> Offload:
+Mode = Literal["bare-metal", "offload", "offload-updates"]
+
+
+class Comparison(Spec):
+    """Saturation throughput of each mode, then latency at `load`, interleaved."""
+
+    modes: Annotated[tuple[Mode, ...], Field(min_length=1)] = (
+        "bare-metal",
+        "offload",
+        "offload-updates",
+    )
+    vnfs: Annotated[int, Field(ge=1, le=256)] = 63
+    routes: Annotated[int, Field(ge=1, le=4096)] = 1024  # of each VNF
+    updates: Annotated[Rate, Field(gt=0, le=1e7)] = 64_000.0  # route changes per second, in all
+    flows: Annotated[int, Field(ge=1, le=1 << 16)] = 4096
+    frame: Annotated[int, Field(ge=64, le=1518)] = 64
+    load: Annotated[Rate, Field(gt=0)] = 1_000_000.0
+    duration: Annotated[Seconds, Field(ge=0.1, le=3600)] = 2.0
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 5
+
+    @model_validator(mode="after")
+    def _flows_have_routes(self) -> Comparison:
+        if self.flows >= 16 * self.routes:
+            raise ValueError(
+                f"flows: {self.flows}; allowed: less than 16 x routes ({16 * self.routes}), the "
+                "addresses that there are routes to"
+            )
+        return self
+
+
+class CompareSpec(Spec):
+    """A measurement, rather than a service."""
+
+    name: Name
+    description: str = ""
+    compare: Comparison
+    hugepages: Literal["auto"] | bool = "auto"
+    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 1024
+
+
+def read(doc: Document) -> Offload | CompareSpec:
     """The spec, or an error that names the line, the value and what is allowed."""
+    model = CompareSpec if isinstance(doc.data, dict) and "compare" in doc.data else Offload
     try:
-        return Offload.model_validate(doc.data)
+        return model.model_validate(doc.data)
     except ValidationError as error:
-        raise explain(doc, error, Offload) from None
+        raise explain(doc, error, model) from None
