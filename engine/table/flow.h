@@ -185,10 +185,14 @@ static inline uint64_t flow_fold_mul(uint64_t a, uint64_t b)
  * Keyed multiply-and-fold: one or three multiplications for a key. The seed is secret, unlike with
  * a CRC, whose collisions can be computed whatever its start value is.
  */
-static __rte_always_inline uint64_t flow_hash(const struct flow_probe *p, const uint64_t *key,
+static __rte_always_inline uint64_t flow_hash(const struct flow_probe *p, const uint64_t *words_of,
 					      unsigned int words)
 {
-	uint64_t h = flow_fold_mul(key[0] ^ p->seed[0], key[1] ^ p->seed[1]);
+	uint64_t key[5], h;
+
+	/* Copied, as the key's fields were written as what they are: a word's load might go before. */
+	memcpy(key, words_of, words * sizeof(*key));
+	h = flow_fold_mul(key[0] ^ p->seed[0], key[1] ^ p->seed[1]);
 
 	if (words == 5) {
 		h ^= flow_fold_mul(key[2] ^ p->seed[1], key[3] ^ p->seed[2]);
