@@ -3,7 +3,8 @@
 """Draw chains and their state at random, as specs for `headrace plan --verify`.
 
     studies/plan/draw.py FOLDER [--seed N] [--chains N]
-    for spec in FOLDER/*.yaml; do headrace plan $spec --verify --json > $spec.json; done
+
+`verify.py` beside it draws them and plans and runs each.
 
 Chains of two to four different functions, in any order; the number of flows from 100 to 1,000,000
 and of rules from 10 to 3,000, both log-uniform; frames of 64 to 1518 B. Nobody picks them: the seed
@@ -71,20 +72,28 @@ def spec(draw: random.Random, number: int, folder: Path) -> dict[str, Any]:
     }
 
 
+def draw_chains(folder: Path, seed: int, count: int) -> list[Path]:
+    """The specs that were written; the same ones for the same seed."""
+    data = (folder / "data").resolve()
+    data.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(seed)
+    files = []
+    for number in range(1, count + 1):
+        made = spec(draw, number, data)
+        file = folder / f"{made['name']}.yaml"
+        file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
+        print(f"{file}: {made['description']}, {made['workload']['flows']['count']} flows")
+        files.append(file)
+    return files
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=2019)
     parser.add_argument("--chains", type=int, default=12)
     given = parser.parse_args()
-    data = (given.folder / "data").resolve()
-    data.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(given.seed)
-    for number in range(1, given.chains + 1):
-        made = spec(draw, number, data)
-        file = given.folder / f"{made['name']}.yaml"
-        file.write_text(yaml.safe_dump(made, sort_keys=False), encoding="utf-8")
-        print(f"{file}: {made['description']}, {made['workload']['flows']['count']} flows")
+    draw_chains(given.folder, given.seed, given.chains)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of a study that measures a paper's tables and figures again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.measure.profile import studied
+from headrace.measure.profile.point import Bench
+from headrace.measure.profile.studied import Say
+from headrace.report import sheet
+from headrace.report.sheet import Section, Sheet
+from headrace.testbed.place import usable_cpus
+
+Part = Callable[[Bench, list[int], Say], Section]
+
+
+def main(
+    parts: Mapping[str, Part], title: str, subtitle: str, description: str, memory_mb: int
+) -> int:
+    """Measures the parts that are named, or all; the exit status."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts))
+    parser.add_argument("--html", type=Path, help="write the page here")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a trial")
+    parser.add_argument("--repetitions", type=int, default=3, help="trials per point")
+    given = parser.parse_args()
+    for part in given.parts:
+        if part not in parts:
+            parser.error(f"{part!r}: no such part; allowed: {', '.join(parts)}")
+    if not 0.05 <= given.seconds <= 60 or not 1 <= given.repetitions <= 100:
+        parser.error("allowed: --seconds 0.05..60, --repetitions 1..100")
+    console = Console(highlight=False, soft_wrap=True)
+
+    def say(line: str) -> None:
+        console.print(f"  {line}", markup=False)
+
+    try:
+        with studied.bench(given.repetitions, given.seconds, memory_mb, say) as bench:
+            made = [parts[p](bench, usable_cpus(), say) for p in given.parts or parts]
+        shown = Sheet(title, subtitle, sections=tuple(made))
+        if given.html:
+            sheet.write(shown, given.html)
+    except HeadraceError as e:
+        print(f"{parser.prog}: {e}", file=sys.stderr)
+        return 2 if isinstance(e, BadInput) else 1
+    sheet.show(shown, console)
+    return 0

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A published figure measured again, point by point: a spec is run at given rates, and its lcores'
+utilisation, its functions' cycles and where its packets were are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headrace.errors import BadInput
+from headrace.measure import counters as count
+from headrace.measure import trial as trials
+from headrace.measure.prepare import prepare
+from headrace.measure.profile import point as points
+from headrace.measure.profile.point import Bench, Json
+from headrace.record import Counters, Located
+from headrace.spec.calibration import Calibration
+from headrace.spec.deployment import Deployment
+from headrace.testbed import store
+from headrace.testbed.describe import describe
+from headrace.testbed.exclusive import Lcores
+from headrace.testbed.memory import provide
+from headrace.testbed.place import usable_cpus
+from headrace.testbed.plan import paths
+from headrace.testbed.programs import find_engine
+from headrace.testbed.state import RunState
+
+Say = Callable[[str], None]
+_DRAIN_S = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """Medians of repetitions at one rate."""
+
+    throughput_pps: float
+    loss: float
+    cycles: dict[str, float]  # NF: cycles per packet
+    utilisation: dict[str, float]  # segment: OPS / REF of its lcores (S5 algorithm 1)
+    rx: float
+    tx: float
+    located: tuple[Located, ...]
+
+
+@contextmanager
+def bench(repetitions: int, seconds: float, memory_mb: int, say: Say) -> Iterator[Bench]:
+    """Engine, memory and lcores for as long as the study takes."""
+    cpus = usable_cpus()
+    state = RunState()
+    try:
+        memory = provide(Deployment.model_validate({"memory_mb": memory_mb}), state)
+        say(f"memory: {memory.note}")
+        with Lcores(cpus, lambda cpu: say(f"lcore {cpu}: waiting for another run")):
+            found = describe(find_engine())
+            yield Bench(found, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
+    finally:
+        state.remove()
+
+
+def run(
+    bench: Bench, data: Json, origin: Path, rates: Sequence[float], wait: bool = True
+) -> list[Run]:
+    """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing."""
+    doc, experiment = points.experiment_of(data, origin)
+    [one] = prepare([experiment], doc, bench.description)
+    with points.running(bench, one, "apart", wait=wait) as engine:
+        points.warm_up(engine, one)
+        found = []
+        for rate in rates:
+            samples = []
+            for _ in range(bench.repetitions):
+                ways = paths(one.experiment)
+                reading = trials.run(engine, ways, rate, bench.seconds, _DRAIN_S)
+                counters = count.difference(reading.before, reading.after, one.plan)
+                flow = trials.flow(reading, ways[0], "received")
+                sample = points.read(counters, flow.received / flow.duration_s)
+                samples.append((sample, counters, flow))
+            found.append(_run(samples))
+        return found
+
+
+def _run(samples: list[tuple[points.Sample, Counters, trials.Flow]]) -> Run:
+    counters = [c for _, c, _ in samples]
+    return Run(
+        throughput_pps=median(s.throughput_pps for s, _, _ in samples),
+        loss=median(f.loss_ratio for _, _, f in samples),
+        cycles={
+            name: median(s.nfs.get(name, 0.0) for s, _, _ in samples) for name in samples[0][0].nfs
+        },
+        utilisation=_medians([_utilisation(c, f.duration_s) for _, c, f in samples]),
+        rx=median(s.rx for s, _, _ in samples),
+        tx=median(s.tx for s, _, _ in samples),
+        located=_together([count.located(c) for c in counters]),
+    )
+
+
+def _utilisation(counters: Counters, sending_s: float) -> dict[str, float]:
+    """Of the time that packets were sent for; replicas in the mean."""
+    found: dict[str, list[float]] = {}
+    for replica in counters.replicas:
+        share = replica.ops_cycles / max(1.0, sending_s * counters.tsc_hz)
+        found.setdefault(replica.segment, []).append(min(1.0, share))
+    return {segment: sum(shares) / len(shares) for segment, shares in found.items()}
+
+
+def _medians(several: list[dict[str, float]]) -> dict[str, float]:
+    return {key: median(one.get(key, 0.0) for one in several) for key in several[0]}
+
+
+def _together(several: list[tuple[Located, ...]]) -> tuple[Located, ...]:
+    """Samples of all repetitions."""
+    found: dict[str, Located] = {}
+    for one in (located for trial in several for located in trial):
+        before = found.get(one.place)
+        found[one.place] = one if before is None else _sum(before, one)
+    return tuple(found.values())
+
+
+def _sum(a: Located, b: Located) -> Located:
+    samples = a.samples + b.samples
+    classes = {k: a.classes.get(k, 0) + b.classes.get(k, 0) for k in {**a.classes, **b.classes}}
+
+    def mean(first: float | None, second: float | None) -> float | None:
+        if not samples:
+            return None
+        return ((first or 0.0) * a.samples + (second or 0.0) * b.samples) / samples
+
+    return a.model_copy(
+        update={
+            "samples": samples,
+            "disturbed": a.disturbed + b.disturbed,
+            "classes": classes,
+            "index": mean(a.index, b.index) if classes else None,
+            "mean_cycles": mean(a.mean_cycles, b.mean_cycles),
+        }
+    )
+
+
+def workload(frame: int, flows: int, **others: Any) -> Json:
+    """Clients of RFC 2544's range, one server: what the studies' functions expect."""
+    return {
+        "frame": frame,
+        "flows": {"count": flows, "vary": ["src_ip", "src_port"], "order": "random"},
+        "headers": {"src_ip": "198.18.0.1", "dst_ip": "198.19.0.1", "dst_port": 80},
+        **others,
+    }
+
+
+def calibrated(part: str) -> Calibration:
+    file = store.calibration_file()
+    if not file.exists():
+        raise BadInput(
+            f"{part}: {file}: no such file; allowed: what `headrace server calibrate` writes"
+        )
+    return store.load(file, Calibration)

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Draw chains, plan each, run what was planned, and say how right the predictions were.
+
+    studies/plan/verify.py FOLDER [--seed N] [--chains N] [--seconds S] [--repetitions N]
+
+Each chain's plan is kept in FOLDER as NAME.json as soon as it is there, and one that is there
+already is not measured again: an interrupted study goes on where it was. The page of all of them
+is FOLDER/plans.html.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from draw import draw_chains
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.errors import BadInput
+from headrace.report import sheet
+from headrace.report.plan import sheet as plan_sheet
+from headrace.spec.plan import ChainPlan
+
+PLANS = TypeAdapter(list[ChainPlan])
+CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
+
+
+def stored(file: Path) -> list[ChainPlan] | None:
+    try:
+        return PLANS.validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValidationError):
+        return None
+
+
+def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | None:
+    """A process of its own: a chain that fails is named, and the others are planned all the same."""
+    file = spec.with_suffix(".json")
+    found = stored(file)
+    if found is not None:
+        return found
+    program = Path(sys.executable).with_name("headrace")
+    options = ["--verify", "--json", "--seconds", str(seconds), "--repetitions", str(repetitions)]
+    done = subprocess.run([program, "plan", spec, *options], capture_output=True, text=True)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        print(f"{spec.stem}: {last[0]}", file=sys.stderr)
+        return None
+    made = PLANS.validate_json(done.stdout)
+    text = json.dumps(PLANS.dump_python(made, mode="json"), indent=1)
+    file.write_text(text + "\n", encoding="utf-8")
+    return made
+
+
+def line(name: str, plan: ChainPlan, seconds: float) -> str:
+    errors = ", ".join(f"{one.role} {one.error:+.1%}" for one in plan.layouts if one.error)
+    loss = plan.choice_loss or 0.0
+    return f"{name}: {errors}; choice {loss:.1%} below the best; {seconds:.0f} s"
+
+
+def summary(plans: list[ChainPlan]) -> list[str]:
+    errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
+    losses = [loss for p in plans if (loss := p.choice_loss) is not None]
+    close = sum(loss <= CLOSE for loss in losses)
+    return [
+        f"{len(plans)} chains, {len(errors)} predictions",
+        f"error of the prediction: median {median(errors):.1%}, most {max(errors):.1%}",
+        f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it, "
+        f"the worst {max(losses):.1%} below",
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=2019)
+    parser.add_argument("--chains", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=0.3, help="length of a trial")
+    parser.add_argument("--repetitions", type=int, default=3, help="trials per measured cost")
+    given = parser.parse_args()
+    if given.chains < 1:
+        parser.error(f"--chains {given.chains}: allowed: at least 1")
+    plans: list[ChainPlan] = []
+    specs = draw_chains(given.folder, given.seed, given.chains)
+    for spec in specs:
+        began = time.monotonic()
+        found = planned(spec, given.seconds, given.repetitions)
+        for plan in found or ():
+            plans.append(plan)
+            print(line(spec.stem, plan, time.monotonic() - began), flush=True)
+    if not plans:
+        print("verify.py: no chain could be planned", file=sys.stderr)
+        return 1
+    print("\n".join(summary(plans)))
+    try:
+        sheet.write(plan_sheet(plans), given.folder / "plans.html")
+    except BadInput as e:
+        print(f"verify.py: {e}", file=sys.stderr)
+        return 2
+    return 0 if len(plans) >= len(specs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

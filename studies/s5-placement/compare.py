@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""S5's figures measured on this server, with what was published beside.
+
+    studies/s5-placement/compare.py [figure3 figure5 figure6 figure7 sampling]
+                                    [--html PAGE] [--seconds S] [--repetitions N]
+
+figure3  a minimal VNF's core utilisation over the rate, packets in local or remote memory
+figure5  where its packets were: the share that did not come from memory, over the rate
+figure6  RX, ACL, TX on every placement that the server has, 2 Mpps
+figure7  an ACL from 64 KB to 320 MB at a constant rate
+sampling what locating one packet in 1000 costs, in turn with runs that locate none
+
+Figure 5 and the hit ratios of figure 7 need a calibration (`headrace server calibrate`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+
+from headrace.cli.comparison import Part, main
+from headrace.errors import HeadraceError
+from headrace.measure.profile import studied
+from headrace.measure.profile.point import Bench
+from headrace.measure.profile.studied import Run, workload
+from headrace.model.locate import corrected
+from headrace.record import Located
+from headrace.report.charts.lines import Axes, Series
+from headrace.report.comparison import Entry, section, text
+from headrace.report.sheet import Section
+from headrace.spec.calibration import Calibration
+from headrace.testbed.server import detect
+
+HERE = Path(__file__).resolve().parent
+ORIGIN = HERE.parent / "s5-placement.yaml"
+PUBLISHED = yaml.safe_load((HERE / "published.yaml").read_text(encoding="utf-8"))
+RATES = (0.25e6, 0.5e6, 1e6, 2e6, 4e6)
+CHAIN_PPS = 2e6
+ACL_PPS = 1e6
+KB, MB = 1 << 10, 1 << 20
+ACL_BYTES = (64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB, 320 * MB)
+# Lines that a packet reads of the table, each after the one before.
+ACL_READS = 4
+FRAME, FLOWS = 64, 1000
+CHAIN_MB = 512  # mbufs and rings
+MEMORY_MB = CHAIN_MB + ACL_BYTES[-1] // MB
+LOCATE = 100
+SAMPLING, SAMPLING_TURNS = 1000, 7
+
+
+def spec(
+    nfs: list[dict[str, Any]],
+    segments: list[list[str]],
+    lcores: list[list[int]],
+    cpus: list[int],
+    locate: int = 0,
+) -> dict[str, Any]:
+    traffic = list(dict.fromkeys((cpus[0], cpus[-1])))
+    return {
+        "name": "s5-placement",
+        "chain": nfs,
+        "deployment": {
+            "execution": {"segments": segments, "lcores": lcores},
+            "lcores": {"traffic": traffic, "shared": True},
+            "memory_mb": CHAIN_MB,
+            "locate": locate,
+        },
+        "workload": workload(FRAME, FLOWS),
+    }
+
+
+def minimal(cpus: list[int], locate: int = 0) -> dict[str, Any]:
+    """Receives, touches the header, sends; its packets come from another core."""
+    return spec([{"l2fwd": {}}], [["l2fwd"]], [[cpus[-1]]], cpus, locate)
+
+
+def vnf(run: Run, name: str = "chain") -> float:
+    return run.utilisation.get(name, 0.0)
+
+
+def remote_reason() -> str:
+    nodes = [n for n in detect().nodes if n.memory_bytes]
+    if len(nodes) < 2:
+        return "this server has one NUMA node"
+    return "memory of a chosen node is not given to an engine so far"
+
+
+def figure3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    published = PUBLISHED["utilisation_1mpps"]
+    say("figure 3, local")
+    runs = studied.run(bench, minimal(cpus), ORIGIN, RATES, wait=False)
+    points = list(zip(RATES, runs, strict=True))
+    entries = [
+        Entry(
+            f"{rate / 1e6:g} Mpps, local" + lost(run),
+            vnf(run),
+            text(published["local"]) if rate == 1e6 else None,
+        )
+        for rate, run in points
+    ]
+    entries.append(Entry("1 Mpps, remote", None, text(published["remote"]), remote_reason()))
+    return section(
+        "Figure 3: core utilisation of a minimal VNF",
+        "l2fwd, 64 B. Busy cycles of its segment (S5, algorithm 1) over all cycles while sending; "
+        "polls that find nothing are not busy.",
+        entries,
+        "share",
+        [Series("local", tuple((rate / 1e6, vnf(run)) for rate, run in points))],
+        Axes("Mpps", "utilisation", lambda v: f"{v:g}"),
+    )
+
+
+def lost(run: Run) -> str:
+    return f" ({run.loss:.1%} lost)" if run.loss > 0.001 else ""
+
+
+def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    published = PUBLISHED["llc_hit"]
+    calibration = studied.calibrated("figure5")
+    say("figure 5, local")
+    rates = (*RATES, 0.0)
+    runs = studied.run(bench, minimal(cpus, LOCATE), ORIGIN, rates, wait=False)
+    entries, line = [], []
+    for rate, run in zip(rates, runs, strict=True):
+        pps = rate or run.throughput_pps
+        name = f"{pps / 1e6:.3g} Mpps, local" + (" (as fast as possible)" if not rate else "")
+        first = next((one for one in run.located if not one.behind_first), None)
+        index = None if first is None else network_efficiency(first, calibration)
+        if first is None or index is None:
+            entries.append(Entry(name, None, None, "no packet was located"))
+            continue
+        entries.append(
+            Entry(
+                f"{name}, {first.samples} samples",
+                index,
+                None if rate else text(published["local"]),
+            )
+        )
+        line.append((pps / 1e6, index))
+    entries.append(Entry("high rate, remote", None, text(published["remote"]), remote_reason()))
+    return section(
+        "Figure 5: packets found in a cache",
+        "Share of located packets whose first header load did not come from memory: S5's Network "
+        "Efficiency Index. Shares are corrected for how often the calibration found lines of each "
+        f"place taken for another ({calibration.locate.agreement:.1%} right). A class that mixes "
+        f"memory with another core's cache counts as memory: {classes(calibration)}.",
+        entries,
+        "share",
+        [Series("local", tuple(line))],
+        Axes("Mpps", "share not from memory", lambda v: f"{v:g}"),
+    )
+
+
+def classes(calibration: Calibration) -> str:
+    return ", ".join(one.name for one in calibration.locate.classes)
+
+
+def network_efficiency(found: Located, calibration: Calibration) -> float | None:
+    shares = corrected(found.classes, calibration.locate.classes)
+    if shares is None:
+        return found.index
+    return sum(share for name, share in shares.items() if "memory" not in name)
+
+
+def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    published = PUBLISHED["chain_utilisation_2mpps"]
+    entries = [Entry("0-1-0, nodes", None, text(published["0-1-0"]), remote_reason())]
+    nfs: list[dict[str, Any]] = [
+        {"name": "rx", "nf": "null"},
+        {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}},
+        {"name": "tx", "nf": "null"},
+    ]
+    for on in itertools.product(cpus, repeat=3):
+        name = "-".join(map(str, on))
+        say(f"figure 6, lcores {name}")
+        data = spec(nfs, [["rx"], ["acl"], ["tx"]], [[cpu] for cpu in on], cpus)
+        [run] = studied.run(bench, data, ORIGIN, [CHAIN_PPS], wait=False)
+        distinct = len(set(on)) == len(on)
+        entries.append(
+            Entry(
+                f"lcores {name}{lost(run)}",
+                vnf(run, "acl"),
+                # The paper has a core for each.
+                text(published["0-0-0"]) if distinct else None,
+            )
+        )
+    if len(cpus) < 3:
+        entries.append(
+            Entry(
+                "0-0-0, nodes, a core each",
+                None,
+                text(published["0-0-0"]),
+                f"{len(cpus)} lcores: at least two of the three share one",
+            )
+        )
+    return section(
+        "Figure 6: RX, ACL, TX on every placement",
+        "2 Mpps of 64 B; utilisation by the ACL's segment. Which lcore RX, ACL and TX are on, all "
+        "of them on one node; source and sink are on the first and last lcore.",
+        entries,
+        "share",
+    )
+
+
+def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    published = PUBLISHED["acl_llc_hit"]
+    calibration = studied.calibrated("figure7")
+    entries: list[Entry] = []
+    utilisation, hits = [], []
+    for size in ACL_BYTES:
+        say(f"figure 7, {size // KB} kB")
+        table = {"table_bytes": size, "table_reads": ACL_READS}
+        nfs = [{"name": "acl", "nf": "delay", "params": table}]
+        data = spec(nfs, [["acl"]], [[cpus[-1]]], cpus)
+        data["deployment"]["memory_mb"] = CHAIN_MB + size // MB
+        try:
+            [run] = studied.run(bench, data, ORIGIN, [ACL_PPS], wait=False)
+        except HeadraceError as e:  # less memory than the largest table needs
+            entries.append(Entry(f"{size / MB:g} MB", None, None, str(e)))
+            continue
+        where = f"{size / MB:g} MB{lost(run)}"
+        utilisation.append((size / MB, vnf(run)))
+        entries.append(Entry(f"{where}, utilisation", vnf(run)))
+        hit = llc_hits(run.cycles["acl"] / ACL_READS, calibration)
+        hits.append((size / MB, hit))
+        largest = size == ACL_BYTES[-1]
+        entries.append(
+            Entry(f"{where}, LLC hit ratio of its reads", hit, text(published) if largest else None)
+        )
+    return section(
+        "Figure 7: an ACL from 64 KB to 320 MB",
+        f"{ACL_PPS / 1e6:g} Mpps. A table of that size, of which each packet reads {ACL_READS} "
+        "lines at random places one after the other, is in the place of the paper's ACL, whose "
+        "compiled size cannot be chosen. Its hit ratio is where the cycles of a read lie between "
+        "the calibrated delays of the last level and of memory.",
+        entries,
+        "share",
+        [Series("utilisation", tuple(utilisation)), Series("LLC hit ratio", tuple(hits))],
+        Axes("size, MB", "share", lambda v: f"{v:g}"),
+    )
+
+
+def sampling(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    """The same chain at its limit, in turn, so that a machine that slows down does so for both."""
+    calibrated = studied.calibrated("sampling")
+    acl = {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}}
+    chains = {"l2fwd": [{"l2fwd": {}}], "l2fwd, acl": [{"l2fwd": {}}, acl]}
+    entries = []
+    for name, nfs in chains.items():
+        names = [next(iter(nf)) for nf in nfs]
+        ratios = []
+        for turn in range(SAMPLING_TURNS):
+            say(f"sampling, {name}, turn {turn + 1} of {SAMPLING_TURNS}")
+            rates = {}
+            # Which of them is first changes, lest one always follow the other.
+            for locate in (0, SAMPLING) if turn % 2 else (SAMPLING, 0):
+                data = spec(nfs, [names], [[cpus[-1]]], cpus, locate)
+                [run] = studied.run(bench, data, ORIGIN, [0.0])
+                rates[locate] = run.throughput_pps
+            ratios.append(rates[SAMPLING] / rates[0])
+        ratios.sort()
+        entries += [
+            Entry(f"{name}: throughput with over without, median", median(ratios)),
+            Entry(f"{name}: least of {len(ratios)} turns", ratios[0]),
+            Entry(f"{name}: most", ratios[-1]),
+        ]
+    hit = calibrated.locate.agreement
+    return section(
+        "What sampling costs",
+        f"One packet in {SAMPLING} located, against none; run in turn, at full load on one core. Of "
+        f"lines in known places the calibration put {hit:.1%} into the right class.",
+        entries,
+        "ratio",
+    )
+
+
+def llc_hits(cycles_per_read: float, calibration: Calibration) -> float:
+    delays = {one.name: one.cycles for one in calibration.levels}
+    last = [one for one in calibration.levels if one.name != "memory"][-1]
+    share = (delays["memory"] - cycles_per_read) / (delays["memory"] - last.cycles)
+    return min(1.0, max(0.0, share))
+
+
+PARTS: dict[str, Part] = {
+    "figure3": figure3,
+    "figure5": figure5,
+    "figure6": figure6,
+    "figure7": figure7,
+    "sampling": sampling,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(
+        main(
+            PARTS,
+            "S5, measured here",
+            "Sieber et al. 2017, memory placement",
+            (__doc__ or "").splitlines()[0],
+            MEMORY_MB,
+        )
+    )
