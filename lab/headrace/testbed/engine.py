@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.testbed.control import Control, ControlLost
@@ -143,7 +143,7 @@ class Engine:
         self._state.forget("engine")
         self._socket.unlink(missing_ok=True)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -107,7 +107,7 @@ def compile_plan(
     }
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
     mbufs = deployment.mbufs or held + _MBUFS_MIN - 1
-    engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": _data_bytes(experiment)}
+    engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": data_bytes(experiment)}
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
 
 
@@ -126,7 +126,7 @@ def direct_plan(
         links[way.source] = {"type": "source", "params": params}
         links[way.sink] = {"type": "sink", "params": {}}
     inputs = [_input(way.source, f"link:{way.sink}", way.direction) for way in ways]
-    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": _data_bytes(experiment)}
+    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": data_bytes(experiment)}
     segments = [{"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}]
     return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
 
@@ -161,7 +161,7 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
     return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
 
 
-def _data_bytes(experiment: Experiment) -> int:
+def data_bytes(experiment: Experiment) -> int:
     """Room for the largest frame beside DPDK's headroom of 128 bytes."""
     largest = max(experiment.frame.sizes)
     if largest <= _SMALL_FRAME and not experiment.study.workload.pcap:

@@ -12,7 +12,7 @@ from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description, with_absolute_files
 from headrace.testbed.hosting.cpus import describe_cpu, pin
 from headrace.testbed.place import PlacedSegment, Placement
-from headrace.testbed.plan import GENERATOR, SINK, paths, wire_size
+from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
 from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
@@ -189,7 +189,7 @@ def _vnf_plan(
             "hugepages": False,
             "memory_mb": hosting.memory_mb,
             "mbufs": hosting.mbufs,
-            "mbuf_data_bytes": 2176,
+            "mbuf_data_bytes": data_bytes(experiment),
             "wait": {"mode": hosting.wait},
         },
         "links": {"vf": {"type": "shm", "params": link}},
@@ -280,7 +280,7 @@ def _host_plan(
     engine = {
         **engine,
         "mbufs": deployment.mbufs or held + 16383,
-        "mbuf_data_bytes": 2176,
+        "mbuf_data_bytes": data_bytes(experiment),
     }
     return {
         "version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains hosted in processes, as a user runs them: topologies, features, what is refused, and what
+is left of VNFs that were killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from support.lab import headrace, state_left
+
+ACL = "{acl: {rules: [{action: permit}], default: deny}}"
+
+
+def spec(chain: str, hosting: str, more: str = "", network: str = "veb") -> str:
+    return f"""
+name: hosted
+chain: {chain}
+deployment:
+  hosting: {hosting}
+  network: {network}
+  hugepages: false
+  {more}
+workload: {{frame: [128], flows: 60}}
+warmup: 0
+measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
+"""
+
+
+def run(folder: Path, engine: Path, text: str) -> dict[str, Any]:
+    (folder / "spec.yaml").write_text(text)
+    done = headrace("run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine)
+    assert done.returncode == 0, done.stderr
+    assert state_left(folder) == []
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("chain", "hosting", "more", "network", "vnfs"),
+    [
+        ("[l2fwd]", "process", "", "veb", 1),
+        ("[l2fwd]", "{kind: process, chains: 4, active: 3}", "", "veb", 4),
+        (f"['null', {ACL}]", "{kind: process, wait: interrupt}", "execution: pipeline", "veb", 2),
+        (f"['null', {ACL}]", "{kind: process, chains: 2}", "execution: pipeline", "vepa", 4),
+        (
+            f"['null', {ACL}, monitor]",
+            "{kind: process, placement: random}",
+            "execution: {segments: [['null'], [acl, monitor]]}",
+            "veb",
+            2,
+        ),
+        ("['null', 'null', 'null', 'null', 'null']", "process", "execution: pipeline", "veb", 5),
+    ],
+    ids=["pvp", "parallel", "pvvp-veb", "pvvp-vepa", "multi-feature", "snake"],
+)
+def test_topologies(
+    engine_binary: Path,
+    tmp_path: Path,
+    chain: str,
+    hosting: str,
+    more: str,
+    network: str,
+    vnfs: int,
+) -> None:
+    [result] = run(tmp_path, engine_binary, spec(chain, hosting, more, network))["results"]
+    assert result["received_pps"] > 0
+    assert result["loss_ratio"] == 0
+    trials = duckdb.sql(
+        f"select counters, anatomy, latency_ns.mean as mean, segments, received, lost, reordered "
+        f"from '{tmp_path}/b/trials.parquet' where phase = 'fixed'"
+    ).fetchall()
+    [(counters, anatomy, mean, segments, received, lost, reordered)] = trials
+    counters = json.loads(counters) if isinstance(counters, str) else counters
+    hosted = [s for s in segments if s["hosting"] == "process"]
+    assert len(hosted) == vnfs
+    passed = {
+        r["segment"]: r["packets_in"]
+        for r in counters["replicas"]
+        if r["segment"].startswith("vnf")
+    }
+    assert len(passed) == vnfs
+    # Every packet went through each VNF of its chain, and standing ones saw none.
+    active = [name for name in passed if not ("active" in hosting and name.startswith("vnf4"))]
+    chains = {name.split(".")[0] for name in active}
+    length = len(active) // len(chains)
+    assert lost == 0 and reordered == 0
+    assert sum(passed[name] for name in active) == received * length
+    assert all(passed[name] == 0 for name in passed if name not in active)
+    parts = sum(anatomy[k] for k in ("generator_ns", "queue_ns", "scheduler_ns", "vnf_ns"))
+    assert parts + anatomy["switch_ns"] - anatomy["over_ns"] == pytest.approx(mean, rel=0.01)
+    assert anatomy["vnf_ns"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (spec("['null']", "pod"), "allowed: inline, process"),
+        (spec("['null']", "{kind: process, chains: 64}"), "hosting.chains"),
+        (
+            spec("['null', 'null']", "{kind: process, chains: 40}", "execution: pipeline"),
+            "40 chains of 2 VNFs are 80; allowed: 63 VNFs",
+        ),
+        (spec("['null']", "{kind: process, active: 2}"), "active: 2 of 1 chains"),
+        (spec("['null']", "{kind: process, placement: explicit}"), "go together"),
+        (
+            spec("['null']", "{kind: process, oversubscription: twice}"),
+            'allowed: "1:1", "2:1", "4:1"',
+        ),
+        (
+            spec("['null']", "process").replace("flows: 60", "flows: 60, direction: both"),
+            "hosted VNFs have one interface each; allowed: forward",
+        ),
+        (spec("['null']", "{kind: process, slots: 1000}"), "slots: 1000; allowed: a power of two"),
+    ],
+)
+def test_refused(engine_binary: Path, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "spec.yaml").write_text(text)
+    done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert state_left(tmp_path) == []
+
+
+def test_uplink_limits(engine_binary: Path, tmp_path: Path) -> None:
+    """20 Mbit/s offered on a wire of 10: what is lost is lost there, and said to be."""
+    text = spec("['null']", "{kind: process, uplink_gbps: 0.01}")
+    text = text.replace("loads: [2000]", "loads: [16900]").replace("trial: 0.5", "trial: 2")
+    [result] = run(tmp_path, engine_binary, text)["results"]
+    if result["sent_pps"] < 12000:
+        pytest.skip(f"the machine made {result['sent_pps']:.0f} of 16900 packets/s only")
+    assert any(place.startswith("nic/") for place in result["drops"])
+    assert result["throughput_gbps_l1"] < 0.0115
+
+
+def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
+    """A few seconds of what `headrace hosting chaos` does for ten minutes."""
+    (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", "{kind: process, chains: 3}"))
+    done = headrace(
+        "hosting", "chaos", "spec.yaml", "--seconds", "8", "--rate", "5000",
+        folder=tmp_path, engine=engine_binary,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["left"] == []
+    assert sum(outcome["kills"].values()) >= 3
+    assert 0 < outcome["received"] <= outcome["sent"]
+    assert outcome["mbufs_after"] <= outcome["mbufs_before"]
+    assert state_left(tmp_path) == []
