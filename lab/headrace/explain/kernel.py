@@ -138,22 +138,24 @@ def fragments(e: Evidence) -> Iterator[Diagnosis]:
 
 def bridge_netfilter(e: Evidence) -> Iterator[Diagnosis]:
     """Each bridged packet runs through iptables, fragments are reassembled and cut again."""
-    for bridge, on in e.virtual_switch.now("bridge_netfilter").items():
-        forwarded = sum(
-            v
-            for p, v in e.virtual_switch.change("rx_packets").items()
-            if p.startswith(f"{bridge}/")
+    ports = e.virtual_switch.change("rx_packets")
+    forwarded = {
+        bridge: sum(v for p, v in ports.items() if p.startswith(f"{bridge}/"))
+        for bridge, on in e.virtual_switch.now("bridge_netfilter").items()
+        if on
+    }
+    busy = {bridge: packets for bridge, packets in forwarded.items() if packets >= MIN_PACKETS}
+    if busy:
+        yield Diagnosis(
+            rule="bridge-netfilter",
+            weight=Weight.ADVICE,
+            share=1.0,
+            place=", ".join(busy),
+            text="netfilter sees each packet that is bridged: "
+            + ", ".join(f"{packets:.0f} of {bridge}" for bridge, packets in busy.items()),
+            remedy="sysctl net.bridge.bridge-nf-call-iptables=0 (and -ip6tables, -arptables), "
+            "unless rules depend on it",
         )
-        if on and forwarded >= MIN_PACKETS:
-            yield Diagnosis(
-                rule="bridge-netfilter",
-                weight=Weight.ADVICE,
-                share=1.0,
-                place=bridge,
-                text=f"netfilter sees each of the {forwarded:.0f} packets that {bridge} bridges",
-                remedy="sysctl net.bridge.bridge-nf-call-iptables=0 (and -ip6tables, -arptables), "
-                "unless rules depend on it",
-            )
 
 
 def retransmissions(e: Evidence) -> Iterator[Diagnosis]:

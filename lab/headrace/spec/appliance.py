@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Rate, Ratio, Seconds, Spec
+from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Count
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -246,6 +247,8 @@ class ContainerStudy(Spec):
     scale_out: tuple[ScaleOut, ...] = ()
     repetitions: Annotated[Count, Field(ge=1, le=1000)] = 1
     sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    # On: these chains' path is the kernel's, and no lcore polls beside it.
+    collect: Collect = Field(default_factory=lambda: Collect(layers=ALL_LAYERS, trace=0.01))
 
     @model_validator(mode="after")
     def _some_chain(self) -> ContainerStudy:

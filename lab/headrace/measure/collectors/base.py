@@ -39,7 +39,9 @@ class Targets(BaseModel):
     # Their namespaces' devices and protocol counters are read through them.
     processes: tuple[Process, ...] = ()
     cgroups: tuple[str, ...] = ()  # below the controllers' mount points
+    labels: dict[str, str] = {}  # cgroup: what the report calls it
     bridges: tuple[str, ...] = ()
+    ovs: Path | None = None  # run directory of an Open vSwitch of ours; None: the system's
     telemetry: tuple[Path, ...] = ()  # DPDK telemetry sockets of engines
 
 

@@ -18,6 +18,7 @@ from headrace.measure.collectors.base import (
     pairs,
     text,
 )
+from headrace.measure.collectors.perf import TRACEPOINT, Counter, Refused, tracepoint
 
 _HZ = os.sysconf("SC_CLK_TCK")
 _SOFTIRQS = ("NET_TX", "NET_RX", "TIMER", "SCHED", "RCU")
@@ -45,12 +46,23 @@ class OperatingSystem:
 
     def __init__(self, targets: Targets) -> None:
         self._processes = targets.processes
+        self._syscalls: dict[str, Counter] = {}
+        self._no_syscalls: str | None = None
+        try:
+            number = tracepoint("raw_syscalls/sys_enter")
+            for cpu in sorted(os.sched_getaffinity(0)):
+                self._syscalls[f"cpu{cpu}"] = Counter(TRACEPOINT, number, cpu)
+        except Refused as why:
+            self._no_syscalls = str(why)
+            self.close()
 
     def refusal(self) -> str | None:
         return None if text("/proc/stat") else "/proc/stat cannot be read"
 
     def absent(self) -> dict[str, str]:
         missing = {}
+        if self._no_syscalls:
+            missing["system_calls"] = self._no_syscalls
         if text("/proc/self/schedstat") is None:
             missing["run_queue_delay_ns"] = "this kernel has no /proc/PID/schedstat"
         if text("/proc/net/stat/nf_conntrack") is None:
@@ -61,6 +73,8 @@ class OperatingSystem:
 
     def read(self) -> Iterator[Reading]:
         yield from _machine()
+        for cpu, counter in self._syscalls.items():
+            yield Reading("system_calls", cpu, counter.read())
         yield from softnet(text("/proc/net/softnet_stat") or "")
         yield from softirqs(text("/proc/softirqs") or "")
         yield from _pressure()
@@ -74,7 +88,9 @@ class OperatingSystem:
                 yield from _stack(process)
 
     def close(self) -> None:
-        return
+        for counter in self._syscalls.values():
+            counter.close()
+        self._syscalls.clear()
 
 
 def _machine() -> Iterator[Reading]:

@@ -75,9 +75,12 @@ class Sampler:
         self._collectors = [c for c in collectors if c.layer not in self._refused]
         self._groups: list[_Group] = []
         self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._sampled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._files = ExitStack()
         self._failed: BaseException | None = None
+        self.last_ns = 0  # when the last sample was complete
 
     def __enter__(self) -> Sampler:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -95,18 +98,36 @@ class Sampler:
                 late = time.monotonic() > next_at + self._period
                 for group in self._groups:
                     group.sample(late)
+                self.last_ns = time.monotonic_ns()
+                self._sampled.set()
                 next_at = max(next_at + self._period, time.monotonic())
-                if self._stop.wait(next_at - time.monotonic()):
+                if self._wake.wait(next_at - time.monotonic()):
+                    self._wake.clear()
+                    next_at = time.monotonic()
+                if self._stop.is_set():
                     break
             for group in self._groups:  # so that the last counters cover the end
                 group.sample(False)
         except Exception as error:  # told when the context is left
             self._failed = error
 
+    def now(self) -> int:
+        """A sample at once, so that a trial's begin and end have one each. Its time is before the
+        return, and the call's (CLOCK_MONOTONIC, ns) before it."""
+        at = time.monotonic_ns()
+        # Two: the first to come may have begun before the call.
+        for _ in range(2):
+            self._sampled.clear()
+            self._wake.set()
+            while self._thread.is_alive() and not self._sampled.wait(0.1):
+                pass
+        return at
+
     def __exit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._stop.set()
+        self._wake.set()
         self._thread.join()
         self._files.close()
         self._write()

@@ -21,6 +21,7 @@ from headrace.measure.collectors.base import (
 
 _HZ = os.sysconf("SC_CLK_TCK")
 _NET = Path("/sys/class/net")
+_OVS = Path("/var/run/openvswitch")
 _FDB_ENTRY_BYTES = 16  # struct __fdb_entry, <linux/if_bridge.h>
 _PMD = re.compile(r"pmd thread numa_id \d+ core_id (\d+):")
 _PMD_METRICS = {
@@ -39,7 +40,8 @@ class VirtualSwitch:
 
     def __init__(self, targets: Targets) -> None:
         self._bridges = targets.bridges
-        self._ovs = _vswitchd()
+        self._directory = targets.ovs or _OVS
+        self._ovs = _vswitchd(self._directory)
 
     def refusal(self) -> str | None:
         if not self._bridges and self._ovs is None:
@@ -61,7 +63,7 @@ class VirtualSwitch:
         for bridge in self._bridges:
             yield from _bridge(bridge, devices)
         if self._ovs is not None:
-            yield from _ovs(self._ovs)
+            yield from _ovs(self._ovs, self._directory)
 
     def close(self) -> None:
         return
@@ -84,28 +86,31 @@ def _bridge(bridge: str, devices: dict[str, list[int]]) -> Iterator[Reading]:
             )
 
 
-def _vswitchd() -> int | None:
-    read = text("/var/run/openvswitch/ovs-vswitchd.pid")
+def _vswitchd(directory: Path) -> int | None:
+    read = text(directory / "ovs-vswitchd.pid")
     pid = int(read) if read and read.strip().isdigit() else None
     return pid if pid and Path(f"/proc/{pid}").exists() else None
 
 
-def _ovs(pid: int) -> Iterator[Reading]:
+def _ovs(pid: int, directory: Path) -> Iterator[Reading]:
     stat = text(f"/proc/{pid}/stat")
     if stat is not None:
         fields = stat.rpartition(")")[2].split()
         yield Reading("process_user_s", "ovs-vswitchd", int(fields[11]) / _HZ)
         yield Reading("process_system_s", "ovs-vswitchd", int(fields[12]) / _HZ)
-    yield from pmd_stats(_appctl("dpif-netdev/pmd-stats-show"))
-    flows = re.search(r"flows: (\d+)", _appctl("dpctl/show"))
+    yield from pmd_stats(_appctl(directory, "dpif-netdev/pmd-stats-show"))
+    flows = re.search(r"flows: (\d+)", _appctl(directory, "dpctl/show"))
     if flows:
         yield Reading("ovs_flows", "", int(flows[1]), "gauge")
 
 
-def _appctl(command: str) -> str:
+def _appctl(directory: Path, command: str) -> str:
+    # A daemon of ours has its control socket under a fixed name, the system's under its number.
+    own = directory / "ovs-vswitchd.ctl"
+    target = ["--target", str(own)] if own.exists() else []
     try:
         done = subprocess.run(
-            ["ovs-appctl", command], capture_output=True, text=True, timeout=2, check=False
+            ["ovs-appctl", *target, command], capture_output=True, text=True, timeout=2, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

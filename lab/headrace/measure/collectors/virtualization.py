@@ -38,6 +38,7 @@ class Virtualization:
 
     def __init__(self, targets: Targets) -> None:
         self._cgroups = targets.cgroups
+        self._labels = targets.labels
         self._processes = targets.processes
         self._mounts = mounts()
 
@@ -71,6 +72,7 @@ class Virtualization:
 
     def _cgroup(self, name: str) -> Iterator[Reading]:
         relative = name.lstrip("/")
+        name = self._labels.get(name, name)
         if (v2 := self._mounts.get("")) and (v2 / relative / "cpu.stat").exists():
             yield from _v2(name, v2 / relative)
             # With both hierarchies mounted, controllers that v1 holds are missing in v2.

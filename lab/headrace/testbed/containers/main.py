@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
-from headrace.testbed.containers import feasible, report, runtime
+from headrace.testbed.containers import feasible, layers, report, runtime
 from headrace.testbed.containers.measure import Row, Runner
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, expand_study
@@ -38,15 +38,18 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     console.print(f"{study.name}: {len(expanded.points)} deployments", markup=False)
     rows: list[Row] = []
     watch = Stopwatch()
+    watched: list[tuple[str, Path]] = []
     writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
     try:
         with writer:
             writer.spec(doc.file.read_text(encoding="utf-8"), _resolved(expanded))
             writer.environment(collect({}, "containers' own", False))
-            _measure(expanded, writer, console, rows, watch)
+            _measure(expanded, writer, console, rows, watch, watched)
     finally:
         if rows:
-            text = report.page(study.name, study.description, rows, watch.text())
+            text = report.page(
+                study.name, study.description, rows, watch.text(), layers.section(watched, rows)
+            )
             (target / "report.html").write_text(text, encoding="utf-8")
             report.show(rows, console)
             console.print(f"time: {watch.text()}", markup=False)
@@ -57,14 +60,19 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
 
 
 def _measure(
-    expanded: Expanded, writer: BundleWriter, console: Console, rows: list[Row], watch: Stopwatch
+    expanded: Expanded,
+    writer: BundleWriter,
+    console: Console,
+    rows: list[Row],
+    watch: Stopwatch,
+    watched: list[tuple[str, Path]],
 ) -> None:
     def say(text: str) -> None:
         console.print(text, markup=False)
 
     state = RunState()
     try:
-        Runner(expanded, writer, state, say, rows, watch).all()
+        Runner(expanded, writer, state, say, rows, watch, layers=watched).all()
     finally:
         state.remove()
         writer.sample("time.json", json.dumps(watch.seconds, indent=1))

@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.bundle import BundleWriter
+from headrace.measure.collectors.watch import Watch, targets_of, watching
 from headrace.record import Finding, Result
 from headrace.spec.appliance import AnyWorkload
 from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.load import run_load
 from headrace.testbed.containers.stopwatch import Stopwatch
-from headrace.testbed.containers.study import Expanded, Point, workload_problem
+from headrace.testbed.containers.study import Expanded, Point, swept_text, workload_problem
 from headrace.testbed.containers.trial import Observed, audit, observe, record
 from headrace.testbed.containers.verify import verify
 from headrace.testbed.state import RunState
@@ -41,6 +44,7 @@ class Runner:
     rows: list[Row] = field(default_factory=list)
     watch: Stopwatch = field(default_factory=Stopwatch)
     trials: int = 0
+    layers: list[tuple[str, Path]] = field(default_factory=list)  # what was watched, and where
 
     def all(self) -> list[Row]:
         with self.watch.phase("building images"):
@@ -69,16 +73,41 @@ class Runner:
         ) as deployed:
             with self.watch.phase("verifying"):
                 findings = verify(deployed, point.workloads)
-            for workload in point.workloads:
-                problem = workload_problem(point, workload, deployed)
-                if problem is not None:
-                    self.say(f"  {workload.text}: skipped: {problem}")
-                    continue
-                with self.watch.phase("measuring"):
-                    self._workload(deployed, point, workload, findings)
+            with self._watching(deployed, point) as watch:
+                self._workloads(deployed, point, findings, watch)
+
+    @contextmanager
+    def _watching(self, deployed: Deployed, point: Point) -> Iterator[Watch]:
+        """Each deployment's samples are in a folder of their own."""
+        collect = self.expanded.study.collect
+        folder = self.writer.path / "samples" / f"{len(self.layers) + 1:03}"
+        nodes = deployed.layout.containers
+        pids = runtime.pids([deployed.name(node) for node in nodes])
+        named = {node.name: pids[deployed.name(node)] for node in nodes}
+        with watching(collect, targets_of(named, *deployed.switches()), folder) as watch:
+            yield watch
+        if collect.layers:
+            swept = swept_text(point.swept)
+            self.layers.append((f"{point.network}: {point.name}{swept}", folder))
+
+    def _workloads(
+        self, deployed: Deployed, point: Point, findings: list[Finding], watch: Watch
+    ) -> None:
+        for workload in point.workloads:
+            problem = workload_problem(point, workload, deployed)
+            if problem is not None:
+                self.say(f"  {workload.text}: skipped: {problem}")
+                continue
+            with self.watch.phase("measuring"):
+                self._workload(deployed, point, workload, findings, watch)
 
     def _workload(
-        self, deployed: Deployed, point: Point, workload: AnyWorkload, verified: list[Finding]
+        self,
+        deployed: Deployed,
+        point: Point,
+        workload: AnyWorkload,
+        verified: list[Finding],
+        watch: Watch,
     ) -> None:
         """Warmed up once; then each repetition begins where the one before it ended."""
         if workload.warmup:
@@ -86,7 +115,8 @@ class Runner:
         seen: Observed | None = None
         for repetition in range(1, self.expanded.study.repetitions + 1):
             self.trials += 1
-            seen = observe(deployed, workload, self.trials, seen.after if seen else None)
+            with watch.trial(self.trials):
+                seen = observe(deployed, workload, self.trials, seen.after if seen else None)
             found = audit(deployed, workload, verified, seen)
             trial = record(point, workload, self.trials, repetition, seen, found)
             self.writer.trial(trial)

@@ -64,7 +64,9 @@ def _figures(one: Summary) -> tuple[str, str, str, str, str]:
     )
 
 
-def page(name: str, description: str, rows: Sequence[Row], seconds: str = "") -> str:
+def page(
+    name: str, description: str, rows: Sequence[Row], seconds: str = "", layers: str = ""
+) -> str:
     """One self-contained page."""
     parts = [f"<h1>{escape(name)}</h1><p>{escape(description)}</p>"]
     parts.append(
@@ -86,6 +88,8 @@ def page(name: str, description: str, rows: Sequence[Row], seconds: str = "") ->
         parts.append("<h2>Scaling up</h2>" + "".join(f"<p>{escape(s)}</p>" for s in sentences))
     if seconds:
         parts.append(f"<h2>Time</h2><p>{escape(seconds)}</p>")
+    if layers:
+        parts.append(f"<h2>Layers</h2>{layers}")
     parts.append("<h2>Evidence</h2>" + "".join(_evidence(row) for row in rows))
     parts.append("<h2>Chain graphs</h2>" + _pictures(rows))
     return (

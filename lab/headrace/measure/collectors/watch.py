@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All layers of a deployment watched while its trials run: the sampler and, if asked for, the
+stack tracer, into one folder.
+
+    with watching(study.collect, targets, bundle / "samples" / "001") as watch:
+        with watch.trial(7):
+            ...
+
+`trials.json` there says when each trial ran, by the samples' own clock; a sample is taken at its
+begin and at its end, so that what is counted between them is the trial's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.measure.collectors import collectors
+from headrace.measure.collectors.base import Process, Targets
+from headrace.measure.collectors.sampler import Sampler
+from headrace.measure.stack.tracer import Tracer
+from headrace.spec.collect import Collect
+
+STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
+
+
+class Watch:
+    """What notes the trials. Without layers it does nothing."""
+
+    def __init__(self, sampler: Sampler | None, folder: Path) -> None:
+        self._sampler, self._folder = sampler, folder
+        self._trials: list[dict[str, int]] = []
+
+    @contextmanager
+    def trial(self, number: int) -> Iterator[None]:
+        if self._sampler is None:
+            yield
+            return
+        begin = self._sampler.now()
+        yield
+        self._sampler.now()
+        end = self._sampler.last_ns
+        self._trials.append({"trial": number, "begin_ns": begin, "end_ns": end})
+        (self._folder / TRIALS).write_text(json.dumps(self._trials) + "\n")
+
+
+@contextmanager
+def watching(wanted: Collect, targets: Targets, folder: Path) -> Iterator[Watch]:
+    if not wanted.layers:
+        yield Watch(None, folder)
+        return
+    chosen = [c for c in collectors(targets) if c.layer in wanted.layers]
+    with Sampler(chosen, folder, wanted.period) as sampler, _traced(wanted.trace, folder):
+        yield Watch(sampler, folder)
+
+
+@contextmanager
+def _traced(share: float, folder: Path) -> Iterator[None]:
+    """That packets cannot be traced is said in the folder, and ends no measurement."""
+    if not share:
+        yield
+        return
+    try:
+        tracer = Tracer(["--softirq", "--stats", "--buckets", "--sample", repr(share)])
+        tracer.__enter__()
+    except HeadraceError as why:
+        (folder / STACK_ABSENT).write_text(f"{why}\n")
+        yield
+        return
+    try:
+        yield
+        (folder / STACK).write_text(tracer.stop().model_dump_json(by_alias=True) + "\n")
+    finally:
+        tracer.__exit__(None, None, None)
+
+
+def targets_of(
+    pids: dict[str, int], bridges: tuple[str, ...] = (), ovs: Path | None = None
+) -> Targets:
+    """Of containers by their first process: the process, its namespace and its control group."""
+    groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}
+    return Targets(
+        processes=tuple(Process(name=name, pid=pid) for name, pid in pids.items()),
+        cgroups=tuple(groups),
+        labels=groups,
+        bridges=bridges,
+        ovs=ovs,
+    )
+
+
+def cgroup_of(pid: int) -> str | None:
+    """Below the mount point: of the CPU's controller (v1), or the only hierarchy's (v2)."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    found: dict[str, str] = {}
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = group
+    path = found.get("cpuacct") or found.get("cpu") or found.get("")
+    return path if path and path != "/" else None

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers' part of a report: S4's metrics, the stack's stages, softirqs, the diagnosis."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from statistics import median
+
+from headrace.explain import explain
+from headrace.explain.diagnosis import Diagnosis
+from headrace.explain.evidence import of
+from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
+from headrace.measure.collectors.samples import Samples
+from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS
+from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
+from headrace.measure.stack.show import time_text
+from headrace.report.charts import svg
+
+_STAGES = 12
+_VECTORS = {
+    "NET_RX": "#2f6fab",
+    "NET_TX": "#7aa7d8",
+    "TIMER": "#c9b458",
+    "RCU": "#8a8",
+    "SCHED": "#b77",
+}
+
+
+@dataclass(frozen=True)
+class Layers:
+    """What one folder of samples says."""
+
+    trials: dict[int, list[Figure]]
+    stack: StackTrace | None
+    stack_absent: str
+    costs: dict[str, float]  # layer: share of one CPU
+    diagnoses: tuple[Diagnosis, ...]
+
+
+def read(folder: Path, goodput: Mapping[int, Goodput]) -> Layers | None:
+    """None where nothing was sampled."""
+    samples = Samples(folder)
+    if not samples.present:
+        return None
+    stack = None
+    if (folder / STACK).is_file():
+        stack = StackTrace.model_validate_json((folder / STACK).read_text())
+    times = json.loads((folder / TRIALS).read_text()) if (folder / TRIALS).is_file() else []
+    absent = folder / STACK_ABSENT
+    return Layers(
+        trials={
+            t["trial"]: figures(
+                Windows.of(folder, t["begin_ns"], t["end_ns"]), goodput.get(t["trial"]), stack
+            )
+            for t in times
+        },
+        stack=stack,
+        stack_absent=absent.read_text().strip() if absent.is_file() else "it was not asked for",
+        costs={
+            layer: facts["cost"]["share_of_one_cpu"]
+            for layer, facts in samples.about["layers"].items()
+        },
+        diagnoses=tuple(explain(of(folder))),
+    )
+
+
+def fragment(title: str, layers: Layers) -> str:
+    """HTML, to stand in a page of any style."""
+    return (
+        f"<h3>{escape(title)}</h3>"
+        f"{_diagnoses(layers.diagnoses)}{_metrics(layers)}"
+        f"<h4>The packets' way through the kernel</h4>{_stack(layers)}"
+        f"{_costs(layers)}"
+    )
+
+
+def _diagnoses(found: tuple[Diagnosis, ...]) -> str:
+    if not found:
+        return "<p>Nothing that was counted shows what the limit is.</p>"
+    items = "".join(
+        f"<li><b>{escape(d.rule)}</b>: {escape(d.text)}."
+        f"{''.join(f'<br>{escape(t)}' for t in d.evidence)}"
+        f"<br>What would move it: {escape(d.remedy)}</li>"
+        for d in found[:6]
+    )
+    return f"<ol>{items}</ol>"
+
+
+def _metrics(layers: Layers) -> str:
+    """The median over the trials; places are those of the trial in the middle."""
+    if not layers.trials:
+        return "<p>No trial ran while it was sampled.</p>"
+    each = list(layers.trials.values())
+    rows = []
+    for number, first in enumerate(each[0]):
+        values = [f[number].value for f in each]
+        known = sorted(v for v in values if v is not None)
+        if known:
+            middle = min(each, key=lambda f: abs((f[number].value or 0.0) - median(known)))[number]
+            cells = (
+                f"<td>{median(known):.4g} {escape(first.unit)}</td><td>{escape(middle.detail)}</td>"
+            )
+        else:
+            cells = f"<td>–</td><td>{escape(first.absent)}</td>"
+        rows.append(f"<tr><td>{first.layer}</td><td>{escape(first.name)}</td>{cells}</tr>")
+    return (
+        f"<table><tr><th>layer</th><th>metric</th><th>median of {len(each)} trials</th><th>by "
+        f"place, or why not</th></tr>{''.join(rows)}</table>"
+    )
+
+
+def _stack(layers: Layers) -> str:
+    if layers.stack is None:
+        return f"<p>Not traced: {escape(layers.stack_absent)}</p>"
+    lost = layers.stack.lost_total
+    told = (
+        f"{layers.stack.packets['sampled']} of {layers.stack.packets['first_stage']} packets "
+        f"followed; lost events: {lost}."
+    )
+    return (
+        f"<p>{told}</p>{stages_picture(layers.stack)}"
+        f"<h4>Softirqs</h4>{softirq_picture(layers.stack.softirq)}"
+    )
+
+
+def stages_picture(stack: StackTrace) -> str:
+    """Where the packets' time goes: a bar as long as a stage's sum, its mean and p99 beside it."""
+    merged = _by_stage(stack.stages)
+    shown = sorted(merged.items(), key=lambda item: -item[1][1])[:_STAGES]
+    if not shown:
+        return "<p>No packet passed two stages.</p>"
+    total = sum(s for _, (_, s, _) in merged.items()) or 1
+    parts, high = [], 22
+    scale = svg.linear(0, shown[0][1][1] / total, 0, 260)
+    for i, ((begin, to), (count, sum_ns, p99)) in enumerate(shown):
+        y = 4 + i * high
+        says = f"{sum_ns / total:.0%}, mean {time_text(sum_ns / count)}, p99 {time_text(p99)}"
+        parts.append(svg.text(0, y + 13, f"{begin} → {to}", font_size=12))
+        parts.append(svg.rect(330, y + 2, scale(sum_ns / total), 14, fill="#7aa7d8"))
+        parts.append(svg.text(336 + scale(sum_ns / total), y + 13, says, font_size=12))
+    label = "share of all packets' time by stage"
+    return svg.picture(820, 8 + high * len(shown), label, *parts)
+
+
+def _by_stage(rows: tuple[StageLatency, ...]) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Over devices and namespaces: packets, time, the highest p99."""
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for r in rows:
+        count, sum_ns, p99 = found.get((r.begin, r.to), (0, 0, 0))
+        found[r.begin, r.to] = (count + r.count, sum_ns + r.sum_ns, max(p99, r.p99_ns))
+    return {key: value for key, value in found.items() if value[0]}
+
+
+def softirq_picture(cores: tuple[SoftirqCpu, ...]) -> str:
+    """S4 table 3: each core's share of time by vector."""
+    if not cores:
+        return "<p>No softirq ran.</p>"
+    parts, high = [], 24
+    for i, core in enumerate(cores):
+        x, y = 60.0, 4 + i * high
+        parts.append(svg.text(0, y + 13, f"CPU {core.cpu}", font_size=12))
+        for name, colour in _VECTORS.items():
+            vector = core.vectors.get(name)
+            if vector is None:
+                continue
+            wide = 500 * vector.share
+            parts.append(
+                svg.rect(x, y + 2, wide, 14, svg.title(f"{name} {vector.share:.1%}"), fill=colour)
+            )
+            x += wide
+        share = sum(v.share for v in core.vectors.values())
+        most = max(core.vectors.items(), key=lambda item: item[1].share, default=None)
+        says = f"{share:.1%}" + (f", mostly {most[0]} {most[1].share:.1%}" if most else "")
+        parts.append(svg.text(x + 6, y + 13, says, font_size=12))
+    return svg.picture(820, 8 + high * len(cores), "softirq time by CPU", *parts)
+
+
+def _costs(layers: Layers) -> str:
+    said = [f"{layer} {share:.2%}" for layer, share in layers.costs.items()]
+    if layers.stack is not None and layers.stack.program_ns():
+        share = layers.stack.program_ns() / (layers.stack.duration_s * 1e9)
+        said.append(f"stack tracer {share:.2%}")
+    return f"<p>Cost of watching, of one CPU: {escape(', '.join(said))}.</p>"

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the layers said of each deployment, for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.measure.collectors.layers import Goodput
+from headrace.report.layers import fragment, read
+from headrace.testbed.containers.measure import Row
+
+
+def section(watched: Sequence[tuple[str, Path]], rows: Sequence[Row]) -> str:
+    """HTML, a part for each deployment that was watched."""
+    said = goodput(rows)
+    found = ((title, read(folder, said)) for title, folder in watched)
+    return "".join(fragment(title, layers) for title, layers in found if layers is not None)
+
+
+def goodput(rows: Sequence[Row]) -> dict[int, Goodput]:
+    """By trial, as the load generators say it."""
+    found = {}
+    for row in rows:
+        application, latency = row.result.application, row.result.latency_ns
+        if application is not None and row.result.trial is not None:
+            found[row.result.trial] = Goodput(
+                application.gbps, latency.mean / 1e9 if latency else None
+            )
+    return found
