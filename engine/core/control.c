@@ -126,9 +126,7 @@ static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struc
 		if (!nf->ops->update)
 			return err_set(err, ENOTSUP, "nf", "a %s has nothing to update",
 				       nf->ops->name);
-		rc = nf->ops->update(nf, op, &answer, err);
-		/* Refused ones too: they may have been half done, and undone. */
-		atomic_fetch_add_explicit(&nf->changes, 1, memory_order_release);
+		rc = nf_update(nf, op, &answer, err);
 		if (!rc)
 			*reply = json_pack("{s:b, s:o*}", "ok", 1, "reply", answer);
 		else

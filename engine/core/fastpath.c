@@ -190,7 +190,7 @@ static inline struct fast_entry *answer(struct fastpath *fp, const struct rte_mb
 		/* Asked again after a while. */
 		if ((int32_t)(now - e->refresh_at) < 0)
 			return NULL;
-	} else if (likely(fast_epochs(p, e) == e->epochs && is_plain(m, p->ttl))) {
+	} else if (likely(fast_epochs(p, e) == e->epochs && is_plain(m, p->ttl_needed))) {
 		if (unlikely((int32_t)(now - e->refresh_at) >= 0))
 			refresh(fp, e, now);
 		return e;

@@ -32,6 +32,7 @@ struct fast_path {
 	_Alignas(8) uint8_t macs[12];
 	uint8_t sets;    /* enum nf_flow_sets */
 	uint8_t ttl;     /* taken off */
+	uint8_t ttl_needed; /* more than that; the function that drops might have looked at it first */
 	uint8_t n_steps;
 	uint8_t direction;
 	bool ends;       /* dropped by the last step */

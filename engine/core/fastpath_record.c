@@ -150,6 +150,7 @@ static void finish(struct fastpath *fp, struct fast_record *rec, const struct ta
 	p.to.kind = to ? to->kind : TO_DROP;
 	p.to.index = to ? to->index : 0;
 	p.ends = !to;
+	p.ttl_needed = (uint8_t)(p.ttl + p.ends);
 	number = path_number(fp, &p);
 	if (number < 0) {
 		decline(fp, rec, now32);

@@ -199,6 +199,9 @@ void nf_register(const struct nf_ops *ops);
 const struct nf_ops *nf_find(const char *name);
 const struct nf_ops *nf_at(unsigned int i); /* NULL past the last; sorted by name */
 
+/* Control thread: ops->update, counted in nf->changes. */
+int nf_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
+
 #define NF_REGISTER(ops)                                                                           \
 	__attribute__((constructor)) static void nf_register_##ops(void) { nf_register(&ops); }
 

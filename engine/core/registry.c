@@ -24,6 +24,15 @@ void nf_register(const struct nf_ops *ops)
 	nfs[i] = ops;
 }
 
+int nf_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err)
+{
+	int rc = nf->ops->update(nf, op, reply, err);
+
+	/* Refused ones too: they may have been half done, and undone. */
+	atomic_fetch_add_explicit(&nf->changes, 1, memory_order_release);
+	return rc;
+}
+
 const struct nf_ops *nf_at(unsigned int i)
 {
 	return i < n_nfs ? nfs[i] : NULL;
