@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +13,12 @@ import pytest
 
 from support.engine import Engine, nf_imbalance
 from support.inspection import flow_of, found_in, inspect, ndpi_labels, packet_count, suricata
+from support.lab import headrace
 from support.plans import Model, Nf, chain_plan, models, pcap_port
 from support.traffic import read_pcap
 
 RULES = Path(__file__).with_name("inspection.rules")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "inspection.md"
 
 
 @pytest.fixture
@@ -123,3 +127,20 @@ def test_dpi_under_every_execution_model(
     assert [without_dscp(packet) for packet in went] == [
         without_dscp(packet) for packet in came[:dropped]
     ]
+
+
+def test_documented_experiment(engine_binary: Path, tmp_path: Path) -> None:
+    """What docs/inspection.md prints runs as it stands there, but for where the alerts go."""
+    blocks = dict(re.findall(r"```(\w+)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL))
+    alerts = tmp_path / "eve.json"
+    (tmp_path / "ids.yaml").write_text(blocks["yaml"].replace("/tmp/eve.json", str(alerts)))
+    (tmp_path / "my.rules").write_text(blocks["text"])
+    done = headrace("run", "ids.yaml", "--json", folder=tmp_path, engine=engine_binary, timeout=600)
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)["results"]
+    assert row["received_pps"] > 0
+    assert set(row["nf_cycles"]) >= {"mirror", "forward"}
+    events = [json.loads(line) for line in alerts.read_text().splitlines()]
+    assert len(events) >= row["received_pps"] * 0.5  # of a trial of a second; and of its warm-up
+    assert {event["alert"]["signature_id"] for event in events} == {1}
+    assert {event["dest_port"] for event in events} == {80}

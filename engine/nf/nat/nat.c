@@ -104,7 +104,8 @@ static int check_params(const struct nf *nf, struct err *err)
 			       "endpoint-independent needs mapping: endpoint-independent too");
 	if (p->mapping == NAT_ENDPOINT_INDEPENDENT && nf->workers > 1)
 		return err_set(err, EINVAL, "params.mapping",
-			       "endpoint-independent with %u replicas; allowed: 1 replica, or "
+			       "endpoint-independent with %u replicas, of which one knows a mapping, and "
+			       "packets of new remote endpoints go to any; allowed: 1 replica, or "
 			       "endpoint-dependent", nf->workers);
 	return check_lists(p, err);
 }
@@ -252,9 +253,10 @@ static const struct nf_ops nat_ops = {
 	.standards = "RFC 3022 (NAPT), RFC 4787 (UDP: mapping and filtering by parameter, paired pooling, "
 		     "timeouts), RFC 5382 (TCP timeouts by state), RFC 5508 (ICMP queries and errors), RFC "
 		     "1624 (checksums), RFC 6056 (random outside ports; at most 512 are tried, so a "
-		     "pool counts as exhausted when about one port of 500 is left), hairpinning (RFC 4787 "
-		     "REQ-9: towards static mappings, and endpoint-independent ones) and fragments in any "
-		     "order (REQ-14), both with one replica, as others would have to know the session; "
+		     "pool counts as exhausted when about one port of 500 is left), endpoint-independent "
+		     "mapping, hairpinning (RFC 4787 REQ-9: towards static mappings, and endpoint-independent "
+		     "ones) and fragments in any order (REQ-14), all three with one replica: packets are "
+		     "steered by their whole tuple, so that others would have to know the session; "
 		     "hairpinned fragments are dropped. Left out: address-dependent filtering as "
 		     "such, application-level gateways, SCTP. ICMP queries have no ports to steer by: "
 		     "with several replicas they need as many pool addresses.",

@@ -38,7 +38,10 @@ static const char *const pipe_bys[] = {"none", "src", "dst", "flow", NULL};
 	 .offset = offsetof(owner, limits.rate_bps), .doc = "0: the port's"},                       \
 	{.name = "burst_bytes", .type = PARAM_UINT, .max = 1e10, .unit = "bytes",                   \
 	 .offset = offsetof(owner, limits.burst_bytes),                                             \
-	 .doc = "token bucket; 0: 64 KiB, or 10 ms of the rate if that is more"},                  \
+	 .doc = "depth of the token bucket: what may leave at once after a pause. A traffic class gets "  \
+		"no more than its rate in each period (period_ms), however full the bucket is, so "  \
+		"that a pause longer than a period is lost. At least the largest frame; 0: 64 KiB, " \
+		"or 10 ms of the rate if that is more"},                                             \
 	{.name = "tc_rate_bps", .type = PARAM_UINT, .list = true, .min = 1, .max = 1e13,            \
 	 .unit = "bit/s", .offset = offsetof(owner, limits.tc_rate_bps),                            \
 	 .doc = "upper limits of traffic classes 0 to 12; those that are not given have the rate"}, \
