@@ -1,156 +1,170 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real appliances in real containers: a chain that works, errors that are named, kills cleaned up.
+"""Real appliances in real containers: chains that work, by their own counters.
 
-Needs root, podman and built images (`headrace vnf build`). HEADRACE_KILLS: how many runs are
-killed, at moments drawn at random.
+`make test-containers` builds the images that these tests need and runs them.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
-VNFS = ("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
+from support.containers import findings, lacking, ours, results, run
+
+pytestmark = pytest.mark.needs_root
+
+ENTERPRISE = ("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
+OVS_TOOLS = shutil.which("ovs-vsctl")
 
 
-def _missing() -> str | None:
-    if os.geteuid():
-        return "containers need root"
-    if shutil.which("podman") is None:
-        return "podman is not installed"
-    from headrace.testbed.containers.runtime import has_image
-    from headrace.testbed.vnf import catalogue
-
-    lacking = [name for name in VNFS if not has_image(catalogue()[name].image)]
-    return f"images are not built: `headrace vnf build {' '.join(lacking)}`" if lacking else None
+def needs(*vnfs: str) -> pytest.MarkDecorator:
+    why = lacking(*vnfs)
+    return pytest.mark.skipif(why is not None, reason=str(why))
 
 
-_WHY = _missing()
-pytestmark = pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
-
-CHAIN = """
-name: test
-deployment: {{hosting: container, network: [{network}]}}
-chain: [nat, ids, ip-firewall, l7-cache, l4-lb]
-workload: {{kind: http, duration: 1 s}}
-"""
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """State of its own, so that `clean` sees only what this test made."""
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    return {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
-
-
-def run(spec: str, tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    file = tmp_path / "spec.yaml"
-    file.write_text(spec)
-    return subprocess.run(
-        [*HEADRACE, "run", str(file), "--out", str(tmp_path / "bundle"), "--json"],
-        capture_output=True, text=True, timeout=400, env=environment, check=False,
-    )  # fmt: skip
-
-
-def ours() -> set[str]:
-    """Containers, namespaces and links that a run may have made."""
-    listing = ["podman", "ps", "--all", "--format", "{{.Names}}"]
-    containers = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
-    folders = (Path("/run/netns"), Path("/sys/class/net"))
-    names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
-    # hr and four digits: the tag of a run; others' names may begin with hr, too.
-    return {name for name in (*containers, *names) if re.match(r"hr[0-9a-f]{4}[-a-z]|ovs-", name)}
-
-
-def processes() -> set[str]:
-    """Daemons that a run may have started, by command line."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            text = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        name = text.split(" ")[0].rpartition("/")[2]
-        own_container = re.search(r" -n hr[0-9a-f]{4}-", text) or " run --detach --name hr" in text
-        if name in ("ovs-vswitchd", "ovsdb-server") or (
-            name in ("conmon", "podman") and own_container
-        ):
-            found.add(f"{process.name} {text}")
-    return found
-
-
-@pytest.mark.parametrize("network", ["bridge", "ovs"])
-def test_a_chain_of_five(tmp_path: Path, environment: dict[str, str], network: str) -> None:
-    if network == "ovs" and not shutil.which("ovs-vsctl"):
-        pytest.skip("Open vSwitch is not installed")
+@needs(*ENTERPRISE)
+@pytest.mark.parametrize(
+    "network",
+    [
+        "bridge",
+        pytest.param(
+            "ovs",
+            marks=pytest.mark.skipif(OVS_TOOLS is None, reason="Open vSwitch is not installed"),
+        ),
+    ],
+)
+def test_a_chain_of_five(tmp_path: Path, network: str) -> None:
     before = ours()
-    done = run(CHAIN.format(network=network), tmp_path, environment)
-    assert done.returncode == 0, done.stderr
-    [result] = json.loads(done.stdout)["results"]
-    findings: dict[str, dict[str, Any]] = {f["check"]: f for f in result["audit"]["findings"]}
-    assert {"path", "content", "nat: translated", "l7-cache: hits", "ids: alerts"} <= set(findings)
-    findings.pop("other work")  # what else runs beside a test is not the chain's fault
-    assert all(finding["ok"] for finding in findings.values()), findings
-    assert 0.2 < findings["l7-cache: hits"]["value"] < 0.8  # half of the requests are repeated
+    done = run(
+        tmp_path,
+        f"name: test\ndeployment: {{hosting: container, network: [{network}]}}\n"
+        "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nworkload: {kind: http, duration: 1 s}\n",
+    )
+    [result] = results(done)
+    found = findings(result)
+    assert {"path", "content", "nat: translated", "l7-cache: hits", "l4-lb: spread", "ids: alerts",
+            "server1: addresses", "server2: addresses"} <= set(found)  # fmt: skip
+    assert all(finding["ok"] for finding in found.values()), found
+    assert 0.2 < found["l7-cache: hits"]["value"] < 0.8  # half of the requests are repeated
+    assert found["ids: alerts"]["value"] >= 1
+    assert found["l4-lb: spread"]["value"] >= 0.5
     assert result["application"]["requests"] > 0
     assert result["application"]["errors"] == 0
     assert ours() <= before
 
 
-def test_a_vnf_that_fails_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
-    before = ours()
-    spec = CHAIN.format(network="bridge") + (
-        "vnfs: {nat: {parameters: {ports: 99999-99999}}}\nbaseline: false\n"
-    )
-    done = run(spec, tmp_path, environment)
-    assert done.returncode == 1
-    assert "VNF nat: ended at its start" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert ours() <= before
-
-
-def test_an_image_that_is_not_there_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
+@needs("nat", "ip-firewall", "l7-cache", "l4-lb", "traffic")
+def test_macvlan(tmp_path: Path) -> None:
     before = ours()
     done = run(
-        "name: t\ndeployment: {hosting: container}\n"
-        "appliances: {mine: {kind: routed, image: localhost/headrace/none:0}}\nchain: [mine]\n",
-        tmp_path, environment,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "localhost/headrace/none:0" in done.stderr
-    assert "Traceback" not in done.stderr
+        tmp_path,
+        "name: test\ndeployment: {hosting: container, network: [macvlan]}\n"
+        "chain: [nat, ip-firewall, l7-cache, l4-lb]\nworkload: {kind: http, duration: 1 s}\n",
+    )
+    [result] = results(done)
+    assert all(finding["ok"] for finding in findings(result).values())
     assert ours() <= before
 
 
-def test_killed_runs_leave_nothing_after_clean(tmp_path: Path, environment: dict[str, str]) -> None:
-    before, daemons = ours(), processes()
-    generator = random.Random(int(os.environ.get("HEADRACE_SEED", "1")))
-    file = tmp_path / "spec.yaml"
-    file.write_text(CHAIN.format(network="ovs"))
-    for number in range(int(os.environ.get("HEADRACE_KILLS", "2"))):
-        arguments = ["run", str(file), "--out", str(tmp_path / f"killed-{number}")]
-        with subprocess.Popen(
-            [*HEADRACE, *arguments], env=environment,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        ) as victim:  # fmt: skip
-            time.sleep(generator.uniform(1, 12))
-            victim.send_signal(signal.SIGKILL)
-        subprocess.run([*HEADRACE, "clean"], env=environment, check=True, timeout=120)
-        assert ours() <= before, f"kill {number}"
-        assert processes() <= daemons, f"kill {number}"
-    again = [*HEADRACE, "clean"]
-    text = subprocess.run(again, env=environment, check=True, capture_output=True, text=True).stdout
-    assert "nothing to clean" in text
+@needs("nat", "ip-firewall", "traffic")
+def test_every_workload_through_routed_vnfs(tmp_path: Path) -> None:
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+    from scapy.utils import wrpcap
+
+    capture = [Ether() / IP(dst="192.0.2.1") / UDP(sport=1000 + i, dport=53) for i in range(50)]
+    wrpcap(str(tmp_path / "c.pcap"), capture)
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\nchain: [nat, ip-firewall]\nworkload:\n"
+        "- {kind: http, generator: h2load, duration: 1 s, warmup: 0 s}\n"
+        "- {kind: tcp, duration: 1 s, warmup: 0 s}\n"
+        "- {kind: udp, rate_mbps: 10, duration: 1 s, warmup: 0 s}\n"
+        "- {kind: rr, duration: 1 s, warmup: 0 s}\n"
+        "- {kind: rr, transport: udp, request: 100, duration: 1 s, warmup: 0 s}\n"
+        "- {kind: pcap, file: c.pcap, rate: 500, duration: 1 s}\n",
+    )
+    found = results(done)
+    by_kind = {result["workload"].split(" ")[0]: result for result in found}
+    if len(found) == 4:
+        assert "has no netperf" in done.stderr  # no trixie to be had when the image was built
+    else:
+        assert by_kind["TCP_RR"]["latency_ns"]["p50"] > 0
+        assert by_kind["UDP_RR"]["application"]["requests"] > 0
+    assert by_kind["http"]["application"]["requests"] > 0
+    assert by_kind["http"]["latency_ns"]["p50"] <= by_kind["http"]["latency_ns"]["p99"]
+    assert by_kind["tcp"]["application"]["gbps"] > 0
+    assert 0.005 < by_kind["udp"]["application"]["gbps"] < 0.015
+    replayed = by_kind["pcap"]
+    assert replayed["received"] > 100
+    assert replayed["received"] <= replayed["sent"] + 20  # and an ARP or two
+    for result in found:
+        assert findings(result)["nat: translated"]["ok"]
+        assert findings(result)["ip-firewall: accepted"]["ok"]
+
+
+@needs("nat", "router", "traffic")
+def test_own_source_and_sink_have_a_latency_per_packet(tmp_path: Path, engine_binary: Path) -> None:
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\nchain: [nat, router]\n"
+        "workload: {kind: packets, rate: 500, duration: 1 s, warmup: 0 s}\n",
+        HEADRACE_ENGINE=str(engine_binary),
+    )
+    [result] = results(done)
+    assert result["sent"] > 0
+    assert result["received"] + result["lost"] == result["sent"]
+    assert result["received"] > 0.5 * result["sent"]
+    assert result["latency_ns"]["min"] > 1000  # no kernel forwards twice in a microsecond
+    assert "closed-loop" not in result["labels"]
+    assert findings(result)["router: forwarded"]["ok"]
+
+
+@needs("nat", "headrace", "traffic")
+def test_the_engine_is_a_vnf_among_others(tmp_path: Path) -> None:
+    before = ours()
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\nchain: [nat, headrace]\n"
+        "workload: {kind: http, duration: 1 s, warmup: 0 s, connections: 4}\n",
+    )
+    [result] = results(done)
+    found = findings(result)
+    assert all(finding["ok"] for finding in found.values()), found
+    assert found["headrace: forwarded"]["value"] > result["application"]["requests"]
+    assert ours() <= before
+
+
+@needs("nat", "traffic")
+def test_an_image_of_the_users_with_ports_and_addresses_of_its_own(tmp_path: Path) -> None:
+    """It does nothing: the kernel of its namespace forwards."""
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\n"
+        "appliances:\n  mine:\n    kind: routed\n    image: debian:bookworm-slim\n"
+        "    command: [sleep, infinity]\n    ports: {up: eth0, down: lan.7}\n"
+        "    addresses: {up: 10.20.30.40, down: 192.0.2.77}\n"
+        "    health: [test, -e, /sys/class/net/lan.7]\n"
+        "chain: [nat, mine]\nworkload: {kind: http, duration: 1 s, warmup: 0 s}\n",
+    )
+    [result] = results(done)
+    found = findings(result)
+    assert all(finding["ok"] for finding in found.values()), found
+    assert "10.20.30.120" in found["server1: addresses"]["text"]  # the NAT's, on that network
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_sriov_is_refused_where_no_nic_has_functions(tmp_path: Path) -> None:
+    from headrace.testbed.containers.sriov import physical_functions
+
+    if physical_functions():
+        pytest.skip("this machine has a NIC with SR-IOV functions")
+    done = run(
+        tmp_path, "name: test\ndeployment: {hosting: container, network: sriov}\nchain: [nat]\n"
+    )
+    assert done.returncode == 2
+    assert "no NIC with SR-IOV functions" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the command line with real containers, and what they may have left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
+_RUN_S = 400
+_TAG = 6  # letters: hr and four digits
+
+
+def lacking(*vnfs: str, base: bool = False) -> str | None:
+    """Why these VNFs cannot be run here, and what mends it."""
+    if os.geteuid():
+        return "containers need root"
+    if shutil.which("podman") is None:
+        return "podman is not installed"
+    from headrace.testbed.containers.runtime import BASE_IMAGE, has_image
+    from headrace.testbed.vnf import catalogue
+
+    missing = [name for name in vnfs if not has_image(catalogue()[name].image)]
+    if missing:
+        return f"images are not built: `make test-containers`, or `headrace vnf build {missing[0]}`"
+    if base and not has_image(BASE_IMAGE):
+        return "there is no base image: `make test-containers` makes it"
+    return None
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """State of its own, so that `clean` sees only what this test made."""
+    runtime = folder / "runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    return {**os.environ, "XDG_RUNTIME_DIR": str(runtime), **more}
+
+
+def headrace(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HEADRACE, *arguments], capture_output=True, text=True, timeout=_RUN_S,
+        env=environment(folder, **more), cwd=folder, check=False,
+    )  # fmt: skip
+
+
+def run(folder: Path, spec: str, **more: str) -> subprocess.CompletedProcess[str]:
+    file = folder / "spec.yaml"
+    file.write_text(spec)
+    bundle = folder / f"bundle-{len(list(folder.glob('bundle-*')))}"
+    return headrace(folder, "run", str(file), "--out", str(bundle), "--json", **more)
+
+
+def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["results"]
+    return found
+
+
+def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """By check; what else runs beside a test is not the chain's fault."""
+    found = {f["check"]: f for f in result["audit"]["findings"]}
+    found.pop("other work")
+    return found
+
+
+def ours() -> set[str]:
+    """Containers, namespaces and links that a run may have made, but those of runs of somebody
+    else that go on at the same time: their tags are in the machine's own state directory."""
+    listing = ["podman", "ps", "--all", "--format", "{{.Names}}"]
+    containers = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+    folders = (Path("/run/netns"), Path("/sys/class/net"))
+    names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    others = _others()
+    # hr and four digits: the tag of a run; others' names may begin with hr, too.
+    found = {name for name in (*containers, *names) if re.match(r"hr[0-9a-f]{4}[-a-z]", name)}
+    if not _switches():
+        found |= {name for name in names if name == "ovs-netdev"}  # its daemon is gone
+    return {name for name in found if name[:_TAG] not in others}
+
+
+def _others() -> set[str]:
+    ledgers = Path(tempfile.gettempdir()).glob("headrace-*/run-*/resources.jsonl")
+    text = "".join(ledger.read_text() for ledger in ledgers if ledger.exists())
+    return set(re.findall(r'"name": "(hr[0-9a-f]{4})', text))
+
+
+def _switches() -> list[str]:
+    return [text for text in _commands().values() if text.split(" ")[0].endswith("ovs-vswitchd")]
+
+
+def _commands() -> dict[str, str]:
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        found[process.name] = line.decode(errors="replace")
+    return found
+
+
+def processes(folder: Path) -> set[str]:
+    """What runs of this test's have left running: daemons of a switch, monitors of containers."""
+    others = _others()
+    found = set()
+    for pid, text in _commands().items():
+        name = text.split(" ")[0].rpartition("/")[2]
+        tag = re.search(r" (?:-n|--name) (hr[0-9a-f]{4})-", text)
+        container = name in ("conmon", "podman") and tag is not None and tag[1] not in others
+        switch = name in ("ovs-vswitchd", "ovsdb-server") and str(folder) in text
+        if container or switch:
+            found.add(f"{pid} {text}")
+    return found
