@@ -16,7 +16,7 @@ static void remember(const char *text, size_t size)
 {
 	size_t len = RTE_MIN(size, sizeof(first_error) - 1);
 
-	if (*first_error || rte_log_cur_msg_loglevel() > RTE_LOG_ERR)
+	if (*first_error || rte_log_cur_msg_loglevel() > (int)RTE_LOG_ERR)
 		return;
 	while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
 		len--;
@@ -32,7 +32,7 @@ static ssize_t keep(void *cookie, const char *text, size_t size)
 {
 	(void)cookie;
 	remember(text, size);
-	if (rte_log_cur_msg_loglevel() <= RTE_LOG_CRIT)
+	if (rte_log_cur_msg_loglevel() <= (int)RTE_LOG_CRIT)
 		fwrite(text, 1, size, stderr);
 	return (ssize_t)size;
 }
