@@ -52,7 +52,14 @@ static int print_description(void)
 static int check_files(struct plan *plan, struct err *err)
 {
 	size_t devices = plan->engine.pci.count;
+	char *prefix = NULL;
 	int rc;
+
+	/* Of its own: two that check the same plan must not remove each other's files. */
+	if (asprintf(&prefix, "headrace-check-%d", getpid()) < 0)
+		return err_set(err, ENOMEM, "engine", "out of memory");
+	free(plan->engine.file_prefix);
+	plan->engine.file_prefix = prefix;
 
 	plan->engine.hugepages = false;
 	plan->engine.pci.count = 0;
@@ -62,6 +69,8 @@ static int check_files(struct plan *plan, struct err *err)
 	if (!rc) {
 		rc = engine_check_files(plan, err);
 		eal_stop();
+	} else {
+		rc = -EIO; /* of the machine: nothing is known about the files */
 	}
 	plan->engine.pci.count = devices;
 	return rc;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from datetime import date
 from typing import Any
 
 EXIT_BAD_INPUT = 2
@@ -47,6 +48,10 @@ def unknown(key: str, allowed: Iterable[str], what: str = "unknown key") -> str:
 
 
 def shown(value: Any, limit: int = 120) -> str:
-    """A value as it may stand in a message: on one line and not endless."""
-    text = repr(value)
+    """A value as it may stand in a message: as a file has it, on one line and not endless."""
+    if value is None:
+        return "nothing"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, date):
+        text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -119,7 +119,7 @@ def test_malformed_route_names_its_line(engine_binary: Path, tmp_path: Path) -> 
 def test_malformed_pcap(content: bytes, engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "t.pcap").write_bytes(content)
     spec = GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}")
-    run_bad(spec, ("t.pcap",), tmp_path, engine_binary)
+    run_bad(spec, ("bad.yaml:5: workload.pcap", "t.pcap"), tmp_path, engine_binary)
 
 
 @pytest.mark.skipif(os.cpu_count() is None, reason="the number of CPUs is not known")

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from headrace.spec.base import NAME_PATTERN, Spec
 
 _ALLOWED = "`- acl: {...}`, `- acl`, or `- {name: edge, nf: acl, params: {...}}`"
+RESERVED = ("generator", "sink")
 _LONG_KEYS = {"name", "nf", "params", "to"}
 
 
@@ -82,6 +83,11 @@ def check_chain(nodes: tuple[Node, ...]) -> None:
     for i, node in enumerate(nodes):
         if node.name in order[:i]:
             raise ValueError(f"function {node.name!r} appears twice; allowed: unique names")
+        if node.name in RESERVED:
+            raise ValueError(
+                f"function {node.name!r} has the name of a part of the tester; allowed: another "
+                "name, as {name: edge, nf: ...}"
+            )
         onwards = order[i + 1 :]
         for edge, target in node.to.items():
             if target not in (*onwards, "out", "drop"):

@@ -41,19 +41,29 @@ def explain(
     swept: Iterable[str] = (),
 ) -> BadInput:
     """The first complaint about `data` (the document's, unless a sweep changed it)."""
-    errors = error.errors()
-    # A misspelt key leaves another one missing: the misspelling is what its author looks for.
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    path = written(doc.data if data is None else data, first["loc"])
-    kind = first["type"]
+    data = doc.data if data is None else data
+    errors = sorted(error.errors(), key=lambda e: _rank(e, data))
+    first = errors[0]
+    path, kind = written(data, first["loc"]), first["type"]
     place = next((("sweep", key) for key in swept if _covers(key, path)), path)
     if kind == "extra_forbidden":
         return doc.error(place, unknown(str(path[-1]), keys_at(model, path[:-1])))
     if kind == "missing":
         return doc.error(place, f"{first['loc'][-1]!r} is missing")
+    if kind == "invalid_key":
+        return doc.error(place[:-1], "a key should be text", value=first["input"])
+    # What is a union's is refused by each of its members.
+    problems = [problem_of(e) for e in errors if written(data, e["loc"]) == path]
+    problem = ", or ".join(dict.fromkeys(problems))
     if kind == "value_error" and isinstance(first["input"], dict):
-        return doc.error(place, problem_of(first))
-    return doc.error(place, problem_of(first), value=first["input"])
+        return doc.error(place, problem)
+    return doc.error(place, problem, value=first["input"])
+
+
+def _rank(error: Mapping[str, Any], data: Any) -> tuple[bool, bool]:
+    """First a misspelt key, which may leave another one missing; then what stands in the file
+    before what was made of it."""
+    return error["type"] != "extra_forbidden", written(data, error["loc"]) != error["loc"]
 
 
 def sentence(error: ValidationError) -> str:
@@ -68,6 +78,9 @@ def problem_of(error: Mapping[str, Any]) -> str:
     cause = error.get("ctx", {}).get("error")
     if cause is not None:
         return str(cause)
+    length = error.get("ctx", {}).get("min_length")
+    if error["type"] == "too_short" and length is not None:
+        return f"should have at least {length} {'entry' if length == 1 else 'entries'}"
     pattern = _PATTERNS.get(error.get("ctx", {}).get("pattern", ""))
     if pattern:
         return pattern

@@ -77,6 +77,10 @@ def _has_a_goals_form(value: Any) -> Any:
     return value
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
 Goal = Annotated[GoalSpec, BeforeValidator(_has_a_goals_form)]
 
 
@@ -84,7 +88,11 @@ class Measure(Spec):
     """Maximum rate, fixed loads, goals of one search: any of them, done in this order."""
 
     search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()
-    loads: Annotated[tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...], Field(max_length=1000)] = ()
+    loads: Annotated[
+        tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...],
+        BeforeValidator(_listed),
+        Field(max_length=1000),
+    ] = ()
     max: bool = False
     losses: Literal["all", "unintended"] = "all"
     goals: GoalParameters = GoalParameters()
@@ -104,7 +112,7 @@ class Measure(Spec):
             value["search"] = ["ndr", "pdr"]
         shared = value.get("goals") if isinstance(value.get("goals"), dict) else {}
         search = value.get("search", [])
-        if isinstance(search, str | float):
+        if isinstance(search, str | float | dict):
             search = [search]
         if isinstance(search, list | tuple):
             value["search"] = [_goal(goal, dict(shared or {})) for goal in search]

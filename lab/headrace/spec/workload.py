@@ -33,6 +33,8 @@ class Flows(Spec):
     def _from_short(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             return {"count": value}
+        if not isinstance(value, dict | Flows):
+            raise ValueError("allowed: a count, or {count: 1000, vary: [src_ip], ...}")
         return value
 
 

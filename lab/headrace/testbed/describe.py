@@ -19,6 +19,7 @@ from headrace.errors import BadInput, HeadraceError, unknown
 from headrace.spec.document import Document, PathKey
 
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
+_MAC_WORDS = "a MAC address such as 02:00:00:00:00:01"
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,12 @@ def check_params(
     validator = Draft202012Validator(schema)
     errors = sorted(validator.iter_errors(params), key=lambda error: list(map(str, error.path)))
     if errors:
-        raise _translate(errors[0], doc, at)
+        raise translate(errors[0], doc, (*at, *errors[0].absolute_path))
     _check_formats(schema, params, doc, at)
 
 
-def _translate(error: ValidationError, doc: Document, at: tuple[PathKey, ...]) -> BadInput:
-    path: tuple[PathKey, ...] = (*at, *error.absolute_path)
+def translate(error: ValidationError, doc: Document, path: tuple[PathKey, ...]) -> BadInput:
+    """What the engine's schema refuses, at its place in the spec."""
     kind = error.validator
     value: Any = error.instance
     limit: Any = error.validator_value
@@ -84,6 +85,8 @@ def _translate(error: ValidationError, doc: Document, at: tuple[PathKey, ...]) -
         missing = next(key for key in limit if key not in value)
         about = schema.get("properties", {}).get(missing, {}).get("description")
         return doc.error(path, f"{missing!r} is missing" + (f": {about}" if about else ""))
+    if kind == "pattern" and schema.get("format") == "mac":
+        return doc.error(path, f"allowed: {_MAC_WORDS}", value=value)
     allowed = {
         "enum": lambda: ", ".join(map(str, limit)),
         "type": lambda: _type_words(schema),
@@ -126,7 +129,7 @@ def _check_formats(
     if kind == "ip" and not _is_ip(value):
         raise doc.error(at, "allowed: an IPv4 or IPv6 address, or a prefix", value=value)
     if kind == "mac" and not _MAC.match(value):
-        raise doc.error(at, "allowed: a MAC address such as 02:00:00:00:00:01", value=value)
+        raise doc.error(at, f"allowed: {_MAC_WORDS}", value=value)
     if kind == "file":
         check_file(doc.resolve(value), doc, at, value)
     if isinstance(value, dict):

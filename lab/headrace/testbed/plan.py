@@ -7,7 +7,7 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.errors import unknown
+from headrace.errors import BadInput, unknown
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description, check_params, with_absolute_files
@@ -56,6 +56,16 @@ def paths(experiment: Experiment) -> tuple[Path, ...]:
 
 def check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
     """Every function exists, its parameters are right, its edges are its own."""
+    try:
+        _check_nodes(experiment, doc, description)
+    except BadInput as error:
+        if not experiment.point:
+            raise
+        point = ", ".join(f"{path}: {value}" for path, value in experiment.point)
+        raise BadInput(f"{error} (at this point of the sweep: {point})") from None
+
+
+def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:
             none = f"there is no function {node.nf!r}"
@@ -200,6 +210,7 @@ class _Cut:
         self._order = list(self._nodes)
         self._home = {name: seg.name for seg in placement.segments for name in seg.nodes}
         self._description = description
+        self._fastpath = experiment.execution.fastpath_flows
         self.rings: dict[str, tuple[str, Direction]] = {}
         for way in paths(experiment):
             for name in self._order:
@@ -231,6 +242,8 @@ class _Cut:
             "steer": steer,
             "inputs": [entry for way in ways for entry in self._inputs(segment, way)],
         }
+        if self._fastpath:
+            made["fastpath"] = self._fastpath
         nodes = {name: self._edges(name, ways) for name in segment.nodes}
         if nodes:
             made["nodes"] = nodes

@@ -12,7 +12,7 @@ from headrace.errors import BadInput
 from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Headers
-from headrace.testbed.describe import Description, check_file
+from headrace.testbed.describe import Description, check_file, translate
 
 # IPv6's share of the benchmarking addresses (RFC 5180); IPv4's (RFC 2544) are the engine's default.
 _IPV6_SRC, _IPV6_DST = "2001:2:0:1::1", "2001:2:0:2::1"
@@ -54,7 +54,7 @@ def source_params(
     schema = description.links["source"]["params"]
     for error in Draft202012Validator(schema).iter_errors(params):
         key = str(error.absolute_path[0]) if error.absolute_path else ""
-        raise doc.error(spec_path(key) if key else ("workload",), error.message)
+        raise translate(error, doc, spec_path(key) if key else ("workload",))
     return params
 
 
@@ -117,8 +117,19 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
                 return doc.error((*at, *rest), problem)
     if parts[0] == "links" and len(parts) > 3 and parts[2] == "params":
         return doc.error(spec_path(".".join(parts[3:])), problem)
+    if parts[0] == "links" and parts[1:2] and parts[1].startswith("gen-"):
+        return doc.error(_file_of(problem, experiment, doc), problem)
     if parts[0] == "engine":
         return doc.error(("deployment", *parts[1:]), problem)
     if parts[0].startswith("segments"):
         return doc.error(("deployment",), f"{place}: {problem}")
     return BadInput(f"{place}: {problem}" if place else problem)
+
+
+def _file_of(problem: str, experiment: Experiment, doc: Document) -> tuple[PathKey, ...]:
+    """Which of the workload's files a complaint about the source is of."""
+    for key in ("pcap", "tuples_file", "dst_ips_file"):
+        given = getattr(experiment.study.workload, key)
+        if given is not None and str(doc.resolve(given)) in problem:
+            return ("workload", key)
+    return ("workload",)
