@@ -3,12 +3,15 @@
 
 VENV := .venv/bin
 FUZZ_SECONDS ?= 600
+KILLS ?= 10
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test bench bench-fib-1g lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-containers bench bench-fib-1g lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
 	@echo 'make test          all tests'
+	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
@@ -27,6 +30,13 @@ demo:
 test:
 	@scripts/setup.sh run test fuzz trace
 	@scripts/test.sh
+
+# Images are built once; without them `make test` skips these tests and says so.
+test-containers:
+	@scripts/setup.sh run test containers
+	@$(SUDO) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids router headrace traffic
+	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_KILLS=$(KILLS) \
+		$(VENV)/python -m pytest -p no:cacheprovider tests/containers
 
 bench:
 	@scripts/setup.sh run bench

@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace]...      (default: run)
+#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|containers]...      (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
 set -euo pipefail
@@ -17,6 +17,7 @@ packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-
 packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
+packages_containers=(podman runc mmdebstrap openvswitch-switch)
 packages_fuzz=(clang)
 packages_trace=(clang libbpf-dev bpftool ethtool nftables)
 # For the functions dpi and ids; the library of patterns is added by processor.
@@ -39,8 +40,9 @@ for purpose in "$@"; do
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
+	containers) wanted+=("${packages_containers[@]}") ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, containers" ;;
 	esac
 done
 

@@ -116,6 +116,10 @@ def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
         if one.point.role == "scale-out":
             key = (one.point.subject, one_line(one.point.graph))
             groups.setdefault(key, {})[one.point.instances] = one.rate
+    for (vnf, chain), rates in groups.items():
+        for one in found:
+            if one.point.role == "chain" and one_line(one.point.graph) == chain:
+                rates.setdefault(sum(n.vnf == vnf for n in one.point.layout.nodes), one.rate)
     gains: dict[str, float] = {}
     for (vnf, chain), rates in groups.items():
         counts = sorted(rates)

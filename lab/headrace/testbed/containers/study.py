@@ -179,7 +179,9 @@ class _Expander:
             those = self._scalable(used) if vnf == EACH else [kind] if kind in used.values() else []
             if those and chain in (None, name):
                 for one in those:
-                    for count in instances:
+                    # The chain as it is has been measured: it is not deployed once more.
+                    own = self._instances(str(one))
+                    for count in (n for n in instances if n != own):
                         title = f"{name} with {count} x {one}"
                         yield self._point(
                             "scale-out", title, graph, used, network, str(one), {str(one): count}
@@ -188,6 +190,10 @@ class _Expander:
         raise self.doc.error(
             ("scale_out",), f"no chain {chain or ''} has the VNF {vnf!r}; {self._allowed()}"
         )
+
+    def _instances(self, kind: str) -> int:
+        given = (a.instances for n, a in self.study.vnfs.items() if self._find(n) == kind)
+        return next(given, 1)
 
     def _scalable(self, used: dict[str, str]) -> list[str]:
         return [kind for kind in dict.fromkeys(used.values()) if self.definitions[kind].scale_out]
