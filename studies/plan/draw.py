@@ -25,8 +25,8 @@ from headrace.spec.profile import Settings
 
 FUNCTIONS = ("acl", "firewall", "l2fwd", "l3fwd", "lb", "monitor", "nat")
 FRAMES = (64, 128, 256, 512, 1024, 1518)
-# Enough for the tables of a million flows in three functions.
-MEMORY_MB = 2048
+# Packets' buffers, and the tables of so many flows in each function.
+MEMORY_MB, BYTES_PER_FLOW = 512, 640
 
 
 def log_uniform(draw: random.Random, low: int, high: int) -> int:
@@ -64,7 +64,9 @@ def spec(draw: random.Random, number: int, folder: Path) -> dict[str, Any]:
         "name": f"drawn-{number:02}",
         "description": " -> ".join(names),
         "chain": [{name: function(name, settings, folder)} for name in names],
-        "deployment": {"memory_mb": MEMORY_MB},
+        "deployment": {
+            "memory_mb": MEMORY_MB + len(names) * settings.state * BYTES_PER_FLOW // 2**20
+        },
         "workload": {
             "frame": settings.frame_bytes,
             "flows": {"count": settings.state, "vary": ["src_ip", "src_port"], "order": "random"},

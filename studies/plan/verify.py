@@ -39,7 +39,7 @@ def stored(file: Path) -> list[ChainPlan] | None:
 
 
 def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | None:
-    """A process of its own: a chain that fails is named, and the others are planned all the same."""
+    """A process of its own: a chain that fails is named, and the others are planned."""
     file = spec.with_suffix(".json")
     found = stored(file)
     if found is not None:

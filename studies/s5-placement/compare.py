@@ -273,8 +273,8 @@ def sampling(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     hit = calibrated.locate.agreement
     return section(
         "What sampling costs",
-        f"One packet in {SAMPLING} located, against none; run in turn, at full load on one core. Of "
-        f"lines in known places the calibration put {hit:.1%} into the right class.",
+        f"One packet in {SAMPLING} located, against none; run in turn, at full load on one core. "
+        f"Of lines in known places the calibration put {hit:.1%} into the right class.",
         entries,
         "ratio",
     )

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Studies that compare with papers, and the one that verifies plans: what they say and refuse."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from headrace.report.comparison import Entry, section, text
+from headrace.report.sheet import Sheet, render
+from headrace.spec import document
+from headrace.spec.plan import ChainPlan, LayoutPlan
+from headrace.spec.study import expand
+from support.engine import free_cpus
+from support.lab import state_left
+
+REPO = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("HEADRACE_SHARED") or REPO.parent / "shared")
+STUDIES = {
+    name: REPO / "studies" / name / "compare.py" for name in ("s3-execution", "s5-placement")
+}
+
+
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(REPO / "studies/plan"))
+    spec = importlib.util.spec_from_file_location(name, REPO / f"studies/plan/{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(study: Path, *arguments: str, home: Path, engine: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_ENGINE": str(engine)}
+    return subprocess.run(
+        [sys.executable, study, *arguments], capture_output=True, text=True, env=environment
+    )
+
+
+def published(study: str) -> dict[str, Any]:
+    file = REPO / "studies" / study / "published.yaml"
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return found
+
+
+def claims() -> dict[str, Any]:
+    file = SHARED / "claims.yaml"
+    if not file.exists():
+        pytest.skip(f"{file} is not there: HEADRACE_SHARED names its folder")
+    data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return {claim["id"]: claim for claim in data["claims"]}
+
+
+def test_what_s3_published_is_copied_rightly() -> None:
+    given, found = claims(), published("s3-execution")
+    hierarchy = given["S3.memory-hierarchy"]["value"]
+    assert list(found["memory_hierarchy_cycles"].values()) == list(hierarchy.values())
+    assert found["cycles_rtc"] == given["S3.cycles-rtc"]["value"]
+    assert found["cycles_pipeline"] == given["S3.cycles-pipeline"]["value"]
+    assert found["transfer_cycles"] == given["S3.transfer"]["range"]
+    assert found["rtc_over_pipeline"]["ratio"] == given["S3.rtc-over-pipeline"]["range"]
+    assert found["equal_large"]["gbps"] == given["S3.equal-large"]["value"]
+    assert found["state_drop"]["factor"] == given["S3.state-drop"]["range"]
+    assert found["bound_mpps"] == given["S3.bound"]["value"]
+
+
+def test_what_s5_published_is_copied_rightly() -> None:
+    given, found = claims(), published("s5-placement")
+    assert found["utilisation_1mpps"] == given["S5.utilisation"]["value"]
+    assert found["llc_hit"] == given["S5.llc-hit"]["value"]
+    assert found["chain_utilisation_2mpps"] == given["S5.chain-utilisation"]["value"]
+    assert found["acl_llc_hit"] == given["S5.acl-llc"]["value"]
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_part_that_is_not_there(study: str, tmp_path: Path, engine_binary: Path) -> None:
+    done = run(STUDIES[study], "figure99", home=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    last = done.stderr.strip().splitlines()[-1]
+    assert "figure99" in last and "figure7" in last and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_a_part_without_the_calibration_that_it_needs(tmp_path: Path, engine_binary: Path) -> None:
+    done = run(STUDIES["s3-execution"], "table1", home=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "calibration.json" in done.stderr and "headrace server calibrate" in done.stderr
+    assert state_left(tmp_path) == []
+
+
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_a_figure_on_the_engine(tmp_path: Path, engine_binary: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run(
+        *(STUDIES["s5-placement"], "figure3", "--seconds", "0.2", "--repetitions", "1"),
+        *("--html", str(page)),
+        home=tmp_path,
+        engine=engine_binary,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "<svg" in page.read_text() and "0.147" in done.stdout
+    assert state_left(tmp_path) == []
+
+
+def test_a_point_is_measured_or_says_why_not() -> None:
+    with pytest.raises(ValueError, match="neither measured"):
+        Entry("1 Mpps")
+    made = section("t", "n", [Entry("a", 1.5, text([1, 2])), Entry("b", skipped="no NIC")], "Mpps")
+    page = render(Sheet("t", "s", sections=(made,)))
+    assert "1–2" in page and "skipped: no NIC" in page
+
+
+def test_drawn_chains_are_the_same_for_a_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = load("draw", monkeypatch)
+    files = draw.draw_chains(tmp_path / "a", 1, 3)
+    again = draw.draw_chains(tmp_path / "b", 1, 3)
+    assert [f.name for f in files] == ["drawn-01.yaml", "drawn-02.yaml", "drawn-03.yaml"]
+    for one, other in zip(files, again, strict=True):
+        assert [e.chain for e in expand(document.load(one))] == ["drawn-" + one.stem[-2:]]
+        chains = [yaml.safe_load(f.read_text())["chain"] for f in (one, other)]
+        assert [list(nf) for nf in chains[0]] == [list(nf) for nf in chains[1]]
+
+
+def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    verify = load("verify", monkeypatch)
+
+    def plan(best: float, rtc: float) -> ChainPlan:
+        def layout(role: str, measured: float) -> LayoutPlan:
+            return LayoutPlan.model_validate(
+                {
+                    "role": role,
+                    "segments": (),
+                    "predicted_pps": 1e6,
+                    "cycles_per_lcore": {},
+                    "measured_pps": measured,
+                }
+            )
+
+        return ChainPlan(
+            chain="c",
+            workload="w",
+            lcores=(0, 1),
+            generator=0,
+            measure=1,
+            tsc_hz=1e9,
+            how="all",
+            bound_pps=1e6,
+            rate_pps=None,
+            functions=(),
+            source=(0, 0),
+            sink=(0, 0),
+            layouts=(layout("best", best), layout("rtc", rtc)),
+        )
+
+    lines = verify.summary([plan(1.0e6, 0.8e6), plan(0.9e6, 1.0e6)])
+    assert lines[0] == "2 chains, 4 predictions"
+    assert "most 25.0%" in lines[1]
+    assert lines[2].startswith("choice: 1 of 2") and lines[2].endswith("the worst 10.0% below")
