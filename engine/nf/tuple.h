@@ -17,7 +17,8 @@ static inline uint8_t tuple_proto(const struct rte_mbuf *m)
 }
 
 /* The key is written as two whole words: parts would be read back before they are there. */
-static inline void tuple_key4(struct flow_key4 *k, const struct rte_mbuf *m, uint8_t proto)
+static inline void tuple_key4_zone(struct flow_key4 *k, const struct rte_mbuf *m, uint8_t proto,
+				   uint16_t zone)
 {
 	const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
 	uint32_t ports;
@@ -27,11 +28,16 @@ static inline void tuple_key4(struct flow_key4 *k, const struct rte_mbuf *m, uin
 	memcpy(k, &word, sizeof(word));
 	memcpy(&ports, pkt_l4_hdr(m), sizeof(ports));
 #if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
-	word = ports | (uint64_t)proto << 32;
+	word = ports | (uint64_t)proto << 32 | (uint64_t)zone << 48;
 #else
-	word = (uint64_t)ports << 32 | (uint64_t)proto << 24;
+	word = (uint64_t)ports << 32 | (uint64_t)proto << 24 | zone;
 #endif
 	memcpy((uint8_t *)k + sizeof(word), &word, sizeof(word));
+}
+
+static inline void tuple_key4(struct flow_key4 *k, const struct rte_mbuf *m, uint8_t proto)
+{
+	tuple_key4_zone(k, m, proto, 0);
 }
 
 /* The same of its parts, in network order. */

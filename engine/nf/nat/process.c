@@ -276,6 +276,7 @@ void nat_process(struct nf_worker *w, struct burst *b)
 {
 	struct nat_worker *nat = w->state;
 	bool outward = b->direction == NF_FORWARD;
+	uint16_t zone = outward ? 0 : NAT_INWARD;
 	struct batch batch;
 
 	nat->statics = snapshot_read(&nat->shared->statics, w->index);
@@ -293,15 +294,15 @@ void nat_process(struct nf_worker *w, struct burst *b)
 		if (unlikely(!concerns_us(nat, m, outward)))
 			continue;
 		if (likely(proto)) {
-			tuple_key4(key, m, proto);
+			tuple_key4_zone(key, m, proto, zone);
 		} else {
 			/* Sessions begin in the order of the packets that begin them. */
 			if (pkt_l4(m) == RTE_PTYPE_L4_FRAG)
 				translate_now(w, b, &batch, outward);
 			if (!other_packet(w, b, i, key))
 				continue;
+			key->zone = zone;
 		}
-		key->zone = outward ? 0 : NAT_INWARD;
 		batch.hints[batch.n] = flow_hint4(nat->sessions, key);
 		batch.pos[batch.n++] = (uint8_t)i;
 	}
