@@ -115,28 +115,42 @@ static __always_inline void slot_init(struct slot *s, struct sk_buff *skb, __u64
 		slot_hop(s, stage, now);
 }
 
-static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage)
+/* A reading for another packet's comparison is whole if it was not cut to that one's payload. */
+static __always_inline bool ident_whole(const struct ident *id, const struct ident *compared)
+{
+	return id->version && (id->proto != IPPROTO_UDP_ || id->payload_valid == PAYLOAD_WORDS ||
+			       !compared->payload_valid);
+}
+
+/* `i`: the slot that this head's former packet left, or NO_SLOT; `id`: what is read already. */
+static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, __u32 i,
+				 struct ident *id)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct ident id;
-	struct slot *s;
-	__u32 i;
+	struct slot *s = bpf_map_lookup_elem(&slots, &i);
+	bool readable = s && ident_whole(id, &s->id);
 
-	if (ident_read(skb, stage, &id, 0)) {
+	if (!readable && ident_read(skb, stage, id, 0)) {
 		count(CNT_not_ip);
-		return 0;
+		goto none;
 	}
-	if (!wanted(&id))
+	if (!wanted(id))
+		goto none;
+	if (!s) {
+		i = slot_claim(head, now);
+		s = bpf_map_lookup_elem(&slots, &i);
+	}
+	if (!s)
 		return 0;
-	i = slot_claim(head, now);
-	s = bpf_map_lookup_elem(&slots, &i);
-	if (i == NO_SLOT || !s)
-		return 0;
-	slot_init(s, skb, head, stage, &id, now);
+	slot_init(s, skb, head, stage, id, now);
 	slot_publish(i, head);
 	count(CNT_sampled);
-	if (id.frag)
+	if (id->frag)
 		count(CNT_fragments);
+	return 0;
+none:
+	if (s)
+		slot_free(i);
 	return 0;
 }
 
@@ -193,6 +207,9 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 	parent = c->segments ? &c->parent : bpf_map_lookup_elem(&slots, &i);
 	if (!parent || (!c->segments && parent->head != c->head))
 		return;
+	tag = slot_tag(c->slot);
+	if (!c->segments && (!tag || *(volatile __u64 *)tag != c->head))
+		return; /* its way has ended */
 	a = adoption(&parent->id, &id, c->segments != 0);
 	if (a == ADOPT_NO)
 		return;
@@ -232,22 +249,20 @@ static __noinline int adopt(struct sk_buff *skb, __u64 head, __u32 stage)
 	return zero;
 }
 
-/* False: this is not the packet that the slot follows, and the slot is free again. */
-static __always_inline bool still_same(struct slot *s, __u32 i, struct sk_buff *skb,
-				       enum stage stage)
+/* False: this is not the packet that the slot follows. What was read of it is in `id`. */
+static __always_inline bool still_same(struct slot *s, struct sk_buff *skb, enum stage stage,
+				       struct ident *id)
 {
-	struct ident id;
-
 	if (bare_head)
 		return true;
 	if (stage == tx_origin && (s->flags & SLOT_SHARED)) /* sent again: a new generation */
 		goto other;
-	if (ident_read(skb, stage, &id, s->id.payload_valid) || !ident_same(&s->id, &id))
-		goto other;
-	return true;
+	if (ident_same_fast(&s->id, skb, stage))
+		return true;
+	if (!ident_read(skb, stage, id, s->id.payload_valid) && ident_same(&s->id, id))
+		return true;
 other:
 	count(s->flags & SLOT_SHARED ? CNT_ended_shared : CNT_reuse_detected);
-	slot_free(i);
 	return false;
 }
 
@@ -262,6 +277,30 @@ static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, enu
 		count(CNT_audit_false);
 }
 
+enum stage_of {
+	SAME,	/* the followed packet's */
+	CLONES, /* a clone's of it */
+	OTHERS, /* the head's new owner's: the slot is the caller's to free or to use */
+};
+
+static __always_inline enum stage_of whose(struct slot *s, struct sk_buff *skb, enum stage stage,
+					   struct ident *id)
+{
+	if (!still_same(s, skb, stage, id))
+		return OTHERS;
+	if (s->skb != (__u64)skb && !bare_head) {
+		if (!(s->flags & SLOT_SHARED)) {
+			count(CNT_clones_skipped);
+			return CLONES;
+		}
+		s->flags &= ~SLOT_SHARED; /* the original is gone, its clone goes on */
+		s->skb = (__u64)skb;
+	}
+	if (audit)
+		audit_check(s, skb, stage);
+	return SAME;
+}
+
 /*
  * A stage of a followed packet. Returns its slot, or NULL when it is not to be
  * recorded: a clone's event, or the head's new owner.
@@ -269,38 +308,35 @@ static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, enu
 static __always_inline struct slot *next(struct sk_buff *skb, __u32 i, enum stage stage)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &i);
+	struct ident id = {};
+	enum stage_of it;
 
 	if (!s)
 		return NULL;
-	if (!still_same(s, i, skb, stage))
-		return NULL;
-	if (s->skb != (__u64)skb && !bare_head) {
-		if (!(s->flags & SLOT_SHARED)) {
-			count(CNT_clones_skipped);
-			return NULL;
-		}
-		s->flags &= ~SLOT_SHARED; /* the original is gone, its clone goes on */
-		s->skb = (__u64)skb;
-	}
-	if (audit)
-		audit_check(s, skb, stage);
-	return s;
+	it = whose(s, skb, stage, &id);
+	if (it == OTHERS)
+		slot_free(i);
+	return it == SAME ? s : NULL;
 }
 
-static __always_inline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage,
-				 bool on_device)
+static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage,
+					   bool on_device, struct ident *id)
 {
-	struct slot *s = next(skb, i, stage);
+	struct slot *s = bpf_map_lookup_elem(&slots, &i);
 	struct cpu_context *c;
+	enum stage_of it;
 
 	if (!s)
-		return -1;
+		return CLONES;
+	it = whose(s, skb, stage, id);
+	if (it != SAME)
+		return it;
 	if (on_device)
 		slot_device(s, skb->dev);
 	slot_stage(s, stage, bpf_ktime_get_ns());
 	c = context();
 	if (!c)
-		return 0;
+		return SAME;
 	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT) {
 		c->head = head;
 		c->slot = i;
@@ -309,7 +345,7 @@ static __always_inline int go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32
 		c->gro_head = head;
 		c->gro_slot = i;
 	}
-	return 0;
+	return SAME;
 }
 
 /*
@@ -334,6 +370,7 @@ static __always_inline int unknown(struct sk_buff *skb, __u64 head, enum stage s
 static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_device)
 {
 	__u64 head = address(skb->head);
+	struct ident id = {};
 	bool origin;
 	__u32 i;
 
@@ -344,12 +381,14 @@ static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_d
 	if (origin)
 		count(CNT_first_stage);
 	if (i != NO_SLOT) {
-		if (!go_on(skb, head, i, stage, on_device))
+		if (go_on(skb, head, i, stage, on_device, &id) != OTHERS)
 			return 0;
-		if (slot_of(head) != NO_SLOT)
-			return 0; /* a clone's event */
+		if (!origin || !sampled(head)) {
+			slot_free(i);
+			i = NO_SLOT;
+		}
 	}
 	if (!origin)
 		return on_device ? unknown(skb, head, stage) : 0;
-	return sampled(head) ? begin(skb, head, stage) : 0;
+	return sampled(head) ? begin(skb, head, stage, i, &id) : 0;
 }
