@@ -30,13 +30,13 @@ die() {
 	exit 1
 }
 
-extra= targets=() trace=0
+extra= targets=() trace=0 offload=0
 [ "$*" != demo ] || targets=(engine/headrace-engine)
 wanted=("${packages_run[@]}")
 for purpose in "$@"; do
 	case $purpose in
 	demo | run) ;;
-	test) wanted+=("${packages_test[@]}") extra=dev ;;
+	test) wanted+=("${packages_test[@]}") extra=dev offload=quiet ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
@@ -206,6 +206,14 @@ tracer() {
 		echo "setup: headrace-trace is not built: .setup/trace.log"
 }
 
+# Routing daemons for `headrace offload`. Where systemd runs their packages start them on the host:
+# that is for its owner to ask for (`offload`), the tests do without them there.
+routing() {
+	[ "$offload" != quiet ] || [ ! -d /run/systemd/system ] || return 0
+	wanted=("${packages_offload[@]}")
+	(packages) || echo "setup: headrace offload has no routing daemons: ${wanted[*]} are needed"
+}
+
 [ -w . ] || die "$PWD is not writable for $(id -un)"
 for made in .setup .venv build; do
 	[ ! -e "$made" ] || [ -w "$made" ] ||
@@ -227,3 +235,4 @@ check_dpdk
 venv
 engine
 [ $trace = 0 ] || tracer
+[ "$offload" = 0 ] || routing

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.netns import netns_refusal
+from headrace.testbed.offload.namespaces import of
+from support.netns import netns_refusal, run
 from support.routers import Hosts, Pings, Routers, daemons_missing, frr, reaches
 
 pytestmark = pytest.mark.needs_root
@@ -104,8 +106,8 @@ def test_expired_ttl_is_answered_by_the_vnf(hosts: Hosts, tmp_path: Path) -> Non
 
 
 def test_death_and_return(hosts: Hosts, tmp_path: Path) -> None:
-    """zebra dies: its routes serve for the hold time; the other VNF loses nothing; it comes back and
-    the routes with it, resynchronised."""
+    """zebra dies: its routes serve for the hold time; the other VNF loses nothing; it comes back
+    and the routes with it, resynchronised."""
     routers, spaces = two_routers(hosts, tmp_path, hold=4)
     with routers:
         routers.wait(lambda: reaches(hosts, spaces["h1"], "10.0.2.2"), "h1 reaches h2")
@@ -155,7 +157,9 @@ def test_bird_by_rtnetlink(hosts: Hosts, tmp_path: Path) -> None:
                 },
             },
             "n": {
-                "interfaces": {"eth0": {"port": "core", "addresses": ["10.9.0.2/24", "192.0.2.1/32"]}}
+                "interfaces": {
+                    "eth0": {"port": "core", "addresses": ["10.9.0.2/24", "192.0.2.1/32"]}
+                }
             },
         },
     }
@@ -174,3 +178,65 @@ protocol static { ipv4; route 192.0.2.0/24 via 10.9.0.2; route 198.51.100.0/24 u
         routers.wait(lambda: routers.goes("b", "192.0.2.1") == "no-route", "swept", 10)
         assert routers.goes("b", "10.0.1.1") == "punt", "the interface is still there"
         assert reaches(hosts, space, "10.0.1.1")
+
+
+def test_full_table(hosts: Hosts, tmp_path: Path, shared_data: Path) -> None:
+    """A whole routing table, announced from outside to r1 and by r1 to r2; then one more prefix,
+    the last in line: forwarding follows within a second of when BGP has it."""
+    with gzip.open(shared_data / "routes" / "tier1_prefixes.txt.gz", "rt") as file:
+        prefixes = [line.split()[0] for line in file if "." in line]
+    routers, spaces = two_routers(hosts, tmp_path, hold=60)
+    speaker = tmp_path / "bird.conf"
+    routes = "\n".join(f"route {prefix} via 10.0.1.2;" for prefix in prefixes)
+    extra = "protocol static tail { disabled; ipv4; route 203.0.113.0/24 via 10.0.1.2; }"
+    speaker.write_text(
+        f"""
+router id 10.0.1.2;
+protocol device {{}}
+protocol static full {{ ipv4; {routes} }}
+{extra}
+protocol bgp r1 {{
+  local 10.0.1.2 as 65100; neighbor 10.0.1.1 as 65001; connect retry time 1; hold time 90;
+  ipv4 {{ import none; export all; }};
+}}
+"""
+    )
+    # Daemons that are busy with a million routes on a busy machine must not lose their sessions.
+    calm = "timers bgp 30 90"
+    r1 = frr("r1", 65001, {"10.9.0.2": 65002, "10.0.1.2": 65100}, ("10.0.1.0/24",))
+    (tmp_path / "r1.conf").write_text(r1.replace("timers bgp 1 3", calm))
+    r2 = (tmp_path / "r2.conf").read_text()
+    (tmp_path / "r2.conf").write_text(r2.replace("timers bgp 1 3", calm))
+    socket = tmp_path / "bird.ctl"
+    with routers:
+        routers.wait(lambda: reaches(hosts, spaces["h1"], "10.0.2.2"), "h1 reaches h2")
+        began = time.monotonic()
+        bird = hosts.start(spaces["h1"], "bird", "-f", "-c", str(speaker), "-s", str(socket))
+        try:
+            for name in ("r1", "r2"):
+                routers.wait(
+                    lambda name=name: (
+                        bird.poll() is None
+                        and routers.vnf(name)["ipv4_routes"] >= len(set(prefixes))
+                    ),
+                    f"the table in {name}", 420,
+                )  # fmt: skip
+                print(f"{name}: {len(set(prefixes))} routes in {time.monotonic() - began:.1f} s")
+            for prefix in prefixes[:: len(prefixes) // 200]:
+                address = prefix.split("/")[0]
+                assert routers.goes("r2", address) in ("vnf", "forward"), prefix
+            assert routers.goes("r2", "203.0.113.1") == "no-route"
+            run("birdc", "-s", str(socket), "enable", "tail")
+            routers.wait(lambda: "203.0.113.0/24" in kernel_routes(routers), "the update", 60)
+            took = routers.wait(lambda: routers.goes("r2", "203.0.113.1") == "vnf", "followed", 5)
+            print(f"forwarding {took * 1e3:.0f} ms behind r2's kernel")
+            assert took < 1
+            assert reaches(hosts, spaces["h2"], "10.0.3.2")
+        finally:
+            bird.kill()
+            bird.wait()
+
+
+def kernel_routes(routers: Routers) -> str:
+    """Of r2: its zebra installs a route there when BGP has chosen it."""
+    return run("ip", "-n", of(routers.spec, "r2"), "route", "show", "203.0.113.0/24")

@@ -39,8 +39,8 @@ def daemons_missing() -> str | None:
     """Why no routing daemons can be run; None when they can."""
     for program in ("/usr/lib/frr/zebra", "/usr/lib/frr/bgpd", "/usr/sbin/bird"):
         if not os.access(program, os.X_OK):
-            return f"{program} is missing: apt install frr bird2"
-    return None if shutil.which("vtysh") else "vtysh is missing: apt install frr"
+            return f"{program} is missing: scripts/setup.sh offload"
+    return None if shutil.which("vtysh") else "vtysh is missing: scripts/setup.sh offload"
 
 
 def frr(name: str, asn: int, neighbours: dict[str, int], networks: tuple[str, ...]) -> str:
