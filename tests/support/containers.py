@@ -16,6 +16,9 @@ from typing import Any
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
 _TAG = 6  # letters: hr and four digits
+# Containers and namespaces; bridges, macvlan's parents, ports, a switch. Other tests have names that
+# begin alike.
+_OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
 
 
 def lacking(*vnfs: str, base: bool = False) -> str | None:
@@ -77,8 +80,7 @@ def ours() -> set[str]:
     folders = (Path("/run/netns"), Path("/sys/class/net"))
     names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     others = _others()
-    # hr and four digits: the tag of a run; others' names may begin with hr, too.
-    found = {name for name in (*containers, *names) if re.match(r"hr[0-9a-f]{4}[-a-z]", name)}
+    found = {name for name in (*containers, *names) if _OWN.fullmatch(name)}
     if not _switches():
         found |= {name for name in names if name == "ovs-netdev"}  # its daemon is gone
     return {name for name in found if name[:_TAG] not in others}

@@ -29,8 +29,8 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     expanded = expand_study(doc)
     if os.geteuid():
         raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
-    runtime.podman()
     feasible.check(expanded)
+    runtime.podman()
     study = expanded.study
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     target = out or Path("runs") / f"{study.name}-{stamp}"
