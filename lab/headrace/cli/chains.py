@@ -56,8 +56,9 @@ def chains(
         bool, typer.Option("--json", help="One object: {count, graphs: [{vnf: parent}]}.")
     ] = False,
 ) -> None:
-    """Generate the chain graphs of a set of VNFs, or count them (docs/chains.md says by which
-    method)."""
+    """Generate the chain graphs of a set of VNFs, or count them.
+
+    The method, the knowledge base and the rules' language are in docs/chains.md."""
     if limit is not None and sample is not None:
         raise BadInput("--limit and --sample: got both; allowed: the first graphs, or a sample")
     knowledge = load(rules or (), rules=not no_rules)

@@ -9,8 +9,9 @@ from headrace.testbed.state import clean as clean_state
 
 
 def clean() -> None:
-    """Kill orphaned engines, remove their sockets, give back hugepages. Touches only its own, and
-    only of runs that are over."""
+    """Undo what killed runs left behind: engines, sockets, hugepages.
+
+    Touches only what headrace made, and only of runs that are over."""
     done = clean_state()
     for line in done:
         typer.echo(line)

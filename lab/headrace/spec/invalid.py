@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from headrace.errors import BadInput, unknown
+from headrace.errors import BadInput, shown, unknown
 from headrace.spec.base import NAME_PATTERN
 from headrace.spec.document import Document, PathKey, dotted
 
@@ -69,9 +69,11 @@ def _rank(error: Mapping[str, Any], data: Any) -> tuple[bool, bool]:
 def sentence(error: ValidationError) -> str:
     """The first complaint about a file that nobody writes by hand: `path: got value; what`."""
     first = error.errors()[0]
-    value = first["input"]
-    got = "" if isinstance(value, dict | list) else f"got {value!r}; "
-    return f"{dotted(first['loc']) or 'document'}: {got}{problem_of(first)}"
+    value, where = first["input"], dotted(first["loc"])
+    if first["type"] == "json_invalid":
+        return f"not valid JSON, cut short perhaps: {first['ctx']['error']}"
+    got = "" if isinstance(value, dict | list) else f"got {shown(value)}; "
+    return f"{where}: {got}{problem_of(first)}" if where else f"{got}{problem_of(first)}"
 
 
 def problem_of(error: Mapping[str, Any]) -> str:
