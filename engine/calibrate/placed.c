@@ -41,8 +41,8 @@ static void sweep(const volatile uint8_t *from, size_t bytes)
 }
 
 /*
- * Lines that were read last before `evict_bytes` of others: what is more than the levels nearer have
- * room for, and less than the level that is meant. Going round in a walk does not do that: its
+ * Lines that were read last before `evict_bytes` of others: what is more than the levels nearer
+ * have room for, and less than the level that is meant. Going round in a walk does not do that: its
  * lines stay in the nearer level in part, as no cache evicts strictly the least recently used.
  */
 static int in_cache(struct place *p, size_t evict_bytes, struct err *err)
@@ -100,7 +100,8 @@ static void note_all(struct place *p, const struct placed *placed)
 		note(p, placed->lines[i]);
 }
 
-static int in_other_core(struct place *clean, struct place *modified, unsigned int cpu, struct err *err)
+static int in_other_core(struct place *clean, struct place *modified, unsigned int cpu,
+			 struct err *err)
 {
 	struct placed placed = {0};
 	struct partner p;
@@ -135,8 +136,8 @@ static json_t *place_json(const struct place *p)
 
 enum { OWN_L1, OWN_L2, LLC, OTHER_CLEAN, OTHER_MODIFIED, MEMORY, REMOTE_MEMORY, PLACES };
 
-static const char *const names[PLACES] = {"l1", "l2", "llc", "other-clean", "other-modified", "memory",
-					  "remote-memory"};
+static const char *const names[PLACES] = {
+	"l1", "l2", "llc", "other-clean", "other-modified", "memory", "remote-memory"};
 
 static int measure_all(const struct options *o, struct place *places, struct err *err)
 {
@@ -146,7 +147,8 @@ static int measure_all(const struct options *o, struct place *places, struct err
 		rc = in_cache(&places[OWN_L1], 0, err);
 	if (!rc)
 		rc = in_cache(&places[OWN_L2], RTE_MIN(o->l2_bytes / 2, 4 * o->l1_bytes), err);
-	/* Six times the second level and no more: of a shared last level neighbours leave little. */
+	/* Six times the second level and no more: of a shared last level neighbours leave little.
+	 */
 	if (!rc && o->llc_bytes >= 8 * o->l2_bytes)
 		rc = in_cache(&places[LLC], 6 * o->l2_bytes, err);
 	if (!rc && o->n_cpus > 1)

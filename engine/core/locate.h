@@ -24,7 +24,8 @@
 static __rte_always_inline void locate_fence(void)
 {
 #if defined(__x86_64__)
-	/* Loads before it have completed; none behind it has begun (Intel SDM 8.2.5, AMD APM 7.4.2). */
+	/* Loads before it have completed; none behind it has begun (Intel SDM 8.2.5, AMD
+	 * APM 7.4.2). */
 	__asm__ volatile("lfence" ::: "memory");
 #elif defined(__aarch64__)
 	__asm__ volatile("dsb ld; isb" ::: "memory");
@@ -44,9 +45,9 @@ static __rte_always_inline uint64_t locate_reads(void)
 }
 
 /*
- * TSC cycles of a load of the byte at `p` beyond those of a hit in the first-level cache. Loading it a
- * second time says what a hit, the fences and the reads cost, at the frequency that the core has
- * just now: that part is ten times a second-level hit and changes with the frequency.
+ * TSC cycles of a load of the byte at `p` beyond those of a hit in the first-level cache. Loading
+ * it a second time says what a hit, the fences and the reads cost, at the frequency that the core
+ * has just now: that part is ten times a second-level hit and changes with the frequency.
  */
 static __rte_always_inline uint32_t locate_load(const volatile uint8_t *p)
 {

@@ -10,10 +10,11 @@
 /*
  * Where packets were when a segment first touched them: on one packet in `every` the first header
  * load is timed, before anything prefetches it, and put into a class by the calibrated limits.
- * Functions behind the first of a segment have samples of their own: each located packet is timed at
- * one of the functions, in turn, so that the cost does not grow with the chain.
+ * Functions behind the first of a segment have samples of their own: each located packet is timed
+ * at one of the functions, in turn, so that the cost does not grow with the chain.
  */
-#define LOCATED_STEP 4 /* cycles per bucket: a second-level hit is some five more than a first-level one */
+#define LOCATED_STEP                                                                               \
+	4 /* cycles per bucket: a second-level hit is some five more than a first-level one */
 #define LOCATED_BUCKETS (LOCATE_DISTURBED / LOCATED_STEP)
 
 struct located {
@@ -23,7 +24,8 @@ struct located {
 	uint32_t buckets[LOCATED_BUCKETS];
 };
 
-static inline void located_note(struct located *l, const struct plan_engine *plan, const void *header)
+static inline void located_note(struct located *l, const struct plan_engine *plan,
+				const void *header)
 {
 	const struct plan_class *classes = plan->locate.classes.items;
 	uint32_t cycles = locate_load(header);
