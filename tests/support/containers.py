@@ -16,8 +16,8 @@ from typing import Any
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
 _TAG = 6  # letters: hr and four digits
-# Containers and namespaces; bridges, macvlan's parents, ports, a switch. Other tests have names that
-# begin alike.
+# Containers and namespaces; bridges, macvlan's parents, ports, a switch. Other tests' names begin
+# alike.
 _OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
 
 

@@ -100,10 +100,11 @@ class Sriov(Fabric):
             raise HeadraceError(f"{self.pf.name}: its virtual function {index} has no interface")
         self.ledger.note("vf", f"{self.pf.name}:{index}:{name}")
         ip("link", "set", "dev", self.pf.name, "up")
-        ip("link", "set", "dev", self.pf.name, "vf", str(index), "mac", interface.mac,
-           "vlan", str(_VLAN_BASE + interface.lan), "spoofchk", "off")  # fmt: skip
+        # Its own driver first: once the physical function has set the address it may not.
         ip("link", "set", "dev", name, "down")
         ip("link", "set", "dev", name, "address", interface.mac)
+        ip("link", "set", "dev", self.pf.name, "vf", str(index), "mac", interface.mac,
+           "vlan", str(_VLAN_BASE + interface.lan), "spoofchk", "off")  # fmt: skip
         ip("link", "set", "dev", name, "netns", namespace, "name", interface.device)
         return Port(interface.lan, "", interface.mac, number)
 
