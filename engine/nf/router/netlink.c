@@ -261,7 +261,8 @@ static void link_state(struct netlink *nl, const struct nlmsghdr *h, size_t len)
 		return;
 	memcpy(name, p, n);
 	name[sizeof(name) - 1] = '\0';
-	vnf_link(nl->vnf, name, ifi->ifi_index, h->nlmsg_type == RTM_NEWLINK);
+	vnf_link(nl->vnf, name, ifi->ifi_index,
+		 h->nlmsg_type == RTM_NEWLINK && ifi->ifi_flags & IFF_UP);
 }
 
 static void interface_address(struct netlink *nl, const struct nlmsghdr *h, size_t len)

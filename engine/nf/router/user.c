@@ -200,6 +200,29 @@ void users_resolve(struct vnf *v)
 		user_resolve(v, u);
 }
 
+/* Those that lead there, be it as a member of a group. */
+static bool leads_to(const struct vnf *v, const struct user *u, uint32_t id)
+{
+	const struct object *o;
+
+	if (u->spec.kind != SPEC_OBJECT)
+		return false;
+	if (u->spec.object == id)
+		return true;
+	o = object_of(v, u->spec.object);
+	for (unsigned int i = 0; o && i < o->n_group; i++)
+		if (o->group[i] == id)
+			return true;
+	return false;
+}
+
+void users_resolve_object(struct vnf *v, uint32_t id)
+{
+	for (struct user *u = v->users; u; u = u->next)
+		if (leads_to(v, u, id))
+			user_resolve(v, u);
+}
+
 void users_fini(struct vnf *v)
 {
 	while (v->users) {

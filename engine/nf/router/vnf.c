@@ -139,7 +139,7 @@ void vnf_object_put(struct vnf *v, const struct object *o)
 	**link = *o;
 	(*link)->next = next;
 	(*link)->generation = v->generation;
-	users_resolve(v);
+	users_resolve_object(v, o->id);
 }
 
 void vnf_object_del(struct vnf *v, uint32_t id)
@@ -150,17 +150,23 @@ void vnf_object_del(struct vnf *v, uint32_t id)
 		return;
 	*link = o->next;
 	free(o);
-	users_resolve(v);
+	users_resolve_object(v, id);
 }
 
 void vnf_link(struct vnf *v, const char *name, int ifindex, bool up)
 {
 	struct router *r = v->router;
 
-	for (unsigned int i = 0; i < r->n_interfaces; i++)
-		if (r->interfaces[i].vnf == v->index && !strcmp(r->interfaces[i].name, name))
-			r->interfaces[i].ifindex = up ? ifindex : 0;
-	users_resolve(v);
+	for (unsigned int i = 0; i < r->n_interfaces; i++) {
+		struct router_interface *one = &r->interfaces[i];
+
+		if (one->vnf != v->index || strcmp(one->name, name) || one->ifindex == (up ? ifindex : 0))
+			continue;
+		one->ifindex = up ? ifindex : 0;
+		/* A kernel drops the routes of a link that goes down without a word on each (IPv4). */
+		v->read_again = true;
+		users_resolve(v);
+	}
 }
 
 /* The prefix that an interface's address says is on its link (RFC 4291 2.1; RFC 1122 3.3.1). */

@@ -146,7 +146,8 @@ int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_
 /* user.c: next hop numbers. */
 struct user *user_get(struct vnf *v, const struct spec *spec); /* NULL: none left */
 void user_unref(struct vnf *v, uint16_t hop);
-void users_resolve(struct vnf *v); /* anew, after neighbours or objects changed */
+void users_resolve(struct vnf *v); /* anew, after neighbours changed */
+void users_resolve_object(struct vnf *v, uint32_t id);
 void users_fini(struct vnf *v);
 
 /* hop.c: numbers and what they mean; grave.c: freed when readers have gone on. */
