@@ -205,8 +205,8 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     ratio = rest[0].capacity_pps / part.capacity_pps
     if part.role != "chain":
         return [
-            f"The chain's narrowest part is {rest[0].name} with {pps(rest[0].capacity_pps)}: more "
-            "lcores for traffic, or larger frames, would show its limit."
+            f"The chain's narrowest part is {_called(rest[0])} with {pps(rest[0].capacity_pps)}: "
+            "more lcores for traffic, or larger frames, would show its limit."
         ]
     if ratio < 1:
         return [

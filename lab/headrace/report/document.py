@@ -168,7 +168,9 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
             texts.append(f"{meaning}: {_rows(found)}.")
     apart = [s for s in measured if s.disagree]
     for name in dict.fromkeys(s.key.chain for s in apart):
-        rows = "; ".join(_spread(s) for s in apart if s.key.chain == name)
+        of_chain = [s for s in measured if s.key.chain == name]
+        several = len({s.key.workload for s in of_chain}) > 1
+        rows = "; ".join(_spread(s, several) for s in of_chain if s.disagree)
         texts.append(f"Repetitions of {name} do not agree within 5 %: {rows}.")
     left_out = sum(s.excluded for s in measured)
     if left_out:
@@ -207,7 +209,8 @@ def _rows(summaries: Sequence[Summary]) -> str:
     return "; ".join(f"{name} ({', '.join(known)})" for name, known in goals.items())
 
 
-def _spread(s: Summary) -> str:
+def _spread(s: Summary, with_workload: bool) -> str:
     way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
+    workload = f", {s.key.workload}" if with_workload else ""
     spread = percent(s.throughput_pps.relative, 2)
-    return f"{s.key.execution}, {s.key.goal_text}, {s.key.workload}{way} ({spread})"
+    return f"{s.key.execution}, {s.key.goal_text}{workload}{way} ({spread})"
