@@ -321,6 +321,16 @@ void fastpath_take(struct replica *r, struct burst *b, unsigned int node, struct
 		judge(fp);
 }
 
+void fastpath_spared(struct replica *r, const struct fast_hits *hits)
+{
+	for (unsigned int i = 0; i < hits->n; i++) {
+		const struct fast_path *p = &r->fast->paths[hits->path[i]];
+
+		for (unsigned int s = 0; s < p->n_steps; s++)
+			r->nodes[p->steps[s].node].stats.cycles_packets++;
+	}
+}
+
 json_t *fastpath_json(const struct fastpath *fp)
 {
 	const struct fast_stats *s = &fp->stats;

@@ -129,6 +129,12 @@ void fastpath_take(struct replica *r, struct burst *b, unsigned int node, struct
 /* After a function has written its verdicts, before packets leave it. */
 void fastpath_note(struct replica *r, unsigned int node, const struct burst *b);
 
+/*
+ * In timed polls: functions are charged per packet that counts as theirs, whether they saw it or
+ * not, so that theirs and the fast path's cycles add up to what a packet costs.
+ */
+void fastpath_spared(struct replica *r, const struct fast_hits *hits);
+
 /* Count what was taken at the functions that would have seen it. */
 void fastpath_credit(struct replica *r);
 

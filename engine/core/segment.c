@@ -222,7 +222,8 @@ static __rte_noinline void run_fast(struct replica *r, struct node *node, const 
 	end = rte_rdtsc();
 	stats->cycles += end - *t;
 	stats->cycles_packets += n;
-	*t = end;
+	fastpath_spared(r, &hits);
+	*t = rte_rdtsc();
 }
 
 static __rte_noinline void note_fast(struct replica *r, struct node *node, const bool timed, uint64_t *t)

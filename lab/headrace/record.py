@@ -166,6 +166,23 @@ class Located(Record):
     mean_cycles: float | None = None  # of the timed loads, beyond a first-level hit
 
 
+class FastpathReading(Record):
+    """What a segment's consolidated fast path did with a trial's packets."""
+
+    hits: NonNegativeInt = 0
+    misses: NonNegativeInt = 0  # went through the functions
+    recorded: NonNegativeInt = 0
+    declined: NonNegativeInt = 0
+    evicted: NonNegativeInt = 0
+    flushes: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_packets: NonNegativeInt = 0
+
+    @property
+    def cycles_per_packet(self) -> float | None:
+        return self.cycles / self.cycles_packets if self.cycles_packets else None
+
+
 class ReplicaReading(Record):
     """One replica of a segment during one trial."""
 
@@ -184,6 +201,7 @@ class ReplicaReading(Record):
     outputs: dict[str, OutputReading] = {}
     nfs: dict[str, NfReading] = {}
     located: tuple[Located, ...] = ()
+    fastpath: FastpathReading | None = None
 
     @property
     def io_cycles_per_packet(self) -> float | None:

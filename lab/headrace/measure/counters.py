@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.record import (
     Counters,
+    FastpathReading,
     Located,
     NfReading,
     OutputReading,
@@ -17,6 +18,8 @@ from headrace.record import (
 )
 
 Json = dict[str, Any]
+
+FASTPATH = "fast path"  # beside the functions in tables of cycles; no function can be named so
 
 
 def difference(before: Json, after: Json, plan: Json) -> Counters:
@@ -89,7 +92,14 @@ def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
         },
         nfs={name: _nf(nfs_was.get(name, {}), nf) for name, nf in now.get("nfs", {}).items()},
         located=located,
+        fastpath=_fastpath(was.get("fastpath", {}), now.get("fastpath")),
     )
+
+
+def _fastpath(was: Json, now: Json | None) -> FastpathReading | None:
+    if now is None:
+        return None
+    return FastpathReading(**{key: _grown(was, now, key) for key in FastpathReading.model_fields})
 
 
 def _located(segment: str, was: Json, now: Json, replica: Json) -> tuple[Located, ...]:
@@ -186,13 +196,20 @@ def _rings(before: Json, after: Json, plan: Json) -> dict[str, RingReading]:
 
 
 def nf_cycles(counters: Counters) -> dict[str, float]:
-    """Cycles per packet of each function, over all its replicas."""
+    """Cycles per packet of each function, over all its replicas, and of the fast path.
+
+    Where there is one, a function's are per packet that counts as its own, seen or spared: so they
+    add up with the fast path's to what a packet costs.
+    """
     cycles: dict[str, int] = {}
     packets: dict[str, int] = {}
     for replica in counters.replicas:
         for name, nf in replica.nfs.items():
             cycles[name] = cycles.get(name, 0) + nf.cycles
             packets[name] = packets.get(name, 0) + nf.cycles_packets
+        if fast := replica.fastpath:
+            cycles[FASTPATH] = cycles.get(FASTPATH, 0) + fast.cycles
+            packets[FASTPATH] = packets.get(FASTPATH, 0) + fast.cycles_packets
     return {name: cycles[name] / packets[name] for name in cycles if packets[name]}
 
 

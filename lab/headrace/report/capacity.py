@@ -117,6 +117,10 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Co
         readings = [r.nfs[nf] for r in replicas if nf in r.nfs]
         total = sum((n.cycles_per_packet or 0.0) * n.packets_in for n in readings)
         costs.append(Cost(name=nf, kind="nf", cycles=total / packets))
+    fast = [(r.fastpath, r.packets_in) for r in replicas if r.fastpath]
+    if fast:
+        total = sum((f.cycles_per_packet or 0.0) * n for f, n in fast)
+        costs.append(Cost(name="fast path", kind="loop", cycles=total / packets))
     links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
     costs.append(Cost(name="links", kind="links", cycles=links))
     # Busy time that no NF and no link accounts for: classification, splitting, accounting.

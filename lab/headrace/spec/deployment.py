@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
 from headrace.spec.hosting import Hosting
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
+_FASTPATH_FLOWS = 65536
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
 
 
@@ -20,7 +21,9 @@ class Execution(Spec):
 
     `segments` names the functions of each segment; `replicas` says how many lcores run each.
     For rtc, one replica runs on each of the chain's lcores unless said otherwise. `lcores` says
-    which lcores run each segment, one replica on each of them, instead of `replicas`.
+    which lcores run each segment, one replica on each of them, instead of `replicas`. `fastpath`:
+    flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
+    true, or for how many flows at a time.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -28,6 +31,14 @@ class Execution(Spec):
     segments: tuple[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], ...] | None = None
     replicas: tuple[Annotated[Count, Field(ge=1, le=256)], ...] | None = None
     lcores: tuple[tuple[Annotated[Count, Field(ge=0)], ...], ...] | None = None
+    fastpath: StrictBool | Annotated[Count, Field(ge=4, le=1 << 24)] = False
+
+    @property
+    def fastpath_flows(self) -> int:
+        """Size of each replica's cache; 0: every packet goes through every function."""
+        if isinstance(self.fastpath, bool):
+            return _FASTPATH_FLOWS if self.fastpath else 0
+        return self.fastpath
 
     @model_validator(mode="before")
     @classmethod
@@ -77,7 +88,8 @@ def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
     if isinstance(value.get("replicas"), int) and not isinstance(value["replicas"], bool):
         value["replicas"] = (value["replicas"],) * count
     if "name" not in value:
-        value["name"] = _name(model, segments, value.get("replicas"))
+        name = _name(model, segments, value.get("replicas"))
+        value["name"] = name[:50] + " fast path" if value.get("fastpath") else name
     return value
 
 

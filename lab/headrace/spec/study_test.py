@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput
 from headrace.spec import document
+from headrace.spec.deployment import Execution
 from headrace.spec.imix import FRAME_MAX, FRAME_MIN, GENOME_SIZES, Frame, spread_evenly
 from headrace.spec.study import Experiment, expand
 
@@ -143,3 +144,25 @@ def test_genome_is_a_sequence(genome: str) -> None:
 
 def test_genome_with_a_size_of_its_own() -> None:
     assert Frame.model_validate({"genome": "aaz", "z": 700}).sizes == (64, 64, 700)
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "flows"),
+    [
+        ("rtc", "rtc", 0),
+        ({"model": "rtc", "fastpath": True}, "rtc fast path", 65536),
+        ({"model": "pipeline", "fastpath": False}, "pipeline", 0),
+        ({"segments": [["acl", "lb"]], "fastpath": 1024}, "hybrid acl+lb fast path", 1024),
+        ({"model": "rtc", "fastpath": True, "name": "quick"}, "quick", 65536),
+    ],
+)
+def test_fast_path(written: object, name: str, flows: int) -> None:
+    execution = Execution.model_validate(written)
+
+    assert (execution.name, execution.fastpath_flows) == (name, flows)
+
+
+@pytest.mark.parametrize("flows", [0, 1, 3, -1, "many", 1 << 25])
+def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
+    with pytest.raises(ValueError, match="fastpath"):
+        Execution.model_validate({"model": "rtc", "fastpath": flows})
