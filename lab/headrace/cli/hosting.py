@@ -6,21 +6,40 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
+from pydantic import ValidationError
 from rich.console import Console
 
+from headrace.bundle import Bundle
+from headrace.cli.run import run as run_spec
 from headrace.errors import BadInput, HeadraceError
 from headrace.measure.prepare import prepare
-from headrace.model.hosting import Server, capacity, explain
+from headrace.model.hosting import Server, capacity
+from headrace.model.hosting import explain as explain_capacity
+from headrace.report.hosting import (
+    brief,
+    draw_stack,
+    show_rows,
+    show_stack,
+    stack_of,
+    with_best_case,
+)
+from headrace.spec import document
+from headrace.spec.invalid import explain
+from headrace.spec.points import Machine, Point, PointsFile, points
 from headrace.spec.study import load_study
 from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import Lcores
+from headrace.testbed.exclusive import WAIT_S, Lcores
 from headrace.testbed.hosting.chaos import chaos as run_chaos
+from headrace.testbed.hosting.cpus import describe_cpu
 from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.memory import provide
+from headrace.testbed.place import usable_cpus
 from headrace.testbed.plan import paths
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState, dpdk_directories, dpdk_prefix
@@ -66,6 +85,75 @@ def chaos(
         raise HeadraceError("the host did not come through unharmed; see above")
 
 
+@app.command()
+def study(
+    file: Annotated[Path, typer.Argument(help="A paper's points: studies/*-hosting/points.yaml.")],
+    group: Annotated[str | None, typer.Option("--group", help="Only this one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where bundles and rows go; runs/NAME by default.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
+) -> None:
+    """Measure a paper's points, those that this machine can have; say why of the others."""
+    doc = document.load(file)
+    try:
+        made = PointsFile.model_validate(doc.data)
+    except ValidationError as error:
+        raise explain(doc, error, PointsFile) from None
+    if group is not None and group not in made.groups:
+        raise BadInput(f"--group: got {group}; allowed: {', '.join(made.groups)}")
+    cpus = usable_cpus()
+    machine = Machine(len(cpus), len({describe_cpu(cpu).node for cpu in cpus}))
+    found = list(points(made, machine, group))
+    said = Console(highlight=False)
+    if show:
+        for point in found:
+            text = ", ".join(f"{path}={value}" for path, value in point.values.items())
+            said.print(f"{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False)
+        return
+    target = out or Path("runs") / made.name
+    target.mkdir(parents=True, exist_ok=True)
+    rows = with_best_case([_measured(point, file, target) for point in found])
+    (target / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    show_rows(made, rows, said)
+    said.print(f"Rows: {target / 'rows.json'}", markup=False)
+
+
+def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
+    """One row per result; a point that fails is a row too, and the others go on."""
+    row: dict[str, Any] = {"group": point.group, "point": point.name, "values": point.values}
+    if point.skipped:
+        return row | {"skipped": point.skipped, "results": []}
+    bundle = target / point.name
+    shutil.rmtree(bundle, ignore_errors=True)
+    spec = file.parent / f".{target.name}-{point.name}.yaml"  # file names are relative to a spec
+    spec.write_text(yaml.safe_dump(point.spec, sort_keys=False), encoding="utf-8")
+    try:
+        run_spec(spec, out=bundle, as_json=False, wait=WAIT_S, check=False)
+    except HeadraceError as error:
+        return row | {"failed": str(error), "results": []}
+    finally:
+        spec.unlink()
+    return row | {"bundle": str(bundle), "results": [brief(r) for r in Bundle(bundle).results()]}
+
+
+@app.command()
+def anatomy(
+    bundle: Annotated[Path, typer.Argument(help="A bundle of hosted chains.")],
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Write an SVG of stacked bars there.")
+    ] = None,
+) -> None:
+    """Where packets spent their time: generator, switch, queue, scheduler, VNF (S1 figure 8)."""
+    trials = [t for t in Bundle(bundle).trials() if t.anatomy is not None and t.phase != "warm-up"]
+    if not trials:
+        raise HeadraceError(f"{bundle}: no trial of it has an anatomy; hosted chains have one")
+    bars = [stack_of(trial) for trial in trials]
+    show_stack(bars, Console(highlight=False))
+    if picture is not None:
+        picture.write_text(draw_stack(bars), encoding="utf-8")
+
+
 @app.command("capacity")
 def show_capacity(
     ports: Annotated[int, typer.Option("--ports", min=1, help="NIC ports in use.")] = 1,
@@ -82,5 +170,5 @@ def show_capacity(
     where = tuple(port_socket or [i * sockets // ports for i in range(ports)])
     server = Server(ports=where, vfs=vfs, lcores=lcores, sockets=sockets)
     typer.echo(f"{capacity(server)} VNFs")
-    for line in explain(server):
+    for line in explain_capacity(server):
         typer.echo(f"  {line}")

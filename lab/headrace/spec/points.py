@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A paper's points: groups of experiments, what each needs of a server, what was published."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from headrace.spec.base import NAME_PATTERN, Spec
+from headrace.spec.hosting import Count
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+
+
+class Needs(Spec):
+    """What a point asks of a server. `when`: only where the sweep has these values."""
+
+    when: dict[str, Any] = Field(default_factory=dict)
+    lcores: Annotated[Count, Field(ge=1)] | None = None
+    nodes: Annotated[Count, Field(ge=1)] | None = None
+    never: str | None = None  # why this is not measured on any server
+
+
+class Published(Spec):
+    claim: str
+    setup: str
+    value: Any
+
+
+class Group(Spec):
+    """A spec as `headrace run` takes it, laid over the file's `base`, and swept."""
+
+    about: str
+    spec: dict[str, Any] = Field(default_factory=dict)
+    sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    needs: tuple[Needs, ...] = ()
+    published: tuple[Published, ...] = ()
+
+
+class PointsFile(Spec):
+    name: Name
+    paper: str
+    base: dict[str, Any]
+    groups: Annotated[dict[Name, Group], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Point:
+    group: str
+    name: str
+    values: dict[str, Any]
+    spec: dict[str, Any]
+    skipped: str | None  # why
+
+
+@dataclass(frozen=True)
+class Machine:
+    lcores: int
+    nodes: int
+
+
+def points(file: PointsFile, machine: Machine, wanted: str | None = None) -> Iterator[Point]:
+    for name, group in file.groups.items():
+        if wanted in (None, name):
+            yield from _group(file, name, group, machine)
+
+
+def _group(file: PointsFile, name: str, group: Group, machine: Machine) -> Iterator[Point]:
+    for i, combination in enumerate(itertools.product(*group.sweep.values()), 1):
+        values = dict(zip(group.sweep, combination, strict=True))
+        spec = _over(copy.deepcopy(file.base), group.spec)
+        for path, value in values.items():
+            _put(spec, path, value)
+        spec["name"] = f"{name}-{i}"[:31]
+        spec.setdefault("description", group.about)
+        reasons = (_lacking(need, values, machine) for need in group.needs)
+        yield Point(name, spec["name"], values, spec, next(filter(None, reasons), None))
+
+
+def _lacking(need: Needs, values: dict[str, Any], machine: Machine) -> str | None:
+    if any(values.get(path) != value for path, value in need.when.items()):
+        return None
+    if need.never:
+        return need.never
+    if need.lcores is not None and machine.lcores < need.lcores:
+        return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
+    if need.nodes is not None and machine.nodes < need.nodes:
+        return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
+    return None
+
+
+def _over(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Mappings are merged, everything else is replaced."""
+    for key, value in more.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        base[key] = _over(base[key], value) if both else copy.deepcopy(value)
+    return base
+
+
+def _put(spec: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        if not isinstance(spec.get(key), dict):
+            spec[key] = {}
+        spec = spec[key]
+    spec[last] = value

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.spec import document
+from headrace.spec.points import Machine, PointsFile, points
+from headrace.spec.study import Study
+
+STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("s[12]-hosting/points.yaml"))
+
+
+def load(file: Path) -> PointsFile:
+    return PointsFile.model_validate(document.load(file).data)
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.parent.name)
+def test_every_point_is_a_spec_or_says_why_not(file: Path) -> None:
+    found = list(points(load(file), Machine(lcores=2, nodes=1)))
+    assert len({point.name for point in found}) == len(found)
+    for point in found:
+        assert point.skipped or Study.model_validate(point.spec)
+    large = list(points(load(file), Machine(lcores=64, nodes=2)))
+    assert sum(p.skipped is None for p in large) > sum(p.skipped is None for p in found)
+    for point in large:
+        if point.skipped is None:
+            Study.model_validate(point.spec)
+
+
+def test_overlay_and_needs() -> None:
+    made = PointsFile.model_validate(
+        {
+            "name": "p", "paper": "S1",
+            "base": {"deployment": {"hosting": {"kind": "process", "wait": "poll"}}},
+            "groups": {
+                "g": {
+                    "about": "x",
+                    "spec": {"chain": ["null"], "deployment": {"network": "vepa"}},
+                    "sweep": {"deployment.hosting.placement": ["numa-aware", "worst"]},
+                    "needs": [{"when": {"deployment.hosting.placement": "worst"}, "nodes": 2}],
+                }
+            },
+        }
+    )  # fmt: skip
+    near, far = points(made, Machine(lcores=2, nodes=1))
+    assert near.skipped is None
+    assert near.spec["deployment"] == {
+        "hosting": {"kind": "process", "wait": "poll", "placement": "numa-aware"},
+        "network": "vepa",
+    }
+    assert far.skipped == "needs 2 NUMA nodes, this machine has 1"
+    assert not list(points(made, Machine(2, 1), wanted="other"))
