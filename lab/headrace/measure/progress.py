@@ -58,7 +58,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         self._end_line()
-        self.console.print(text, highlight=False)
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def status(self, text: str) -> None:
         """A passing state: shown on a terminal only."""

@@ -106,7 +106,7 @@ COLUMNS = (
     Column("spread", 0, lambda s, r, t: units.percent(s.throughput_pps.relative, 2)),
     Column("Gbit/s L1", 100, lambda s, r, t: units.significant(s.throughput_gbps_l1.median)),
     Column("loss", 0, lambda s, r, t: units.loss(s.loss_ratio.median)),
-    Column("p50 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p50", t)),
+    Column("p50 {time}", 88, lambda s, r, t: _time(s.latency_ns, "p50", t)),
     Column("p99 {time}", 0, lambda s, r, t: _time(s.latency_ns, "p99", t)),
     Column("PDV99 {time}", 110, lambda s, r, t: _time(s.pdv_ns, "p99", t)),
     Column("cycles", 90, _cycles),
