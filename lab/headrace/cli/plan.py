@@ -72,7 +72,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plans.")] = False,
 ) -> None:
     """The layout of a chain with the highest predicted throughput, with a proven bound."""
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
     doc = document.load(spec)
     experiments = _experiments(doc)
     cpus = _cpus(lcores)
@@ -99,7 +99,7 @@ def plan(
         adapter = TypeAdapter(list[ChainPlan])
         typer.echo(json.dumps(adapter.dump_python(plans, mode="json"), indent=1))
         return
-    sheet.show(shown, console)
+    sheet.show(shown, Console(highlight=False, soft_wrap=True))
 
 
 def _experiments(doc: Document) -> list[Experiment]:

@@ -66,7 +66,7 @@ def profile(
         raise bad_value("--repetitions", repetitions, allowed="1..100")
     if not 0.05 <= seconds <= 60:
         raise bad_value("--seconds", seconds, allowed="0.05..60")
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
     made = _run(wanted, repetitions, seconds, console)
     target = out or store.profiles_folder() / f"{nf}.json"
     store.save(target, made)
@@ -76,8 +76,9 @@ def profile(
     if as_json:
         typer.echo(made.model_dump_json(indent=1))
         return
-    sheet.show(shown, console)
-    console.print(f"\nProfile: {target}\nPage: {page}", markup=False)
+    said = Console(highlight=False, soft_wrap=True)
+    sheet.show(shown, said)
+    said.print(f"\nProfile: {target}\nPage: {page}", markup=False)
 
 
 def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> Profile:

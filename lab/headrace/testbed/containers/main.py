@@ -34,7 +34,7 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     study = expanded.study
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     target = out or Path("runs") / f"{study.name}-{stamp}"
-    console = Console(stderr=as_json, highlight=False)
+    console = Console(stderr=True, highlight=False)  # progress
     console.print(f"{study.name}: {len(expanded.points)} deployments", markup=False)
     rows: list[Row] = []
     watch = Stopwatch()
@@ -51,9 +51,10 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
                 study.name, study.description, rows, watch.text(), layers.section(watched, rows)
             )
             (target / "report.html").write_text(text, encoding="utf-8")
-            report.show(rows, console)
-            console.print(f"time: {watch.text()}", markup=False)
-            console.print(f"Bundle: {target}\nReport: {target / 'report.html'}", markup=False)
+            said = Console(stderr=as_json, highlight=False)
+            report.show(rows, said)
+            said.print(f"time: {watch.text()}", markup=False)
+            said.print(f"Bundle: {target}\nReport: {target / 'report.html'}", markup=False)
     if as_json:
         results = [machine_row(row.result) for row in rows]
         print(json.dumps({"bundle": str(target), "results": results}, indent=2))
