@@ -202,6 +202,8 @@ static void route(struct netlink *nl, const struct nlmsghdr *h, size_t len)
 	if (nl->deleting && address_equal(&nl->deleted, &prefix))
 		nl->deleting = false;
 	netlink_idle(nl);
+	if (nl->kernel && nl->vnf->down)
+		return;
 	vnf_route_put(nl->vnf, &prefix, &spec);
 }
 

@@ -88,7 +88,7 @@ void vnf_session_end(struct vnf *v, uint64_t now_ns)
 void vnf_kernel_begin(struct vnf *v)
 {
 	v->kernel_generation++;
-	if (v->learn == LEARN_KERNEL) {
+	if (v->learn == LEARN_KERNEL && !v->down) {
 		v->generation++;
 		v->sessions++;
 		v->up = true;
@@ -114,7 +114,7 @@ void vnf_kernel_end(struct vnf *v)
 {
 	own_sweep(v);
 	sweep_neighbours(v);
-	if (v->learn == LEARN_KERNEL)
+	if (v->learn == LEARN_KERNEL && !v->down)
 		vnf_sweep(v);
 	users_resolve(v);
 }

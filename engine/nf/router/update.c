@@ -130,9 +130,12 @@ static int apply(struct router *r, const struct update *u, json_t **reply, struc
 		return err_set(err, EINVAL, "op.vnf", "there is no VNF \"%.40s\"", u->vnf ? u->vnf : "");
 	if (u->op == OP_LOOKUP && !u->address.family)
 		return err_set(err, EINVAL, "op.address", "is missing");
-	if (u->op == OP_LOOKUP)
+	if (u->op == OP_LOOKUP) {
 		*reply = lookup(r, v, &u->address);
-	else if (u->op == OP_DOWN)
+		return 0;
+	}
+	v->down = u->op == OP_DOWN;
+	if (v->down)
 		vnf_session_end(v, now_ns());
 	else
 		v->read_again = true;

@@ -95,6 +95,7 @@ struct vnf {
 	uint32_t kernel_generation; /* of what rtnetlink says of links, addresses, neighbours */
 	uint64_t sweep_at_ns;       /* CLOCK_MONOTONIC; 0: nothing is held */
 	bool up;                    /* FPM session open, or kernel read */
+	bool down;                  /* its daemon is dead: routes that it left in the kernel are not taken */
 	bool read_again;            /* the kernel, as something was missed */
 	uint64_t sessions, updates, ignored, no_room, swept, last_update_ns;
 	uint64_t routes[2];
