@@ -33,7 +33,9 @@ measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
 
 def run(folder: Path, engine: Path, text: str) -> dict[str, Any]:
     (folder / "spec.yaml").write_text(text)
-    done = headrace("run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine)
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, timeout=900
+    )
     assert done.returncode == 0, done.stderr
     assert state_left(folder) == []
     found: dict[str, Any] = json.loads(done.stdout)
