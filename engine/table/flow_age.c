@@ -9,7 +9,7 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 
-#define AGE_PASS_SHIFT 11   /* flow_now units of one pass of ageing: 2048, 0.7 to 1 s */
+#define AGE_PASS_MS 900     /* over all records, whatever the TSC's frequency is */
 #define AGE_SCAN_MAX 4096u  /* records per tick: bounds the pause an idle worker's first tick makes */
 
 uint32_t flow_index(const struct flow_table *t, const struct flow *f)
@@ -58,13 +58,13 @@ unsigned int flow_age(struct flow_table *t, uint32_t now, flow_gone_fn *gone, vo
 {
 	uint32_t elapsed = now - t->aged_at;
 	uint64_t share = (uint64_t)t->top * elapsed;
-	uint64_t due = share >> AGE_PASS_SHIFT;
+	uint64_t due = share / t->pass;
 	unsigned int expired = 0;
 
 	if (!due)
 		return 0;
 	/* What is left of the time is not enough for a record; it counts at the next tick. */
-	t->aged_at = now - (uint32_t)((share & ((1u << AGE_PASS_SHIFT) - 1)) / t->top);
+	t->aged_at = now - (uint32_t)(share % t->pass / t->top);
 	due = RTE_MIN(due, AGE_SCAN_MAX);
 	due = RTE_MIN(due, t->top);
 	while (due--) {
@@ -136,6 +136,7 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	t->records_bytes = (size_t)conf->capacity * t->stride;
 	t->epochs_bytes = (size_t)conf->capacity * sizeof(*t->epochs);
 	t->free = NO_FLOW;
+	t->pass = RTE_MAX(flow_ticks(AGE_PASS_MS), 1u);
 }
 
 int flow_create(const struct flow_conf *conf, struct flow_table **out, struct err *err)

@@ -28,6 +28,7 @@ struct flow_table {
 	uint32_t top;  /* records at and above it were never used */
 	uint32_t free; /* head of the list of freed records, linked through key[0] */
 	uint32_t hand; /* where ageing goes on */
+	uint32_t pass; /* flow_now units that it takes for all records */
 	uint32_t aged_at;
 	size_t buckets_bytes, records_bytes, epochs_bytes;
 };
