@@ -40,9 +40,13 @@ def lacking(*vnfs: str, base: bool = False) -> str | None:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """State of its own, so that `clean` sees only what this test made."""
-    runtime = folder / "runtime"
+    runtime = folder / "r"  # sockets below it have names of at most 107 bytes
     runtime.mkdir(mode=0o700, exist_ok=True)
-    return {**os.environ, "XDG_RUNTIME_DIR": str(runtime), **more}
+    temporary = folder / "t"
+    temporary.mkdir(exist_ok=True)
+    return {
+        **os.environ, "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(temporary), **more
+    }  # fmt: skip
 
 
 def headrace(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

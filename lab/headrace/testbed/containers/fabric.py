@@ -14,10 +14,18 @@ from pyroute2 import IPRoute, NetlinkError
 from headrace.errors import HeadraceError
 from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.containers.plumbing import add_veth, no_offloads, rename, within
+from headrace.testbed.containers.plumbing import (
+    add_veth,
+    make_namespace,
+    no_offloads,
+    rename,
+    within,
+)
 from headrace.testbed.state import Process
 
 _TIMEOUT_S = 30
+_SOCKET_PATH_MAX = 107
+_SWITCH = "switch.ovs"  # no container of a chain has such a name
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,9 @@ class Ovs(Fabric):
     """Open vSwitch with its userspace datapath and a database of its own, apart from the system's.
 
     Steering is by OpenFlow rules: on each LAN a port's packets go to the port that has the
-    destination address, broadcasts to all others, and what is mirrored also to the leaf.
+    destination address, broadcasts to all others, and what is mirrored also to the leaf. It runs
+    in a network namespace of its own: every userspace datapath has a device `ovs-netdev`, so that
+    there could be only one of them, this run's or somebody else's.
     """
 
     def __init__(self, tag: str, ledger: Ledger, directory: Path) -> None:
@@ -173,6 +183,14 @@ class Ovs(Fabric):
         self.directory = directory / "ovs"
         self.ports: list[Port] = []
         self.bridge = f"{tag}o"
+        longest = f"{self.directory}/{self.bridge}.mgmt"
+        if len(longest.encode()) > _SOCKET_PATH_MAX:
+            raise HeadraceError(
+                f"{longest}: too long for a socket ({_SOCKET_PATH_MAX} bytes, unix(7)); set "
+                "XDG_RUNTIME_DIR to a folder with a shorter name"
+            )
+        self.namespace = f"{tag}-{_SWITCH}"
+        make_namespace(self.namespace, ledger)
         self._start()
 
     @property
@@ -189,10 +207,6 @@ class Ovs(Fabric):
         )
         self._vsctl("--no-wait", "init")
         self._daemon("ovs-vswitchd", self._database)
-        # The datapath and the bridge each make a TAP device, which outlive a killed daemon.
-        self.ledger.note("link", self.bridge)
-        if not Path("/sys/class/net/ovs-netdev").exists():
-            self.ledger.note("link", "ovs-netdev")
         self._vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
                     "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
 
@@ -208,15 +222,19 @@ class Ovs(Fabric):
         self.ledger.note("process", f"{process.pid}:{process.started}")
 
     def _tool(self, name: str, *arguments: str) -> str:
-        done = subprocess.run(
+        done = within(self.namespace, lambda: self._run(name, *arguments))
+        if done.returncode:
+            raise HeadraceError(f"{name}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+        return done.stdout
+
+    def _run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """In the namespace that the calling thread is in."""
+        return subprocess.run(
             [find_tool(name), *arguments],
             capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OVS_RUNDIR": str(self.directory),
                  "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
         )  # fmt: skip
-        if done.returncode:
-            raise HeadraceError(f"{name}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
-        return done.stdout
 
     def _vsctl(self, *arguments: str) -> None:
         self._tool("ovs-vsctl", f"--db={self._database}", f"--timeout={_TIMEOUT_S}", *arguments)
@@ -233,9 +251,9 @@ class Ovs(Fabric):
     def _add_port(self, namespace: str, name: str, mac: str | None) -> int:
         number = self._next()
         host_end = f"{self.tag}p{number}"
-        add_veth(host_end, namespace, name, mac, self.ledger)
+        within(self.namespace, lambda: add_veth(host_end, namespace, name, mac, self.ledger))
         # The userspace datapath reads whole frames: checksums must be in them, segments cut.
-        no_offloads(host_end)
+        within(self.namespace, lambda: no_offloads(host_end))
         within(namespace, lambda: no_offloads(name))
         self._vsctl("add-port", self.bridge, host_end, "--", "set", "interface", host_end,
                     f"ofport_request={number}")  # fmt: skip
