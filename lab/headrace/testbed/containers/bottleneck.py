@@ -137,7 +137,7 @@ def _compare(first: Rate, more: Sequence[Rate]) -> tuple[float, bool]:
 
 
 def _verdict(gain: float, raised: bool, what: str) -> str:
-    return f": adding {what} {'raises' if raised else 'does not raise'} the rate ({gain:+.0%})"
+    return f": adding {what} {'raises' if raised else 'does not clearly raise'} the rate ({gain:+.0%})"
 
 
 def scale_up(found: Sequence[Summary]) -> list[str]:
