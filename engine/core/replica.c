@@ -149,6 +149,7 @@ static void wire_nodes(struct replica *r, const struct plan_segment *s)
 static int locate_open(struct engine *e, struct replica *r)
 {
 	r->locating = -1;
+	r->locate_left = INT64_MAX; /* never */
 	if (!e->plan->engine.locate.every)
 		return 0;
 	r->locate_left = (int64_t)e->plan->engine.locate.every;
