@@ -137,7 +137,8 @@ def _compare(first: Rate, more: Sequence[Rate]) -> tuple[float, bool]:
 
 
 def _verdict(gain: float, raised: bool, what: str) -> str:
-    return f": adding {what} {'raises' if raised else 'does not clearly raise'} the rate ({gain:+.0%})"
+    raises = "raises" if raised else "does not clearly raise"
+    return f": adding {what} {raises} the rate ({gain:+.0%})"
 
 
 def scale_up(found: Sequence[Summary]) -> list[str]:
