@@ -66,8 +66,10 @@ def plan(
     verify: Annotated[
         bool, typer.Option("--verify", help="Run the choice, RTC and pipeline, too.")
     ] = False,
-    repetitions: Annotated[int, typer.Option(help="Trials per measured cost.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Length of a trial.")] = 0.3,
+    repetitions: Annotated[
+        int, typer.Option(min=1, max=1000, help="Trials per measured cost.")
+    ] = 5,
+    seconds: Annotated[float, typer.Option(min=0.05, max=3600, help="Length of a trial.")] = 0.3,
     html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plans.")] = False,
 ) -> None:

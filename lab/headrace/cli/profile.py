@@ -44,8 +44,8 @@ def profile(
     states: Annotated[
         str | None, typer.Option(help="State entries, as 100,10k,1M; up to 10M.")
     ] = None,
-    repetitions: Annotated[int, typer.Option(help="Trials per point.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Length of a trial.")] = 0.3,
+    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="Trials per point.")] = 5,
+    seconds: Annotated[float, typer.Option(min=0.05, max=3600, help="Length of a trial.")] = 0.3,
     corun: Annotated[bool, typer.Option(help="Measure it beside a neighbour, too.")] = True,
     out: Annotated[
         Path | None, typer.Option(help="The profile; in the data directory by default.")

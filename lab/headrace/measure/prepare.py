@@ -93,7 +93,9 @@ def prepare(
         for experiment in experiments:
             check_nodes(experiment, doc, description)
             if experiment.study.deployment.hosting.kind != "inline":
-                prepared.append(_hosted(experiment, doc, description, available, Path(scratch)))
+                prepared.append(
+                    _hosted(experiment, doc, description, available, checked, Path(scratch))
+                )
                 continue
             placement = place(experiment, doc, available)
             engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
@@ -116,6 +118,7 @@ def _hosted(
     doc: Document,
     description: Description,
     available: list[int],
+    checked: set[str],
     scratch: Path,
 ) -> Prepared:
     engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
@@ -124,7 +127,9 @@ def _hosted(
     # VNFs of one kind differ in addresses only.
     kinds = {vnf.nodes: vnf.plan for vnf in hosted.vnfs}
     for plan in (hosted.plan, *kinds.values()):
-        _engine_check(json.dumps(plan), scratch, experiment, doc, description.engine)
+        text = json.dumps(plan)
+        _engine_check(text, scratch, experiment, doc, description.engine)
+        _check_files(plan, text, checked, scratch, experiment, doc, description)
     policy = policy_drops(experiment, description)
     return Prepared(experiment, hosted.placement, hosted.plan, direct, policy, hosted)
 
@@ -165,8 +170,9 @@ def _check_files(
     """Rules, routes and captures are read, and the traffic is made, before anybody waits for
     lcores. Each set of them once: how the chain is cut makes no difference to what files say."""
     sources = [link for link in plan["links"].values() if link["type"] == "source"]
-    readers = json.dumps([_with_files(experiment, description), sources], default=str)
-    if readers in checked:
+    named = [one for one in _with_files(experiment, description) if one["name"] in plan["nfs"]]
+    readers = json.dumps([named, sources], default=str)
+    if readers in checked or not (named or sources):
         return
     checked.add(readers)
     try:
@@ -180,7 +186,7 @@ def _check_files(
 def _with_files(experiment: Experiment, description: Description) -> list[Json]:
     """The functions that read files, as they are told to."""
     return [
-        {node.name: [node.nf, node.params]}
+        {"name": node.name, "nf": node.nf, "params": node.params}
         for node in experiment.nodes
         if files_in(description.nfs[node.nf]["params"], node.params)
     ]
