@@ -242,7 +242,7 @@ def slow_nf(folder: Path, lan: Lan) -> Path:
 def small_ring(folder: Path, lan: Lan) -> Path:
     """Far below what the chain can carry; but any pause of the reader is longer than the ring."""
     deployment = "deployment: {wire: 64}\n"
-    return study(folder, f"chain: [null]\n{deployment}measure: {{loads: [20k, 2M], trial: 2 s}}\n")
+    return study(folder, f"chain: [null]\n{deployment}measure: {{loads: [20k, 1M], trial: 2 s}}\n")
 
 
 def generator(folder: Path, lan: Lan) -> Path:

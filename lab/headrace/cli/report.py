@@ -14,6 +14,7 @@ from headrace.bundle import Bundle
 from headrace.errors import BadInput
 from headrace.report.document import Report
 from headrace.report.document import report as make_report
+from headrace.report.layers import of_bundle
 from headrace.report.machine import as_json
 from headrace.report.page import render
 from headrace.report.terminal import show
@@ -41,7 +42,7 @@ def report(
 
 
 def write_html(bundle: Bundle, made: Report, target: Path) -> None:
-    page = render(made, spec=bundle.spec_given)
+    page = render(made, spec=bundle.spec_given, layers=of_bundle(bundle.path))
     try:
         target.write_text(page, encoding="utf-8")
     except OSError as e:

@@ -13,8 +13,8 @@ from typing import Any
 from headrace.bundle import BundleWriter
 from headrace.measure import environment as machine
 from headrace.measure import trial as trials
-from headrace.measure.collectors import Sampler, Targets, collectors
-from headrace.measure.collectors.base import Process
+from headrace.measure.collectors.base import Process, Targets
+from headrace.measure.collectors.watch import watching
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, between, duration, rate
@@ -29,7 +29,7 @@ from headrace.testbed.hosting.anatomy import anatomy
 from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.memory import Memory
 from headrace.testbed.plan import paths
-from headrace.testbed.state import RunState, dpdk_prefix
+from headrace.testbed.state import RunState, dpdk_prefix, telemetry_sockets
 from headrace.testbed.traffic import refusal
 
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
@@ -106,9 +106,11 @@ class Run:
         folder = self.bundle.path / "samples"
         if self.progress.total > 1:
             folder /= f"{self.progress.done + 1:03}"
-        targets = Targets(processes=(Process(name="engine", pid=engine.pid),))
-        chosen = [c for c in collectors(targets) if c.layer in wanted.layers]
-        with Sampler(chosen, folder, wanted.period):
+        targets = Targets(
+            processes=(Process(name="engine", pid=engine.pid),),
+            telemetry=telemetry_sockets(self.state.path),
+        )
+        with watching(wanted, targets, folder):
             yield
 
     def _note_environment(self, engine: Engine) -> None:

@@ -51,8 +51,11 @@ def read(folder: Path, goodput: Mapping[int, Goodput]) -> Layers | None:
         stack = StackTrace.model_validate_json((folder / STACK).read_text())
     times = json.loads((folder / TRIALS).read_text()) if (folder / TRIALS).is_file() else []
     absent = folder / STACK_ABSENT
+    whole = {0: figures(Windows.of(folder), None, stack)}
     return Layers(
-        trials={
+        trials=whole
+        if not times
+        else {
             t["trial"]: figures(
                 Windows.of(folder, t["begin_ns"], t["end_ns"]), goodput.get(t["trial"]), stack
             )
@@ -68,10 +71,21 @@ def read(folder: Path, goodput: Mapping[int, Goodput]) -> Layers | None:
     )
 
 
+def of_bundle(path: Path) -> str:
+    """All that was watched in an engine's run: one deployment's in samples/ itself, or several."""
+    below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
+    found = [(p.name, read(p, {})) for p in (path / "samples", *below)]
+    return "".join(
+        fragment("" if name == "samples" else f"Deployment {int(name)}", layers)
+        for name, layers in found
+        if layers is not None
+    )
+
+
 def fragment(title: str, layers: Layers) -> str:
     """HTML, to stand in a page of any style."""
     return (
-        f"<h3>{escape(title)}</h3>"
+        f"{f'<h3>{escape(title)}</h3>' if title else ''}"
         f"{_diagnoses(layers.diagnoses)}{_metrics(layers)}"
         f"<h4>The packets' way through the kernel</h4>{_stack(layers)}"
         f"{_costs(layers)}"
@@ -92,9 +106,8 @@ def _diagnoses(found: tuple[Diagnosis, ...]) -> str:
 
 def _metrics(layers: Layers) -> str:
     """The median over the trials; places are those of the trial in the middle."""
-    if not layers.trials:
-        return "<p>No trial ran while it was sampled.</p>"
     each = list(layers.trials.values())
+    over = "the whole run" if 0 in layers.trials else f"median of {len(each)} trials"
     rows = []
     for number, first in enumerate(each[0]):
         values = [f[number].value for f in each]
@@ -108,7 +121,7 @@ def _metrics(layers: Layers) -> str:
             cells = f"<td>–</td><td>{escape(first.absent)}</td>"
         rows.append(f"<tr><td>{first.layer}</td><td>{escape(first.name)}</td>{cells}</tr>")
     return (
-        f"<table><tr><th>layer</th><th>metric</th><th>median of {len(each)} trials</th><th>by "
+        f"<table><tr><th>layer</th><th>metric</th><th>{over}</th><th>by "
         f"place, or why not</th></tr>{''.join(rows)}</table>"
     )
 

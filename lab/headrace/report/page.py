@@ -20,7 +20,7 @@ from .evidence import Evidence, evidence
 from .summary import Summary
 
 
-def render(report: Report, *, spec: str | None = None) -> str:
+def render(report: Report, *, spec: str | None = None, layers: str = "") -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("headrace.report", "templates"),
         autoescape=True,
@@ -43,6 +43,7 @@ def render(report: Report, *, spec: str | None = None) -> str:
         groups=[_view(g) for g in report.groups],
         evidence=evidence(report),
         spec=spec,
+        layers=Markup(layers),
         icon=Markup(page_icon()),
     )
 

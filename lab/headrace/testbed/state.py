@@ -181,6 +181,12 @@ def dpdk_directories(pattern: str) -> list[Path]:
     return [found for base in (*bases, Path("/tmp")) for found in base.glob(f"dpdk/{pattern}")]
 
 
+def telemetry_sockets(run: Path) -> tuple[Path, ...]:
+    """Of a run's engine, while it runs."""
+    named = (d / "dpdk_telemetry.v2" for d in dpdk_directories(dpdk_prefix(run)))
+    return tuple(s for s in named if s.exists())
+
+
 def kill(process: Process) -> None:
     """SIGTERM, a moment to leave, then SIGKILL; never a process that took over the number."""
     for number in (signal.SIGTERM, signal.SIGKILL):
