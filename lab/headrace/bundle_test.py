@@ -167,6 +167,17 @@ def test_a_damaged_table_is_named(tmp_path: Path) -> None:
         Bundle(tmp_path / "b").trials()
 
 
+def test_a_status_that_was_cut_short_is_said_in_one_line(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    file = tmp_path / "b" / "status.json"
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(BundleError) as caught:
+        _ = Bundle(tmp_path / "b").status
+    said = str(caught.value)
+    assert said.startswith(f"{file}: not valid JSON, cut short perhaps") and "\n" not in said
+
+
 def test_conservation_is_visible_in_a_reading() -> None:
     good = NfReading(
         type="x",
