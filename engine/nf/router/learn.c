@@ -195,11 +195,24 @@ static int open_all(struct learner *l, const struct router_params *p, struct err
 	return rc;
 }
 
+static bool anything_to_learn(const struct router_params *p)
+{
+	const struct router_vnf_params *list = p->vnfs.items;
+
+	for (size_t i = 0; i < p->vnfs.count; i++)
+		if (list[i].netns || list[i].learn != LEARN_NONE)
+			return true;
+	return false;
+}
+
 int learner_start(struct router *r, const struct router_params *p, struct err *err)
 {
-	struct learner *l = r->learner = calloc(1, sizeof(*l));
+	struct learner *l;
 	int rc;
 
+	if (!anything_to_learn(p))
+		return 0;
+	l = r->learner = calloc(1, sizeof(*l));
 	if (!l)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	l->router = r;
