@@ -86,7 +86,8 @@ def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
     if floor_ns:
         at = y(floor_ns)
         body.append(line(left, at, width - right, at, class_="floor"))
-        body.append(text(left + 6, at - 5, f"tester's own floor {ns(floor_ns)}", class_="small"))
+        said = f"tester's own floor {ns(floor_ns)}"  # on the right, where curves are far above it
+        body.append(text(width - right - 4, at + 14, said, class_="small", text_anchor="end"))
     for i, c in enumerate(curves):
         points = [(x(_nines(q)), y(v)) for q, v in c.points]
         body.append(polyline(points, class_=f"curve l{i % LINES + 1}"))

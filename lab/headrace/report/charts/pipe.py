@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..bottleneck import Pipe
 from ..capacity import Part
-from ..units import Scale, count, percent, rate_scale, significant
+from ..units import SPACE, Scale, count, percent, rate_scale, significant
 from .svg import el, fits, line, picture, rect, shorten, text, title
 
 BORE = 104.0  # drawn height of the widest part
@@ -181,7 +181,9 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         ),
     ]
     if part.utilisation is not None:
-        busy = f"{percent(part.utilisation, 2 if small else 3)} busy"
+        idle = part.utilisation < 0.01  # digits of nearly nothing would only take room
+        share = f"<1{SPACE}%" if idle else percent(part.utilisation, 2 if small else 3)
+        busy = f"{share} busy"
         rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
     if part.shares_cpu_with:
         shared = "shared" if small else "shared lcore"
