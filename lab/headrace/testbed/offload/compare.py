@@ -249,6 +249,4 @@ def show(rows: list[Json]) -> None:
         )
     Console().print(table)
     load = json.dumps(round(rows[0]["load_pps"]))
-    print(
-        f"Saturation throughput, medians; ratio to bare metal. Delays and loss: at {load} packets/s."
-    )
+    print(f"Saturation throughput, medians; delays and loss at {load} packets/s.")

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace offload`: specs that cannot be used are one line and status 2; the comparison runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GOOD = """\
+name: t
+ports: {core: {}}
+vnfs:
+  r1:
+    interfaces:
+      eth0: {port: core, addresses: [10.0.0.1/24]}
+"""
+
+
+def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    code = "from headrace.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "offload", str(file), *options],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("port: core", "port: cor", ("vnfs.r1.interfaces.eth0.port", "allowed: core")),
+        ("10.0.0.1/24", "10.0.0.1", ("spec.yaml:6", "prefix length")),
+        ("10.0.0.1/24", "10.0.0.300/24", ("spec.yaml:6", "10.0.0.300")),
+        ("{port: core", "{mac: '01:00:00:00:00:01', port: core", ("spec.yaml:6", "MAC")),
+        ("eth0:", "averyveryverylongname:", ("averyveryverylongname",)),
+        ("name: t", "name: t\nports_: 1", ("ports_",)),
+        ("    interfaces", "    routing: {daemon: frr}\n    interfaces", ("needs a config",)),
+        ("    interfaces", "    hold: -1\n    interfaces", ("hold", "-1")),
+    ],
+)
+def test_bad_specs(tmp_path: Path, old: str, new: str, words: tuple[str, ...]) -> None:
+    file = tmp_path / "spec.yaml"
+    assert old in GOOD
+    file.write_text(GOOD.replace(old, new, 1))
+    done = offload(file, "--check")
+    assert done.returncode == 2, done.stdout + done.stderr
+    [line] = done.stderr.strip().splitlines()
+    assert all(word in line for word in words), line
+
+
+def test_check(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(GOOD)
+    done = offload(file, "--check")
+    assert (done.returncode, done.stdout) == (0, f"{file}: 1 VNFs on 1 ports\n")
+
+
+def test_flows_without_routes(tmp_path: Path) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text("name: t\ncompare: {routes: 1, flows: 100}\n")
+    done = offload(file, "--check")
+    assert done.returncode == 2
+    assert "less than 16 x routes (16)" in done.stderr
+
+
+@pytest.mark.needs_root
+def test_comparison(
+    tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every mode's packets come through, while routes change at the rate asked for, or nearly."""
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs, one for traffic")
+    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
+    file = tmp_path / "spec.yaml"
+    file.write_text(
+        "name: t\nhugepages: false\nmemory_mb: 512\n"
+        "compare: {vnfs: 3, routes: 64, flows: 256, updates: 2k, load: 2000, duration: 1s, "
+        "repetitions: 1}\n"
+    )
+    done = offload(file, "--json")
+    assert done.returncode == 0, done.stderr
+    modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
+    assert list(modes) == ["bare-metal", "offload", "offload-updates"]
+    for row in modes.values():
+        assert row["throughput_pps"] > 0
+        assert row["ipdv_mean_ns"] >= 0
+    assert modes["offload"]["updates_per_s"] == 0
+    assert modes["offload-updates"]["updates_per_s"] > 100
