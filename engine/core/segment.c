@@ -162,8 +162,8 @@ static inline bool all_edge_0(const struct burst *b)
 }
 
 /* In random intervals, as for timed polls; at the next of the segment's functions each time. */
-static __rte_noinline void locate_packet(struct replica *r, struct inlet *in, struct rte_mbuf **pkts,
-					 uint16_t n)
+static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
+					 struct rte_mbuf **pkts, uint16_t n)
 {
 	uint32_t every = (uint32_t)r->locate->locate.every;
 	uint16_t at;
