@@ -32,7 +32,7 @@ class VnfProcess:
         self.folder.mkdir(exist_ok=True)
         self._binary, self._run = binary, run
         self._prefix = f"{prefix}-{vnf.name}"
-        self._socket = self.folder / "control.sock"
+        self._socket = run / f"c{vnf.vf}.sock"  # a path of 107 characters at most (unix(7))
         self._stderr = self.folder / "engine.stderr"
         self._process: subprocess.Popen[bytes] | None = None
         self.control: Control | None = None
@@ -102,6 +102,7 @@ class VnfProcess:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
+        self._socket.unlink(missing_ok=True)
         for directory in dpdk_directories(self._prefix):
             shutil.rmtree(directory, ignore_errors=True)
 
