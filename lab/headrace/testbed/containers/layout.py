@@ -18,9 +18,9 @@ from headrace.errors import BadInput, bad_value
 from headrace.graph.draw import Place, one_line, tree
 from headrace.graph.enumerate import Graph
 from headrace.spec.appliance import Side
+from headrace.testbed.containers.lans import Lans
 from headrace.testbed.vnf import VnfDefinition
 
-_LANS = int(IPv4Address("198.18.0.0"))
 _SERVICES = int(IPv4Address("198.19.0.0"))
 _CLIENT, _UP, _DOWN, _SERVER = 10, 20, 120, 220
 _TESTER_DOWN, _TESTER_UP = 11, 230
@@ -117,48 +117,6 @@ class Layout:
         return self.of_kind("client")[0]
 
 
-class _Lans:
-    """The /24 of each LAN."""
-
-    def __init__(self) -> None:
-        self._fixed: dict[int, tuple[int, str]] = {}
-
-    def fix(self, lan: int, address: str, who: str) -> None:
-        """An appliance's own address decides; two that do not agree are an error."""
-        base = int(IPv4Address(address)) & ~0xFF
-        taken, by = self._fixed.setdefault(lan, (base, who))
-        if taken != base:
-            raise bad_value(
-                who, address, problem=f"address clash: {by} made that network {self.prefix(lan)}",
-                allowed="addresses of one /24 at both ends of a network",
-            )  # fmt: skip
-        for other, (used, by_other) in self._fixed.items():
-            if other != lan and used == base:
-                raise bad_value(
-                    who, address,
-                    problem=f"address clash: {by_other} has another network of {self.prefix(lan)}",
-                    allowed="another /24 for each network",
-                )  # fmt: skip
-
-    def no_overlap(self, count: int) -> None:
-        """An appliance's network may be one that another LAN has by default."""
-        for lan, (base, who) in self._fixed.items():
-            if any(other != lan and self._base(other) == base for other in range(count)):
-                raise BadInput(
-                    f"{who}: address clash: the network {self.prefix(lan)} is behind another VNF "
-                    "already; allowed: one outside 198.18.0.0/15"
-                )
-
-    def host(self, lan: int, number: int) -> str:
-        return str(IPv4Address(self._base(lan) + number))
-
-    def prefix(self, lan: int) -> str:
-        return f"{IPv4Address(self._base(lan))}/24"
-
-    def _base(self, lan: int) -> int:
-        return self._fixed[lan][0] if lan in self._fixed else _LANS + 256 * lan
-
-
 @dataclass
 class _Stage:
     """One place of the trunk."""
@@ -167,7 +125,7 @@ class _Stage:
     definition: VnfDefinition
     instances: int
     number: int  # from 1
-    lans: _Lans
+    lans: Lans
     role: str = ""  # near, far
     leaves: list[str] = field(default_factory=list)
 
@@ -226,7 +184,7 @@ def lay_out(
 
     `tester`: also a place with an interface at either end, for a source and a sink of our own.
     """
-    lans = _Lans()
+    lans = Lans()
     root = next((kinds[name] for name, parent in graph.items() if parent is None), None)
     alone = root is not None and definitions[root].kind == "leaf"
     stages = _trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
@@ -273,7 +231,7 @@ def _trunk(
     kinds: dict[str, str],
     definitions: dict[str, VnfDefinition],
     instances: dict[str, int],
-    lans: _Lans,
+    lans: Lans,
 ) -> list[_Stage]:
     stages: list[_Stage] = []
     at: Place | None = tree(graph)
@@ -309,7 +267,7 @@ def _stage(
     instances: dict[str, int],
     number: int,
     role: str,
-    lans: _Lans,
+    lans: Lans,
 ) -> _Stage:
     definition = definitions[kinds[place]]
     count = instances.get(kinds[place], 1)
@@ -389,7 +347,7 @@ def _no_clash(nodes: Sequence[Node]) -> None:
                 )
 
 
-def _downstream(stages: Sequence[_Stage], at: int, lans: _Lans) -> tuple[Route, ...]:
+def _downstream(stages: Sequence[_Stage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the servers, from the place `at` (0: the clients)."""
     if at >= len(stages):
         return ()
@@ -399,7 +357,7 @@ def _downstream(stages: Sequence[_Stage], at: int, lans: _Lans) -> tuple[Route, 
     return tuple(Route(destination, via) for destination in further + services)
 
 
-def _upstream(stages: Sequence[_Stage], at: int, lans: _Lans) -> tuple[Route, ...]:
+def _upstream(stages: Sequence[_Stage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the clients, as far as addresses are known."""
     if at < 2:
         return ()
