@@ -269,7 +269,7 @@ static inline void check_tables(struct replica *r)
 	fp->generation += fp->generation == UINT32_MAX ? 2 : 1;
 }
 
-/* Flows that come once, more than there is room for, or that some function must see, cost and gain nothing. */
+/* Flows that come once, that are too many, or that some function must see, cost and gain nothing. */
 static void judge(struct fastpath *fp)
 {
 	fp->aside = fp->lost > 2 * fp->gained;

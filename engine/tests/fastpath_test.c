@@ -107,7 +107,8 @@ LINK_REGISTER(mem_ops)
 	"\"nfs\":{\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\","          \
 	"\"dport\":[6]},{\"action\":\"permit\"}]}},"                                               \
 	"\"fw\":{\"type\":\"firewall\",\"params\":{\"rules\":[{\"action\":\"permit\"}],"           \
-	"\"udp_timeout_s\":1,\"udp_replied_timeout_s\":2,\"syn_timeout_s\":1,\"closing_timeout_s\":1,\"established_timeout_s\":2000,"  \
+	"\"udp_timeout_s\":1,\"udp_replied_timeout_s\":2,\"syn_timeout_s\":1,"                      \
+	"\"closing_timeout_s\":1,\"established_timeout_s\":2000,"                                 \
 	"\"tcp_loose\":true}},"                                                                    \
 	"\"nat\":{\"type\":\"nat\",\"params\":{\"pool\":[\"198.51.100.7\"],\"inside\":"            \
 	"[\"10.0.0.0/9\"],\"udp_timeout_s\":3,\"transitory_timeout_s\":3,"                         \

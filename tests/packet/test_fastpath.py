@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,10 @@ def test_checksums_are_right(push: Callable[[int], tuple[list[bytes], dict[str, 
         assert bytes(Ether(bytes(again))[IP])[:40] == bytes(packet[IP])[:40]
 
 
+def _more(count: Callable[[Engine], tuple[int, int]], engine: Engine, wanted: int) -> bool:
+    return sum(count(engine)) > wanted
+
+
 def test_an_update_holds_for_the_next_packet(
     start_engine: Callable[..., Engine], cpus: list[int]
 ) -> None:
@@ -141,9 +146,8 @@ def test_an_update_holds_for_the_next_packet(
             engine.call("update", nf="acl", op={"default": default})
             # What was counted at the instant of the answer belongs to the rules before, at most.
             before = passed(engine)
-            engine.wait_for(
-                lambda before=before: sum(passed(engine)) > sum(before) + 2000, "more traffic"
-            )
+            wanted = sum(before) + 2000
+            engine.wait_for(partial(_more, passed, engine, wanted), "more traffic")
             after = passed(engine)
             came, dropped = after[0] - before[0], after[1] - before[1]
             late = came if default == "deny" else dropped

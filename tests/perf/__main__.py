@@ -136,26 +136,25 @@ class Bench:
         """ACL (1000 rules) -> firewall -> NAT -> LB -> L3FWD, 4096 flows, with it and without."""
         files = traffic.write_chain(self.folder)
         source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
-        chain = [
+        chain: list[tuple[str, str, dict[str, Any]]] = [
             ("acl", "pass", {"rules_file": files["rules"], "default": "deny"}),
             ("firewall", "pass", {"default": "permit"}),
             ("nat", "out", {"pool": ["203.0.113.1", "203.0.113.2"]}),
             ("lb", "out", {"vips": [{"address": "198.19.0.1", "backends": traffic.backends()}]}),
             ("l3fwd", "out0", {"fib": "lpm", "routes_file": files["routes"]}),
         ]
-        plans = {}
+        plans: dict[str, dict[str, Any]] = {}
         for name, flows in (("plain", 0), ("fast path", 65536)):
             plans[name] = engine.chain_plan(source, chain, self.cpus, 1536)
             plans[name]["segments"][1]["fastpath"] = flows
-        samples = interleave(
-            self.runs,
-            {
-                name: lambda plan=plan: engine.load(
-                    BINARY, plan, self.folder, self.seconds
-                ).wall_cycles("chain")
-                for name, plan in plans.items()
-            },
-        )
+
+        def cycles(plan: dict[str, Any]) -> float:
+            return engine.load(BINARY, plan, self.folder, self.seconds).wall_cycles("chain")
+
+        measures: dict[str, Callable[[], float]] = {
+            name: partial(cycles, plan) for name, plan in plans.items()
+        }
+        samples = interleave(self.runs, measures)
         for name, sample in samples.items():
             self.row(f"acl + firewall + nat + lb + l3fwd, {name}", sample, "cycles")
         gain = ratio(samples["fast path"], samples["plain"])
