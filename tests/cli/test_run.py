@@ -84,6 +84,17 @@ def test_the_report_needs_no_network(first: tuple[Path, Any]) -> None:
     assert "<svg" in page
 
 
+def test_progress_is_on_stderr_and_the_table_on_stdout(engine_binary: Path, tmp_path: Path) -> None:
+    chain = "name: empty\nchain: []\n"
+    (tmp_path / "empty.yaml").write_text(chain + FIXED_LOADS.replace("[rtc, pipeline]", "rtc"))
+    done = headrace("run", "empty.yaml", folder=tmp_path, engine=engine_binary, timeout=600)
+    assert done.returncode == 0, done.stderr
+    for progress in ("2 measurements, about", "tester alone", "memory: "):
+        assert progress in done.stderr and progress not in done.stdout
+    for result in ("Bundle: runs/", "Report: runs/", "empty chain", "narrowest"):
+        assert result in done.stdout and result not in done.stderr
+
+
 def test_replay_and_diff(first: tuple[Path, Any], engine_binary: Path) -> None:
     folder, said = first
     (folder / "my.rules").unlink()  # the bundle has its own copy
