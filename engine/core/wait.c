@@ -151,8 +151,8 @@ int wait_check(struct engine *e, struct err *err)
 
 			if (!l->ops->wait_fd)
 				return err_set(err, EINVAL, "engine.wait.mode",
-					       "interrupt, but segment \"%s\" reads \"%s\", and a %s link can "
-					       "only be polled; allowed: poll, adaptive",
+					       "interrupt, but segment \"%s\" reads \"%s\", and a %s link "
+					       "can only be polled; allowed: poll, adaptive",
 					       p->segments[s].name, l->name, l->ops->name);
 		}
 	return 0;
