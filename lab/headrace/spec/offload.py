@@ -113,12 +113,9 @@ class Comparison(Spec):
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 5
 
     @model_validator(mode="after")
-    def _flows_have_routes(self) -> Comparison:
-        if self.flows >= 16 * self.routes:
-            raise ValueError(
-                f"flows: {self.flows}; allowed: less than 16 x routes ({16 * self.routes}), the "
-                "addresses that there are routes to"
-            )
+    def _every_vnf_has_a_flow(self) -> Comparison:
+        if self.flows < self.vnfs:
+            raise ValueError(f"flows: {self.flows}; allowed: at least one per VNF, {self.vnfs}")
         return self
 
 

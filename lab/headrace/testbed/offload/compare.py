@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What offloaded forwarding costs: beside a plain router's, still and with its routes changing.
 
-Every mode gets the same packets, whose destination MACs name the VNFs in turn: bare-metal looks
-all up in one table, offload each in its VNF's. Routes come over FPM in both offload modes; in
-offload-updates they go on changing, from one next hop to the other, while packets run.
+Every mode gets the same packets, whose destination MACs name the VNFs in turn, each with routes
+of its own: bare-metal looks all up in one table of them all, offload each in its VNF's. Routes come
+over FPM in both offload modes; in offload-updates they go on changing, from one next hop to the
+other, while packets run.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
             "file_prefix": dpdk_prefix(state.path),
             "mbufs": _MBUFS,
         }
+        addresses = state.path / "addresses"
+        addresses.write_text("".join(f"{a}\n" for a in _addresses(spec.compare)))
         for repetition in range(spec.compare.repetitions):
             for mode in rows:
-                plan = _plan(spec.compare, mode, cpus, engine)
+                plan = _plan(spec.compare, mode, cpus, engine, str(addresses))
                 with Engine(find_engine(), plan, state) as running:
                     rows[mode].append(_measure(spec.compare, mode, running))
                 say(f"{repetition + 1}/{spec.compare.repetitions} {mode}: {_words(rows[mode][-1])}")
@@ -75,14 +78,23 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
     return [_summary(mode, all_, rows) for mode, all_ in rows.items()]
 
 
-def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json) -> Json:
+def _addresses(c: Comparison) -> list[str]:
+    """Of flow i, which the i-th MAC goes with as long as flows are a multiple of the VNFs."""
+    of_vnf = [prefixes(c.routes, vnf) for vnf in range(c.vnfs)]
+    return [str(of_vnf[i % c.vnfs][i // c.vnfs % c.routes][1]) for i in range(_flows(c))]
+
+
+def _flows(c: Comparison) -> int:
+    return max(1, c.flows // c.vnfs) * c.vnfs
+
+
+def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addresses: str) -> Json:
     traffic, router = cpus
     function = _bare_metal(c) if mode == "bare-metal" else _offload(c)
     source = {
         "frame_bytes": [c.frame],
-        "flows": c.flows,
-        "vary": ["dst_ip"],
-        "dst_ip": "198.19.0.1",
+        "flows": _flows(c),
+        "dst_ips_file": addresses,
         "dst_macs": [mac(i) for i in range(c.vnfs)],
     }
     ring = {"type": "ring", "params": {"size": _WIRE}}
@@ -115,7 +127,8 @@ def _targets(mode: Mode) -> Json:
 
 
 def _bare_metal(c: Comparison) -> Json:
-    routes = [{"prefix": str(net), "next_hop": i % 2} for i, net in enumerate(prefixes(c.routes))]
+    nets = prefixes(c.routes * c.vnfs)
+    routes = [{"prefix": str(net), "next_hop": i % 2} for i, net in enumerate(nets)]
     hops = [{"edge": 0, "dst_mac": f"02:00:00:00:03:0{i}"} for i in range(2)]
     return {"type": "l3fwd", "params": {"next_hops": hops, "routes": routes}}
 
@@ -250,3 +263,9 @@ def show(rows: list[Json]) -> None:
     Console().print(table)
     load = json.dumps(round(rows[0]["load_pps"]))
     print(f"Saturation throughput, medians; delays and loss at {load} packets/s.")
+    for row in rows:
+        if row["unsent"]:
+            print(
+                f"{row['mode']}: suspect, the generator left {row['unsent']:.0f} packets unsent "
+                "(the machine was busy, or the load is more than it makes)"
+            )

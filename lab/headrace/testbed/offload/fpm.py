@@ -25,7 +25,7 @@ _NHA_ID, _NHA_OIF, _NHA_GATEWAY = 1, 5, 6
 _AF_INET = 2
 _TABLE_MAIN, _PROTO_ZEBRA, _UNICAST = 254, 11, 1
 _TICK_S = 0.01
-FIRST_ROUTE = ipaddress.IPv4Address("198.19.0.0")
+FIRST_ROUTE = ipaddress.IPv4Address("10.16.0.0")
 
 
 def _attribute(kind: int, payload: bytes) -> bytes:
@@ -59,10 +59,10 @@ def route(prefix: ipaddress.IPv4Network, next_hop_id: int | None) -> bytes:
     return _frame(_RTM_NEWROUTE, body + _attribute(_RTA_NH_ID, struct.pack("=I", next_hop_id)))
 
 
-def prefixes(count: int, length: int = 28) -> list[ipaddress.IPv4Network]:
-    """One after the other from 198.19.0.0 on."""
-    step = 1 << (32 - length)
-    return [ipaddress.IPv4Network((int(FIRST_ROUTE) + i * step, length)) for i in range(count)]
+def prefixes(count: int, port: int = 0) -> list[ipaddress.IPv4Network]:
+    """The routes of the port-th session, /28 each: one after the other, from 10.16.0.0 on."""
+    first = int(FIRST_ROUTE) + 16 * count * port
+    return [ipaddress.IPv4Network((first + 16 * i, 28)) for i in range(count)]
 
 
 class Feed:
@@ -70,12 +70,15 @@ class Feed:
 
     def __init__(self, ports: Iterable[int], routes: int, gateways: tuple[str, str]) -> None:
         self._sockets = [socket.create_connection(("127.0.0.1", port), 10) for port in ports]
-        nets = prefixes(routes)
-        self._changes = [[route(net, number) for net in nets] for number in (1, 2)]
+        of_port = [prefixes(routes, i) for i in range(len(self._sockets))]
+        self._routes = routes
+        self._changes = [
+            [[route(net, number) for net in nets] for nets in of_port] for number in (1, 2)
+        ]
         hops = b"".join(next_hop(i + 1, gateway, 2) for i, gateway in enumerate(gateways))
-        for one in self._sockets:
+        for one, announced in zip(self._sockets, self._changes[0], strict=True):
             one.settimeout(None)
-            one.sendall(hops + b"".join(self._changes[0]))
+            one.sendall(hops + b"".join(announced))
 
     def run(self, rate: float, seconds: float) -> tuple[int, float]:
         """How many were sent, in how long: the receiver's pace holds when it is the slower."""
@@ -84,12 +87,12 @@ class Feed:
         while (now := time.monotonic() - began) < seconds:
             due = int(rate * now) - sent
             while due > 0:
-                batch = self._changes[which][at : at + min(due, 256)]
+                batch = self._changes[which][turn][at : at + min(due, 256)]
                 self._sockets[turn].sendall(b"".join(batch))
                 sent += len(batch)
                 due -= len(batch)
                 at += len(batch)
-                if at >= len(self._changes[0]):
+                if at >= self._routes:
                     at, turn = 0, turn + 1
                     if turn == len(self._sockets):
                         turn, which = 0, 1 - which
