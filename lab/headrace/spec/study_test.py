@@ -73,7 +73,7 @@ def test_chains(chain: str) -> None:
         ("[lb, l3fwd]]", "[lb]]", ["edge.yaml:7: deployment.execution[2].segments", "in order"]),
         ("[2, 1]", "[2]", ["replicas", "2 segments"]),
         ("[64, nfvbench]", "63", ["edge.yaml:9: workload.frame: got 63", "64 to 9018"]),
-        ("name: edge", "nane: edge", ["nane", "did you mean 'name'?"]),
+        ("name: edge", "nname: edge", ["nname", "did you mean 'name'?"]),
         ("name: edge", "name: 3d", ["edge.yaml:1: name", "'3d'", "a letter, then letters"]),
         ("workload:", "workload:\n  flows: {cout: 3}", ["flows.cout", "did you mean 'count'?"]),
         ("[64,", "[yes,", ["workload.frame[0]: got true"]),
