@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-containers bench bench-fib-1g lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-containers bench bench-fib-1g test-vm-trace lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -14,6 +14,7 @@ help:
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
+	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference of links and NFs, from the engine itself'
@@ -41,6 +42,10 @@ test-containers:
 bench:
 	@scripts/setup.sh run bench
 	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf $(BENCH_ARGS)
+
+test-vm-trace:
+	@scripts/setup.sh run trace
+	@tests/trace/vm/run.sh
 
 bench-fib-1g:
 	@scripts/setup.sh run bench
