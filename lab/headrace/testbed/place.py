@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.spec.deployment import Lcores
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -100,10 +102,8 @@ def _as_told(
     return Placement(traffic[0], traffic[-1], tuple(segments), notes)
 
 
-def _choose(
-    experiment: Experiment, doc: Document, available: list[int]
-) -> tuple[list[int], list[int]]:
-    lcores = experiment.study.deployment.lcores
+def check_told(lcores: Lcores, doc: Document, available: Sequence[int]) -> None:
+    """BadInput for an lcore that is named and not ours to use."""
     for what, cpus in (("traffic", lcores.traffic), ("chain", lcores.chain)):
         for cpu in cpus or ():
             if cpu not in available:
@@ -112,6 +112,13 @@ def _choose(
                     f"{what} names lcore {cpu}, which this machine does not give us; "
                     f"allowed: {sorted(available)}",
                 )
+
+
+def _choose(
+    experiment: Experiment, doc: Document, available: list[int]
+) -> tuple[list[int], list[int]]:
+    lcores = experiment.study.deployment.lcores
+    check_told(lcores, doc, available)
     both = set(lcores.traffic or ()) & set(lcores.chain or ())
     if both and len(available) > 1 and not lcores.shared:
         raise doc.error(

@@ -11,7 +11,7 @@ from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description, with_absolute_files
 from headrace.testbed.hosting.cpus import describe_cpu, pin
-from headrace.testbed.place import PlacedSegment, Placement
+from headrace.testbed.place import PlacedSegment, Placement, check_told
 from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
 from headrace.testbed.traffic import source_params
 
@@ -131,14 +131,7 @@ def _lcores(
 ) -> tuple[list[int], list[int]]:
     """Those of traffic and switch, and those of the VNFs."""
     told = experiment.study.deployment.lcores
-    for what, cpus in (("traffic", told.traffic), ("chain", told.chain)):
-        for cpu in cpus or ():
-            if cpu not in available:
-                raise doc.error(
-                    ("deployment", "lcores"),
-                    f"{what} names lcore {cpu}, which this machine does not give us; "
-                    f"allowed: {sorted(available)}",
-                )
+    check_told(told, doc, available)
     traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
     free = list(told.chain or [cpu for cpu in available if cpu not in traffic])
     if not traffic or not free:
