@@ -60,16 +60,16 @@ def tune(
         raise HeadraceError("tune: makes network namespaces and needs root; run it with sudo")
     if any(a.shortcut for a in wish.advice):
         find_shortcut()  # says now what is missing, not after minutes
-    console = Console(stderr=as_json, highlight=False)
-    result = _run(wish, console)
+    result = _run(wish, Console(stderr=True, highlight=False))  # progress
     target.mkdir(parents=True, exist_ok=True)
     (target / "tune.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (target / "report.html").write_text(page(result), encoding="utf-8")
-    console.print()
-    show(result, console)
-    console.print(f"Report: {target / 'report.html'}", markup=False)
     if as_json:
         print(result.model_dump_json())
+        return
+    console = Console(highlight=False)
+    show(result, console)
+    console.print(f"Report: {target / 'report.html'}", markup=False)
 
 
 def _chosen(names: list[str] | None) -> tuple[Advice, ...]:
