@@ -4,9 +4,6 @@
 
 #include "engine.h"
 
-static const char *const field_names[] = {"mac",      "vlan",  "src_ip", "dst_ip",
-					  "src_port", "dst_port", "proto", "ttl",
-					  "dscp",     "l4_flags", "payload", "length"};
 static const char *const category_names[] = {"leaf", "network-oriented", "host-oriented",
 					     "general"};
 static const char *const state_names[] = {"stateless", "flow", "src", "dst", "global"};
@@ -24,9 +21,9 @@ static json_t *fields(uint32_t bits)
 {
 	json_t *a = json_array();
 
-	for (unsigned int i = 0; i < RTE_DIM(field_names); i++)
+	for (unsigned int i = 0; i < NF_FIELDS; i++)
 		if (bits & 1u << i)
-			json_array_append_new(a, json_string(field_names[i]));
+			json_array_append_new(a, json_string(nf_field_names[i]));
 	return a;
 }
 

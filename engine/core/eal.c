@@ -41,7 +41,7 @@ static unsigned int plan_cpus(const struct plan *p, unsigned int *cpus)
 	unsigned int n = 0;
 
 	for (unsigned int s = 0; s < p->n_segments; s++)
-		for (unsigned int i = 0; i < p->segments[s].n_cpus; i++) {
+		for (unsigned int i = 0; i < p->segments[s].n_all_cpus; i++) {
 			unsigned int j = 0;
 
 			while (j < n && cpus[j] != p->segments[s].cpus[i])
@@ -85,12 +85,14 @@ static int check_cpus(const struct plan *p, cpu_set_t *set, struct err *err)
 			       strerror(errno));
 	describe_set(set, have, sizeof(have));
 	for (unsigned int s = 0; s < p->n_segments; s++)
-		for (unsigned int i = 0; i < p->segments[s].n_cpus; i++) {
+		for (unsigned int i = 0; i < p->segments[s].n_all_cpus; i++) {
 			unsigned int cpu = p->segments[s].cpus[i];
 
 			if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, set))
 				continue;
-			snprintf(path, sizeof(path), "segments[%u].cpus[%u]", s, i);
+			snprintf(path, sizeof(path), "segments[%u].%scpus[%u]", s,
+				 i < p->segments[s].n_cpus ? "" : "parallel.",
+				 i < p->segments[s].n_cpus ? i : i - p->segments[s].n_cpus);
 			return err_set(err, EINVAL, path,
 				       "CPU %u is not available; this process may use %s", cpu, have);
 		}

@@ -187,25 +187,36 @@ static struct worker *worker_of(struct engine *e, unsigned int cpu)
 	return w;
 }
 
+static bool give_worker(struct engine *e, struct replica *r, unsigned int total)
+{
+	struct worker *w = worker_of(e, r->cpu);
+
+	if (!w->replicas)
+		w->replicas = calloc(total, sizeof(*w->replicas));
+	if (w->replicas)
+		w->replicas[w->n_replicas++] = r;
+	return w->replicas;
+}
+
 static int make_workers(struct engine *e, struct err *err)
 {
 	const struct plan *p = e->plan;
 	unsigned int total = 0;
 
 	for (unsigned int i = 0; i < p->n_segments; i++)
-		total += p->segments[i].n_cpus;
+		total += p->segments[i].n_all_cpus;
 	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), RTE_CACHE_LINE_SIZE);
 	if (!e->workers)
 		return err_set(err, ENOMEM, "segments", "out of memory");
 	for (unsigned int i = 0; i < p->n_segments; i++)
 		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
-			struct worker *w = worker_of(e, p->segments[i].cpus[j]);
+			struct replica *r = e->replicas[i][j];
+			bool ok = give_worker(e, r, total);
 
-			if (!w->replicas)
-				w->replicas = calloc(total, sizeof(*w->replicas));
-			if (!w->replicas)
+			for (unsigned int k = 1; ok && r->parallel && k < r->parallel->n; k++)
+				ok = give_worker(e, r->parallel->sides[k], total);
+			if (!ok)
 				return err_set(err, ENOMEM, "segments", "out of memory");
-			w->replicas[w->n_replicas++] = e->replicas[i][j];
 		}
 	return 0;
 }

@@ -64,6 +64,8 @@ enum nf_field {
 	NF_F_PAYLOAD = 1 << 10,
 	NF_F_LENGTH = 1 << 11,
 };
+#define NF_FIELDS 12
+extern const char *const nf_field_names[]; /* by bit */
 #define NF_F_5TUPLE                                                                                \
 	(NF_F_SRC_IP | NF_F_DST_IP | NF_F_SRC_PORT | NF_F_DST_PORT | NF_F_PROTO)
 
@@ -153,6 +155,13 @@ struct nf_ops {
 	enum nf_state_key state_key;
 	bool wants_headers; /* packets must be classified (pkt.h) before process */
 	bool wants_port;    /* a bridge: inputs must say which of its ports they are (nf_port) */
+	bool marks_mbuf;    /* process writes the mbuf's own fields, were it only for a while */
+	/*
+	 * With this configuration it must not work on a packet that another NF works on at the same time
+	 * (docs/design/parallel.md): why, in a few words; NULL: it may, as far as the above says so. For
+	 * what holds packets, and what is not declared above. NULL: as if it said NULL.
+	 */
+	const char *(*apart)(const void *conf);
 
 	/* Control thread. Load files, build tables. Errors name "params.X" or "file:line". */
 	int (*init)(struct nf *nf, struct err *err);

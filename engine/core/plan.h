@@ -86,12 +86,22 @@ struct plan_node {
 	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
 };
 
+#define PARALLEL_MAX 8
+
+/* Neighbours that work on a packet at the same time: the first on the replica's CPU, the others beside. */
+struct plan_parallel {
+	unsigned int n;               /* 0: none */
+	uint16_t nodes[PARALLEL_MAX]; /* in the chain's order */
+	bool copies[PARALLEL_MAX];    /* works on a copy of the packet, as a later one writes it */
+};
+
 struct plan_segment {
 	const char *name;
-	unsigned int *cpus;
-	unsigned int n_cpus;
+	unsigned int *cpus; /* the replicas', then those of functions beside: function by function */
+	unsigned int n_cpus, n_all_cpus;
 	unsigned int burst;
 	unsigned int fastpath; /* flows; 0: off */
+	struct plan_parallel parallel;
 	enum steer steer;
 	struct plan_input *inputs;
 	unsigned int n_inputs;

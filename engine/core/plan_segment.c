@@ -18,6 +18,10 @@ struct input_conf {
 	uint64_t port;
 };
 
+struct parallel_conf {
+	struct param_list nodes, cpus;
+};
+
 struct segment_conf {
 	char *name;
 	struct param_list cpus;
@@ -25,6 +29,7 @@ struct segment_conf {
 	uint64_t fastpath;
 	uint32_t steer;
 	struct param_list inputs;
+	struct parallel_conf parallel;
 };
 
 static const char *const direction_names[] = {"forward", "reverse", NULL};
@@ -41,6 +46,16 @@ static const struct param input_params[] = {
 	{.name = "port", .type = PARAM_UINT, .max = PORT_NONE, .def = "64",
 	 .offset = offsetof(struct input_conf, port),
 	 .doc = "for a bridge: which of its ports the link is; 64: none"},
+	{0},
+};
+
+static const struct param parallel_params[] = {
+	{.name = "nodes", .type = PARAM_STRING, .list = true,
+	 .offset = offsetof(struct parallel_conf, nodes),
+	 .doc = "functions of this segment that follow each other, in the chain's order"},
+	{.name = "cpus", .type = PARAM_UINT, .list = true, .max = CPU_MAX,
+	 .offset = offsetof(struct parallel_conf, cpus),
+	 .doc = "for each function but the first, which is the replica's own, a CPU for each replica"},
 	{0},
 };
 
@@ -63,6 +78,10 @@ const struct param plan_segment_params[] = {
 	{.name = "inputs", .type = PARAM_OBJECT, .list = true, .required = true,
 	 .fields = input_params, .fields_size = sizeof(struct input_conf),
 	 .offset = offsetof(struct segment_conf, inputs), .doc = "links it reads"},
+	{.name = "parallel", .type = PARAM_OBJECT, .fields = parallel_params,
+	 .fields_size = sizeof(struct parallel_conf), .offset = offsetof(struct segment_conf, parallel),
+	 .doc = "neighbouring functions that work on each packet at the same time, on CPUs of their own; "
+		"what comes out is as in sequence"},
 	{0},
 };
 
@@ -290,7 +309,7 @@ static int parse_cpus(struct plan_segment *s, const struct segment_conf *c, cons
 	s->cpus = calloc(c->cpus.count, sizeof(*s->cpus));
 	if (!s->cpus)
 		return err_set(err, ENOMEM, path, "out of memory");
-	s->n_cpus = c->cpus.count;
+	s->n_cpus = s->n_all_cpus = c->cpus.count;
 	for (unsigned int i = 0; i < s->n_cpus; i++)
 		s->cpus[i] = cpu[i];
 	return 0;
@@ -346,6 +365,8 @@ int plan_parse_segment(struct plan *p, unsigned int si, json_t *obj, struct err 
 		rc = parse_segment_nodes(p, si, nodes, path, err);
 	if (!rc)
 		rc = parse_inputs(p, s, &conf, path, err);
+	if (!rc)
+		rc = plan_parse_parallel(p, s, &conf.parallel.nodes, &conf.parallel.cpus, path, err);
 	param_free(plan_segment_params, &conf);
 	return rc;
 }

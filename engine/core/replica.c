@@ -210,6 +210,8 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 		r->n_nodes++;
 	}
 	rc = fastpath_open(r, s, err);
+	if (!rc)
+		rc = parallel_open(e, r, s, err);
 	if (rc)
 		return rc;
 	for (unsigned int i = 0; i < r->n_outlets; i++) {
@@ -267,6 +269,7 @@ void replica_destroy(struct engine *e, struct replica *r)
 		rte_free(r->position[d]);
 	}
 	fastpath_close(r->fast);
+	parallel_close(r->parallel);
 	rte_free(r->nodes);
 	rte_free(r->inlets);
 	rte_free(r->outlets);

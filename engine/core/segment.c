@@ -239,6 +239,28 @@ static __rte_noinline void note_fast(struct replica *r, struct node *node, const
 	r->fast->stats.cycles += *t - end;
 }
 
+/* The first of functions side by side; what comes of it is merged later (run_joined). */
+static __rte_noinline void run_fork(struct replica *r, struct node *node, const bool timed, uint64_t *t)
+{
+	struct burst *b = &node->in;
+	uint64_t end;
+
+	b->direction = NF_FORWARD;
+	b->now = r->now;
+	parallel_fork(r->parallel, b);
+	memset(b->verdict, 0, sizeof(b->verdict));
+	node->stats.batches++;
+	node->process(node->worker, b);
+	parallel_said(r->parallel, b);
+	if (timed) {
+		end = rte_rdtsc();
+		node->stats.cycles += end - *t;
+		node->stats.cycles_packets += b->n;
+		*t = end;
+	}
+	b->n = 0;
+}
+
 static inline void run_node(struct replica *r, struct node *node, uint8_t dir, const bool timed,
 			    uint64_t *t)
 {
@@ -283,7 +305,10 @@ static inline void run_nodes(struct replica *r, unsigned int first, uint8_t dir,
 			continue;
 		if (unlikely(r->locating >= 0 && i - r->position[dir][first] == r->locate_turn))
 			locate_again(r, node);
-		run_node(r, node, dir, timed, t);
+		if (unlikely(node->forks))
+			run_fork(r, node, timed, t);
+		else
+			run_node(r, node, dir, timed, t);
 	}
 	if (unlikely(r->fast))
 		r->fast->n_records = 0;
@@ -303,6 +328,12 @@ static __rte_noinline void run_emitted(struct replica *r)
 			run_nodes(r, e->to.index, e->direction, false, &t);
 	}
 	r->n_emitted = 0;
+}
+
+/* No room for another burst: packets that `wait` outlets hold, or that functions side by side work on. */
+static inline bool blocked(const struct replica *r)
+{
+	return r->pending || (unlikely(r->parallel != NULL) && parallel_full(r->parallel));
 }
 
 static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed, uint64_t *t)
@@ -375,7 +406,7 @@ static inline uint16_t poll_inlets(struct replica *r, const bool timed, uint64_t
 		if (got)
 			flush_outlets(r);
 		n += got;
-		if (unlikely(r->pending))
+		if (unlikely(blocked(r)))
 			break;
 	}
 	return n;
@@ -387,12 +418,13 @@ static void tick(struct replica *r, uint64_t now)
 	for (unsigned int i = 0; i < r->n_nodes; i++) {
 		struct nf_worker *w = r->nodes[i].worker;
 
-		if (w->nf->ops->tick)
+		/* A function beside has its ticks where it runs. */
+		if (w->nf->ops->tick && !r->nodes[i].beside)
 			w->nf->ops->tick(w, now);
 		if (r->n_emitted)
 			run_emitted(r);
 		flush_outlets(r);
-		if (r->pending)
+		if (blocked(r))
 			return;
 	}
 }
@@ -402,7 +434,7 @@ static __rte_noinline bool poll_holders(struct replica *r, const bool timed)
 {
 	bool any = false;
 
-	for (unsigned int i = 0; i < r->n_nodes && !r->pending; i++) {
+	for (unsigned int i = 0; i < r->n_nodes && !blocked(r); i++) {
 		struct node *node = &r->nodes[i];
 		struct nf_worker *w = node->worker;
 		uint64_t start;
@@ -433,7 +465,7 @@ static __rte_noinline void poll_timed(struct replica *r)
 	r->timed_polls++;
 	if (unlikely(r->fast))
 		fastpath_credit(r);
-	for (unsigned int i = 0; i < r->n_inlets && !r->pending; i++) {
+	for (unsigned int i = 0; i < r->n_inlets && !blocked(r); i++) {
 		uint16_t got = poll_inlet(r, &r->inlets[i], true, &t);
 
 		if (r->n_emitted)
@@ -457,17 +489,73 @@ static __rte_noinline void poll_timed(struct replica *r)
 	else
 		r->idle_polls++;
 	/* What a tick emits needs the room that packets still held for an output would take. */
-	if (r->has_tick && !r->pending && (int64_t)(start - r->next_tick) >= 0)
+	if (r->has_tick && !blocked(r) && (int64_t)(start - r->next_tick) >= 0)
 		tick(r, start);
+}
+
+/* What functions side by side are through with goes on behind the last of them. */
+static bool run_joined(struct replica *r, const bool timed)
+{
+	struct parallel *p = r->parallel;
+	uint16_t last = p->members[p->n - 1].node;
+	struct node *node = &r->nodes[last];
+	uint64_t t = timed ? rte_rdtsc() : 0;
+	bool any = false;
+
+	while (!r->pending && parallel_join(p, r, &node->in)) {
+		struct burst *b = &node->in;
+
+		any = true;
+		node->stats.in += b->n;
+		if (all_edge_0(b))
+			leave(r, node, 0, NF_FORWARD, b->pkts, b->n);
+		else
+			dispatch_mixed(r, node, b);
+		b->n = 0;
+		run_nodes(r, last, NF_FORWARD, timed, &t);
+		if (r->n_emitted)
+			run_emitted(r);
+		flush_outlets(r);
+	}
+	return any;
+}
+
+/* Before the inputs; false: there is no room for what they would give. */
+static __rte_noinline bool poll_joined(struct replica *r)
+{
+	const bool timed = r->until_timed == 1;
+	uint64_t start = timed ? rte_rdtsc() : 0;
+	bool any = run_joined(r, timed);
+
+	if (timed && any)
+		r->ops_sampled += rte_rdtsc() - start;
+	if (likely(!blocked(r)))
+		return true;
+	r->parallel->full_polls++;
+	r->polls++;
+	r->idle_polls += !any;
+	if (timed) {
+		r->timed_polls++;
+		r->until_timed = next_timed(r);
+	} else {
+		r->until_timed--;
+	}
+	return false;
 }
 
 void replica_poll(struct replica *r)
 {
+	if (unlikely(r->side)) {
+		parallel_side_poll(r);
+		return;
+	}
 	if (unlikely(r->pending)) {
 		flush_outlets(r);
 		if (r->pending)
 			return;
 	}
+	if (unlikely(r->parallel) && !poll_joined(r))
+		return;
 	if (unlikely(--r->until_timed == 0)) {
 		poll_timed(r);
 		return;
@@ -496,7 +584,8 @@ static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_d
 	struct node *node = &r->nodes[w->node];
 	struct target t = node->next[dir][edge];
 
-	if (r->n_emitted == EMIT_MAX)
+	/* The queue is the replica's lcore's. */
+	if (r->n_emitted == EMIT_MAX || node->beside)
 		return -ENOBUFS;
 	if (t.kind == TO_DROP)
 		node->stats.no_route++;

@@ -9,6 +9,7 @@
 #include "link.h"
 #include "located.h"
 #include "nf.h"
+#include "parallel.h"
 #include "plan.h"
 
 /*
@@ -71,11 +72,13 @@ struct node {
 	void (*process)(struct nf_worker *w, struct burst *b);
 	uint16_t n_edges;
 	bool fast_able;
+	bool forks; /* the first of functions side by side */
 	uint8_t fast_head; /* bit per direction: a run of the fast path begins here */
 	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
 	struct nf_worker *worker;
 	struct node_stats stats;
 	struct located *located; /* as of the segment's inputs, for functions behind the first */
+	const struct parallel_side *beside; /* NULL: runs on the replica's own lcore */
 	struct burst in;
 };
 
@@ -98,6 +101,8 @@ struct replica {
 	bool has_tick;
 	bool has_poll;
 	struct fastpath *fast; /* NULL: off */
+	struct parallel *parallel; /* NULL: all functions one after the other */
+	struct parallel_side *side; /* this is no replica of its own, but another's function beside */
 	uint32_t until_timed; /* polls until the next one that is timed */
 	uint32_t rng;
 	const struct plan_engine *locate; /* NULL: packets are not located */

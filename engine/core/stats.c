@@ -40,9 +40,9 @@ static json_t *node_json(const struct node *n)
 	set_int(o, "consumed", st->consumed);
 	set_int(o, "aborted", st->aborted);
 	json_object_set_new(o, "held", json_integer(st->held));
-	set_int(o, "batches", st->batches);
-	set_int(o, "cycles", st->cycles);
-	set_int(o, "cycles_packets", st->cycles_packets);
+	set_int(o, "batches", st->batches + (n->beside ? n->beside->batches : 0));
+	set_int(o, "cycles", st->cycles + (n->beside ? n->beside->cycles : 0));
+	set_int(o, "cycles_packets", st->cycles_packets + (n->beside ? n->beside->cycles_packets : 0));
 	json_object_set_new(o, "counters", counters);
 	return o;
 }
@@ -112,6 +112,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	json_object_set_new(o, "nfs", nfs);
 	if (r->fast)
 		json_object_set_new(o, "fastpath", fastpath_json(r->fast));
+	if (r->parallel)
+		json_object_set_new(o, "parallel", parallel_json(r->parallel));
 	if (r->locate)
 		json_object_set_new(o, "located", located_all(e, r));
 	return o;

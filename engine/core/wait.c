@@ -143,6 +143,11 @@ int wait_check(struct engine *e, struct err *err)
 {
 	const struct plan *p = e->plan;
 
+	for (unsigned int s = 0; s < p->n_segments && p->engine.wait.mode != WAIT_POLL; s++)
+		if (p->segments[s].parallel.n)
+			return err_set(err, EINVAL, "engine.wait.mode",
+				       "segment \"%s\" has functions side by side, which can only be polled; "
+				       "allowed: poll", p->segments[s].name);
 	if (p->engine.wait.mode != WAIT_INTERRUPT)
 		return 0;
 	for (unsigned int s = 0; s < p->n_segments; s++)

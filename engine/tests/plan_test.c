@@ -14,6 +14,38 @@ static const char *const edges[] = {"out", "other", NULL};
 static const struct nf_ops fake_ops = {.name = "fake", .edges = edges};
 NF_REGISTER(fake_ops)
 
+/* For what may run side by side: each declares one thing. */
+static const struct nf_ops ttl_ops = {
+	.name = "ttl", .category = NF_GENERAL, .reads = NF_F_TTL, .writes = NF_F_TTL,
+	.may_drop = true,
+};
+NF_REGISTER(ttl_ops)
+static const struct nf_ops look_ops = {.name = "look", .category = NF_GENERAL, .reads = NF_F_TTL | NF_F_PAYLOAD};
+NF_REGISTER(look_ops)
+static const struct nf_ops track_ops = {
+	.name = "track", .category = NF_GENERAL, .reads = NF_F_5TUPLE, .state_key = NF_STATE_FLOW,
+};
+NF_REGISTER(track_ops)
+static const struct nf_ops leaf_ops = {.name = "end", .category = NF_LEAF};
+NF_REGISTER(leaf_ops)
+static const struct nf_ops maker_ops = {.name = "maker", .category = NF_GENERAL, .changes_volume = true};
+NF_REGISTER(maker_ops)
+static const struct nf_ops dscp_ops = {.name = "mark", .category = NF_GENERAL, .writes = NF_F_DSCP};
+NF_REGISTER(dscp_ops)
+static const struct nf_ops mac_ops = {.name = "mac", .category = NF_GENERAL, .reads = NF_F_TTL, .writes = NF_F_MAC};
+NF_REGISTER(mac_ops)
+static const struct nf_ops scratch_ops = {.name = "scratch", .category = NF_GENERAL, .marks_mbuf = true};
+NF_REGISTER(scratch_ops)
+
+static const char *holder_apart(const void *conf)
+{
+	(void)conf;
+	return "it holds some";
+}
+
+static const struct nf_ops holder_ops = {.name = "holder", .category = NF_GENERAL, .apart = holder_apart};
+NF_REGISTER(holder_ops)
+
 #define LINKS "\"links\":{\"a\":{\"type\":\"ring\"},\"b\":{\"type\":\"ring\"}}"
 #define NFS "\"nfs\":{\"x\":{\"type\":\"fake\"},\"y\":{\"type\":\"fake\"}}"
 #define SEGMENT(nodes, to)                                                                         \
@@ -56,6 +88,40 @@ static void test_chain(void **state)
 	plan_free(p);
 }
 
+#define PAIR(first, second, more)                                                                  \
+	"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"" first "\"},\"y\":{\"type\":\"" second "\"}},"  \
+	"\"segments\":[{\"name\":\"s\",\"cpus\":[0],\"inputs\":[{\"link\":\"a\",\"to\":\"x\"}],"   \
+	"\"nodes\":{\"x\":{\"forward\":{\"out\":\"y\"}},\"y\":{\"forward\":{\"out\":\"link:b\"}}}," \
+	more "}]}"
+#define BESIDE "\"parallel\":{\"nodes\":[\"x\",\"y\"],\"cpus\":[1]}"
+
+static void parallel_pair(const char *text, bool copy)
+{
+	struct plan *p;
+	struct err err;
+
+	if (parse(text, &p, &err))
+		fail_msg("%s: %s", err.path, err.msg);
+	assert_int_equal(p->segments[0].parallel.n, 2);
+	assert_int_equal(p->segments[0].n_cpus, 1);
+	assert_int_equal(p->segments[0].n_all_cpus, 2);
+	assert_int_equal(p->segments[0].cpus[1], 1);
+	assert_int_equal(p->segments[0].parallel.copies[0], copy);
+	assert_false(p->segments[0].parallel.copies[1]);
+	plan_free(p);
+}
+
+/* NFP's table 3: read beside read, read before write on a copy, a drop beside what keeps no state. */
+static void test_parallel(void **state)
+{
+	(void)state;
+	parallel_pair(PAIR("look", "look", BESIDE), false);
+	parallel_pair(PAIR("look", "ttl", BESIDE), true);
+	parallel_pair(PAIR("track", "look", BESIDE), false);
+	parallel_pair(PAIR("scratch", "look", BESIDE), true);
+	parallel_pair(PAIR("track", "ttl", BESIDE), false);
+}
+
 static void test_errors(void **state)
 {
 	static const struct {
@@ -72,6 +138,29 @@ static void test_errors(void **state)
 		{"{\"engine\":{\"locate\":{\"every\":10,\"classes\":[{\"name\":\"a\",\"below_cycles\":9},"
 		 "{\"name\":\"b\",\"below_cycles\":9},{\"name\":\"c\"}]}}," LINKS "}",
 		 "engine.locate.classes", "\"b\" is 9; allowed: more than the 9"},
+		{PAIR("ttl", "look", BESIDE), "segments[0].parallel.nodes",
+		 "\"y\" reads ttl, which \"x\" before it writes"},
+		{PAIR("ttl", "mark", BESIDE), "segments[0].parallel.nodes", "both write checksums"},
+		{PAIR("mark", "mark", BESIDE), "segments[0].parallel.nodes", "both write dscp"},
+		{PAIR("ttl", "track", BESIDE), "segments[0].parallel.nodes",
+		 "would see packets that \"x\" before it drops"},
+		{PAIR("mac", "ttl", BESIDE), "segments[0].parallel.nodes",
+		 "\"x\" reads ttl, which \"y\" behind it writes; it needs a copy"},
+		{PAIR("end", "look", BESIDE), "segments[0].parallel.nodes",
+		 "\"x\" (end) cannot run beside another function: packets end there"},
+		{PAIR("look", "maker", BESIDE), "segments[0].parallel.nodes", "packets of its own"},
+		{PAIR("look", "holder", BESIDE), "segments[0].parallel.nodes", "it holds some"},
+		{PAIR("look", "look", "\"fastpath\":64," BESIDE), "segments[0].parallel.nodes", "exclude"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\"],\"cpus\":[]}"),
+		 "segments[0].parallel.nodes", "1 functions; allowed: 2 to 8"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"y\"],\"cpus\":[1,2]}"),
+		 "segments[0].parallel.cpus", "2 CPUs for 1 functions"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"y\",\"x\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "leads past its first"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"x\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "\"x\" is named twice"},
+		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"z\"],\"cpus\":[1]}"),
+		 "segments[0].parallel.nodes", "\"z\" is no node"},
 		{"{" LINKS "}", "segments", "at least one segment"},
 		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "NF type \"nat\""},
 		{"{" LINKS "," NFS "," SEGMENT("", "z") "}", "segments[0].inputs[0]",
@@ -128,6 +217,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_parallel),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_missing_file),
 	};

@@ -137,6 +137,14 @@ static void delay_process(struct nf_worker *w, struct burst *b)
 			rte_pause();
 }
 
+/* What it writes back could be older than what another has written meanwhile. */
+static const char *delay_apart(const void *conf)
+{
+	const struct delay_params *p = conf;
+
+	return p->touch == TOUCH_WRITE && p->touch_bytes ? "it writes back what it read" : NULL;
+}
+
 static const char *const counters[] = {
 	[C_TOUCHED_BYTES] = "touched-bytes", [C_TABLE_READS] = "table-reads", NULL};
 
@@ -152,6 +160,7 @@ static const struct nf_ops delay_ops = {
 	.reads = NF_F_PAYLOAD,
 	.category = NF_GENERAL,
 	.state_key = NF_STATELESS,
+	.apart = delay_apart,
 	.init = delay_init,
 	.worker_init = delay_worker_init,
 	.worker_fini = delay_worker_fini,

@@ -27,6 +27,7 @@ static const struct nf_ops dpi_ops = {
 	.counters = dpi_counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS | NF_F_PAYLOAD,
 	.writes = NF_F_DSCP,
+	.marks_mbuf = true,
 	.may_drop = true,
 	.category = NF_GENERAL,
 	.state_key = NF_STATE_FLOW,

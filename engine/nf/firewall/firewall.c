@@ -271,6 +271,12 @@ static const char *const counters[] = {
 	NULL,
 };
 
+static const char *fw_apart(const void *conf)
+{
+	(void)conf;
+	return "it holds fragments";
+}
+
 static const struct nf_ops firewall_ops = {
 	.name = "firewall",
 	.doc = "Stateful firewall. A flow's first packet is asked of the rules of its direction (the "
@@ -300,6 +306,7 @@ static const struct nf_ops firewall_ops = {
 	.may_drop = true,
 	.category = NF_NETWORK_ORIENTED,
 	.state_key = NF_STATE_FLOW,
+	.apart = fw_apart,
 	.wants_headers = true,
 	.init = fw_init,
 	.fini = fw_fini,

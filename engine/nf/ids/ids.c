@@ -20,6 +20,7 @@ static const struct nf_ops ids_ops = {
 	.conf_size = sizeof(struct dpi_params),
 	.counters = dpi_counters,
 	.reads = NF_F_5TUPLE | NF_F_L4_FLAGS | NF_F_PAYLOAD,
+	.marks_mbuf = true,
 	.category = NF_LEAF,
 	.state_key = NF_STATE_FLOW,
 	.wants_headers = true,

@@ -236,6 +236,12 @@ static const char *const counters[] = {
 	[C_HAIRPINNED] = "hairpinned", NULL,
 };
 
+static const char *nat_apart(const void *conf)
+{
+	(void)conf;
+	return "it holds fragments";
+}
+
 static const struct nf_ops nat_ops = {
 	.name = "nat",
 	.doc = "IPv4 network address and port translation. In the forward direction sources inside get an "
@@ -271,6 +277,7 @@ static const struct nf_ops nat_ops = {
 	.may_drop = true,
 	.category = NF_NETWORK_ORIENTED,
 	.state_key = NF_STATE_FLOW,
+	.apart = nat_apart,
 	.wants_headers = true,
 	.init = nat_init,
 	.fini = nat_fini,

@@ -244,6 +244,12 @@ static const char *const counters[] = {
 	[C_GREEN] = "green",   [C_YELLOW] = "yellow", [C_RED] = "red", [C_UNCLASSIFIED] = "unclassified",
 	[C_MARKED] = "marked", [C_SHAPED] = "shaped", NULL};
 
+static const char *qos_apart(const void *conf)
+{
+	(void)conf;
+	return "it holds packets that have to wait";
+}
+
 static const struct nf_ops qos_ops = {
 	.name = "qos",
 	.doc = "Traffic conditioner: packets are classified by DSCP or 5-tuple rules, metered per class, and "
@@ -268,6 +274,7 @@ static const struct nf_ops qos_ops = {
 	.may_drop = true,
 	.category = NF_NETWORK_ORIENTED,
 	.state_key = NF_STATE_GLOBAL,
+	.apart = qos_apart,
 	.wants_headers = true,
 	.init = qos_init,
 	.fini = qos_fini,
