@@ -6,11 +6,12 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-containers bench bench-fib-1g test-vm-trace lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm-trace lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
 	@echo 'make test          all tests'
+	@echo 'make test-slow     tests that take minutes each and are skipped there (root)'
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
@@ -32,16 +33,21 @@ test:
 	@scripts/setup.sh run test fuzz trace
 	@scripts/test.sh
 
-# Images are built once; without them `make test` skips these tests and says so.
+# Images are built once.
 test-containers:
 	@scripts/setup.sh run test containers
 	@$(SUDO) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids router headrace traffic
-	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_KILLS=$(KILLS) \
+	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_KILLS=$(KILLS) HEADRACE_SLOW=1 \
 		$(VENV)/python -m pytest -p no:cacheprovider tests/containers
 
 bench:
 	@scripts/setup.sh run bench
 	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf $(BENCH_ARGS)
+
+test-slow:
+	@scripts/setup.sh run test trace offload
+	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_SLOW=1 \
+		$(VENV)/python -m pytest -p no:cacheprovider -m slow --ignore=tests/containers tests
 
 test-vm-trace:
 	@scripts/setup.sh run trace

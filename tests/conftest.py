@@ -18,15 +18,17 @@ REPO = Path(__file__).resolve().parents[1]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_root: makes namespaces or devices")
+    config.addinivalue_line("markers", "slow: minutes; run where HEADRACE_SLOW is set")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() == 0:
-        return
-    skip = pytest.mark.skip(reason="needs root (make test runs it through sudo where it may)")
+    root = pytest.mark.skip(reason="needs root (make test runs it through sudo where it may)")
+    slow = pytest.mark.skip(reason="takes minutes: make test-slow, make test-containers")
     for item in items:
-        if item.get_closest_marker("needs_root"):
-            item.add_marker(skip)
+        if item.get_closest_marker("needs_root") and os.geteuid() != 0:
+            item.add_marker(root)
+        if item.get_closest_marker("slow") and not os.environ.get("HEADRACE_SLOW"):
+            item.add_marker(slow)
 
 
 @pytest.fixture(scope="session")

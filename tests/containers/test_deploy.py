@@ -14,7 +14,7 @@ import pytest
 
 from support.containers import findings, lacking, ours, results, run
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 
 ENTERPRISE = ("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
 OVS_TOOLS = shutil.which("ovs-vsctl")

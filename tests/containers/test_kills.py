@@ -28,7 +28,7 @@ from support.containers import (
     run,
 )
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 _WHY = lacking("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
 _LONGEST_S = 15.0  # a chain of five is deployed, measured and removed in about that
 

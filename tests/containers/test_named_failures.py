@@ -11,7 +11,7 @@ import pytest
 
 from support.containers import lacking, ours, run
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 REPO = Path(__file__).resolve().parents[2]
 _NO_BASE = lacking(base=True)
 _NO_TRAFFIC = lacking("traffic", "nat")

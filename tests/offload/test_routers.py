@@ -181,6 +181,7 @@ protocol static { ipv4; route 192.0.2.0/24 via 10.9.0.2; route 198.51.100.0/24 u
         assert reaches(hosts, space, "10.0.1.1")
 
 
+@pytest.mark.slow
 def test_full_table(hosts: Hosts, tmp_path: Path, shared_data: Path) -> None:
     """A whole routing table, announced from outside to r1 and by r1 to r2; then one more prefix,
     the last in line: forwarding follows within a second of when BGP has it."""
