@@ -59,6 +59,7 @@ def _replicas(before: Json, after: Json) -> list[ReplicaReading]:
         for index, now in enumerate(replicas):
             was = earlier[index] if index < len(earlier) else {}
             readings.append(_replica(segment, index, was, now))
+            readings += _sides(segment, index, was, now)
     return readings
 
 
@@ -90,10 +91,45 @@ def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
             )
             for link, reading in now.get("outputs", {}).items()
         },
-        nfs={name: _nf(nfs_was.get(name, {}), nf) for name, nf in now.get("nfs", {}).items()},
+        nfs={
+            name: _nf(nfs_was.get(name, {}), nf)
+            for name, nf in now.get("nfs", {}).items()
+            if name not in _beside(now)
+        },
         located=located,
         fastpath=_fastpath(was.get("fastpath", {}), now.get("fastpath")),
     )
+
+
+def side_name(segment: str, nf: str) -> str:
+    """A function beside others of a segment has its own lcore, and is shown as if a segment."""
+    return f"{segment}:{nf}"
+
+
+def _beside(replica: Json) -> Json:
+    sides: Json = replica.get("parallel", {}).get("sides", {})
+    return sides
+
+
+def _sides(segment: str, index: int, was: Json, now: Json) -> list[ReplicaReading]:
+    readings = []
+    for name, side in _beside(now).items():
+        earlier = _beside(was).get(name, {})
+        nf = _nf(was.get("nfs", {}).get(name, {}), now["nfs"][name])
+        readings.append(
+            ReplicaReading(
+                segment=side_name(segment, name),
+                index=index,
+                cpu=int(side["cpu"]),
+                packets_in=nf.packets_in,
+                packets_out=sum(nf.out.values()),
+                polls=_grown(earlier, side, "polls"),
+                idle_polls=_grown(earlier, side, "idle_polls"),
+                ops_cycles=_grown(earlier, side, "ops_cycles"),
+                nfs={name: nf},
+            )
+        )
+    return readings
 
 
 def _fastpath(was: Json, now: Json | None) -> FastpathReading | None:

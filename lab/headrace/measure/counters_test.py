@@ -59,3 +59,27 @@ def test_what_was_before_the_trial_does_not_count() -> None:
 def test_engines_that_do_not_locate_say_nothing() -> None:
     plain = {"tsc_hz": 1, "links": {}, "segments": {"chain": [{"cpu": 1}]}}
     assert located(difference(plain, plain, {})) == ()
+
+
+def beside(scale: int) -> Json:
+    """A replica whose second function runs on an lcore of its own."""
+    passed = {"type": "null", "in": 90 * scale, "out": {"out": 90 * scale}, "cycles": 9 * scale}
+    denied = {"dropped": {"denied": 10 * scale}, "in": 100 * scale, "out": {"pass": 90 * scale}}
+    side = {"cpu": 2, "polls": 7 * scale, "idle_polls": 3 * scale, "ops_cycles": 50 * scale}
+    replica = {
+        "cpu": 1,
+        "in": 100 * scale,
+        "out": 90 * scale,
+        "nfs": {"acl": {"type": "acl", **denied}, "slow": passed},
+        "parallel": {"slots": 1024, "used": 0, "full_polls": 0, "sides": {"slow": side}},
+    }
+    return {"tsc_hz": 1, "links": {}, "segments": {"chain": [replica]}}
+
+
+def test_function_beside_is_a_part_of_its_own() -> None:
+    lead, side = difference(beside(1), beside(3), {"links": {}}).replicas
+    assert (lead.segment, lead.cpu, lead.packets_in, set(lead.nfs)) == ("chain", 1, 200, {"acl"})
+    assert (side.segment, side.cpu, set(side.nfs)) == ("chain:slow", 2, {"slow"})
+    assert (side.packets_in, side.packets_out) == (180, 180)
+    assert (side.polls, side.idle_polls, side.ops_cycles) == (14, 6, 100)
+    assert lead.nfs["acl"].missing == side.nfs["slow"].missing == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.measure.counters import side_name
 from headrace.record import Segment
 from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
@@ -21,7 +22,7 @@ from headrace.testbed.describe import Description, files_in
 from headrace.testbed.engine import Engine
 from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.hosting.layout import Hosted, lay_out_hosted
-from headrace.testbed.place import Placement, place, usable_cpus
+from headrace.testbed.place import PlacedSegment, Placement, place, usable_cpus
 from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
 from headrace.testbed.state import RunState
 from headrace.testbed.traffic import refusal
@@ -29,6 +30,16 @@ from headrace.testbed.traffic import refusal
 Json = dict[str, Any]
 
 _CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
+
+
+def _parts(placed: PlacedSegment) -> list[tuple[str, tuple[int, ...], tuple[str, ...], str]]:
+    """A segment, and what runs beside it on lcores of its own: as if it were a segment, too."""
+    beside = dict(zip(placed.parallel[1:], placed.beside, strict=True))
+    own = tuple(name for name in placed.nodes if name not in beside)
+    return [
+        (placed.name, placed.cpus, own, "chain"),
+        *((side_name(placed.name, nf), cpus, (nf,), "chain") for nf, cpus in beside.items()),
+    ]
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class Prepared:
         """As the record shows them; segments that share an lcore say with whom."""
         placed = [
             (GENERATOR, (self.placement.generator,), (), "generator"),
-            *((s.name, s.cpus, s.nodes, "chain") for s in self.placement.segments),
+            *(part for s in self.placement.segments for part in _parts(s)),
             (SINK, (self.placement.sink,), (), "sink"),
         ]
         return tuple(

@@ -23,7 +23,8 @@ class Execution(Spec):
     For rtc, one replica runs on each of the chain's lcores unless said otherwise. `lcores` says
     which lcores run each segment, one replica on each of them, instead of `replicas`. `fastpath`:
     flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
-    true, or for how many flows at a time.
+    true, or for how many flows at a time. `parallel`: neighbouring functions that work on each
+    packet at the same time, the first on the segment's lcore and the others on their own.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -32,6 +33,13 @@ class Execution(Spec):
     replicas: tuple[Annotated[Count, Field(ge=1, le=256)], ...] | None = None
     lcores: tuple[tuple[Annotated[Count, Field(ge=0)], ...], ...] | None = None
     fastpath: StrictBool | Annotated[Count, Field(ge=4, le=1 << 24)] = False
+    parallel: (
+        Annotated[
+            tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...],
+            Field(min_length=2, max_length=8),
+        ]
+        | None
+    ) = None
 
     @property
     def fastpath_flows(self) -> int:
@@ -66,7 +74,22 @@ class Execution(Spec):
                     f"replicas has {len(self.replicas)} entries for {len(self.segments)} segments"
                 )
         self._check_lcores()
+        self._check_parallel()
         return self
+
+    def _check_parallel(self) -> None:
+        group = self.parallel or ()
+        if len(set(group)) != len(group):
+            raise ValueError(f"parallel: {list(group)}; allowed: each function once")
+        if group and self.fastpath_flows:
+            raise ValueError("parallel: not with `fastpath`, which spares functions their packets")
+        if group and self.lcores is not None:
+            raise ValueError(
+                "parallel: not with `lcores` of segments; allowed: `replicas`, and the lcores of "
+                "`deployment.lcores` in their order"
+            )
+        if group and self.segments and not any(set(group) <= set(s) for s in self.segments):
+            raise ValueError(f"parallel: {list(group)} must all be in one segment")
 
     def _check_lcores(self) -> None:
         if self.lcores is None:
@@ -90,6 +113,8 @@ def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:
     if "name" not in value:
         name = _name(model, segments, value.get("replicas"))
         value["name"] = name[:50] + " fast path" if value.get("fastpath") else name
+        if isinstance(group := value.get("parallel"), list | tuple):
+            value["name"] = f"{name[:28]} with {' beside '.join(map(str, group))}"[:60]
     return value
 
 

@@ -178,20 +178,47 @@ def _enter_chain(nodes: list[Any], key: str, value: Any, last: bool) -> tuple[An
 def check_execution(
     doc: Document, execution: Execution, nodes: tuple[Node, ...], study: Study
 ) -> None:
-    """Explicit segments partition the chain in its order."""
+    """Explicit segments partition the chain in its order; functions side by side are neighbours."""
+    wanted = [node.name for node in nodes]
+    index = study.deployment.execution.index(execution)
+    given = doc.data.get("deployment", {}).get("execution")
+    path: tuple[PathKey, ...] = ("deployment", "execution")
+    path += (index,) if isinstance(given, list) else ()
+    if execution.parallel is not None:
+        _check_parallel(doc, (*path, "parallel"), list(execution.parallel), wanted, study)
     if execution.segments is None:
         return
-    wanted = [node.name for node in nodes]
     got = [name for segment in execution.segments for name in segment]
     if wanted != got:
-        index = study.deployment.execution.index(execution)
-        given = doc.data.get("deployment", {}).get("execution")
-        path: tuple[PathKey, ...] = ("deployment", "execution")
-        path += (index,) if isinstance(given, list) else ()
         raise doc.error(
             (*path, "segments"),
             f"the segments must hold the chain's functions, each once and in order: {wanted}",
             value=[list(segment) for segment in execution.segments],
+        )
+
+
+def _check_parallel(
+    doc: Document, at: tuple[PathKey, ...], group: list[str], chain: list[str], study: Study
+) -> None:
+    """What their functions do to packets is the engine's to judge (docs/design/parallel.md)."""
+    first = chain.index(group[0]) if group[0] in chain else 0
+    if chain[first : first + len(group)] != group:
+        raise doc.error(
+            at,
+            f"allowed: functions that follow each other, in the chain's order: {chain}",
+            value=group,
+        )
+    if study.workload.direction != "forward":
+        raise doc.error(
+            at,
+            f"functions side by side see forward traffic only, and workload.direction is "
+            f"{study.workload.direction}; allowed: forward",
+        )
+    if study.deployment.hosting.kind != "inline":
+        raise doc.error(
+            at,
+            f"the chain's hosting is {study.deployment.hosting.kind}; allowed: inline, as "
+            "functions side by side are in one process",
         )
 
 

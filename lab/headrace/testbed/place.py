@@ -20,6 +20,12 @@ class PlacedSegment:
     name: str
     nodes: tuple[str, ...]
     cpus: tuple[int, ...]
+    parallel: tuple[str, ...] = ()  # functions side by side, the first on `cpus`
+    beside: tuple[tuple[int, ...], ...] = ()  # where the others run: an lcore for each replica
+
+    @property
+    def all_cpus(self) -> tuple[int, ...]:
+        return (*self.cpus, *(cpu for cpus in self.beside for cpu in cpus))
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Placement:
 
     @property
     def cpus(self) -> set[int]:
-        return {self.generator, self.sink, *(c for s in self.segments for c in s.cpus)}
+        return {self.generator, self.sink, *(c for s in self.segments for c in s.all_cpus)}
 
 
 def usable_cpus() -> list[int]:
@@ -70,7 +76,15 @@ def place(experiment: Experiment, doc: Document, available: list[int]) -> Placem
     for group, count in zip(groups, replicas, strict=True):
         cpus = tuple(dict.fromkeys(chain[(used + i) % len(chain)] for i in range(count)))
         used += count
-        segments.append(PlacedSegment(_segment_name(group, len(groups)), group, cpus))
+        beside = experiment.execution.parallel or ()
+        beside = beside if set(beside) <= set(group) else ()
+        sides = tuple(
+            tuple(chain[(used + side * count + i) % len(chain)] for i in range(count))
+            for side in range(len(beside[1:]))
+        )
+        used += count * len(sides)
+        name = _segment_name(group, len(groups))
+        segments.append(PlacedSegment(name, group, cpus, beside, sides))
     notes = tuple(_notes(traffic, chain, segments, used))
     return Placement(traffic[0], traffic[-1], tuple(segments), notes)
 
@@ -136,7 +150,14 @@ def _choose(
 
 def _lcores_wanted(experiment: Experiment) -> int:
     replicas = experiment.execution.replicas
-    return sum(replicas) if replicas is not None else len(experiment.nodes)
+    if replicas is None:
+        return len(experiment.nodes)
+    names = tuple(node.name for node in experiment.nodes)
+    beside = experiment.execution.parallel or ()
+    return sum(
+        count * (len(beside) if beside and set(beside) <= set(group) else 1)
+        for group, count in zip(_groups(experiment, names), replicas, strict=False)
+    )
 
 
 def _groups(experiment: Experiment, names: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -144,7 +165,8 @@ def _groups(experiment: Experiment, names: tuple[str, ...]) -> list[tuple[str, .
     if execution.segments is not None:
         return list(execution.segments)
     if execution.model == "pipeline" and names:
-        return [(name,) for name in names]
+        beside = execution.parallel or ()
+        return [beside if name in beside else (name,) for name in names if name not in beside[1:]]
     return [names]
 
 
@@ -153,7 +175,7 @@ def _replicas(experiment: Experiment, groups: list[tuple[str, ...]], lcores: int
     if execution.replicas is not None:
         return [*execution.replicas, *[1] * (len(groups) - len(execution.replicas))]
     if execution.model == "rtc":
-        return [lcores]
+        return [max(1, lcores // len(execution.parallel or (0,)))]
     return [1] * len(groups)
 
 
@@ -168,9 +190,14 @@ def _notes(
     if len(traffic) == 1:
         notes.append(f"generator and sink share lcore {traffic[0]}")
     for cpu in chain:
-        here = [segment.name for segment in segments if cpu in segment.cpus]
+        here = [segment.name for segment in segments if cpu in segment.all_cpus]
         if len(here) > 1:
             notes.append(f"segments {', '.join(here)} share lcore {cpu}")
+    notes += [
+        f"functions side by side share lcores: {', '.join(segment.parallel)}"
+        for segment in segments
+        if len(set(segment.all_cpus)) < len(segment.all_cpus)
+    ]
     notes += [f"traffic and chain share lcore {cpu}" for cpu in sorted(set(traffic) & set(chain))]
     if used < len(chain):
         notes.append(f"{len(chain) - used} of the chain's {len(chain)} lcores unused")

@@ -19,6 +19,7 @@ Direction = Literal["forward", "reverse"]
 GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
 _SMALL_FRAME = 512
+_SLOTS = 1024  # of functions side by side; copies of packets have as many
 # 4 ms at 16 Mpps; only small frames come that fast.
 _WIRE_SHARED = 65536
 _ISOLATED = pathlib.Path("/sys/devices/system/cpu/isolated")
@@ -116,6 +117,9 @@ def compile_plan(
         for node in experiment.nodes
     }
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held += sum(
+        _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
+    )
     mbufs = deployment.mbufs or held + _MBUFS_MIN - 1
     engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": data_bytes(experiment)}
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
@@ -244,6 +248,11 @@ class _Cut:
         }
         if self._fastpath:
             made["fastpath"] = self._fastpath
+        if segment.parallel:
+            made["parallel"] = {
+                "nodes": list(segment.parallel),
+                "cpus": [cpu for cpus in segment.beside for cpu in cpus],
+            }
         nodes = {name: self._edges(name, ways) for name in segment.nodes}
         if nodes:
             made["nodes"] = nodes

@@ -38,6 +38,7 @@ DESCRIPTION = Description(
     },
 )
 CHAIN = "chain: [acl, lb, l3fwd]\n"
+BESIDE = "parallel: [lb, l3fwd]"
 
 
 def experiments(text: str) -> tuple[document.Document, list[Experiment]]:
@@ -139,3 +140,63 @@ def test_more_lcores_than_there_are() -> None:
         BadInput, match=r"x.yaml:3: deployment.lcores: chain names lcore 7.*\[0, 1]"
     ):
         place(one, doc, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("execution", "cpus", "placed"),
+    [
+        (f"{{model: rtc, {BESIDE}}}", [0, 1, 2], {"chain": ([1], [2])}),
+        (f"{{model: rtc, {BESIDE}}}", [0, 1], {"chain": ([1], [1])}),
+        (f"{{model: rtc, replicas: 2, {BESIDE}}}", [0, 1, 2, 3, 4], {"chain": ([1, 2], [3, 4])}),
+        (
+            f"{{model: pipeline, {BESIDE}}}",
+            [0, 1, 2, 3],
+            {"acl": ([1], []), "lb.l3fwd": ([2], [3])},
+        ),
+        (
+            f"{{segments: [[acl], [lb, l3fwd]], replicas: [1, 2], {BESIDE}}}",
+            [0, 1, 2, 3, 4, 5],
+            {"acl": ([1], []), "lb.l3fwd": ([2, 3], [4, 5])},
+        ),
+        (
+            "{model: rtc, parallel: [acl, lb, l3fwd]}",
+            [0, 1, 2, 3],
+            {"chain": ([1], [2, 3])},
+        ),
+    ],
+)
+def test_functions_side_by_side(
+    execution: str, cpus: list[int], placed: dict[str, tuple[list[int], list[int]]]
+) -> None:
+    [plan] = plans(CHAIN + f"deployment: {{execution: {execution}}}\n", cpus)
+    chain = plan["segments"][1:-1]
+    assert walk(plan, "forward") == ["acl", "lb", "l3fwd"]
+    assert {s["name"]: (s["cpus"], s.get("parallel", {}).get("cpus", [])) for s in chain} == placed
+    assert chain[-1]["parallel"]["nodes"][-2:] == ["lb", "l3fwd"]
+    [without] = plans(CHAIN, cpus)
+    assert plan["engine"]["mbufs"] > without["engine"]["mbufs"] + 1024
+
+
+@pytest.mark.parametrize(
+    ("execution", "more", "message"),
+    [
+        ("{model: rtc, parallel: [lb, acl]}", "", "follow each other, in the chain's order"),
+        ("{model: rtc, parallel: [acl, l3fwd]}", "", "follow each other"),
+        ("{model: rtc, parallel: [acl, nat]}", "", "follow each other"),
+        ("{model: rtc, parallel: [acl]}", "", "parallel"),
+        ("{model: rtc, parallel: [acl, acl]}", "", "each function once"),
+        ("{model: rtc, fastpath: true, parallel: [acl, lb]}", "", "not with `fastpath`"),
+        ("{segments: [[acl], [lb, l3fwd]], parallel: [acl, lb]}", "", "in one segment"),
+        ("{segments: [[acl, lb, l3fwd]], lcores: [[1]], parallel: [acl, lb]}", "", "`replicas`"),
+        (
+            "{model: rtc, parallel: [acl, lb]}",
+            "workload: {direction: both}",
+            "forward traffic only",
+        ),
+        ("{model: rtc, parallel: [acl, lb]}", "workload: {direction: reverse}", "allowed: forward"),
+    ],
+)
+def test_what_may_not_be_side_by_side(execution: str, more: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message) as caught:
+        plans(CHAIN + f"deployment: {{execution: {execution}}}\n{more}\n", [0, 1, 2])
+    assert "execution" in str(caught.value)

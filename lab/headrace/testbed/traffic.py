@@ -121,6 +121,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
         return doc.error(_file_of(problem, experiment, doc), problem)
     if parts[0] == "engine":
         return doc.error(("deployment", *parts[1:]), problem)
+    if parts[0].startswith("segments") and parts[1:2] == ["parallel"]:
+        return doc.error(("deployment", "execution", "parallel"), problem)
     if parts[0].startswith("segments"):
         return doc.error(("deployment",), f"{place}: {problem}")
     return BadInput(f"{place}: {problem}" if place else problem)
