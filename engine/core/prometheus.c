@@ -24,9 +24,9 @@ static void node_samples(FILE *f, const struct node *n, const char *replica)
 	sample(f, "nf_packets_consumed_total", nf, st->consumed);
 	sample(f, "nf_packets_aborted_total", nf, st->aborted);
 	fprintf(f, "headrace_nf_packets_held{%s} %lld\n", nf, (long long)st->held);
-	sample(f, "nf_batches_total", nf, st->batches);
-	sample(f, "nf_sampled_cycles_total", nf, st->cycles);
-	sample(f, "nf_sampled_packets_total", nf, st->cycles_packets);
+	sample(f, "nf_batches_total", nf, node_batches(n));
+	sample(f, "nf_sampled_cycles_total", nf, node_cycles(n));
+	sample(f, "nf_sampled_packets_total", nf, node_cycles_packets(n));
 	for (unsigned int e = 0; e < n->n_edges; e++) {
 		snprintf(labels, sizeof(labels), "%s,edge=\"%s\"", nf, nf_edge_name(ops, e));
 		sample(f, "nf_packets_out_total", labels, st->out[e]);

@@ -128,5 +128,21 @@ void replica_destroy(struct engine *e, struct replica *r);
 /* One turn: poll every input, run the packets through, send them on. */
 void replica_poll(struct replica *r);
 
+/* A function beside others has its batches and cycles where it runs. */
+static inline uint64_t node_batches(const struct node *n)
+{
+	return n->stats.batches + (n->beside ? n->beside->batches : 0);
+}
+
+static inline uint64_t node_cycles(const struct node *n)
+{
+	return n->stats.cycles + (n->beside ? n->beside->cycles : 0);
+}
+
+static inline uint64_t node_cycles_packets(const struct node *n)
+{
+	return n->stats.cycles_packets + (n->beside ? n->beside->cycles_packets : 0);
+}
+
 /* Cycles of polls that found packets, scaled from the sampled ones. */
 uint64_t replica_ops_cycles(const struct replica *r);

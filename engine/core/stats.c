@@ -40,9 +40,9 @@ static json_t *node_json(const struct node *n)
 	set_int(o, "consumed", st->consumed);
 	set_int(o, "aborted", st->aborted);
 	json_object_set_new(o, "held", json_integer(st->held));
-	set_int(o, "batches", st->batches + (n->beside ? n->beside->batches : 0));
-	set_int(o, "cycles", st->cycles + (n->beside ? n->beside->cycles : 0));
-	set_int(o, "cycles_packets", st->cycles_packets + (n->beside ? n->beside->cycles_packets : 0));
+	set_int(o, "batches", node_batches(n));
+	set_int(o, "cycles", node_cycles(n));
+	set_int(o, "cycles_packets", node_cycles_packets(n));
 	json_object_set_new(o, "counters", counters);
 	return o;
 }

@@ -422,7 +422,7 @@ static void *side_thread(void *arg)
 static void test_threads(void **state)
 {
 	unsigned int before = open_both(200);
-	uint64_t end = rte_rdtsc() + 20 * rte_get_tsc_hz();
+	uint64_t end = rte_rdtsc() + 100 * rte_get_tsc_hz();
 	pthread_t threads[SIDES];
 
 	(void)state;
