@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "parent.h"
 #include "report.h"
 
 static volatile sig_atomic_t ended;
@@ -170,6 +171,8 @@ int main(int argc, char **argv)
 	libbpf_set_print(quiet);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (r.options.with_parent)
+		end_with_parent();
 	if (r.options.check) {
 		rc = print(check(&r.options));
 	} else {

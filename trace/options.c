@@ -33,6 +33,7 @@ enum {
 	OPT_COPY_READS,
 	OPT_IDLE,
 	OPT_CHECK,
+	OPT_WITH_PARENT,
 	OPT_READY,
 	OPT_HELP,
 	OPT_VERSION,
@@ -58,6 +59,7 @@ static const struct option longopts[] = {
 	{"copy-reads", no_argument, NULL, OPT_COPY_READS},
 	{"idle", no_argument, NULL, OPT_IDLE},
 	{"check", no_argument, NULL, OPT_CHECK},
+	{"with-parent", no_argument, NULL, OPT_WITH_PARENT},
 	{"ready-file", required_argument, NULL, OPT_READY},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -84,6 +86,7 @@ static const char usage[] =
 	"  --copy-reads             read headers as kernels before 6.17 must, by a copying call\n"
 	"  --idle                   hooks that do nothing: what --stats itself costs\n"
 	"  --check                  which hooks this kernel allows, and why not the others\n"
+	"  --with-parent            ends when the process that started it does\n"
 	"  --ready-file FILE        created when tracing has begun\n";
 
 static int invalid(char *msg, unsigned int size, const char *name, const char *value,
@@ -225,6 +228,8 @@ static bool take_flag(struct options *o, int opt)
 		return o->idle = true;
 	case OPT_CHECK:
 		return o->check = true;
+	case OPT_WITH_PARENT:
+		return o->with_parent = true;
 	}
 	return false;
 }

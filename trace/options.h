@@ -30,6 +30,7 @@ struct options {
 	bool copy_reads;
 	bool idle;
 	bool check;
+	bool with_parent;
 	const char *ready_file;
 };
 

@@ -4,7 +4,7 @@
  * it is told to end (SIGINT, SIGTERM, or a kill: the kernel then detaches the programs). Prints
  * one JSON object with what was redirected.
  *
- *   headrace-shortcut --way peer|xdp [--ready-file FILE] DEVICE=MAC...
+ *   headrace-shortcut --way peer|xdp [--with-parent] [--ready-file FILE] DEVICE=MAC...
  *
  * DEVICE is a bridge's port, the host's end of a veth pair; MAC the station behind it. `xdp`
  * delivers only where the station's end runs NAPI (GRO on, or an XDP program of its own), and
@@ -26,6 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "parent.h"
 #include "shortcut.h"
 #include "shortcut.skel.h"
 
@@ -47,6 +48,7 @@ struct shortcut {
 	__u32 n_ports;
 	bool xdp;
 	const char *ready_file;
+	bool with_parent;
 	char msg[256];
 };
 
@@ -91,6 +93,8 @@ static int parse(struct shortcut *s, int argc, char **argv)
 			way = way || !strcmp(value, "peer");
 			rc = way ? 0 : bad(s, "--way", value, "peer, xdp");
 			i++;
+		} else if (!strcmp(argv[i], "--with-parent")) {
+			s->with_parent = true;
 		} else if (!strcmp(argv[i], "--ready-file")) {
 			s->ready_file = value;
 			rc = *value ? 0 : bad(s, "--ready-file", value, "a file's name");
@@ -254,6 +258,8 @@ int main(int argc, char **argv)
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGTERM);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
+	if (s.with_parent)
+		end_with_parent();
 	rc = run(&s, &ends);
 	if (!rc)
 		return fflush(stdout) ? 1 : 0;

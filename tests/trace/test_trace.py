@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,28 @@ def test_the_kernel_counts_the_cost(traced: Traced, pair: tuple[str, str]) -> No
     programs = {x["program"]: x for x in traced.end(p)["programs"]}
     queue = programs["tp_btf/net_dev_queue"]
     assert queue["runs"] >= 2000 and queue["run_time_ns"] > 0
+
+
+LAB = """
+import sys
+from headrace.measure.stack.tracer import Tracer
+with Tracer(["--sample", "0.01"]) as tracer:
+    print(tracer._process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_it_ends_with_a_lab_that_was_killed(tracer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_TRACE", str(tracer))
+    lab = subprocess.Popen(
+        [sys.executable, "-c", LAB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert lab.stdout is not None
+    child = Path(f"/proc/{int(lab.stdout.readline())}")
+    assert child.joinpath("comm").read_text() == "headrace-trace\n"
+    lab.kill()
+    lab.wait()
+    end = time.monotonic() + 20
+    while child.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not child.exists()

@@ -37,7 +37,8 @@ class Shortcut:
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-shortcut-")
         self._ready = Path(self._folder.name) / "ready"
         ports = [f"{s.port}={s.mac}" for s in path.stations]
-        command = [str(find_shortcut()), "--way", way, "--ready-file", str(self._ready), *ports]
+        ours = ["--with-parent", "--ready-file", str(self._ready)]
+        command = [str(find_shortcut()), "--way", way, *ours, *ports]
         self._process = subprocess.Popen(
             inside(path.namespace, command),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,

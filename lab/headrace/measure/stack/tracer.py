@@ -55,7 +55,8 @@ class Tracer:
         self._folder = tempfile.TemporaryDirectory(prefix="headrace-trace-")
         self._ready = Path(self._folder.name) / "ready"
         self._out = Path(self._folder.name) / "out.json"
-        command = [str(find_tracer()), "--ready-file", str(self._ready), *options]
+        ours = ["--with-parent", "--ready-file", str(self._ready)]
+        command = [str(find_tracer()), *ours, *options]
         with self._out.open("w") as out:
             # Its own process group: Ctrl-C reaches the lab alone, which then asks for the result.
             self._process = subprocess.Popen(
