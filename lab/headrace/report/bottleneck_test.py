@@ -11,6 +11,7 @@ import pytest
 from headrace.bundle import Bundle
 from headrace.record import Audit, Counters, Measurement, RingReading, WorkerReading
 from headrace.report.bottleneck import pipe
+from headrace.report.charts.pipe import draw
 from headrace.report.document import report
 from headrace.report.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
 
@@ -181,3 +182,35 @@ def test_a_report_explains_each_measured_execution(bundle_path: Path) -> None:
         "pipeline": "acl",
         "rtc x 3": "generator",
     }
+
+
+def test_a_function_beside_may_be_the_narrowest() -> None:
+    """It has an lcore, but no ring: its packets come from the segment that it is beside."""
+    at = measurement("hybrid", MPPS)
+    lead, tail = at.segments[1], at.segments[2]
+    assert at.counters is not None
+    side = next(r for r in at.counters.replicas if r.segment == tail.name)
+    slow = {name: nf.model_copy(update={"cycles": nf.cycles * 9}) for name, nf in side.nfs.items()}
+    beside = side.model_copy(
+        update={
+            "segment": f"{lead.name}:slow", "inputs": {}, "outputs": {}, "io_packets": 0,
+            "rx_cycles": 0, "tx_cycles": 0, "nfs": slow, "ops_cycles": side.ops_cycles * 9,
+        }
+    )  # fmt: skip
+    replicas = [beside if r is side else r for r in at.counters.replicas]
+    segments = [
+        s.model_copy(update={"name": beside.segment}) if s is tail else s for s in at.segments
+    ]
+    found = pipe(
+        at.model_copy(
+            update={
+                "segments": tuple(segments),
+                "counters": at.counters.model_copy(update={"replicas": tuple(replicas)}),
+            }
+        )
+    )
+    assert found.narrowest == f"{lead.name}:slow"
+    part = found.part(beside.segment)
+    assert part.rings == {}
+    assert part.utilisation is not None
+    assert "slow" in draw(found, 900)
