@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
@@ -156,13 +158,29 @@ static void remove_run_dir(void)
 		rmdir(run_dir);
 }
 
-int eal_start(const struct plan *plan, struct err *err)
+/* DPDK says of a path that is too long only that this is not supported. */
+static int check_run_dir(const char *prefix, struct err *err)
+{
+	static const char rest[] = "/dpdk//dpdk_telemetry.v2:255";
+	const size_t room = sizeof(((struct sockaddr_un *)NULL)->sun_path) - sizeof(rest);
+	const char *given = getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
+
+	if (!given || strlen(given) + strlen(prefix) <= room)
+		return 0;
+	return err_set(err, EINVAL, "XDG_RUNTIME_DIR",
+		       "\"%s\": too long for the sockets below it; allowed: %zu bytes", given,
+		       room > strlen(prefix) ? room - strlen(prefix) : 0);
+}
+
+int eal_start(const struct plan *plan, bool telemetry, struct err *err)
 {
 	struct args a = {0};
 	cpu_set_t set;
 	int rc;
 
 	rc = check_cpus(plan, &set, err);
+	if (!rc && telemetry)
+		rc = check_run_dir(plan->engine.file_prefix, err);
 	if (rc)
 		return rc;
 	add(&a, "headrace-engine");
@@ -170,6 +188,8 @@ int eal_start(const struct plan *plan, struct err *err)
 	add_memory(&a, &plan->engine);
 	add_devices(&a, &plan->engine);
 	add(&a, "--file-prefix=%s", plan->engine.file_prefix);
+	if (!telemetry)
+		add(&a, "--no-telemetry");
 	add(&a, "--force-max-simd-bitwidth=%lu", (unsigned long)plan->engine.simd_bits);
 	add(&a, "--log-level=lib.*:error");
 	add(&a, "--log-level=pmd.*:error");

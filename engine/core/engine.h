@@ -79,8 +79,8 @@ void control_close(struct control *c);
 
 int telemetry_register(struct engine *e);
 
-/* EAL arguments from the plan; EAL is started once per process. */
-int eal_start(const struct plan *plan, struct err *err);
+/* EAL arguments from the plan, with its telemetry socket or without; once per process. */
+int eal_start(const struct plan *plan, bool telemetry, struct err *err);
 void eal_stop(void);
 int cpu_to_lcore(const struct plan *plan, unsigned int cpu);
 

@@ -65,7 +65,7 @@ static int check_files(struct plan *plan, struct err *err)
 	plan->engine.pci.count = 0;
 	plan->engine.mbufs = CHECK_MBUFS;
 	log_keep();
-	rc = eal_start(plan, err);
+	rc = eal_start(plan, false, err);
 	if (!rc) {
 		rc = engine_check_files(plan, err);
 		eal_stop();
@@ -147,7 +147,7 @@ static int run(const char *file, const char *path, bool verbose)
 	}
 	if (!verbose)
 		log_keep();
-	rc = eal_start(plan, &err);
+	rc = eal_start(plan, true, &err);
 	if (!rc) {
 		rc = serve(plan, &control, &err);
 		eal_stop();

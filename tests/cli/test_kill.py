@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.lab import COMMAND, environment, headrace, state_left
+from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
 
 LONG = """\
 name: long
@@ -32,7 +32,7 @@ def hugepages_noted(folder: Path) -> int:
 
     The kernel's own count is everybody's, and other runs change it meanwhile.
     """
-    for note in folder.glob("runtime/headrace/run-*/hugepages.json"):
+    for note in runtime_dir(folder).glob("headrace/run-*/hugepages.json"):
         with suppress(OSError, ValueError, KeyError):
             return int(json.loads(note.read_text())["added"])
     return 0
@@ -45,7 +45,7 @@ def hugepage_files() -> list[str]:
 
 def engine_of(folder: Path) -> int | None:
     """The engine that this folder's run has written down, if it lives."""
-    for note in folder.glob("runtime/headrace/run-*/engine.json"):
+    for note in runtime_dir(folder).glob("headrace/run-*/engine.json"):
         with suppress(OSError, ValueError, KeyError):
             pid = int(json.loads(note.read_text())["pid"])
             os.kill(pid, 0)

@@ -3,20 +3,30 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 COMMAND = Path(sys.executable).parent / "headrace"
 
 
+@cache
+def runtime_dir(folder: Path) -> Path:
+    """A run-time directory of the test's own: what is left there was left by headrace. Not below
+    the test's folder: the path of a socket has room for 107 bytes."""
+    made = tempfile.mkdtemp(prefix="hr-", dir="/tmp")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
+
+
 def environment(folder: Path, engine: Path) -> dict[str, str]:
-    """State and bundles go below the test's folder: what is left there was left by headrace."""
-    runtime = folder / "runtime"
-    runtime.mkdir(mode=0o700, exist_ok=True)
     return os.environ | {
-        "XDG_RUNTIME_DIR": str(runtime),
+        "XDG_RUNTIME_DIR": str(runtime_dir(folder)),
         "HEADRACE_ENGINE": str(engine),
         "COLUMNS": "200",
         "NO_COLOR": "1",
@@ -38,5 +48,5 @@ def headrace(
 
 def state_left(folder: Path) -> list[str]:
     """What is still written down as running or reserved."""
-    base = folder / "runtime" / "headrace"
+    base = runtime_dir(folder) / "headrace"
     return sorted(str(path) for path in base.rglob("*")) if base.exists() else []
