@@ -83,15 +83,14 @@ def test_bgp_forwarding_and_withdrawal(hosts: Hosts, tmp_path: Path) -> None:
         assert after["switched"] - before["switched"] >= 200
         assert after["punted"] - before["punted"] < 100
 
-        # The third network is announced, then withdrawn; forwarding follows within a second.
+        # The third network is announced, then withdrawn (how soon: test_full_table).
         assert routers.goes("r1", "10.0.3.2") == "no-route"
         change = ("configure terminal", "router bgp 65002", "address-family ipv4 unicast")
         routers.vtysh("r2", *change, "network 10.0.3.0/24")
-        took = routers.wait(lambda: routers.goes("r1", "10.0.3.2") == "vnf", "announced")
-        assert took < 1 + 2, "BGP's own second, and ours"
+        routers.wait(lambda: routers.goes("r1", "10.0.3.2") == "vnf", "announced")
         assert reaches(hosts, spaces["h1"], "10.0.3.2")
         routers.vtysh("r2", *change, "no network 10.0.3.0/24")
-        routers.wait(lambda: routers.goes("r1", "10.0.3.2") == "no-route", "withdrawn", 5)
+        routers.wait(lambda: routers.goes("r1", "10.0.3.2") == "no-route", "withdrawn")
         assert not reaches(hosts, spaces["h1"], "10.0.3.2")
 
 
