@@ -196,9 +196,9 @@ static inline void prepare(const struct cuckoo *c, struct chunk *t, enum fib_key
 	}
 }
 
-static inline void prefetch_rest(const struct cuckoo *c, const struct chunk *t, unsigned int from)
+static inline void prefetch_all(const struct cuckoo *c, const struct chunk *t)
 {
-	for (unsigned int i = from; i < t->n; i++)
+	for (unsigned int i = 0; i < t->n; i++)
 		__builtin_prefetch(bucket_at(c, t->first[i]));
 }
 
@@ -314,20 +314,20 @@ static inline __attribute__((always_inline)) void lookup(const struct fib *f, co
 			new->n = n - i *size < size ? n - i *size : size;
 			prepare(c, new, kind);
 			if (i == 0)
-				prefetch_rest(c, new, 0);
+				prefetch_all(c, new);
 		}
 		if (probes) {
-			bool whole = i < chunks && new->n == CHUNK;
+			const bool last = i == chunks, whole = !last && new->n == size;
 			const uint64_t *ahead = whole ? new->first : now->first;
 
 			if (sparse)
 				probe(c, now, now->n, ahead, kind, true);
-			else if (whole)
+			else if (now->n == CHUNK) /* a count that the compiler knows */
 				probe(c, now, CHUNK, ahead, kind, false);
 			else
 				probe(c, now, now->n, ahead, kind, false);
-			if (i < chunks && !whole)
-				prefetch_rest(c, new, 0);
+			if (!last && !whole)
+				prefetch_all(c, new);
 			sparse |= (unsigned int)__builtin_popcountll(now->absent) > size / 4;
 		}
 		if (i >= 2)
