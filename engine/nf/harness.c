@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_mbuf.h>
 
 #include "core/pkt.h"
+#include "nf/test_eal.h"
 
 #define POOL_MBUFS 8191
 #define DATA_BYTES (RTE_PKTMBUF_HEADROOM + 2048)
@@ -53,20 +53,11 @@ static void *grow(void *items, size_t n, size_t *room, size_t size)
 	return must(realloc(items, *room * size));
 }
 
-static void eal_start(void)
+static void pool_start(void)
 {
-	static const char *const args[] = {
-		"harness", "--no-huge", "--no-shconf", "--no-pci",    "--no-telemetry", "-m",
-		"256",     "--lcores",  "0",           "--log-level", "error",
-	};
-	char *argv[RTE_DIM(args) + 1] = {NULL};
-
 	if (pool)
 		return;
-	/* EAL reorders the array, but leaves the strings. */
-	for (unsigned int i = 0; i < RTE_DIM(args); i++)
-		argv[i] = (char *)args[i];
-	if (rte_eal_init(RTE_DIM(args), argv) < 0)
+	if (test_eal_start("256") < 0)
 		fail("EAL does not start: %s", rte_strerror(rte_errno));
 	/* No per-lcore cache: the number of mbufs in use is then exact. */
 	pool = rte_pktmbuf_pool_create("harness", POOL_MBUFS, 0, sizeof(struct origin), DATA_BYTES,
@@ -445,7 +436,7 @@ struct harness *harness_new(const char *type, const char *params,
 {
 	struct harness *h = must(calloc(1, sizeof(*h)));
 
-	eal_start();
+	pool_start();
 	if (config)
 		h->config = *config;
 	h->now = rte_rdtsc();

@@ -15,11 +15,11 @@
 #include <pthread.h>
 
 #include <rte_cycles.h>
-#include <rte_eal.h>
 
 #include "core/engine.h"
 #include "core/pkt.h"
 #include "nf/craft.h"
+#include "nf/test_eal.h"
 
 #define FRAMES_MAX 65536
 #define FRAME_MAX 256
@@ -453,17 +453,8 @@ static void test_threads(void **state)
 
 static int start(void **state)
 {
-	static const char *const args[] = {
-		"test", "--no-huge", "--no-shconf", "--no-pci",    "--no-telemetry", "-m",
-		"256",  "--lcores",  "0",           "--log-level", "error",
-	};
-	char *argv[RTE_DIM(args) + 1] = {NULL};
-
 	(void)state;
-	/* EAL reorders the array, but leaves the strings. */
-	for (unsigned int i = 0; i < RTE_DIM(args); i++)
-		argv[i] = (char *)args[i];
-	if (rte_eal_init(RTE_DIM(args), argv) < 0)
+	if (test_eal_start("256") < 0)
 		return -1;
 	pool = rte_pktmbuf_pool_create("test", 8191, 0, 0, RTE_PKTMBUF_HEADROOM + 512,
 				       SOCKET_ID_ANY);
