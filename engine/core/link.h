@@ -62,6 +62,7 @@ struct link_ops {
 
 	int (*init)(struct link *l, struct err *err);
 	void (*fini)(struct link *l);
+	/* NULL: q->state is the link's, as it is when these are called. */
 	int (*rx_open)(struct link_rxq *q, struct err *err);
 	int (*tx_open)(struct link_txq *q, struct err *err);
 	void (*rx_close)(struct link_rxq *q);

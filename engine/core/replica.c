@@ -73,7 +73,7 @@ static int open_outlet(struct engine *e, struct replica *r, struct outlet *o, st
 		o->steer = e->plan->segments[l->reader].steer;
 		o->even = e->even[l->reader];
 	}
-	o->q = (struct link_txq){.link = l, .index = l->opened_txq};
+	o->q = (struct link_txq){.link = l, .index = l->opened_txq, .state = l->state};
 	rc = l->ops->tx_open ? l->ops->tx_open(&o->q, err) : 0;
 	if (!rc)
 		l->opened_txq++;
@@ -89,7 +89,7 @@ static int open_inlet(struct engine *e, struct replica *r, struct inlet *in, str
 
 	in->rx = l->ops->rx;
 	in->unclassified = l->ops->unclassified;
-	in->q = (struct link_rxq){.link = l, .index = r->index};
+	in->q = (struct link_rxq){.link = l, .index = r->index, .state = l->state};
 	rc = l->ops->rx_open ? l->ops->rx_open(&in->q, err) : 0;
 	if (rc)
 		in->q.link = NULL;

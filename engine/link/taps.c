@@ -172,20 +172,6 @@ static int taps_init(struct link *l, struct err *err)
 	return rc;
 }
 
-static int taps_open(struct link_rxq *q, struct err *err)
-{
-	(void)err;
-	q->state = q->link->state;
-	return 0;
-}
-
-static int taps_tx_open(struct link_txq *q, struct err *err)
-{
-	(void)err;
-	q->state = q->link->state;
-	return 0;
-}
-
 /* A TAP whose namespace has gone says so for ever: it is not asked again. */
 static struct rte_mbuf *read_one(struct link_rxq *q, unsigned int tap)
 {
@@ -280,8 +266,6 @@ static const struct link_ops taps_ops = {
 	.marks_port = true,
 	.init = taps_init,
 	.fini = taps_fini,
-	.rx_open = taps_open,
-	.tx_open = taps_tx_open,
 	.rx = taps_rx,
 	.tx = taps_tx,
 	.stats = taps_stats,

@@ -149,20 +149,6 @@ static int shm_init(struct link *l, struct err *err)
 	return rc;
 }
 
-static int shm_rx_open(struct link_rxq *q, struct err *err)
-{
-	(void)err;
-	q->state = q->link->state;
-	return 0;
-}
-
-static int shm_tx_open(struct link_txq *q, struct err *err)
-{
-	(void)err;
-	q->state = q->link->state;
-	return 0;
-}
-
 static json_t *time_json(const struct hist *h, uint64_t count, uint64_t cycles, double ns_per_cycle)
 {
 	struct hist *copy = malloc(sizeof(*copy));
@@ -216,8 +202,6 @@ static const struct link_ops shm_ops = {
 	.unclassified = true,
 	.init = shm_init,
 	.fini = shm_fini,
-	.rx_open = shm_rx_open,
-	.tx_open = shm_tx_open,
 	.rx = shm_rx,
 	.tx = shm_tx,
 	.stats = shm_stats,
