@@ -9,7 +9,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-import duckdb
 from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput
@@ -38,6 +37,8 @@ def from_journal(path: Path, model: type[R]) -> list[R]:
 
 
 def from_parquet(path: Path, model: type[R]) -> list[R]:
+    import duckdb  # heavy; most commands read no tables
+
     try:
         with duckdb.connect() as db:
             cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
@@ -53,6 +54,8 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
 
 def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
     """A torn last line, of a run that was killed, is left out."""
+    import duckdb
+
     rows = from_journal(journal, model)
     temporary = table.with_name(f".{table.name}.tmp")
     whole = table.with_name(f".{table.name}.rows")
@@ -105,6 +108,8 @@ def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any,
 
     Each view has the bundle's directory name in the column `bundle`.
     """
+    import duckdb
+
     paths = list(bundles)
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder, duckdb.connect() as db:
         for stem in MODELS:

@@ -25,10 +25,9 @@ from headrace.record import Result
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
+from headrace.spec.appliance import is_container_study
 from headrace.spec.document import Document
 from headrace.spec.study import Study, expand
-from headrace.testbed.containers.main import run_containers
-from headrace.testbed.containers.study import expand_study, is_container_study
 from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.memory import provide
@@ -62,6 +61,9 @@ def run(
         if check:
             _show_preview(_containers(doc), as_json)
         else:
+            # Loaded when wanted: the rest of the command need not wait half a second for it.
+            from headrace.testbed.containers.main import run_containers
+
             run_containers(doc, out, as_json)
         return
     experiments = list(expand(doc))
@@ -150,6 +152,8 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
 
 
 def _containers(doc: Document) -> Preview:
+    from headrace.testbed.containers.study import expand_study
+
     expanded = expand_study(doc)
     return Preview(
         name=expanded.study.name,

@@ -11,7 +11,7 @@ from time import monotonic
 
 from rich.console import Console
 
-from headrace.measure.search import Bounds
+from headrace.measure.outcome import Bounds
 from headrace.spec.measure import Measure
 
 # How many trials a search takes per goal beyond the first, from the search's own tests.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Any
 
-from headrace.measure.search import Found, Limits
+from headrace.measure.outcome import Found, Limits
 from headrace.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial, Verdict
 
 AGREEMENT = 0.05

@@ -16,10 +16,10 @@ from headrace.measure import trial as trials
 from headrace.measure.collectors.base import Process, Targets
 from headrace.measure.collectors.watch import watching
 from headrace.measure.floor import Floor, calibrate
+from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, between, duration, rate
 from headrace.measure.results import UNINTENDED, result, searched, unrefused
-from headrace.measure.search import Limits, Outcome, search
 from headrace.measure.verify import verify_path
 from headrace.record import Environment, Phase, Result, Trial
 from headrace.spec.collect import Collect
@@ -210,6 +210,8 @@ class _Measuring:
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._run.trials
         self._retries = _RETRIES
+        from headrace.measure.search import search  # its library takes half a second to load
+
         found = search(
             self._measure.search,
             limits,

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.measure.search import Limits, Outcome, Sample, _representative, search
+from headrace.measure.outcome import Limits, Outcome, Sample
+from headrace.measure.search import _representative, search
 from headrace.spec.measure import Measure
 
 GOALS = Measure.model_validate({"search": ["ndr", "pdr"]}).search

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 from . import units
@@ -21,6 +20,8 @@ from .summary import Summary
 
 
 def render(report: Report, *, spec: str | None = None, layers: str = "") -> str:
+    import jinja2  # only for whoever writes a page
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("headrace.report", "templates"),
         autoescape=True,

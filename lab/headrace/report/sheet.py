@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 from rich.console import Console
 from rich.table import Table as Grid
@@ -42,6 +41,8 @@ class Sheet:
 
 
 def render(sheet: Sheet) -> str:
+    import jinja2  # only for whoever writes a page
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("headrace.report", "templates"),
         autoescape=True,

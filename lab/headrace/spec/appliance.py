@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from headrace.spec.base import NAME_PATTERN, Rate, Ratio, Seconds, Spec
 from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Count
+from headrace.spec.document import Document
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 NetworkName = Literal["bridge", "ovs", "macvlan", "sriov"]
@@ -255,3 +256,9 @@ class ContainerStudy(Spec):
         if self.chain is None and not self.chains and self.graphs is None:
             raise ValueError("give `chain` (VNFs in order), `chains` (by name) or `graphs`")
         return self
+
+
+def is_container_study(doc: Document) -> bool:
+    data = doc.data if isinstance(doc.data, dict) else {}
+    deployment = data.get("deployment")
+    return isinstance(deployment, dict) and deployment.get("hosting") == "container"

@@ -42,12 +42,6 @@ TRAFFIC = "traffic"
 Role = Literal["baseline", "alone", "chain", "scale-out"]
 
 
-def is_container_study(doc: Document) -> bool:
-    data = doc.data if isinstance(doc.data, dict) else {}
-    deployment = data.get("deployment")
-    return isinstance(deployment, dict) and deployment.get("hosting") == "container"
-
-
 @dataclass(frozen=True)
 class Point:
     """One deployment of a study."""

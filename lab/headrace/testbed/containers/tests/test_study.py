@@ -9,7 +9,8 @@ import pytest
 
 from headrace.errors import BadInput
 from headrace.spec import document
-from headrace.testbed.containers.study import Expanded, expand_study, is_container_study
+from headrace.spec.appliance import is_container_study
+from headrace.testbed.containers.study import Expanded, expand_study
 from headrace.testbed.vnf import catalogue, catalogue_folder
 
 
