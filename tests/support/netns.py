@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -31,11 +32,15 @@ def netns_refusal() -> str | None:
     return None if probe.returncode == 0 else f"no network namespaces: {probe.stderr.strip()}"
 
 
+_serial = itertools.count()
+
+
 class Lan:
-    """Names are made unique by process, so that tests may run beside each other."""
+    """Names are unique by process, so that tests may run beside each other, and by test: what is
+    in a namespace outlives the namespace by a moment, and its name with it."""
 
     def __init__(self) -> None:
-        self.prefix = f"hr{os.getpid() % 100000}"
+        self.prefix = f"hr{os.getpid() % 100000}x{next(_serial):x}"
         self.namespaces: list[str] = []
 
     def __enter__(self) -> Self:
