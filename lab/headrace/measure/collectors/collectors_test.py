@@ -22,7 +22,8 @@ from headrace.measure.collectors.os import OperatingSystem, protocols, softnet
 from headrace.measure.collectors.perf import CPU_CLOCK, SOFTWARE, Counter, Refused
 from headrace.measure.collectors.samples import Samples
 from headrace.measure.collectors.virtual_switch import pmd_stats
-from headrace.measure.collectors.virtualization import Virtualization, mounts
+from headrace.measure.collectors.virtualization import Virtualization
+from headrace.testbed.cgroups import mounts
 
 BUSY = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.5: pass\ninput()"
 

@@ -16,21 +16,7 @@ from headrace.measure.collectors.base import (
     number,
     pairs,
 )
-
-_MOUNTS = Path("/proc/self/mounts")
-
-
-def mounts() -> dict[str, Path]:
-    """Controller -> mount point (v1), and "" -> the mount point of v2."""
-    found: dict[str, Path] = {}
-    for line in _MOUNTS.read_text().splitlines():
-        _, point, kind, options, *_ = line.split()
-        if kind == "cgroup2":
-            found.setdefault("", Path(point))
-        elif kind == "cgroup":
-            for option in options.split(","):
-                found.setdefault(option, Path(point))
-    return found
+from headrace.testbed.cgroups import mounts
 
 
 class Virtualization:

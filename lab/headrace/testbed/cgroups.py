@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Control groups of a run: its VNFs each in one of its own, with limits (cgroups(7)).
+
+Version 2 where it has the controllers that are needed, version 1 where those hold them; elsewhere
+(no root, a container's read-only mount) there are none, and `refusal` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+
+_MOUNTS = Path("/proc/self/mounts")
+_TOP = "headrace"
+_NEEDED = ("cpu", "memory")
+_V1 = ("cpu", "cpuacct", "memory")
+PERIOD_US = 10_000  # of a CPU quota: a longer one would make each pause a longer queue
+_WEIGHTS = {-20: 88761, 0: 1024}  # of nice values (sched_prio_to_weight, kernel/sched/core.c)
+_GONE_S = 5.0
+_ENTER = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; exec "$@"'
+
+
+def mounts() -> dict[str, Path]:
+    """Controller -> mount point (v1), and "" -> the mount point of v2."""
+    found: dict[str, Path] = {}
+    for line in _MOUNTS.read_text().splitlines():
+        _, point, kind, options, *_ = line.split()
+        if kind == "cgroup2":
+            found.setdefault("", Path(point))
+        elif kind == "cgroup":
+            for option in options.split(","):
+                found.setdefault(option, Path(point))
+    return found
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    version: int
+    roots: tuple[Path, ...]  # of v2 one; of v1 one for each controller, unless they are joined
+
+
+def find() -> Hierarchy | None:
+    """None where neither version has the controllers."""
+    there = mounts()
+    v2 = there.get("")
+    if v2 is not None and set(_NEEDED) <= set(_words(v2 / "cgroup.controllers")):
+        return Hierarchy(2, (v2,))
+    if set(_NEEDED) <= set(there):
+        return Hierarchy(1, tuple(dict.fromkeys(there[c] for c in _V1 if c in there)))
+    return None
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group, in each hierarchy that it takes."""
+
+    version: int
+    name: str  # below the mount points
+    folders: tuple[Path, ...]
+
+    def enter(self, command: Sequence[str]) -> list[str]:
+        """The command, in this group from its first instruction on: memory that was charged to
+        another group stays there."""
+        files = [str(folder / "cgroup.procs") for folder in self.folders]
+        return ["sh", "-c", _ENTER, "sh", *files, "--", *command]
+
+    def limit(self, cpus: float | None, memory_mb: int | None) -> None:
+        quota = None if cpus is None else int(cpus * PERIOD_US)
+        memory = None if memory_mb is None else memory_mb << 20
+        if self.version == 2:
+            self._set("cpu.max", None if quota is None else f"{quota} {PERIOD_US}")
+            self._set("memory.max", memory)
+        else:
+            self._set("cpu.cfs_period_us", None if quota is None else PERIOD_US)
+            self._set("cpu.cfs_quota_us", quota)
+            self._set("memory.limit_in_bytes", memory)
+
+    def share(self, nice: int) -> None:
+        """Autogroup (sched(7)) has no effect inside of groups: these have weights instead."""
+        if self.version == 2:
+            self._set("cpu.weight.nice", nice)
+        else:
+            self._set("cpu.shares", _WEIGHTS[nice])
+
+    @property
+    def out_of_memory(self) -> int:
+        """How many processes the limit has killed."""
+        file = "memory.events" if self.version == 2 else "memory.oom_control"
+        for folder in self.folders:
+            words = _words(folder / file)
+            if "oom_kill" in words:
+                return int(words[words.index("oom_kill") + 1])
+        return 0
+
+    def _set(self, file: str, value: object) -> None:
+        if value is None:
+            return
+        for folder in self.folders:
+            if not (folder / file).exists():
+                continue  # another controller's
+            try:
+                (folder / file).write_text(str(value))
+            except OSError as error:
+                raise HeadraceError(f"{folder / file}: {value}: {error.strerror}") from None
+
+
+def make(run: str) -> Group:
+    """The run's own, for the groups of its VNFs."""
+    found = find()
+    if found is None:
+        raise HeadraceError("control groups: no mounted hierarchy has the controllers cpu, memory")
+    try:
+        for root in found.roots:
+            (root / _TOP / run).mkdir(parents=True, exist_ok=True)
+            if found.version == 2:
+                for folder in (root, root / _TOP, root / _TOP / run):
+                    control = folder / "cgroup.subtree_control"
+                    control.write_text(" ".join(f"+{c}" for c in _NEEDED))
+    except OSError as error:
+        remove(f"{_TOP}/{run}")
+        raise HeadraceError(f"control groups: {error.filename}: {error.strerror}") from None
+    folders = tuple(root / _TOP / run for root in found.roots)
+    return Group(found.version, f"{_TOP}/{run}", folders)
+
+
+def make_inside(run: Group, name: str) -> Group:
+    group = Group(run.version, f"{run.name}/{name}", tuple(f / name for f in run.folders))
+    try:
+        for folder in group.folders:
+            folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise HeadraceError(f"control groups: {error.filename}: {error.strerror}") from None
+    return group
+
+
+def name_of(run: str) -> str:
+    """Of a run's group, to be written down before it is made."""
+    return f"{_TOP}/{run}"
+
+
+def remove(name: str) -> bool:
+    """A run's group and those inside it, once their processes have ended; whether there was one."""
+    found = False
+    for root in dict.fromkeys(mounts().values()):
+        folder = root / name
+        if folder.is_dir():
+            found = True
+            _remove_folder(folder)
+        with contextlib.suppress(OSError):
+            (root / _TOP).rmdir()  # another run's groups keep it
+    return found
+
+
+def _remove_folder(folder: Path) -> None:
+    for inside in folder.iterdir():
+        if inside.is_dir():
+            _remove_folder(inside)
+    deadline = time.monotonic() + _GONE_S
+    while True:
+        try:
+            folder.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.02)
