@@ -461,6 +461,7 @@ static __rte_noinline void poll_timed(struct replica *r)
 	uint16_t n = 0;
 
 	r->now = start;
+	pace_watch(&r->pace, start);
 	r->until_timed = next_timed(r);
 	r->timed_polls++;
 	if (unlikely(r->fast))
@@ -491,6 +492,8 @@ static __rte_noinline void poll_timed(struct replica *r)
 	/* What a tick emits needs the room that packets still held for an output would take. */
 	if (r->has_tick && !blocked(r) && (int64_t)(start - r->next_tick) >= 0)
 		tick(r, start);
+	if (unlikely((int64_t)(start - r->pace.next) >= 0))
+		pace_take(&r->pace, start);
 }
 
 /* What functions side by side are through with goes on behind the last of them. */

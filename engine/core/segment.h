@@ -9,6 +9,7 @@
 #include "link.h"
 #include "located.h"
 #include "nf.h"
+#include "pace.h"
 #include "parallel.h"
 #include "plan.h"
 
@@ -115,6 +116,7 @@ struct replica {
 	uint64_t polls, idle_polls, timed_polls;
 	uint64_t ops_sampled; /* cycles of timed polls that found packets (S5 algorithm 1: OPS) */
 	uint64_t rx_cycles, tx_cycles, io_packets;
+	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];
 	unsigned int segment, index, cpu;
 };

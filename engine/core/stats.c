@@ -163,13 +163,16 @@ json_t *stats_workers(struct engine *e)
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		const struct worker *w = &e->workers[i];
 		json_t *names = json_array(), *o = json_object();
-		uint64_t ops = 0;
+		uint64_t ops = 0, samples = 0, cycles = 0, stood = 0;
 		char buf[64];
 
 		for (unsigned int j = 0; j < w->n_replicas; j++) {
 			const struct replica *r = w->replicas[j];
 
 			ops += replica_ops_cycles(r);
+			samples += r->pace.samples;
+			cycles += r->pace.cycles;
+			stood = RTE_MAX(stood, r->pace.standstill_cycles);
 			snprintf(buf, sizeof(buf), "%s.%u", e->plan->segments[r->segment].name,
 				 r->index);
 			json_array_append_new(names, json_string(buf));
@@ -179,6 +182,11 @@ json_t *stats_workers(struct engine *e)
 		set_int(o, "sleeps", w->sleeps);
 		set_int(o, "sleep_cycles", w->sleep_cycles);
 		json_object_set_new(o, "segments", names);
+		json_object_set_new(o, "pace",
+				    json_pack("{s:I, s:I, s:I}", "additions",
+					      (json_int_t)(samples * PACE_ADDITIONS), "cycles",
+					      (json_int_t)cycles, "standstill_cycles",
+					      (json_int_t)stood));
 		snprintf(buf, sizeof(buf), "%u", w->cpu);
 		json_object_set_new(all, buf, o);
 	}

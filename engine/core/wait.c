@@ -133,6 +133,8 @@ int worker_wait_main(struct worker *worker, const struct plan_wait *conf)
 		wait_for_packets(&w, sleep_us);
 		worker->sleeps++;
 		worker->sleep_cycles += rte_rdtsc() - start;
+		for (unsigned int i = 0; i < worker->n_replicas; i++)
+			worker->replicas[i]->pace.last = 0;
 		idle = 0;
 	}
 	waiter_fini(&w);

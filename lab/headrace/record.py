@@ -223,6 +223,8 @@ class WorkerReading(Record):
     ref_cycles: NonNegativeInt
     ops_cycles: NonNegativeInt
     segments: tuple[str, ...] = ()
+    pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
+    standstill_cycles: NonNegativeInt = 0  # pauses of over a millisecond in polling
 
     @property
     def utilisation(self) -> float:

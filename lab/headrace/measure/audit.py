@@ -22,6 +22,8 @@ STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 
+PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base frequency
+
 
 def audit(
     reading: Reading,
@@ -43,6 +45,8 @@ def audit(
         _stall(behind, reading, context, lost, unlimited),
         _sink(counters, context),
         _preemption(reading, lost),
+        _standstill(reading, counters, lost),
+        _pace(counters),
         _conservation(counters),
     ]
     return Audit(
@@ -116,6 +120,40 @@ def _preemption(reading: Reading, lost: int) -> Finding:
     elif share > limit:
         text += ": the latencies are the machine's as much as the chain's"
     return Finding(check="preemption", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+
+
+def _standstill(reading: Reading, counters: Counters, lost: int) -> Finding:
+    """Pauses of a poller that the kernel does not account for: a host may lend the CPU to other
+    guests and not own up to it as steal."""
+    seconds = {
+        w.cpu: w.standstill_cycles / counters.tsc_hz - reading.waited_ns.get(w.cpu, 0) / 1e9
+        for w in counters.workers
+    }
+    worst = max(seconds, key=lambda cpu: seconds[cpu], default=None)
+    if worst is None or seconds[worst] <= 0:
+        return Finding(check="standstill", ok=True, text="No lcore stood still unexplained.")
+    share = seconds[worst] / reading.duration_s
+    limit = PREEMPTION_LIMIT if lost else PREEMPTION_LATENCY_LIMIT
+    text = f"Lcore {worst} stood still for {share:.2%} of the trial, and the kernel knows not why"
+    if share > limit:
+        text += ": a host lends this CPU to others"
+    return Finding(check="standstill", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+
+
+def _pace(counters: Counters) -> Finding:
+    """A core that saves power is slow while nothing else says so: its work takes longer by the
+    clock."""
+    paces = {w.cpu: w.pace for w in counters.workers if w.pace is not None}
+    worst = max(paces, key=lambda cpu: paces[cpu], default=None)
+    if worst is None:
+        return Finding(check="pace", ok=True, text="Too short for the cores' pace to be taken.")
+    pace, mhz = paces[worst], counters.tsc_hz / 1e6
+    text = f"Lcore {worst} worked at {mhz / pace:.0f} MHz (base frequency {mhz:.0f} MHz)"
+    if pace > PACE_LIMIT:
+        text += ": to save power, or because of heat"
+    return Finding(
+        check="pace", ok=pace <= PACE_LIMIT, text=f"{text}.", value=pace, limit=PACE_LIMIT
+    )
 
 
 def _sink(counters: Counters, context: Context) -> Finding:

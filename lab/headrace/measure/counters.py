@@ -47,9 +47,18 @@ def _workers(before: Json, after: Json) -> list[WorkerReading]:
             ref_cycles=_grown(before.get(cpu, {}), now, "ref_cycles"),
             ops_cycles=_grown(before.get(cpu, {}), now, "ops_cycles"),
             segments=tuple(now.get("segments", ())),
+            pace=_pace(before.get(cpu, {}).get("pace", {}), now.get("pace", {})),
+            standstill_cycles=_grown(
+                before.get(cpu, {}).get("pace", {}), now.get("pace", {}), "standstill_cycles"
+            ),
         )
         for cpu, now in after.items()
     ]
+
+
+def _pace(before: Json, after: Json) -> float | None:
+    additions = _grown(before, after, "additions")
+    return _grown(before, after, "cycles") / additions if additions else None
 
 
 def _replicas(before: Json, after: Json) -> list[ReplicaReading]:

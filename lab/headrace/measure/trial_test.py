@@ -235,6 +235,28 @@ def test_audit_names_its_reason(links: Json, more: Json, check: str, verdict: st
     assert made.audit.verdict == verdict
 
 
+@pytest.mark.parametrize(("cycles", "verdict"), [(700, "ok"), (2100, "suspect")])
+def test_a_core_below_its_base_frequency_is_told(cycles: int, verdict: str) -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
+    before["workers"]["1"]["pace"] = {"additions": 256, "cycles": 256}
+    after["workers"]["1"]["pace"] = {"additions": 1256, "cycles": 256 + cycles}
+    made = records(reading(before, after))[0]
+    assert made.counters is not None and made.counters.workers[0].pace == cycles / 1000
+    assert made.audit.verdict == verdict
+    [found] = [f for f in made.audit.findings if f.check == "pace"]
+    assert f"{1000 * 1000 / cycles:.0f} MHz" in found.text
+
+
+@pytest.mark.parametrize(("waited", "verdict"), [(60_000_000, "ok"), (0, "suspect")])
+def test_pauses_that_the_kernel_does_not_know_of(waited: int, verdict: str) -> None:
+    lossless = {**LINKS, "sink-forward": sink(1000)}
+    before, after = read(0, 0, lossless), read(1000, 0, lossless)
+    after["workers"]["1"]["pace"] = {"standstill_cycles": 70_000_000}
+    made = records(reading(before, after, waited_ns={1: waited}))[0]
+    found = {f.check: f.ok for f in made.audit.findings}
+    assert found["standstill"] == (verdict == "ok")
+
+
 def test_preemption_without_loss_is_no_doubt_until_it_makes_the_latency() -> None:
     lossless = {**LINKS, "sink-forward": sink(1000)}
     assert simple(lossless, 0, waited_ns={1: 40_000_000}).audit.verdict == "ok"

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdint.h>
+
+#include <rte_cycles.h>
+
+/*
+ * How fast a core really runs, beside its TSC. A chain of additions takes one core cycle each, and
+ * an invariant TSC ticks at the base frequency, so that an addition takes at most one TSC cycle
+ * where nothing holds the core back. More: power saving, or heat. A CPU that a host lends to other
+ * guests without owning up to it as steal shows as pauses in polling.
+ */
+#define PACE_HZ 100
+#define PACE_STANDSTILL_HZ 1000 /* a poller that is away for longer than this did not run */
+#define PACE_ADDITIONS 256
+#define PACE_TRIES 3 /* an interrupt in one of them is not the core's pace */
+
+struct core_pace {
+	uint64_t next;            /* TSC */
+	uint64_t samples, cycles; /* cycles: TSC, of PACE_ADDITIONS each */
+	uint64_t last;            /* TSC of the last look at the clock; 0: it let go by itself */
+	uint64_t standstills, standstill_cycles;
+};
+
+/* Called many times in a millisecond; whoever kept the poller from it, the kernel or its host. */
+static inline void pace_watch(struct core_pace *p, uint64_t now)
+{
+	if (p->last && now - p->last > rte_get_tsc_hz() / PACE_STANDSTILL_HZ) {
+		p->standstills++;
+		p->standstill_cycles += now - p->last;
+	}
+	p->last = now;
+}
+
+static inline uint64_t pace_once(void)
+{
+	uint64_t start, x = 0;
+
+	start = rte_rdtsc_precise();
+	for (unsigned int i = 0; i < PACE_ADDITIONS / 16; i++) {
+#pragma GCC unroll 16
+		for (unsigned int j = 0; j < 16; j++) {
+			x++;
+			__asm__ volatile("" : "+r"(x)); /* each waits for the one before */
+		}
+	}
+	return rte_rdtsc_precise() - start;
+}
+
+/* Two empty readings of the clock, which a sample has in it, too. */
+static inline uint64_t pace_clock(void)
+{
+	uint64_t start = rte_rdtsc_precise();
+
+	return rte_rdtsc_precise() - start;
+}
+
+static inline void pace_take(struct core_pace *p, uint64_t now)
+{
+	uint64_t best = UINT64_MAX, clock = UINT64_MAX;
+
+	for (unsigned int i = 0; i < PACE_TRIES; i++) {
+		uint64_t c = pace_clock(), took = pace_once();
+
+		clock = RTE_MIN(clock, c);
+		best = RTE_MIN(best, took);
+	}
+	p->next = now + rte_get_tsc_hz() / PACE_HZ;
+	p->samples++;
+	p->cycles += best > clock ? best - clock : 0;
+}
