@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.testbed.containers.sriov import physical_functions
+from headrace.testbed.sriov import physical_functions
 
 from .check import Check, Status, apt, read, root, run, sudo
 

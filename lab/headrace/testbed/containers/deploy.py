@@ -27,8 +27,9 @@ from headrace.testbed.containers.plumbing import (
     set_up,
     within,
 )
-from headrace.testbed.containers.sriov import Sriov, choose
+from headrace.testbed.containers.sriov import Sriov
 from headrace.testbed.containers.stopwatch import Stopwatch
+from headrace.testbed.sriov import choose
 from headrace.testbed.state import RunState
 from headrace.testbed.vnf import VnfDefinition
 
@@ -133,7 +134,8 @@ class Deployed:
         if self.network == "ovs":
             return Ovs(self.tag, self.ledger, self.state.path)
         if self.network == "sriov":
-            return Sriov(self.tag, self.ledger, choose(self.pf, self.layout.ports))
+            needed = self.layout.ports
+            return Sriov(self.tag, self.ledger, choose(self.pf, needed), needed)
         return (Bridge if self.network == "bridge" else Macvlan)(self.tag, self.ledger)
 
     def _adapt(self) -> None:

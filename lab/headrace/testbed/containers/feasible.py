@@ -11,9 +11,10 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.spec.appliance import PacketsWorkload
 from headrace.testbed.containers.deploy import Supply
 from headrace.testbed.containers.fabric import find_tool
-from headrace.testbed.containers.sriov import choose, no_mirror
+from headrace.testbed.containers.sriov import no_mirror
 from headrace.testbed.containers.study import Expanded, Point
 from headrace.testbed.programs import find_engine
+from headrace.testbed.sriov import choose
 
 _STATUS = Path("/proc/self/status")
 # linux/capability.h, by number

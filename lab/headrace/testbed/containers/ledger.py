@@ -22,7 +22,9 @@ from pyroute2 import IPRoute, NetlinkError, netns
 from headrace.testbed.settings import restore
 from headrace.testbed.state import Process, kill
 
-Kind = Literal["container", "netns", "link", "process", "pidfile", "path", "setting", "vf", "vfs"]
+Kind = Literal[
+    "container", "netns", "link", "process", "pidfile", "path", "setting", "vf", "vfio", "vfs", "up"
+]
 FILE = "resources.jsonl"
 _PODMAN_TIMEOUT_S = 60
 _STARTER_WAIT_S = 20
@@ -172,26 +174,25 @@ def _remove_path(name: str) -> bool:
     return True
 
 
-def _give_back(name: str) -> bool:
-    from headrace.testbed.containers.sriov import give_back  # it needs this module
+def _sriov(undo: str) -> Callable[[str], bool]:
+    def remove(name: str) -> bool:
+        from headrace.testbed import sriov  # it needs this module
 
-    return give_back(name)
+        return bool(getattr(sriov, undo)(name))
 
-
-def _remove_functions(name: str) -> bool:
-    from headrace.testbed.containers.sriov import remove_functions
-
-    return remove_functions(name)
+    return remove
 
 
-_LAST = {"vf": 1, "vfs": 2}
+_LAST = {"vf": 1, "vfio": 1, "vfs": 2, "up": 3}
 _REMOVERS = {
     "netns": _remove_netns,
     "link": _remove_link,
     "process": _remove_process,
     "pidfile": _remove_pidfile,
     "path": _remove_path,
-    "vf": _give_back,
-    "vfs": _remove_functions,
+    "vf": _sriov("give_back"),
+    "vfio": _sriov("unbind"),
+    "vfs": _sriov("remove_functions"),
+    "up": _sriov("take_down"),
     "setting": restore,  # its line says what was there before
 }
