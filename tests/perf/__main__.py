@@ -212,9 +212,22 @@ def main() -> int:
         f"{arguments.runs} interleaved runs of {arguments.seconds:g} s each; TSC "
         f"{bench.tsc_hz / 1e9:.2f} GHz; load average {os.getloadavg()[0]:.1f}"
     )
+    if engine.loads:
+        console.print(_machine(engine.loads))
     engine.save(arguments.json, bench.data)
     console.print(f"All runs: {arguments.json}")
     return 0
+
+
+def _machine(loads: list[engine.Load]) -> str:
+    """A host that lends its CPUs to others makes every figure above worse, and says nothing."""
+    mhz = Sample(tuple(load.mhz() for load in loads))
+    still = Sample(tuple(load.standstill() * 100 for load in loads))
+    return (
+        f"What the machine gave: the slowest lcore worked at {mhz.median:.0f} MHz (quartiles "
+        f"{mhz.spread}), the worst stood still for {still.median:.1f} % of the time "
+        f"({still.spread}) in pauses of over a millisecond"
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from perf.boost import boost
 from support.engine import Engine
 
 WARM_S = 0.5
+loads: list[Load] = []  # of this whole run: what the machine gave is told at its end
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,25 @@ class Load:
             segment, "nfs", nf, "cycles_packets"
         )
 
+    def mhz(self) -> float:
+        """What the slowest lcore worked at, by a chain of additions."""
+        return min(
+            self.after["tsc_hz"] * self._pace(cpu, "additions") / self._pace(cpu, "cycles") / 1e6
+            for cpu in self.after["workers"]
+        )
+
+    def standstill(self) -> float:
+        """The share of the time in which the worst lcore made pauses of over a millisecond."""
+        hz = self.after["tsc_hz"]
+        return max(
+            self._pace(cpu, "standstill_cycles") / hz / self.seconds
+            for cpu in self.after["workers"]
+        )
+
+    def _pace(self, cpu: str, key: str) -> int:
+        before, after = (read["workers"][cpu]["pace"] for read in (self.before, self.after))
+        return int(after[key]) - int(before[key])
+
     def rate_mpps(self, segment: str, key: str = "out") -> float:
         return self._sum(segment, key) / self.seconds / 1e6
 
@@ -77,7 +97,8 @@ def load(
         after = engine.read()
         engine.call("stop")
         time.sleep(0.05)
-    return Load(before, after)
+    loads.append(Load(before, after))
+    return loads[-1]
 
 
 def tsc_hz(binary: Path, folder: Path) -> float:
