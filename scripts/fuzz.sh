@@ -37,24 +37,33 @@ fi
 	exit 1
 }
 
-failed=0 runs=0
-for target in "${targets[@]}"; do
+# One target; what it said stays in build-fuzz/NAME.log, how it ended is printed.
+fuzz_one() {
+	local target=$1 name corpus log seeds n
 	name=$(basename "$target")
 	corpus=$build/corpus/$name
 	log=$build/$name.log
-	mkdir -p "$corpus"
 	seeds=engine/fuzz/corpus/$name
+	mkdir -p "$corpus"
 	if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
 		-artifact_prefix="$build/$name-" -print_final_stats=1 -verbosity=0 \
 		"$corpus" $([ ! -d "$seeds" ] || echo "$seeds") >"$log" 2>&1; then
 		n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-		runs=$((runs + ${n:-0}))
 		echo "$name: clean, ${n:-?} runs"
-	else
-		failed=$((failed + 1))
-		grep -aE 'ERROR|SUMMARY|Test unit written|DEDUP' "$log" | head -n 5 || tail -n 5 "$log"
-		echo "$name: FAILED, see $log"
+		return
 	fi
+	grep -aE 'ERROR|SUMMARY|Test unit written|DEDUP' "$log" | head -n 5 || tail -n 5 "$log"
+	echo "$name: FAILED, see $log"
+	echo "$name" >>$build/failed
+}
+
+: >$build/failed
+for target in "${targets[@]}"; do
+	# As many at once as there are CPUs.
+	[ "$(jobs -pr | wc -l)" -lt "$(nproc)" ] || wait -n
+	fuzz_one "$target" &
 done
-echo "${#targets[@]} targets, $failed failed, $runs runs, ${seconds} s each"
+wait
+failed=$(wc -l <$build/failed)
+echo "${#targets[@]} targets, $failed failed, ${seconds} s each"
 [ "$failed" = 0 ]

@@ -20,7 +20,7 @@ name: small
 chain:
   - acl: {rules_file: some.rules, default: deny}
   - l2fwd
-deployment: {execution: [rtc, pipeline], memory_mb: 128, ring: 1024}
+deployment: {execution: pipeline, memory_mb: 128, ring: 1024}
 workload: {direction: both, frame: csit, flows: 64, headers: {src_ip: 198.18.0.1}}
 measure:
   max: true
@@ -51,8 +51,7 @@ def test_every_combination_is_there(searched: tuple[Path, Any]) -> None:
         (r["execution"], r["repetition"], r["direction"], r["goal"]) for r in printed["results"]
     }
     assert found == {
-        (execution, repetition, direction, goal)
-        for execution in ("rtc", "pipeline")
+        ("pipeline", repetition, direction, goal)
         for repetition in (1, 2)
         for direction in ("forward", "reverse", "both")
         for goal in ("max", "pdr", "loss-50%")

@@ -81,7 +81,7 @@ SETS = st.lists(
 ).filter(lambda kinds: sum(n for _, n in kinds) <= 6)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(kinds=SETS, rules=st.lists(RULE, max_size=3))
 def test_equals_the_model(kinds: list[tuple[str, int]], rules: list[str]) -> None:
     vnfs = {**load().vnfs, "x": Vnf(category=Category.UNCLASSIFIED)}
