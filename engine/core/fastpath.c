@@ -1,225 +1,192 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The consolidated fast path: packets of known flows. */
-#include "fastpath_priv.h"
+#include "fastpath_packet.h"
 
-#include <netinet/in.h>
-#include <string.h>
-
-#include <rte_branch_prediction.h>
 #include <rte_prefetch.h>
 
-#include "pkt.h"
 #include "segment.h"
 
-#define TCP_FIN_SYN_RST_ACK 0x17
-#define TCP_ACK 0x10
-#define TCP_FLAGS_AT 13
-#define TCP_CSUM_AT 16
-#define UDP_CSUM_AT 6
 #define ASIDE_PROBE 32     /* one burst in so many still goes through a cache that is left aside */
 #define ASIDE_SAMPLE 8192u /* packets, before there is an opinion */
 
 struct batch {
-	uint64_t key[BURST_MAX][2];
+	uint64_t key[BURST_MAX][FAST_KEY6_WORDS];
 	uint32_t hash[BURST_MAX];
-	bool keyed[BURST_MAX];
+	int8_t family[BURST_MAX]; /* -1: not for us */
+	unsigned int n; /* of the burst's packets that may be taken: those in front of a fragment */
 };
 
-/* Like struct flow_key4, as two words; the zone tells runs and directions apart. */
-static inline bool make_key(uint64_t key[2], const struct rte_mbuf *m, uint64_t zone)
+static __rte_always_inline void make_key(const struct fastpath *fp, struct batch *batch, unsigned int i,
+					 const struct rte_mbuf *m, uint64_t zone, enum fast_family family)
 {
-	uint32_t l4 = pkt_l4(m), ports;
-	const uint8_t *ip;
+	const uint8_t *home;
+	uint32_t hash;
 
-	if (unlikely(!pkt_is_ipv4(m) || pkt_malformed(m) ||
-		     (l4 != RTE_PTYPE_L4_TCP && l4 != RTE_PTYPE_L4_UDP)))
-		return false;
-	ip = pkt_l3_hdr(m);
-	memcpy(&key[0], ip + offsetof(struct rte_ipv4_hdr, src_addr), sizeof(key[0]));
-	memcpy(&ports, pkt_l4_hdr(m), sizeof(ports));
-	key[1] = ports | (uint64_t)(l4 == RTE_PTYPE_L4_TCP ? IPPROTO_TCP : IPPROTO_UDP) << 32 |
-		 zone << 48;
-	return true;
+	fast_key(batch->key[i], m, zone, family);
+	hash = batch->hash[i] = fast_hash(fp, batch->key[i], family);
+	home = (const uint8_t *)fast_at(fp, family, fast_index(fp, hash, fast_home(hash)));
+	rte_prefetch0(home);
+	if (family == FAST_IPV6)
+		rte_prefetch0(home + RTE_CACHE_LINE_SIZE);
 }
 
 static inline void make_keys(const struct fastpath *fp, struct batch *batch, const struct burst *b,
 			     uint64_t zone)
 {
-	for (unsigned int i = 0; i < b->n; i++) {
-		batch->keyed[i] = make_key(batch->key[i], b->pkts[i], zone);
-		if (unlikely(!batch->keyed[i]))
-			continue;
-		batch->hash[i] = fast_hash(fp, batch->key[i]);
-		rte_prefetch0(fast_set(fp, batch->hash[i]) + fast_home(batch->hash[i]));
+	unsigned int i;
+
+	for (i = 0; i < b->n; i++) {
+		const struct rte_mbuf *m = b->pkts[i];
+		int family = fast_family(m);
+
+		batch->family[i] = (int8_t)family;
+		if (likely(family == FAST_IPV4))
+			make_key(fp, batch, i, m, zone, FAST_IPV4);
+		else if (family == FAST_IPV6)
+			make_key(fp, batch, i, m, zone, FAST_IPV6);
+		else if (pkt_l4(m) == RTE_PTYPE_L4_FRAG)
+			break; /* it may end a connection that its ports would tell of */
 	}
+	batch->n = i;
 }
 
-static inline bool is_key(const struct fastpath *fp, const struct fast_entry *e, const uint64_t key[2])
+static __rte_always_inline struct fast_entry *find(const struct fastpath *fp, const uint64_t *key,
+						   uint32_t hash, enum fast_family family, size_t *index)
 {
-	return !((e->key[0] ^ key[0]) | (e->key[1] ^ key[1]) | (e->generation ^ fp->generation));
-}
+	for (unsigned int i = 0; i < FAST_WAYS; i++) {
+		struct fast_entry *e;
 
-static inline struct fast_entry *find(const struct fastpath *fp, const uint64_t key[2], uint32_t hash)
-{
-	struct fast_entry *set = fast_set(fp, hash);
-	unsigned int home = fast_home(hash);
-
-	if (likely(is_key(fp, &set[home], key)))
-		return &set[home];
-	for (unsigned int i = 1; i < FAST_WAYS; i++)
-		if (is_key(fp, &set[(home + i) % FAST_WAYS], key))
-			return &set[(home + i) % FAST_WAYS];
+		*index = fast_index(fp, hash, fast_home(hash) + i);
+		e = fast_at(fp, family, *index);
+		if (likely(fast_same_key(e, key, family)))
+			return e;
+	}
 	return NULL;
 }
 
-/* RFC 1071, of a header without options. A sum written as 0xffff is right, but is not how we write it. */
-static inline bool header_sum_ok(const uint8_t *ip, uint16_t csum)
+/* Something changed since the entry was last seen to hold: was it of this flow? */
+static __rte_noinline bool still_holds(const struct fastpath *fp, struct fast_flow *f)
 {
-	uint64_t a, b, sum;
-	uint32_t c;
-
-	memcpy(&a, ip, sizeof(a));
-	memcpy(&b, ip + 8, sizeof(b));
-	memcpy(&c, ip + 16, sizeof(c));
-	sum = (a & UINT32_MAX) + (a >> 32) + (b & UINT32_MAX) + (b >> 32) + c;
-	sum = (sum & UINT32_MAX) + (sum >> 32);
-	sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff && csum != 0xffff;
-}
-
-static inline bool plain_l4(const uint8_t *l4, bool tcp)
-{
-	uint16_t csum;
-
-	if (!tcp)
-		return true;
-	memcpy(&csum, l4 + TCP_CSUM_AT, sizeof(csum));
-	return (l4[TCP_FLAGS_AT] & TCP_FIN_SYN_RST_ACK) == TCP_ACK && csum != 0xffff;
-}
-
-/* What nf.h promises of packets that functions are spared. */
-static inline bool is_plain(const struct rte_mbuf *m, unsigned int ttl_needed)
-{
-	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *), *ip = frame + FAST_L2_BYTES;
-	uint16_t csum;
-
-	if (unlikely(m->vlan_tci_outer != (FAST_L2_BYTES | FAST_L3_BYTES << 7) || frame[0] & 1))
+	if (f->version < fp->valid_from)
 		return false;
-	memcpy(&csum, ip + offsetof(struct rte_ipv4_hdr, hdr_checksum), sizeof(csum));
-	return ip[offsetof(struct rte_ipv4_hdr, time_to_live)] > ttl_needed &&
-	       header_sum_ok(ip, csum) &&
-	       plain_l4(ip + FAST_L3_BYTES, pkt_l4(m) == RTE_PTYPE_L4_TCP);
-}
-
-static inline uint16_t add_delta(uint16_t csum, uint16_t delta)
-{
-	uint32_t sum = (uint16_t)~csum + (uint32_t)delta;
-
-	return (uint16_t)~((sum & 0xffff) + (sum >> 16));
-}
-
-static inline void rewrite_l4(uint8_t *l4, const struct fast_entry *e, bool tcp)
-{
-	uint16_t *csum = (uint16_t *)(l4 + (tcp ? TCP_CSUM_AT : UDP_CSUM_AT)), sum;
-
-	memcpy(l4, &e->ports, sizeof(e->ports));
-	if (!tcp && !*csum) /* there is none, RFC 768 */
-		return;
-	sum = add_delta(*csum, e->l4_delta);
-	*csum = !tcp && !sum ? 0xffff : sum;
-}
-
-static inline void rewrite_macs(uint8_t *frame, const struct fast_path *p)
-{
-	if (likely(p->sets == (NF_SETS_DST_MAC | NF_SETS_SRC_MAC)))
-		memcpy(frame, p->macs, 12);
-	else if (p->sets)
-		memcpy(frame + (p->sets == NF_SETS_DST_MAC ? 0 : 6),
-		       p->macs + (p->sets == NF_SETS_DST_MAC ? 0 : 6), 6);
-}
-
-/* All that the run's functions would have written, once. */
-static inline void rewrite(struct rte_mbuf *m, const struct fast_entry *e, const struct fast_path *p)
-{
-	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
-	struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)(frame + FAST_L2_BYTES);
-
-	rewrite_macs(frame, p);
-	ip->time_to_live -= p->ttl;
-	ip->hdr_checksum = add_delta(ip->hdr_checksum, e->l3_delta);
-	if (!e->l4_delta)
-		return;
-	ip->src_addr = e->src;
-	ip->dst_addr = e->dst;
-	rewrite_l4((uint8_t *)(ip + 1), e, pkt_l4(m) == RTE_PTYPE_L4_TCP);
+	if (f->path != FAST_DECLINED && fast_epochs(&fp->paths[f->path], f) != f->epochs)
+		return false;
+	f->version = fp->version;
+	return true;
 }
 
 /* Flows age by what their functions' records say; often enough is enough. */
-static __rte_noinline void refresh(struct fastpath *fp, struct fast_entry *e, uint32_t now)
+static __rte_noinline void refresh(struct fast_flow *f, const struct fast_timers *t, uint32_t now)
 {
-	const struct fast_timers *t = &fp->timers[e - fp->entries];
-
 	for (unsigned int i = 0; i < FAST_FLOWS_MAX; i++)
 		if (t->expires[i])
 			*t->expires[i] = now + t->timeout[i] + FAST_REFRESH;
-	e->refresh_at = now + FAST_REFRESH;
+	f->refresh_at = now + FAST_REFRESH;
 }
 
-static inline void touch(struct fastpath *fp, struct fast_path *p, uint16_t number)
+static inline void take(struct fastpath *fp, struct fast_hits *hits, struct rte_mbuf *m,
+			const struct fast_flow *f, struct fast_path *p)
 {
 	if (!p->packets++)
-		fp->touched[fp->n_touched++] = number;
+		fp->touched[fp->n_touched++] = f->path;
+	if (unlikely(p->n_accounts))
+		hits->accounted[hits->n_accounted++] = (struct fast_accounted){f, m};
+	if (!hits->n)
+		hits->to = p->to;
+	hits->mixed |= (p->to.kind ^ hits->to.kind) | (p->to.index ^ hits->to.index);
+	hits->path[hits->n] = f->path;
+	hits->pkts[hits->n++] = m;
 }
 
-/* The entry that answers for a packet; NULL: it goes the plain way, to be noted when *learn. */
-static inline struct fast_entry *answer(struct fastpath *fp, const struct rte_mbuf *m,
-					const uint64_t key[2], uint32_t hash, uint32_t now, bool *learn)
+/*
+ * A firewall's record is of both ways: what opens or ends a connection is not overtaken by what goes the
+ * other way and came behind it, either.
+ */
+static void forget_swapped(const struct fastpath *fp, const uint64_t *key, enum fast_family family)
 {
-	struct fast_entry *e = find(fp, key, hash);
-	const struct fast_path *p;
+	uint64_t swapped[FAST_KEY6_WORDS], last = key[fast_words(family) - 1];
+	struct fast_entry *e;
+	size_t index;
 
-	*learn = false;
-	if (unlikely(!e)) {
-		*learn = is_plain(m, 1);
-		return NULL;
+	if (family == FAST_IPV4) {
+		swapped[0] = key[0] << 32 | key[0] >> 32;
+	} else {
+		memcpy(swapped, key + 2, 16);
+		memcpy(swapped + 2, key, 16);
 	}
-	p = &fp->paths[e->path];
-	if (unlikely(e->path == FAST_DECLINED)) {
-		/* Asked again after a while. */
-		if ((int32_t)(now - e->refresh_at) < 0)
-			return NULL;
-	} else if (likely(fast_epochs(p, e) == e->epochs && is_plain(m, p->ttl_needed))) {
-		if (unlikely((int32_t)(now - e->refresh_at) >= 0))
-			refresh(fp, e, now);
-		return e;
-	}
-	/* With it go the packets of its flow behind it in this burst: they must not overtake it. */
-	e->generation = 0;
-	*learn = is_plain(m, 1);
-	return NULL;
+	swapped[fast_words(family) - 1] = (last & ~(uint64_t)UINT32_MAX) | (last & 0xffff) << 16 |
+					  (last >> 16 & 0xffff);
+	e = find(fp, swapped, fast_hash(fp, swapped, family), family, &index);
+	if (e)
+		e->flow.version = 0;
 }
 
-static void note_begin(struct fastpath *fp, struct rte_mbuf *m, const uint64_t key[2], uint32_t hash,
-		       uint8_t direction)
+/* A packet whose flow is not known, or not like this one: whether its way is to be noted. */
+static __rte_noinline bool to_be_noted(const struct fastpath *fp, struct fast_entry *e,
+				       const struct rte_mbuf *m, const uint64_t *key, uint32_t now,
+				       enum fast_family family)
+{
+	bool plain = fast_plain(m, 1, family);
+
+	if (!plain)
+		forget_swapped(fp, key, family);
+	/* Asked again after a while. */
+	if (e && e->flow.version && e->flow.path == FAST_DECLINED &&
+	    (int32_t)(now - e->flow.refresh_at) < 0)
+		return false;
+	/* With it go the packets of its flow behind it in this burst: they must not overtake it. */
+	if (e)
+		e->flow.version = 0;
+	return plain;
+}
+
+/* The packet of a known flow is rewritten and taken; any other goes the plain way. */
+static __rte_always_inline bool serve(struct fastpath *fp, struct fast_hits *hits, struct rte_mbuf *m,
+				      const uint64_t *key, uint32_t hash, uint32_t now, bool *note,
+				      enum fast_family family)
+{
+	size_t index;
+	struct fast_entry *e = find(fp, key, hash, family, &index);
+	struct fast_path *p;
+
+	if (unlikely(!e)) {
+		*note = to_be_noted(fp, NULL, m, key, now, family);
+		return false;
+	}
+	if (unlikely(e->flow.version != fp->version) && !still_holds(fp, &e->flow))
+		e->flow.version = 0;
+	p = &fp->paths[e->flow.path];
+	/* FAST_DECLINED needs a TTL that there is not. */
+	if (unlikely(!e->flow.version || !fast_plain(m, p->ttl_needed, family))) {
+		*note = to_be_noted(fp, e, m, key, now, family);
+		return false;
+	}
+	if (unlikely((int32_t)(now - e->flow.refresh_at) >= 0))
+		refresh(&e->flow, &fp->tables[family].timers[index], now);
+	fast_rewrite(m, e, p, family);
+	take(fp, hits, m, &e->flow, p);
+	return true;
+}
+
+static void note_begin(struct fastpath *fp, struct rte_mbuf *m, const struct batch *batch,
+		       unsigned int i, uint8_t direction)
 {
 	struct fast_record *rec = &fp->records[fp->n_records++];
-	uint32_t bytes = RTE_MIN((uint32_t)m->data_len, sizeof(rec->before));
 
 	rec->m = m;
-	rec->key[0] = key[0];
-	rec->key[1] = key[1];
-	rec->hash = hash;
+	rec->family = (enum fast_family)batch->family[i];
+	memcpy(rec->key, batch->key[i], sizeof(rec->key));
+	rec->hash = batch->hash[i];
 	rec->open = true;
-	rec->n_steps = rec->n_flows = rec->sets = 0;
+	rec->n_steps = rec->n_flows = rec->n_accounts = rec->sets = 0;
 	rec->epoch_sum = 0;
 	memset(&rec->timers, 0, sizeof(rec->timers));
-	memcpy(rec->before, rte_pktmbuf_mtod(m, void *), bytes);
-	memcpy(&rec->at, key, 13);
-	rec->at.direction = direction;
+	memcpy(rec->before, rte_pktmbuf_mtod(m, void *),
+	       RTE_MIN((size_t)m->data_len, sizeof(rec->before)));
+	rec->at = (struct nf_flow){.v6 = rec->family == FAST_IPV6, .direction = direction,
+				   .proto = pkt_l4(m) == RTE_PTYPE_L4_TCP ? IPPROTO_TCP : IPPROTO_UDP};
+	fast_see_tuple(rec);
 }
-static_assert(offsetof(struct nf_flow, proto) == 12, "as the key has it");
 
 static void credit_path(struct replica *r, struct fast_path *p)
 {
@@ -251,22 +218,53 @@ void fastpath_credit(struct replica *r)
 	fp->n_touched = 0;
 }
 
+/* Before 2^32 changes are through, what has not been asked for since must not look valid again. */
+static __rte_noinline void forget_all(struct fastpath *fp)
+{
+	size_t n = (size_t)(fp->set_mask + 1) * FAST_WAYS;
+
+	for (int family = 0; family < FAST_FAMILIES; family++)
+		for (size_t i = 0; i < n; i++)
+			fast_at(fp, family, i)->flow.version = 0;
+	fp->version = fp->valid_from = 1;
+}
+
+static inline void next_version(struct fastpath *fp)
+{
+	if (unlikely(!++fp->version))
+		forget_all(fp);
+}
+
 /* Some table of some function changed: nothing that was known is any more. */
-static inline void check_tables(struct replica *r)
+static __rte_noinline void flush(struct replica *r)
 {
 	struct fastpath *fp = r->fast;
-	uint64_t sum = 0;
 
-	for (unsigned int i = 0; i < fp->n_tables; i++)
-		sum += atomic_load_explicit(fp->tables[i], memory_order_acquire);
-	if (likely(sum == fp->tables_seen))
-		return;
-	fp->tables_seen = sum;
 	fp->stats.flushes++;
 	fastpath_credit(r);
 	fp->n_paths = 1;
-	/* 0 is the generation of what is free: not before 2^32 changes is it met again. */
-	fp->generation += fp->generation == UINT32_MAX ? 2 : 1;
+	next_version(fp);
+	fp->valid_from = fp->version;
+}
+
+/* Once a burst, for all its packets: functions run behind us only. */
+static inline void check_changes(struct replica *r)
+{
+	struct fastpath *fp = r->fast;
+	uint64_t changes = 0, flows = 0;
+
+	for (unsigned int i = 0; i < fp->n_changes; i++)
+		changes += atomic_load_explicit(fp->changes[i], memory_order_acquire);
+	if (unlikely(changes != fp->changes_seen)) {
+		fp->changes_seen = changes;
+		flush(r);
+	}
+	for (unsigned int i = 0; i < fp->n_watched; i++)
+		flows += fp->watched[i]->any;
+	if (flows != fp->flows_seen) {
+		fp->flows_seen = flows;
+		next_version(fp);
+	}
 }
 
 /* Flows that come once, that are too many, or that some function must see, cost and gain nothing. */
@@ -276,42 +274,68 @@ static void judge(struct fastpath *fp)
 	fp->seen = fp->gained = fp->lost = 0;
 }
 
+/* Functions that keep something of each packet are told of theirs, a burst at a time. */
+static __rte_noinline void account(struct replica *r, const struct fast_hits *hits, uint64_t now)
+{
+	const struct fastpath *fp = r->fast;
+
+	for (unsigned int a = 0; a < fp->n_accountants; a++) {
+		struct nf_worker *w = r->nodes[fp->accountants[a]].worker;
+		struct rte_mbuf *pkts[BURST_MAX];
+		uint32_t flows[BURST_MAX];
+		unsigned int n = 0;
+
+		for (unsigned int i = 0; i < hits->n_accounted; i++) {
+			const struct fast_flow *f = hits->accounted[i].flow;
+			const struct fast_path *p = &fp->paths[f->path];
+
+			for (unsigned int k = 0; k < p->n_accounts; k++) {
+				if (p->accounts[k].node != fp->accountants[a])
+					continue;
+				flows[n] = f->flow[p->accounts[k].flow];
+				pkts[n++] = hits->accounted[i].m;
+			}
+		}
+		if (n)
+			w->nf->ops->flow_account(w, flows, pkts, n, now);
+	}
+}
+
 void fastpath_take(struct replica *r, struct burst *b, unsigned int node, struct fast_hits *hits)
 {
 	struct fastpath *fp = r->fast;
 	uint64_t zone = node << 1 | b->direction;
-	uint32_t now = (uint32_t)(b->now >> 20); /* flow_now() */
+	uint32_t now = flow_now(b->now);
 	struct batch batch;
 	unsigned int left = 0;
 
-	hits->n = 0;
+	hits->n = hits->n_accounted = 0;
+	hits->mixed = false;
 	fp->n_records = 0;
-	check_tables(r);
+	check_changes(r);
 	if (unlikely(fp->aside && fp->bursts++ % ASIDE_PROBE)) {
 		fp->stats.misses += b->n;
 		return;
 	}
 	make_keys(fp, &batch, b, zone);
-	for (unsigned int i = 0; i < b->n; i++) {
+	for (unsigned int i = 0; i < batch.n; i++) {
 		struct rte_mbuf *m = b->pkts[i];
-		struct fast_entry *e = NULL;
-		bool learn = false;
+		bool known = false, note = false;
 
-		if (likely(batch.keyed[i]))
-			e = answer(fp, m, batch.key[i], batch.hash[i], now, &learn);
-		if (likely(e)) {
-			struct fast_path *p = &fp->paths[e->path];
-
-			rewrite(m, e, p);
-			touch(fp, p, e->path);
-			hits->path[hits->n] = e->path;
-			hits->pkts[hits->n++] = m;
+		if (likely(batch.family[i] == FAST_IPV4))
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV4);
+		else if (batch.family[i] == FAST_IPV6)
+			known = serve(fp, hits, m, batch.key[i], batch.hash[i], now, &note, FAST_IPV6);
+		if (likely(known))
 			continue;
-		}
-		if (learn)
-			note_begin(fp, m, batch.key[i], batch.hash[i], b->direction);
+		if (note)
+			note_begin(fp, m, &batch, i, b->direction);
 		b->pkts[left++] = m;
 	}
+	for (unsigned int i = batch.n; i < b->n; i++)
+		b->pkts[left++] = b->pkts[i];
+	if (unlikely(hits->n_accounted))
+		account(r, hits, b->now);
 	fp->stats.hits += hits->n;
 	fp->stats.misses += left;
 	fp->gained += hits->n;

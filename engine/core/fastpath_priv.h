@@ -4,15 +4,33 @@
 #include <rte_hash_crc.h>
 
 #include "fastpath.h"
+#include "table/flow.h"
 
 /* Between fastpath.c (hits) and fastpath_record.c (what is learned). */
 
 #define FAST_L2_BYTES 14u
 #define FAST_L3_BYTES 20u
+#define FAST_L3_BYTES6 40u
 
-static inline struct fast_entry *fast_set(const struct fastpath *fp, uint32_t hash)
+static __rte_always_inline unsigned int fast_words(enum fast_family family)
 {
-	return fp->entries + (size_t)(hash & fp->set_mask) * FAST_WAYS;
+	return family == FAST_IPV4 ? FAST_KEY4_WORDS : FAST_KEY6_WORDS;
+}
+
+static __rte_always_inline size_t fast_entry_bytes(enum fast_family family)
+{
+	return family == FAST_IPV4 ? FAST_ENTRY4_BYTES : FAST_ENTRY6_BYTES;
+}
+
+static __rte_always_inline size_t fast_index(const struct fastpath *fp, uint32_t hash, unsigned int way)
+{
+	return (size_t)(hash & fp->set_mask) * FAST_WAYS + way % FAST_WAYS;
+}
+
+static __rte_always_inline struct fast_entry *fast_at(const struct fastpath *fp, enum fast_family family,
+						      size_t index)
+{
+	return (struct fast_entry *)(fp->tables[family].entries + index * fast_entry_bytes(family));
 }
 
 /* Where in its set a key is looked for first: spread over the ways, so that mostly one line is read. */
@@ -21,14 +39,41 @@ static inline unsigned int fast_home(uint32_t hash)
 	return hash >> 30;
 }
 
-static inline uint32_t fast_hash(const struct fastpath *fp, const uint64_t key[2])
+static __rte_always_inline bool fast_same_key(const struct fast_entry *e, const uint64_t *key,
+					      enum fast_family family)
 {
-	return rte_hash_crc_8byte(key[1], rte_hash_crc_8byte(key[0], fp->seed));
+	uint64_t differ = (e->key[0] ^ key[0]) | (e->key[1] ^ key[1]);
+
+	if (family == FAST_IPV6)
+		differ |= (e->key[2] ^ key[2]) | (e->key[3] ^ key[3]) | (e->key[4] ^ key[4]);
+	return !differ;
 }
 
-static inline uint32_t fast_epochs(const struct fast_path *p, const struct fast_entry *e)
+static __rte_always_inline uint32_t fast_hash(const struct fastpath *fp, const uint64_t *key,
+					      enum fast_family family)
 {
-	static_assert(FAST_FLOWS_MAX == 4, "written out, so that there is no loop to predict");
-	return p->epochs[0][e->flow[0]] + p->epochs[1][e->flow[1]] + p->epochs[2][e->flow[2]] +
-	       p->epochs[3][e->flow[3]];
+	uint32_t h = rte_hash_crc_8byte(key[1], rte_hash_crc_8byte(key[0], fp->seed));
+
+	if (family == FAST_IPV6)
+		h = rte_hash_crc_8byte(key[4], rte_hash_crc_8byte(key[3], rte_hash_crc_8byte(key[2], h)));
+	return h;
+}
+
+static inline struct fast_rewrite4 *fast_rewrite4(struct fast_entry *e)
+{
+	return (struct fast_rewrite4 *)(e->key + FAST_KEY4_WORDS);
+}
+
+static inline struct fast_rewrite6 *fast_rewrite6(struct fast_entry *e)
+{
+	return (struct fast_rewrite6 *)(e->key + FAST_KEY6_WORDS);
+}
+
+static inline uint32_t fast_epochs(const struct fast_path *p, const struct fast_flow *f)
+{
+	uint32_t sum = 0;
+
+	for (unsigned int i = 0; i < FAST_FLOWS_MAX && p->epochs[i]; i++)
+		sum += p->epochs[i]->of[f->flow[i]];
+	return sum;
 }

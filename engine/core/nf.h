@@ -88,15 +88,25 @@ enum nf_state_key {
 
 struct nf;
 
+struct flow_epochs;
+
 /*
- * For the consolidated fast path (docs/design/fastpath.md): an IPv4 flow with ports as it came to
- * the NF, in network byte order, and what the NF says of its next packets.
+ * For the consolidated fast path (docs/design/fastpath.md): a flow with ports as it came to the NF,
+ * in network byte order, and what the NF says of its next packets.
  */
 struct nf_flow {
-	uint32_t src, dst;
+	union {
+		struct {
+			uint32_t src, dst;
+		};
+		struct {
+			uint8_t src6[16], dst6[16];
+		};
+	};
 	uint16_t sport, dport;
 	uint8_t proto;     /* TCP or UDP */
 	uint8_t direction; /* enum nf_direction */
+	bool v6;
 };
 
 /* Written whatever was there before; addresses, ports and TTL are seen from the packet. */
@@ -108,11 +118,12 @@ enum nf_flow_sets {
 struct nf_flow_action {
 	uint8_t sets;           /* enum nf_flow_sets */
 	uint32_t counters;      /* bits: those of the NF's that each packet adds one to */
-	/* The NF's record of the flow, if it has one: it grows when that changes or goes. */
-	const uint32_t *epochs; /* array; NULL: the answer depends on the tuple and on tables only */
-	uint32_t flow;          /* index in it */
+	/* The NF's record of the flow, if it has one: its epoch grows when that changes or goes. */
+	const struct flow_epochs *epochs; /* NULL: the answer depends on the tuple and on tables only */
+	uint32_t flow;          /* flow_index */
 	uint32_t *expires;      /* set to now + timeout while packets come; may be NULL */
 	uint32_t timeout;       /* in flow_now() units (table/flow.h) */
+	bool account;           /* flow_account is to be told of each packet; with `epochs` */
 };
 
 /* One per (NF instance, segment replica). Owned by the engine, used by one lcore. */
@@ -184,11 +195,19 @@ struct nf_ops {
 	 * the last one, until a table changes (nf.changes) or its record of the flow does? `flow`
 	 * is as that packet came to it, `verdict` an edge or a drop. The engine asks about, and
 	 * spares the NF, only TCP with ACK and without SYN, FIN and RST, and UDP, of whole untagged
-	 * unicast IPv4 packets without options, with a right header checksum and TTL left; which of
-	 * these they are, their lengths, TTL, DSCP and flags must not matter to the answer. NULL: never.
+	 * unicast packets: IPv4 without options and with a right header checksum, IPv6 without
+	 * extension headers; with TTL left. Which of these they are, their lengths, TTL, DSCP and
+	 * flags must not matter to the answer. NULL: never.
 	 */
 	bool (*flow_action)(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 			    struct nf_flow_action *action);
+	/*
+	 * Worker lcore: packets that the NF was spared, of flows for which it wanted to `account`: what
+	 * process would have kept of each. flows[i] is pkts[i]'s record, by flow_index. Lengths, flags and
+	 * DSCP are as they came to the NF; addresses, ports, TTL and MACs may be as they leave its run.
+	 */
+	void (*flow_account)(struct nf_worker *w, const uint32_t *flows, struct rte_mbuf *const *pkts,
+			     unsigned int n, uint64_t now);
 
 	/*
 	 * Control thread, concurrent with process: change a table. `op` is the object sent

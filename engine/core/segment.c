@@ -194,6 +194,10 @@ static void leave_fast(struct replica *r, struct fast_hits *hits)
 	const struct fast_path *paths = r->fast->paths;
 	unsigned int from = 0, i;
 
+	if (likely(!hits->mixed)) {
+		push(r, hits->to, hits->pkts, (uint16_t)hits->n);
+		return;
+	}
 	for (i = 1; i <= hits->n; i++) {
 		struct target a = paths[hits->path[from]].to, b;
 
@@ -216,7 +220,8 @@ static __rte_noinline void run_fast(struct replica *r, struct node *node, const 
 	uint64_t end;
 
 	fastpath_take(r, &node->in, (unsigned int)(node - r->nodes), &hits);
-	leave_fast(r, &hits);
+	if (likely(hits.n))
+		leave_fast(r, &hits);
 	if (!timed)
 		return;
 	end = rte_rdtsc();

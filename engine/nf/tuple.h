@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/nf.h"
 #include "core/pkt.h"
 #include "table/flow.h"
 
@@ -63,6 +64,27 @@ static inline void tuple_key6(struct flow_key6 *k, const struct rte_mbuf *m, uin
 	k->proto = proto;
 	k->pad = 0;
 	k->zone = 0;
+}
+
+union tuple_key {
+	struct flow_key4 v4;
+	struct flow_key6 v6;
+};
+
+/* The key that a packet of this flow has. */
+static inline void tuple_of_flow(union tuple_key *k, const struct nf_flow *flow)
+{
+	if (!flow->v6) {
+		tuple_set4(&k->v4, flow->src, flow->dst, flow->sport, flow->dport, flow->proto);
+		return;
+	}
+	memcpy(k->v6.src, flow->src6, 16);
+	memcpy(k->v6.dst, flow->dst6, 16);
+	k->v6.sport = flow->sport;
+	k->v6.dport = flow->dport;
+	k->v6.proto = flow->proto;
+	k->v6.pad = 0;
+	k->v6.zone = 0;
 }
 
 /*

@@ -15,6 +15,7 @@
  * the test says so. The kernel makes RDTSC fault (PR_SET_TSC, x86 only), and the handler answers it.
  */
 static uint64_t virtual_tsc;
+static struct sigaction virtual_tsc_before;
 
 static void virtual_tsc_answer(int signal_number, siginfo_t *info, void *context)
 {
@@ -28,7 +29,8 @@ static void virtual_tsc_answer(int signal_number, siginfo_t *info, void *context
 		regs[REG_RIP] += 3;
 		regs[REG_RCX] = 0;
 	} else {
-		signal(signal_number, SIG_DFL); /* a fault of the test's own: it comes again */
+		/* A fault of the test's own: it comes again, for whom it would have been. */
+		sigaction(signal_number, &virtual_tsc_before, NULL);
 		return;
 	}
 	regs[REG_RAX] = (greg_t)(virtual_tsc & UINT32_MAX);
@@ -41,11 +43,11 @@ static inline bool virtual_tsc_start(void)
 	struct sigaction action = {.sa_sigaction = virtual_tsc_answer, .sa_flags = SA_SIGINFO};
 
 	virtual_tsc = rte_rdtsc();
-	return !sigaction(SIGSEGV, &action, NULL) && !prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+	return !sigaction(SIGSEGV, &action, &virtual_tsc_before) && !prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
 }
 
 static inline void virtual_tsc_stop(void)
 {
 	prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
-	signal(SIGSEGV, SIG_DFL);
+	sigaction(SIGSEGV, &virtual_tsc_before, NULL);
 }

@@ -266,7 +266,7 @@ void flow_delete(struct flow_table *t, struct flow *f)
 {
 	uint32_t i = flow_index(t, f);
 
-	t->epochs[i]++;
+	epoch_grows(t, i);
 	index_remove(t, hash_key(t, f->key, t->words), i);
 	give_record(t, i);
 	t->count--;

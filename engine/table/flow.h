@@ -121,13 +121,21 @@ static inline void *flow_state6(struct flow *f)
 /* A number that names the record while it lives: shorter than a pointer, to link flows. */
 uint32_t flow_index(const struct flow_table *t, const struct flow *f);
 struct flow *flow_at(const struct flow_table *t, uint32_t index);
+/* Where that record lies, whether it lives or not: it is not looked at, so that it can be prefetched. */
+struct flow *flow_record(const struct flow_table *t, uint32_t index);
 
 /*
  * Each record has an epoch, which grows when its flow goes, and when the NF says that it changed:
  * what somebody else remembers of a flow is void when its epoch is not the one remembered. They are
- * an array of their own, by flow_index, so that checking many touches few lines.
+ * an array of their own, by flow_index, so that checking many touches few lines; and where nothing
+ * changed at all, `any` says so for the whole table.
  */
-const uint32_t *flow_epochs(const struct flow_table *t);
+struct flow_epochs {
+	uint32_t any; /* grows with each of them */
+	uint32_t of[];
+};
+
+const struct flow_epochs *flow_epochs(const struct flow_table *t);
 void flow_changed(struct flow_table *t, const struct flow *f);
 
 uint32_t flow_count(const struct flow_table *t);

@@ -22,14 +22,19 @@ struct flow *flow_at(const struct flow_table *t, uint32_t index)
 	return index < t->top && record(t, index)->live ? record(t, index) : NULL;
 }
 
-const uint32_t *flow_epochs(const struct flow_table *t)
+struct flow *flow_record(const struct flow_table *t, uint32_t index)
+{
+	return record(t, index);
+}
+
+const struct flow_epochs *flow_epochs(const struct flow_table *t)
 {
 	return t->epochs;
 }
 
 void flow_changed(struct flow_table *t, const struct flow *f)
 {
-	t->epochs[flow_index(t, f)]++;
+	epoch_grows(t, flow_index(t, f));
 }
 
 uint32_t flow_count(const struct flow_table *t)
@@ -134,7 +139,7 @@ static void set_sizes(struct flow_table *t, const struct flow_conf *conf)
 	t->probe.bucket_mask = buckets - 1;
 	t->buckets_bytes = buckets * sizeof(struct bucket);
 	t->records_bytes = (size_t)conf->capacity * t->stride;
-	t->epochs_bytes = (size_t)conf->capacity * sizeof(*t->epochs);
+	t->epochs_bytes = sizeof(*t->epochs) + (size_t)conf->capacity * sizeof(t->epochs->of[0]);
 	t->free = NO_FLOW;
 	t->pass = RTE_MAX(flow_ticks(AGE_PASS_MS), 1u);
 }

@@ -19,7 +19,7 @@ static_assert(sizeof(struct bucket) == 64, "one cache line");
 struct flow_table {
 	struct flow_probe probe; /* first: flow.h looks into it */
 	uint8_t *records;
-	uint32_t *epochs;
+	struct flow_epochs *epochs;
 	uint32_t stride; /* bytes per record */
 	uint32_t words;  /* of the key */
 	uint32_t state_bytes;
@@ -36,6 +36,12 @@ struct flow_table {
 static inline struct flow *record(const struct flow_table *t, uint32_t i)
 {
 	return (struct flow *)(t->records + (size_t)i * t->stride);
+}
+
+static inline void epoch_grows(struct flow_table *t, uint32_t i)
+{
+	t->epochs->of[i]++;
+	t->epochs->any++;
 }
 
 static inline struct bucket *bucket_at(const struct flow_table *t, uint64_t i)

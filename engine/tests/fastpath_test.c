@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One chain twice, in lockstep on one virtual clock: with the fast path and without. Random traffic
- * both ways, packets that are not plain among it, connections that open and close, flows that time
- * out, and every table changed meanwhile: the same packets must leave, in the same order within a
- * flow, and be counted at the same functions.
+ * of both families and both ways, packets that are not plain among it, connections that open and
+ * close, flows that time out, and every table changed meanwhile: the same packets must leave, in the
+ * same order within a flow, and be counted at the same functions.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,36 +17,28 @@
 #include <rte_cycles.h>
 #include <rte_random.h>
 
-#include "core/engine.h"
+#include "lockstep.h"
+#include "lockstep_chain.h"
 #include "nf/craft.h"
+#include "nf/monitor/monitor.h"
 #include "nf/test_eal.h"
 #include "nf/virtual_tsc.h"
+#include "table/flow.h"
 
 #define FLOWS 48
 #define STEPS 20000
-#define OUT_LINKS 3
-#define FRAME_MAX 192
-#define LEFT_MAX 512
 
-/* What left by a link in one step, and what is to come in. */
-struct frame {
-	uint16_t len;
-	uint8_t data[FRAME_MAX];
-};
-
-struct wire {
-	unsigned int n;
-	struct frame frames[LEFT_MAX];
-};
-
-struct side {
-	struct plan *plan;
-	struct engine engine;
-	struct replica *r;
-	struct wire in[2], out[OUT_LINKS];
-};
+#define CHAIN                                                                                      \
+	LOCKSTEP_CHAIN("",                                                                         \
+		       "\"udp_timeout_s\":1,\"udp_replied_timeout_s\":2,\"syn_timeout_s\":1,"      \
+		       "\"closing_timeout_s\":1,\"established_timeout_s\":2000,",                 \
+		       "\"udp_timeout_s\":3,\"transitory_timeout_s\":3,"                          \
+		       "\"established_timeout_s\":2000,",                                         \
+		       "\"idle_timeout_s\":2000,",                                                \
+		       "\"flows\":4096,\"idle_timeout_s\":1,\"active_timeout_s\":4")
 
 static struct rte_mempool *pool;
+static struct lockstep both;
 static unsigned int seed = 1;
 
 static unsigned int pick(unsigned int n)
@@ -55,168 +47,22 @@ static unsigned int pick(unsigned int n)
 	return (seed >> 8) % n;
 }
 
-/* Links of this test's: memory. The link's number is its name's last letter. */
-static struct wire *wire_of(struct link *l)
-{
-	return l->state;
-}
-
-static uint16_t mem_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
-{
-	struct wire *wire = wire_of(q->link);
-	uint16_t got = 0;
-
-	while (got < n && got < wire->n) {
-		struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
-
-		assert_non_null(m);
-		memcpy(rte_pktmbuf_append(m, wire->frames[got].len), wire->frames[got].data,
-		       wire->frames[got].len);
-		pkts[got++] = m;
-	}
-	memmove(wire->frames, wire->frames + got, (wire->n - got) * sizeof(wire->frames[0]));
-	wire->n -= got;
-	return got;
-}
-
-static uint16_t mem_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
-{
-	struct wire *wire = wire_of(q->link);
-
-	(void)dest;
-	for (uint16_t i = 0; i < n; i++) {
-		struct frame *f = &wire->frames[wire->n++];
-
-		assert_true(wire->n <= LEFT_MAX);
-		f->len = (uint16_t)rte_pktmbuf_pkt_len(pkts[i]);
-		assert_int_equal(rte_pktmbuf_data_len(pkts[i]), f->len);
-		memcpy(f->data, rte_pktmbuf_mtod(pkts[i], void *), f->len);
-		rte_pktmbuf_free(pkts[i]);
-	}
-	return n;
-}
-
-static const struct link_ops mem_ops = {
-	.name = "mem", .reads = true, .writes = true, .unclassified = true, .rx = mem_rx, .tx = mem_tx,
-};
-LINK_REGISTER(mem_ops)
-
-#define CHAIN                                                                                      \
-	"{\"links\":{\"in\":{\"type\":\"mem\"},\"back\":{\"type\":\"mem\"},\"out0\":{\"type\":"     \
-	"\"mem\"},\"out1\":{\"type\":\"mem\"},\"out2\":{\"type\":\"mem\"}},"                        \
-	"\"nfs\":{\"acl\":{\"type\":\"acl\",\"params\":{\"rules\":[{\"action\":\"deny\","          \
-	"\"dport\":[6]},{\"action\":\"permit\"}]}},"                                               \
-	"\"fw\":{\"type\":\"firewall\",\"params\":{\"rules\":[{\"action\":\"permit\"}],"           \
-	"\"udp_timeout_s\":1,\"udp_replied_timeout_s\":2,\"syn_timeout_s\":1,"                      \
-	"\"closing_timeout_s\":1,\"established_timeout_s\":2000,"                                 \
-	"\"tcp_loose\":true}},"                                                                    \
-	"\"nat\":{\"type\":\"nat\",\"params\":{\"pool\":[\"198.51.100.7\"],\"inside\":"            \
-	"[\"10.0.0.0/9\"],\"udp_timeout_s\":3,\"transitory_timeout_s\":3,"                         \
-	"\"established_timeout_s\":2000}},"                                                        \
-	"\"lb\":{\"type\":\"lb\",\"params\":{\"idle_timeout_s\":2000,\"table_size\":251,\"vips\":["  \
-	"{\"address\":\"203.0.113.1\",\"backends\":[{\"address\":\"192.0.2.1\"},{\"address\":"     \
-	"\"192.0.2.2\"},{\"address\":\"192.0.2.3\",\"port\":0}]}]}},"                              \
-	"\"l3\":{\"type\":\"l3fwd\",\"params\":{\"next_hops\":[{},{\"edge\":1,\"dst_mac\":"        \
-	"\"02:00:00:00:01:01\"}],\"routes\":[{\"prefix\":\"192.0.2.0/24\",\"next_hop\":0},"        \
-	"{\"prefix\":\"203.0.113.0/24\",\"next_hop\":1},{\"prefix\":\"10.0.0.0/8\",\"next_hop\":0},"  \
-	"{\"prefix\":\"198.51.100.0/24\",\"next_hop\":1}"                                       \
-	"],\"ipv4_capacity\":100}}},"                                                              \
-	"\"segments\":[{\"name\":\"s\",\"cpus\":[0],\"fastpath\":%u,\"inputs\":["                  \
-	"{\"link\":\"in\",\"to\":\"acl\"},{\"link\":\"back\",\"to\":\"l3\",\"direction\":"         \
-	"\"reverse\"}],\"nodes\":{"                                                                \
-	"\"acl\":{\"forward\":{\"pass\":\"fw\"},\"reverse\":{\"pass\":\"link:out2\"}},"            \
-	"\"fw\":{\"forward\":{\"pass\":\"nat\"},\"reverse\":{\"pass\":\"acl\"}},"                  \
-	"\"nat\":{\"forward\":{\"out\":\"lb\"},\"reverse\":{\"out\":\"fw\"}},"                     \
-	"\"lb\":{\"forward\":{\"out\":\"l3\"},\"reverse\":{\"out\":\"nat\"}},"                     \
-	"\"l3\":{\"forward\":{\"out0\":\"link:out0\",\"out1\":\"link:out1\"},\"reverse\":"         \
-	"{\"out0\":\"lb\"}}}}]}"
-
-static void side_open(struct side *s, unsigned int flows)
-{
-	struct err err = {0};
-	char text[8192];
-	json_t *json;
-
-	memset(s, 0, sizeof(*s));
-	snprintf(text, sizeof(text), CHAIN, flows);
-	json = json_loads(text, 0, NULL);
-	assert_non_null(json);
-	if (plan_parse(json, &s->plan, &err))
-		fail_msg("%s: %s", err.path, err.msg);
-	json_decref(json);
-	s->engine = (struct engine){.plan = s->plan, .pool = pool};
-	s->engine.links = calloc(s->plan->n_links, sizeof(struct link));
-	s->engine.nfs = calloc(s->plan->n_nfs, sizeof(struct nf));
-	for (unsigned int i = 0; i < s->plan->n_links; i++) {
-		struct link *l = &s->engine.links[i];
-
-		l->ops = s->plan->links[i].ops;
-		l->pool = pool;
-		l->state = i < 2 ? &s->in[i] : &s->out[i - 2];
-	}
-	for (unsigned int i = 0; i < s->plan->n_nfs; i++) {
-		struct nf *nf = &s->engine.nfs[i];
-
-		nf->ops = s->plan->nfs[i].ops;
-		nf->conf = s->plan->nfs[i].conf;
-		nf->workers = 1;
-		if (nf->ops->init(nf, &err))
-			fail_msg("%s: %s: %s", nf->ops->name, err.path, err.msg);
-	}
-	if (replica_create(&s->engine, 0, 0, &s->r, &err))
-		fail_msg("%s: %s", err.path, err.msg);
-}
-
-static void side_close(struct side *s)
-{
-	replica_destroy(&s->engine, s->r);
-	for (unsigned int i = 0; i < s->plan->n_nfs; i++)
-		s->engine.nfs[i].ops->fini(&s->engine.nfs[i]);
-	free(s->engine.links);
-	free(s->engine.nfs);
-	plan_free(s->plan);
-}
-
-static struct side plain, fast;
-
-static void change(const char *nf, const char *text)
-{
-	struct side *sides[] = {&plain, &fast};
-	int rc[2];
-
-	for (unsigned int s = 0; s < 2; s++) {
-		for (unsigned int i = 0; i < sides[s]->plan->n_nfs; i++) {
-			json_t *op, *reply = NULL;
-			struct err err;
-
-			if (strcmp(sides[s]->plan->nfs[i].name, nf))
-				continue;
-			op = json_loads(text, 0, NULL);
-			assert_non_null(op);
-			rc[s] = nf_update(&sides[s]->engine.nfs[i], op, &reply, &err);
-			json_decref(reply);
-			json_decref(op);
-		}
-	}
-	assert_int_equal(rc[0], rc[1]);
-}
-
 static void change_any(void)
 {
 	char text[256];
 
-	switch (pick(6)) {
+	switch (pick(8)) {
 	case 0:
 		snprintf(text, sizeof(text),
 			 "{\"rules\":[{\"action\":\"deny\",\"dport\":[%u]}],\"default\":\"%s\"}",
 			 1 + pick(8), pick(8) ? "permit" : "deny");
-		change("acl", text);
+		lockstep_change(&both, "acl", text);
 		break;
 	case 1:
 		snprintf(text, sizeof(text),
 			 "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"192.0.2.%u/32\",\"next_hop\":%u}]}",
 			 1 + pick(4), pick(2));
-		change("l3", text);
+		lockstep_change(&both, "l3", text);
 		break;
 	case 2:
 		/* Refused where it is not there, and undone where the second cannot be made. */
@@ -224,39 +70,38 @@ static void change_any(void)
 			 "{\"routes\":[{\"op\":\"del\",\"prefix\":\"192.0.2.%u/32\"},{\"op\":\"%s\","
 			 "\"prefix\":\"192.0.2.0/24\",\"next_hop\":0}]}",
 			 1 + pick(4), pick(2) ? "add" : "replace");
-		change("l3", text);
+		lockstep_change(&both, "l3", text);
 		break;
 	case 3:
 		snprintf(text, sizeof(text), "{\"op\":\"%s\",\"address\":\"192.0.2.%u\"}",
 			 (const char *[]){"add", "drain", "remove"}[pick(3)], 1 + pick(4));
-		change("lb", text);
+		lockstep_change(&both, "lb", text);
 		break;
 	case 4:
 		snprintf(text, sizeof(text),
 			 "{\"op\":\"%s\",\"protocol\":\"udp\",\"inside\":\"10.0.0.9\",\"inside_port\":5,"
 			 "\"outside\":\"198.51.100.7\",\"outside_port\":%u}",
 			 pick(2) ? "add" : "remove", 2000 + pick(3));
-		change("nat", text);
+		lockstep_change(&both, "nat", text);
 		break;
 	case 5:
 		snprintf(text, sizeof(text),
 			 "{\"rules\":[{\"action\":\"deny\",\"dport\":[%u]},{\"action\":\"permit\"}]}",
 			 1 + pick(8));
-		change("fw", text);
+		lockstep_change(&both, "fw", text);
 		break;
-	}
-}
-
-static void put(unsigned int link, const uint8_t *data, uint32_t len)
-{
-	struct side *sides[] = {&plain, &fast};
-
-	for (unsigned int s = 0; s < 2; s++) {
-		struct wire *wire = &sides[s]->in[link];
-
-		assert_true(wire->n < LEFT_MAX && len <= FRAME_MAX);
-		wire->frames[wire->n].len = (uint16_t)len;
-		memcpy(wire->frames[wire->n++].data, data, len);
+	case 6:
+		snprintf(text, sizeof(text),
+			 "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"2001:db8:c::%u/128\",\"next_hop\":%u}]}",
+			 1 + pick(3), pick(2));
+		lockstep_change(&both, "l3", text);
+		break;
+	case 7:
+		snprintf(text, sizeof(text),
+			 "{\"op\":\"%s\",\"vip\":1,\"address\":\"2001:db8:c::%u\"}",
+			 (const char *[]){"add", "drain", "remove"}[pick(3)], 1 + pick(3));
+		lockstep_change(&both, "lb", text);
+		break;
 	}
 }
 
@@ -275,58 +120,61 @@ static void spoil(struct craft *c)
 	}
 }
 
+static void craft_flow(struct craft *c, unsigned int flow, bool v6)
+{
+	char src[32];
+
+	*c = (struct craft){.proto = flow % 2 ? 17 : 6, .tcp_flags = 0x10};
+	if (v6) {
+		snprintf(src, sizeof(src), "2001:db8:a::%x", 1 + flow % 7);
+		craft_addrs(c, src, flow % 3 ? "2001:db8:b::1" : flow % 9 ? "2001:db8:c::9" : "2001:db9::1");
+	} else {
+		/* The upper half of the addresses is not inside for nat. */
+		snprintf(src, sizeof(src), "10.%u.0.%u", flow % 5 ? 0 : 200, 1 + flow % 7);
+		craft_addrs(c, src, flow % 3 ? "203.0.113.1" : flow % 9 ? "192.0.2.9" : "8.8.8.8");
+	}
+	c->sport = (uint16_t)(1000 + flow);
+	c->dport = (uint16_t)(1 + flow % 8);
+}
+
 static void forward_packet(unsigned int flow)
 {
-	struct craft c = {.family = 4, .proto = flow % 2 ? 17 : 6, .tcp_flags = 0x10};
+	bool v6 = flow % 5 == 3;
 	uint8_t data[CRAFT_MAX];
-	char src[32];
+	struct craft c;
 	uint32_t len;
 
-	/* The upper half of the addresses is not inside for nat. */
-	snprintf(src, sizeof(src), "10.%u.0.%u", flow % 5 ? 0 : 200, 1 + flow % 7);
-	craft_addrs(&c, src, flow % 3 ? "203.0.113.1" : flow % 9 ? "192.0.2.9" : "8.8.8.8");
-	c.sport = (uint16_t)(1000 + flow);
-	c.dport = (uint16_t)(1 + flow % 8);
+	craft_flow(&c, flow, v6);
 	spoil(&c);
 	len = craft_build(&c, data);
 	if (!pick(40))
 		data[24] ^= 1; /* header checksum */
 	if (!pick(10) && c.proto == 17 && !c.options && !c.vlans)
-		data[40] = data[41] = 0; /* no UDP checksum */
+		data[v6 ? 60 : 40] = data[v6 ? 61 : 41] = 0; /* no UDP checksum */
 	if (!pick(60))
 		data[0] |= 1; /* multicast MAC */
 	if (!pick(5))
 		data[11] ^= (uint8_t)pick(256); /* a station behind another way */
-	put(0, data, len);
+	lockstep_put(&both, LOCKSTEP_IN, data, len);
 }
 
 /* An answer to something that left: a packet with its ends swapped. */
-static void answer(const struct frame *f)
+static void answer(const struct lockstep_frame *f)
 {
-	struct craft c = {.family = 4, .proto = f->data[23], .tcp_flags = pick(6) ? 0x10 : 0x12};
+	bool v6 = f->data[12] == 0x86;
+	unsigned int addrs = v6 ? 22 : 26, bytes = v6 ? 16 : 4, ports = v6 ? 54 : 34;
+	struct craft c = {.family = v6 ? 6 : 4, .proto = f->data[v6 ? 20 : 23],
+			  .tcp_flags = pick(6) ? 0x10 : 0x12};
 	uint8_t data[CRAFT_MAX];
 
-	if (f->data[12] != 8 || f->data[14] != 0x45 || (c.proto != 6 && c.proto != 17))
+	if ((!v6 && (f->data[12] != 8 || f->data[14] != 0x45)) || (c.proto != 6 && c.proto != 17))
 		return;
-	memcpy(c.src, f->data + 30, 4);
-	memcpy(c.dst, f->data + 26, 4);
-	c.sport = (uint16_t)(f->data[36] << 8 | f->data[37]);
-	c.dport = (uint16_t)(f->data[34] << 8 | f->data[35]);
+	memcpy(c.src, f->data + addrs + bytes, bytes);
+	memcpy(c.dst, f->data + addrs, bytes);
+	c.sport = (uint16_t)(f->data[ports + 2] << 8 | f->data[ports + 3]);
+	c.dport = (uint16_t)(f->data[ports] << 8 | f->data[ports + 1]);
 	spoil(&c);
-	put(1, data, craft_build(&c, data));
-}
-
-/* Flows apart, each in its order. */
-static int by_flow(const void *a, const void *b)
-{
-	const struct frame *const *x = a, *const *y = b;
-	const uint8_t *p = (*x)->data, *q = (*y)->data;
-	int order = memcmp(p + 12, q + 12, 4);
-
-	order = order ? order : memcmp(p + 20, q + 20, 2);
-	order = order ? order : p[23] - q[23];
-	order = order ? order : memcmp(p + 26, q + 26, 12);
-	return order ? order : (*x > *y) - (*x < *y);
+	lockstep_put(&both, LOCKSTEP_BACK, data, craft_build(&c, data));
 }
 
 /* With the clock its own again first: cmocka's last words read it when our handler is gone. */
@@ -336,65 +184,44 @@ static int by_flow(const void *a, const void *b)
 		fail_msg(__VA_ARGS__);                                                             \
 	} while (0)
 
-static void compare(const struct wire *a, const struct wire *b, unsigned int step, unsigned int link)
+/* What the monitor has of each flow. */
+static void compare_records(enum flow_family family)
 {
-	const struct frame *x[LEFT_MAX], *y[LEFT_MAX];
+	unsigned int node = 1;
+	const struct mon_worker *a = both.plain.r->nodes[node].worker->state,
+				*b = both.fast.r->nodes[node].worker->state;
+	const struct flow_table *t = a->flows[family], *u = b->flows[family];
 
-	if (a->n != b->n)
-		FAIL("step %u, link %u: %u packets without and %u with it", step, link, a->n, b->n);
-	for (unsigned int i = 0; i < a->n; i++) {
-		x[i] = &a->frames[i];
-		y[i] = &b->frames[i];
-	}
-	qsort(x, a->n, sizeof(x[0]), by_flow);
-	qsort(y, b->n, sizeof(y[0]), by_flow);
-	for (unsigned int i = 0; i < a->n; i++)
-		if (x[i]->len != y[i]->len || memcmp(x[i]->data, y[i]->data, x[i]->len))
-			FAIL("step %u, link %u: packet %u of a flow-wise order differs", step, link, i);
-}
+	assert_string_equal(both.plain.r->nodes[node].worker->nf->ops->name, "monitor");
+	assert_int_equal(flow_count(t), flow_count(u));
+	for (uint32_t i = 0; i < flow_capacity(t); i++) {
+		struct flow *f = flow_at(t, i), *g;
 
-/* Everything but what acl's own cache did. */
-static void compare_counters(void)
-{
-	fastpath_credit(fast.r);
-	for (unsigned int i = 0; i < plain.plan->n_nfs; i++) {
-		const struct node *a = &plain.r->nodes[i], *b = &fast.r->nodes[i];
-		const struct nf_ops *ops = plain.plan->nfs[i].ops;
-
-		assert_int_equal(a->stats.in, b->stats.in);
-		assert_int_equal(a->stats.aborted, b->stats.aborted);
-		assert_int_equal(a->stats.held, b->stats.held);
-		assert_memory_equal(a->stats.out, b->stats.out, sizeof(a->stats.out));
-		assert_memory_equal(a->stats.dropped, b->stats.dropped, sizeof(a->stats.dropped));
-		for (unsigned int c = 0; ops->counters && ops->counters[c]; c++)
-			if (strncmp(ops->counters[c], "cache-", 6) &&
-			    a->worker->counters[c] != b->worker->counters[c])
-				FAIL("%s %s: %lu without and %lu with it", ops->name, ops->counters[c],
-					 a->worker->counters[c], b->worker->counters[c]);
+		if (!f)
+			continue;
+		g = flow_find(u, f->key);
+		assert_non_null(g);
+		assert_int_equal(f->user, g->user);
+		assert_int_equal(f->expires, g->expires);
+		assert_memory_equal(family == FLOW_IPV4 ? flow_state4(f) : flow_state6(f),
+				    family == FLOW_IPV4 ? flow_state4(g) : flow_state6(g),
+				    sizeof(struct mon_state));
 	}
 }
 
 static void poll_both(unsigned int step)
 {
-	replica_poll(plain.r);
-	replica_poll(fast.r);
-	for (unsigned int i = 0; i < OUT_LINKS; i++)
-		compare(&plain.out[i], &fast.out[i], step, i);
-}
-
-static void forget(void)
-{
-	for (unsigned int i = 0; i < OUT_LINKS; i++)
-		plain.out[i].n = fast.out[i].n = 0;
+	if (!lockstep_poll(&both, LOCKSTEP_OUT))
+		FAIL("step %u, %s", step, both.why);
 }
 
 /* Answers to some of what left forward come in by the next poll. */
 static void answer_some(void)
 {
-	for (unsigned int i = 0; i < 2; i++)
-		for (unsigned int p = 0; p < plain.out[i].n; p++)
+	for (unsigned int i = LOCKSTEP_OUT; i < LOCKSTEP_OUT + 2; i++)
+		for (unsigned int p = 0; p < both.plain.wires[i].n; p++)
 			if (!pick(3))
-				answer(&plain.out[i].frames[p]);
+				answer(&both.plain.wires[i].frames[p]);
 }
 
 /*
@@ -411,8 +238,8 @@ static void pass_time(void)
 	virtual_tsc += 6 * hz;
 	for (unsigned int i = 0; i < 4000; i++) {
 		virtual_tsc += hz / 1000;
-		replica_poll(plain.r);
-		replica_poll(fast.r);
+		replica_poll(both.plain.r);
+		replica_poll(both.fast.r);
 	}
 }
 
@@ -424,14 +251,17 @@ static void run(unsigned int steps, unsigned int flows, bool changes)
 		for (unsigned int i = 0; i < n; i++)
 			forward_packet((base + pick(6)) % flows);
 		answer_some();
-		forget();
+		lockstep_forget(&both, LOCKSTEP_OUT);
 		poll_both(step);
 		if (changes && !pick(60))
 			change_any();
 		pass_time();
 	}
 	virtual_tsc_stop();
-	compare_counters();
+	if (!lockstep_same_counts(&both))
+		fail_msg("%s", both.why);
+	compare_records(FLOW_IPV4);
+	compare_records(FLOW_IPV6);
 }
 
 static void begin(unsigned int cache)
@@ -439,16 +269,7 @@ static void begin(unsigned int cache)
 	seed = 12345;
 	/* Here, as cmocka takes the signal for itself before each test. */
 	assert_true(virtual_tsc_start());
-	side_open(&plain, 0);
-	side_open(&fast, cache);
-	assert_null(plain.r->fast);
-	assert_non_null(fast.r->fast);
-}
-
-static void end(void)
-{
-	side_close(&plain);
-	side_close(&fast);
+	lockstep_open(&both, CHAIN, cache, pool);
 }
 
 static void test_changing_tables(void **state)
@@ -457,10 +278,10 @@ static void test_changing_tables(void **state)
 	begin(1024);
 	run(STEPS, FLOWS, true);
 	/* It must have been at work, and have been void at times. */
-	assert_true(fast.r->fast->stats.hits > fast.r->fast->stats.misses / 3);
-	assert_true(fast.r->fast->stats.flushes > STEPS / 200);
-	assert_true(fast.r->fast->stats.recorded > 1000);
-	end();
+	assert_true(both.fast.r->fast->stats.hits > both.fast.r->fast->stats.misses / 3);
+	assert_true(both.fast.r->fast->stats.flushes > STEPS / 200);
+	assert_true(both.fast.r->fast->stats.recorded > 1000);
+	lockstep_close(&both);
 }
 
 /* More flows than there is room for: flows lose their places to others all the time. */
@@ -469,8 +290,8 @@ static void test_small_cache(void **state)
 	(void)state;
 	begin(16);
 	run(STEPS / 4, FLOWS * 3, true);
-	assert_true(fast.r->fast->stats.evicted > 100);
-	end();
+	assert_true(both.fast.r->fast->stats.evicted > 100);
+	lockstep_close(&both);
 }
 
 /* Nothing changes but the flows themselves; a third of the packets is not plain. */
@@ -479,9 +300,9 @@ static void test_still_tables(void **state)
 	(void)state;
 	begin(4096);
 	run(STEPS / 4, FLOWS, false);
-	assert_int_equal(fast.r->fast->stats.flushes, 0);
-	assert_true(fast.r->fast->stats.hits > fast.r->fast->stats.misses / 3);
-	end();
+	assert_int_equal(both.fast.r->fast->stats.flushes, 0);
+	assert_true(both.fast.r->fast->stats.hits > both.fast.r->fast->stats.misses / 3);
+	lockstep_close(&both);
 }
 
 static int start(void **state)

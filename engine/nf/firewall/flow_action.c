@@ -7,9 +7,12 @@ bool fw_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t ver
 		    struct nf_flow_action *action)
 {
 	struct fw_worker *fw = w->state;
-	struct flow_table *flows = fw->flows[FLOW_IPV4];
+	struct flow_table *flows = fw->flows[flow->v6 ? FLOW_IPV6 : FLOW_IPV4];
 	union fw_key key;
-	bool low = fw_key4_make(&key.v4, &flow->src, &flow->dst, flow->sport, flow->dport, flow->proto);
+	bool low = flow->v6 ? fw_key6_make(&key.v6, flow->src6, flow->dst6, flow->sport, flow->dport,
+					   flow->proto)
+			    : fw_key4_make(&key.v4, &flow->src, &flow->dst, flow->sport, flow->dport,
+					   flow->proto);
 	struct flow *f = flow_find(flows, &key);
 	enum track_state state;
 

@@ -8,16 +8,16 @@ bool lb_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t ver
 {
 	struct lb_worker *lw = w->state;
 	const struct lb_config *c = atomic_load_explicit(&lw->lb->config.current, memory_order_acquire);
-	struct flow_table *flows = lw->flows[FLOW_IPV4];
-	struct flow_key4 key = {.src = flow->src, .dst = flow->dst, .sport = flow->sport,
-				.dport = flow->dport, .proto = flow->proto};
+	struct flow_table *flows = lw->flows[flow->v6 ? FLOW_IPV6 : FLOW_IPV4];
+	union tuple_key key;
 	struct flow *f;
 
 	if (flow->direction == NF_REVERSE)
 		return !verdict;
+	tuple_of_flow(&key, flow);
 	f = flow_find(flows, &key);
 	if (!f)
-		return lb_is_for_none(c, &key);
+		return lb_is_for_none(c, &key, flow->v6);
 	if (verdict || c->backends[f->user].gone)
 		return false;
 	action->sets = c->backends[f->user].has_mac ? NF_SETS_DST_MAC : 0;

@@ -124,7 +124,7 @@ int lb_config_build(const struct lb_params *p, const struct lb_members *members,
 		    struct lb_config **out, struct err *err);
 void lb_config_free(void *config);
 /* No VIP's, so that it passes or is dropped whatever flows there are. */
-bool lb_is_for_none(const struct lb_config *c, const struct flow_key4 *key);
+bool lb_is_for_none(const struct lb_config *c, const union tuple_key *key, bool v6);
 bool lb_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		    struct nf_flow_action *action);
 void lb_process(struct nf_worker *w, struct burst *b);

@@ -99,9 +99,9 @@ static uint32_t find_vip(const struct lb_config *c, const void *flow_key, bool v
 	return find_ports(&c->by_vip, &key);
 }
 
-bool lb_is_for_none(const struct lb_config *c, const struct flow_key4 *key)
+bool lb_is_for_none(const struct lb_config *c, const union tuple_key *key, bool v6)
 {
-	return find_vip(c, key, false) >= c->n_vips;
+	return find_vip(c, key, v6) >= c->n_vips;
 }
 
 /* The same on every worker and at all times, so that flows not in the table have their backend. */

@@ -189,5 +189,7 @@ static const struct nf_ops monitor_ops = {
 	.worker_fini = mon_worker_fini,
 	.process = mon_process,
 	.tick = mon_tick,
+	.flow_action = mon_flow_action,
+	.flow_account = mon_flow_account,
 };
 NF_REGISTER(monitor_ops)

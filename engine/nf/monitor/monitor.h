@@ -42,6 +42,10 @@ struct mon_worker {
 };
 
 void mon_process(struct nf_worker *w, struct burst *b);
+bool mon_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		     struct nf_flow_action *action);
+void mon_flow_account(struct nf_worker *w, const uint32_t *flows, struct rte_mbuf *const *pkts,
+		      unsigned int n, uint64_t now);
 
 /* One flow's record into the message, which is sent when full. */
 void mon_export(struct mon_worker *mw, enum flow_family family, const struct flow *f,

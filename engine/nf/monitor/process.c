@@ -64,6 +64,18 @@ static inline uint32_t due(const struct mon_worker *mw, const struct mon_state *
 	return (int32_t)(idle - active) < 0 ? idle : active;
 }
 
+static __rte_always_inline void add_packet(const struct mon_worker *mw, struct flow *f,
+					   const struct rte_mbuf *m, bool v6)
+{
+	struct mon_state *s = v6 ? flow_state6(f) : flow_state4(f);
+
+	s->packets++;
+	s->octets += ip_octets(m, v6);
+	s->last = mw->now;
+	f->user |= tcp_flags(m);
+	f->expires = due(mw, s);
+}
+
 static __rte_always_inline void record(struct nf_worker *w, struct burst *b, struct batch *batch,
 				       bool v6)
 {
@@ -78,7 +90,6 @@ static __rte_always_inline void record(struct nf_worker *w, struct burst *b, str
 		const void *key = v6 ? (const void *)&batch->keys.v6[i] : &batch->keys.v4[i];
 		const struct rte_mbuf *m = b->pkts[batch->pos[i]];
 		struct flow *f = batch->flows[i];
-		struct mon_state *s;
 
 		if (unlikely(!f)) {
 			if (w->counters[C_NEW] != known)
@@ -88,12 +99,7 @@ static __rte_always_inline void record(struct nf_worker *w, struct burst *b, str
 			if (!f)
 				continue;
 		}
-		s = v6 ? flow_state6(f) : flow_state4(f);
-		s->packets++;
-		s->octets += ip_octets(m, v6);
-		s->last = mw->now;
-		f->user |= tcp_flags(m);
-		f->expires = due(mw, s);
+		add_packet(mw, f, m, v6);
 	}
 }
 
@@ -151,4 +157,38 @@ void mon_process(struct nf_worker *w, struct burst *b)
 		record(w, b, &v4, false);
 	if (v6.n)
 		record(w, b, &v6, true);
+}
+
+/* A recorded flow's packets pass; what is kept of each is counted by mon_flow_account. */
+bool mon_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
+		     struct nf_flow_action *action)
+{
+	struct mon_worker *mw = w->state;
+	struct flow_table *flows = mw->flows[flow->v6 ? FLOW_IPV6 : FLOW_IPV4];
+	union tuple_key key;
+	struct flow *f;
+
+	tuple_of_flow(&key, flow);
+	f = flow_find(flows, &key);
+	if (verdict || !f)
+		return false; /* not recorded, as the cache is full: it may yet be */
+	action->epochs = flow_epochs(flows);
+	action->flow = flow_index(flows, f);
+	action->account = true;
+	return true;
+}
+
+void mon_flow_account(struct nf_worker *w, const uint32_t *flows, struct rte_mbuf *const *pkts,
+		      unsigned int n, uint64_t now)
+{
+	struct mon_worker *mw = w->state;
+	struct flow *f[BURST_MAX];
+
+	mon_clock(mw, now);
+	for (unsigned int i = 0; i < n; i++) {
+		f[i] = flow_record(mw->flows[pkt_is_ipv4(pkts[i]) ? FLOW_IPV4 : FLOW_IPV6], flows[i]);
+		rte_prefetch0(f[i]);
+	}
+	for (unsigned int i = 0; i < n; i++)
+		add_packet(mw, f[i], pkts[i], !pkt_is_ipv4(pkts[i]));
 }

@@ -34,6 +34,8 @@ bool nat_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t ve
 
 	if (verdict)
 		return false;
+	if (flow->v6)
+		return true; /* passes as it is */
 	/* Not ours to translate: addresses alone say so. */
 	if (outward ? !nat_is_inside(nat->params, flow->src) : !nat_is_outside(nat, flow->dst))
 		return true;

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lockstep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void must(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "lockstep: %s\n", what);
+	abort();
+}
+
+static uint16_t mem_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct lockstep_wire *wire = q->link->state;
+	uint16_t got = 0;
+
+	while (got < n && got < wire->n) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(q->link->pool);
+
+		must(m, "no mbuf");
+		memcpy(rte_pktmbuf_append(m, wire->frames[got].len), wire->frames[got].data,
+		       wire->frames[got].len);
+		pkts[got++] = m;
+	}
+	memmove(wire->frames, wire->frames + got, (wire->n - got) * sizeof(wire->frames[0]));
+	wire->n -= got;
+	return got;
+}
+
+static uint16_t mem_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct lockstep_wire *wire = q->link->state;
+
+	(void)dest;
+	for (uint16_t i = 0; i < n; i++) {
+		struct lockstep_frame *f;
+
+		must(wire->n < LOCKSTEP_LEFT_MAX, "too many packets left at once");
+		f = &wire->frames[wire->n++];
+		f->len = (uint16_t)rte_pktmbuf_pkt_len(pkts[i]);
+		must(rte_pktmbuf_data_len(pkts[i]) == f->len && f->len <= LOCKSTEP_FRAME_MAX,
+		     "a packet that left is too long");
+		memset(f->data, 0, 64); /* what is compared of short ones */
+		memcpy(f->data, rte_pktmbuf_mtod(pkts[i], void *), f->len);
+		rte_pktmbuf_free(pkts[i]);
+	}
+	return n;
+}
+
+static const struct link_ops mem_ops = {
+	.name = "mem", .reads = true, .writes = true, .unclassified = true, .rx = mem_rx, .tx = mem_tx,
+};
+LINK_REGISTER(mem_ops)
+
+static void must_do(int rc, const struct err *err)
+{
+	char text[sizeof(err->path) + sizeof(err->msg) + 2];
+
+	snprintf(text, sizeof(text), "%s: %s", err->path, err->msg);
+	must(!rc, text);
+}
+
+static void open_links(struct lockstep_side *s, struct rte_mempool *pool)
+{
+	s->engine.links = calloc(s->plan->n_links, sizeof(struct link));
+	s->wires = calloc(s->plan->n_links, sizeof(*s->wires));
+	must(s->engine.links && s->wires, "no memory");
+	for (unsigned int i = 0; i < s->plan->n_links; i++) {
+		struct link *l = &s->engine.links[i];
+
+		l->ops = s->plan->links[i].ops;
+		l->pool = pool;
+		l->state = &s->wires[i];
+	}
+}
+
+static void open_nfs(struct lockstep_side *s)
+{
+	struct err err = {0};
+
+	s->engine.nfs = calloc(s->plan->n_nfs, sizeof(struct nf));
+	must(s->engine.nfs, "no memory");
+	for (unsigned int i = 0; i < s->plan->n_nfs; i++) {
+		struct nf *nf = &s->engine.nfs[i];
+
+		nf->ops = s->plan->nfs[i].ops;
+		nf->conf = s->plan->nfs[i].conf;
+		nf->workers = 1;
+		if (nf->ops->init)
+			must_do(nf->ops->init(nf, &err), &err);
+	}
+}
+
+static void side_open(struct lockstep_side *s, const char *chain, unsigned int flows,
+		      struct rte_mempool *pool)
+{
+	struct err err = {0};
+	char text[16384];
+	json_t *json;
+
+	memset(s, 0, sizeof(*s));
+	snprintf(text, sizeof(text), chain, flows);
+	json = json_loads(text, 0, NULL);
+	must(json, "the plan is not JSON");
+	must_do(plan_parse(json, &s->plan, &err), &err);
+	json_decref(json);
+	s->engine = (struct engine){.plan = s->plan, .pool = pool};
+	open_links(s, pool);
+	open_nfs(s);
+	must_do(replica_create(&s->engine, 0, 0, &s->r, &err), &err);
+}
+
+static void side_close(struct lockstep_side *s)
+{
+	replica_destroy(&s->engine, s->r);
+	for (unsigned int i = 0; i < s->plan->n_nfs; i++)
+		if (s->engine.nfs[i].ops->fini)
+			s->engine.nfs[i].ops->fini(&s->engine.nfs[i]);
+	free(s->engine.links);
+	free(s->engine.nfs);
+	free(s->wires);
+	plan_free(s->plan);
+}
+
+void lockstep_open(struct lockstep *l, const char *chain, unsigned int flows, struct rte_mempool *pool)
+{
+	side_open(&l->plain, chain, 0, pool);
+	side_open(&l->fast, chain, flows, pool);
+	must(!l->plain.r->fast && l->fast.r->fast, "the fast path is where it should not be, or is not");
+	l->why[0] = '\0';
+}
+
+void lockstep_close(struct lockstep *l)
+{
+	side_close(&l->plain);
+	side_close(&l->fast);
+}
+
+static void put(struct lockstep_wire *wire, const void *data, uint32_t len)
+{
+	must(wire->n < LOCKSTEP_LEFT_MAX && len <= LOCKSTEP_FRAME_MAX, "no room for a packet");
+	wire->frames[wire->n].len = (uint16_t)len;
+	memcpy(wire->frames[wire->n++].data, data, len);
+}
+
+void lockstep_put(struct lockstep *l, unsigned int link, const void *data, uint32_t len)
+{
+	put(&l->plain.wires[link], data, len);
+	put(&l->fast.wires[link], data, len);
+}
+
+static int change(struct lockstep_side *s, const char *nf, const char *text)
+{
+	json_t *op = json_loads(text, 0, NULL), *reply = NULL;
+	struct err err = {0};
+	int rc = 0;
+
+	must(op, "an update is not JSON");
+	for (unsigned int i = 0; i < s->plan->n_nfs; i++)
+		if (!strcmp(s->plan->nfs[i].name, nf))
+			rc = nf_update(&s->engine.nfs[i], op, &reply, &err);
+	json_decref(reply);
+	json_decref(op);
+	return rc;
+}
+
+int lockstep_change(struct lockstep *l, const char *nf, const char *op)
+{
+	int rc = change(&l->plain, nf, op);
+
+	must(change(&l->fast, nf, op) == rc, "an update is taken by one side only");
+	return rc;
+}
+
+/* What has the same 5-tuple, behind what is shorter than one; each in its order. */
+static int by_flow(const void *a, const void *b)
+{
+	const struct lockstep_frame *const *x = a, *const *y = b;
+	const uint8_t *p = (*x)->data, *q = (*y)->data;
+	bool v6 = p[12] == 0x86;
+	unsigned int addrs = v6 ? 22 : 26, bytes = v6 ? 36 : 12;
+	int order = memcmp(p + 12, q + 12, v6 ? 3 : 4);
+
+	/* A tuple is one only of packets that are neither tagged nor fragments. */
+	order = order ? order : v6 ? p[20] - q[20] : memcmp(p + 20, q + 20, 2);
+	order = order || v6 ? order : p[23] - q[23];
+	order = order ? order : memcmp(p + addrs, q + addrs, bytes);
+	return order ? order : (*x > *y) - (*x < *y);
+}
+
+static bool same_packets(struct lockstep *l, unsigned int link)
+{
+	const struct lockstep_wire *a = &l->plain.wires[link], *b = &l->fast.wires[link];
+	const struct lockstep_frame *x[LOCKSTEP_LEFT_MAX], *y[LOCKSTEP_LEFT_MAX];
+
+	if (a->n != b->n) {
+		snprintf(l->why, sizeof(l->why), "link %s: %u packets without and %u with it",
+			 l->plain.plan->links[link].name, a->n, b->n);
+		return false;
+	}
+	for (unsigned int i = 0; i < a->n; i++) {
+		x[i] = &a->frames[i];
+		y[i] = &b->frames[i];
+	}
+	qsort(x, a->n, sizeof(x[0]), by_flow);
+	qsort(y, b->n, sizeof(y[0]), by_flow);
+	for (unsigned int i = 0; i < a->n; i++) {
+		if (x[i]->len == y[i]->len && !memcmp(x[i]->data, y[i]->data, x[i]->len))
+			continue;
+		snprintf(l->why, sizeof(l->why), "link %s: packet %u of a flow-wise order differs",
+			 l->plain.plan->links[link].name, i);
+		return false;
+	}
+	return true;
+}
+
+bool lockstep_poll(struct lockstep *l, unsigned int first)
+{
+	replica_poll(l->plain.r);
+	replica_poll(l->fast.r);
+	for (unsigned int i = first; i < l->plain.plan->n_links; i++)
+		if (!same_packets(l, i))
+			return false;
+	return true;
+}
+
+void lockstep_forget(struct lockstep *l, unsigned int first)
+{
+	for (unsigned int i = first; i < l->plain.plan->n_links; i++)
+		l->plain.wires[i].n = l->fast.wires[i].n = 0;
+}
+
+static bool same_node(struct lockstep *l, unsigned int i)
+{
+	const struct node *a = &l->plain.r->nodes[i], *b = &l->fast.r->nodes[i];
+	const struct nf_ops *ops = a->worker->nf->ops;
+
+	if (a->stats.in != b->stats.in || a->stats.aborted != b->stats.aborted ||
+	    a->stats.held != b->stats.held || a->stats.no_route != b->stats.no_route ||
+	    memcmp(a->stats.out, b->stats.out, sizeof(a->stats.out)) ||
+	    memcmp(a->stats.dropped, b->stats.dropped, sizeof(a->stats.dropped))) {
+		snprintf(l->why, sizeof(l->why), "%s: packets are counted otherwise", ops->name);
+		return false;
+	}
+	for (unsigned int c = 0; ops->counters && ops->counters[c]; c++) {
+		if (!strncmp(ops->counters[c], "cache-", 6) ||
+		    a->worker->counters[c] == b->worker->counters[c])
+			continue;
+		snprintf(l->why, sizeof(l->why), "%s %s: %lu without and %lu with it", ops->name,
+			 ops->counters[c], a->worker->counters[c], b->worker->counters[c]);
+		return false;
+	}
+	return true;
+}
+
+bool lockstep_same_counts(struct lockstep *l)
+{
+	fastpath_credit(l->fast.r);
+	for (unsigned int i = 0; i < l->plain.r->n_nodes; i++)
+		if (!same_node(l, i))
+			return false;
+	return true;
+}
