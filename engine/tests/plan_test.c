@@ -20,7 +20,9 @@ static const struct nf_ops ttl_ops = {
 	.may_drop = true,
 };
 NF_REGISTER(ttl_ops)
-static const struct nf_ops look_ops = {.name = "look", .category = NF_GENERAL, .reads = NF_F_TTL | NF_F_PAYLOAD};
+static const struct nf_ops look_ops = {
+	.name = "look", .category = NF_GENERAL, .reads = NF_F_TTL | NF_F_PAYLOAD,
+};
 NF_REGISTER(look_ops)
 static const struct nf_ops track_ops = {
 	.name = "track", .category = NF_GENERAL, .reads = NF_F_5TUPLE, .state_key = NF_STATE_FLOW,
@@ -32,7 +34,9 @@ static const struct nf_ops maker_ops = {.name = "maker", .category = NF_GENERAL,
 NF_REGISTER(maker_ops)
 static const struct nf_ops dscp_ops = {.name = "mark", .category = NF_GENERAL, .writes = NF_F_DSCP};
 NF_REGISTER(dscp_ops)
-static const struct nf_ops mac_ops = {.name = "mac", .category = NF_GENERAL, .reads = NF_F_TTL, .writes = NF_F_MAC};
+static const struct nf_ops mac_ops = {
+	.name = "mac", .category = NF_GENERAL, .reads = NF_F_TTL, .writes = NF_F_MAC,
+};
 NF_REGISTER(mac_ops)
 static const struct nf_ops scratch_ops = {.name = "scratch", .category = NF_GENERAL, .marks_mbuf = true};
 NF_REGISTER(scratch_ops)
