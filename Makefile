@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm-trace lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm-trace test-vm-sriov test-vm-placement lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -16,6 +16,8 @@ help:
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
+	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
+	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference of links and NFs, from the engine itself'
@@ -36,8 +38,9 @@ test:
 # Images are built once.
 test-containers:
 	@scripts/setup.sh run test containers
-	@$(SUDO) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids router headrace traffic
+	@$(SUDO) env HEADRACE_CONTAINERS=$(HEADRACE_CONTAINERS) $(VENV)/headrace vnf build nat ip-firewall l7-cache l4-lb ids router headrace traffic
 	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_KILLS=$(KILLS) HEADRACE_SLOW=1 \
+		HEADRACE_CONTAINERS=$(HEADRACE_CONTAINERS) \
 		$(VENV)/python -m pytest -p no:cacheprovider tests/containers
 
 bench:
@@ -52,6 +55,14 @@ test-slow:
 test-vm-trace:
 	@scripts/setup.sh run trace
 	@tests/trace/vm/run.sh
+
+test-vm-sriov:
+	@scripts/setup.sh run test
+	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh sriov
+
+test-vm-placement:
+	@scripts/setup.sh run test
+	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh placement
 
 bench-fib-1g:
 	@scripts/setup.sh run bench

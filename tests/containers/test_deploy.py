@@ -107,11 +107,14 @@ def test_every_workload_through_routed_vnfs(tmp_path: Path) -> None:
 
 
 @needs("nat", "router", "traffic")
-def test_own_source_and_sink_have_a_latency_per_packet(tmp_path: Path, engine_binary: Path) -> None:
+@pytest.mark.parametrize("link", ["af_packet", "af_xdp"])
+def test_own_source_and_sink_have_a_latency_per_packet(
+    tmp_path: Path, engine_binary: Path, link: str
+) -> None:
     done = run(
         tmp_path,
         "name: test\ndeployment: {hosting: container}\nchain: [nat, router]\n"
-        "workload: {kind: packets, rate: 500, duration: 1 s, warmup: 0 s}\n",
+        f"workload: {{kind: packets, rate: 500, duration: 1 s, warmup: 0 s, link: {link}}}\n",
         HEADRACE_ENGINE=str(engine_binary),
     )
     [result] = results(done)
@@ -124,11 +127,13 @@ def test_own_source_and_sink_have_a_latency_per_packet(tmp_path: Path, engine_bi
 
 
 @needs("nat", "headrace", "traffic")
-def test_the_engine_is_a_vnf_among_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", ["af_packet", "af_xdp"])
+def test_the_engine_is_a_vnf_among_others(tmp_path: Path, link: str) -> None:
     before = ours()
     done = run(
         tmp_path,
         "name: test\ndeployment: {hosting: container}\nchain: [nat, headrace]\n"
+        f"vnfs: {{headrace: {{parameters: {{link: {link}}}}}}}\n"
         "workload: {kind: http, duration: 1 s, warmup: 0 s, connections: 4}\n",
     )
     [result] = results(done)
@@ -136,6 +141,23 @@ def test_the_engine_is_a_vnf_among_others(tmp_path: Path) -> None:
     assert all(finding["ok"] for finding in found.values()), found
     assert found["headrace: forwarded"]["value"] > result["application"]["requests"]
     assert ours() <= before
+
+
+@needs("ip-firewall", "router", "traffic")
+def test_instances_of_a_firewall_see_both_directions(tmp_path: Path) -> None:
+    """The kernels on either side choose among them by the same hash of a flow."""
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\nchain: [ip-firewall, router]\n"
+        "vnfs: {ip-firewall: {instances: 2}, router: {instances: 2}}\n"
+        "workload:\n- {kind: http, duration: 1 s, warmup: 0 s, connections: 32}\n"
+        "- {kind: tcp, streams: 16, duration: 1 s, warmup: 0 s}\n",
+    )
+    for result in results(done):
+        found = findings(result)
+        assert all(finding["ok"] for finding in found.values()), found
+        assert {f"ip-firewall.{n}: accepted" for n in (1, 2)} <= set(found)
+        assert {f"router.{n}: forwarded" for n in (1, 2)} <= set(found)
 
 
 @needs("nat", "traffic")

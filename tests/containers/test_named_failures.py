@@ -13,6 +13,7 @@ from support.containers import lacking, ours, run
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 REPO = Path(__file__).resolve().parents[2]
+_NO_TOOL = lacking()
 _NO_BASE = lacking(base=True)
 _NO_TRAFFIC = lacking("traffic", "nat")
 _HEAD = "name: test\ndeployment: {hosting: container}\n"
@@ -72,7 +73,7 @@ def test_an_image_that_cannot_be_built(tmp_path: Path) -> None:
     assert ours() <= before
 
 
-@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed")
+@pytest.mark.skipif(_NO_TOOL is not None, reason=str(_NO_TOOL))
 def test_an_address_that_somebody_has(tmp_path: Path) -> None:
     before = ours()
     done = run(
@@ -86,7 +87,7 @@ def test_an_address_that_somebody_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="capabilities of root")
-@pytest.mark.skipif(shutil.which("podman") is None, reason="podman is not installed")
+@pytest.mark.skipif(_NO_TOOL is not None, reason=str(_NO_TOOL))
 def test_a_capability_that_the_machine_does_not_grant(tmp_path: Path) -> None:
     from headrace.testbed.containers.feasible import capabilities
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.testbed.containers.tool import installed
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
@@ -25,11 +27,14 @@ def lacking(*vnfs: str, base: bool = False) -> str | None:
     """Why these VNFs cannot be run here, and what mends it."""
     if os.geteuid():
         return "containers need root"
-    if shutil.which("podman") is None:
-        return "podman is not installed"
-    from headrace.testbed.containers.runtime import BASE_IMAGE, has_image
+    from headrace.testbed.containers.images import BASE_IMAGE, has_image
+    from headrace.testbed.containers.tool import tool
     from headrace.testbed.vnf import catalogue
 
+    try:
+        tool().answers()
+    except HeadraceError as why:
+        return str(why)
     missing = [name for name in vnfs if not has_image(catalogue()[name].image)]
     if missing:
         return f"images are not built: `make test-containers`, or `headrace vnf build {missing[0]}`"
@@ -79,8 +84,8 @@ def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def ours() -> set[str]:
     """Containers, namespaces and links that a run may have made, but those of runs of somebody
     else that go on at the same time: their tags are in the machine's own state directory."""
-    listing = ["podman", "ps", "--all", "--format", "{{.Names}}"]
-    containers = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+    listed = [one.ask("ps", "--all", "--format", "{{.Names}}").stdout for one in installed()]
+    containers = " ".join(listed).split()
     folders = (Path("/run/netns"), Path("/sys/class/net"))
     names = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     others = _others()

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace.testbed.containers import runtime
+from headrace.testbed.containers.images import build_all, has_image
 from headrace.testbed.vnf import catalogue, find
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
@@ -29,7 +29,7 @@ def list_(json_: Json = False) -> None:
             "kind": entry.definition.kind,
             "title": entry.definition.title,
             "image": entry.image,
-            "built": runtime.has_image(entry.image),
+            "built": has_image(entry.image),
         }
         for entry in catalogue().values()
     ]
@@ -75,7 +75,7 @@ def build(
 ) -> None:
     """Build images that are missing or whose definition has changed."""
     entries = [find(name) for name in names] if names else list(catalogue().values())
-    built = sum(runtime.build(entry, _say, again=again) for entry in entries)
+    built = build_all(entries, _say, again=again)
     print(f"{built} built, {len(entries) - built} were there")
 
 

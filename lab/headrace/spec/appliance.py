@@ -219,6 +219,17 @@ class GraphSet(Spec):
     sample: Annotated[Count, Field(ge=1)] | None = None
     seed: Count = 1
 
+    @model_validator(mode="before")
+    @classmethod
+    def _nobody_joins(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "parallel" in value:
+            raise ValueError(
+                "parallel: nothing on the kernel's path joins what neighbours made of copies of a "
+                "packet; allowed: one VNF after the other (`headrace chains --parallel` lists such "
+                "graphs; the engine runs them, with `deployment.execution.parallel`)"
+            )
+        return value
+
 
 class ScaleOut(Spec):
     """One VNF (or `each` that may be) with more and more instances; in the study's first chain

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,13 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.spec.appliance import Allocation, NetworkName
-from headrace.testbed.containers import runtime
+from headrace.testbed.containers import cpu, runtime
 from headrace.testbed.containers.fabric import Bridge, Fabric, Macvlan, Ovs, Port
-from headrace.testbed.containers.layout import PORT, Layout, Node
+from headrace.testbed.containers.layout import PORT, TESTER, Layout, Node
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
     Count,
+    adopt_namespace,
     configure,
     counts,
     make_namespace,
@@ -29,12 +31,12 @@ from headrace.testbed.containers.plumbing import (
 )
 from headrace.testbed.containers.sriov import Sriov
 from headrace.testbed.containers.stopwatch import Stopwatch
+from headrace.testbed.containers.tool import last_words, tool
 from headrace.testbed.sriov import choose
 from headrace.testbed.state import RunState
 from headrace.testbed.vnf import VnfDefinition
 
 _HEALTH_PERIOD_S = 0.2
-# One command that waits inside: each `podman exec` costs more than a VNF's whole start.
 _UNTIL_HEALTHY = "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done"
 _STARTED_AT_ONCE = 4
 
@@ -77,6 +79,7 @@ class Deployed:
         self.say = say
         self.pf = pf
         self.tag = f"hr{secrets.token_hex(2)}"
+        self.pids: dict[str, int] = {}  # node: its container's first process
         self.watch = watch or Stopwatch()
 
     def __enter__(self) -> Deployed:
@@ -98,21 +101,30 @@ class Deployed:
     def _make(self) -> None:
         probe = f"{self.tag}-probe"
         self.ledger.note("container", probe)
-        with self.watch.phase("network"):
-            runtime.run_options(probe)
-            for node in self.layout.nodes:
-                make_namespace(self.name(node), self.ledger)
-            self._join()
         containers = self.layout.containers
-        for node in containers:
-            self.ledger.note("container", self.name(node))
         with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
+            with self.watch.phase("network"):
+                runtime.run_options(probe)
+                list(pool.map(self._namespace, self.layout.nodes))
+                self._join()
+            for node in containers:
+                self.ledger.note("container", self.name(node))
             with self.watch.phase("starting containers"):
                 list(pool.map(self._start, containers))
+                found = runtime.pids([self.name(node) for node in containers])
+                self.pids = {node.name: found[self.name(node)] for node in containers}
             with self.watch.phase("waiting for health"):
                 list(pool.map(self._wait, containers))
-        for pid in runtime.pids([self.name(node) for node in containers]).values():
-            runtime.shield(pid)
+        for pid in self.pids.values():
+            cpu.shield(pid)
+
+    def _namespace(self, node: Node) -> None:
+        name = self.name(node)
+        if tool().enters or node.kind == TESTER:
+            make_namespace(name, self.ledger)
+        else:
+            self.ledger.note("container", runtime.holder(name))
+            adopt_namespace(name, runtime.hold(name), self.ledger)
 
     def _join(self) -> None:
         fabric = self._fabric()
@@ -157,7 +169,7 @@ class Deployed:
                 self.name(node),
                 supply.image,
                 self.name(node),
-                environment(node, self.layout) | supply.environment(f"vnfs.{node.vnf}.parameters"),
+                self._environment(node),
                 supply.definition.capabilities,
                 supply.definition.devices,
                 allocation.cpus,
@@ -166,6 +178,10 @@ class Deployed:
                 supply.command,
             )
         )
+
+    def _environment(self, node: Node) -> dict[str, str]:
+        own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
+        return environment(node, self.layout) | own
 
     def _wait(self, node: Node) -> None:
         timeout = self.supplies[node.vnf].definition.health_timeout_s
@@ -181,7 +197,7 @@ class Deployed:
     def _healthy_within(self, node: Node, timeout_s: float) -> bool:
         supply, name = self.supplies[node.vnf], self.name(node)
         if not supply.opaque:
-            done = runtime.execute(name, ["timeout", f"{timeout_s}", "sh", "-c", _UNTIL_HEALTHY])
+            done = self.inside(node, "sh", "-c", _UNTIL_HEALTHY, timeout_s=timeout_s)
             return done.returncode == 0
         if supply.health is None:
             return runtime.running(name)
@@ -198,10 +214,10 @@ class Deployed:
         """The appliance's own counters; of an opaque one nothing is known."""
         if self.supplies[node.vnf].opaque:
             return {}
-        done = runtime.execute(self.name(node), ["/headrace/counters"])
+        done = self.inside(node, "/headrace/counters")
         if done.returncode:
             raise HeadraceError(
-                f"VNF {node.name}: its counters cannot be read: {runtime.last_words(done.stderr)}"
+                f"VNF {node.name}: its counters cannot be read: {last_words(done.stderr)}"
             )
         found = {}
         for line in done.stdout.splitlines():
@@ -229,17 +245,31 @@ class Deployed:
     def interface_counts(self) -> dict[str, dict[str, Count]]:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}
 
+    def inside(
+        self, node: Node, *command: str, timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of ours in a container of the catalogue; what it takes is not charged to it."""
+        own = self._environment(node)
+        return runtime.enter(self.pids[node.name], command, own, timeout_s=timeout_s)
+
     def give(self, file: Path, target: str) -> None:
         """A file of the lab's, to the clients."""
-        runtime.call(["cp", str(file), f"{self.name(self.layout.client)}:{target}"])
+        runtime.copy_in(str(file), self.name(self.layout.client), target)
+
+    def ask(self, *command: str) -> str:
+        """A short command at the clients, which is no load; its output."""
+        return self._said(command[0], self.inside(self.layout.client, *command))
 
     def client(self, *command: str, timeout_s: float = 120) -> str:
         """A command at the clients; its output."""
         name = self.name(self.layout.client)
-        done = runtime.execute(name, command, timeout_s=timeout_s)
+        return self._said(command[0], runtime.execute(name, command, timeout_s=timeout_s))
+
+    @staticmethod
+    def _said(program: str, done: subprocess.CompletedProcess[str]) -> str:
         if done.returncode:
-            words = runtime.last_words(done.stderr or done.stdout)
-            raise HeadraceError(f"client: {command[0]}: {words}")
+            words = last_words(done.stderr or done.stdout)
+            raise HeadraceError(f"client: {program}: {words}")
         return done.stdout
 
 

@@ -182,6 +182,7 @@ class Ovs(Fabric):
         super().__init__(tag, ledger)
         self.directory = directory / "ovs"
         self.ports: list[Port] = []
+        self._additions: list[str] = []  # all ports in one transaction: each waits for the switch
         self.bridge = f"{tag}o"
         longest = f"{self.directory}/{self.bridge}.mgmt"
         if len(longest.encode()) > _SOCKET_PATH_MAX:
@@ -255,8 +256,8 @@ class Ovs(Fabric):
         # The userspace datapath reads whole frames: checksums must be in them, segments cut.
         within(self.namespace, lambda: no_offloads(host_end))
         within(namespace, lambda: no_offloads(name))
-        self._vsctl("add-port", self.bridge, host_end, "--", "set", "interface", host_end,
-                    f"ofport_request={number}")  # fmt: skip
+        self._additions += ["--", "add-port", self.bridge, host_end, "--"]
+        self._additions += ["set", "interface", host_end, f"ofport_request={number}"]
         return number
 
     def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
@@ -285,6 +286,7 @@ class Ovs(Fabric):
         return rules
 
     def finish(self) -> None:
+        self._vsctl(*self._additions)
         file = self.directory / "flows"
         file.write_text("\n".join(self.flows()) + "\n")
         socket = f"{self.directory}/{self.bridge}.mgmt"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from headrace.measure.collectors.layers import Goodput
@@ -15,7 +16,11 @@ def section(watched: Sequence[tuple[str, Path]], rows: Sequence[Row]) -> str:
     """HTML, a part for each deployment that was watched."""
     said = goodput(rows)
     found = ((title, read(folder, said)) for title, folder in watched)
-    return "".join(fragment(title, layers) for title, layers in found if layers is not None)
+    return "".join(
+        f"<details><summary>{escape(title)}</summary>{fragment('', layers)}</details>"
+        for title, layers in found
+        if layers is not None
+    )
 
 
 def goodput(rows: Sequence[Row]) -> dict[int, Goodput]:

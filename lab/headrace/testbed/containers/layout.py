@@ -11,21 +11,19 @@ where an appliance has its own: then the LAN is the /24 around that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from headrace.errors import BadInput, bad_value
-from headrace.graph.draw import Place, one_line, tree
+from headrace.errors import BadInput
+from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Graph
-from headrace.spec.appliance import Side
 from headrace.testbed.containers.lans import Lans
+from headrace.testbed.containers.stages import Stage, no_lone_way, trunk
 from headrace.testbed.vnf import VnfDefinition
 
-_SERVICES = int(IPv4Address("198.19.0.0"))
-_CLIENT, _UP, _DOWN, _SERVER = 10, 20, 120, 220
+_CLIENT, _SERVER = 10, 220
 _TESTER_DOWN, _TESTER_UP = 11, 230
 TESTER = "tester"
-INSTANCES_MAX = 64
 PORT = 80
 
 
@@ -117,61 +115,6 @@ class Layout:
         return self.of_kind("client")[0]
 
 
-@dataclass
-class _Stage:
-    """One place of the trunk."""
-
-    place: str
-    definition: VnfDefinition
-    instances: int
-    number: int  # from 1
-    lans: Lans
-    role: str = ""  # near, far
-    leaves: list[str] = field(default_factory=list)
-
-    @property
-    def service(self) -> str | None:
-        proxy = self.definition.kind == "proxy"
-        return str(IPv4Address(_SERVICES + 256 * self.number + 1)) if proxy else None
-
-    def __post_init__(self) -> None:
-        sides: dict[Side, int] = {"up": self.number - 1, "down": self.number}
-        for port, lan in sides.items():
-            if address := self.definition.addresses.get(port):
-                where = f"appliances.{self.definition.name}.addresses.{port}"
-                if self.instances > 1:
-                    problem = f"address clash: {self.instances} instances would have it"
-                    raise bad_value(where, address, problem=problem, allowed="one instance")
-                self.lans.fix(lan, address, where)
-
-    def ups(self) -> tuple[str, ...]:
-        return self._addresses("up", self.number - 1, _UP)
-
-    def downs(self) -> tuple[str, ...]:
-        return self._addresses("down", self.number, _DOWN)
-
-    def _addresses(self, port: Side, lan: int, first: int) -> tuple[str, ...]:
-        if own := self.definition.addresses.get(port):
-            return (own,)
-        return tuple(self.lans.host(lan, first + i) for i in range(self.instances))
-
-    @property
-    def peer(self) -> str:
-        """The other end of a pair is on the LAN between."""
-        if not self.role:
-            return ""
-        if self.role == "near":
-            return self.lans.host(self.number, _UP)
-        return self.lans.host(self.number - 1, _DOWN)
-
-    def names(self) -> list[str]:
-        if self.role:
-            return [f"{self.place}.{self.role}"]
-        if self.instances == 1:
-            return [self.place]
-        return [f"{self.place}.{i + 1}" for i in range(self.instances)]
-
-
 def lay_out(
     graph: Graph,
     kinds: dict[str, str],
@@ -187,7 +130,8 @@ def lay_out(
     lans = Lans()
     root = next((kinds[name] for name, parent in graph.items() if parent is None), None)
     alone = root is not None and definitions[root].kind == "leaf"
-    stages = _trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
+    stages = trunk(graph, kinds, definitions, instances, lans) if graph and not alone else []
+    no_lone_way(stages)
     last = len(stages)
     lans.no_overlap(last + 1)
     server_addresses = tuple(lans.host(last, _SERVER + i) for i in range(servers))
@@ -226,60 +170,7 @@ def lay_out(
     return Layout(text, last + 1, tuple(nodes), target)
 
 
-def _trunk(
-    graph: Graph,
-    kinds: dict[str, str],
-    definitions: dict[str, VnfDefinition],
-    instances: dict[str, int],
-    lans: Lans,
-) -> list[_Stage]:
-    stages: list[_Stage] = []
-    at: Place | None = tree(graph)
-    while at is not None:
-        if len(at.names) > 1:
-            raise BadInput(
-                f"chain {one_line(graph)!r}: {at.label}: parallel neighbours cannot be deployed in "
-                "containers; allowed: chain graphs made without `parallel`"
-            )
-        for role in ("near", "far") if definitions[kinds[at.label]].pair else ("",):
-            stage = _stage(at.label, kinds, definitions, instances, len(stages) + 1, role, lans)
-            stages.append(stage)
-        onwards = []
-        for child in at.below:
-            if definitions[kinds[child.label]].kind == "leaf":
-                stage.leaves.append(child.label)
-            else:
-                onwards.append(child)
-        if len(onwards) > 1:
-            names = " and ".join(child.label for child in onwards)
-            raise BadInput(
-                f"chain {one_line(graph)!r}: {names} both follow {at.label}; allowed: one way on "
-                "for traffic, and leaf VNFs beside it"
-            )
-        at = onwards[0] if onwards else None
-    return stages
-
-
-def _stage(
-    place: str,
-    kinds: dict[str, str],
-    definitions: dict[str, VnfDefinition],
-    instances: dict[str, int],
-    number: int,
-    role: str,
-    lans: Lans,
-) -> _Stage:
-    definition = definitions[kinds[place]]
-    count = instances.get(kinds[place], 1)
-    if count > 1 and not definition.scale_out:
-        raise BadInput(
-            f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as its instances would see "
-            "only one direction of a connection"
-        )
-    return _Stage(place, definition, count, number, lans, role)
-
-
-def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]) -> list[Node]:
+def _instances(stage: Stage, stages: Sequence[Stage], servers: tuple[str, ...]) -> list[Node]:
     routes = _upstream(stages, stage.number, stage.lans)
     routes += _downstream(stages, stage.number, stage.lans)
     ports = stage.definition.ports
@@ -304,7 +195,7 @@ def _instances(stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]
 
 
 def _next_targets(
-    stage: _Stage, stages: Sequence[_Stage], servers: tuple[str, ...]
+    stage: Stage, stages: Sequence[Stage], servers: tuple[str, ...]
 ) -> tuple[str, ...]:
     """What a proxy asks: the service of the next proxy, each instance of it, or the servers.
 
@@ -318,7 +209,7 @@ def _next_targets(
 
 
 def _leaves(
-    stage: _Stage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
+    stage: Stage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
 ) -> list[Node]:
     feeds = tuple((name, "down") for name in stage.names())
     return [_leaf(leaf, kinds, definitions, feeds) for leaf in stage.leaves]
@@ -347,7 +238,7 @@ def _no_clash(nodes: Sequence[Node]) -> None:
                 )
 
 
-def _downstream(stages: Sequence[_Stage], at: int, lans: Lans) -> tuple[Route, ...]:
+def _downstream(stages: Sequence[Stage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the servers, from the place `at` (0: the clients)."""
     if at >= len(stages):
         return ()
@@ -357,7 +248,7 @@ def _downstream(stages: Sequence[_Stage], at: int, lans: Lans) -> tuple[Route, .
     return tuple(Route(destination, via) for destination in further + services)
 
 
-def _upstream(stages: Sequence[_Stage], at: int, lans: Lans) -> tuple[Route, ...]:
+def _upstream(stages: Sequence[Stage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the clients, as far as addresses are known."""
     if at < 2:
         return ()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,15 +18,29 @@ from typing import Literal
 
 from pyroute2 import IPRoute, NetlinkError, netns
 
+from headrace.testbed import cgroups
+from headrace.testbed.containers import runtime
+from headrace.testbed.containers.tool import installed
 from headrace.testbed.settings import restore
 from headrace.testbed.state import Process, kill
 
 Kind = Literal[
-    "container", "netns", "link", "process", "pidfile", "path", "setting", "vf", "vfio", "vfs", "up"
+    "container",
+    "netns",
+    "link",
+    "process",
+    "pidfile",
+    "path",
+    "setting",
+    "vf",
+    "vfio",
+    "vfs",
+    "up",
+    "cgroup",
 ]
 FILE = "resources.jsonl"
-_PODMAN_TIMEOUT_S = 60
 _STARTER_WAIT_S = 20
+_ASKED_AT_MOST = 3
 
 
 class Ledger:
@@ -81,32 +94,27 @@ def _wait_for_starters(names: list[str]) -> None:
 
 
 def _starting(process: Path) -> set[bytes]:
-    """The arguments of a process that is a `podman run`."""
+    """The arguments of a process that is a `podman run` or `docker run`."""
     try:
         arguments = (process / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return set()
-    podman = arguments[0].endswith(b"podman") and b"run" in arguments
-    return set(arguments) if podman else set()
+    ours = arguments[0].endswith((b"podman", b"docker")) and b"run" in arguments
+    return set(arguments) if ours else set()
 
 
 def _remove_containers(names: list[str]) -> list[str]:
-    """All at once: each call of podman costs a good tenth of a second."""
-    podman = shutil.which("podman")
-    if not names or podman is None:
-        return []
-    present = subprocess.run(
-        [podman, "ps", "--all", "--format", "{{.Names}}"],
-        capture_output=True, text=True, timeout=_PODMAN_TIMEOUT_S, check=False,
-    ).stdout.split()  # fmt: skip
-    ours = [name for name in names if name in present]
-    if ours:
-        subprocess.run(
-            [podman, "rm", "--force", "--time", "0", "--volumes", *ours],
-            capture_output=True, timeout=_PODMAN_TIMEOUT_S, check=False,
-        )  # fmt: skip
-    _wait_until(lambda: not any(_monitors(p, ours) for p in Path("/proc").glob("[0-9]*")))
-    return [f"removed container {name}" for name in ours]
+    """By whatever tool they were made. A daemon may be at making one whose asker was killed: it is
+    asked until it has none any more."""
+    done: list[str] = []
+    for one in installed():
+        for _ in range(1 if one.name == "podman" else _ASKED_AT_MOST):
+            removed = runtime.remove(names, [one])
+            done += (name for name in removed if name not in done)
+            if not removed:
+                break
+    _wait_until(lambda: not any(_monitors(p, done) for p in Path("/proc").glob("[0-9]*")))
+    return [f"removed container {name}" for name in done]
 
 
 def _monitors(process: Path, names: list[str]) -> bool:
@@ -183,7 +191,7 @@ def _sriov(undo: str) -> Callable[[str], bool]:
     return remove
 
 
-_LAST = {"vf": 1, "vfio": 1, "vfs": 2, "up": 3}
+_LAST = {"vf": 1, "vfio": 1, "vfs": 2, "cgroup": 3, "up": 3}
 _REMOVERS = {
     "netns": _remove_netns,
     "link": _remove_link,
@@ -195,4 +203,5 @@ _REMOVERS = {
     "vfs": _sriov("remove_functions"),
     "up": _sriov("take_down"),
     "setting": restore,  # its line says what was there before
+    "cgroup": cgroups.remove,
 }

@@ -18,10 +18,11 @@ from headrace.errors import HeadraceError
 from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
-from headrace.testbed.containers import feasible, layers, report, runtime
+from headrace.testbed.containers import feasible, layers, report
 from headrace.testbed.containers.measure import Row, Runner
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, expand_study
+from headrace.testbed.containers.tool import tool
 from headrace.testbed.state import RunState
 
 
@@ -30,7 +31,7 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     if os.geteuid():
         raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
     feasible.check(expanded)
-    runtime.podman()
+    tool().answers()
     study = expanded.study
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     target = out or Path("runs") / f"{study.name}-{stamp}"

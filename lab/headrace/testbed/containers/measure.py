@@ -13,8 +13,8 @@ from headrace.bundle import BundleWriter
 from headrace.measure.collectors.watch import Watch, targets_of, watching
 from headrace.record import Finding, Result
 from headrace.spec.appliance import AnyWorkload
-from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
+from headrace.testbed.containers.images import build_all
 from headrace.testbed.containers.load import run_load
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, Point, swept_text, workload_problem
@@ -48,8 +48,7 @@ class Runner:
 
     def all(self) -> list[Row]:
         with self.watch.phase("building images"):
-            for entry in self.expanded.entries:
-                runtime.build(entry, self.say)
+            build_all(self.expanded.entries, self.say)
         points = self.expanded.points
         begin = time.monotonic()
         for number, point in enumerate(points):
@@ -81,10 +80,8 @@ class Runner:
         """Each deployment's samples are in a folder of their own."""
         collect = self.expanded.study.collect
         folder = self.writer.path / "samples" / f"{len(self.layers) + 1:03}"
-        nodes = deployed.layout.containers
-        pids = runtime.pids([deployed.name(node) for node in nodes])
-        named = {node.name: pids[deployed.name(node)] for node in nodes}
-        with watching(collect, targets_of(named, *deployed.switches()), folder) as watch:
+        targets = targets_of(deployed.pids, *deployed.switches())
+        with watching(collect, targets, folder) as watch:
             yield watch
         if collect.layers:
             swept = swept_text(point.swept)

@@ -64,6 +64,19 @@ def make_namespace(name: str, ledger: Ledger) -> None:
         raise HeadraceError(f"network namespace {name}: cannot be made: {error.strerror}") from None
 
 
+def adopt_namespace(name: str, pid: int, ledger: Ledger) -> None:
+    """The network namespace of a process, by a name as those that are made here have."""
+    ledger.note("netns", name)
+    path = _NAMESPACES / name
+    try:
+        _NAMESPACES.mkdir(mode=0o755, exist_ok=True)
+        path.touch(mode=0o000, exist_ok=False)
+        _check(_libc.mount(f"/proc/{pid}/ns/net".encode(), bytes(path), b"none", _MS_BIND, None))
+        within(name, _set_sysctls)
+    except OSError as error:
+        raise HeadraceError(f"network namespace {name}: cannot be named: {error}") from None
+
+
 def _make_here(path: Path) -> None:
     _check(_libc.unshare(_CLONE_NEWNET))
     own = f"/proc/self/task/{threading.get_native_id()}/ns/net"

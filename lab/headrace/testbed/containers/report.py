@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from rich.console import Console
@@ -85,6 +85,7 @@ def page(
         parts.append(f"<h2>{escape(title)}</h2>")
         parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(statement)))
         parts.append(_table(_of(found, statement)))
+    parts.append(_networks(found))
     if sentences := scale_up(found):
         parts.append("<h2>Scaling up</h2>" + "".join(f"<p>{escape(s)}</p>" for s in sentences))
     if seconds:
@@ -115,6 +116,39 @@ def _table(found: Sequence[Summary]) -> str:
     return (
         f"<table><tr><th></th><th>chain</th>{heads}<th></th><th></th></tr>{''.join(lines)}</table>"
     )
+
+
+def _networks(found: Sequence[Summary]) -> str:
+    """The same chain on each network, side by side."""
+    networks = list(dict.fromkeys(one.point.network for one in found))
+    if len(networks) < 2:
+        return ""
+    parts = ["<h2>Networks</h2>"]
+    for workload in dict.fromkeys(one.results[0].workload for one in found):
+        lines: dict[tuple[str, str], dict[str, Summary]] = {}
+        for one in found:
+            if one.results[0].workload == workload:
+                place = lines.setdefault((one.point.role, one.point.name), {})
+                place[one.point.network] = one
+        parts.append(f"<h3>{escape(workload)}</h3>" + _side_by_side(networks, lines))
+    return "".join(parts)
+
+
+def _side_by_side(
+    networks: Sequence[str], lines: Mapping[tuple[str, str], Mapping[str, Summary]]
+) -> str:
+    first, *others = networks
+    heads = "".join(f"<th>{n}</th>" for n in networks)
+    heads += "".join(f"<th>{n} / {first}</th>" for n in others)
+    rows = []
+    for (role, name), by in lines.items():
+        cells = [str(by[n].rate) if n in by else "" for n in networks]
+        for other in others:
+            both = first in by and other in by and by[first].rate.median
+            cells.append(f"{by[other].rate.median / by[first].rate.median:.2f}" if both else "")
+        text = "".join(f"<td class=n>{escape(cell)}</td>" for cell in cells)
+        rows.append(f"<tr><td>{role}</td><td>{escape(name)}</td>{text}</tr>")
+    return f"<table><tr><th></th><th>chain</th>{heads}</tr>{''.join(rows)}</table>"
 
 
 def _evidence(row: Row) -> str:

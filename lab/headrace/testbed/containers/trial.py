@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headrace.bundle import now
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
 from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
-from headrace.testbed.containers import runtime
+from headrace.testbed.containers import cpu
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.judge import Counters, judge
 from headrace.testbed.containers.load import Load, run_load
@@ -18,7 +18,7 @@ from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
 
 _FCS_BYTES = 4
-_OTHERS_CPUS_MAX = 0.3  # the lab itself and podman take some of it
+_OTHERS_CPUS_MAX = 0.3  # the lab itself and the containers' tool take some of it
 _UNSENT_MAX = 0.001
 
 
@@ -40,19 +40,17 @@ def observe(
 ) -> Observed:
     """`before`: the appliances' counters when nothing has happened since they were last read."""
     before = before or deployed.all_counters()
-    pids = runtime.pids([deployed.name(n) for n in deployed.layout.containers])
-    cpu = {name: runtime.cpu_seconds(pid) for name, pid in pids.items()}
+    cpu_before = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
     interfaces = deployed.interface_counts()
     started_at, began = now(), time.monotonic()
-    busy = runtime.busy_seconds()
+    busy = cpu.busy_seconds()
     load = run_load(deployed, workload, workload.duration, seed)
     elapsed = time.monotonic() - began
-    busy = (runtime.busy_seconds() - busy) / elapsed
+    busy = (cpu.busy_seconds() - busy) / elapsed
     used = {
-        node.name: (after - first) / elapsed
-        for node in deployed.layout.containers
-        if (first := cpu[deployed.name(node)]) is not None
-        and (after := runtime.cpu_seconds(pids[deployed.name(node)])) is not None
+        name: (after - first) / elapsed
+        for name, pid in deployed.pids.items()
+        if (first := cpu_before[name]) is not None and (after := cpu.cpu_seconds(pid)) is not None
     }
     client = deployed.layout.client
     device = client.interface("down").device

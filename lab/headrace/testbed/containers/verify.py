@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from headrace.errors import HeadraceError
 from headrace.record import Finding
 from headrace.spec.appliance import AnyWorkload, HttpWorkload
-from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.layout import PORT, Node
 from headrace.testbed.containers.plumbing import Count
@@ -32,7 +31,7 @@ def verify(deployed: Deployed, workloads: Sequence[AnyWorkload]) -> list[Finding
 def _verify_dns(deployed: Deployed) -> list[Finding]:
     before = deployed.interface_counts()
     query = f"dig +short +time=2 +tries=5 @{deployed.layout.target} h7.headrace.test A"
-    answer = deployed.client("sh", "-c", query).strip()
+    answer = deployed.ask("sh", "-c", query).strip()
     _all_seen(deployed, before, deployed.interface_counts(), only_to_service=True)
     if answer != "198.51.100.7":
         raise HeadraceError(f"{deployed.layout.text}: h7.headrace.test has the answer {answer!r}")
@@ -64,7 +63,7 @@ def _first_answer(deployed: Deployed, workload: HttpWorkload) -> None:
     deadline = time.monotonic() + _ANSWER_WITHIN_S
     while True:
         try:
-            deployed.client(
+            deployed.ask(
                 "curl", "--silent", "--fail", "--max-time", "3", "--output", "/dev/null", url
             )
             return
@@ -80,9 +79,7 @@ def _first_answer(deployed: Deployed, workload: HttpWorkload) -> None:
 
 def _served(deployed: Deployed, workload: HttpWorkload) -> str:
     server = deployed.layout.of_kind("server")[0]
-    done = runtime.execute(
-        deployed.name(server), ["sha256sum", f"/srv/objects/{workload.object_kb}.bin"]
-    )
+    done = deployed.inside(server, "sha256sum", f"/srv/objects/{workload.object_kb}.bin")
     digest = done.stdout.split(" ")[0]
     if done.returncode or digest == hashlib.sha256(b"").hexdigest():
         raise HeadraceError(
@@ -96,7 +93,7 @@ def _fetch(deployed: Deployed, url: str) -> list[str]:
     get = "curl --silent --fail --retry 10 --retry-delay 1 --max-time 10"
     names = " ".join(map(str, range(_REQUESTS)))
     script = f"for i in {names}; do {get} '{url}/verify-'$i | sha256sum; done"
-    return [line.split(" ")[0] for line in deployed.client("sh", "-c", script).splitlines()]
+    return [line.split(" ")[0] for line in deployed.ask("sh", "-c", script).splitlines()]
 
 
 def _attack(deployed: Deployed) -> None:
@@ -107,7 +104,7 @@ def _attack(deployed: Deployed) -> None:
             given = deployed.supplies[leaf.vnf].allocation.parameters.get("signature")
             url = f"http://{deployed.layout.target}:{PORT}{given or signature.default}"
             curl = f"curl --silent --max-time 5 --output /dev/null '{url}'"
-            deployed.client("sh", "-c", "; ".join([curl] * ATTACKS))
+            deployed.ask("sh", "-c", "; ".join([curl] * ATTACKS))
 
 
 Interfaces = Mapping[str, Mapping[str, Count]]

@@ -7,9 +7,9 @@ import re
 
 from headrace.errors import HeadraceError
 from headrace.spec.appliance import PcapWorkload
-from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.load.base import GRACE_S, Load, Packets
+from headrace.testbed.containers.tool import last_words
 
 _GIVEN, _READY = "/tmp/given.pcap", "/tmp/ready.pcap"
 _SENT = re.compile(r"Actual:\s+(\d+) packets \((\d+) bytes\) sent in ([\d.]+) seconds")
@@ -33,7 +33,7 @@ def replay(deployed: Deployed, workload: PcapWorkload, seconds: float) -> Load:
     after = deployed.interface_counts()[server.name][device]
     found = _SENT.search(text)
     if found is None:
-        raise HeadraceError(f"tcpreplay: ended without a result: {runtime.last_words(text)}")
+        raise HeadraceError(f"tcpreplay: ended without a result: {last_words(text)}")
     sent, received = int(found[1]), after.rx_packets - before.rx_packets
     took = float(found[3])
     return Load(

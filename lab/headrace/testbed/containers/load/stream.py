@@ -9,9 +9,9 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.record import LatencyNs
 from headrace.spec.appliance import RequestWorkload, StreamWorkload
-from headrace.testbed.containers import runtime
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.load.base import GRACE_S, Load, whole_seconds
+from headrace.testbed.containers.tool import last_words
 
 _NETPERF_PORT = 5202  # as vnfs/traffic/start has it
 _DATA_PORT = 5203
@@ -61,7 +61,7 @@ def request_response(deployed: Deployed, workload: RequestWorkload, seconds: flo
     )  # fmt: skip
     found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if "THROUGHPUT" not in found:
-        raise HeadraceError(f"netperf: ended without a result: {runtime.last_words(text)}")
+        raise HeadraceError(f"netperf: ended without a result: {last_words(text)}")
     elapsed = float(found["ELAPSED_TIME"])
     requests = round(float(found["THROUGHPUT"]) * elapsed)
     latency = {name: float(found[column]) * _US for column, name in _COLUMNS.items()}
@@ -75,5 +75,5 @@ def request_response(deployed: Deployed, workload: RequestWorkload, seconds: flo
 
 
 def has_netperf(deployed: Deployed) -> bool:
-    name = deployed.name(deployed.layout.client)
-    return runtime.execute(name, ["sh", "-c", "command -v netperf"]).returncode == 0
+    done = deployed.inside(deployed.layout.client, "sh", "-c", "command -v netperf")
+    return done.returncode == 0

@@ -105,6 +105,18 @@ def test_scale_out_shares_by_flow_or_by_balancer() -> None:
     assert balancer.upstreams == tuple(n.interface("up").address for n in caches)
 
 
+def test_both_directions_of_a_flow_have_the_same_choice() -> None:
+    """Kernels hash both directions of a flow alike: the lists must be in one order."""
+    layout = row("router", "ip-firewall", "traffic-shaper", instances={"ip-firewall": 3})
+    nodes = {n.name: n for n in layout.nodes}
+    client = layout.client.interfaces[0].address
+    there = next_hops(layout, nodes["router"], layout.target)
+    back = next_hops(layout, nodes["traffic-shaper"], client)
+    walls = [n for n in layout.nodes if n.vnf == "ip-firewall"]
+    assert there == [n.interface("up").address for n in walls]
+    assert back == [n.interface("down").address for n in walls]
+
+
 def test_pair_has_a_network_between() -> None:
     layout = row("vpn", "nat")
     near, far = (next(n for n in layout.nodes if n.name == f"vpn.{r}") for r in ("near", "far"))
@@ -137,8 +149,11 @@ def test_what_cannot_be_deployed() -> None:
         lay_out(graph, {v: v for v in graph}, DEFINITIONS, {}, 1)
     with pytest.raises(BadInput, match="parallel neighbours"):
         lay_out({"a|b": None}, {"a|b": "router"}, DEFINITIONS, {}, 1)
-    with pytest.raises(BadInput, match=r"vnfs\.ip-firewall\.instances: got 2"):
-        row("ip-firewall", instances={"ip-firewall": 2})
+    with pytest.raises(BadInput, match=r"vnfs\.vpn\.instances: got 2"):
+        row("vpn", instances={"vpn": 2})
+    with pytest.raises(BadInput, match=r"vnfs\.nat\.instances: got 2; headrace beside it"):
+        row("headrace", "nat", instances={"nat": 2})
+    assert row("nat", "headrace", instances={"nat": 2})  # which has an address for each
 
 
 def appliance(**fields: object) -> VnfDefinition:

@@ -30,7 +30,7 @@ def test_the_enterprise_study() -> None:
     roles: dict[str, int] = {}
     for point in expand_study(doc).points:
         roles[point.role] = roles.get(point.role, 0) + 1
-    assert roles == {"baseline": 2, "alone": 10, "chain": 16, "scale-out": 8}
+    assert roles == {"baseline": 2, "alone": 10, "chain": 16, "scale-out": 10}
 
 
 def test_sweeps_multiply() -> None:
@@ -64,6 +64,7 @@ def test_an_opaque_appliance() -> None:
         ("{}", "give `chain`"),
         ("graphs: {vnfs: [nat, zzzz]}", "no such VNF"),
         ("graphs: {vnfs: [nat:3, router:3, switch]}", "no such VNF"),
+        ("graphs: {vnfs: [nat, router], parallel: 2}", "graphs: parallel: nothing on the kernel's"),
         (
             "chain: [nat]\nappliances: {a: {kind: routed, image: x, capabilities: [FLY]}}",
             "NET_ADMIN",
