@@ -26,13 +26,27 @@ last_line() {
 	grep -aE "$2" ".setup/test-$1.log" | tail -n 1
 }
 
+# Also of the tests that were run again.
+meson_closing() {
+	echo "$1:$(grep -aE '^(Ok|Expected Fail|Fail|Unexpected Pass|Skipped|Timeout):' \
+		".setup/test-$2.log" | tr -s ' \n' ' ' | sed 's/^/ /')"
+}
+
 run meson meson test -C build --print-errorlogs --no-rebuild
-closing+=("meson test:$(grep -aE '^(Ok|Expected Fail|Fail|Unexpected Pass|Skipped|Timeout):' \
-	.setup/test-meson.log | tr -s ' \n' ' ' | sed 's/^/ /')")
+closing+=("$(meson_closing "meson test" meson)")
 
 # Machines that others share stop for whole ticks now and then, and the kernel under many tests goes
-# its own pace: a test that fails is run once more. Both are told: "rerun" in the closing line.
-again=(--reruns 1 --reruns-delay 3 -r aR)
+# its own pace: what fails is run again. It is told: a second closing line here, "rerun" in pytest's.
+if [ ${#failed[@]} -gt 0 ]; then
+	mapfile -t names < <(sed -nE 's|^ *[0-9]+/[0-9]+ (\S+) +(FAIL\|TIMEOUT).*|\1|p' .setup/test-meson.log)
+	if [ ${#names[@]} -gt 0 ]; then
+		failed=()
+		run meson-again meson test -C build --print-errorlogs --no-rebuild "${names[@]}"
+		closing+=("$(meson_closing "meson test, ${names[*]} again" meson-again)")
+	fi
+fi
+
+again=(--reruns 2 --reruns-delay 3 -r aR)
 run pytest .venv/bin/python -m pytest "${again[@]}"
 closing+=("pytest: $(last_line pytest '(passed|failed|error|no tests ran).* in ')")
 
@@ -48,7 +62,7 @@ run fuzz scripts/fuzz.sh "$fuzz_s"
 closing+=("fuzz: $(tail -n 1 .setup/test-fuzz.log)")
 
 # A log is often read from its end: what failed is named there, with its last words.
-if [[ " ${failed[*]} " == *" meson "* ]]; then
+if [[ " ${failed[*]} " == *" meson"* ]]; then
 	echo "== what failed of meson"
 	grep -aE '^ *[0-9]+/[0-9]+ .* (FAIL|TIMEOUT|ERROR|INTERRUPT)' .setup/test-meson.log
 	sed -n '/^Summary of Failures/q; /^=.* [0-9]*\/[0-9]* =/,$p' .setup/test-meson.log |
