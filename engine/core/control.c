@@ -376,8 +376,11 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 			continue;
 		for (unsigned int i = 0; i < CLIENTS_MAX && !quit; i++)
 			if (clients[i].fd >= 0 && fds[i].revents &&
-			    !read_client(e, &clients[i], &quit))
+			    !read_client(e, &clients[i], &quit)) {
 				close_client(&clients[i]);
+				/* The first client has the first place, as long as it is there. */
+				quit |= c->with_client && !i;
+			}
 		if (fds[CLIENTS_MAX].revents)
 			accept_client(clients, c->fd);
 	}

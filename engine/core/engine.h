@@ -70,6 +70,7 @@ char *stats_prometheus(struct engine *e);
 struct control {
 	const char *path;
 	int fd, claim;
+	bool with_client; /* ends when the first client goes, as if it had said `quit` */
 };
 
 int control_open(struct control *c, const char *path, struct err *err);

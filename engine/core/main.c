@@ -24,7 +24,8 @@ static void on_signal(int sig)
 }
 
 static const char usage[] =
-	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent] [--verbose]\n"
+	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent | --with-client]\n"
+	"                       [--verbose]\n"
 	"       headrace-engine --check FILE [--files]\n"
 	"       headrace-engine --describe | --version\n";
 
@@ -129,7 +130,7 @@ static int serve(struct plan *plan, const struct control *control, struct err *e
 	return rc;
 }
 
-static int run(const char *file, const char *path, bool verbose)
+static int run(const char *file, const char *path, bool with_client, bool verbose)
 {
 	struct control control;
 	struct plan *plan = NULL;
@@ -145,6 +146,7 @@ static int run(const char *file, const char *path, bool verbose)
 		plan_free(plan);
 		return fail(&err, rc);
 	}
+	control.with_client = with_client;
 	if (!verbose)
 		log_keep();
 	rc = eal_start(plan, true, &err);
@@ -164,10 +166,11 @@ int main(int argc, char **argv)
 		{"check", required_argument, NULL, 'k'}, {"describe", no_argument, NULL, 'd'},
 		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
 		{"files", no_argument, NULL, 'f'},       {"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'},        {0},
+		{"help", no_argument, NULL, 'h'},        {"with-client", no_argument, NULL, 'l'},
+		{0},
 	};
 	const char *plan = NULL, *control = NULL, *checked = NULL;
-	bool verbose = false, files = false;
+	bool verbose = false, files = false, with_client = false;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -180,6 +183,9 @@ int main(int argc, char **argv)
 			break;
 		case 'w':
 			end_with_parent();
+			break;
+		case 'l':
+			with_client = true;
 			break;
 		case 'e':
 			verbose = true;
@@ -210,5 +216,5 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	return run(plan, control, verbose);
+	return run(plan, control, with_client, verbose);
 }

@@ -107,9 +107,47 @@ def test_topologies(
 
 
 @pytest.mark.parametrize(
+    ("chain", "hosting", "more", "network"),
+    [
+        ("[l2fwd]", "{kind: process, chains: 2}", "", "veb"),
+        (f"['null', {ACL}]", "process", "execution: pipeline", "veb"),
+        ("['null', monitor, l2fwd]", "process",
+         "execution: {segments: [['null', monitor], [l2fwd]]}", "vepa"),
+    ],
+    ids=["pvp", "pvvp-veb", "pvvp-vepa"],
+)  # fmt: skip
+def test_both_ways(
+    engine_binary: Path, tmp_path: Path, chain: str, hosting: str, more: str, network: str
+) -> None:
+    """Each direction comes in by its own wire and leaves by the other; all VNFs see both."""
+    text = spec(chain, hosting, more, network)
+    text = text.replace("flows: 60", "flows: 60, direction: both")
+    results = run(tmp_path, engine_binary, text)["results"]
+    assert [r["direction"] for r in results] == ["forward", "reverse", "both"]
+    assert all(r["loss_ratio"] == 0 and r["received_pps"] > 0 for r in results)
+    rows = duckdb.sql(
+        f"select direction, counters, anatomy, latency_ns.mean, received, reordered "
+        f"from '{tmp_path}/b/trials.parquet' where phase = 'fixed'"
+    ).fetchall()
+    came = {direction: received for direction, *_, received, _ in rows}
+    assert came["both"] == came["forward"] + came["reverse"]
+    counters = json.loads(rows[0][1]) if isinstance(rows[0][1], str) else rows[0][1]
+    vnfs = [r for r in counters["replicas"] if r["segment"].startswith("vnf")]
+    inputs = [r["inputs"] for r in vnfs]
+    chains = 2 if "chains" in hosting else 1
+    length = len(vnfs) // chains
+    for name, direction in (("left", "forward"), ("right", "reverse")):
+        assert sum(one[name] for one in inputs) == came[direction] * length
+    for _, _, anatomy, mean, _, reordered in rows:
+        assert reordered == 0
+        parts = sum(anatomy[k] for k in ("generator_ns", "queue_ns", "scheduler_ns", "vnf_ns"))
+        assert parts + anatomy["switch_ns"] - anatomy["over_ns"] == pytest.approx(mean, rel=0.01)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
-        (spec("['null']", "pod"), "allowed: inline, process"),
+        (spec("['null']", "pod"), "allowed: inline, process, container"),
         (spec("['null']", "{kind: process, chains: 64}"), "hosting.chains"),
         (
             spec("['null', 'null']", "{kind: process, chains: 40}", "execution: pipeline"),
@@ -122,9 +160,17 @@ def test_topologies(
             'allowed: "1:1", "2:1", "4:1"',
         ),
         (
-            spec("['null']", "process").replace("flows: 60", "flows: 60, direction: both"),
-            "hosted VNFs have one interface each; allowed: forward",
+            spec("['null']", "{kind: process, chains: 32}").replace(
+                "flows: 60", "flows: 60, direction: both"
+            ),
+            "allowed: 31 VNFs, the virtual functions of a port, two for each VNF with traffic both",
         ),
+        (spec("['null']", "{kind: process, memory_limit_mb: 127}"), "memory_limit_mb"),
+        (
+            spec("['null']", "{kind: process, memory_mb: 128, memory_limit_mb: 128}"),
+            "memory_limit_mb: 128; allowed: at least 192",
+        ),
+        (spec("['null']", "{kind: process, cpus: 2}"), "hosting.cpus"),
         (spec("['null']", "{kind: process, slots: 1000}"), "slots: 1000; allowed: a power of two"),
     ],
 )

@@ -49,7 +49,7 @@ app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs kille
 
 @app.command()
 def chaos(
-    spec: Annotated[Path, typer.Argument(help="A spec with `hosting: process`.")],
+    spec: Annotated[Path, typer.Argument(help="A spec whose VNFs are hosted apart.")],
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long.")] = 600.0,
     every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between kills.")] = 1.0,
     rate: Annotated[float, typer.Option("--rate", min=1, help="Packets/s.")] = 50_000.0,
@@ -60,10 +60,9 @@ def chaos(
     doc, experiments = load_study(spec)
     [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
     if one.hosted is None:
-        raise BadInput(f"{spec}: deployment.hosting: got inline; allowed: process")
+        raise BadInput(f"{spec}: deployment.hosting: got inline; allowed: process, container")
     said = Console(stderr=True, highlight=False)
     state = RunState()
-    [way] = paths(one.experiment)
     try:
         memory = provide(one.experiment.study.deployment, state)
         engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
@@ -72,9 +71,9 @@ def chaos(
             HostedEngine(find_engine(), one.with_memory(engine), one.hosted, state) as running,
         ):
             outcome = run_chaos(
-                running, way.source, way.sink, rate, seconds, every, seed, said.print
+                running, paths(one.experiment), rate, seconds, every, seed, said.print
             )
-        left = sorted(str(p) for p in state.path.rglob("*.sock"))
+        left = [*running.left(), *sorted(str(p) for p in state.path.rglob("*.sock"))]
     finally:
         state.remove()
     left += [str(p) for p in dpdk_directories(f"{dpdk_prefix(state.path)}*")]
@@ -89,6 +88,7 @@ def chaos(
 def study(
     file: Annotated[Path, typer.Argument(help="A paper's points: studies/*-hosting/points.yaml.")],
     group: Annotated[str | None, typer.Option("--group", help="Only this one.")] = None,
+    only: Annotated[str | None, typer.Option("--point", help="Only this one of them.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where bundles and rows go; runs/NAME by default.")
     ] = None,
@@ -105,6 +105,11 @@ def study(
     cpus = usable_cpus()
     machine = Machine(len(cpus), len({describe_cpu(cpu).node for cpu in cpus}))
     found = list(points(made, machine, group))
+    if only is not None:
+        names = [point.name for point in found]
+        found = [point for point in found if point.name == only]
+        if not found:
+            raise BadInput(f"--point: got {only}; allowed: {', '.join(names)}")
     said = Console(highlight=False)
     if show:
         for point in found:

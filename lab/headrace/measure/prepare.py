@@ -20,6 +20,7 @@ from headrace.spec.study import Experiment
 from headrace.testbed import store
 from headrace.testbed.describe import Description, files_in
 from headrace.testbed.engine import Engine
+from headrace.testbed.hosting.container import check as check_containers
 from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.hosting.layout import Hosted, lay_out_hosted
 from headrace.testbed.place import PlacedSegment, Placement, place, usable_cpus
@@ -133,6 +134,8 @@ def _hosted(
     scratch: Path,
 ) -> Prepared:
     engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
+    if experiment.study.deployment.hosting.kind == "container":
+        check_containers(doc)
     hosted = lay_out_hosted(experiment, description, doc, available, engine)
     direct = direct_plan(experiment, hosted.placement, description, doc, engine)
     # VNFs of one kind differ in addresses only.

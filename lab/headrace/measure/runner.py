@@ -14,7 +14,7 @@ from headrace.bundle import BundleWriter
 from headrace.measure import environment as machine
 from headrace.measure import trial as trials
 from headrace.measure.collectors.base import Process, Targets
-from headrace.measure.collectors.watch import watching
+from headrace.measure.collectors.watch import targets_of, watching
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.prepare import Prepared
@@ -26,9 +26,10 @@ from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 from headrace.testbed.engine import Engine, EngineRefused
 from headrace.testbed.hosting.anatomy import anatomy
+from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.memory import Memory
-from headrace.testbed.plan import paths
+from headrace.testbed.plan import Path, paths
 from headrace.testbed.state import RunState, dpdk_prefix, telemetry_sockets
 from headrace.testbed.traffic import refusal
 
@@ -76,6 +77,9 @@ class Run:
         plan = one.with_memory(self.engine_memory())
         with one.deploy(self.binary, plan, self.state) as engine:
             self._note_environment(engine)
+            if isinstance(engine, HostedEngine):
+                for note in engine.notes:
+                    self.progress.say(note)
             verify_path(engine, one.experiment, paths(one.experiment), plan)
             with self._samples(one.experiment.study.collect, engine):
                 _Measuring(self, one, engine, plan, floor, repetition).all()
@@ -106,10 +110,14 @@ class Run:
         folder = self.bundle.path / "samples"
         if self.progress.total > 1:
             folder /= f"{self.progress.done + 1:03}"
-        targets = Targets(
-            processes=(Process(name="engine", pid=engine.pid),),
-            telemetry=telemetry_sockets(self.state.path),
-        )
+        own = Process(name="engine", pid=engine.pid)
+        telemetry = telemetry_sockets(self.state.path)
+        targets = Targets(processes=(own,), telemetry=telemetry)
+        if isinstance(engine, HostedEngine):
+            vnfs = targets_of(engine.pids) if engine.grouped else Targets()
+            targets = vnfs.model_copy(
+                update={"processes": (own, *vnfs.processes), "telemetry": telemetry}
+            )
         with watching(wanted, targets, folder):
             yield
 
@@ -180,7 +188,9 @@ class _Measuring:
         run.trials += 1
         made = trials.records(context, reading, run.trials, phase, self._repetition)
         if self._hosted is not None:
-            made = [_with_anatomy(one, reading, self._hosted, self._floor) for one in made]
+            made = [
+                _with_anatomy(one, reading, self._hosted, context.ways, self._floor) for one in made
+            ]
         for one in made:
             run.bundle.trial(one)
         self._made[run.trials] = made
@@ -245,11 +255,23 @@ def _disturbed(made: Trial) -> bool:
     return made.lost > 0 and any(f.check in checks and not f.ok for f in made.audit.findings)
 
 
-def _with_anatomy(made: Trial, reading: trials.Reading, hosted: Hosted, floor: Floor) -> Trial:
+def _with_anatomy(
+    made: Trial,
+    reading: trials.Reading,
+    hosted: Hosted,
+    ways: tuple[Path, ...],
+    floor: Floor,
+) -> Trial:
     if made.latency_ns is None or floor.floor is None or not hosted.hosting.times:
         return made
-    links = [(vnf.link, f"{vnf.name}:vf") for vnf in hosted.vnfs]
-    found = anatomy(reading.before, reading.after, links, made.latency_ns.mean, floor.floor.p50)
+    found = anatomy(
+        reading.before,
+        reading.after,
+        hosted.vnfs,
+        [way for way in ways if made.direction in (way.direction, "both")],
+        made.latency_ns.mean,
+        floor.floor.p50,
+    )
     return made.model_copy(update={"anatomy": found})
 
 

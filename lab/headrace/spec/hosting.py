@@ -13,7 +13,8 @@ from headrace.spec.base import Spec, not_a_bool
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 VFS_MAX = 63  # of one port of S1's NIC (Intel 82599), and of the engine's veb
-KINDS = ("inline", "process")
+KINDS = ("inline", "process", "container")
+PROGRAM_MB = 64  # of an engine, beside what DPDK has
 
 _RATIO = re.compile(r"^([1-9]\d?):1$")
 
@@ -32,10 +33,12 @@ class Hosting(Spec):
 
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others
     stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
-    `switch_gbps` all that it switches, between VNFs too.
+    `switch_gbps` all that it switches, between VNFs too. `cpus` and `memory_limit_mb` are limits
+    of each VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real
+    NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci.
     """
 
-    kind: Literal["inline", "process"] = "inline"
+    kind: Literal["inline", "process", "container"] = "inline"
     chains: Annotated[Count, Field(ge=1, le=VFS_MAX)] = 1
     active: Annotated[Count, Field(ge=1, le=VFS_MAX)] | None = None
     wait: Literal["poll", "adaptive", "interrupt"] = "adaptive"
@@ -44,10 +47,13 @@ class Hosting(Spec):
     oversubscription: Annotated[int, BeforeValidator(_ratio)] | None = None
     memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 64
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] = 4096
+    cpus: Annotated[float, Field(ge=0.1, le=1), BeforeValidator(not_a_bool)] | None = None
+    memory_limit_mb: Annotated[Count, Field(ge=128, le=1 << 20)] | None = None
     slots: Annotated[Count, Field(ge=64, le=1 << 20)] = 1024
     uplink_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     switch_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     times: bool = True
+    vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -68,7 +74,17 @@ class Hosting(Spec):
             raise ValueError("`placement: explicit` and `lcores` (one for each VNF) go together")
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
+        least = self.memory_mb + PROGRAM_MB
+        if self.memory_limit_mb is not None and self.memory_limit_mb < least:
+            raise ValueError(
+                f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, memory_mb "
+                f"and {PROGRAM_MB} for the program"
+            )
         return self
+
+    @property
+    def limited(self) -> bool:
+        return self.cpus is not None or self.memory_limit_mb is not None
 
     @property
     def carrying(self) -> int:

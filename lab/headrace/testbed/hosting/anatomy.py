@@ -8,29 +8,39 @@ packets of a trial, and add up to its mean latency: the switch's part is what th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
+from headrace.testbed.hosting.parts import Vnf
+from headrace.testbed.plan import Path
 
 Json = dict[str, Any]
 
 
 def anatomy(
-    before: Json, after: Json, vnfs: Iterable[tuple[str, str]], mean_ns: float, floor_ns: float
+    before: Json,
+    after: Json,
+    vnfs: Sequence[Vnf],
+    ways: Sequence[Path],
+    mean_ns: float,
+    floor_ns: float,
 ) -> Anatomy | None:
-    """`vnfs`: each one's link at the host, and its own, as a merged reading names them."""
+    """Of the directions' packets. None where no link takes times."""
     queue = scheduler = stay = back = 0.0
     passed = 0
-    for host_link, own_link in vnfs:
-        was, now = before["links"].get(own_link, {}), after["links"].get(own_link, {})
-        queue += _grown(was, now, "wait", "sum_ns") - _grown(was, now, "off_cpu", "sum_ns")
-        scheduler += _grown(was, now, "off_cpu", "sum_ns")
-        stay += _grown(was, now, "stay", "sum_ns")
-        was, now = before["links"].get(host_link, {}), after["links"].get(host_link, {})
-        back += _grown(was, now, "wait", "sum_ns")
-        passed += int(_grown(was, now, "wait", "count"))
-    received = _received(before, after)
+    for vnf, way in ((vnf, way) for vnf in vnfs for way in ways):
+        entry, exit_ = vnf.entry(way.direction), vnf.exit(way.direction)
+        waited = _of(before, after, f"{vnf.name}:{entry.name}", "wait")
+        off_cpu = _of(before, after, f"{vnf.name}:{entry.name}", "off_cpu")
+        queue += waited["sum_ns"] - off_cpu["sum_ns"]
+        scheduler += off_cpu["sum_ns"]
+        stay += _of(before, after, f"{vnf.name}:{exit_.name}", "stay")["sum_ns"]
+        returned = _of(before, after, exit_.link, "wait")
+        back += returned["sum_ns"]
+        passed += int(returned["count"])
+    # Sinks count anew from a trial's start.
+    received = sum(int(after["links"][way.sink]["received"]) for way in ways)
     if not passed or not received:
         return None
     # Per packet that arrived, however many VNFs it went through.
@@ -45,12 +55,8 @@ def anatomy(
                    over_ns=max(0.0, -rest))  # fmt: skip
 
 
-def _grown(was: Json, now: Json, what: str, key: str) -> float:
-    return float(now.get(what, {}).get(key, 0) - was.get(what, {}).get(key, 0))
-
-
-def _received(before: Json, after: Json) -> int:
-    """Sinks count anew from a trial's start."""
-    return sum(
-        int(link["received"]) for link in after["links"].values() if link.get("type") == "sink"
-    )
+def _of(before: Json, after: Json, link: str, what: str) -> dict[str, float]:
+    """How much a link's times have grown."""
+    was = before["links"].get(link, {}).get(what, {})
+    now = after["links"].get(link, {}).get(what, {})
+    return {key: float(now.get(key, 0) - was.get(key, 0)) for key in ("sum_ns", "count")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.process import VnfProcess
+from headrace.testbed.hosting.vnf import HostedVnf
+from headrace.testbed.plan import Path
 
 Json = dict[str, Any]
 _SETTLE_S = 1.0
@@ -39,24 +40,25 @@ class Outcome:
 
 def chaos(
     engine: HostedEngine,
-    source: str,
-    sink: str,
+    ways: Sequence[Path],
     rate_pps: float,
     seconds: float,
     every_s: float,
     seed: int,
     say: Callable[[str], None],
 ) -> Outcome:
+    """`rate_pps` in each direction."""
     choose = random.Random(seed)
     outcome = Outcome(mbufs_before=int(engine.host_read()["mbufs_in_use"]))
     outcome.kills = {vnf.vnf.name: 0 for vnf in engine.vnfs}
-    engine.request("start", sources={source: {"rate_pps": rate_pps, "duration_s": seconds * 2}})
+    each = {"rate_pps": rate_pps, "duration_s": seconds * 2}
+    engine.request("start", sources={way.source: each for way in ways})
     began, came = time.monotonic(), 0
-    down: VnfProcess | None = None
+    down: HostedVnf | None = None
     turn = 0
     while time.monotonic() - began < seconds:
         _bring_back(down)
-        now = int(engine.host_read()["links"][sink]["received"])
+        now = _sum(engine.host_read(), [way.sink for way in ways], "received")
         outcome.still += now == came and turn > 0
         came = now
         down = choose.choice(engine.vnfs)
@@ -73,14 +75,19 @@ def chaos(
     time.sleep(_SETTLE_S)
     after = engine.host_read()
     outcome.seconds = time.monotonic() - began
-    outcome.sent = int(after["links"][source]["sent"])
-    outcome.received = int(after["links"][sink]["received"])
+    outcome.sent = _sum(after, [way.source for way in ways], "sent")
+    outcome.received = _sum(after, [way.sink for way in ways], "received")
     outcome.mbufs_after = int(after["mbufs_in_use"])
-    outcome.corrupt = sum(int(after["links"][v.vnf.link]["corrupt"]) for v in engine.vnfs)
+    faces = [face for one in engine.vnfs for face in one.vnf.faces]
+    outcome.corrupt = _sum(after, [face.link for face in faces], "corrupt")
     return outcome
 
 
-def _bring_back(vnf: VnfProcess | None) -> None:
+def _sum(reading: Json, links: Sequence[str], key: str) -> int:
+    return sum(int(reading["links"][link].get(key, 0)) for link in links)
+
+
+def _bring_back(vnf: HostedVnf | None) -> None:
     if vnf is None:
         return
     deadline = time.monotonic() + _BACK_S

@@ -5,16 +5,25 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.spec.hosting import Hosting
+from headrace.testbed import cgroups
+from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.control import ControlLost
 from headrace.testbed.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
-from headrace.testbed.hosting.layout import RUN, Hosted
+from headrace.testbed.hosting.container import Containers, VnfContainer, present
+from headrace.testbed.hosting.functions import NicFunctions
+from headrace.testbed.hosting.layout import Hosted
+from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
+from headrace.testbed.hosting.vnf import HostedVnf
 from headrace.testbed.state import RunState, dpdk_prefix
 
 Json = dict[str, Any]
@@ -25,45 +34,118 @@ class HostedEngine(Engine):
     """Leaving it ends the VNFs, then the host."""
 
     def __init__(self, binary: Path, plan: Json, hosted: Hosted, state: RunState) -> None:
-        self.vnfs: list[VnfProcess] = []
-        self._begun = 0
-        ready = json.loads(json.dumps(plan).replace(RUN, str(state.path)))
-        super().__init__(binary, ready, state)
-        prefix = dpdk_prefix(state.path)
+        self.vnfs: list[HostedVnf] = []
+        self.notes: tuple[str, ...] = ()
+        self._ledger = Ledger(state.path)
+        self._group: cgroups.Group | None = None
+        self._nic: NicFunctions | None = None
+        for vnf in hosted.vnfs:
+            (state.path / vnf.folder).mkdir(exist_ok=True)  # links of the host have sockets there
+        text = json.dumps(plan).replace(RUN, str(state.path))
+        enter: list[str] = []
+        if hosted.nic is not None:
+            self._nic = NicFunctions(hosted.nic, self._ledger)
+            text, enter = self._nic.fill_in(text), self._nic.enter("")
+        super().__init__(binary, json.loads(text), state, enter)
         try:
-            for vnf in hosted.vnfs:
-                self.vnfs.append(VnfProcess(binary, vnf, state.path, prefix))
-                self.vnfs[-1].start()
-            for one in self.vnfs:
-                one.connect()
+            self._group = self._make_group(hosted.hosting, state.path.name)
+            make = self._maker(binary, hosted.hosting, state.path)
+            self.vnfs = [make(vnf) for vnf in hosted.vnfs]
+            self._start(self.vnfs[0].at_once)
             self.wait_up()
         except BaseException:
             self.close()
             raise
 
+    def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
+        """None, and a note that says why, where control groups are not to be had."""
+        self._ledger.note("cgroup", cgroups.name_of(run))
+        try:
+            return cgroups.make(run)
+        except HeadraceError as why:
+            if hosting.kind == "process" and hosting.limited:
+                limits = "deployment.hosting: cpus and memory_limit_mb"
+                raise HeadraceError(f"{limits} cannot be held here: {why}") from None
+            self.notes = (f"VNFs are in no control group of their own: {why}",)
+            return None
+
+    def _maker(self, binary: Path, hosting: Hosting, run: Path) -> Callable[[Vnf], HostedVnf]:
+        prefix = dpdk_prefix(run)
+        if hosting.kind == "container":
+            common = Containers(hosting, self._ledger, self._group, _say)
+            return lambda vnf: VnfContainer(common, vnf, run, prefix)
+        return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
+
+    def _as_process(
+        self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None
+    ) -> VnfProcess:
+        if self._nic is None:
+            return VnfProcess(binary, vnf, run, prefix, group)
+        plan = json.loads(self._nic.fill_in(json.dumps(vnf.plan)))
+        enter = self._nic.enter(vnf.name)
+        return VnfProcess(binary, replace(vnf, plan=plan), run, prefix, group, enter)
+
+    def _own_group(self, vnf: Vnf, hosting: Hosting) -> cgroups.Group | None:
+        if self._group is None:
+            return None
+        group = cgroups.make_inside(self._group, vnf.name)
+        group.limit(hosting.cpus, hosting.memory_limit_mb)
+        return group
+
+    def _start(self, at_once: int) -> None:
+        for first in range(0, len(self.vnfs), at_once):
+            some = self.vnfs[first : first + at_once]
+            for one in some:
+                one.start()
+            for one in some:
+                one.connect()
+
     def wait_up(self) -> None:
+        if self._nic is not None:
+            return  # carriers were waited for before the engines started
         deadline = time.monotonic() + _LINKS_UP_S
         while True:
             links = self.host_read()["links"]
-            down = [v.vnf.name for v in self.vnfs if not links[v.vnf.link]["up"]]
+            down = [v.vnf.name for v in self.vnfs
+                    if not all(links[face.link]["up"] for face in v.vnf.faces)]  # fmt: skip
             if not down:
                 return
             if time.monotonic() > deadline:
                 raise HeadraceError(f"links of {', '.join(down)} not up after {_LINKS_UP_S:g} s")
             time.sleep(0.02)
 
+    @property
+    def grouped(self) -> bool:
+        """Whether each VNF is in a control group of its own."""
+        return self._group is not None or isinstance(self.vnfs[0], VnfContainer)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the VNFs that run."""
+        return {one.vnf.name: one.pid for one in self.vnfs if one.alive}
+
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """All alike: a VNF with a smaller share than its host would be the host's bottleneck."""
-        for vnf in self.vnfs:
-            set_share(vnf.pid, SHARE_MEASURING)
+        self._share(SHARE_MEASURING)
         try:
             with super().measuring():
                 yield
         finally:
-            for vnf in self.vnfs:
-                if vnf.alive:
-                    set_share(vnf.pid, SHARE_IDLE)
+            self._share(SHARE_IDLE)
+
+    def _share(self, nice: int) -> None:
+        if self._group is not None:
+            self._group.share(nice)
+            return
+        for pid in self.pids.values():
+            set_share(pid, nice)
+
+    def left(self) -> list[str]:
+        """What is still there of it once it is closed, its files and sockets apart."""
+        names = [one.name for one in self.vnfs if isinstance(one, VnfContainer)]
+        folders = self._group.folders if self._group is not None else ()
+        return [*present(names), *(str(folder) for folder in folders if folder.exists())]
 
     def host_read(self) -> Json:
         """The host alone: VNFs may be dead."""
@@ -87,9 +169,14 @@ class HostedEngine(Engine):
                 if not vnf.alive:
                     raise vnf.died() from None
             raise
+        if self._nic is not None:
+            self._nic.add_counts("", host["links"])
         for vnf, reading in readings:
             host["segments"] |= reading["segments"]
-            host["links"][f"{vnf.vnf.name}:vf"] = reading["links"]["vf"]
+            for face in vnf.vnf.faces:
+                host["links"][f"{vnf.vnf.name}:{face.name}"] = reading["links"][face.name]
+            if self._nic is not None:
+                self._nic.add_counts(vnf.vnf.name, reading["links"])
             for cpu, worker in reading["workers"].items():
                 _add_worker(host["workers"], cpu, worker)
         return host
@@ -100,6 +187,11 @@ class HostedEngine(Engine):
         for vnf in self.vnfs:
             vnf.close()
         super().close()
+        self._ledger.undo()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _add_worker(workers: Json, cpu: str, worker: Json) -> None:

@@ -1,40 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hosted chain as plans: the host's engine with traffic and switch, and one engine per VNF."""
+"""A hosted chain: its VNFs, their interfaces, where each runs, and the engine's plan of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
-from headrace.testbed.describe import Description, with_absolute_files
+from headrace.testbed.describe import Description, files_in, with_absolute_files
 from headrace.testbed.hosting.cpus import describe_cpu, pin
+from headrace.testbed.hosting.host import host_plan
+from headrace.testbed.hosting.parts import (
+    MAC_OUT,
+    NIC,
+    RUN,
+    Face,
+    Vnf,
+    switch_cpu,
+    tester,
+    topology,
+)
+from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
+from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.testbed.place import PlacedSegment, Placement, check_told
-from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
-from headrace.testbed.traffic import source_params
+from headrace.testbed.plan import Direction, data_bytes, paths
 
 Json = dict[str, Any]
-RUN = "@RUN@"  # the run's directory, which is known when it begins
-NIC, OUTSIDE, FACE = "nic", "outside", "mac-out"
-_TESTER = "02:68:72:00:ff:01"
 _AT = ("deployment", "hosting")
-
-
-@dataclass(frozen=True)
-class Vnf:
-    """One VNF: its virtual function's port of the switch, and where it may run."""
-
-    name: str
-    vf: int
-    nodes: tuple[str, ...]
-    lcores: tuple[int, ...]
-    plan: Json
-
-    @property
-    def link(self) -> str:
-        return f"vf{self.vf}"
+_WAIT_LINK_MS = 60000
 
 
 @dataclass(frozen=True)
@@ -44,15 +39,7 @@ class Hosted:
     vnfs: tuple[Vnf, ...]
     hosting: Hosting
     topology: str
-
-
-def mac(vf: int) -> str:
-    return f"02:68:72:00:00:{vf:02x}"
-
-
-def topology(length: int) -> str:
-    """S2's names: one VNF is a PVP, two are a PVVP."""
-    return {1: "pvp", 2: "pvvp"}.get(length, f"snake of {length}")
+    nic: OnNic | None = None  # the real one that is between them; None: the host's engine plays it
 
 
 def lay_out_hosted(
@@ -64,27 +51,58 @@ def lay_out_hosted(
 ) -> Hosted:
     hosting = experiment.study.deployment.hosting
     groups = _groups(experiment)
-    _check(experiment, hosting, groups, doc)
+    wires = len(paths(experiment))
+    _check(experiment, hosting, groups, wires, doc)
     traffic, free = _lcores(experiment, doc, available)
     count = hosting.chains * len(groups)
     cpus = pin(
         hosting,
         count,
         [describe_cpu(number) for number in free],
-        describe_cpu(_switch(traffic)),
+        nic_at(experiment, wires, count, switch_cpu(traffic)),
         lambda key, problem: doc.error((*_AT, key), problem),
     )
-    vnfs = []
-    for vf in range(1, count + 1):
-        chain, step = divmod(vf - 1, len(groups))
-        onwards = mac(vf + 1) if step + 1 < len(groups) else _TESTER
-        one = Vnf(f"vnf{chain + 1}.{step + 1}", vf, groups[step], cpus[vf - 1], {})
-        plan = _vnf_plan(one, onwards, experiment, description, doc, hosting)
-        vnfs.append(replace(one, plan=plan))
-    firsts = [mac(chain * len(groups) + 1) for chain in range(hosting.carrying)]
-    plan, notes = _host_plan(experiment, description, doc, engine, vnfs, firsts, traffic)
-    placement = _placement(vnfs, traffic, notes)
-    return Hosted(placement, plan, tuple(vnfs), hosting, topology(len(groups)))
+    chains = []
+    for chain in range(hosting.chains):
+        first = chain * len(groups)
+        made = [
+            Vnf(f"vnf{chain + 1}.{step + 1}", _faces(first + step, wires), nodes,
+                cpus[first + step], {})
+            for step, nodes in enumerate(groups)
+        ]  # fmt: skip
+        chains.append(
+            [
+                replace(
+                    one,
+                    plan=_vnf_plan(made, one, experiment, description, doc),
+                    files=_files(one, experiment, description, doc),
+                )
+                for one in made
+            ]
+        )
+    nic = None
+    if experiment.study.deployment.network == "sriov":
+        nic = on_nic(experiment, chains)
+        chains = [
+            [replace(v, plan=vnf_plan_on_nic(v.plan, v, experiment, nic)) for v in chain]
+            for chain in chains
+        ]
+        plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
+    else:
+        plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
+    vnfs = tuple(one for chain in chains for one in chain)
+    placement = _placement(vnfs, traffic, notes, switched=nic is None)
+    return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic)
+
+
+def _faces(number: int, wires: int) -> tuple[Face, ...]:
+    """As many as there are directions."""
+    names = ("vf",) if wires == 1 else ("left", "right")
+    first = number * wires + 1
+    return tuple(
+        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{name}.sock")
+        for i, name in enumerate(names)
+    )
 
 
 def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
@@ -97,26 +115,27 @@ def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
 
 
 def _check(
-    experiment: Experiment, hosting: Hosting, groups: list[tuple[str, ...]], doc: Document
+    experiment: Experiment,
+    hosting: Hosting,
+    groups: list[tuple[str, ...]],
+    wires: int,
+    doc: Document,
 ) -> None:
-    count = hosting.chains * len(groups)
-    if count > VFS_MAX:
+    count, most = hosting.chains * len(groups), VFS_MAX // wires
+    if count > most:
         raise doc.error(
             (*_AT, "chains"),
-            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {VFS_MAX} VNFs, "
-            "the virtual functions of a port",
+            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
+            "the virtual functions of a port"
+            + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
+    if experiment.study.deployment.network == "sriov" and (found := refused(hosting)):
+        raise doc.error((*_AT, found[0]), found[1])
     execution, workload = experiment.execution, experiment.study.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(
             ("deployment", "execution"),
             "a hosted VNF has one lcore, and `hosting` says which; allowed: no replicas, no lcores",
-        )
-    if workload.direction != "forward":
-        raise doc.error(
-            ("workload", "direction"),
-            "hosted VNFs have one interface each; allowed: forward",
-            value=workload.direction,
         )
     if workload.pcap is not None or workload.headers.dst_mac:
         key: PathKey = "pcap" if workload.pcap is not None else "headers"
@@ -142,40 +161,30 @@ def _lcores(
     return traffic, free
 
 
-def _switch(traffic: list[int]) -> int:
-    """One lcore does all; of two the second switches and measures; three have one task each."""
-    return traffic[min(1, len(traffic) - 1)]
-
-
 def _vnf_plan(
-    one: Vnf,
-    onwards: str,
-    experiment: Experiment,
-    description: Description,
-    doc: Document,
-    hosting: Hosting,
+    chain: list[Vnf], one: Vnf, experiment: Experiment, description: Description, doc: Document
 ) -> Json:
-    """The functions, and behind them the VNF's own face: frames leave with its address, for the
-    next one's."""
+    """The functions, and behind them the VNF's own addresses: frames leave with one of them, for
+    the next VNF's."""
+    hosting = experiment.study.deployment.hosting
     nodes = {node.name: node for node in experiment.nodes}
+    directions = [way.direction for way in paths(experiment)]
     nfs: Json = {}
     wired: Json = {}
-    order = [*one.nodes, FACE]
-    for i, name in enumerate(one.nodes):
+    for name in one.nodes:
         node = nodes[name]
         params = with_absolute_files(description.nfs[node.nf]["params"], node.params, doc)
         nfs[name] = {"type": node.nf, "params": params}
-        edges = {description.edges(node.nf)[0]: order[i + 1]}
-        edges |= {edge: _target(to, one) for edge, to in node.to.items()}
-        wired[name] = {"forward": edges}
-    nfs[FACE] = {"type": "l2fwd", "params": {"src_mac": mac(one.vf), "dst_mac": onwards}}
-    wired[FACE] = {"forward": {"out": "link:vf"}}
-    link = {
-        "socket": f"{RUN}/{one.link}.sock",
-        "role": "client",
-        "wait_link_ms": 60000,
-        "times": hosting.times,
-    }
+        wired[name] = {}
+        for direction in directions:
+            edges = {description.edges(node.nf)[0]: _onwards(one, name, direction)}
+            if direction == "forward":
+                edges |= {edge: _target(to, one) for edge, to in node.to.items()}
+            wired[name][direction] = edges
+    nfs[MAC_OUT] = {"type": "l2fwd", "params": _addresses(chain, one, directions)}
+    wired[MAC_OUT] = {d: {"out": f"link:{one.exit(d).name}"} for d in directions}
+    for edges in wired.values():  # the engine wants `forward` always
+        edges.setdefault("forward", edges[directions[0]])
     return {
         "version": 1,
         "engine": {
@@ -185,149 +194,76 @@ def _vnf_plan(
             "mbuf_data_bytes": data_bytes(experiment),
             "wait": {"mode": hosting.wait},
         },
-        "links": {"vf": {"type": "shm", "params": link}},
+        "links": {face.name: vnf_link(face, hosting) for face in one.faces},
         "nfs": nfs,
         "segments": [
             {
                 "name": one.name,
                 "cpus": [one.lcores[0]],
                 "burst": experiment.study.deployment.burst,
-                "inputs": [{"link": "vf", "to": order[0]}],
+                "inputs": [
+                    {"link": one.entry(d).name, "to": _first(one, d), "direction": d}
+                    for d in directions
+                ],
                 "nodes": wired,
             }
         ],
     }
 
 
+def _files(
+    one: Vnf, experiment: Experiment, description: Description, doc: Document
+) -> tuple[str, ...]:
+    nodes = (node for node in experiment.nodes if node.name in one.nodes)
+    named = (files_in(description.nfs[node.nf]["params"], node.params) for node in nodes)
+    return tuple(sorted({str(doc.resolve(name)) for names in named for name in names}))
+
+
+def vnf_link(face: Face, hosting: Hosting) -> Json:
+    """The VNF's end of an interface."""
+    link = {"socket": face.socket, "role": "client", "wait_link_ms": _WAIT_LINK_MS}
+    return {"type": "shm", "params": {**link, "times": hosting.times}}
+
+
+def _in_order(one: Vnf, direction: Direction) -> list[str]:
+    nodes = list(one.nodes if direction == "forward" else reversed(one.nodes))
+    return [*nodes, MAC_OUT]
+
+
+def _first(one: Vnf, direction: Direction) -> str:
+    return _in_order(one, direction)[0]
+
+
+def _onwards(one: Vnf, name: str, direction: Direction) -> str:
+    order = _in_order(one, direction)
+    return order[order.index(name) + 1]
+
+
 def _target(to: str, one: Vnf) -> str:
     """Another function of this VNF; who leaves it otherwise, leaves it for the next one."""
-    return to if to in one.nodes or to == "drop" else FACE
+    return to if to in one.nodes or to == "drop" else MAC_OUT
 
 
-def _host_plan(
-    experiment: Experiment,
-    description: Description,
-    doc: Document,
-    engine: Json,
-    vnfs: list[Vnf],
-    firsts: list[str],
-    traffic: list[int],
-) -> tuple[Json, list[str]]:
-    [way] = paths(experiment)
-    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
-    source = source_params(experiment, way.direction, doc, description) | {"dst_macs": firsts}
-    notes = _even_flows(source, len(firsts))
-    wire = deployment.wire if deployment.wire != "auto" else _wire(experiment, traffic)
-    ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
-    links: Json = {
-        way.source: {"type": "source", "params": source},
-        way.wire: {"type": "ring", "params": {"size": wire, "on_full": "drop"}},
-        way.back: {"type": "ring", "params": ring},
-        way.sink: {"type": "sink", "params": {}},
-    }
-    for vnf in vnfs:
-        params: Json = {"socket": f"{RUN}/{vnf.link}.sock", "slots": hosting.slots}
-        links[vnf.link] = {"type": "shm", "params": {**params, "times": hosting.times}}
-    nic = {"type": "veb", "params": _nic(vnfs, hosting, deployment.network)}
-    vfs = [{"link": v.link, "to": NIC, "port": v.vf} for v in vnfs]
-    edges = {f"p{v.vf}": f"link:{v.link}" for v in vnfs}
-    cpu = _switch(traffic)
-    nfs: Json = {NIC: nic}
-    if deployment.network == "vepa":
-        links |= {name: {"type": "ring", "params": ring} for name in ("up", "down")}
-        nfs[OUTSIDE] = {"type": "veb", "params": _outside(vnfs)}
-        switches = [
-            _segment(
-                OUTSIDE,
-                cpu,
-                [
-                    {"link": way.wire, "to": OUTSIDE, "port": 1},
-                    {"link": "up", "to": OUTSIDE, "port": 0},
-                ],
-                {"p0": "link:down", "p1": f"link:{way.back}"},
-            ),
-            _segment(
-                NIC,
-                cpu,
-                [{"link": "down", "to": NIC, "port": 0}, *vfs],
-                {"p0": "link:up", **edges},
-            ),
-        ]
-    else:
-        inputs = [{"link": way.wire, "to": NIC, "port": 0}, *vfs]
-        switches = [_segment(NIC, cpu, inputs, {"p0": f"link:{way.back}", **edges})]
-    segments = [
-        {
-            "name": GENERATOR,
-            "cpus": [traffic[0]],
-            "inputs": [{"link": way.source, "to": f"link:{way.wire}"}],
-        },
-        *switches,
-        {
-            "name": SINK,
-            "cpus": [traffic[-1]],
-            "inputs": [{"link": way.back, "to": f"link:{way.sink}"}],
-        },
-    ]
-    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
-    engine = {
-        **engine,
-        "mbufs": deployment.mbufs or held + 16383,
-        "mbuf_data_bytes": data_bytes(experiment),
-    }
-    return {
-        "version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments
-    }, notes  # fmt: skip
+def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
+    """Of the frames that leave it: by each direction's interface, for the next VNF on the way."""
+    found = {}
+    for direction in directions:
+        way = chain if direction == "forward" else chain[::-1]
+        behind = way[way.index(one) + 1 :]
+        to = behind[0].entry(direction).mac if behind else tester(direction)
+        prefix = "reverse_" if direction == "reverse" else ""
+        found |= {f"{prefix}src_mac": one.exit(direction).mac, f"{prefix}dst_mac": to}
+    return found
 
 
-def _segment(name: str, cpu: int, inputs: list[Json], edges: Json) -> Json:
-    return {"name": name, "cpus": [cpu], "inputs": inputs, "nodes": {name: {"forward": edges}}}
-
-
-def _wire(experiment: Experiment, traffic: list[int]) -> int:
-    return wire_size(experiment, Placement(traffic[0], traffic[-1], (), ()))
-
-
-def _even_flows(source: Json, chains: int) -> list[str]:
-    """Destinations are taken in turn, packet by packet: a flow stays with its chain when the number
-    of flows is a multiple of the chains'."""
-    flows = int(source.get("flows", 1))
-    most = -(-flows // chains) * chains
-    if chains == 1 or most == flows:
-        return []
-    source["flows"] = most
-    return [f"{most} flows, a multiple of the {chains} chains with traffic, for {flows}"]
-
-
-def _nic(vnfs: list[Vnf], hosting: Hosting, mode: Literal["veb", "vepa"]) -> Json:
-    uplink: Json = {"uplink": True}
-    if hosting.uplink_gbps is not None:
-        rate = int(hosting.uplink_gbps * 1e9)
-        uplink |= {"rate_bps": rate, "in_rate_bps": rate}
-    nic: Json = {
-        "ports": [uplink, *({"macs": [mac(v.vf)], "spoof_check": True} for v in vnfs)],
-        "mode": mode,
-        "learning": False,
-        "unknown": "uplink",
-    }
-    if hosting.switch_gbps is not None:
-        nic["capacity_bps"] = int(hosting.switch_gbps * 1e9)
-    return nic
-
-
-def _outside(vnfs: list[Vnf]) -> Json:
-    """The bridge behind the uplink: it gives back what is for the NIC's own (IEEE 802.1Qbg)."""
-    return {
-        "ports": [{"macs": [mac(v.vf) for v in vnfs], "reflect": True}, {"macs": [_TESTER]}],
-        "learning": False,
-    }
-
-
-def _placement(vnfs: list[Vnf], traffic: list[int], notes: list[str]) -> Placement:
-    segments = [PlacedSegment(NIC, (NIC,), (_switch(traffic),))]
+def _placement(
+    vnfs: tuple[Vnf, ...], traffic: list[int], notes: list[str], switched: bool
+) -> Placement:
+    segments = [PlacedSegment(NIC, (NIC,), (switch_cpu(traffic),))] if switched else []
     segments += [PlacedSegment(v.name, v.nodes, v.lcores) for v in vnfs]
     if len(traffic) < 3:
-        notes = [*notes, f"generator, switch and sink share lcores {sorted(traffic)}"]
+        who = "generator, switch and sink" if switched else "generator and sink"
+        notes = [*notes, f"{who} share lcores {sorted(traffic)}"]
     lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
     if len(vnfs) > len(lcores):
         notes = [*notes, f"{len(vnfs)} VNFs share lcores {lcores}"]

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hosted chain on a real NIC: the tester and each VNF have virtual functions of it, and the NIC's
+own switch is between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.spec.document import Document
+from headrace.spec.hosting import Hosting
+from headrace.spec.study import Experiment
+from headrace.testbed.describe import Description
+from headrace.testbed.hosting.cpus import Cpu, describe_cpu
+from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
+from headrace.testbed.hosting.parts import Vnf, tester
+from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths
+from headrace.testbed.sriov import Pf, choose
+from headrace.testbed.traffic import source_params
+
+Json = dict[str, Any]
+_MBUFS = 32767
+# AF_XDP's frames (struct xdp_umem_reg: at least 2048) and an 82576's buffers hold whole packets.
+_WHOLE_BYTES = 2176
+_DEVARGS = {
+    # Blocks of 64 KiB, 512 frames: 2 MB a direction, and bursts of the kernel's are not lost.
+    "af_packet": "net_af_packet0,iface={name},blocksz=65536,framesz=2048,framecnt=512",
+    "af_xdp": "net_af_xdp0,iface={name}",
+}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A virtual function of the chain's, and who gets it: the tester ("") or a VNF."""
+
+    owner: str
+    name: str  # of its interface, and of the engine's link
+    mac: str
+
+    @property
+    def pci(self) -> str:
+        """Stands in plans for its PCI address, which is known when it is there."""
+        return f"@PCI-{self.mac}@"
+
+
+@dataclass(frozen=True)
+class OnNic:
+    pf: Pf
+    vf: str  # how engines reach their functions: af_packet, af_xdp, vfio
+    functions: tuple[Function, ...]  # in the NIC's order: the tester's first
+
+    def of(self, owner: str) -> list[Function]:
+        return [one for one in self.functions if one.owner == owner]
+
+
+def needed(wires: int, vnfs: int) -> int:
+    return wires * (1 + vnfs)
+
+
+def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
+    """BadInput where no NIC here has enough functions."""
+    deployment, ways = experiment.study.deployment, paths(experiment)
+    vnfs = [one for chain in chains for one in chain]
+    pf = choose(deployment.pf, needed(len(ways), len(vnfs)), instead="veb, vepa")
+    # By a wire comes what leaves it at the other end: the tester has an address for each.
+    own = {leaves_by(way, ways): tester(way.direction) for way in ways}
+    testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
+    others = [Function(one.name, face.name, face.mac) for one in vnfs for face in one.faces]
+    return OnNic(pf, deployment.hosting.vf or "af_packet", (*testers, *others))
+
+
+def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
+    """Where the NIC is, for who is placed near it or far from it: a real one is on a node, ours on
+    the lcore that plays it."""
+    deployment, cpu = experiment.study.deployment, describe_cpu(switch)
+    if deployment.network != "sriov":
+        return cpu
+    node = choose(deployment.pf, needed(wires, vnfs), instead="veb, vepa").node
+    return cpu if node is None else replace(cpu, node=node)
+
+
+def _wire(number: int) -> str:
+    return f"wire{number}"
+
+
+def tester_plan(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: Json,
+    chains: list[list[Vnf]],
+    traffic: list[int],
+    nic: OnNic,
+) -> tuple[Json, list[str]]:
+    """Traffic goes out by a virtual function and comes back by one: there is no switch of ours."""
+    ways = paths(experiment)
+    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    own = nic.of("")
+    links: Json = {one.name: port(one, nic) for one in own}
+    notes: list[str] = []
+    for i, way in enumerate(ways):
+        source = source_params(experiment, way.direction, doc, description)
+        source["dst_macs"] = entries(way, chains[: hosting.carrying])
+        source["src_mac"] = own[i].mac  # the NIC drops what claims to be somebody else's
+        notes = even_flows(source, hosting.carrying)
+        links[way.source] = {"type": "source", "params": source}
+        links[way.sink] = {"type": "sink", "params": {}}
+    out = [(way.source, own[i].name) for i, way in enumerate(ways)]
+    back = [(own[leaves_by(way, ways)].name, way.sink) for way in ways]
+    made = {
+        **engine,
+        "mbufs": deployment.mbufs or _MBUFS,
+        "mbuf_data_bytes": buffer_bytes(experiment, nic),
+        **devices(own, nic),
+    }
+    segments = [passing(GENERATOR, traffic[0], out), passing(SINK, traffic[-1], back)]
+    plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}
+    return plan, notes
+
+
+def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, nic: OnNic) -> Json:
+    """A VNF's plan, its interfaces being virtual functions."""
+    own = nic.of(one.name)
+    links = {function.name: port(function, nic) for function in own}
+    room = {"mbuf_data_bytes": buffer_bytes(experiment, nic)}
+    return {
+        **plan,
+        "engine": {**plan["engine"], **room, **devices(own, nic)},
+        "links": {**plan["links"], **links},
+    }
+
+
+def port(function: Function, nic: OnNic) -> Json:
+    devargs = function.pci
+    if nic.vf != "vfio":
+        devargs = _DEVARGS[nic.vf].format(name=function.name)
+    # A function's own address is all that it is to see: promiscuous ones would see the others'.
+    return {"type": "port", "params": {"devargs": devargs, "promiscuous": False}}
+
+
+def devices(own: list[Function], nic: OnNic) -> Json:
+    return {"pci": [one.pci for one in own]} if nic.vf == "vfio" else {}
+
+
+def buffer_bytes(experiment: Experiment, nic: OnNic) -> int:
+    usual = data_bytes(experiment)
+    return usual if nic.vf == "af_packet" else max(usual, _WHOLE_BYTES)
+
+
+def refused(hosting: Hosting) -> tuple[str, str] | None:
+    """The first key of `hosting` that a real NIC has no use for, and why."""
+    for key in ("uplink_gbps", "switch_gbps"):
+        if getattr(hosting, key) is not None:
+            return key, "a real NIC has its own limits; allowed with `network: sriov`: none given"
+    if hosting.wait == "interrupt":
+        return "wait", (
+            "DPDK's drivers of virtual functions are polled; allowed with `network: sriov`: "
+            "poll, adaptive"
+        )
+    return None
