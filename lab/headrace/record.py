@@ -216,6 +216,19 @@ class RingReading(Record):
     on_full: Literal["drop", "wait"] = "drop"
 
 
+class PortReading(Record):
+    """A device, as DPDK's driver counts; `device_*` is what the kernel's driver of it counted."""
+
+    rx_packets: NonNegativeInt = 0
+    tx_packets: NonNegativeInt = 0
+    rx_missed: NonNegativeInt = 0  # no room in its receive queue
+    rx_errors: NonNegativeInt = 0
+    tx_errors: NonNegativeInt = 0
+    rx_no_mbuf: NonNegativeInt = 0
+    device_rx: NonNegativeInt | None = None
+    device_tx: NonNegativeInt | None = None
+
+
 class WorkerReading(Record):
     """An lcore: total (REF) and busy (OPS) cycles, S5 algorithm 1."""
 
@@ -238,6 +251,7 @@ class Counters(Record):
     workers: tuple[WorkerReading, ...] = ()
     replicas: tuple[ReplicaReading, ...] = ()
     rings: dict[str, RingReading] = {}
+    ports: dict[str, PortReading] = {}  # a VNF's own are VNF:LINK
 
 
 class Segment(Record):

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from headrace.doctor import cpu, engine, memory, network, tracing, virtual
+from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
 from headrace.doctor.check import Check
 from headrace.errors import EXIT_FAILURE, HeadraceError
 from headrace.testbed.programs import find_engine
@@ -50,8 +50,9 @@ def doctor(
 def examine() -> Iterator[Check]:
     yield from engine.checks(_engine(), _BUILD)
     yield engine.kernel()
-    for probe in (cpu.checks, memory.checks, network.checks, virtual.checks, tracing.checks):
-        yield from _guarded(probe)
+    probes = (cpu, memory, network, virtual, guests, tracing)
+    for probe in probes:
+        yield from _guarded(probe.checks)
 
 
 def _guarded(probe: Callable[[], Iterator[Check]]) -> Iterator[Check]:

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from headrace.bundle import Bundle
+from headrace.cli.hosting_where import where
 from headrace.cli.run import run as run_spec
-from headrace.errors import BadInput, HeadraceError
+from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.measure.prepare import prepare
 from headrace.model.hosting import Server, capacity
 from headrace.model.hosting import explain as explain_capacity
@@ -30,6 +31,7 @@ from headrace.report.hosting import (
     with_best_case,
 )
 from headrace.spec import document
+from headrace.spec.hosting import VFS_MAX
 from headrace.spec.invalid import explain
 from headrace.spec.points import Machine, Point, PointsFile, points
 from headrace.spec.study import load_study
@@ -42,9 +44,13 @@ from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.plan import paths
 from headrace.testbed.programs import find_engine
+from headrace.testbed.server import detect
 from headrace.testbed.state import RunState, dpdk_directories, dpdk_prefix
 
 app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs killed under traffic.")
+
+
+app.command()(where)
 
 
 @app.command()
@@ -161,19 +167,44 @@ def anatomy(
 
 @app.command("capacity")
 def show_capacity(
-    ports: Annotated[int, typer.Option("--ports", min=1, help="NIC ports in use.")] = 1,
-    vfs: Annotated[int, typer.Option("--vfs", min=1, help="Virtual functions per port.")] = 63,
+    ports: Annotated[
+        int | None, typer.Option("--ports", min=1, help="NIC ports in use.", show_default="1")
+    ] = None,
+    vfs: Annotated[
+        int | None,
+        typer.Option("--vfs", min=1, help="Virtual functions per port.", show_default="63"),
+    ] = None,
     lcores: Annotated[
-        int, typer.Option("--lcores", min=1, help="Lcores, evenly over the sockets.")
-    ] = os.cpu_count() or 1,
-    sockets: Annotated[int, typer.Option("--sockets", min=1, help="CPU sockets.")] = 1,
+        int | None,
+        typer.Option(
+            "--lcores",
+            min=1,
+            help="Lcores, evenly over the sockets.",
+            show_default="this machine's",
+        ),
+    ] = None,
+    sockets: Annotated[
+        int | None, typer.Option("--sockets", min=1, help="CPU sockets.", show_default="1")
+    ] = None,
     port_socket: Annotated[
         list[int] | None, typer.Option("--port-socket", min=0, help="Socket of each port, in turn.")
     ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="This server, as `headrace server detect` finds it.")
+    ] = False,
 ) -> None:
     """The largest number of VNFs without substantial loss (S1's model)."""
-    where = tuple(port_socket or [i * sockets // ports for i in range(ports)])
-    server = Server(ports=where, vfs=vfs, lcores=lcores, sockets=sockets)
+    told = {"--ports": ports, "--vfs": vfs, "--lcores": lcores, "--sockets": sockets,
+            "--port-socket": port_socket}  # fmt: skip
+    if here:
+        for name, value in told.items():
+            if value:
+                raise bad_value(name, value, problem="together with --here", allowed="one of them")
+        server = Server.detected(detect())
+    else:
+        count, places = ports or 1, sockets or 1
+        sides = tuple(port_socket or [i * places // count for i in range(count)])
+        server = Server.even(sides, vfs or VFS_MAX, lcores or os.cpu_count() or 1, places)
     typer.echo(f"{capacity(server)} VNFs")
     for line in explain_capacity(server):
         typer.echo(f"  {line}")

@@ -119,7 +119,8 @@ def _sriov() -> Check:
         group=GROUP,
         status="limited",
         found="no NIC with SR-IOV functions",
-        means="`network: sriov` is refused; containers are joined by bridge, ovs or macvlan",
+        means="`network: sriov` is refused (`make test-vm-sriov` tries it in a guest); VNFs are "
+        "joined by veb, vepa, bridge, ovs or macvlan",
     )
 
 

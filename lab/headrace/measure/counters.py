@@ -12,6 +12,7 @@ from headrace.record import (
     Located,
     NfReading,
     OutputReading,
+    PortReading,
     ReplicaReading,
     RingReading,
     WorkerReading,
@@ -28,6 +29,7 @@ def difference(before: Json, after: Json, plan: Json) -> Counters:
         workers=tuple(_workers(before.get("workers", {}), after.get("workers", {}))),
         replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}))),
         rings=_rings(before["links"], after["links"], plan),
+        ports=_ports(before["links"], after["links"]),
     )
 
 
@@ -240,6 +242,25 @@ def _rings(before: Json, after: Json, plan: Json) -> dict[str, RingReading]:
     return rings
 
 
+_LOST = ("rx_missed", "rx_errors", "rx_no_mbuf", "tx_errors")
+
+
+def _ports(before: Json, after: Json) -> dict[str, PortReading]:
+    """What a NIC lost is in no function's counters."""
+    found = {}
+    for name, now in after.items():
+        if now.get("type") != "port":
+            continue
+        was = before.get(name, {})
+        own = {key: _grown(was, now, key) for key in ("rx_packets", "tx_packets", *_LOST)}
+        device = now.get("device")
+        if device is not None:
+            for key in ("rx", "tx"):
+                own[f"device_{key}"] = _grown(was.get("device", {}), device, f"{key}_packets")
+        found[name] = PortReading(**own)
+    return found
+
+
 def nf_cycles(counters: Counters) -> dict[str, float]:
     """Cycles per packet of each function, over all its replicas, and of the fast path.
 
@@ -295,4 +316,7 @@ def drops(counters: Counters) -> dict[str, int]:
             add(name, "malformed", nf.aborted)
         for link, output in replica.outputs.items():
             add(link, "full", output.full)
+    for name, port in counters.ports.items():
+        for key in _LOST:
+            add(name, key.replace("_", "-"), getattr(port, key))
     return found

@@ -11,31 +11,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.errors import bad_value
+from headrace.errors import HeadraceError, bad_value
+from headrace.spec.server import Server as Description
 
 
 @dataclass(frozen=True)
 class Server:
     ports: tuple[int, ...]  # the socket of each port in use
-    vfs: int
-    lcores: int
-    sockets: int
+    vfs: tuple[int, ...]  # that each port can have
+    lcores: tuple[int, ...]  # of each socket
+    place: str = "socket"  # what has lcores and ports: a socket, or a NUMA node
 
-    def __post_init__(self) -> None:
-        for socket in self.ports:
-            if not 0 <= socket < self.sockets:
-                raise bad_value("--port-socket", str(socket), allowed=f"0 to {self.sockets - 1}")
+    @classmethod
+    def even(cls, ports: tuple[int, ...], vfs: int, lcores: int, sockets: int) -> Server:
+        """Ports alike, lcores evenly over the sockets."""
+        for socket in ports:
+            if not 0 <= socket < sockets:
+                raise bad_value("--port-socket", str(socket), allowed=f"0 to {sockets - 1}")
+        share, rest = divmod(lcores, sockets)
+        return cls(ports, (vfs,) * len(ports), tuple(share + (i < rest) for i in range(sockets)))
 
-    def lcores_of(self, socket: int) -> int:
-        return self.lcores // self.sockets + (socket < self.lcores % self.sockets)
+    @classmethod
+    def detected(cls, server: Description) -> Server:
+        """As it was found: its NICs with SR-IOV, and the usable CPUs of their NUMA nodes."""
+        places = {node.node: i for i, node in enumerate(server.nodes)}
+        usable = set(server.usable_cpus)
+        nics = [nic for nic in server.nics if nic.vfs_max]
+        if not nics:
+            raise HeadraceError(
+                "no NIC here has SR-IOV functions; say what the server has with --ports, --vfs, "
+                "--lcores, --sockets"
+            )
+        return cls(
+            # A machine whose firmware does not say where a NIC is has one node as a rule.
+            tuple(places.get(nic.node, 0) if nic.node is not None else 0 for nic in nics),
+            tuple(nic.vfs_max for nic in nics),
+            tuple(len(usable & set(node.cpus)) for node in server.nodes),
+            "node",
+        )
 
 
 def of_port(server: Server, port: int) -> int:
     """Ports of one socket share its lcores; what does not divide goes to the first of them."""
     socket = server.ports[port]
     mates = [i for i, other in enumerate(server.ports) if other == socket]
-    share, rest = divmod(server.lcores_of(socket), len(mates))
-    return min(server.vfs, share + (mates.index(port) < rest))
+    share, rest = divmod(server.lcores[socket], len(mates))
+    return min(server.vfs[port], share + (mates.index(port) < rest))
 
 
 def capacity(server: Server) -> int:
@@ -44,9 +65,9 @@ def capacity(server: Server) -> int:
 
 def explain(server: Server) -> Iterator[str]:
     for port, socket in enumerate(server.ports):
-        found = of_port(server, port)
-        by = "its virtual functions" if found == server.vfs else f"lcores of socket {socket}"
-        yield f"port {port} (socket {socket}): {found}, limited by {by}"
+        found, place = of_port(server, port), f"{server.place} {socket}"
+        by = "its virtual functions" if found == server.vfs[port] else f"lcores of {place}"
+        yield f"port {port} ({place}): {found}, limited by {by}"
 
 
 def best_case(one_chain_pps: float, chains: int, limit_pps: float | None = None) -> float:

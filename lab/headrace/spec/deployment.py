@@ -10,6 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_v
 from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
 from headrace.spec.hosting import Hosting
 
+INTERFACE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"  # IFNAMSIZ
+
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
 _FASTPATH_FLOWS = 65536
@@ -203,4 +205,17 @@ class Deployment(Spec):
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
     hosting: Hosting = Hosting()
-    network: Literal["veb", "vepa"] = "veb"
+    network: Literal["veb", "vepa", "sriov"] = "veb"
+    pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
+
+    @model_validator(mode="after")
+    def _on_a_nic(self) -> Deployment:
+        if self.network == "sriov" and self.hosting.kind != "process":
+            raise ValueError(
+                f"network: sriov joins hosted VNFs; got hosting {self.hosting.kind}; allowed: "
+                "process, container (of third-party VNFs)"
+            )
+        for key, given in (("pf", self.pf), ("hosting.vf", self.hosting.vf)):
+            if given is not None and self.network != "sriov":
+                raise ValueError(f"{key}: belongs to `network: sriov`; got network {self.network}")
+        return self

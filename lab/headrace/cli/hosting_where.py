@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace hosting where: on which CPUs and NUMA nodes a hosted chain really is."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.measure.prepare import Prepared, prepare
+from headrace.report.server import bytes_text, cpus_text
+from headrace.spec.hosting import KINDS
+from headrace.spec.study import load_study
+from headrace.testbed.describe import describe
+from headrace.testbed.exclusive import Lcores
+from headrace.testbed.hosting.cpus import describe_cpu
+from headrace.testbed.hosting.hosted import HostedEngine
+from headrace.testbed.hosting.where import Whereabouts, whereabouts
+from headrace.testbed.memory import provide
+from headrace.testbed.plan import paths
+from headrace.testbed.programs import find_engine
+from headrace.testbed.state import RunState, dpdk_prefix
+
+HOST = "host"
+_SETTLE_S = 1.0  # queues fill, and the scheduler has its say
+
+
+def where(
+    spec: Annotated[Path, typer.Argument(help="A spec whose VNFs are hosted apart.")],
+    rate: Annotated[float, typer.Option("--rate", min=1, help="Packets/s meanwhile.")] = 1000.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=600, help="Of traffic before it looks.")
+    ] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Deploy a hosted chain, say where its threads and its memory are. Status 1 when that is not
+    what its placement says."""
+    doc, experiments = load_study(spec)
+    [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
+    if one.hosted is None:
+        apart = ", ".join(kind for kind in KINDS if kind != "inline")
+        raise BadInput(f"{spec}: deployment.hosting: got inline; allowed: {apart}")
+    found = _look(one, rate, seconds)
+    astray = [line for engine in found for line in engine.astray()]
+    if as_json:
+        typer.echo(json.dumps(_document(one, found, astray), indent=2))
+    else:
+        _show(one, found, Console(highlight=False, soft_wrap=True))
+    if astray:
+        raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
+
+
+def _look(one: Prepared, rate: float, seconds: float) -> list[Whereabouts]:
+    assert one.hosted is not None
+    said = Console(stderr=True, highlight=False)
+    state = RunState()
+    try:
+        memory = provide(one.experiment.study.deployment, state)
+        engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
+        plan = one.with_memory(engine)
+        with (
+            Lcores(one.placement.cpus, lambda cpu: said.print(f"lcore {cpu}: waiting")),
+            HostedEngine(find_engine(), plan, one.hosted, state) as running,
+        ):
+            sources = {
+                way.source: {"rate_pps": rate, "duration_s": seconds + _SETTLE_S}
+                for way in paths(one.experiment)
+            }
+            running.request("start", sources=sources)
+            time.sleep(seconds)
+            own = sorted({cpu for segment in plan["segments"] for cpu in segment["cpus"]})
+            host = whereabouts(HOST, running.pid, own)
+            return [
+                host,
+                *(whereabouts(v.vnf.name, v.pid, v.vnf.lcores) for v in running.vnfs),
+            ]
+    finally:
+        state.remove()
+
+
+def _nic_node(one: Prepared) -> int:
+    """The real NIC's, or that of the lcore that plays one."""
+    assert one.hosted is not None
+    nic = one.hosted.nic
+    if nic is not None and nic.pf.node is not None:
+        return nic.pf.node
+    return describe_cpu(one.placement.sink).node
+
+
+def _document(one: Prepared, found: list[Whereabouts], astray: list[str]) -> dict[str, Any]:
+    return {
+        "placement": one.experiment.study.deployment.hosting.placement,
+        "nic_node": _nic_node(one),
+        "as_placed": not astray,
+        "astray": astray,
+        "engines": [
+            {
+                **asdict(engine),
+                "nodes": sorted(engine.nodes),
+                "local_share": engine.local_share,
+                "threads": [{**asdict(t), "node": t.node} for t in engine.threads],
+            }
+            for engine in found
+        ],
+    }
+
+
+def _show(one: Prepared, found: list[Whereabouts], console: Console) -> None:
+    placement = one.experiment.study.deployment.hosting.placement
+    console.print(f"placement {placement}, NIC on node {_nic_node(one)}", markup=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("engine", "placed on", "workers may run on", "last ran on", "memory"):
+        table.add_column(column)
+    for engine in found:
+        workers = engine.workers
+        table.add_row(
+            engine.name,
+            cpus_text(engine.lcores),
+            "; ".join(dict.fromkeys(cpus_text(t.allowed) for t in workers)),
+            "; ".join(f"{t.cpu} (node {t.node})" for t in workers),
+            ", ".join(f"{bytes_text(kb << 10)} on node {n}" for n, kb in sorted(engine.kb.items())),
+        )
+    console.print(table, markup=False)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of real placement and real SR-IOV need: two NUMA nodes and a NIC with virtual
+functions, here or in a QEMU guest that has both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from headrace.testbed.server import detect
+
+from .check import Check, apt, root, run
+
+GROUP = "hosting"
+_DEVICE = "igb"  # QEMU's Intel 82576, with SR-IOV; since QEMU 8.0
+_TOOLS = {"busybox": "busybox", "cpio": "cpio", "modprobe": "kmod", "apt-get": "apt"}
+
+
+def checks() -> Iterator[Check]:
+    yield _numa()
+    yield _guest()
+
+
+def _numa() -> Check:
+    nodes = detect().nodes
+    shown = f"{len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}"
+    if len(nodes) > 1:
+        return Check(name="numa", group=GROUP, status="ok", found=shown)
+    return Check(
+        name="numa",
+        group=GROUP,
+        status="limited",
+        found=shown,
+        means="`placement: worst` has no remote node; `make test-vm-placement` tries it in a guest",
+    )
+
+
+def _guest() -> Check:
+    """For `make test-vm-sriov` and `make test-vm-placement`."""
+    missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
+    qemu = os.environ.get("HEADRACE_QEMU", "qemu-system-x86_64")
+    has_device = _has_device(qemu)
+    fetches = not has_device and "HEADRACE_QEMU" not in os.environ
+    if fetches and shutil.which("mmdebstrap") is None:
+        missing.append("mmdebstrap")
+    if missing:
+        return Check(
+            name="guests",
+            group=GROUP,
+            status="missing",
+            found=f"not installed: {', '.join(missing)}",
+            means="no tests of SR-IOV and of two NUMA nodes in a QEMU guest",
+            mend=apt(*missing),
+        )
+    if not has_device and not fetches:
+        found = f"HEADRACE_QEMU: {qemu} has no device {_DEVICE} (QEMU 8.0 and later have)"
+        return Check(name="guests", group=GROUP, status="missing", found=found)
+    if not root():
+        return Check(
+            name="guests",
+            group=GROUP,
+            status="limited",
+            found=f"{qemu} for guests with SR-IOV and two NUMA nodes",
+            means="those guests read this machine's files, as root",
+        )
+    if fetches:
+        return Check(
+            name="guests",
+            group=GROUP,
+            status="limited",
+            found=f"no QEMU with the device {_DEVICE} is installed",
+            means="`make test-vm-sriov` fetches the distribution's backport of one, once",
+        )
+    found = f"{qemu} has the device {_DEVICE}: guests with SR-IOV and two NUMA nodes"
+    return Check(name="guests", group=GROUP, status="ok", found=found)
+
+
+def _has_device(qemu: str) -> bool:
+    done = run([qemu, "-device", f"{_DEVICE},help"])
+    return done is not None and done.stdout.startswith(f"{_DEVICE} options")
