@@ -33,6 +33,13 @@ struct {
 } slots SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* as many as slots where paths are emitted */
+	__type(key, __u32);
+	__type(value, struct trail);
+} trails SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
 } paths SEC(".maps");
@@ -136,37 +143,52 @@ static __always_inline void slot_device(struct slot *s, struct net_device *dev)
 	s->netns = dev->nd_net.net->ns.inum;
 }
 
-static __always_inline void slot_hop(struct slot *s, enum stage stage, __u64 now)
+static __always_inline void trail_hop(struct slot *s, __u32 i, enum stage stage, __u64 now)
 {
+	struct trail *t = bpf_map_lookup_elem(&trails, &i);
 	__u64 at = now - s->first_ns;
-	__u32 n = s->hops;
 	struct hop *h;
+	__u32 n;
 
+	if (!t)
+		return;
+	n = t->hops;
 	if (n >= HOPS_MAX) {
 		count(CNT_lost_hops);
 		return;
 	}
-	h = &s->hop[n];
+	h = &t->hop[n];
 	h->at_ns = at > 0xffffffffull ? 0xffffffffu : at;
 	h->ifindex = s->ifindex;
 	h->netns = s->netns;
 	h->stage = stage;
 	h->cpu = bpf_get_smp_processor_id();
-	s->hops = n + 1;
+	t->hops = n + 1;
 }
 
-static __always_inline void slot_stage(struct slot *s, enum stage stage, __u64 now)
+static __always_inline void trail_begin(struct slot *s, __u32 i, enum stage stage, __u64 now)
+{
+	struct trail *t = bpf_map_lookup_elem(&trails, &i);
+
+	if (t)
+		t->hops = 0;
+	trail_hop(s, i, stage, now);
+}
+
+static __always_inline void slot_stage(struct slot *s, __u32 i, enum stage stage, __u64 now)
 {
 	hist_add(s->last_stage, stage, s->ifindex, s->netns, now - s->last_ns);
 	s->last_stage = stage;
 	s->last_ns = now;
 	if (emit_paths)
-		slot_hop(s, stage, now);
+		trail_hop(s, i, stage, now);
 }
 
-static __always_inline void path_emit(struct slot *s, enum stage stage, __u32 reason, __u64 now)
+static __always_inline void path_emit(struct slot *s, __u32 i, enum stage stage, __u32 reason,
+				      __u64 now)
 {
 	struct path *p = bpf_ringbuf_reserve(&paths, sizeof(*p), 0);
+	struct trail *t = bpf_map_lookup_elem(&trails, &i);
 
 	if (!p) {
 		count(CNT_lost_paths);
@@ -176,6 +198,10 @@ static __always_inline void path_emit(struct slot *s, enum stage stage, __u32 re
 	p->end_stage = stage;
 	p->reason = reason;
 	__builtin_memcpy(&p->slot, s, sizeof(*s));
+	if (t)
+		__builtin_memcpy(&p->trail, t, sizeof(*t));
+	else
+		p->trail.hops = 0;
 	bpf_ringbuf_submit(p, 0);
 }
 
@@ -187,7 +213,7 @@ static __always_inline void slot_end(struct slot *s, __u32 i, enum stage stage, 
 
 	hist_add(s->first_stage, END_OF + stage, s->first_ifindex, s->first_netns, whole);
 	if (emit_paths && whole >= slow_ns)
-		path_emit(s, stage, reason, now);
+		path_emit(s, i, stage, reason, now);
 	slot_free(i);
 	count(c);
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Counters, and latency histograms per (stage, stage, device, network namespace). A
- * histogram is found in a small open-addressing table of keys in a plain array, for the reason
- * given in shared.h; its buckets are per CPU, so adding needs no atomic operation.
+ * Counters, and latency histograms per (stage, stage, device, network namespace). Each CPU has a
+ * small open-addressing table of them in a plain array, for the reason given in shared.h: one
+ * lookup, and no atomic operation to add. User space merges them by key.
  */
 
 #include "kernel.h"
@@ -18,13 +18,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64[COUNTERS_N]);
 } counters SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 512);
-	__type(key, __u32);
-	__type(value, __u64);
-} hist_keys SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -47,32 +40,29 @@ static __always_inline void count(enum counter c)
 	count_n(c, 1);
 }
 
-/* floor(log2(v)) by bisection: BPF has no count-leading-zeros instruction. */
+/*
+ * floor(log2(v)) of v below 2^63, by bisection: BPF has no count-leading-zeros instruction. Sign
+ * bits instead of comparisons, which would be branches, and latencies make them unpredictable.
+ */
 static __always_inline __u32 log2_64(__u64 v)
 {
-	__u32 r = 0;
+	__u32 r, s;
 
-	if (v >> 32) {
-		v >>= 32;
-		r += 32;
-	}
-	if (v >> 16) {
-		v >>= 16;
-		r += 16;
-	}
-	if (v >> 8) {
-		v >>= 8;
-		r += 8;
-	}
-	if (v >> 4) {
-		v >>= 4;
-		r += 4;
-	}
-	if (v >> 2) {
-		v >>= 2;
-		r += 2;
-	}
-	return r + (v >> 1);
+	asm volatile("" : "+r"(v)); /* or the compiler makes comparisons of it again */
+	r = (0xffffffffull - v) >> 63 << 5;
+	v >>= r;
+	s = (0xffffull - v) >> 63 << 4;
+	v >>= s;
+	r += s;
+	s = (0xffull - v) >> 63 << 3;
+	v >>= s;
+	r += s;
+	s = (0xfull - v) >> 63 << 2;
+	v >>= s;
+	r += s;
+	s = (3ull - v) >> 63 << 1;
+	v >>= s;
+	return r + s + (__u32)(v >> 1);
 }
 
 /* 0..7 exact, then 8 buckets per power of two. trace/report.c has the inverse. */
@@ -100,14 +90,17 @@ static __always_inline struct hist *hist_find(__u64 key)
 
 	for (int i = 0; i < HIST_PROBES; i++) {
 		__u32 slot = (at + i) & hist_mask;
-		__u64 *k = bpf_map_lookup_elem(&hist_keys, &slot);
+		struct hist *h = bpf_map_lookup_elem(&hists, &slot);
 
-		if (!k)
+		if (!h)
 			return NULL;
-		if (!*k)
-			__sync_val_compare_and_swap(k, 0, key);
-		if (*(volatile __u64 *)k == key)
-			return bpf_map_lookup_elem(&hists, &slot);
+		if (h->key == key)
+			return h;
+		/* An interrupt on this CPU may claim it at the same time. */
+		if (!h->key && !__sync_val_compare_and_swap(&h->key, 0, key))
+			return h;
+		if (*(volatile __u64 *)&h->key == key)
+			return h;
 	}
 	return NULL;
 }

@@ -34,6 +34,7 @@ struct cpu_context {
 	__u32 gro_slot;
 	__u32 pad;
 	struct slot parent;
+	struct trail trail; /* of the parent, where paths are emitted */
 };
 
 struct {
@@ -91,18 +92,17 @@ static __always_inline bool wanted(const struct ident *id)
 	return !only_addr || only_addr == id->saddr || only_addr == id->daddr;
 }
 
-static __always_inline void slot_init(struct slot *s, struct sk_buff *skb, __u64 head,
+static __always_inline void slot_init(struct slot *s, __u32 i, struct sk_buff *skb, __u64 head,
 				      enum stage stage, const struct ident *id, __u64 now)
 {
 	s->head = head;
 	s->skb = (__u64)skb;
 	s->dev = 0;
 	s->first_ns = s->last_ns = now;
-	s->generation++;
 	s->flags = 0;
 	s->ifindex = s->netns = 0;
-	s->hops = 0;
 	s->id = *id;
+	s->quick = id->quick;
 	s->first_stage = s->last_stage = stage;
 	slot_device(s, skb->dev);
 	s->first_ifindex = s->ifindex;
@@ -112,7 +112,7 @@ static __always_inline void slot_init(struct slot *s, struct sk_buff *skb, __u64
 	if (audit && audit_read(skb, stage, id, &s->audit))
 		s->flags |= SLOT_AUDIT;
 	if (emit_paths)
-		slot_hop(s, stage, now);
+		trail_begin(s, i, stage, now);
 }
 
 /* A reading for another packet's comparison is whole if it was not cut to that one's payload. */
@@ -142,7 +142,7 @@ static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, _
 	}
 	if (!s)
 		return 0;
-	slot_init(s, skb, head, stage, id, now);
+	slot_init(s, i, skb, head, stage, id, now);
 	slot_publish(i, head);
 	count(CNT_sampled);
 	if (id->frag)
@@ -191,6 +191,17 @@ static __always_inline void count_adoption(enum adoption a, struct slot *s, stru
 	}
 }
 
+/* What is made from a packet has come its way. */
+static __always_inline void trail_inherit(struct cpu_context *c, __u32 to)
+{
+	__u32 from = c->slot;
+	struct trail *was = c->segments ? &c->trail : bpf_map_lookup_elem(&trails, &from);
+	struct trail *is = bpf_map_lookup_elem(&trails, &to);
+
+	if (was && is)
+		__builtin_memcpy(is, was, sizeof(*is));
+}
+
 static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 stage)
 {
 	struct cpu_context *c = context();
@@ -221,11 +232,14 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 	s->head = head;
 	s->skb = (__u64)skb;
 	s->id = id;
+	s->quick = id.quick;
 	s->flags &= ~(SLOT_SHARED | SLOT_AUDIT);
 	if (audit && audit_read(skb, stage, &id, &s->audit))
 		s->flags |= SLOT_AUDIT;
 	slot_device(s, skb->dev);
-	slot_stage(s, stage, now);
+	if (emit_paths)
+		trail_inherit(c, i);
+	slot_stage(s, i, stage, now);
 	if (a == ADOPT_COPY) { /* it moved: the old head is somebody else's from now on */
 		tag = slot_tag(c->slot);
 		if (tag)
@@ -257,7 +271,7 @@ static __always_inline bool still_same(struct slot *s, struct sk_buff *skb, enum
 		return true;
 	if (stage == tx_origin && (s->flags & SLOT_SHARED)) /* sent again: a new generation */
 		goto other;
-	if (ident_same_fast(&s->id, skb, stage))
+	if (ident_same_quick(&s->id, s->quick, skb, stage))
 		return true;
 	if (!ident_read(skb, stage, id, s->id.payload_valid) && ident_same(&s->id, id))
 		return true;
@@ -319,11 +333,27 @@ static __always_inline struct slot *next(struct sk_buff *skb, __u32 i, enum stag
 	return it == SAME ? s : NULL;
 }
 
+/* What may be made of it comes next on this CPU. */
+static __always_inline void remember(__u64 head, __u32 i, __u32 stage)
+{
+	struct cpu_context *c = context();
+
+	if (!c)
+		return;
+	if (stage == STAGE_GRO) {
+		c->gro_head = head;
+		c->gro_slot = i;
+		return;
+	}
+	c->head = head;
+	c->slot = i;
+	c->segments = 0;
+}
+
 static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage,
 					   bool on_device, struct ident *id)
 {
 	struct slot *s = bpf_map_lookup_elem(&slots, &i);
-	struct cpu_context *c;
 	enum stage_of it;
 
 	if (!s)
@@ -333,18 +363,9 @@ static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, __u3
 		return it;
 	if (on_device)
 		slot_device(s, skb->dev);
-	slot_stage(s, stage, bpf_ktime_get_ns());
-	c = context();
-	if (!c)
-		return SAME;
-	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT) {
-		c->head = head;
-		c->slot = i;
-		c->segments = 0;
-	} else if (stage == STAGE_GRO) {
-		c->gro_head = head;
-		c->gro_slot = i;
-	}
+	slot_stage(s, i, stage, bpf_ktime_get_ns());
+	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT || stage == STAGE_GRO)
+		remember(head, i, stage);
 	return SAME;
 }
 

@@ -22,19 +22,14 @@
 #define IPV6_FRAGMENT 44
 #define FRAG_MORE 0x2000
 #define FRAG_OFFSET 0x1fff
+/* Bytes 4 to 11 of an IPv4 header: identification, MF and fragment offset, protocol. */
+#define IPV4_KEY bpf_cpu_to_be64(0xffff3fff00ff0000ull)
+#define IPV4_KEY_UNCUT bpf_cpu_to_be64(0xffff000000ff0000ull)
 
 #define L3_READ 48u     /* IPv4 and what L4_READ has, or an IPv6 header */
 #define L4_READ 24u     /* TCP header, or UDP header and some payload */
-#define PAYLOAD_WORDS 4 /* of UDP payload in the fingerprint */
+#define PAYLOAD_WORDS 4 /* of 32 bits, of UDP payload in the identity */
 #define AUDIT_AT 16     /* the audit compares 8 bytes of UDP payload that it does not cover */
-
-static __always_inline __u32 mix32(__u32 a, __u32 b)
-{
-	__u64 x = (__u64)(a ^ 0x9e3779b9u) * 0xff51afd7ed558ccdull + b;
-
-	x *= 0xc4ceb9fe1a85ec53ull;
-	return x >> 32;
-}
 
 static __always_inline __u16 get16(const __u8 *p)
 {
@@ -44,6 +39,17 @@ static __always_inline __u16 get16(const __u8 *p)
 static __always_inline __u32 get32(const __u8 *p)
 {
 	return bpf_ntohl(*(const __u32 *)p);
+}
+
+/* As they lie in memory: to compare, not to compute with. */
+static __always_inline __u32 raw32(const __u8 *p)
+{
+	return *(const __u32 *)p;
+}
+
+static __always_inline __u64 raw64(const __u8 *p)
+{
+	return *(const __u64 *)p;
 }
 
 /*
@@ -65,100 +71,113 @@ static __always_inline const __u8 *l3_header(struct sk_buff *skb, enum stage sta
 	return skb->data;
 }
 
-/* `bytes` at `from`: in place, or copied to buf. NULL when they cannot be read. */
-static __always_inline const __u8 *reading(const __u8 *from, __u8 *buf, __u32 bytes)
+/*
+ * `bytes` at `from`: in place, or copied to `copy`. NULL when they cannot be read. Each load
+ * in place is checked by the JIT, with some nine instructions: few wide ones are what is cheap.
+ */
+static __always_inline const __u8 *reading(const __u8 *from, __u8 *copy, __u32 bytes)
 {
 	if (direct_reads)
 		return from;
-	return bpf_probe_read_kernel(buf, bytes, from) ? NULL : buf;
+	return bpf_probe_read_kernel(copy, bytes, from) ? NULL : copy;
 }
 
 static __always_inline void ident_tcp(struct ident *id, const __u8 *l4, __u32 l4_total)
 {
-	__u32 doff = (l4[12] >> 4) * 4;
+	__u32 doff = (l4[12] >> 4) * 4, seq = raw32(l4 + 4);
 
-	id->seq = get32(l4 + 4);
+	id->l4[0] = seq;
+	id->seq = bpf_ntohl(seq);
 	id->l4_bytes = l4_total > doff ? l4_total - doff : 0;
-	id->print = mix32(id->seq, (__u32)id->ip_id << 8 | id->proto);
 }
 
-/* `words` > 0: hash as many as the first stage did; 0: as many as are linear. */
+/* `words` > 0: read as many as the first stage did; 0: as many as are linear. */
 static __always_inline void ident_udp(struct ident *id, const __u8 *payload, __s64 linear,
-				      __u32 words, __u32 max)
+				      __u32 words)
 {
-	__u32 sum = 0, n = words ? words : max;
+	__u32 n = words ?: PAYLOAD_WORDS;
 
-	id->print = mix32(id->proto, id->ip_id);
 	if (linear < 4)
 		return;
 	if (!words && (__u64)linear / 4 < n)
 		n = (__u64)linear / 4;
 	if ((__s64)n * 4 > linear)
 		return;
-#pragma unroll
-	for (__u32 i = 0; i < PAYLOAD_WORDS; i++)
-		if (i < n && i < max)
-			sum = mix32(sum, get32(payload + 4 * i));
-	id->payload = sum;
 	id->payload_valid = n;
+	if (n == PAYLOAD_WORDS) {
+		id->l4[0] = raw64(payload);
+		id->l4[1] = raw64(payload + 8);
+		return;
+	}
+	id->l4[0] = raw32(payload);
+	if (n > 1)
+		id->l4[0] |= (__u64)raw32(payload + 4) << 32;
+	if (n > 2)
+		id->l4[1] = raw32(payload + 8);
+}
+
+static __always_inline void ident_l4(struct ident *id, const __u8 *l4, __s64 linear, __u32 total,
+				     __u32 words)
+{
+	id->ports = get32(l4);
+	if (id->proto == IPPROTO_TCP_)
+		ident_tcp(id, l4, total ?: 1 << 20); /* 0: larger than the field can say */
+	else if (id->proto == IPPROTO_UDP_)
+		ident_udp(id, l4 + 8, linear - 8, words);
+	else
+		id->l4[0] = raw32(l4 + 4);
 }
 
 static __always_inline int ident_ipv4(struct ident *id, const __u8 *h, const __u8 *l3, __s64 linear,
 				      __u32 words)
 {
-	__u32 ihl = (h[0] & 15) * 4, total = get16(h + 2);
-	__u8 buf[L4_READ];
+	__u32 first = get32(h), ihl = (first >> 24 & 15) * 4, total = first & 0xffff;
+	__u64 key = raw64(h + 4) & IPV4_KEY, addresses, parts = bpf_be64_to_cpu(key);
+	__u8 copy[L4_READ] __attribute__((aligned(8)));
 	const __u8 *l4 = h + 20;
 
 	if (ihl < 20)
 		return -1;
-	id->ip_id = get16(h + 4);
-	id->frag = get16(h + 6) & (FRAG_MORE | FRAG_OFFSET);
-	id->proto = h[9];
-	id->saddr = get32(h + 12);
-	id->daddr = get32(h + 16);
+	id->ip_id = parts >> 48;
+	id->frag = parts >> 32 & (FRAG_MORE | FRAG_OFFSET);
+	id->proto = parts >> 16;
+	addresses = bpf_be64_to_cpu(raw64(h + 12));
+	id->saddr = addresses >> 32;
+	id->daddr = addresses;
 	if (ihl > 20)
-		l4 = reading(l3 + ihl, buf, sizeof(buf));
+		l4 = reading(l3 + ihl, copy, sizeof(copy));
 	if (!l4)
 		return -1;
-	linear -= ihl;
 	if (id->frag & FRAG_OFFSET) { /* no transport header here */
-		id->print = mix32((__u32)id->frag << 16 | id->ip_id, get32(l4));
+		id->key = key;
+		id->l4[0] = raw32(l4);
 		return 0;
 	}
-	id->ports = get32(l4);
-	if (id->proto == IPPROTO_TCP_)
-		ident_tcp(id, l4, total > ihl ? total - ihl : 1 << 20);
-	else if (id->proto == IPPROTO_UDP_)
-		ident_udp(id, l4 + 8, linear - 8, words, PAYLOAD_WORDS);
-	else
-		id->print = mix32((__u32)id->proto << 16 | id->ip_id, get32(l4 + 4));
+	id->key = key & IPV4_KEY_UNCUT; /* the first fragment becomes the whole datagram */
+	ident_l4(id, l4, linear - ihl, total > ihl ? total - ihl : 0, words);
+	if (direct_reads && ihl == 20 && !id->frag &&
+	    (id->proto == IPPROTO_TCP_ || id->payload_valid == PAYLOAD_WORDS))
+		id->quick = id->proto;
 	return 0;
 }
 
 static __always_inline int ident_ipv6(struct ident *id, const __u8 *h, const __u8 *l3, __s64 linear,
 				      __u32 words)
 {
-	__u8 buf[L4_READ];
-	const __u8 *l4 = reading(l3 + 40, buf, sizeof(buf));
+	__u8 copy[L4_READ] __attribute__((aligned(8)));
+	const __u8 *l4 = reading(l3 + 40, copy, sizeof(copy));
 
 	if (!l4)
 		return -1;
-	id->proto = h[6];
+	id->key = id->proto = h[6];
 	id->saddr = get32(h + 8) ^ get32(h + 12) ^ get32(h + 16) ^ get32(h + 20);
 	id->daddr = get32(h + 24) ^ get32(h + 28) ^ get32(h + 32) ^ get32(h + 36);
 	if (id->proto == IPV6_FRAGMENT) {
 		id->frag = (get16(l4 + 2) >> 3) | (l4[3] & 1 ? FRAG_MORE : 0);
-		id->print = mix32(get32(l4 + 4), id->frag & FRAG_OFFSET);
+		id->key |= (__u64)get32(l4 + 4) << 32 | (__u64)(id->frag & FRAG_OFFSET) << 8;
 		return 0;
 	}
-	id->ports = get32(l4);
-	if (id->proto == IPPROTO_TCP_)
-		ident_tcp(id, l4, get16(h + 4) ?: 1 << 20);
-	else if (id->proto == IPPROTO_UDP_)
-		ident_udp(id, l4 + 8, linear - 48, words, PAYLOAD_WORDS);
-	else
-		id->print = mix32(id->proto, get32(l4 + 4));
+	ident_l4(id, l4, linear - 40, get16(h + 4), words);
 	return 0;
 }
 
@@ -168,10 +187,11 @@ static __always_inline int ident_read(struct sk_buff *skb, enum stage stage, str
 {
 	const __u8 *l3 = l3_header(skb, stage), *h;
 	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - address(l3));
-	__u8 buf[L3_READ];
+	/* The verifier wants loads from the stack aligned: an IPv4 header's are from 4 on. */
+	__u8 copy[4 + L3_READ] __attribute__((aligned(8)));
 
 	__builtin_memset(id, 0, sizeof(*id));
-	h = reading(l3, buf, sizeof(buf));
+	h = reading(l3, copy + 4, L3_READ);
 	if (!h)
 		return -1;
 	id->version = h[0] >> 4;
@@ -184,10 +204,10 @@ static __always_inline int ident_read(struct sk_buff *skb, enum stage stage, str
 
 static __always_inline bool ident_same(const struct ident *was, const struct ident *is)
 {
-	if (was->version != is->version || was->proto != is->proto || was->print != is->print)
+	if (was->version != is->version || was->key != is->key)
 		return false;
-	return !was->payload_valid || was->payload_valid != is->payload_valid ||
-	       was->payload == is->payload;
+	return was->payload_valid != is->payload_valid ||
+	       (was->l4[0] == is->l4[0] && was->l4[1] == is->l4[1]);
 }
 
 /* Eight bytes of payload that take no part in the above: an independent witness. */
@@ -203,25 +223,20 @@ static __always_inline bool audit_read(struct sk_buff *skb, enum stage stage,
 }
 
 /*
- * The same for what most packets are, without the whole reading: IPv4 without options, uncut,
+ * The same for what most packets are, in three or four loads: IPv4 without options, uncut,
  * TCP or enough of UDP. False says nothing: then all is read.
  */
-static __always_inline bool ident_same_fast(const struct ident *was, struct sk_buff *skb,
-					    enum stage stage)
+static __always_inline bool ident_same_quick(const struct ident *was, __u8 quick,
+					     struct sk_buff *skb, enum stage stage)
 {
-	const __u8 *h = l3_header(skb, stage);
-	__u32 sum = 0;
+	const __u8 *h;
 
-	if (!direct_reads || was->version != 4 || was->frag || h[0] != 0x45 || h[9] != was->proto)
+	if (!direct_reads || !quick)
 		return false;
-	if (get16(h + 4) != was->ip_id || get16(h + 6) & (FRAG_MORE | FRAG_OFFSET))
+	h = l3_header(skb, stage);
+	if (h[0] != 0x45 || (raw64(h + 4) & IPV4_KEY) != was->key)
 		return false;
-	if (was->proto == IPPROTO_TCP_)
-		return get32(h + 24) == was->seq;
-	if (was->proto != IPPROTO_UDP_ || was->payload_valid != PAYLOAD_WORDS)
-		return false;
-#pragma unroll
-	for (__u32 i = 0; i < PAYLOAD_WORDS; i++)
-		sum = mix32(sum, get32(h + 28 + 4 * i));
-	return sum == was->payload;
+	if (quick == IPPROTO_TCP_)
+		return raw32(h + 24) == (__u32)was->l4[0];
+	return raw64(h + 28) == was->l4[0] && raw64(h + 36) == was->l4[1];
 }

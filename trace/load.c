@@ -108,7 +108,8 @@ static void set_constants(struct tracer_bpf *skel, const struct options *o, bool
 	skel->rodata->outside_ops[1] = names_symbol("tap_netdev_ops");
 	bpf_map__set_max_entries(skel->maps.heads, o->packets / WAYS);
 	bpf_map__set_max_entries(skel->maps.slots, o->packets);
-	bpf_map__set_max_entries(skel->maps.hist_keys, o->histograms);
+	if (o->paths)
+		bpf_map__set_max_entries(skel->maps.trails, o->packets);
 	bpf_map__set_max_entries(skel->maps.hists, o->histograms);
 }
 

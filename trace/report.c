@@ -82,8 +82,9 @@ static json_t *hist_json(const struct hist *h, bool buckets)
 	return j;
 }
 
-static json_t *hist_report(uint64_t key, const struct hist *h, const struct names *n, bool buckets)
+static json_t *hist_report(const struct hist *h, const struct names *n, bool buckets)
 {
+	uint64_t key = h->key;
 	uint32_t from = key >> 58, to = key >> 52 & 63, ifindex = key >> 32 & 0xfffff;
 	json_t *j = hist_json(h, buckets);
 
@@ -96,30 +97,69 @@ static json_t *hist_report(uint64_t key, const struct hist *h, const struct name
 	return j;
 }
 
+/* What all CPUs have, by key: each claims entries of its own. */
+struct merged {
+	struct hist *hist;
+	unsigned int n, room;
+};
+
+static int merged_add(struct merged *m, const struct hist *h)
+{
+	unsigned int i = 0;
+	struct hist *more;
+
+	while (i < m->n && m->hist[i].key != h->key)
+		i++;
+	if (i == m->room) {
+		more = realloc(m->hist, (m->room + 64) * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		m->hist = more;
+		m->room += 64;
+	}
+	if (i == m->n) {
+		m->hist[m->n++] = *h;
+		return 0;
+	}
+	hist_merge(&m->hist[i], h);
+	return 0;
+}
+
+static int merged_read(struct merged *m, int fd, uint32_t entries)
+{
+	int cpus = libbpf_num_possible_cpus(), rc = 0;
+	struct hist *per_cpu = cpus > 0 ? calloc(cpus, sizeof(*per_cpu)) : NULL;
+
+	if (!per_cpu)
+		return -ENOMEM;
+	for (uint32_t i = 0; !rc && i < entries; i++) {
+		if (bpf_map_lookup_elem(fd, &i, per_cpu))
+			continue;
+		for (int c = 0; !rc && c < cpus; c++)
+			if (per_cpu[c].key && per_cpu[c].count)
+				rc = merged_add(m, &per_cpu[c]);
+	}
+	free(per_cpu);
+	return rc;
+}
+
 /* Histograms of the way from stage to stage, and those of whole ways, apart. */
 static int report_hists(struct tracer *t, const struct options *o, struct names *n, json_t *out)
 {
-	int cpus = libbpf_num_possible_cpus(), keys = bpf_map__fd(t->skel->maps.hist_keys);
-	int hists = bpf_map__fd(t->skel->maps.hists);
-	struct hist *per_cpu = calloc(cpus, sizeof(*per_cpu)), sum;
 	json_t *stages = json_array(), *whole = json_array();
-	uint64_t key;
+	struct merged m = {};
+	int rc = merged_read(&m, bpf_map__fd(t->skel->maps.hists), o->histograms);
 
-	for (uint32_t i = 0; per_cpu && i < o->histograms; i++) {
-		if (bpf_map_lookup_elem(keys, &i, &key) || !key ||
-		    bpf_map_lookup_elem(hists, &i, per_cpu))
-			continue;
-		memset(&sum, 0, sizeof(sum));
-		for (int c = 0; c < cpus; c++)
-			hist_merge(&sum, &per_cpu[c]);
-		if (sum.count)
-			json_array_append_new((key >> 52 & 63) >= END_OF ? whole : stages,
-					      hist_report(key, &sum, n, o->buckets));
+	for (unsigned int i = 0; !rc && i < m.n; i++) {
+		const struct hist *h = &m.hist[i];
+
+		json_array_append_new((h->key >> 52 & 63) >= END_OF ? whole : stages,
+				      hist_report(h, n, o->buckets));
 	}
 	json_object_set_new(out, "stages", stages);
 	json_object_set_new(out, "end_to_end", whole);
-	free(per_cpu);
-	return per_cpu ? 0 : -ENOMEM;
+	free(m.hist);
+	return rc;
 }
 
 static int report_counters(struct tracer *t, json_t *out, uint64_t beyond)
@@ -268,8 +308,8 @@ json_t *report_path(const struct path *p, struct names *n)
 	const struct slot *s = &p->slot;
 	json_t *hops = json_array(), *j;
 
-	for (unsigned int i = 0; i < s->hops && i < HOPS_MAX; i++) {
-		const struct hop *h = &s->hop[i];
+	for (unsigned int i = 0; i < p->trail.hops && i < HOPS_MAX; i++) {
+		const struct hop *h = &p->trail.hop[i];
 
 		json_array_append_new(hops,
 				      json_pack("{s:s,s:I,s:s,s:s,s:i}", "stage",

@@ -27,20 +27,23 @@ struct hop {
 	__u16 cpu;
 };
 
-/* What stays the same in a packet from stage to stage, and what sets it apart from others. */
+/*
+ * What stays the same in a packet from stage to stage, and what sets it apart from others.
+ * Each stage compares the first three words.
+ */
 struct ident {
-	__u32 print;   /* IP identification and TCP sequence or UDP length: not rewritten by NAT */
-	__u32 payload; /* first bytes of UDP payload, if payload_valid */
+	__u64 key;   /* IP identification, fragment offset, protocol */
+	__u64 l4[2]; /* TCP sequence number, or the first bytes of UDP payload */
 	__u32 saddr, daddr; /* IPv6: folded */
 	__u32 ports;
-	__u32 seq; /* TCP */
+	__u32 seq;      /* TCP */
+	__u32 l4_bytes; /* TCP: payload */
 	__u16 ip_id;
 	__u16 frag; /* IPv4 fragment field: flags and offset, host order */
-	__u8 proto;
-	__u8 payload_valid;
-	__u8 version;
-	__u8 pad;
-	__u32 l4_bytes; /* TCP: payload */
+	__u8 proto, version;
+	__u8 payload_valid; /* words of UDP payload in l4 */
+	__u8 quick;         /* ident_same_quick can compare it: the protocol; 0: not */
+	__u32 pad;
 };
 
 #define SLOT_SHARED (1u << 0)   /* its sk_buff was freed, but clones hold the data */
@@ -51,34 +54,41 @@ struct ident {
 #define SLOT_AUDIT (1u << 5)    /* audit word below is valid */
 
 struct slot {
-	__u64 head, skb, dev;
-	__u64 first_ns, last_ns;
-	__u32 generation; /* of this slot: grows by one with each packet it followed */
-	__u32 flags;
-	__u32 ifindex, netns;             /* last device seen */
+	/* What each stage reads and writes: one cache line. */
+	__u64 skb, dev, last_ns;
+	__u32 ifindex, netns; /* last device seen */
+	__u16 flags;
+	__u8 first_stage, last_stage;
+	__u8 quick; /* the identity's */
+	__u8 pad[3];
+	struct ident id; /* its first 24 bytes end the cache line */
+	__u64 head, first_ns, audit;
 	__u32 first_ifindex, first_netns; /* where the way began */
-	__u8 first_stage, last_stage, hops, pad[5];
-	__u64 audit;
-	struct ident id;
-	__u8 to_line[8];
-	struct hop hop[HOPS_MAX];
 };
 
-_Static_assert(sizeof(struct slot) % 64 == 0, "slots begin at cache lines");
+_Static_assert(sizeof(struct slot) == 128, "slots are two cache lines");
+
+/* The stages of one packet's way, kept only where paths are asked for. */
+struct trail {
+	__u32 hops, pad;
+	struct hop hop[HOPS_MAX];
+};
 
 /* A path, as emitted to user space: the slot as it was at its end. */
 struct path {
 	__u64 end_ns;
 	__u32 end_stage, reason;
 	struct slot slot;
+	struct trail trail;
 };
 
 /* Log-linear, 8 steps per power of two: a value's bucket is at most 12.5 % wide. */
 #define HIST_BUCKETS 272
 #define HIST_MAX_NS ((1ull << 36) - 1)
 
+/* One of a CPU's. Each CPU claims entries by itself: a key may be elsewhere on another one. */
 struct hist {
-	__u64 count, sum_ns, min_ns, max_ns;
+	__u64 key, count, sum_ns, min_ns, max_ns;
 	__u64 bucket[HIST_BUCKETS];
 };
 

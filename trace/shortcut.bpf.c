@@ -6,7 +6,7 @@
  *
  * shortcut_tc: bpf_redirect_peer puts the packet into the station's own namespace, without
  * another softirq in between. shortcut_xdp: XDP_REDIRECT, before there is an sk_buff of the
- * bridge's; see shortcut.c for what it needs.
+ * bridge's; see shortcut.c for what it needs. shortcut_xsk: to user space, which sends it on.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -39,6 +39,20 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } indexes SEC(".maps"); /* the same for tc: programs cannot read a devmap's values */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SHORTCUT_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} numbers SEC(".maps"); /* ifindex -> number of the port */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, SHORTCUT_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps"); /* number of the port -> its socket */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -87,4 +101,19 @@ int shortcut_xdp(struct xdp_md *x)
 
 	count(port ? SHORTCUT_REDIRECTED : SHORTCUT_LEFT);
 	return port ? bpf_redirect_map(&ports, *port, XDP_PASS) : XDP_PASS;
+}
+
+/* Not xdp.frags: a frame of AF_XDP is one page at most, and the kernel refuses larger MTUs. */
+SEC("xdp")
+int shortcut_xsk(struct xdp_md *x)
+{
+	__u32 *port = port_of((void *)(long)x->data, (void *)(long)x->data_end);
+	__u32 index = x->ingress_ifindex, *from = bpf_map_lookup_elem(&numbers, &index);
+
+	if (!port || !from || x->rx_queue_index) { /* sockets are on the first queues */
+		count(SHORTCUT_LEFT);
+		return XDP_PASS;
+	}
+	count(SHORTCUT_REDIRECTED);
+	return bpf_redirect_map(&sockets, *from, XDP_PASS);
 }

@@ -145,11 +145,15 @@ def test_slow_packets_give_their_path(traced: Traced, pair: tuple[str, str]) -> 
     a, b = pair
     p = traced.begin("--sample", "1", "--slow-us", "3000", *TCP)
     traced.talk((b, "10.77.0.2"), a, 50, 6)
-    paths = [x for x in traced.end(p)["paths"] if x["end"] == "skb_copy_datagram_iovec"]
+    paths = [
+        x
+        for x in traced.end(p)["paths"]
+        # On a busy machine an answer may be as slow as the messages.
+        if x["end"] == "skb_copy_datagram_iovec" and x["destination_port"] == 7000
+    ]
     assert len(paths) == 50
     for path in paths:
         assert path["latency_ns"] >= 3_000_000
-        assert path["destination_port"] == 7000
         assert [h["stage"] for h in path["hops"]] == TCP_WAY
         assert [h["netns"] for h in path["hops"]] == [a, a, b, b, b, b]
         times = [h["at_ns"] for h in path["hops"]]
