@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated, get_args
@@ -154,7 +155,12 @@ def _one(
     else:
         problem = costs.problem(bench, doc, experiment, cpus, say)
     if len(cpus) > _LCORES_SHARED:
-        problem = Problem(problem.nfs, problem.traffic, tuple(cpus[1:-1]), problem.tsc_hz)
+        problem = replace(problem, lcores=tuple(cpus[1:-1]))
+    if (wanted.aim == "latency" or wanted.within_s is not None) and len(problem.lcores) > 1:
+        problem = replace(problem, runs=costs.side_by_side(bench, doc, experiment, problem))
+        names = [n.name for n in experiment.nodes]
+        runs = [" and ".join(names[r.first : r.first + r.size]) for r in problem.runs]
+        say(f"may work on a packet side by side: {'; '.join(runs) or 'no neighbours'}")
     choice = goals.choose(problem, wanted)
     layouts: dict[Role, Layout] = {
         "best": choice.layout,
@@ -228,8 +234,8 @@ def _layout(
     return LayoutPlan(
         role=role,
         segments=tuple(
-            SegmentPlan(functions=group, lcores=on)
-            for group, on in zip(layout.groups(names), layout.lcores, strict=True)
+            _segment(layout, names, i, group, on)
+            for i, (group, on) in enumerate(zip(layout.groups(names), layout.lcores, strict=True))
         ),
         predicted_pps=throughput(problem, layout),
         cycles_per_lcore=loads(problem, layout),
@@ -238,4 +244,19 @@ def _layout(
         measured_max_pps=max(rates, default=None),
         predicted_latency_us=None if predicted is None else predicted * 1e6,
         measured_latency_us=median(latencies) if latencies else None,
+    )
+
+
+def _segment(
+    layout: Layout, names: list[str], i: int, group: tuple[str, ...], on: tuple[int, ...]
+) -> SegmentPlan:
+    here = layout.beside_in(i)
+    if here is None:
+        return SegmentPlan(functions=group, lcores=on)
+    first, size = here.run.first, here.run.size
+    return SegmentPlan(
+        functions=group,
+        lcores=on,
+        parallel=tuple(names[first : first + size]),
+        beside=here.lcores,
     )

@@ -13,6 +13,9 @@ turn; one of the same lcore for what is polled in between. Then its whole burst,
 at least one, is processed before any of it is sent on. A turn that would have to take more than a
 burst is an overload: there is no steady state, and no latency is predicted.
 
+Functions side by side begin when the lead has handed the burst out, each when its lcore comes round
+to it. What follows them waits for the last of them, and for the lead to come round to looking.
+
 Left out: that turns vary, and what the machine does beside (interrupts, other work). It is the
 typical packet's latency, to be held against a measured median.
 """
@@ -22,7 +25,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.optimize.layout import Hop, Layout, Lcores, Problem, segment
+from headrace.optimize.layout import (
+    Beside,
+    Hop,
+    Layout,
+    Lcores,
+    Problem,
+    lead_extra,
+    segment,
+    side,
+)
 
 BURST = 32
 _ROUNDS, _CONVERGED = 1000, 1e-9
@@ -56,8 +68,9 @@ class Stage:
 def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None:
     """Of a typical packet, from when it was to be sent until the sink has it; None: overload."""
     way = stages(problem, layout, rate_pps)
+    beside = sides(problem, layout, rate_pps)
     by_cpu: dict[int, list[Stage]] = {}
-    for stage in (one for several in way for one in several):
+    for stage in (*(one for several in way for one in several), *beside):
         by_cpu.setdefault(stage.cpu, []).append(stage)
     turns: dict[int, float] = {}
     for cpu, here in by_cpu.items():
@@ -73,7 +86,43 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
             total += sum(one.service(turns[one.cpu]) for one in several) / len(several)
         else:
             total += several[0].poll  # the sink reads the clock when it has got a burst
+    if beside:
+        [lead] = way[beside[0].position]
+        total += _joined(problem, layout.beside, lead, beside, turns)
     return total / problem.tsc_hz
+
+
+def _joined(
+    problem: Problem,
+    here: Beside | None,
+    lead: Stage,
+    beside: Sequence[Stage],
+    turns: dict[int, float],
+) -> float:
+    """Beyond the lead's own work: until the last function is done, and the lead has seen it."""
+    assert here is not None
+    last = max(turns[one.cpu] / 2 + one.service(turns[one.cpu]) for one in beside)
+    own = lead.burst(turns[lead.cpu]) * problem.nfs[here.run.first].work.same
+    return max(0.0, last - own) + turns[lead.cpu] / 2
+
+
+def sides(problem: Problem, layout: Layout, rate_pps: float) -> tuple[Stage, ...]:
+    """The functions that work beside another, each in the turn of its own lcore."""
+    rate = rate_pps / problem.tsc_hz
+    for i in range(len(layout.cuts)):
+        if here := layout.beside_in(i):
+            return tuple(
+                _stage(
+                    i + 1,
+                    cpu,
+                    rate,
+                    side(problem.nfs[at]),
+                    problem.nfs[at].poll / 2,
+                    problem.traffic.idle,
+                )
+                for at, cpu in zip(here.run.behind, here.lcores, strict=True)
+            )
+    return ()
 
 
 def turn(here: Sequence[Stage]) -> float | None:
@@ -130,6 +179,8 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Stag
             near = [1 / len(them) if cpu in them else 0.0 for them in (before, after)]
             cycles = segment(nfs, near[0], near[1], len(on) > 1)
             cycles += traffic.steer if len(after) > 1 else 0.0
+            if here := layout.beside_in(i):
+                cycles += lead_extra(problem, here)
             # Receiving and sending once, whatever the number of functions.
             poll = nfs[0].poll + sum(nf.poll for nf in nfs[1:]) / 2
             several.append(_stage(i + 1, cpu, rate / len(on), cycles, poll, traffic.idle))

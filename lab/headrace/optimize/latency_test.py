@@ -9,8 +9,20 @@ from statistics import mean
 
 import pytest
 
-from headrace.optimize.latency import BURST, Stage, latency_s, stages, turn
-from headrace.optimize.layout import Hop, Layout, NfCost, Problem, Traffic, throughput
+from headrace.optimize.latency import BURST, Stage, latency_s, sides, stages, turn
+from headrace.optimize.layout import (
+    Beside,
+    Hop,
+    Layout,
+    NfCost,
+    Problem,
+    Run,
+    Traffic,
+    lead_extra,
+    loads,
+    side,
+    throughput,
+)
 
 HZ = 1e9
 
@@ -73,6 +85,53 @@ def test_it_is_what_polled_lcores_take(name: str, load: float, seed: int) -> Non
     predicted = latency_s(given, layout, rate)
     assert predicted is not None
     assert predicted == pytest.approx(simulated(stages(given, layout, rate), rate, 4_000), rel=0.35)
+
+
+SIDE_BY_SIDE = Layout((3,), ((0,),), Beside(Run(0, 2), (1,)))
+
+
+def _as_stages(given: Problem, layout: Layout, rate: float) -> list[tuple[Stage, ...]]:
+    """The lead's work in two parts, on both sides of the other function's; polled one after the
+    other, as the lead looks for what is through when it has handed out what came in."""
+    source, [lead], sink = stages(given, layout, rate)
+    [beside] = sides(given, layout, rate)
+    first = given.nfs[0]
+    own = first.rx.apart + first.work.apart + first.tx.apart
+    fork = Stage(1, lead.cpu, lead.rate, own, lead.poll, lead.idle)
+    other = Stage(2, beside.cpu, beside.rate, beside.cycles, beside.poll, beside.idle)
+    rest = Stage(3, lead.cpu, lead.rate, max(1.0, lead.cycles - own), 0.0, 0.0)
+    end = Stage(4, sink[0].cpu, sink[0].rate, sink[0].cycles, sink[0].poll, sink[0].idle)
+    return [source, (fork,), (other,), (rest,), (end,)]
+
+
+@pytest.mark.parametrize("load", [0.2, 0.7])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_side_by_side_is_what_polled_lcores_take(load: float, seed: int) -> None:
+    given = problem(seed)
+    rate = throughput(given, SIDE_BY_SIDE) * load
+    predicted = latency_s(given, SIDE_BY_SIDE, rate)
+    assert predicted is not None
+    way = _as_stages(given, SIDE_BY_SIDE, rate)
+    assert predicted == pytest.approx(simulated(way, rate, 1_500), rel=0.4)
+
+
+def test_side_by_side_moves_work_to_the_other_lcore() -> None:
+    given = problem(1)
+    alone, both = loads(given, Layout((3,), ((0,),))), loads(given, SIDE_BY_SIDE)
+    here = SIDE_BY_SIDE.beside
+    assert here is not None
+    assert both[1] - alone[1] == pytest.approx(side(given.nfs[1]))
+    assert both[0] - alone[0] == pytest.approx(lead_extra(given, here))
+
+
+def test_two_slow_functions_side_by_side_take_the_time_of_one() -> None:
+    slow = NfCost("slow", Hop(10, 30), Hop(10_000, 10_000), Hop(5, 15), 5, None, 100.0)
+    ends = Traffic(Hop(30, 40), Hop(20, 40), 0, 1, 0.0, 120.0, 25.0)
+    given = Problem((slow, slow), ends, (0, 1), HZ)
+    one_by_one = latency_s(given, Layout((2,), ((1,),)), 1e4)
+    beside = latency_s(given, Layout((2,), ((1,),), Beside(Run(0, 2), (0,))), 1e4)
+    assert one_by_one is not None and beside is not None
+    assert 0.5 < beside / one_by_one < 0.7
 
 
 def test_overload_has_no_latency() -> None:

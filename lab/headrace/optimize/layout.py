@@ -63,19 +63,43 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Run:
+    """Functions that follow each other, by their positions in the chain."""
+
+    first: int
+    size: int
+
+    @property
+    def behind(self) -> range:
+        """All but the first."""
+        return range(self.first + 1, self.first + self.size)
+
+
+@dataclass(frozen=True)
 class Problem:
     nfs: tuple[NfCost, ...]
     traffic: Traffic
     lcores: Lcores  # that the chain may run on
     tsc_hz: float
+    runs: tuple[Run, ...] = ()  # that may work on a packet side by side (NFP's rules)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Functions of one segment side by side: the first on the segment's lcore, each other one on
+    its own (docs/design/parallel.md)."""
+
+    run: Run
+    lcores: Lcores  # of those behind the first
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`cuts`: how many functions each segment has."""
+    """`cuts`: how many functions each segment has. With `beside` its segment has one replica."""
 
     cuts: tuple[int, ...]
     lcores: tuple[Lcores, ...]
+    beside: Beside | None = None
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         found, at = [], 0
@@ -85,12 +109,32 @@ class Layout:
         return tuple(found)
 
     def text(self, names: Sequence[str]) -> str:
-        parts = zip(self.groups(names), self.lcores, strict=True)
-        return " | ".join(f"{'+'.join(group)} @{','.join(map(str, on))}" for group, on in parts)
+        found = []
+        for i, (group, on) in enumerate(zip(self.groups(names), self.lcores, strict=True)):
+            here = self.beside_in(i)
+            behind = tuple(names[at] for at in here.run.behind) if here else ()
+            cpus = (*on, *here.lcores) if here else on
+            found.append(f"{joined(group, behind)} @{','.join(map(str, cpus))}")
+        return " | ".join(found)
+
+    def beside_in(self, segment: int) -> Beside | None:
+        """The functions side by side, if they are in this segment."""
+        first = sum(self.cuts[:segment])
+        inside = range(first, first + self.cuts[segment])
+        return self.beside if self.beside and self.beside.run.first in inside else None
 
     @property
     def used(self) -> Lcores:
-        return tuple(sorted({cpu for on in self.lcores for cpu in on}))
+        sides = self.beside.lcores if self.beside else ()
+        return tuple(sorted({*sides, *(cpu for on in self.lcores for cpu in on)}))
+
+
+def joined(names: Sequence[str], beside: Sequence[str]) -> str:
+    """`a+b||c`: what is in `beside` works at the same time as what is before it."""
+    text = ""
+    for name in names:
+        text += ("" if not text else "||" if name in beside else "+") + name
+    return text
 
 
 def loads(problem: Problem, layout: Layout) -> dict[int, float]:
@@ -113,6 +157,10 @@ def loads(problem: Problem, layout: Layout) -> dict[int, float]:
         for cpu in on:
             own = segment(nfs, _same(cpu, before), _same(cpu, after), len(on) > 1)
             found[cpu] += (own + steer) / len(on)
+        if here := layout.beside_in(i):
+            found[on[0]] += lead_extra(problem, here)
+            for at, cpu in zip(here.run.behind, here.lcores, strict=True):
+                found[cpu] += side(problem.nfs[at])
         before = on
     found[traffic.measure] += traffic.sink.mixed(_same(traffic.measure, before), len(before) > 1)
     return found
@@ -130,6 +178,20 @@ def segment(
         + last.tx.mixed(to_same, replicated)
         + first.loop
     )
+
+
+def side(nf: NfCost) -> float:
+    """Cycles per packet of a function beside others: the slots that it works through are to it
+    what a ring from another lcore is, and its verdicts are written there."""
+    return nf.rx.apart + nf.work.apart
+
+
+def lead_extra(problem: Problem, here: Beside) -> float:
+    """What the lead pays for handing packets out and looking for verdicts, each as a ring to and
+    from another lcore; less what the others do in its place."""
+    first = problem.nfs[here.run.first]
+    spared = sum(problem.nfs[at].work.same for at in here.run.behind)
+    return first.tx.apart + first.rx.apart - spared
 
 
 def _same(cpu: int, others: Lcores) -> float:

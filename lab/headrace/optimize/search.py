@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.optimize.latency import latency_s
-from headrace.optimize.layout import Layout, Lcores, Problem, throughput
+from headrace.optimize.layout import Beside, Layout, Lcores, Problem, Run, throughput
 
 EXHAUSTIVE_MAX = 200_000
 
@@ -115,9 +115,13 @@ def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> 
         found = latency_s(problem, layout, rate_pps)
         return float("inf") if found is None else found
 
-    if count(problem) <= limit:
-        how = f"all {count(problem)} layouts"
-        chosen = min(layouts(problem), key=cost)  # of equals the first: the simplest
+    if count_beside(problem) <= limit:
+        candidates = list(layouts(problem))
+        candidates += [with_it for one in candidates for with_it in with_beside(problem, one)]
+        how = f"all {len(candidates)} layouts"
+        if problem.runs:
+            how += ", functions side by side among them"
+        chosen = min(candidates, key=cost)  # of equals the first: the simplest
     else:
         how = "the best of a search from several layouts; not proven"
         starts = (fastest.layout, *usual(problem))
@@ -125,6 +129,29 @@ def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> 
     if cost(chosen) == float("inf"):
         return None
     return Choice(chosen, throughput(problem, chosen), fastest.bound_pps, how, cost(chosen))
+
+
+def count_beside(problem: Problem) -> int:
+    """No fewer than the layouts with functions side by side, and without."""
+    ways = sum(len(problem.lcores) ** (run.size - 1) for run in problem.runs)
+    return int(count(problem) * (1 + ways))
+
+
+def with_beside(problem: Problem, layout: Layout) -> Iterator[Layout]:
+    """The same with functions side by side that may be, where a segment of one replica holds
+    them: those behind the first on other lcores than its own."""
+    first = 0
+    for size, on in zip(layout.cuts, layout.lcores, strict=True):
+        inside = [run for run in problem.runs if _holds(first, size, run)]
+        first += size
+        others = [cpu for cpu in problem.lcores if cpu != on[0]]
+        for run in inside if len(on) == 1 else ():
+            for lcores in itertools.product(others, repeat=run.size - 1):
+                yield replace(layout, beside=Beside(run, lcores))
+
+
+def _holds(first: int, size: int, run: Run) -> bool:
+    return first <= run.first and run.first + run.size <= first + size
 
 
 def improved(problem: Problem, layout: Layout, cost: Callable[[Layout], float]) -> Layout:
@@ -139,8 +166,12 @@ def improved(problem: Problem, layout: Layout, cost: Callable[[Layout], float]) 
 
 
 def neighbours(problem: Problem, layout: Layout) -> Iterator[Layout]:
-    """One cut moved, removed or added; one segment on one lcore more, less, or another."""
+    """One cut moved, removed or added; one segment on one lcore more, less, or another; functions
+    put side by side, or no longer."""
     cuts, lcores = layout.cuts, layout.lcores
+    if layout.beside:
+        yield replace(layout, beside=None)
+    yield from with_beside(problem, replace(layout, beside=None))
     for i, on in enumerate(lcores):
         for other in _changed(problem.lcores, on):
             yield Layout(cuts, (*lcores[:i], other, *lcores[i + 1 :]))
@@ -174,7 +205,7 @@ def usual(problem: Problem) -> tuple[Layout, Layout]:
 def fewest(problem: Problem, rate_pps: float, within_s: float | None = None) -> Choice | None:
     """On as few lcores as reach the rate, and that within the latency; None when all do not."""
     for used in range(1, len(problem.lcores) + 1):
-        part = Problem(problem.nfs, problem.traffic, problem.lcores[:used], problem.tsc_hz)
+        part = replace(problem, lcores=problem.lcores[:used])
         if within_s is None:
             choice = best(part)
             if choice.predicted_pps >= rate_pps:

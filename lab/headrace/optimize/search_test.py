@@ -8,7 +8,17 @@ import random
 import pytest
 
 from headrace.optimize.latency import latency_s
-from headrace.optimize.layout import Hop, Layout, NfCost, Problem, Traffic, loads, throughput
+from headrace.optimize.layout import (
+    Beside,
+    Hop,
+    Layout,
+    NfCost,
+    Problem,
+    Run,
+    Traffic,
+    loads,
+    throughput,
+)
 from headrace.optimize.search import (
     EXHAUSTIVE_MAX,
     best,
@@ -22,6 +32,7 @@ from headrace.optimize.search import (
     pipeline,
     quickest,
     run_to_completion,
+    with_beside,
 )
 
 
@@ -153,3 +164,48 @@ def test_fewest_lcores_within_a_latency() -> None:
     reached = fewest(given, rate, quick.latency_s * 3)
     assert reached is not None and reached.latency_s is not None
     assert reached.latency_s <= quick.latency_s * 3
+
+
+def _slow(runs: tuple[Run, ...]) -> Problem:
+    cheap, slow = (Hop(cycles, cycles + 10) for cycles in (30.0, 8_000.0))
+    nfs = tuple(
+        NfCost(name, Hop(10, 30), work, Hop(5, 15), 5, poll=100)
+        for name, work in (("a", cheap), ("b", slow), ("c", slow))
+    )
+    return Problem(nfs, Traffic(Hop(30, 40), Hop(20, 40), 0, 1, 0, 100, 20), (0, 1), 1e9, runs)
+
+
+def test_functions_side_by_side_are_chosen_where_they_may_be() -> None:
+    """Two slow ones at the same time, on both lcores: nothing in sequence is as quick."""
+    alone, beside = quickest(_slow(()), 1e4), quickest(_slow((Run(1, 2),)), 1e4)
+    assert alone is not None and beside is not None
+    assert alone.layout.beside is None and "side by side" not in alone.how
+    assert beside.layout.beside is not None and "side by side" in beside.how
+    assert beside.layout.beside.run == Run(1, 2)
+    assert beside.latency_s is not None and alone.latency_s is not None
+    assert beside.latency_s < 0.7 * alone.latency_s
+    assert "b||c @" in beside.layout.text(["a", "b", "c"])
+    # A search step by step finds it, too.
+    given = _slow((Run(1, 2),))
+
+    def cost(layout: Layout) -> float:
+        return latency_s(given, layout, 1e4) or float("inf")
+
+    assert improved(given, run_to_completion(given), cost).beside is not None
+
+
+def test_side_by_side_only_with_one_replica_and_on_other_lcores() -> None:
+    given = _slow((Run(1, 2), Run(0, 2), Run(0, 3)))
+    assert not list(with_beside(given, Layout((3,), ((0, 1),))))
+    assert not list(with_beside(given, Layout((1, 1, 1), ((0,), (1,), (0,)))))
+    assert [x.beside for x in with_beside(given, Layout((1, 2), ((1,), (0,))))] == [
+        Beside(Run(1, 2), (1,))
+    ]
+    whole = list(with_beside(given, Layout((3,), ((0,),))))
+    assert [one.beside for one in whole] == [
+        Beside(Run(1, 2), (1,)),
+        Beside(Run(0, 2), (1,)),
+        Beside(Run(0, 3), (1, 1)),
+    ]
+    for one in whole:
+        assert one.used == (0, 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from headrace.optimize.layout import joined
 from headrace.report.sheet import Section, Sheet, Table
 from headrace.report.units import NOT_KNOWN, percent, pps, signed_percent, significant
 from headrace.spec.plan import ChainPlan, LayoutPlan
@@ -48,7 +49,8 @@ def _answers(plans: Sequence[ChainPlan]) -> tuple[tuple[str, str], ...]:
 
 def text(layout: LayoutPlan) -> str:
     return " | ".join(
-        f"{'+'.join(s.functions)} @{','.join(map(str, s.lcores))}" for s in layout.segments
+        f"{joined(s.functions, s.parallel[1:])} @{','.join(map(str, (*s.lcores, *s.beside)))}"
+        for s in layout.segments
     )
 
 

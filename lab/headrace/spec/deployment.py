@@ -26,7 +26,8 @@ class Execution(Spec):
     which lcores run each segment, one replica on each of them, instead of `replicas`. `fastpath`:
     flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
     true, or for how many flows at a time. `parallel`: neighbouring functions that work on each
-    packet at the same time, the first on the segment's lcore and the others on their own.
+    packet at the same time, the first on the segment's lcore and the others on their own; with
+    `lcores`, `beside` says on which, and the segment has one replica.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=60)]
@@ -42,6 +43,7 @@ class Execution(Spec):
         ]
         | None
     ) = None
+    beside: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
 
     @property
     def fastpath_flows(self) -> int:
@@ -85,13 +87,30 @@ class Execution(Spec):
             raise ValueError(f"parallel: {list(group)}; allowed: each function once")
         if group and self.fastpath_flows:
             raise ValueError("parallel: not with `fastpath`, which spares functions their packets")
-        if group and self.lcores is not None:
-            raise ValueError(
-                "parallel: not with `lcores` of segments; allowed: `replicas`, and the lcores of "
-                "`deployment.lcores` in their order"
-            )
         if group and self.segments and not any(set(group) <= set(s) for s in self.segments):
             raise ValueError(f"parallel: {list(group)} must all be in one segment")
+        self._check_beside(group)
+
+    def _check_beside(self, group: tuple[str, ...]) -> None:
+        if self.beside is None:
+            if group and self.lcores is not None:
+                raise ValueError(
+                    "parallel: with `lcores` of segments, `beside` must say where the functions "
+                    "behind the first run; allowed: an lcore for each"
+                )
+            return
+        if not group or self.lcores is None:
+            raise ValueError("beside: belongs to `parallel` together with `lcores` of segments")
+        if len(self.beside) != len(group) - 1:
+            raise ValueError(
+                f"beside: {list(self.beside)} for {len(group) - 1} functions behind the first; "
+                "allowed: an lcore for each"
+            )
+        for segment, cpus in zip(self.segments or (), self.lcores, strict=True):
+            if set(group) <= set(segment) and len(cpus) != 1:
+                raise ValueError(
+                    f"beside: its segment has {len(cpus)} lcores; allowed: one, for one replica"
+                )
 
     def _check_lcores(self) -> None:
         if self.lcores is None:
@@ -205,7 +224,7 @@ class Deployment(Spec):
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
     hosting: Hosting = Hosting()
-    network: Literal["veb", "vepa", "sriov"] = "veb"
+    network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
 
     @model_validator(mode="after")

@@ -13,8 +13,13 @@ CostSource = Literal["measured", "profiles"]
 
 
 class SegmentPlan(Spec):
+    """`parallel`: functions that work on a packet side by side, those behind the first on the
+    lcores of `beside`."""
+
     functions: tuple[str, ...]
     lcores: tuple[int, ...]
+    parallel: tuple[str, ...] = ()
+    beside: tuple[int, ...] = ()
 
 
 class LayoutPlan(Spec):

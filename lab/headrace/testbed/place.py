@@ -98,20 +98,26 @@ def _as_told(
 ) -> Placement:
     """The execution says which lcores run each segment."""
     told = experiment.execution.lcores or ()
+    group, beside = experiment.execution.parallel or (), experiment.execution.beside or ()
     shared = experiment.study.deployment.lcores.shared or len(available) == 1
-    for cpu in sorted({cpu for cpus in told for cpu in cpus}):
+    for cpu in sorted({cpu for cpus in (*told, beside) for cpu in cpus}):
         if cpu not in available or (cpu in traffic and not shared):
             allowed = [c for c in available if shared or c not in traffic]
             raise doc.error(
                 ("deployment", "execution"),
-                f"lcores names lcore {cpu}; allowed: {sorted(allowed)}"
+                f"{'beside' if cpu in beside else 'lcores'} names lcore {cpu}; "
+                f"allowed: {sorted(allowed)}"
                 + ("" if shared else " (traffic's too with `lcores: {shared: true}`)"),
             )
-    segments = [
-        PlacedSegment(_segment_name(group, len(groups)), group, tuple(cpus))
-        for group, cpus in zip(groups, told, strict=True)
-    ]
-    chain = sorted({cpu for cpus in told for cpu in cpus})
+    segments = []
+    for names, cpus in zip(groups, told, strict=True):
+        name = _segment_name(names, len(groups))
+        if group and set(group) <= set(names):
+            sides = tuple((cpu,) for cpu in beside)
+            segments.append(PlacedSegment(name, names, tuple(cpus), group, sides))
+        else:
+            segments.append(PlacedSegment(name, names, tuple(cpus)))
+    chain = sorted({cpu for segment in segments for cpu in segment.all_cpus})
     notes = tuple(_notes(traffic, chain, segments, len(chain)))
     return Placement(traffic[0], traffic[-1], tuple(segments), notes)
 

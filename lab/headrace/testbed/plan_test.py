@@ -163,6 +163,11 @@ def test_more_lcores_than_there_are() -> None:
             [0, 1, 2, 3],
             {"chain": ([1], [2, 3])},
         ),
+        (
+            f"{{segments: [[acl], [lb, l3fwd]], lcores: [[2], [1]], {BESIDE}, beside: [3]}}",
+            [0, 1, 2, 3],
+            {"acl": ([2], []), "lb.l3fwd": ([1], [3])},
+        ),
     ],
 )
 def test_functions_side_by_side(
@@ -187,7 +192,23 @@ def test_functions_side_by_side(
         ("{model: rtc, parallel: [acl, acl]}", "", "each function once"),
         ("{model: rtc, fastpath: true, parallel: [acl, lb]}", "", "not with `fastpath`"),
         ("{segments: [[acl], [lb, l3fwd]], parallel: [acl, lb]}", "", "in one segment"),
-        ("{segments: [[acl, lb, l3fwd]], lcores: [[1]], parallel: [acl, lb]}", "", "`replicas`"),
+        ("{segments: [[acl, lb, l3fwd]], lcores: [[1]], parallel: [acl, lb]}", "", "`beside` must"),
+        (
+            "{segments: [[acl, lb, l3fwd]], lcores: [[1]], parallel: [acl, lb], beside: [2, 2]}",
+            "",
+            "1 functions behind the first",
+        ),
+        (
+            "{segments: [[acl, lb, l3fwd]], lcores: [[1, 2]], parallel: [acl, lb], beside: [0]}",
+            "",
+            "allowed: one, for one replica",
+        ),
+        (
+            "{segments: [[acl, lb, l3fwd]], lcores: [[1]], parallel: [acl, lb], beside: [7]}",
+            "",
+            "beside names lcore 7",
+        ),
+        ("{model: rtc, parallel: [acl, lb], beside: [2]}", "", "together with `lcores`"),
         (
             "{model: rtc, parallel: [acl, lb]}",
             "workload: {direction: both}",

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
+from headrace.errors import BadInput
 from headrace.measure import trial as trials
 from headrace.measure.latency import latency
 from headrace.measure.prepare import Prepared, prepare
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Sample
-from headrace.optimize.layout import Hop, Layout, NfCost, Problem, Traffic
+from headrace.optimize.layout import Beside, Hop, Layout, NfCost, Problem, Run, Traffic
 from headrace.spec.document import Document
 from headrace.spec.profile import PlaceCost, Places, Settings
 from headrace.spec.study import Experiment, expand
@@ -260,6 +261,12 @@ def deployed(
         "segments": [list(group) for group in layout.groups(names)],
         "lcores": [list(on) for on in layout.lcores],
     }
+    if layout.beside is not None:
+        run = layout.beside.run
+        data["deployment"]["execution"] |= {
+            "parallel": names[run.first : run.first + run.size],
+            "beside": list(layout.beside.lcores),
+        }
     if flows is not None and data["workload"].get("pcap") is None:
         given_flows = data["workload"].get("flows")
         others = given_flows if isinstance(given_flows, dict) else {}
@@ -270,6 +277,27 @@ def deployed(
     [one] = expand(made)
     [prepared] = prepare([one], made, bench.description)
     return prepared
+
+
+def side_by_side(
+    bench: Bench, doc: Document, experiment: Experiment, given: Problem
+) -> tuple[Run, ...]:
+    """Neighbours that may work on a packet at the same time: the engine judges, from what its
+    functions declare (docs/design/parallel.md)."""
+    n, [lead, *others] = len(experiment.nodes), given.lcores
+    whole = Layout((n,), ((lead,),))
+    deployed(bench, doc, experiment, given, whole)  # what is wrong without is not for us to judge
+    found: list[Run] = []
+    for first in range(n):
+        for size in range(2, n - first + 1):
+            run = Run(first, size)
+            on = tuple(others[i % len(others)] for i in range(size - 1))
+            try:
+                deployed(bench, doc, experiment, given, replace(whole, beside=Beside(run, on)))
+            except BadInput:
+                break  # every pair must agree: more of them cannot
+            found.append(run)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
