@@ -136,6 +136,15 @@ static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struc
 	return err_set(err, EINVAL, "nf", "there is no NF \"%.40s\"", name);
 }
 
+static int cmd_plan(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	json_t *plan = json_object_get(req, "plan");
+
+	if (!json_is_object(plan))
+		return err_set(err, EINVAL, "plan", "must be an object: a whole plan");
+	return engine_replan(e, plan, reply, err);
+}
+
 static int cmd_prometheus(struct engine *e, const json_t *req, json_t **reply, struct err *err)
 {
 	char *text = stats_prometheus(e);
@@ -154,7 +163,7 @@ static const struct {
 } commands[] = {
 	{"info", cmd_info}, {"start", cmd_start}, {"stop", cmd_stop},	  {"set", cmd_set},
 	{"read", cmd_read}, {"flows", cmd_flows}, {"update", cmd_update},
-	{"prometheus", cmd_prometheus},
+	{"plan", cmd_plan}, {"prometheus", cmd_prometheus},
 };
 
 static int run_command(struct engine *e, const json_t *req, json_t **reply, bool *quit,
@@ -173,7 +182,7 @@ static int run_command(struct engine *e, const json_t *req, json_t **reply, bool
 			return commands[i].fn(e, req, reply, err);
 	return err_set(err, EINVAL, "cmd",
 		       "\"%.40s\" is not known; allowed: info, start, stop, set, read, flows, update, "
-		       "prometheus, quit",
+		       "plan, prometheus, quit",
 		       cmd);
 }
 

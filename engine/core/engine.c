@@ -221,11 +221,14 @@ static int make_workers(struct engine *e, struct err *err)
 	return 0;
 }
 
-static int launch_workers(struct engine *e, struct err *err)
+int engine_launch(struct engine *e, struct err *err)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		struct worker *w = &e->workers[i];
 
+		if (!w->n_replicas)
+			continue;
+		atomic_store(&w->stop, false);
 		if (rte_eal_remote_launch(worker_main, w, w->lcore))
 			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
 				       w->cpu);
@@ -253,7 +256,7 @@ static int make_pool(struct engine *e, struct err *err)
 int engine_start(struct engine *e, struct plan *plan, struct err *err)
 {
 	static int (*const steps[])(struct engine *, struct err *) = {
-		wait_check, make_pool, init_links, init_nfs, make_replicas, make_workers, launch_workers,
+		wait_check, make_pool, init_links, init_nfs, make_replicas, make_workers, engine_launch,
 	};
 	int rc = 0;
 

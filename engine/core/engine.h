@@ -18,7 +18,8 @@ struct worker {
 	struct replica **replicas;
 	unsigned int n_replicas;
 	_Atomic bool stop;
-	_Atomic uint64_t start_tsc; /* 0 until it runs */
+	_Atomic uint64_t start_tsc; /* 0 until it runs, and while it has no replica */
+	uint64_t ref_before, ops_before; /* cycles until it began again with other replicas (replan.c) */
 	const struct plan_wait *wait;
 	uint64_t sleeps, sleep_cycles;
 } __rte_cache_aligned;
@@ -42,6 +43,10 @@ struct engine {
 /* EAL must be up. On error everything is undone. */
 int engine_start(struct engine *e, struct plan *plan, struct err *err);
 void engine_stop(struct engine *e);
+/* Workers that have replicas begin, or begin again. */
+int engine_launch(struct engine *e, struct err *err);
+/* A new version of the plan, while it runs (replan.c). */
+int engine_replan(struct engine *e, json_t *plan, json_t **reply, struct err *err);
 
 /* EAL must be up. Reads every file that the plan names, as a start would; nothing else is made. */
 int engine_check_files(struct plan *plan, struct err *err);

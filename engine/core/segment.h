@@ -115,6 +115,7 @@ struct replica {
 	uint64_t now, next_tick;
 	uint64_t polls, idle_polls, timed_polls;
 	uint64_t ops_sampled; /* cycles of timed polls that found packets (S5 algorithm 1: OPS) */
+	uint64_t ops_elsewhere; /* replica_ops_cycles when it came to its worker */
 	uint64_t rx_cycles, tx_cycles, io_packets;
 	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];

@@ -163,13 +163,14 @@ json_t *stats_workers(struct engine *e)
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		const struct worker *w = &e->workers[i];
 		json_t *names = json_array(), *o = json_object();
-		uint64_t ops = 0, samples = 0, cycles = 0, stood = 0;
+		uint64_t since = atomic_load(&w->start_tsc), ops = w->ops_before, samples = 0, cycles = 0,
+			 stood = 0;
 		char buf[64];
 
 		for (unsigned int j = 0; j < w->n_replicas; j++) {
 			const struct replica *r = w->replicas[j];
 
-			ops += replica_ops_cycles(r);
+			ops += replica_ops_cycles(r) - r->ops_elsewhere;
 			samples += r->pace.samples;
 			cycles += r->pace.cycles;
 			stood = RTE_MAX(stood, r->pace.standstill_cycles);
@@ -177,7 +178,7 @@ json_t *stats_workers(struct engine *e)
 				 r->index);
 			json_array_append_new(names, json_string(buf));
 		}
-		set_int(o, "ref_cycles", now - atomic_load(&w->start_tsc));
+		set_int(o, "ref_cycles", w->ref_before + (since ? now - since : 0));
 		set_int(o, "ops_cycles", ops);
 		set_int(o, "sleeps", w->sleeps);
 		set_int(o, "sleep_cycles", w->sleep_cycles);

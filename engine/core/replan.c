@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A new version of the plan, taken by a running engine: replicas go on on other CPUs. Tables have
+ * `update`; whatever else differs is refused, and named.
+ *
+ * All workers end their poll and stop, which is the quiescent point: what is on its way lies in links,
+ * in replicas' output queues or with functions, all of which stay as they are. Then each begins
+ * again with the replicas that are its own now.
+ */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_lcore.h>
+#include <rte_mempool.h>
+
+static json_t *without_cpus(const json_t *segment)
+{
+	json_t *copy = json_deep_copy(segment);
+
+	json_object_del(copy, "cpus");
+	json_object_del(json_object_get(copy, "parallel"), "cpus");
+	return copy;
+}
+
+static int same_segments(const json_t *was, const json_t *is, struct err *err)
+{
+	for (size_t i = 0; i < json_array_size(was); i++) {
+		json_t *a = without_cpus(json_array_get(was, i)), *b = without_cpus(json_array_get(is, i));
+		bool same = json_equal(a, b);
+		char path[48];
+
+		json_decref(a);
+		json_decref(b);
+		snprintf(path, sizeof(path), "plan.segments[%zu]", i);
+		if (!same)
+			return err_set(err, ENOTSUP, path,
+				       "differs from the running plan's in more than its CPUs, which are what "
+				       "can change while it runs");
+	}
+	return 0;
+}
+
+static int same_but_cpus(const json_t *was, const json_t *is, struct err *err)
+{
+	static const char *const parts[] = {"engine", "links", "nfs"};
+	char path[32];
+
+	for (unsigned int i = 0; i < RTE_DIM(parts); i++) {
+		const json_t *a = json_object_get(was, parts[i]), *b = json_object_get(is, parts[i]);
+
+		snprintf(path, sizeof(path), "plan.%s", parts[i]);
+		if (a == b || json_equal(a, b))
+			continue;
+		return err_set(err, ENOTSUP, path,
+			       "differs from the running plan's; allowed: the same%s",
+			       strcmp(parts[i], "nfs") ? "" : ", as tables have `update`");
+	}
+	was = json_object_get(was, "segments");
+	is = json_object_get(is, "segments");
+	if (json_array_size(was) != json_array_size(is))
+		return err_set(err, ENOTSUP, "plan.segments", "%zu of them; allowed: the same %zu",
+			       json_array_size(is), json_array_size(was));
+	return same_segments(was, is, err);
+}
+
+static struct worker *worker_on(struct engine *e, unsigned int cpu)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		if (e->workers[i].cpu == cpu)
+			return &e->workers[i];
+	return NULL;
+}
+
+/* Workers are lcores, and those are made when the engine starts. */
+static int known_cpus(struct engine *e, const struct plan *next, struct err *err)
+{
+	for (unsigned int i = 0; i < next->n_segments; i++) {
+		const struct plan_segment *s = &next->segments[i], *was = &e->plan->segments[i];
+		char path[32], have[128] = "";
+
+		snprintf(path, sizeof(path), "plan.segments[%u]", i);
+		if (s->n_cpus != was->n_cpus)
+			return err_set(err, ENOTSUP, path,
+				       "%u replicas; allowed: as many as there are, %u: each has flows of "
+				       "its own", s->n_cpus, was->n_cpus);
+		for (unsigned int j = 0; j < s->n_all_cpus; j++) {
+			if (worker_on(e, s->cpus[j]))
+				continue;
+			for (unsigned int w = 0; w < e->n_workers && strlen(have) < 100; w++)
+				snprintf(have + strlen(have), sizeof(have) - strlen(have), "%s%u",
+					 w ? ", " : "", e->workers[w].cpu);
+			return err_set(err, EINVAL, path,
+				       "CPU %u; allowed: those that the engine was started with: %s",
+				       s->cpus[j], have);
+		}
+	}
+	return 0;
+}
+
+/* Its own and those beside it, the latter in the order of the plan's CPUs. */
+static struct replica *replica_at(struct engine *e, unsigned int segment, unsigned int j)
+{
+	unsigned int n = e->plan->segments[segment].n_cpus;
+	struct replica *lead = e->replicas[segment][j % n];
+
+	return j < n ? lead : lead->parallel->sides[j / n];
+}
+
+static void pause_workers(struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		atomic_store(&e->workers[i].stop, true);
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		struct worker *w = &e->workers[i];
+		uint64_t since = atomic_load(&w->start_tsc);
+
+		if (!since)
+			continue;
+		rte_eal_wait_lcore(w->lcore);
+		w->ref_before += rte_rdtsc() - since;
+		atomic_store(&w->start_tsc, 0);
+		/* An lcore that has nothing to do from now on must not keep buffers to itself. */
+		rte_mempool_cache_flush(rte_mempool_default_cache(e->pool, w->lcore), e->pool);
+		for (unsigned int r = 0; r < w->n_replicas; r++)
+			w->ops_before += replica_ops_cycles(w->replicas[r]) - w->replicas[r]->ops_elsewhere;
+	}
+}
+
+static void assign(struct engine *e, const struct plan *next)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		e->workers[i].n_replicas = 0;
+	for (unsigned int i = 0; i < next->n_segments; i++)
+		for (unsigned int j = 0; j < next->segments[i].n_all_cpus; j++) {
+			struct replica *r = replica_at(e, i, j);
+			struct worker *w = worker_on(e, next->segments[i].cpus[j]);
+
+			r->cpu = e->plan->segments[i].cpus[j] = w->cpu;
+			r->ops_elsewhere = replica_ops_cycles(r);
+			w->replicas[w->n_replicas++] = r;
+		}
+}
+
+int engine_replan(struct engine *e, json_t *json, json_t **reply, struct err *err)
+{
+	struct plan *next = NULL;
+	uint64_t began;
+	int rc;
+
+	rc = plan_parse(json, &next, err);
+	if (!rc)
+		rc = same_but_cpus(e->plan->json, json, err);
+	if (!rc)
+		rc = known_cpus(e, next, err);
+	if (rc) {
+		plan_free(next);
+		return rc;
+	}
+	began = rte_rdtsc();
+	pause_workers(e);
+	assign(e, next);
+	rc = engine_launch(e, err);
+	plan_free(next);
+	if (!rc)
+		*reply = json_pack("{s:b, s:I}", "ok", 1, "paused_ns",
+				   (json_int_t)((double)(rte_rdtsc() - began) * 1e9 /
+						(double)rte_get_tsc_hz()));
+	return rc;
+}
