@@ -84,7 +84,7 @@ def lay_out_hosted(
     if experiment.study.deployment.network == "sriov":
         nic = on_nic(experiment, chains)
         chains = [
-            [replace(v, plan=vnf_plan_on_nic(v.plan, v, experiment, nic)) for v in chain]
+            [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain]
             for chain in chains
         ]
         plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
@@ -129,8 +129,8 @@ def _check(
             "the virtual functions of a port"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
-    if experiment.study.deployment.network == "sriov" and (found := refused(hosting)):
-        raise doc.error((*_AT, found[0]), found[1])
+    if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
+        raise doc.error(found[0], found[1])
     execution, workload = experiment.execution, experiment.study.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(

@@ -8,25 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.spec.document import Document
-from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.cpus import Cpu, describe_cpu
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
 from headrace.testbed.hosting.parts import Vnf, tester
-from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths
+from headrace.testbed.plan import GENERATOR, SINK, paths
 from headrace.testbed.sriov import Pf, choose
 from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
-_MBUFS = 32767
-# AF_XDP's frames (struct xdp_umem_reg: at least 2048) and an 82576's buffers hold whole packets.
-_WHOLE_BYTES = 2176
-_DEVARGS = {
-    # Blocks of 64 KiB, 512 frames: 2 MB a direction, and bursts of the kernel's are not lost.
-    "af_packet": "net_af_packet0,iface={name},blocksz=65536,framesz=2048,framecnt=512",
-    "af_xdp": "net_af_xdp0,iface={name}",
-}
+_AT = ("deployment", "hosting")
+_MBUFS = 16383
+# What the kernel's rings hold fits into one buffer (packet_mmap, AF_XDP); a function's own driver
+# wants as much.
+_BUFFER_BYTES = 2176
+_FRAME_MAX = 1518  # with the MTU that functions come with
+# Blocks of 64 KiB, 512 frames: 1 MB a direction, and bursts of the kernel's are not lost.
+_RING = "blocksz=65536,framesz=2048,framecnt=512"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def tester_plan(
     ways = paths(experiment)
     deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
     own = nic.of("")
-    links: Json = {one.name: port(one, nic) for one in own}
+    links: Json = ports(own, nic)
     notes: list[str] = []
     for i, way in enumerate(ways):
         source = source_params(experiment, way.direction, doc, description)
@@ -110,7 +109,7 @@ def tester_plan(
     made = {
         **engine,
         "mbufs": deployment.mbufs or _MBUFS,
-        "mbuf_data_bytes": buffer_bytes(experiment, nic),
+        "mbuf_data_bytes": _BUFFER_BYTES,
         **devices(own, nic),
     }
     segments = [passing(GENERATOR, traffic[0], out), passing(SINK, traffic[-1], back)]
@@ -118,11 +117,11 @@ def tester_plan(
     return plan, notes
 
 
-def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, nic: OnNic) -> Json:
+def vnf_plan(plan: Json, vnf: Vnf, nic: OnNic) -> Json:
     """A VNF's plan, its interfaces being virtual functions."""
-    own = nic.of(one.name)
-    links = {function.name: port(function, nic) for function in own}
-    room = {"mbuf_data_bytes": buffer_bytes(experiment, nic)}
+    own = nic.of(vnf.name)
+    links = ports(own, nic)
+    room = {"mbuf_data_bytes": _BUFFER_BYTES}
     return {
         **plan,
         "engine": {**plan["engine"], **room, **devices(own, nic)},
@@ -130,10 +129,16 @@ def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, nic: OnNic) -> Json:
     }
 
 
-def port(function: Function, nic: OnNic) -> Json:
+def ports(own: list[Function], nic: OnNic) -> Json:
+    return {one.name: _port(one, number, nic) for number, one in enumerate(own)}
+
+
+def _port(function: Function, number: int, nic: OnNic) -> Json:
     devargs = function.pci
-    if nic.vf != "vfio":
-        devargs = _DEVARGS[nic.vf].format(name=function.name)
+    if nic.vf == "af_xdp":
+        devargs = f"net_af_xdp{number},iface={function.name}"
+    elif nic.vf == "af_packet":
+        devargs = f"net_af_packet{number},iface={function.name},{_RING}"
     # A function's own address is all that it is to see: promiscuous ones would see the others'.
     return {"type": "port", "params": {"devargs": devargs, "promiscuous": False}}
 
@@ -142,18 +147,21 @@ def devices(own: list[Function], nic: OnNic) -> Json:
     return {"pci": [one.pci for one in own]} if nic.vf == "vfio" else {}
 
 
-def buffer_bytes(experiment: Experiment, nic: OnNic) -> int:
-    usual = data_bytes(experiment)
-    return usual if nic.vf == "af_packet" else max(usual, _WHOLE_BYTES)
-
-
-def refused(hosting: Hosting) -> tuple[str, str] | None:
-    """The first key of `hosting` that a real NIC has no use for, and why."""
+def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
+    """The first key of the spec that a real NIC has no use for, and why."""
+    hosting, largest = experiment.study.deployment.hosting, max(experiment.frame.sizes)
+    if largest > _FRAME_MAX:
+        return ("workload", "frame"), (
+            f"{largest} bytes; allowed with `network: sriov`: at most {_FRAME_MAX}"
+        )
     for key in ("uplink_gbps", "switch_gbps"):
         if getattr(hosting, key) is not None:
-            return key, "a real NIC has its own limits; allowed with `network: sriov`: none given"
+            return (
+                *_AT,
+                key,
+            ), "a real NIC has its own limits; allowed with `network: sriov`: none given"
     if hosting.wait == "interrupt":
-        return "wait", (
+        return (*_AT, "wait"), (
             "DPDK's drivers of virtual functions are polled; allowed with `network: sriov`: "
             "poll, adaptive"
         )
