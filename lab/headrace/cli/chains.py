@@ -17,7 +17,7 @@ from headrace.errors import BadInput
 from headrace.graph import draw
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, Graph, parse
-from headrace.graph.knowledge import Knowledge, load, with_declared
+from headrace.graph.knowledge import Category, Knowledge, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
 
@@ -116,12 +116,13 @@ def _print_graphs(
     counter: Counter, total: int, limit: int | None, sample: int | None, seed: int, *, drawn: bool
 ) -> None:
     shown = limit if limit is not None or sample is not None else SHOWN
+    leaves = {item.name for item in counter.problem.items if item.vnf.category is Category.LEAF}
     number = 0
     for number, graph in enumerate(_graphs(counter, shown, sample, seed), 1):
         if drawn:
             print(f"{number}\n{draw.terminal(graph)}\n")
         else:
-            print(f"{number:6}  {draw.one_line(graph)}")
+            print(f"{number:6}  {draw.one_line(graph, leaves)}")
     which = "a sample" if sample is not None else "the first"
     rest = "" if number == total else f"; shown: {which} {number} (--limit N, --sample N, --json)"
     print(f"{total:,} chain graph{'' if total == 1 else 's'}{rest}")

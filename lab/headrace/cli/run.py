@@ -152,13 +152,15 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
 
 
 def _containers(doc: Document) -> Preview:
-    from headrace.testbed.containers.study import expand_study
+    from headrace.testbed.containers import feasible
+    from headrace.testbed.containers.study import expand_study, swept_text
 
     expanded = expand_study(doc)
+    feasible.check(expanded)
     return Preview(
         name=expanded.study.name,
         experiments=tuple(
-            Point(chain=one.name, execution=one.role, workload=one.network)
+            Point(chain=one.name, execution=one.role, workload=one.network + swept_text(one.swept))
             for one in expanded.points
         ),
         repetitions=expanded.study.repetitions,

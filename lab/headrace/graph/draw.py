@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -44,13 +44,14 @@ def tree(graph: Graph) -> Place:
     return place(children[None][0])
 
 
-def one_line(graph: Graph) -> str:
-    """`nat → ip-firewall (ids) → l7-cache`: copies in parentheses, other branches in brackets."""
+def one_line(graph: Graph, leaves: Container[str] = ()) -> str:
+    """`nat → ip-firewall (ids) → l7-cache`: the longest way on, what hangs beside it in
+    parentheses; a leaf is never the way on where something else is."""
 
     def text(place: Place) -> str:
         if not place.below:
             return place.label
-        *sides, main = sorted(place.below, key=_size)
+        *sides, main = sorted(place.below, key=lambda p: (p.names[0] not in leaves, _size(p)))
         branches = "".join(f" ({text(side)})" for side in sides)
         return f"{place.label}{branches} → {text(main)}"
 

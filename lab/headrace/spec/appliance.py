@@ -236,7 +236,11 @@ class ScaleOut(Spec):
     unless named."""
 
     vnf: str
-    instances: Annotated[tuple[Annotated[Count, Field(ge=1, le=64)], ...], Field(min_length=1)]
+    instances: Annotated[
+        tuple[Annotated[Count, Field(ge=1, le=64)], ...],
+        BeforeValidator(_listed),
+        Field(min_length=1),
+    ]
     chain: str | None = None
 
 

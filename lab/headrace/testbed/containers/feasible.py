@@ -60,6 +60,11 @@ def _supply(supply: Supply) -> None:
     for device in supply.definition.devices:
         if not Path(device).exists():
             raise HeadraceError(f"VNF {name}: needs the device {device}, which is not here")
+    quota, all_ = supply.allocation.cpus, os.cpu_count() or 1
+    if quota is not None and quota > all_:
+        raise BadInput(
+            f"vnfs.{name}.cpus: got {quota:g}; allowed: at most {all_}, all that is here"
+        )
     cpuset = supply.allocation.cpuset
     if cpuset is not None:
         here = os.sched_getaffinity(0)

@@ -166,7 +166,8 @@ def lay_out(
         feed = (("client", "down"),)
         nodes += [_leaf(leaf, kinds, definitions, feed) for leaf in graph]
     _no_clash(nodes)
-    text = one_line(graph) if graph else "(no VNF)"
+    leaves = {name for name in graph if definitions[kinds[name]].kind == "leaf"}
+    text = one_line(graph, leaves) if graph else "(no VNF)"
     return Layout(text, last + 1, tuple(nodes), target)
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from headrace.bundle import BundleWriter
 from headrace.measure.collectors.watch import Watch, targets_of, watching
 from headrace.record import Finding, Result
-from headrace.spec.appliance import AnyWorkload
+from headrace.spec.appliance import AnyWorkload, RequestWorkload
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.images import build_all
-from headrace.testbed.containers.load import run_load
+from headrace.testbed.containers.load import has_netperf, run_load
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, Point, swept_text, workload_problem
 from headrace.testbed.containers.trial import Observed, audit, observe, record
@@ -91,7 +91,9 @@ class Runner:
         self, deployed: Deployed, point: Point, findings: list[Finding], watch: Watch
     ) -> None:
         for workload in point.workloads:
-            problem = workload_problem(point, workload, deployed)
+            problem = workload_problem(point, workload)
+            if isinstance(workload, RequestWorkload) and not problem and not has_netperf(deployed):
+                problem = "the clients' image has no netperf"
             if problem is not None:
                 self.say(f"  {workload.text}: skipped: {problem}")
                 continue

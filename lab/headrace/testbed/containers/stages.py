@@ -121,8 +121,8 @@ def _stage(
     count = instances.get(kinds[place], 1)
     if count > 1 and not definition.scale_out:
         raise BadInput(
-            f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as its instances would see "
-            "only one direction of a connection"
+            f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as instances of it cannot "
+            "share a load"
         )
     return Stage(place, definition, count, number, lans, role)
 

@@ -26,14 +26,13 @@ from headrace.spec.appliance import (
     NetworkName,
     PacketsWorkload,
     PcapWorkload,
-    RequestWorkload,
+    ScaleOut,
 )
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 from headrace.spec.study import sweep_points
-from headrace.testbed.containers.deploy import Deployed, Supply
+from headrace.testbed.containers.deploy import Supply
 from headrace.testbed.containers.layout import Layout, lay_out
-from headrace.testbed.containers.load import has_netperf
 from headrace.testbed.vnf import CatalogueEntry, VnfDefinition, catalogue
 
 GRAPHS_MAX = 1000
@@ -78,10 +77,26 @@ def expand_study(doc: Document) -> Expanded:
     study = None
     for swept in sweep_points(doc):
         study = _validate(doc, swept)
-        points += _Expander(doc, study, entries, swept).points()
+        expanded = _Expander(doc, study, entries, swept).points()
+        _some_use(doc, expanded)
+        points += expanded
     assert study is not None  # sweep_points gives at least the empty point
     used = {vnf for point in points for vnf in point.supplies}
     return Expanded(study, tuple(points), tuple(e for n, e in entries.items() if n in used))
+
+
+def _some_use(doc: Document, points: list[Point]) -> None:
+    """A workload that no chain can take is a mistake; one that some cannot is left out there."""
+    chains = [point for point in points if point.role == "chain"]
+    for number, workload in enumerate(chains[0].workloads if chains else ()):
+        problems = [workload_problem(point, workload) for point in chains]
+        if all(problems):
+            listed = isinstance(doc.data["workload"], list) if "workload" in doc.data else True
+            place = ("workload", number) if listed else ("workload",)
+            raise doc.error(
+                (*place, "kind"), f"no chain of this study can take it: {problems[0]}",
+                value=workload.kind,
+            )  # fmt: skip
 
 
 def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStudy:
@@ -131,7 +146,9 @@ class _Expander:
                 raise doc.error(("workload", i, "file"), "no such file", value=str(workload.file))
         for name in study.vnfs:
             if self._find(name) is None:
-                raise doc.error(("vnfs", name), f"no such VNF; {self._allowed()}")
+                swept_here = (p for p, _ in swept if p.split(".")[:2] == ["vnfs", name])
+                place = next((("sweep", path) for path in swept_here), ("vnfs", name))
+                raise doc.error(place, f"no such VNF; {self._allowed()}")
 
     def _appliances(self) -> dict[str, VnfDefinition]:
         return {
@@ -157,32 +174,41 @@ class _Expander:
                 yield self._point("alone", kind, {kind: None}, {kind: kind}, network, kind)
         for name, graph, used in chains:
             yield self._point("chain", name, graph, used, network)
-        for scale in self.study.scale_out:
-            yield from self._scaled(scale.vnf, scale.instances, scale.chain, chains, network)
+        for number, scale in enumerate(self.study.scale_out):
+            yield from self._scaled(number, scale, chains, network)
 
     def _scaled(
         self,
-        vnf: str,
-        instances: tuple[int, ...],
-        chain: str | None,
+        number: int,
+        scale: ScaleOut,
         chains: list[tuple[str, Graph, dict[str, str]]],
         network: NetworkName,
     ) -> Iterator[Point]:
-        kind = self._find(vnf)
+        kind, place = self._find(scale.vnf), ("scale_out", number)
+        if kind is not None and not self.definitions[kind].scale_out and max(scale.instances) > 1:
+            alike = ", ".join(n for n, d in self.definitions.items() if d.scale_out)
+            raise self.doc.error(
+                (*place, "vnf"), f"instances of it cannot share a load; allowed: each, {alike}",
+                value=scale.vnf,
+            )  # fmt: skip
         for name, graph, used in chains:
-            those = self._scalable(used) if vnf == EACH else [kind] if kind in used.values() else []
-            if those and chain in (None, name):
+            those = (
+                self._scalable(used)
+                if scale.vnf == EACH
+                else [kind] if kind in used.values() else []
+            )  # fmt: skip
+            if those and scale.chain in (None, name):
                 for one in those:
                     # The chain as it is has been measured: it is not deployed once more.
                     own = self._instances(str(one))
-                    for count in (n for n in instances if n != own):
+                    for count in (n for n in scale.instances if n != own):
                         title = f"{name} with {count} x {one}"
                         yield self._point(
                             "scale-out", title, graph, used, network, str(one), {str(one): count}
                         )
                 return
         raise self.doc.error(
-            ("scale_out",), f"no chain {chain or ''} has the VNF {vnf!r}; {self._allowed()}"
+            place, f"no chain {scale.chain or ''} has the VNF {scale.vnf!r}; {self._allowed()}"
         )
 
     def _instances(self, kind: str) -> int:
@@ -240,7 +266,8 @@ class _Expander:
                 raise self.doc.error(
                     ("graphs", "vnfs"), f"no such VNF; {self._allowed()}", value=kind
                 )
-        return [(one_line(graph), graph, {v: kinds[v] for v in graph}) for graph in graphs]
+        leaves = {name for name, kind in kinds.items() if self.definitions[kind].kind == "leaf"}
+        return [(one_line(graph, leaves), graph, {v: kinds[v] for v in graph}) for graph in graphs]
 
     def _find(self, name: str) -> str | None:
         if name in self.definitions and name != TRAFFIC:
@@ -299,15 +326,11 @@ class _Expander:
         return supply
 
 
-def workload_problem(point: Point, workload: AnyWorkload, deployed: Deployed) -> str | None:
+def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
     """Why a workload cannot run on a point."""
     serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
     if isinstance(workload, DnsWorkload):
         return None if serves == {"dns"} else "DNS is answered by the VNF `dns` only"
     if isinstance(workload, HttpWorkload):
         return "the VNF `dns` answers no HTTP" if "dns" in serves else None
-    if serves:
-        return "a proxy passes only requests of its own service"
-    if isinstance(workload, RequestWorkload) and not has_netperf(deployed):
-        return "the clients' image has no netperf"
-    return None
+    return "a proxy passes only requests of its own service" if serves else None

@@ -47,7 +47,8 @@ class Tool:
     def builds(self) -> list[list[str]]:
         """Ways to build an image, the plainest first."""
         if self.name == "docker":
-            return [["build"], ["build", "--network=host"]]
+            plain = ["build", "--force-rm"]  # also what a failed step leaves
+            return [plain, [*plain, "--network=host"]]
         # Without the right to raise limits, only the chroot isolation can run a build's commands.
         runtime = ["--runtime", "runc"] if shutil.which("runc") else []
         return [["build"], [*runtime, "build", "--isolation=chroot", "--network=host"]]

@@ -43,6 +43,13 @@ def test_sweeps_multiply() -> None:
     ]  # fmt: skip
 
 
+def test_a_graph_is_named_by_its_way_on() -> None:
+    [point] = expand(BASE + "graphs: {vnfs: [nat, l7-cache, ids]}\n").points
+    assert (
+        point.name == "nat (ids) → l7-cache"
+    )  # not `nat (l7-cache) → ids`: the cache gets no copy
+
+
 def test_an_opaque_appliance() -> None:
     text = BASE + (
         "appliances: {mine: {kind: routed, image: example/mine:1}}\nchain: [nat, mine]\n"
@@ -61,6 +68,13 @@ def test_an_opaque_appliance() -> None:
         ("chain: [nat]\nworkload: {kind: htp}", "workload"),
         ("chain: [nat]\nworkload: {kind: http, colour: 1}", "unknown key"),
         ("chain: [nat]\nscale_out: [{vnf: dns, instances: [1]}]", "no chain"),
+        ("chain: [vpn]\nscale_out: [{vnf: vpn, instances: 2}]", "scale_out[0].vnf: got 'vpn'"),
+        ("chain: [nat]\nsweep: {vnfs.natt.cpus: [1]}", "sweep.vnfs.natt.cpus: no such VNF"),
+        (
+            "chain: [nat, l4-lb]\nworkload: [{kind: http}, {kind: udp}]",
+            "workload[1].kind: got 'udp'; no chain of this study can take it: a proxy",
+        ),
+        ("chain: [nat]\nworkload: {kind: dns}", "workload.kind: got 'dns'"),
         ("{}", "give `chain`"),
         ("graphs: {vnfs: [nat, zzzz]}", "no such VNF"),
         ("graphs: {vnfs: [nat:3, router:3, switch]}", "no such VNF"),
