@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.testbed.control import Control, ControlLost
-from headrace.testbed.numa import started_near
 from headrace.testbed.state import Process, RunState
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
@@ -53,7 +52,7 @@ class Engine:
         command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         # Polling lcores must not outlive a lab that was killed.
         command.append("--with-parent")
-        with self._stderr.open("wb") as stderr, started_near(_lcores(plan)):
+        with self._stderr.open("wb") as stderr:
             # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
             self._process = subprocess.Popen(
                 command,
@@ -151,13 +150,6 @@ class Engine:
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _lcores(plan: dict[str, Any]) -> list[int]:
-    found: list[int] = []
-    for segment in plan["segments"]:
-        found += [*segment["cpus"], *segment.get("parallel", {}).get("cpus", ())]
-    return found
 
 
 def set_share(pid: int, nice: int) -> bool:

@@ -24,6 +24,7 @@ from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
 from headrace.testbed.hosting.vnf import HostedVnf
+from headrace.testbed.numa import started_near
 from headrace.testbed.state import RunState, dpdk_prefix
 
 Json = dict[str, Any]
@@ -46,7 +47,9 @@ class HostedEngine(Engine):
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
             text, enter = self._nic.fill_in(text), self._nic.enter("")
-        super().__init__(binary, json.loads(text), state, enter)
+        own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
+        with started_near(own):
+            super().__init__(binary, json.loads(text), state, enter)
         try:
             self._group = self._make_group(hosted.hosting, state.path.name)
             make = self._maker(binary, hosted.hosting, state.path)
