@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control socket: one JSON object per line each way (docs/design/contracts.md). */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,10 +193,11 @@ static json_t *error_reply(const struct err *err)
 			 err->msg);
 }
 
+/* Not send: a client may be a device. Of a socket whose peer has gone SIGPIPE is ignored. */
 static int send_all(int fd, const char *p, size_t n)
 {
 	while (n) {
-		ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+		ssize_t sent = write(fd, p, n);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
@@ -273,7 +275,7 @@ static bool read_client(struct engine *e, struct client *c, bool *quit)
 		c->buf = p;
 		c->room = room;
 	}
-	n = recv(c->fd, c->buf + c->used, c->room - c->used, 0);
+	n = read(c->fd, c->buf + c->used, c->room - c->used);
 	if (n <= 0)
 		return n < 0 && errno == EINTR;
 	c->used += n;
@@ -330,11 +332,22 @@ static int bind_path(int fd, const char *path, struct err *err)
 	return rc ? err_set(err, rc, path, "cannot listen: %s", strerror(rc)) : 0;
 }
 
+static bool is_device(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISCHR(st.st_mode);
+}
+
 int control_open(struct control *c, const char *path, struct err *err)
 {
 	int rc;
 
-	*c = (struct control){.path = path, .fd = -1, .claim = -1};
+	*c = (struct control){.path = path, .fd = -1, .claim = -1, .device = is_device(path)};
+	if (c->device) {
+		c->fd = open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+		return c->fd < 0 ? err_set(err, errno, path, "%s", strerror(errno)) : 0;
+	}
 	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
 		return err_set(err, EINVAL, path, "is longer than the %zu characters of a socket path",
 			       sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
@@ -356,14 +369,15 @@ int control_open(struct control *c, const char *path, struct err *err)
 
 int control_listen(const struct control *c, struct err *err)
 {
-	if (!listen(c->fd, 4))
+	if (c->device || !listen(c->fd, 4))
 		return 0;
 	return err_set(err, errno, c->path, "cannot listen: %s", strerror(errno));
 }
 
 void control_close(struct control *c)
 {
-	unlink(c->path);
+	if (!c->device)
+		unlink(c->path);
 	close(c->fd);
 	if (c->claim >= 0)
 		close(c->claim);
@@ -377,8 +391,10 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		clients[i] = (struct client){.fd = -1};
-	while (!quit && !*stop) {
-		fds[CLIENTS_MAX] = (struct pollfd){.fd = c->fd, .events = POLLIN};
+	if (c->device)
+		clients[0].fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+	while (!quit && !*stop && (!c->device || clients[0].fd >= 0)) {
+		fds[CLIENTS_MAX] = (struct pollfd){.fd = c->device ? -1 : c->fd, .events = POLLIN};
 		for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 			fds[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
 		if (poll(fds, CLIENTS_MAX + 1, POLL_MS) <= 0)

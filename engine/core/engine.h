@@ -75,6 +75,7 @@ char *stats_prometheus(struct engine *e);
 struct control {
 	const char *path;
 	int fd, claim;
+	bool device; /* not a socket: its other end is the one client, without which nobody is left */
 	bool with_client; /* ends when the first client goes, as if it had said `quit` */
 };
 

@@ -56,6 +56,8 @@ struct port_state {
 	struct port_queue *rx, *tx;
 };
 
+static uint64_t taken; /* ports that are a link's, one bit each */
+
 static uint64_t ports_present(void)
 {
 	uint64_t set = 0;
@@ -67,14 +69,37 @@ static uint64_t ports_present(void)
 	return set;
 }
 
+static void take(struct link *l, uint16_t port)
+{
+	struct port_state *s = l->state;
+
+	s->probed = true;
+	l->port_id = port;
+	taken |= 1ull << port;
+}
+
+/* Devices of engine.pci were plugged in when EAL started; ports bear their names. */
+static bool there_already(const char *devargs, uint16_t *port)
+{
+	char name[RTE_ETH_NAME_MAX_LEN];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(devargs, ","), devargs);
+	return !rte_eth_dev_get_port_by_name(name, port) && !(taken & 1ull << *port);
+}
+
 /* Plug the device in; the port that appears is the link's, whatever the driver calls it. */
 static int probe(struct link *l, struct err *err)
 {
 	const struct port_conf *c = l->conf;
 	struct port_state *s = l->state;
 	uint64_t before = ports_present(), new;
+	uint16_t port;
 	int rc;
 
+	if (there_already(c->devargs, &port)) {
+		take(l, port);
+		return 0;
+	}
 	s->claim = claim_device(c->devargs);
 	if (s->claim == -EADDRINUSE)
 		return err_set(err, EEXIST, "params.devargs",
@@ -90,8 +115,7 @@ static int probe(struct link *l, struct err *err)
 	if (rc)
 		return err_set(err, ENODEV, "params.devargs", "no device \"%.120s\": %s", c->devargs,
 			       rte_strerror(-rc));
-	s->probed = true;
-	l->port_id = __builtin_ctzll(new);
+	take(l, __builtin_ctzll(new));
 	return 0;
 }
 
@@ -208,6 +232,7 @@ static void port_fini(struct link *l)
 	if (s->probed && !rte_eth_dev_info_get(l->port_id, &info)) {
 		rte_eth_dev_close(l->port_id);
 		rte_dev_remove(info.device);
+		taken &= ~(1ull << l->port_id);
 	}
 	if (s->claim >= 0)
 		close(s->claim);
