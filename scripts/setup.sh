@@ -4,7 +4,8 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|containers]...      (default: run)
+#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|offload|containers|vm]...
+#                                                                              (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
 set -euo pipefail
@@ -18,7 +19,9 @@ packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
 packages_lint=(clang-format)
 packages_containers=(podman runc mmdebstrap openvswitch-switch)
+packages_vm=(qemu-system-x86 busybox-static)
 packages_fuzz=(clang)
+packages_offload=(frr bird2)
 packages_trace=(clang libbpf-dev bpftool ethtool nftables)
 # For the functions dpi and ids; the library of patterns is added by processor.
 packages_inspect=(libndpi-dev)
@@ -30,7 +33,7 @@ die() {
 	exit 1
 }
 
-extra= targets=() trace=0 offload=0
+extra= targets=() trace=0 offload=0 vm=0
 [ "$*" != demo ] || targets=(engine/headrace-engine)
 wanted=("${packages_run[@]}")
 for purpose in "$@"; do
@@ -41,8 +44,10 @@ for purpose in "$@"; do
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
 	containers) wanted+=("${packages_containers[@]}") ;;
+	vm) wanted+=("${packages_vm[@]}") vm=1 ;;
+	offload) offload=1 ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, containers" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, offload, containers, vm" ;;
 	esac
 done
 
@@ -206,6 +211,41 @@ tracer() {
 		echo "setup: headrace-trace is not built: .setup/trace.log"
 }
 
+# What VNFs in virtual machines need: a kernel, which is unpacked and not installed, as this machine
+# has its own; and an engine for CPUs as emulation has them, without AVX-512.
+guests() {
+	local cache=${XDG_CACHE_HOME:-$HOME/.cache}/headrace/guests
+	compgen -G "$cache/kernel/boot/vmlinuz-*" >/dev/null ||
+		{ compgen -G '/boot/vmlinuz-*' >/dev/null && [ -d "/lib/modules/$(uname -r)" ]; } ||
+		guest_kernel "$cache"
+	grep -qw avx512f /proc/cpuinfo || return 0
+	[ -f build/vm/build.ninja ] ||
+		meson setup build/vm -Dnative=false -Dtests=disabled >.setup/vm.log 2>&1 ||
+		die "meson setup failed: .setup/vm.log"
+	ninja -C build/vm --quiet engine/headrace-engine >>.setup/vm.log 2>&1 ||
+		die "the engine for virtual machines does not build: .setup/vm.log"
+}
+
+guest_kernel() {
+	local cache=$1 package modules
+	local names=(virtio virtio_ring virtio_pci virtio_pci_legacy_dev virtio_pci_modern_dev
+		virtio_console virtio_net net_failover failover uio uio_pci_generic qemu_fw_cfg virtio_blk)
+	package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-[0-9]/ {print $2; exit}')
+	[ -n "$package" ] || die "apt knows no linux-image-amd64; for a kernel of your own see docs/hosting.md"
+	echo "setup: unpacking $package for virtual machines (log: .setup/vm.log)"
+	rm -rf .setup/kernel
+	mkdir -p .setup/kernel/new "$cache"
+	(cd .setup/kernel && apt-get download -q "$package" >../vm.log 2>&1) ||
+		die "apt-get download $package failed: .setup/vm.log"
+	modules=("${names[@]/#/./lib/modules/*/}")
+	dpkg-deb --fsys-tarfile .setup/kernel/"$package"_*.deb | tar -x -C .setup/kernel/new --wildcards \
+		'./boot/vmlinuz-*' './lib/modules/*/modules.*' "${modules[@]/%/.ko*}" 2>>.setup/vm.log || true
+	compgen -G '.setup/kernel/new/boot/vmlinuz-*' >/dev/null || die "$package holds no kernel: .setup/vm.log"
+	rm -rf "$cache/kernel"
+	mv .setup/kernel/new "$cache/kernel"
+	rm -rf .setup/kernel
+}
+
 # Routing daemons for `headrace offload`. Where systemd runs their packages start them on the host:
 # that is for its owner to ask for (`offload`), the tests do without them there.
 routing() {
@@ -236,3 +276,4 @@ venv
 engine
 [ $trace = 0 ] || tracer
 [ "$offload" = 0 ] || routing
+[ $vm = 0 ] || guests

@@ -15,6 +15,7 @@ from headrace.measure import environment as machine
 from headrace.measure import trial as trials
 from headrace.measure.collectors.base import Process, Targets
 from headrace.measure.collectors.watch import targets_of, watching
+from headrace.measure.emulated import as_emulated
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.prepare import Prepared
@@ -191,6 +192,8 @@ class _Measuring:
             made = [
                 _with_anatomy(one, reading, self._hosted, context.ways, self._floor) for one in made
             ]
+        if isinstance(self._engine, HostedEngine) and self._engine.emulated:
+            made = [as_emulated(one, self._engine.emulated) for one in made]
         for one in made:
             run.bundle.trial(one)
         self._made[run.trials] = made
@@ -289,4 +292,6 @@ def _labels(memory: Memory, one: Prepared, engine: Engine) -> tuple[str, ...]:
     if one.hosted is not None:
         labels += [f"hosting-{one.hosted.hosting.kind}", one.hosted.topology]
         labels.append(f"wait-{one.hosted.hosting.wait}")
+    if isinstance(engine, HostedEngine):
+        labels += engine.labels
     return (*labels, *one.placement.notes)

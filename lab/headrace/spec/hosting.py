@@ -10,11 +10,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.spec.base import Spec, not_a_bool
+from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 VFS_MAX = 63  # of one port of S1's NIC (Intel 82599), and of the engine's veb
-KINDS = ("inline", "process", "container")
+KINDS = ("inline", "process", "container", "vm")
 PROGRAM_MB = 64  # of an engine, beside what DPDK has
+GUEST_MB = 96  # of a guest, beside what its engine has
+QEMU_MB = 256
 
 _RATIO = re.compile(r"^([1-9]\d?):1$")
 
@@ -38,7 +41,7 @@ class Hosting(Spec):
     NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci.
     """
 
-    kind: Literal["inline", "process", "container"] = "inline"
+    kind: Literal["inline", "process", "container", "vm"] = "inline"
     chains: Annotated[Count, Field(ge=1, le=VFS_MAX)] = 1
     active: Annotated[Count, Field(ge=1, le=VFS_MAX)] | None = None
     wait: Literal["poll", "adaptive", "interrupt"] = "adaptive"
@@ -53,6 +56,7 @@ class Hosting(Spec):
     uplink_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     switch_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     times: bool = True
+    vm: Vm = Vm()
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
 
     @model_validator(mode="before")
@@ -79,6 +83,35 @@ class Hosting(Spec):
             raise ValueError(
                 f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, memory_mb "
                 f"and {PROGRAM_MB} for the program"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _machines(self) -> Hosting:
+        if self.kind != "vm":
+            if "vm" in self.model_fields_set:
+                raise ValueError(f"`vm` belongs to `kind: vm`, and kind is {self.kind}")
+            return self
+        if self.wait == "interrupt":
+            raise ValueError(
+                "wait: interrupt; a guest's network device is polled; allowed with `kind: vm`: "
+                "poll, adaptive"
+            )
+        if not QUEUE_MIN <= self.slots <= QUEUE_MAX:
+            raise ValueError(
+                f"slots: {self.slots}; allowed with `kind: vm`: 256, 512 or 1024, as QEMU's queues"
+            )
+        least = self.memory_mb + GUEST_MB
+        if self.vm.memory_mb < least:
+            raise ValueError(
+                f"vm.memory_mb: {self.vm.memory_mb}; allowed: at least {least}, memory_mb and "
+                f"{GUEST_MB} for Linux"
+            )
+        least = self.vm.memory_mb + QEMU_MB
+        if self.memory_limit_mb is not None and self.memory_limit_mb < least:
+            raise ValueError(
+                f"memory_limit_mb: {self.memory_limit_mb}; allowed: at least {least}, vm.memory_mb "
+                f"and {QEMU_MB} for QEMU"
             )
         return self
 

@@ -29,15 +29,11 @@ ANSWER_S = 300.0
 
 
 class Control:
-    def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, to: Path | socket.socket, timeout_s: float = ANSWER_S) -> None:
+        """`to`: where the engine listens, or what leads to it already."""
         self._timeout_s = timeout_s
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = to if isinstance(to, socket.socket) else _connected(to, timeout_s)
         self._socket.settimeout(timeout_s)
-        try:
-            self._socket.connect(str(path))
-        except OSError:
-            self._socket.close()
-            raise
         self._reader = self._socket.makefile("rb")
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
@@ -78,3 +74,14 @@ class Control:
     def close(self) -> None:
         self._reader.close()
         self._socket.close()
+
+
+def _connected(path: Path, timeout_s: float) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    made.settimeout(timeout_s)
+    try:
+        made.connect(str(path))
+    except OSError:
+        made.close()
+        raise
+    return made

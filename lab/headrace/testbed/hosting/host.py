@@ -9,6 +9,7 @@ from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description
+from headrace.testbed.hosting import vm_plan
 from headrace.testbed.hosting.parts import NIC, Face, Vnf, switch_cpu, tester
 from headrace.testbed.place import Placement
 from headrace.testbed.plan import GENERATOR, SINK, Path, data_bytes, paths, wire_size
@@ -72,6 +73,8 @@ def host_plan(
 
 def host_link(face: Face, hosting: Hosting) -> Json:
     """The host's end of a VNF's interface."""
+    if hosting.kind == "vm":
+        return vm_plan.host_link(face, hosting)
     link = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
     return {"type": "shm", "params": link}
 

@@ -23,6 +23,7 @@ from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
+from headrace.testbed.hosting.vm import Machines, VnfMachine
 from headrace.testbed.hosting.vnf import HostedVnf
 from headrace.testbed.numa import started_near
 from headrace.testbed.state import RunState, dpdk_prefix
@@ -37,6 +38,9 @@ class HostedEngine(Engine):
     def __init__(self, binary: Path, plan: Json, hosted: Hosted, state: RunState) -> None:
         self.vnfs: list[HostedVnf] = []
         self.notes: tuple[str, ...] = ()
+        self.labels: tuple[str, ...] = ()
+        self.emulated: str | None = None  # how, where the VNFs' CPUs are
+        self._count = len(hosted.vnfs)
         self._ledger = Ledger(state.path)
         self._group: cgroups.Group | None = None
         self._nic: NicFunctions | None = None
@@ -66,10 +70,10 @@ class HostedEngine(Engine):
         try:
             return cgroups.make(run)
         except HeadraceError as why:
-            if hosting.kind == "process" and hosting.limited:
+            if hosting.kind in ("process", "vm") and hosting.limited:
                 limits = "deployment.hosting: cpus and memory_limit_mb"
                 raise HeadraceError(f"{limits} cannot be held here: {why}") from None
-            self.notes = (f"VNFs are in no control group of their own: {why}",)
+            self.notes += (f"VNFs are in no control group of their own: {why}",)
             return None
 
     def _maker(self, binary: Path, hosting: Hosting, run: Path) -> Callable[[Vnf], HostedVnf]:
@@ -77,7 +81,15 @@ class HostedEngine(Engine):
         if hosting.kind == "container":
             common = Containers(hosting, self._ledger, self._group, _say)
             return lambda vnf: VnfContainer(common, vnf, run, prefix)
+        if hosting.kind == "vm":
+            return self._machines(hosting, run, prefix)
         return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
+
+    def _machines(self, hosting: Hosting, run: Path, prefix: str) -> Callable[[Vnf], HostedVnf]:
+        common = Machines(hosting, self._count, self._ledger)
+        self.notes += common.notes
+        self.labels, self.emulated = common.labels, common.accel.emulated
+        return lambda v: VnfMachine(common, v, run, prefix, self._own_group(v, hosting))
 
     def _as_process(
         self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
+from headrace.spec.vm import VMS_MAX
 from headrace.testbed.describe import Description, files_in, with_absolute_files
 from headrace.testbed.hosting.cpus import describe_cpu, pin
 from headrace.testbed.hosting.host import host_plan
@@ -24,6 +25,7 @@ from headrace.testbed.hosting.parts import (
 )
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
+from headrace.testbed.hosting.vm_image import check_tools
 from headrace.testbed.place import PlacedSegment, Placement, check_told
 from headrace.testbed.plan import Direction, data_bytes, paths
 
@@ -55,9 +57,10 @@ def lay_out_hosted(
     _check(experiment, hosting, groups, wires, doc)
     traffic, free = _lcores(experiment, doc, available)
     count = hosting.chains * len(groups)
+    vcpus = hosting.vm.vcpus if hosting.kind == "vm" else 1
     cpus = pin(
         hosting,
-        count,
+        count * vcpus,
         [describe_cpu(number) for number in free],
         nic_at(experiment, wires, count, switch_cpu(traffic)),
         lambda key, problem: doc.error((*_AT, key), problem),
@@ -67,7 +70,8 @@ def lay_out_hosted(
         first = chain * len(groups)
         made = [
             Vnf(f"vnf{chain + 1}.{step + 1}", _faces(first + step, wires), nodes,
-                cpus[first + step], {})
+                cpus[(first + step + 1) * vcpus - 1], {},
+                vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
             for step, nodes in enumerate(groups)
         ]  # fmt: skip
         chains.append(
@@ -122,6 +126,9 @@ def _check(
     doc: Document,
 ) -> None:
     count, most = hosting.chains * len(groups), VFS_MAX // wires
+    if hosting.kind == "vm":
+        most = VMS_MAX // wires
+        check_tools(hosting)
     if count > most:
         raise doc.error(
             (*_AT, "chains"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.spec.vm import ApplianceVm
 from headrace.testbed.plan import Direction
 
 Json = dict[str, Any]
@@ -43,6 +44,10 @@ class Vnf:
     lcores: tuple[int, ...]
     plan: Json
     files: tuple[str, ...] = ()  # that its functions read
+
+    vcpus: tuple[tuple[int, ...], ...] = ()  # of a virtual machine: the lcores of each
+    appliance: ApplianceVm | None = None  # it is an image of the user's
+    next_mac: str = ""  # an appliance's: where its frames are to go
 
     @property
     def folder(self) -> str:

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of VNFs whose CPUs are emulated: nobody may take their figures for a server's."""
+
+from __future__ import annotations
+
+from headrace.record import Finding, Trial
+
+
+def as_emulated(made: Trial, how: str) -> Trial:
+    """`suspect` at best, with the reason among the audit's findings."""
+    finding = Finding(
+        check="emulated",
+        ok=False,
+        text=f"The VNFs' CPUs are emulated ({how}): it is shown that packets pass, not how fast.",
+    )
+    audit = made.audit
+    verdict = "suspect" if audit.verdict == "ok" else audit.verdict
+    update = {"verdict": verdict, "findings": (*audit.findings, finding)}
+    return made.model_copy(update={"audit": audit.model_copy(update=update)})

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains whose VNFs are virtual machines, emulated: what passes, what is lost, who dies, what is
+left. A guest boots in seconds, but each test has some: `make test-vm`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.testbed.hosting.vm_accel import find_qemu
+from headrace.testbed.hosting.vm_kernel import find_kernel
+from support.lab import COMMAND, environment, headrace, state_left
+
+ATTEMPTS = 3
+ACL = "{acl: {rules: [{action: permit}], default: deny}}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    try:
+        find_qemu()
+        find_kernel()
+    except HeadraceError as why:
+        pytest.skip(str(why))
+
+
+def spec(chain: str, hosting: str = "", more: str = "", measure: str = "") -> str:
+    return f"""
+name: vms
+chain: {chain}
+deployment:
+  hosting: {{kind: vm, vm: {{accel: tcg}}{hosting}}}
+  hugepages: false
+  {more}
+workload: {{frame: [128], flows: 8}}
+warmup: 0
+measure: {measure or "{loads: [500], trial: 1.0, drain: 2.0}"}
+"""
+
+
+def run(folder: Path, engine: Path, text: str) -> list[dict[str, Any]]:
+    """Once more where the machine paused for so long that a queue was full."""
+    (folder / "spec.yaml").write_text(text)
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(folder / "b", ignore_errors=True)
+        done = headrace(
+            "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, timeout=900
+        )
+        assert state_left(folder) == []
+        found = json.loads(done.stdout)["results"] if done.returncode == 0 else []
+        if found and not any(result["loss_ratio"] for result in found):
+            break
+    assert done.returncode == 0, done.stderr
+    assert found and not any(result["loss_ratio"] for result in found)
+    return list(found)
+
+
+def passed(folder: Path) -> dict[str, int]:
+    """What each VNF's own counters say of the last trial, and how many came back."""
+    [(counters, received, labels, segments, audit)] = duckdb.sql(
+        f"select counters, received, labels, segments, audit from '{folder}/b/trials.parquet' "
+        "order by trial desc limit 1"
+    ).fetchall()
+    counters = json.loads(counters) if isinstance(counters, str) else counters
+    assert {"hosting-vm", "accel-tcg"} <= set(labels)
+    assert "emulated" in {finding["check"] for finding in audit["findings"]}
+    assert audit["verdict"] != "ok"
+    found = {
+        r["segment"]: int(r["packets_in"])
+        for r in counters["replicas"]
+        if r["segment"].startswith("vnf")
+    }
+    assert {s["name"] for s in segments if s["hosting"] == "vm"} == set(found)
+    return found | {"sink": int(received)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chain", "hosting", "more", "vnfs"),
+    [
+        ("[l2fwd]", "", "", 1),
+        ("[l2fwd]", ", vm: {accel: tcg, driver: af_packet, vcpus: 2}", "", 1),
+        (
+            f"[l2fwd, {ACL}, monitor]",
+            "",
+            "execution: {segments: [[l2fwd], [acl, monitor]]}",
+            2,
+        ),
+        ("[l2fwd]", ", chains: 2, active: 1, oversubscription: '2:1'", "", 2),
+    ],
+    ids=["pvp", "kernel-driver", "pvvp-multi-feature", "one-stands-by"],
+)
+def test_every_packet_passes(
+    engine_binary: Path, tmp_path: Path, chain: str, hosting: str, more: str, vnfs: int
+) -> None:
+    text = spec(chain, hosting, more)
+    if ", vm:" in hosting:
+        text = text.replace("vm: {accel: tcg}, vm:", "vm:")
+    run(tmp_path, engine_binary, text)
+    counts = passed(tmp_path)
+    back = counts.pop("sink")
+    assert back > 0 and len(counts) == vnfs
+    idle = {name: n for name, n in counts.items() if "active: 1" in hosting and "vnf2" in name}
+    assert set(idle.values()) <= {0}
+    assert all(n == back for name, n in counts.items() if name not in idle)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chain", "more"),
+    [("[l2fwd]", ""), (f"[l2fwd, {ACL}]", "execution: pipeline")],
+    ids=["pvp", "pvvp"],
+)
+def test_a_search_finds_what_passes_without_loss(
+    engine_binary: Path, tmp_path: Path, chain: str, more: str
+) -> None:
+    measure = (
+        "{search: [zero], min_load: 100, max_load: 4000, drain: 2.0, search_timeout: 120, "
+        "goals: {width: 0.3, initial_trial: 0.5, final_trial: 1.0, duration_sum: 2.0}}"
+    )
+    [result] = run(tmp_path, engine_binary, spec(chain, "", more, measure))
+    assert result["goal"] == "zero" and result["throughput_pps"] > 0
+
+
+def machines() -> set[int]:
+    """QEMUs with VNFs of headrace's on this machine."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"qemu-system" in words[0] and any(w.startswith(b"headrace-vnf") for w in words):
+            found.add(int(folder.name))
+    return found
+
+
+def wait_for(what: Any, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path: Path) -> None:
+    before = machines()
+    text = spec("[l2fwd]", "", "", "{loads: [200], trial: 60}")
+    (tmp_path / "spec.yaml").write_text(text)
+    lab = subprocess.Popen(
+        [str(COMMAND), "run", "spec.yaml", "--out", "b"],
+        cwd=tmp_path, env=environment(tmp_path, engine_binary),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert wait_for(lambda: machines() - before or lab.poll() is not None, 120)
+        assert lab.poll() is None
+        time.sleep(2)
+    finally:
+        os.kill(lab.pid, signal.SIGKILL)
+        lab.wait()
+    assert wait_for(lambda: not machines() - before, 10)
+    done = headrace("clean", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    assert state_left(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_host_outlives_its_machines(engine_binary: Path, tmp_path: Path) -> None:
+    """Killed in full flow and started again: the host goes on, and loses no packet buffer."""
+    (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", ", chains: 2"))
+    done = headrace(
+        "hosting", "chaos", "spec.yaml", "--seconds", "30", "--rate", "500",
+        folder=tmp_path, engine=engine_binary, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["left"] == []
+    assert sum(outcome["kills"].values()) >= 2
+    assert 0 < outcome["received"] <= outcome["sent"]
+    assert state_left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("hosting", "variables", "message"),
+    [
+        ("", {"PATH": "/nowhere"}, "qemu-system-x86_64: not found; run `scripts/setup.sh vm`"),
+        ("", {"HEADRACE_VM_KERNEL": "/nowhere"}, "HEADRACE_VM_KERNEL: got '/nowhere'; allowed:"),
+        (", wait: interrupt", {}, "allowed with `kind: vm`: poll, adaptive"),
+        (", chains: 40", {}, "40 chains of 1 VNFs are 40; allowed: 31"),
+    ],
+)
+def test_refused_before_anything_starts(
+    engine_binary: Path, tmp_path: Path, hosting: str, variables: dict[str, str], message: str
+) -> None:
+    (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", hosting))
+    done = subprocess.run(
+        [str(COMMAND), "run", "--check", "spec.yaml"],
+        cwd=tmp_path, env=environment(tmp_path, engine_binary) | variables,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert state_left(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_too_little_memory(engine_binary: Path, tmp_path: Path) -> None:
+    text = spec("[l2fwd]").replace("accel: tcg", "accel: tcg, memory_mb: 160")
+    (tmp_path / "spec.yaml").write_text(text)
+    done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "deployment.hosting.vm.memory_mb: got 160; vnf1.1 needs" in done.stderr
+    assert state_left(tmp_path) == []
