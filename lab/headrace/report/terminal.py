@@ -72,7 +72,9 @@ def table(group: document.Group, width: int) -> Table:
         made.add_column(name, justify="right", no_wrap=True)
     made.add_column("audit", no_wrap=True, min_width=len("generator-bound"))
     rows = (*group.summaries, *group.single)
-    for s in sorted(rows, key=lambda s: group.goals.index(s.key.goal_text)):
+    # Of both directions together a fixed load is twice that of each: a goal of its own.
+    goals = list(dict.fromkeys((*group.goals, *(s.key.goal_text for s in rows))))
+    for s in sorted(rows, key=lambda s: goals.index(s.key.goal_text)):
         cells = [column.cell(s, rates, times) for column in columns]
         made.add_row(
             s.key.goal_text, _named(s), *cells, verdict(s), style=None if s.trusted else DIM

@@ -14,6 +14,7 @@ INTERFACE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"  # IFNAMSIZ
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
+_APART = ("process", "container")  # whose VNFs may have ports of any switch
 _FASTPATH_FLOWS = 65536
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
 
@@ -233,6 +234,11 @@ class Deployment(Spec):
             raise ValueError(
                 f"network: sriov joins hosted VNFs; got hosting {self.hosting.kind}; allowed: "
                 "process, container (of third-party VNFs)"
+            )
+        if self.network in ("bridge", "ovs-dpdk") and self.hosting.kind not in _APART:
+            raise ValueError(
+                f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
+                f"allowed: {', '.join(_APART)}"
             )
         for key, given in (("pf", self.pf), ("hosting.vf", self.hosting.vf)):
             if given is not None and self.network != "sriov":

@@ -84,7 +84,7 @@ def chaos(
 
 
 def _sum(reading: Json, links: Sequence[str], key: str) -> int:
-    return sum(int(reading["links"][link].get(key, 0)) for link in links)
+    return sum(int(reading["links"].get(link, {}).get(key, 0)) for link in links)
 
 
 def _bring_back(vnf: HostedVnf | None) -> None:

@@ -31,6 +31,7 @@ from headrace.testbed.state import Process
 _ENGINE = "/usr/bin/headrace-engine"
 _START_S, _QUIT_S = 120.0, 10.0
 _LAST_LINES = "5"
+_PACKET_SOCKETS = ("--cap-add", "NET_RAW", "--cap-add", "NET_ADMIN")
 
 
 def check(doc: Document) -> None:
@@ -65,7 +66,7 @@ class Containers:
 
 
 def _confined(hosting: Hosting) -> list[str]:
-    options = ["--network", "none", "--cap-drop", "all", "--log-driver", tool().logging]
+    options = ["--cap-drop", "all", "--log-driver", tool().logging]
     # A label would keep it from the sockets that are shared with it (SELinux).
     options += ["--security-opt", "label=disable", "--entrypoint", _ENGINE]
     if hosting.cpus is not None:
@@ -85,8 +86,15 @@ def _cgroupfs() -> bool:
 class VnfContainer(HostedVnf):
     at_once = 4
 
-    def __init__(self, common: Containers, vnf: Vnf, run: Path, prefix: str) -> None:
+    def __init__(
+        self, common: Containers, vnf: Vnf, run: Path, prefix: str, namespace: str | None = None
+    ) -> None:
+        """`namespace`: where its ports are; None: it has no network."""
         super().__init__(vnf, run, prefix)
+        self._network = ["--network", "none"]
+        if namespace is not None:
+            network = tool().network(namespace, runtime.holder(namespace))
+            self._network = ["--network", network, *_PACKET_SOCKETS]
         self.name = f"{common.tag}-{vnf.name}"
         self._common = common
         self._errors = self.folder / "start.stderr"
@@ -107,7 +115,7 @@ class VnfContainer(HostedVnf):
 
     def _run_command(self) -> list[str]:
         plan, folder = self._write_plan(), str(self.folder)
-        options = ["--name", self.name, "--volume", f"{folder}:{folder}"]
+        options = ["--name", self.name, *self._network, "--volume", f"{folder}:{folder}"]
         for file in self.vnf.files:
             options += ["--volume", f"{file}:{file}:ro"]
         options += ["--cpuset-cpus", ",".join(map(str, self.vnf.lcores))]

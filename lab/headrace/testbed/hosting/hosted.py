@@ -21,6 +21,7 @@ from headrace.testbed.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_sha
 from headrace.testbed.hosting.container import Containers, VnfContainer, present
 from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.layout import Hosted
+from headrace.testbed.hosting.outer import switch_of
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
 from headrace.testbed.hosting.vm import Machines, VnfMachine
@@ -80,7 +81,8 @@ class HostedEngine(Engine):
         prefix = dpdk_prefix(run)
         if hosting.kind == "container":
             common = Containers(hosting, self._ledger, self._group, _say)
-            return lambda vnf: VnfContainer(common, vnf, run, prefix)
+            within = self._switch.namespace_of if self._switch is not None else lambda name: None
+            return lambda vnf: VnfContainer(common, vnf, run, prefix, within(vnf.name))
         if hosting.kind == "vm":
             return self._machines(hosting, run, prefix)
         return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
@@ -95,7 +97,8 @@ class HostedEngine(Engine):
         self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None
     ) -> VnfProcess:
         if self._nic is None:
-            return VnfProcess(binary, vnf, run, prefix, group)
+            enter = [] if self._switch is None else self._switch.enter(vnf.name)
+            return VnfProcess(binary, vnf, run, prefix, group, enter)
         plan = json.loads(self._nic.fill_in(json.dumps(vnf.plan)))
         enter = self._nic.enter(vnf.name)
         return VnfProcess(binary, replace(vnf, plan=plan), run, prefix, group, enter)
@@ -116,7 +119,7 @@ class HostedEngine(Engine):
                 one.connect()
 
     def wait_up(self) -> None:
-        if self._nic is not None:
+        if self._nic is not None or self._switch is not None:
             return  # carriers were waited for before the engines started
         deadline = time.monotonic() + _LINKS_UP_S
         while True:

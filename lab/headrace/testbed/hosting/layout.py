@@ -23,6 +23,7 @@ from headrace.testbed.hosting.parts import (
     tester,
     topology,
 )
+from headrace.testbed.hosting.ports import OnSwitch, lay_out
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.testbed.hosting.vm_image import check_tools
@@ -42,6 +43,7 @@ class Hosted:
     hosting: Hosting
     topology: str
     nic: OnNic | None = None  # the real one that is between them; None: the host's engine plays it
+    switch: OnSwitch | None = None  # of the kernel's or of Open vSwitch, instead
 
 
 def lay_out_hosted(
@@ -84,8 +86,12 @@ def lay_out_hosted(
                 for one in made
             ]
         )
-    nic = None
-    if experiment.study.deployment.network == "sriov":
+    nic, switch = None, None
+    network = experiment.study.deployment.network
+    if network == "bridge" or network == "ovs-dpdk":
+        outer = lay_out(network, experiment, description, doc, engine, chains, traffic)
+        switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
+    elif network == "sriov":
         nic = on_nic(experiment, chains)
         chains = [
             [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain]
@@ -96,7 +102,7 @@ def lay_out_hosted(
         plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
     vnfs = tuple(one for chain in chains for one in chain)
     placement = _placement(vnfs, traffic, notes, switched=nic is None)
-    return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic)
+    return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
 
 
 def _faces(number: int, wires: int) -> tuple[Face, ...]:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel's bridge as the switch of a hosted chain."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import partial
+from typing import Any
+
+from pyroute2 import IPRoute, NetlinkError
+
+from headrace.errors import HeadraceError
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.containers.plumbing import (
+    add_veth,
+    make_namespace,
+    no_forwarding,
+    no_offloads,
+    set_up,
+    within,
+)
+from headrace.testbed.hosting.ports import Port
+
+Json = dict[str, Any]
+_MTU = 9216  # the longest frame of a workload
+_AFTER_S = 10.0
+_STATIC = 0x40  # NUD_NOARP; permanent ones are the bridge's own addresses
+_MASTER = 0x04  # NTF_MASTER: the bridge's table, not the port's
+
+
+class KernelBridge:
+    """Made when the chain is deployed; `remove` undoes all of it.
+
+    Each owner has a namespace with its ends of veth pairs, which its engine reads by packet
+    sockets. The bridge knows every address from the start, and floods nothing.
+    """
+
+    def __init__(self, ports: tuple[Port, ...], ledger: Ledger) -> None:
+        self._tag = f"hr{secrets.token_hex(2)}"
+        self._ledger = ledger
+        self._switch = f"{self._tag}-switch.br"  # no VNF has such a name
+        make_namespace(self._switch, ledger)
+        within(self._switch, self._make_bridge)
+        for owner in dict.fromkeys(one.owner for one in ports):
+            make_namespace(self.namespace_of(owner), ledger)
+            within(self.namespace_of(owner), no_forwarding)
+        for number, one in enumerate(ports):
+            self._join(number, one)
+
+    def namespace_of(self, owner: str) -> str:
+        return f"{self._tag}-{owner or 'tester'}"
+
+    def enter(self, owner: str) -> list[str]:
+        """What starts a command where its ports are."""
+        return ["ip", "netns", "exec", self.namespace_of(owner)]
+
+    def _make_bridge(self) -> None:
+        name = self._bridge
+        try:
+            with IPRoute() as ip:
+                ip.link("add", ifname=name, kind="bridge", br_stp_state=0, br_mcast_snooping=0)
+                ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
+        except NetlinkError as error:
+            raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
+
+    @property
+    def _bridge(self) -> str:
+        return f"{self._tag}b"
+
+    def _join(self, number: int, one: Port) -> None:
+        """The veth's own address is another than the engine's: what is for that is the packet
+        socket's alone, and not the kernel's too."""
+        namespace, end = self.namespace_of(one.owner), f"{self._tag}p{number}"
+        within(self._switch, lambda: add_veth(end, namespace, one.name, None, self._ledger))
+        within(namespace, partial(_lengthen, one.name))
+        within(namespace, partial(no_offloads, one.name))
+        set_up(namespace, one.name)
+        within(self._switch, partial(_attach, self._bridge, end, one.mac))
+
+
+def _lengthen(name: str) -> None:
+    with IPRoute() as ip:
+        ip.link("set", index=ip.link_lookup(ifname=name)[0], mtu=_MTU)
+
+
+def _attach(bridge: str, end: str, mac: str) -> None:
+    with IPRoute() as ip:
+        index = ip.link_lookup(ifname=end)[0]
+        ip.link("set", index=index, mtu=_MTU, master=ip.link_lookup(ifname=bridge)[0])
+        ip.brport("set", index=index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0)
+        ip.fdb("append", ifindex=index, lladdr=mac, state=_STATIC, flags=_MASTER)
+        _await_forwarding(ip, index, end)
+
+
+def _await_forwarding(ip: IPRoute, index: int, end: str) -> None:
+    """Without spanning tree that is when its carrier is there."""
+    deadline = time.monotonic() + _AFTER_S
+    while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):
+        if time.monotonic() > deadline:
+            raise HeadraceError(f"bridge port {end}: no carrier after {_AFTER_S:g} s")
+        time.sleep(0.02)

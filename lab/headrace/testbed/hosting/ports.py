@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of a hosted chain whose switch is not the host engine's: the tester and each VNF have ports
+of the kernel's bridge, or of Open vSwitch with DPDK."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from headrace.errors import HeadraceError
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+from headrace.testbed.describe import Description
+from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
+from headrace.testbed.hosting.parts import NIC, RUN, Vnf, switch_cpu, tester
+from headrace.testbed.place import Placement
+from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
+from headrace.testbed.traffic import source_params
+
+Json = dict[str, Any]
+Kind = Literal["bridge", "ovs-dpdk"]
+OVS_DPDK = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+TESTER = "t"  # its folder of the run
+_MBUFS = 16383
+_WIRE_MOST = 16384  # of buffers for whole frames
+_LINK_MS = 60000
+# Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
+_AF_PACKET = "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512"
+_FRAME_MOST = 1900  # what such a frame has room for, beside its header
+_VHOST = "net_virtio_user{n},path={socket},server=1,queue_size=1024,mac={mac}"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of the switch, and whose it is."""
+
+    owner: str  # a VNF, or "" for the tester
+    folder: str  # the owner's, below the run's
+    number: int  # of the owner's ports, from 0
+    name: str  # of the interface, and of the engine's link
+    mac: str
+
+    @property
+    def socket(self) -> str:
+        return f"{RUN}/{self.folder}/{self.name}.sock"
+
+
+@dataclass(frozen=True)
+class OnSwitch:
+    kind: Kind
+    ports: tuple[Port, ...]  # the tester's first
+    cpu: int  # of ovs-dpdk's polling thread
+
+    def of(self, owner: str) -> list[Port]:
+        return [port for port in self.ports if port.owner == owner]
+
+    def link(self, port: Port) -> Json:
+        form = _AF_PACKET if self.kind == "bridge" else _VHOST
+        devargs = form.format(n=port.number, name=port.name, socket=port.socket, mac=port.mac)
+        params: Json = {"devargs": devargs, "wait_link_ms": _LINK_MS}
+        return {"type": "port", "params": params}
+
+
+def on_switch(
+    kind: Kind, experiment: Experiment, chains: list[list[Vnf]], traffic: list[int]
+) -> OnSwitch:
+    ways = paths(experiment)
+    own = {leaves_by(way, ways): tester(way.direction) for way in ways}
+    testers = [Port("", TESTER, i, f"wire{i}", own[i]) for i in range(len(ways))]
+    others = [
+        Port(one.name, one.folder, i, face.name, face.mac)
+        for chain in chains
+        for one in chain
+        for i, face in enumerate(one.faces)
+    ]
+    return OnSwitch(kind, (*testers, *others), switch_cpu(traffic))
+
+
+def tester_plan(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: Json,
+    chains: list[list[Vnf]],
+    traffic: list[int],
+    switch: OnSwitch,
+) -> tuple[Json, list[str]]:
+    """The host's engine has traffic only; a direction's leaves it by one port, and comes back by
+    that at the other end."""
+    ways = paths(experiment)
+    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    own = switch.of("")
+    ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
+    wire = deployment.wire
+    if wire == "auto":
+        wire = wire_size(experiment, Placement(traffic[0], traffic[-1], (), ()))
+        wire = min(wire, _WIRE_MOST)
+    links: Json = {port.name: switch.link(port) for port in own}
+    notes: list[str] = []
+    for i, way in enumerate(ways):
+        source = source_params(experiment, way.direction, doc, description)
+        source |= {"dst_macs": entries(way, chains[: hosting.carrying]), "src_mac": own[i].mac}
+        notes = even_flows(source, hosting.carrying)
+        links[way.source] = {"type": "source", "params": source}
+        links[way.wire] = {"type": "ring", "params": {"size": wire, "on_full": "drop"}}
+        links[way.back] = {"type": "ring", "params": ring}
+        links[way.sink] = {"type": "sink", "params": {}}
+    out = [(way.wire, own[i].name) for i, way in enumerate(ways)]
+    back = [(own[leaves_by(way, ways)].name, way.back) for way in ways]
+    segments = [
+        passing(GENERATOR, traffic[0], [(way.source, way.wire) for way in ways]),
+        passing(NIC, switch_cpu(traffic), [*out, *back]),
+        passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
+    ]
+    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    made = {
+        **engine,
+        "mbufs": deployment.mbufs or held + _MBUFS,
+        "mbuf_data_bytes": buffer_bytes(experiment),
+    }
+    plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}
+    return plan, notes
+
+
+def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, switch: OnSwitch) -> Json:
+    """A VNF's plan, its interfaces being ports of the switch."""
+    links = {port.name: switch.link(port) for port in switch.of(one.name)}
+    engine = {**plan["engine"], "mbuf_data_bytes": buffer_bytes(experiment)}
+    return {**plan, "engine": engine, "links": {**plan["links"], **links}}
+
+
+def buffer_bytes(experiment: Experiment) -> int:
+    """Drivers of devices want room for a whole frame in each."""
+    return max(data_bytes(experiment), 2176)
+
+
+def refused(experiment: Experiment) -> tuple[str, str] | None:
+    """The first word of the spec that this switch has no use for, and why."""
+    deployment = experiment.study.deployment
+    hosting, network = deployment.hosting, deployment.network
+    for key in ("uplink_gbps", "switch_gbps"):
+        if getattr(hosting, key) is not None:
+            return f"hosting.{key}", (
+                f"the limits are those of networks veb and vepa; allowed with {network}: none"
+            )
+    if hosting.wait == "interrupt":
+        return "hosting.wait", (
+            f"ports of {network} can only be polled; allowed with {network}: poll, adaptive"
+        )
+    if network == "bridge" and max(experiment.frame.sizes) > _FRAME_MOST:
+        return "network", (
+            f"bridge: frames of {max(experiment.frame.sizes)} B; allowed with bridge: up to "
+            f"{_FRAME_MOST} B, the room of a packet socket's frames"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A chain laid out behind such a switch."""
+
+    switch: OnSwitch
+    chains: list[list[Vnf]]
+    plan: Json
+    notes: list[str]
+
+
+def lay_out(
+    kind: Kind,
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: Json,
+    chains: list[list[Vnf]],
+    traffic: list[int],
+) -> Outer:
+    if found := refused(experiment):
+        key, problem = found
+        raise doc.error(("deployment", *key.split(".")), problem)
+    if kind == "ovs-dpdk" and not os.access(OVS_DPDK, os.X_OK):
+        raise HeadraceError(
+            f"{doc.file}: deployment.network: ovs-dpdk needs {OVS_DPDK}; install it "
+            "(`apt-get install openvswitch-switch-dpdk`)"
+        )
+    switch = on_switch(kind, experiment, chains, traffic)
+    chains = [
+        [replace(one, plan=vnf_plan(one.plan, one, experiment, switch)) for one in chain]
+        for chain in chains
+    ]
+    plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, switch)
+    return Outer(switch, chains, plan, notes)

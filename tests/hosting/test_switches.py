@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosted chains behind switches of others: the kernel's bridge, Open vSwitch with DPDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace.testbed.hosting.ports import OVS_DPDK
+from support.containers import lacking
+from support.lab import headrace, state_left
+from support.netns import netns_refusal
+
+pytestmark = pytest.mark.needs_root
+
+ATTEMPTS = 3
+WITHOUT_OVS = pytest.mark.skipif(
+    not os.access(OVS_DPDK, os.X_OK), reason="openvswitch-switch-dpdk is not installed"
+)
+
+
+def spec(kind: str, network: str, more: str = "", direction: str = "forward") -> str:
+    return f"""
+name: hosted
+chain: ['null', l2fwd]
+deployment:
+  hosting: {{kind: {kind}{more}}}
+  execution: pipeline
+  network: {network}
+  hugepages: false
+workload: {{frame: [128], flows: 60, direction: {direction}}}
+warmup: 0
+measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
+"""
+
+
+def ours() -> set[str]:
+    return {path.name for path in Path("/run/netns").glob("hr*") if "-vnf" in path.name}
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "direction"),
+    [
+        ("process", "bridge", "both"),
+        pytest.param("container", "bridge", "forward", marks=pytest.mark.slow),
+        pytest.param("process", "ovs-dpdk", "both", marks=[pytest.mark.slow, WITHOUT_OVS]),
+        pytest.param("container", "ovs-dpdk", "forward", marks=[pytest.mark.slow, WITHOUT_OVS]),
+    ],
+)
+def test_packets_come_through(
+    engine_binary: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    network: str,
+    direction: str,
+) -> None:
+    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
+    if refusal := netns_refusal() or (lacking("headrace") if kind == "container" else None):
+        pytest.skip(refusal)
+    before = ours()
+    (tmp_path / "spec.yaml").write_text(spec(kind, network, direction=direction))
+    for _ in range(ATTEMPTS):  # the machine may pause until a queue is full
+        shutil.rmtree(tmp_path / "b", ignore_errors=True)
+        done = headrace(
+            "run", "spec.yaml", "--out", "b", "--json",
+            folder=tmp_path, engine=engine_binary, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        results = json.loads(done.stdout)["results"]
+        if not any(result["loss_ratio"] for result in results):
+            break
+    assert [r["direction"] for r in results][-1] == direction
+    assert all(r["loss_ratio"] == 0 and r["received_pps"] > 0 for r in results)
+    assert ours() == before and state_left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "more", "message"),
+    [
+        ("process", "bridge", ", uplink_gbps: 10", "allowed with bridge: none"),
+        ("process", "bridge", ", wait: interrupt", "allowed with bridge: poll, adaptive"),
+        ("process", "linux", "", "deployment.network"),
+        ("inline", "bridge", "", "network: bridge joins hosted VNFs"),
+    ],
+)
+def test_refused(
+    engine_binary: Path, tmp_path: Path, kind: str, network: str, more: str, message: str
+) -> None:
+    (tmp_path / "spec.yaml").write_text(spec(kind, network, more))
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
