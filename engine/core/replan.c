@@ -39,8 +39,8 @@ static int same_segments(const json_t *was, const json_t *is, struct err *err)
 		snprintf(path, sizeof(path), "plan.segments[%zu]", i);
 		if (!same)
 			return err_set(err, ENOTSUP, path,
-				       "differs from the running plan's in more than its CPUs, which are what "
-				       "can change while it runs");
+				       "differs from the running plan's in more than its CPUs, which are "
+				       "what can change while it runs");
 	}
 	return 0;
 }

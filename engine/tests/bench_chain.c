@@ -176,12 +176,13 @@ static int start_nfs(struct engine *e, struct err *err)
 	return rc;
 }
 
-static int start(struct engine *e, const char *file, struct err *err)
+static int start(struct engine *e, struct err *err)
 {
-	int rc = plan_load(file, &e->plan, err);
+	char megabytes[24];
 
-	if (rc)
-		return rc;
+	snprintf(megabytes, sizeof(megabytes), "%lu", (unsigned long)e->plan->engine.memory_mb);
+	if (test_eal_start(megabytes) < 0)
+		return err_set(err, EIO, "engine.memory_mb", "DPDK does not start with %s", megabytes);
 	e->pool = rte_pktmbuf_pool_create("packets", MBUFS - 1, 0, 0, RTE_PKTMBUF_HEADROOM + 256,
 					  SOCKET_ID_ANY);
 	e->links = calloc(e->plan->n_links, sizeof(*e->links));
@@ -204,11 +205,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: headrace-bench-chain PLAN HEADERS\n");
 		return 2;
 	}
-	if (test_eal_start("1024") < 0)
-		return 1;
 	rc = read_headers(argv[2], &err);
 	if (!rc)
-		rc = start(&e, argv[1], &err);
+		rc = plan_load(argv[1], &e.plan, &err);
+	if (!rc)
+		rc = start(&e, &err);
 	if (!rc)
 		rc = replica_create(&e, 0, 0, &r, &err);
 	if (rc) {

@@ -92,7 +92,8 @@ static void change_any(void)
 		break;
 	case 6:
 		snprintf(text, sizeof(text),
-			 "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"2001:db8:c::%u/128\",\"next_hop\":%u}]}",
+			 "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"2001:db8:c::%u/128\","
+			 "\"next_hop\":%u}]}",
 			 1 + pick(3), pick(2));
 		lockstep_change(&both, "l3", text);
 		break;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,16 @@ def load(
         time.sleep(0.05)
     loads.append(Load(before, after))
     return loads[-1]
+
+
+def alone_cycles(bench: Path, plan: dict[str, Any], headers: str, folder: Path) -> float:
+    """The chain's segment with no source and no rings: headrace-bench-chain's median."""
+    segment = next(s for s in plan["segments"] if s["name"] == "chain")
+    file = folder / "alone.json"
+    links = {name: {"type": "bench"} for name in ("wire", "back")}
+    file.write_text(json.dumps(plan | {"links": links, "segments": [segment]}))
+    done = subprocess.run([bench, file, headers], capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout)["cycles_per_packet"]["median"])
 
 
 def tsc_hz(binary: Path, folder: Path) -> float:
