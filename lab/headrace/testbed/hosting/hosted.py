@@ -52,6 +52,9 @@ class HostedEngine(Engine):
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
             text, enter = self._nic.fill_in(text), self._nic.enter("")
+        self._switch = switch_of(hosted.switch, self._ledger, state.path)
+        if self._switch is not None:
+            enter = self._switch.enter("")
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         with started_near(own):
             super().__init__(binary, json.loads(text), state, enter)
