@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.model.hosting import Server, best_case, capacity, explain, of_port
-from headrace.spec.server import Nic, NumaNode
 from headrace.spec.server import Server as Description
 
 
@@ -17,16 +16,38 @@ def description(
     nics: list[tuple[int | None, int]],
 ) -> Description:
     """What `headrace server detect` would find, by node and number of virtual functions."""
-    unknown = dict.fromkeys(
-        ("interfaces", "driver", "vendor", "device", "speed_mbps", "queues", "physical_function")
-    )
-    return Description.model_construct(
-        usable_cpus=usable,
-        nodes=tuple(NumaNode.model_construct(node=n, cpus=cpus) for n, cpus in nodes.items()),
-        nics=tuple(
-            Nic.model_construct(**unknown, address=str(i), node=node, vfs_max=most, vfs=())
-            for i, (node, most) in enumerate(nics)
-        ),
+    cpus = tuple(cpu for own in nodes.values() for cpu in own)
+    unknown = ("driver", "vendor", "device", "speed_mbps", "queues", "physical_function")
+    return Description.model_validate(
+        {
+            **dict.fromkeys(("cpu", "hypervisor", "memory_bytes", "tsc_invariant")),
+            **dict.fromkeys(("isolated_cpus", "cores", "caches"), ()),
+            "hostname": "server",
+            "architecture": "x86_64",
+            "sockets": len(nodes),
+            "cpus": cpus,
+            "usable_cpus": usable,
+            "nodes": tuple(
+                {
+                    **dict.fromkeys(("memory_bytes", "free_bytes")),
+                    **dict.fromkeys(("hugepages", "distances"), ()),
+                    "node": node,
+                    "cpus": own,
+                }
+                for node, own in nodes.items()
+            ),
+            "nics": tuple(
+                {
+                    **dict.fromkeys(unknown),
+                    "address": str(i),
+                    "interfaces": (),
+                    "node": node,
+                    "vfs_max": most,
+                    "vfs": (),
+                }
+                for i, (node, most) in enumerate(nics)
+            ),
+        }
     )
 
 
