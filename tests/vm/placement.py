@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement on two NUMA nodes, inside a guest (tests/vm/run.sh placement): where the threads and
+pages of VNFs really are, by /proc, for each of the placements of S1."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from checks import OTHER, PF, Checks, answer, headrace, interface, load, namespaces, state
+
+NODES = {0: [0, 1], 1: [2, 3]}  # as the guest was started (run.sh)
+ALL = [1, 2, 3]  # without the tester's
+VNFS = {"numa-aware": 3, "worst": 2, "random": 2, "explicit": 2}
+EXPLICIT = [3, 1]
+LOCAL = 0.9
+
+
+def spec(name: str, hosting: str, network: str = "network: veb") -> str:
+    file = Path(f"{name}.yaml")
+    file.write_text(
+        f"""
+name: {name}
+chain: ['null']
+deployment:
+  hosting: {{kind: process, wait: adaptive, {hosting}}}
+  {network}
+  hugepages: false
+  memory_mb: 128
+  wire: 4096
+  lcores: {{traffic: [0], chain: {ALL}}}
+workload: {{frame: [64], flows: 12}}
+"""
+    )
+    return str(file)
+
+
+def node_of(cpu: int) -> int:
+    return next(node for node, cpus in NODES.items() if cpu in cpus)
+
+
+def described(checks: Checks) -> None:
+    """`headrace server detect` against the guest's own command line."""
+    found = answer("server", "detect")
+    nodes = {node["node"]: node for node in found["nodes"]}
+    checks.equal("detect: CPUs of each node", {n: one["cpus"] for n, one in nodes.items()}, NODES)
+    checks.equal("detect: distances", [nodes[n]["distances"] for n in (0, 1)], [[10, 21], [21, 10]])
+    checks.equal("detect: sockets", found["sockets"], 2)
+    nics = {nic["address"]: nic for nic in found["nics"]}
+    checks.equal("detect: nodes of the NICs", [nics[a]["node"] for a in (PF, OTHER)], [0, 1])
+    said = headrace("hosting", "capacity", "--here").stdout
+    checks.equal("capacity: by the lcores of each NIC's node", said.splitlines()[0], "4 VNFs")
+    checks.that("capacity: names the nodes", "node 1): 2, limited by lcores of node 1" in said)
+
+
+def engines(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {engine["name"]: engine for engine in found["engines"]}
+
+
+def workers(engine: dict[str, Any]) -> list[dict[str, Any]]:
+    return [thread for thread in engine["threads"] if thread["works"]]
+
+
+def share(engine: dict[str, Any], nodes: Iterable[int]) -> float:
+    kb = {int(node): size for node, size in engine["kb"].items()}
+    return sum(kb.get(node, 0) for node in nodes) / (sum(kb.values()) or 1)
+
+
+def pinned(checks: Checks, name: str, engine: dict[str, Any], lcore: int) -> None:
+    [worker] = workers(engine)
+    vnf = f"{name}: {engine['name']}"
+    checks.equal(f"{vnf} may run on", worker["allowed"], [lcore])
+    checks.equal(f"{vnf} ran on", worker["cpu"], lcore)
+    local = share(engine, [node_of(lcore)])
+    checks.that(f"{vnf}: its memory is on node {node_of(lcore)}", local >= LOCAL, f"{local:.1%}")
+    checks.that(f"{vnf}: it has some", sum(engine["kb"].values()) > 8 << 10, engine["kb"])
+
+
+def looked(checks: Checks, name: str, hosting: str, network: str = "network: veb") -> Any:
+    found = answer("hosting", "where", spec(name, hosting, network))
+    checks.equal(f"{name}: headrace's own verdict", found["astray"], [])
+    return found
+
+
+def placed(checks: Checks) -> None:
+    """The NIC is played by lcore 0: node 0 is near, node 1 is the remote one."""
+    expected = {"numa-aware": [1, 2, 3], "worst": [2, 3], "explicit": EXPLICIT}
+    for placement, lcores in expected.items():
+        told = f", lcores: {EXPLICIT}" if placement == "explicit" else ""
+        found = looked(
+            checks, placement, f"placement: {placement}, chains: {VNFS[placement]}{told}"
+        )
+        checks.equal(f"{placement}: the NIC's node", found["nic_node"], 0)
+        there = engines(found)
+        for i, lcore in enumerate(lcores):
+            pinned(checks, placement, there[f"vnf{i + 1}.1"], lcore)
+        pinned(checks, placement, there["host"], 0)
+
+
+def left_to_the_scheduler(checks: Checks) -> None:
+    there = engines(looked(checks, "random", f"placement: random, chains: {VNFS['random']}"))
+    for i in range(VNFS["random"]):
+        engine = there[f"vnf{i + 1}.1"]
+        [worker] = workers(engine)
+        checks.equal(f"random: {engine['name']} may run on", worker["allowed"], ALL)
+
+
+def real_nic(checks: Checks) -> None:
+    """Near and far are told by the real NIC's node, not by the tester's lcore."""
+    pf = interface(OTHER)
+    network = f"network: sriov\n  pf: {pf}"
+    for placement, lcore in (("numa-aware", 2), ("worst", 1)):
+        found = looked(checks, f"nic-{placement}", f"placement: {placement}", network)
+        checks.equal(f"nic on node 1, {placement}: its node", found["nic_node"], 1)
+        pinned(checks, f"nic on node 1, {placement}", engines(found)["vnf1.1"], lcore)
+
+
+def refused(checks: Checks) -> None:
+    text = Path(spec("near", "placement: worst")).read_text().replace(f"chain: {ALL}", "chain: [1]")
+    Path("near.yaml").write_text(text)
+    done = headrace("hosting", "where", "near.yaml")
+    said = re.search("worst is a node that the NIC is not on", done.stderr)
+    checks.that("worst without a remote lcore is refused", done.returncode == 2 and bool(said))
+
+
+def main() -> int:
+    checks = Checks()
+    load("igb", "igbvf", "veth")
+    for address in (PF, OTHER):
+        Path(f"/proc/sys/net/ipv6/conf/{interface(address)}/disable_ipv6").write_text("1")
+    described(checks)
+    placed(checks)
+    left_to_the_scheduler(checks)
+    real_nic(checks)
+    refused(checks)
+    checks.equal("left behind: namespaces, state", [namespaces(), state()], [[], []])
+    ours = subprocess.run(["pgrep", "-c", "headrace-engine"], capture_output=True, text=True)
+    checks.equal("left behind: engines", ours.stdout.strip(), "0")
+    return checks.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

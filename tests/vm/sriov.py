@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SR-IOV on an emulated NIC, inside a guest (tests/vm/run.sh sriov): headrace makes virtual
+functions, gives them to VNFs, and a PVVP chain runs over the device's own switch."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from checks import (
+    HEADRACE,
+    OTHER,
+    PF,
+    Checks,
+    answer,
+    functions,
+    headrace,
+    interface,
+    is_up,
+    load,
+    namespaces,
+    state,
+    until,
+)
+
+VFS = 7  # of an 82576's port
+ACL = "{acl: {rules: [{action: permit}], default: deny}}"
+
+
+def spec(name: str, pf: str, vf: str, trial: str = "2 s", direction: str = "forward") -> Path:
+    file = Path(f"{name}.yaml")
+    file.write_text(
+        f"""
+name: {name}
+chain: ['null', {ACL}]
+deployment:
+  hosting: {{kind: process, vf: {vf}, wait: adaptive}}
+  execution: pipeline
+  network: sriov
+  pf: {pf}
+  hugepages: false
+  lcores: {{traffic: [0], chain: [1, 2, 3]}}
+workload: {{frame: [128], flows: 16, direction: {direction}}}
+warmup: 0
+measure: {{loads: [200], trial: {trial}, drain: 2.0}}
+"""
+    )
+    return file
+
+
+def received_by_wire(name: str) -> int:
+    return int(Path(f"/sys/class/net/{name}/statistics/rx_packets").read_text())
+
+
+def detected(checks: Checks) -> str:
+    """What `headrace server detect` says of the NICs; the interface of the one that is used."""
+    found = {nic["address"]: nic for nic in answer("server", "detect")["nics"]}
+    name = interface(PF)
+    checks.equal("detect: the NIC's interface", found[PF]["interfaces"], [name])
+    checks.equal("detect: functions that it can have", found[PF]["vfs_max"], VFS)
+    checks.equal("detect: none is made", found[PF]["vfs"], [])
+    checks.equal("detect: nodes", [found[a]["node"] for a in (PF, OTHER)], [0, 1])
+    return name
+
+
+def trial(bundle: Path) -> dict[str, Any]:
+    """The record of the only fixed load."""
+    rows = duckdb.sql(
+        f"select sent, received, lost, duplicated, unstamped, counters, segments, direction "
+        f"from '{bundle}/trials.parquet' where phase = 'fixed' order by direction"
+    )
+    names = [column[0] for column in rows.description]
+    row = dict(zip(names, rows.fetchall()[0], strict=True))
+    counters = row["counters"]
+    row["counters"] = json.loads(counters) if isinstance(counters, str) else counters
+    return row
+
+
+def pvvp(checks: Checks, pf: str, peer: str, vf: str) -> None:
+    """Tester, VNF, VNF, tester: each hop goes from one virtual function to another."""
+    bundle = Path(f"pvvp-{vf}-bundle")
+    wire = received_by_wire(peer)
+    done = headrace("run", str(spec(f"pvvp-{vf}", pf, vf)), "--out", str(bundle))
+    checks.equal(f"{vf}: the run's exit status", done.returncode, 0)
+    if done.returncode:
+        return
+    wire = received_by_wire(peer) - wire
+    found = trial(bundle)
+    sent = found["sent"]
+    checks.that(f"{vf}: packets were sent", sent > 100, sent)
+    checks.equal(f"{vf}: packets that came back", found["received"], sent)
+    checks.equal(
+        f"{vf}: lost, doubled, somebody else's",
+        [found[key] for key in ("lost", "duplicated", "unstamped")],
+        [0, 0, 0],
+    )
+    replicas = {r["segment"]: r for r in found["counters"]["replicas"]}
+    for vnf in ("vnf1.1", "vnf1.2"):
+        passed = [replicas[vnf][key] for key in ("packets_in", "packets_out")]
+        checks.equal(f"{vf}: in and out of {vnf}", passed, [sent, sent])
+        port = found["counters"]["ports"][f"{vnf}:vf"]
+        checks.equal(f"{vf}: its port", [port["rx_packets"], port["tx_packets"]], [sent, sent])
+        if port.get("device_rx") is not None:
+            checks.equal(
+                f"{vf}: its virtual function", [port["device_rx"], port["device_tx"]], [sent, sent]
+            )
+    checks.that(f"{vf}: the wire saw none of it", wire < sent // 10, wire)
+    gone(checks, f"{vf}: after it", pf)
+
+
+def gone(checks: Checks, when: str, pf: str) -> None:
+    left = [functions(PF), namespaces(), state()]
+    checks.equal(f"{when}: virtual functions, namespaces, state", left, [0, [], []])
+    checks.that(f"{when}: the NIC is down, as it was", not is_up(pf))
+
+
+def killed(checks: Checks, pf: str) -> None:
+    """A lab that was killed with all deployed: `headrace clean` takes it away."""
+    command = [HEADRACE, "run", str(spec("killed", pf, "af_packet", "600 s")), "--out", "killed"]
+    with Path("killed.log").open("wb") as log:
+        lab = subprocess.Popen(command, stdout=log, stderr=log)
+    deployed = until("namespaces", lambda: len(namespaces()) == 3 and functions(PF) == 3)
+    checks.that("killed: functions and namespaces were there", deployed)
+    time.sleep(1)
+    lab.send_signal(signal.SIGKILL)
+    lab.wait()
+    checks.equal("killed: headrace clean", headrace("clean").returncode, 0)
+    gone(checks, "killed and cleaned", pf)
+    again = headrace("clean")
+    checks.equal("cleaned again", again.stdout.strip(), "nothing to clean")
+
+
+def refused(checks: Checks, pf: str) -> None:
+    file = spec("many", pf, "af_packet")
+    file.write_text(file.read_text().replace("kind: process", "kind: process, chains: 4"))
+    done = headrace("run", "many.yaml", "--check")
+    checks.that(
+        "more functions than the NIC has are refused",
+        done.returncode == 2 and "needs 9 virtual functions" in done.stderr,
+        done.stderr.strip(),
+    )
+
+
+def main() -> int:
+    checks = Checks()
+    load("igb", "igbvf", "veth")
+    peer = interface(OTHER)
+    pf = detected(checks)
+    # Up and listening, so that what leaves the switch is counted; nothing of its own is sent.
+    Path(f"/proc/sys/net/ipv6/conf/{peer}/disable_ipv6").write_text("1")
+    Path(f"/proc/sys/net/ipv6/conf/{pf}/disable_ipv6").write_text("1")
+    subprocess.run(["ip", "link", "set", "dev", peer, "up", "promisc", "on"], check=True)
+    pvvp(checks, pf, peer, "af_packet")
+    refused(checks, pf)
+    killed(checks, pf)
+    return checks.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
