@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * The table of packets being followed: one slot per packet, found by skb->head. A
+ * The table of packets being followed: one slot per packet, found by skb->head. What it costs is
+ * cache misses: hence small tags, and slots of which a stage needs one line. A
  * packet enters at its first stage, if sampling chooses it, and leaves at one of the ends.
  */
 
@@ -46,39 +47,71 @@ struct {
 
 #define NO_SLOT (~0u)
 
-static __always_inline __u32 head_hash(__u64 head)
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static __always_inline __u64 head_hash(__u64 head)
 {
-	return ((head >> 6) * 0x9e3779b97f4a7c15ull) >> 40;
+	return (head >> 6) * 0x9e3779b97f4a7c15ull;
 }
 
-static __always_inline __u32 slot_of(__u64 head)
+static __always_inline __u32 set_of(__u64 hash)
 {
-	__u32 set = head_hash(head) & set_mask;
-	struct head_set *s = bpf_map_lookup_elem(&heads, &set);
+	return hash >> 40 & set_mask;
+}
 
-	if (!s)
-		return NO_SLOT;
+static __always_inline __u16 tag_of(__u64 hash)
+{
+	return hash >> 24 | 0x8000; /* neither free nor busy */
+}
+
+/* The slot that follows a head, and its number; NULL: none. */
+static __always_inline struct slot *slot_find(__u64 head, __u32 *number)
+{
+	__u64 hash = head_hash(head), all;
+	__u32 set = set_of(hash), i;
+	struct head_set *hs = bpf_map_lookup_elem(&heads, &set);
+	struct slot *s;
+
+	if (!hs)
+		return NULL;
+	all = *(volatile __u64 *)&hs->all;
 #pragma unroll
-	for (int w = 0; w < WAYS; w++)
-		if (s->head[w] == head)
-			return set * WAYS + w;
-	return NO_SLOT;
+	for (int w = 0; w < WAYS; w++) {
+		if ((__u16)(all >> 16 * w) != tag_of(hash))
+			continue;
+		i = set * WAYS + w;
+		s = bpf_map_lookup_elem(&slots, &i);
+		if (s && likely(s->head == head)) {
+			*number = i;
+			return s;
+		}
+	}
+	return NULL;
 }
 
-static __always_inline __u64 *slot_tag(__u32 i)
+static __always_inline __u16 *slot_tag(__u32 i)
 {
 	__u32 set = i / WAYS;
 	struct head_set *s = bpf_map_lookup_elem(&heads, &set);
 
-	return s ? &s->head[i & (WAYS - 1)] : NULL;
+	return s ? &s->tag[i & (WAYS - 1)] : NULL;
 }
 
 static __always_inline void slot_free(__u32 i)
 {
-	__u64 *tag = slot_tag(i);
+	__u16 *tag = slot_tag(i);
 
 	if (tag)
-		*(volatile __u64 *)tag = HEAD_FREE;
+		*(volatile __u16 *)tag = TAG_FREE;
+}
+
+/* Does this slot still follow that head? */
+static __always_inline bool slot_follows(const struct slot *s, __u32 i, __u64 head)
+{
+	__u16 *tag = slot_tag(i);
+
+	return tag && *(volatile __u16 *)tag == tag_of(head_hash(head)) && s->head == head;
 }
 
 /* A slot whose packet is gone without a trace may be taken; what became of it is counted. */
@@ -94,38 +127,59 @@ static __always_inline bool slot_stale(struct slot *s, __u64 now)
 	return true;
 }
 
-/* Claim a slot for head; the caller fills it and publishes it by slot_publish. */
-static __always_inline __u32 slot_claim(__u64 head, __u64 now)
+/* False: another CPU has changed the set meanwhile. */
+static __always_inline bool way_claim(struct head_set *hs, __u64 was, int w)
 {
-	__u32 set = head_hash(head) & set_mask;
+	__u64 is = (was & ~(0xffffull << 16 * w)) | (__u64)TAG_BUSY << 16 * w;
+
+	return __sync_val_compare_and_swap(&hs->all, was, is) == was;
+}
+
+/* Claim a slot for head; the caller fills it and publishes it by slot_publish. */
+static __always_inline struct slot *slot_claim(__u64 head, __u64 now, __u32 *number)
+{
+	__u32 set = set_of(head_hash(head)), i = set * WAYS;
 	struct head_set *hs = bpf_map_lookup_elem(&heads, &set);
+	struct slot *s;
 
+	*number = NO_SLOT;
 	if (!hs)
-		return NO_SLOT;
-	for (int w = 0; w < WAYS; w++)
-		if (hs->head[w] == HEAD_FREE &&
-		    __sync_val_compare_and_swap(&hs->head[w], HEAD_FREE, HEAD_BUSY) == HEAD_FREE)
-			return set * WAYS + w;
-	for (int w = 0; w < WAYS; w++) {
-		__u32 i = set * WAYS + w;
-		struct slot *s = bpf_map_lookup_elem(&slots, &i);
-		__u64 was = hs->head[w];
+		return NULL;
+	for (int w = 0; w < WAYS; w++, i++) {
+		__u64 all = *(volatile __u64 *)&hs->all;
 
-		if (!s || was == HEAD_BUSY || !slot_stale(s, now))
+		if ((__u16)(all >> 16 * w) != TAG_FREE || !way_claim(hs, all, w))
 			continue;
-		if (__sync_val_compare_and_swap(&hs->head[w], was, HEAD_BUSY) == was)
-			return i;
+		*number = i;
+		return bpf_map_lookup_elem(&slots, &i);
+	}
+	i = set * WAYS;
+	for (int w = 0; w < WAYS; w++, i++) {
+		__u64 all = *(volatile __u64 *)&hs->all;
+
+		s = bpf_map_lookup_elem(&slots, &i);
+		if (!s || (__u16)(all >> 16 * w) == TAG_BUSY || !slot_stale(s, now) ||
+		    !way_claim(hs, all, w))
+			continue;
+		*number = i;
+		return s;
 	}
 	count(CNT_lost_table);
-	return NO_SLOT;
+	return NULL;
 }
 
 static __always_inline void slot_publish(__u32 i, __u64 head)
 {
-	__u64 *tag = slot_tag(i);
+	__u16 *tag = slot_tag(i);
 
 	if (tag)
-		*(volatile __u64 *)tag = head;
+		*(volatile __u16 *)tag = tag_of(head_hash(head));
+}
+
+/* sk_buffs and devices begin at cache lines: these bits tell them apart within 256 GiB. */
+static __always_inline __u32 part_of(const void *p)
+{
+	return address(p) >> 6;
 }
 
 /* skb->dev is a union: on socket queues it holds other things. Kernel addresses are negative. */
@@ -136,9 +190,9 @@ static __always_inline bool dev_valid(struct net_device *dev)
 
 static __always_inline void slot_device(struct slot *s, struct net_device *dev)
 {
-	if (!dev_valid(dev) || (__u64)dev == s->dev)
+	if (!dev_valid(dev) || part_of(dev) == s->dev)
 		return;
-	s->dev = (__u64)dev;
+	s->dev = part_of(dev);
 	s->ifindex = dev->ifindex;
 	s->netns = dev->nd_net.net->ns.inum;
 }

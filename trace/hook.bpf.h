@@ -96,7 +96,7 @@ static __always_inline void slot_init(struct slot *s, __u32 i, struct sk_buff *s
 				      enum stage stage, const struct ident *id, __u64 now)
 {
 	s->head = head;
-	s->skb = (__u64)skb;
+	s->skb = part_of(skb);
 	s->dev = 0;
 	s->first_ns = s->last_ns = now;
 	s->flags = 0;
@@ -122,12 +122,11 @@ static __always_inline bool ident_whole(const struct ident *id, const struct ide
 			       !compared->payload_valid);
 }
 
-/* `i`: the slot that this head's former packet left, or NO_SLOT; `id`: what is read already. */
-static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, __u32 i,
-				 struct ident *id)
+/* `s`, `i`: the slot that this head's former packet left, or NULL; `id`: what is read already. */
+static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, struct slot *s,
+				 __u32 i, struct ident *id)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct slot *s = bpf_map_lookup_elem(&slots, &i);
 	bool readable = s && ident_whole(id, &s->id);
 
 	if (!readable && ident_read(skb, stage, id, 0)) {
@@ -136,10 +135,8 @@ static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, _
 	}
 	if (!wanted(id))
 		goto none;
-	if (!s) {
-		i = slot_claim(head, now);
-		s = bpf_map_lookup_elem(&slots, &i);
-	}
+	if (!s)
+		s = slot_claim(head, now, &i);
 	if (!s)
 		return 0;
 	slot_init(s, i, skb, head, stage, id, now);
@@ -209,28 +206,23 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 	struct slot *s, *parent;
 	enum adoption a;
 	struct ident id;
-	__u64 *tag;
 	__u32 i;
 
 	if (!c || ident_read(skb, stage, &id, 0))
 		return;
 	i = c->slot;
 	parent = c->segments ? &c->parent : bpf_map_lookup_elem(&slots, &i);
-	if (!parent || (!c->segments && parent->head != c->head))
-		return;
-	tag = slot_tag(c->slot);
-	if (!c->segments && (!tag || *(volatile __u64 *)tag != c->head))
+	if (!parent || (!c->segments && !slot_follows(parent, i, c->head)))
 		return; /* its way has ended */
 	a = adoption(&parent->id, &id, c->segments != 0);
 	if (a == ADOPT_NO)
 		return;
-	i = slot_claim(head, now);
-	s = bpf_map_lookup_elem(&slots, &i);
-	if (i == NO_SLOT || !s || s == parent)
+	s = slot_claim(head, now, &i);
+	if (!s || s == parent)
 		return;
 	__builtin_memcpy(s, parent, sizeof(*s));
 	s->head = head;
-	s->skb = (__u64)skb;
+	s->skb = part_of(skb);
 	s->id = id;
 	s->quick = id.quick;
 	s->flags &= ~(SLOT_SHARED | SLOT_AUDIT);
@@ -241,9 +233,8 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 		trail_inherit(c, i);
 	slot_stage(s, i, stage, now);
 	if (a == ADOPT_COPY) { /* it moved: the old head is somebody else's from now on */
-		tag = slot_tag(c->slot);
-		if (tag)
-			__sync_val_compare_and_swap(tag, c->head, HEAD_FREE);
+		if (slot_follows(parent, c->slot, c->head))
+			slot_free(c->slot);
 		c->head = 0;
 	}
 	count_adoption(a, s, c);
@@ -271,7 +262,7 @@ static __always_inline bool still_same(struct slot *s, struct sk_buff *skb, enum
 		return true;
 	if (stage == tx_origin && (s->flags & SLOT_SHARED)) /* sent again: a new generation */
 		goto other;
-	if (ident_same_quick(&s->id, s->quick, skb, stage))
+	if (likely(ident_same_quick(&s->id, s->quick, skb, stage)))
 		return true;
 	if (!ident_read(skb, stage, id, s->id.payload_valid) && ident_same(&s->id, id))
 		return true;
@@ -302,13 +293,13 @@ static __always_inline enum stage_of whose(struct slot *s, struct sk_buff *skb, 
 {
 	if (!still_same(s, skb, stage, id))
 		return OTHERS;
-	if (s->skb != (__u64)skb && !bare_head) {
+	if (unlikely(s->skb != part_of(skb)) && !bare_head) {
 		if (!(s->flags & SLOT_SHARED)) {
 			count(CNT_clones_skipped);
 			return CLONES;
 		}
 		s->flags &= ~SLOT_SHARED; /* the original is gone, its clone goes on */
-		s->skb = (__u64)skb;
+		s->skb = part_of(skb);
 	}
 	if (audit)
 		audit_check(s, skb, stage);
@@ -319,14 +310,12 @@ static __always_inline enum stage_of whose(struct slot *s, struct sk_buff *skb, 
  * A stage of a followed packet. Returns its slot, or NULL when it is not to be
  * recorded: a clone's event, or the head's new owner.
  */
-static __always_inline struct slot *next(struct sk_buff *skb, __u32 i, enum stage stage)
+static __always_inline struct slot *next(struct sk_buff *skb, struct slot *s, __u32 i,
+					 enum stage stage)
 {
-	struct slot *s = bpf_map_lookup_elem(&slots, &i);
 	struct ident id = {};
 	enum stage_of it;
 
-	if (!s)
-		return NULL;
 	it = whose(s, skb, stage, &id);
 	if (it == OTHERS)
 		slot_free(i);
@@ -350,16 +339,12 @@ static __always_inline void remember(__u64 head, __u32 i, __u32 stage)
 	c->segments = 0;
 }
 
-static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, __u32 i, __u32 stage,
-					   bool on_device, struct ident *id)
+static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, struct slot *s,
+					   __u32 i, __u32 stage, bool on_device, struct ident *id)
 {
-	struct slot *s = bpf_map_lookup_elem(&slots, &i);
-	enum stage_of it;
+	enum stage_of it = whose(s, skb, stage, id);
 
-	if (!s)
-		return CLONES;
-	it = whose(s, skb, stage, id);
-	if (it != SAME)
+	if (unlikely(it != SAME))
 		return it;
 	if (on_device)
 		slot_device(s, skb->dev);
@@ -392,24 +377,25 @@ static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_d
 {
 	__u64 head = address(skb->head);
 	struct ident id = {};
+	struct slot *s;
+	__u32 i = 0;
 	bool origin;
-	__u32 i;
 
 	if (idle)
 		return 0;
 	origin = is_origin(skb, stage);
-	i = slot_of(head);
+	s = slot_find(head, &i);
 	if (origin)
 		count(CNT_first_stage);
-	if (i != NO_SLOT) {
-		if (go_on(skb, head, i, stage, on_device, &id) != OTHERS)
+	if (s) {
+		if (likely(go_on(skb, head, s, i, stage, on_device, &id) != OTHERS))
 			return 0;
 		if (!origin || !sampled(head)) {
 			slot_free(i);
-			i = NO_SLOT;
+			s = NULL;
 		}
 	}
 	if (!origin)
 		return on_device ? unknown(skb, head, stage) : 0;
-	return sampled(head) ? begin(skb, head, stage, i, &id) : 0;
+	return sampled(head) ? begin(skb, head, stage, s, i, &id) : 0;
 }

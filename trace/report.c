@@ -204,7 +204,7 @@ static void report_unfinished(struct tracer *t, const struct options *o, json_t 
 			continue;
 		for (uint32_t w = 0, at; w < WAYS; w++) {
 			at = i * WAYS + w;
-			if (set.head[w] <= HEAD_BUSY || bpf_map_lookup_elem(slots, &at, &s))
+			if (set.tag[w] <= TAG_BUSY || bpf_map_lookup_elem(slots, &at, &s))
 				continue;
 			if (s.flags & SLOT_SHARED)
 				shared++;

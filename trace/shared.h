@@ -10,11 +10,15 @@
  * array lookup is inlined by the verifier where a hash map's is a call of 25-30 ns.
  */
 #define WAYS 4
-#define HEAD_FREE 0ull
-#define HEAD_BUSY 1ull /* claimed, being filled in */
+#define TAG_FREE 0
+#define TAG_BUSY 1 /* claimed, being filled in */
 
+/* Part of each head's hash: small, so that all sets stay in a cache. The slot has the head. */
 struct head_set {
-	__u64 head[WAYS];
+	union {
+		__u64 all;
+		__u16 tag[WAYS];
+	};
 };
 
 #define HOPS_MAX 20
@@ -55,15 +59,17 @@ struct ident {
 
 struct slot {
 	/* What each stage reads and writes: one cache line. */
-	__u64 skb, dev, last_ns;
+	__u64 head, last_ns;
+	__u32 skb, dev;       /* part of the addresses */
 	__u32 ifindex, netns; /* last device seen */
 	__u16 flags;
 	__u8 first_stage, last_stage;
 	__u8 quick; /* the identity's */
 	__u8 pad[3];
 	struct ident id; /* its first 24 bytes end the cache line */
-	__u64 head, first_ns, audit;
+	__u64 first_ns, audit;
 	__u32 first_ifindex, first_netns; /* where the way began */
+	__u64 to_line;
 };
 
 _Static_assert(sizeof(struct slot) == 128, "slots are two cache lines");

@@ -59,13 +59,13 @@ int BPF_PROG(on_gro_exit, int verdict)
 	return 0;
 }
 
-static __always_inline int probe_end(struct sk_buff *skb, __u32 i)
+static __always_inline int probe_end(struct sk_buff *skb, struct slot *s, __u32 i)
 {
-	struct slot *s = next(skb, i, STAGE_TCP_PROBE);
 	const __u8 *doff;
 	__u8 buf[1];
 	__u64 now;
 
+	s = next(skb, s, i, STAGE_TCP_PROBE);
 	if (!s)
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -81,16 +81,17 @@ SEC("tp_btf/tcp_probe")
 int BPF_PROG(on_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = idle ? NO_SLOT : slot_of(head);
+	__u32 i = 0;
+	struct slot *s = idle ? NULL : slot_find(head, &i);
 
-	return i == NO_SLOT ? 0 : probe_end(skb, i);
+	return s ? probe_end(skb, s, i) : 0;
 }
 
-static __always_inline int copy_end(struct sk_buff *skb, __u32 i)
+static __always_inline int copy_end(struct sk_buff *skb, struct slot *s, __u32 i)
 {
-	struct slot *s = next(skb, i, STAGE_COPY);
 	__u64 now = bpf_ktime_get_ns();
 
+	s = next(skb, s, i, STAGE_COPY);
 	if (!s)
 		return 0;
 	slot_stage(s, i, STAGE_COPY, now);
@@ -102,9 +103,10 @@ SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(on_copy, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = idle ? NO_SLOT : slot_of(head);
+	__u32 i = 0;
+	struct slot *s = idle ? NULL : slot_find(head, &i);
 
-	return i == NO_SLOT ? 0 : copy_end(skb, i);
+	return s ? copy_end(skb, s, i) : 0;
 }
 
 /* Members of skb_shared_info, which begins where the linear buffer ends. */
@@ -174,20 +176,17 @@ static __always_inline int fragment_end(struct slot *s, __u32 i, __u64 now, bool
 	return 0;
 }
 
-static __always_inline int consume_end(struct sk_buff *skb, __u32 i)
+static __always_inline int consume_end(struct sk_buff *skb, struct slot *s, __u32 i)
 {
-	struct slot *s = bpf_map_lookup_elem(&slots, &i);
 	struct buffer_info info;
 	bool shared;
 	__u64 now;
 
-	if (!s)
-		return 0;
 	if (s->id.frag & FRAG_OFFSET) /* reassembly may have moved it to another sk_buff */
-		s->skb = (__u64)skb;
-	if (s->skb != (__u64)skb && !(s->flags & SLOT_SHARED) && !bare_head)
+		s->skb = part_of(skb);
+	if (s->skb != part_of(skb) && !(s->flags & SLOT_SHARED) && !bare_head)
 		return 0; /* a clone's end is not the packet's */
-	s = next(skb, i, STAGE_CONSUME);
+	s = next(skb, s, i, STAGE_CONSUME);
 	if (!s)
 		return 0;
 	read_info(skb, &info);
@@ -213,9 +212,10 @@ SEC("tp_btf/consume_skb")
 int BPF_PROG(on_consume, struct sk_buff *skb)
 {
 	__u64 head = address(skb->head);
-	__u32 i = idle ? NO_SLOT : slot_of(head);
+	__u32 i = 0;
+	struct slot *s = idle ? NULL : slot_find(head, &i);
 
-	return i == NO_SLOT ? 0 : consume_end(skb, i);
+	return s ? consume_end(skb, s, i) : 0;
 }
 
 struct {
@@ -248,11 +248,11 @@ static __always_inline void count_drop(struct sk_buff *skb, __u32 reason)
 		count(CNT_lost_histogram);
 }
 
-static __always_inline int drop_end(struct sk_buff *skb, __u32 i, __u32 reason)
+static __always_inline int drop_end(struct sk_buff *skb, struct slot *s, __u32 i, __u32 reason)
 {
-	struct slot *s = next(skb, i, STAGE_DROP);
 	__u64 now = bpf_ktime_get_ns();
 
+	s = next(skb, s, i, STAGE_DROP);
 	if (!s)
 		return 0;
 	slot_stage(s, i, STAGE_DROP, now);
@@ -264,10 +264,11 @@ SEC("tp_btf/kfree_skb")
 int BPF_PROG(on_drop, struct sk_buff *skb, void *location, unsigned int reason)
 {
 	__u64 head = address(skb->head);
-	__u32 i = idle ? NO_SLOT : slot_of(head);
+	__u32 i = 0;
+	struct slot *s = idle ? NULL : slot_find(head, &i);
 
 	count_drop(skb, reason);
-	return i == NO_SLOT ? 0 : drop_end(skb, i, reason);
+	return s ? drop_end(skb, s, i, reason) : 0;
 }
 
 struct {
