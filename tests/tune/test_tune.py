@@ -21,10 +21,12 @@ from headrace.testbed import settings
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.settings import Setting
 from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
+from headrace.tune.discover import discover
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
+from headrace.tune.program import find_shortcut
 from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, Trial, TuneResult
 from headrace.tune.runner import Tuning, Wish, applied, run_load
-from headrace.tune.shortcut import Shortcut, find_shortcut
+from headrace.tune.shortcut import Shortcut
 
 pytestmark = pytest.mark.needs_root
 
@@ -143,11 +145,14 @@ def test_fragments_are_found_and_jumbo_frames_end_them(run: Tuning, path: Server
 @pytest.mark.usefixtures("shortcut")
 @needs_ethtool
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("name", ["redirect-peer", "redirect-xdp"])
+@pytest.mark.parametrize("name", ["redirect-peer", "redirect-xdp", "af-xdp"])
 def test_the_shorter_way_is_taken_and_right(
     run: Tuning, path: ServerPath, protocol: Protocol, name: str
 ) -> None:
     s = situation(run, path, protocol)
+    verdict = NAMES[name].applies(s)
+    if name == "af-xdp" and not verdict.applies:
+        pytest.skip(verdict.why)
     trial = run._trial(path, protocol, (NAMES[name], s), 1)
     assert trial.redirected and trial.redirected >= trial.packets > 0
     assert trial.fragments["server"] == 0  # the bridge saw none of it
@@ -171,6 +176,69 @@ def test_checksums_left_to_a_device_would_be_found(run: Tuning, path: ServerPath
         run_load(path, "udp", 0.2, 1000, 0, run.folder / "ready", run.cpus)
     if _checksum_errors(path) == before:
         pytest.skip("this kernel keeps the offloaded checksum's state over XDP_REDIRECT")
+
+
+def test_frames_of_af_xdp_are_one_page(run: Tuning, path: ServerPath) -> None:
+    s = situation(run, path, "udp")
+    with applied(NAMES["jumbo-mtu"].changes(s), run.ledger):
+        verdict = NAMES["af-xdp"].applies(s)
+    assert not verdict.applies and "65535" in verdict.why
+
+
+def test_a_path_of_the_users_own_is_found(path: ServerPath) -> None:
+    """Names, a path and a process's number stand for a namespace; found is what was made."""
+    a, b, server = (Path(n).name for n in (path.sender.namespace, path.receiver.namespace,
+                                           path.namespace))  # fmt: skip
+    found = discover(a, path.receiver.namespace, server)
+    assert found == path.model_copy(update={"own": True})
+    with subprocess.Popen(["ip", "netns", "exec", b, "sleep", "60"]) as there:
+        try:
+            end = time.monotonic() + 20
+            while (
+                Path(f"/proc/{there.pid}/ns/net").stat().st_ino
+                != Path(path.receiver.namespace).stat().st_ino
+            ):
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            of_process = discover(a, str(there.pid), server)
+        finally:
+            there.kill()
+    assert (of_process.receiver.mac, of_process.receiver.port) == (
+        path.receiver.mac, path.receiver.port,
+    )  # fmt: skip
+
+
+def test_what_is_no_such_path_is_said(path: ServerPath) -> None:
+    a, server = Path(path.sender.namespace).name, Path(path.namespace).name
+    with pytest.raises(HeadraceError, match=r"--to: .*without a router"):
+        discover(a, server, server)
+    with pytest.raises(HeadraceError, match="--bridge-namespace names the one"):
+        discover(a, path.receiver.namespace, "")
+    settings.run(path.namespace, ["ip", "link", "set", path.receiver.port, "nomaster"])
+    with pytest.raises(HeadraceError, match=f"{path.receiver.port} is on no bridge"):
+        discover(a, path.receiver.namespace, server)
+
+
+@needs_ethtool
+def test_it_tries_advice_on_a_users_own_path(
+    tmp_path: Path, path: ServerPath, shortcut: None
+) -> None:
+    before = state(path)
+    ends = [f"--{o}={Path(n).name}" for o, n in (
+        ("from", path.sender.namespace), ("to", path.receiver.namespace),
+        ("bridge-namespace", path.namespace),
+    )]  # fmt: skip
+    done = subprocess.run(
+        [*HEADRACE, "tune", "--json", "--rounds", "1", "--seconds", "0.2", "--protocol", "udp",
+         "--advice", "jumbo-mtu", "--advice", "redirect-peer", "--out", str(tmp_path / "o"), *ends],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = TuneResult.model_validate_json(done.stdout)
+    assert result.path == path.model_copy(update={"own": True})
+    assert {t.advice for t in result.trials} == {BASELINE, "jumbo-mtu", "redirect-peer"}
+    assert "as it was found" in (tmp_path / "o/report.html").read_text()
+    assert state(path) == before
 
 
 def _checksum_errors(path: ServerPath) -> int:
@@ -242,6 +310,9 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
         (["--bytes", "70000"], ["--bytes", "65507"]),
         (["--protocol", "sctp"], ["--protocol", "sctp"]),
         (["--out", "/etc"], ["--out", "'/etc'", "empty"]),
+        (["--from", "nowhere-here"], ["--from", "'nowhere-here'", "ip netns"]),
+        (["--from", "/proc/self/ns/net"], ["--to", "''", "ip netns"]),
+        (["--bridge-namespace", "x"], ["--bridge-namespace", "'x'", "--from and --to"]),
     ],
 )
 def test_bad_input(options: list[str], named: list[str]) -> None:

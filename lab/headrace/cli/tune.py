@@ -16,11 +16,12 @@ from headrace.errors import HeadraceError, bad_value
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.state import RunState
 from headrace.tune.advice import ALL, Advice
+from headrace.tune.discover import namespace
 from headrace.tune.load import MESSAGE_MAX
 from headrace.tune.page import page
+from headrace.tune.program import find_shortcut
 from headrace.tune.result import PROTOCOLS, TuneResult
-from headrace.tune.runner import Tuning, Wish
-from headrace.tune.shortcut import find_shortcut
+from headrace.tune.runner import Ends, Tuning, Wish
 from headrace.tune.show import show
 
 
@@ -40,6 +41,20 @@ def tune(
     message_bytes: Annotated[
         int, typer.Option("--bytes", min=64, max=MESSAGE_MAX, help="Of each send.")
     ] = MESSAGE_MAX,
+    sender: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Of a path of yours: the sender's namespace. A name of "
+            "`ip netns`, a path, or a process's number.",
+        ),
+    ] = "",
+    receiver: Annotated[
+        str, typer.Option("--to", help="The receiver's namespace; both are on one Linux bridge.")
+    ] = "",
+    bridge: Annotated[
+        str, typer.Option("--bridge-namespace", help="The bridge's; by default this one.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(help="Directory for the report; runs/tune-TIME by default.")
     ] = None,
@@ -52,6 +67,7 @@ def tune(
         rounds=rounds,
         seconds=seconds,
         message_bytes=message_bytes,
+        ends=_ends(sender, receiver, bridge),
     )
     target = out or Path("runs") / time.strftime("tune-%Y%m%d-%H%M%S", time.gmtime())
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -70,6 +86,21 @@ def tune(
     console = Console(highlight=False)
     show(result, console)
     console.print(f"Report: {target / 'report.html'}", markup=False)
+
+
+def _ends(sender: str, receiver: str, bridge: str) -> Ends | None:
+    """Named wrongly is said before anything is done."""
+    if not sender and not receiver:
+        if bridge:
+            raise bad_value("--bridge-namespace", bridge, allowed="with --from and --to")
+        return None
+    for option, named in (("--from", sender), ("--to", receiver)):
+        namespace(named, option)
+    if bridge:
+        namespace(bridge, "--bridge-namespace")
+    if sender == receiver:
+        raise bad_value("--to", receiver, allowed="another namespace than --from's")
+    return Ends(sender, receiver, bridge)
 
 
 def _chosen(names: list[str] | None) -> tuple[Advice, ...]:

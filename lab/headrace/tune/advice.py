@@ -7,6 +7,7 @@ changes. Trying it is the runner's part.
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from headrace.errors import HeadraceError
 from headrace.testbed import settings
 from headrace.testbed.settings import Setting
 from headrace.tune.path import BRIDGE_NF, ServerPath
+from headrace.tune.program import find_shortcut, ways
 from headrace.tune.result import Finding, Protocol, Trial
 
 MTU_MAX = 65535
 _HEADERS = 28  # IPv4 and UDP
+_PAGE_MTU = 3498  # a page less the kernel's headroom and shared info (drivers/net/veth.c), a tag
+_AF_XDP = 44  # linux/socket.h; the module has no name for it
 _CONCENTRATED = 0.6  # of all softirq time on one core
 
 
@@ -46,7 +50,7 @@ class Verdict:
     why: str
 
 
-Way = Literal["peer", "xdp"]
+Way = Literal["peer", "xdp", "xsk"]
 
 
 class Advice(ABC):
@@ -338,6 +342,40 @@ class RedirectXdp(Advice):
         return made
 
 
+class AfXdp(Advice):
+    """Frames go from port to port through a process with an AF_XDP socket on each. They are raw:
+    the stations make their own checksums, as for XDP_REDIRECT."""
+
+    name = "af-xdp"
+    finding: ClassVar[Finding] = "short"
+    shortcut: ClassVar[Way | None] = "xsk"
+    warning = (
+        f"{RedirectXdp.warning}; a process must run for it, and each frame is copied out of the "
+        "kernel and back"
+    )
+
+    def applies(self, s: Situation) -> Verdict:
+        if (mtu := s.mtu()) > _PAGE_MTU:
+            return Verdict(False, f"a frame of AF_XDP is one page, and the path's MTU is {mtu}")
+        if (why := _no_af_xdp()) is not None:
+            return Verdict(False, why)
+        return _stays_inside(s)
+
+    def changes(self, s: Situation) -> list[Setting]:
+        return [_offload(st.namespace, st.device, "tx-checksumming", "off")
+                for st in s.path.stations]  # fmt: skip
+
+
+def _no_af_xdp() -> str | None:
+    try:
+        socket.socket(_AF_XDP, socket.SOCK_RAW).close()
+    except OSError as error:
+        return f"this kernel has no AF_XDP: {error.strerror}"
+    if "xsk" not in ways(find_shortcut()):
+        return "headrace-shortcut was built without libxdp (Debian: libxdp-dev)"
+    return None
+
+
 def _stays_inside(s: Situation) -> Verdict:
     ports = ", ".join(st.port for st in s.path.stations)
     return Verdict(True, f"{ports} are veths of one bridge: this traffic never leaves the server")
@@ -355,4 +393,5 @@ ALL: tuple[Advice, ...] = (
     UdpGso(),
     RedirectPeer(),
     RedirectXdp(),
+    AfXdp(),
 )

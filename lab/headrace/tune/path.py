@@ -39,7 +39,8 @@ class Station(BaseModel):
 class ServerPath(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    namespace: str  # of the bridge, as a path
+    namespace: str  # of the bridge, as a path; "" is this one
+    own: bool = False  # the user's, not made for the purpose
     bridge: str
     sender: Station
     receiver: Station

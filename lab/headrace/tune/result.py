@@ -43,6 +43,7 @@ class Trial(Part):
     compared: int  # messages compared with what was sent
     wrong: int
     redirected: int | None = None  # by the shortcut
+    shortcut_dropped: int | None = None  # AF_XDP: frames that found a ring full
 
 
 class Considered(Part):

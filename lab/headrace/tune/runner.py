@@ -22,6 +22,7 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.settings import Setting, inside
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
+from headrace.tune.discover import discover
 from headrace.tune.path import ServerPath, build, cpus
 from headrace.tune.result import BASELINE, Considered, Protocol, Trial, TuneResult
 from headrace.tune.shortcut import Shortcut
@@ -32,12 +33,22 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Ends:
+    """Namespaces of the user's own, as named on the command line."""
+
+    sender: str
+    receiver: str
+    bridge: str = ""  # the bridge's; this one unless said
+
+
+@dataclass(frozen=True)
 class Wish:
     advice: Sequence[Advice]
     protocols: Sequence[Protocol]
     rounds: int
     seconds: float
     message_bytes: int
+    ends: Ends | None = None  # None: a path is made
 
 
 @dataclass
@@ -53,7 +64,12 @@ class Tuning:
 
     def all(self) -> TuneResult:
         before = os.getloadavg()[0]
-        path = build(self.tag, self.ledger)
+        ends = self.wish.ends
+        path = (
+            discover(ends.sender, ends.receiver, ends.bridge)
+            if ends is not None
+            else build(self.tag, self.ledger)
+        )
         considered: list[Considered] = []
         trials: list[Trial] = []
         for protocol in self.wish.protocols:
@@ -126,7 +142,7 @@ class Tuning:
         return _record(
             one[0].name if one else BASELINE, protocol, number, said,
             {k: after[k] - before[k] for k in after},
-            shortcut.redirected if shortcut else None,
+            shortcut,
         )  # fmt: skip
 
     def _ready(self) -> Path:
@@ -236,7 +252,7 @@ def _record(
     number: int,
     said: dict[str, dict[str, Any]],
     grown: dict[str, float],
-    redirected: int | None,
+    shortcut: Shortcut | None,
 ) -> Trial:
     sender, receiver = said["sender"], said["receiver"]
     received = receiver["bytes"]
@@ -256,5 +272,6 @@ def _record(
         checksum_errors=int(sum(v for k, v in grown.items() if k.startswith("checksum "))),
         compared=receiver["compared"],
         wrong=receiver["wrong"],
-        redirected=redirected,
+        redirected=shortcut.redirected if shortcut else None,
+        shortcut_dropped=shortcut.dropped if shortcut else None,
     )

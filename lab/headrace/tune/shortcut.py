@@ -12,22 +12,12 @@ from pathlib import Path
 from types import TracebackType
 
 from headrace.errors import HeadraceError
-from headrace.testbed import programs
 from headrace.testbed.settings import inside
 from headrace.tune.advice import Way
 from headrace.tune.path import ServerPath
+from headrace.tune.program import find_shortcut
 
 _READY_S, _STOP_S = 20.0, 10.0
-
-
-def find_shortcut() -> Path:
-    return programs.find(
-        "headrace-shortcut",
-        [programs.REPO / "build" / "trace" / "headrace-shortcut"],
-        "; build it with `meson setup build/trace trace && ninja -C build/trace`, put it on PATH, "
-        "or name it in HEADRACE_SHORTCUT",
-        variable="HEADRACE_SHORTCUT",
-    )
 
 
 class Shortcut:
@@ -43,7 +33,7 @@ class Shortcut:
             inside(path.namespace, command),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
         )  # fmt: skip
-        self.redirected = 0
+        self.redirected = self.dropped = 0
 
     def __enter__(self) -> Shortcut:
         end = time.monotonic() + _READY_S
@@ -76,6 +66,7 @@ class Shortcut:
         out = self._stop()
         if kind is None:
             try:
-                self.redirected = int(json.loads(out)["redirected"])
+                said = json.loads(out)
+                self.redirected, self.dropped = int(said["redirected"]), int(said["dropped"])
             except (ValueError, KeyError):
                 raise HeadraceError("headrace-shortcut: ended without a result") from None

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace-shortcut (trace/): where it is, and what it was built with."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from headrace.testbed import programs
+
+
+def find_shortcut() -> Path:
+    return programs.find(
+        "headrace-shortcut",
+        [programs.REPO / "build" / "trace" / "headrace-shortcut"],
+        "; build it with `meson setup build/trace trace && ninja -C build/trace`, put it on PATH, "
+        "or name it in HEADRACE_SHORTCUT",
+        variable="HEADRACE_SHORTCUT",
+    )
+
+
+@cache
+def ways(program: Path) -> tuple[str, ...]:
+    """The ways past a bridge that it knows; AF_XDP needs a library."""
+    return tuple(programs.run_tool(program, ["--ways"], "headrace-shortcut").split())
