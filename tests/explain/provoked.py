@@ -150,10 +150,11 @@ def two_on_one_core(folder: Path, lan: Lan) -> Path:
 
 
 def softirq_on_one_core(folder: Path, lan: Lan) -> Path:
-    """Routers in a row forward in the softirqs of the sender's core; nobody reads."""
+    """Routers in a row forward in the softirqs of the sender's core; nobody reads. So many that
+    what the sender itself does is little beside them."""
     if len(cpus()) < 2:
         raise CannotProvoke("one CPU has nothing to compare with")
-    names = [lan.namespace(f"r{i}") for i in range(12)]
+    names = [lan.namespace(f"r{i}") for i in range(24)]
     for i, (a, b) in enumerate(pairwise(names)):
         lan.veth((a, f"e{i}"), (b, f"w{i}"))
         lan.address(a, f"e{i}", f"10.66.{i}.1/24")
@@ -240,9 +241,10 @@ def slow_nf(folder: Path, lan: Lan) -> Path:
 
 
 def small_ring(folder: Path, lan: Lan) -> Path:
-    """Far below what the chain can carry; but any pause of the reader is longer than the ring."""
-    deployment = "deployment: {wire: 64}\n"
-    return study(folder, f"chain: [null]\n{deployment}measure: {{loads: [20k, 1M], trial: 2 s}}\n")
+    """Far below what the chain can carry. The generator writes up to a burst at once, and a burst
+    is as large as the ring: it overflows whenever its reader has not emptied it since the last."""
+    deployment = "deployment: {wire: 64, burst: 64}\n"
+    return study(folder, f"chain: [null]\n{deployment}measure: {{loads: [20k, 6M], trial: 1 s}}\n")
 
 
 def generator(folder: Path, lan: Lan) -> Path:

@@ -9,7 +9,7 @@ from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
 from headrace.record import Counters, Measurement
 from headrace.report.bottleneck import pipe
-from headrace.report.capacity import Part
+from headrace.report.capacity import Part, parts_of
 
 BUSY = 0.95  # an lcore above has no cycles left for a burst
 RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
@@ -45,8 +45,12 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
-    """A ring overflows although its reader has time: it cannot hold a burst or a pause."""
-    if above is None or above.counters is None or (part.utilisation or 1.0) >= BUSY:
+    """A ring overflows although its reader has time: it cannot hold a burst or a pause. What its
+    reader's time was counts where it overflowed, not at the rate that was found."""
+    if above is None or above.counters is None:
+        return None
+    busy = next((p.utilisation for p in parts_of(above) if p.name == part.name), None)
+    if busy is None or busy >= BUSY:
         return None
     full = _full(part, above.counters)
     if not full:
@@ -61,7 +65,7 @@ def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
         share=lost / max(above.intended, 1),
         place=f"{_place(above)}: {ring}",
         text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, was busy "
-        f"for only {part.utilisation or 0.0:.0%} of the time",
+        f"for only {busy:.0%} of the time",
         evidence=(f"{lost} of {above.intended} packets found it full",),
         remedy="a larger ring (`size`), or smaller bursts into it",
     )

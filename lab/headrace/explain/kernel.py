@@ -18,31 +18,50 @@ MIN_PACKETS = 1000
 
 def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
     """S4 table 3: all softirqs on one core, the others idle."""
+    cpu = _softirq_core(e)
+    if cpu is None:
+        return
     busy = e.hardware.rate("cpu_softirq_s")
-    if len(busy) < 2:
-        return
-    cpu = max(busy, key=lambda c: busy[c])
     others = max(v for c, v in busy.items() if c != cpu)
-    if busy[cpu] < SOFTIRQ_FULL or others > SOFTIRQ_IDLE * busy[cpu]:
-        return
     squeezed = e.os.change("softnet_squeezed").get(cpu, 0)
+    dropped = _backlog_drops(e).get(cpu, 0)
+    lost = (f"{dropped:.0f} packets found {cpu}'s backlog queue full",) if dropped else ()
     yield Diagnosis(
         rule="softirq-on-one-core",
-        weight=Weight.SHORTAGE,
+        weight=Weight.LOSS if dropped else Weight.SHORTAGE,
         share=busy[cpu],
         place=cpu,
         text=f"{cpu} spends {busy[cpu]:.0%} of its time in softirqs, the next core {others:.0%}",
-        evidence=(f"NAPI ran out of its budget {squeezed:.0f} times on {cpu}",),
+        evidence=(f"NAPI ran out of its budget {squeezed:.0f} times on {cpu}", *lost),
         remedy="spread them: RPS (rps_cpus of the receiving device's queues), more RX queues, "
         "or threaded NAPI (echo 1 > /sys/class/net/DEVICE/threaded)",
     )
 
 
-def backlog_full(e: Evidence) -> Iterator[Diagnosis]:
-    dropped = e.os.change("softnet_dropped_packets")
+def _softirq_core(e: Evidence) -> str | None:
+    """The one that has nearly all softirqs, if that is most of its time."""
+    busy = e.hardware.rate("cpu_softirq_s")
+    if len(busy) < 2:
+        return None
+    cpu = max(busy, key=lambda c: busy[c])
+    others = max(v for c, v in busy.items() if c != cpu)
+    return cpu if busy[cpu] >= SOFTIRQ_FULL and others <= SOFTIRQ_IDLE * busy[cpu] else None
+
+
+def _backlog_drops(e: Evidence) -> dict[str, float]:
     seen = e.os.change("softnet_packets")
-    for cpu, count in dropped.items():
-        if count > LOST * max(seen.get(cpu, 0), MIN_PACKETS):
+    return {
+        cpu: count
+        for cpu, count in e.os.change("softnet_dropped_packets").items()
+        if count > LOST * max(seen.get(cpu, 0), MIN_PACKETS)
+    }
+
+
+def backlog_full(e: Evidence) -> Iterator[Diagnosis]:
+    """Where one core has all softirqs, that is why its queue is full, and said so."""
+    seen, alone = e.os.change("softnet_packets"), _softirq_core(e)
+    for cpu, count in _backlog_drops(e).items():
+        if cpu != alone:
             yield Diagnosis(
                 rule="backlog-full",
                 weight=Weight.LOSS,
