@@ -23,8 +23,9 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from support.netns import Lan
 from traced import Traced, end_to_end
+
+from support.netns import Lan
 
 REPO = Path(__file__).resolve().parents[2]
 GOAL = 0.02
@@ -83,7 +84,7 @@ def quiet(t: Traced, ends: Ends, runs: int) -> Iterator[Claim]:
     p = t.begin("--sample", "1", *UDP)
     said = t.exchange((b, "10.77.0.2"), a, [], ["--count", "2000", "--gap-ms", "0.1"])
     result = t.end(p)
-    figure = f"{result['packets']['sampled']} of {said['sent']} followed, {result['lost_total']} lost"
+    figure = f"{result['packets']['sampled']} of {said['sent']} seen, {result['lost_total']} lost"
     holds = result["packets"]["sampled"] == said["sent"] and not result["lost_total"]
     yield Claim("no overload", "all followed, 0 lost", figure, holds)
 

@@ -2,10 +2,10 @@
 """What tracing costs: `python tests/trace/overhead.py [ROUNDS]` (root; about a minute).
 
 The kernel's own run time of the programs (bpf_stats) in interleaved rounds, under iperf3's TCP and
-small UDP over veth and bridge: no tracer, hooks that do nothing, the tracer at 1 % and on every packet,
-and a bpftrace script that measures the same way between two of the same points. Being called
-and timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the last
-column. Each goal stands beside its figure; exit status 1 if one is missed.
+small UDP over veth and bridge: no tracer, hooks that do nothing, the tracer at 1 % and on every
+packet, and a bpftrace script that measures the same way between two of the same points. Being
+called and timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the
+last column. Each goal stands beside its figure; exit status 1 if one is missed.
 """
 
 from __future__ import annotations
