@@ -143,21 +143,20 @@ def test_the_engine_is_a_vnf_among_others(tmp_path: Path, link: str) -> None:
     assert ours() <= before
 
 
-@needs("ip-firewall", "router", "traffic")
-def test_instances_of_a_firewall_see_both_directions(tmp_path: Path) -> None:
-    """The kernels on either side choose among them by the same hash of a flow."""
+@needs("nat", "router", "traffic")
+def test_instances_share_flows_by_their_hash(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [ip-firewall, router]\n"
-        "vnfs: {ip-firewall: {instances: 2}, router: {instances: 2}}\n"
-        "workload:\n- {kind: http, duration: 1 s, warmup: 0 s, connections: 32}\n"
-        "- {kind: tcp, streams: 16, duration: 1 s, warmup: 0 s}\n",
+        "name: test\ndeployment: {hosting: container}\nchain: [router, nat]\n"
+        "vnfs: {nat: {instances: 2}, router: {instances: 2, cpus: 0.5, cpuset: '0'}}\n"
+        "workload: {kind: http, duration: 1 s, warmup: 0 s, connections: 32}\n",
     )
-    for result in results(done):
-        found = findings(result)
-        assert all(finding["ok"] for finding in found.values()), found
-        assert {f"ip-firewall.{n}: accepted" for n in (1, 2)} <= set(found)
-        assert {f"router.{n}: forwarded" for n in (1, 2)} <= set(found)
+    [result] = results(done)
+    found = findings(result)
+    assert all(finding["ok"] for finding in found.values()), found
+    assert {f"{vnf} {n}" for vnf in ("nat", "router") for n in (1, 2)} <= {
+        check.partition(":")[0].replace(".", " ") for check in found
+    }
 
 
 @needs("nat", "traffic")
@@ -180,7 +179,7 @@ def test_an_image_of_the_users_with_ports_and_addresses_of_its_own(tmp_path: Pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_sriov_is_refused_where_no_nic_has_functions(tmp_path: Path) -> None:
-    from headrace.testbed.containers.sriov import physical_functions
+    from headrace.testbed.sriov import physical_functions
 
     if physical_functions():
         pytest.skip("this machine has a NIC with SR-IOV functions")

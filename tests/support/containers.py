@@ -17,7 +17,7 @@ from headrace.testbed.containers.tool import installed
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
-_TAG = 6  # letters: hr and four digits
+TAG = 6  # letters: hr and four digits
 # Containers and namespaces; bridges, macvlan's parents, ports, a switch. Other tests' names begin
 # alike.
 _OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
@@ -81,6 +81,12 @@ def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def tags(folder: Path) -> set[str]:
+    """Of deployments of this test's runs, by their ledgers, which `clean` removes."""
+    ledgers = (folder / "r" / "headrace").glob("run-*/resources.jsonl")
+    return set(re.findall(r'"name": "(hr[0-9a-f]{4})', "".join(x.read_text() for x in ledgers)))
+
+
 def ours() -> set[str]:
     """Containers, namespaces and links that a run may have made, but those of runs of somebody
     else that go on at the same time: their tags are in the machine's own state directory."""
@@ -92,7 +98,7 @@ def ours() -> set[str]:
     found = {name for name in (*containers, *names) if _OWN.fullmatch(name)}
     if not _switches():
         found |= {name for name in names if name == "ovs-netdev"}  # its daemon is gone
-    return {name for name in found if name[:_TAG] not in others}
+    return {name for name in found if name[:TAG] not in others}
 
 
 def _others() -> set[str]:

@@ -83,6 +83,8 @@ class VnfDefinition(Spec):
     hides_source: bool = False  # what is behind it sees its address, not the clients'
     scale_out: bool = False  # several instances may share the load
     capabilities: Capabilities = ()
+    # Which a parameter's value asks for besides: parameter -> value -> capabilities.
+    needs: dict[str, dict[str, Capabilities]] = Field(default_factory=dict)
     devices: tuple[str, ...] = ()
     whole_frames: bool = False  # reads frames itself: no offloads on its networks
     forwards: Literal["kernel", "itself"] = "kernel"  # who forwards what a `routed` VNF gets
@@ -93,10 +95,25 @@ class VnfDefinition(Spec):
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     counters: dict[str, str] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _needs_are_of_parameters(self) -> VnfDefinition:
+        for name in self.needs:
+            if name not in self.parameters:
+                raise ValueError(f"needs: {name!r} is no parameter of this VNF")
+        return self
+
     @property
     def splits(self) -> bool:
         """Whether addresses in front of it are unknown behind it."""
         return self.hides_source or self.kind == "proxy"
+
+    def granted(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Capabilities with these parameters."""
+        wanted = list(self.capabilities)
+        for name, by_value in self.needs.items():
+            value = given.get(name, self.parameters[name].default)
+            wanted += by_value.get(_text(value), ())
+        return tuple(wanted)
 
     def environment(self, given: Mapping[str, Any], place: str) -> dict[str, str]:
         """All parameters as the entry point gets them; unknown or wrong ones are bad input."""

@@ -23,6 +23,7 @@ from headrace.testbed.containers.plumbing import (
     adopt_namespace,
     configure,
     counts,
+    know,
     make_namespace,
     no_forwarding,
     no_offloads,
@@ -52,6 +53,10 @@ class Supply:
     health: tuple[str, ...] | None = None  # an opaque one's check; None: that it runs
     given: Mapping[str, str] = field(default_factory=dict)  # an opaque one's environment
     command: tuple[str, ...] = ()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return self.definition.granted(self.allocation.parameters)
 
     def environment(self, place: str) -> dict[str, str]:
         own = self.definition.environment(self.allocation.parameters, place)
@@ -157,9 +162,20 @@ class Deployed:
             for node in self.layout.nodes:
                 for interface in node.interfaces:
                     within(self.name(node), partial(no_offloads, interface.device))
+        readers = {
+            node.name for node in self.layout.nodes
+            if node.kind == TESTER or definitions[node.name].forwards == "itself"
+        }  # fmt: skip
         for node in self.layout.of_kind("routed"):
-            if definitions[node.name].forwards == "itself":
+            if node.name in readers:
                 within(self.name(node), no_forwarding)
+        for node in self.layout.nodes:
+            silent: dict[str, dict[str, str]] = {}
+            for own, other in self.layout.neighbours(node):
+                if self.layout.owner(other).name in readers:
+                    silent.setdefault(own.device, {})[other.address] = other.mac
+            for device, neighbours in silent.items():
+                know(self.name(node), device, neighbours)
 
     def _start(self, node: Node) -> None:
         supply = self.supplies[node.vnf]
@@ -170,7 +186,7 @@ class Deployed:
                 supply.image,
                 self.name(node),
                 self._environment(node),
-                supply.definition.capabilities,
+                supply.capabilities,
                 supply.definition.devices,
                 allocation.cpus,
                 allocation.cpuset,

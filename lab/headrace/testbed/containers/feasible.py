@@ -51,7 +51,7 @@ def _network(point: Point, expanded: Expanded) -> None:
 def _supply(supply: Supply) -> None:
     name = supply.definition.name
     granted = capabilities(_STATUS.read_text())
-    for capability in supply.definition.capabilities:
+    for capability in supply.capabilities:
         if capability not in granted:
             raise HeadraceError(
                 f"VNF {name}: needs the capability CAP_{capability}, which this machine does not "

@@ -107,6 +107,9 @@ class Layout:
             if one is not node and other.lan == own.lan
         ]
 
+    def owner(self, interface: Interface) -> Node:
+        return next(node for node in self.nodes if interface in node.interfaces)
+
     def of_kind(self, *kinds: str) -> list[Node]:
         return [node for node in self.nodes if node.kind in kinds]
 

@@ -173,6 +173,18 @@ def no_forwarding() -> None:
     Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
 
 
+def know(namespace: str, device: str, neighbours: Mapping[str, str]) -> None:
+    """Neighbours (address: MAC) that nobody answers ARP for: no kernel reads their frames."""
+
+    def add() -> None:
+        with IPRoute() as ip:
+            index = ip.link_lookup(ifname=device)[0]
+            for address, mac in neighbours.items():
+                ip.neigh("replace", dst=address, lladdr=mac, ifindex=index, state="permanent")
+
+    within(namespace, add)
+
+
 @dataclass(frozen=True)
 class Count:
     """Of one interface, since it was made. Segments that were never cut count as one packet."""

@@ -105,18 +105,6 @@ def test_scale_out_shares_by_flow_or_by_balancer() -> None:
     assert balancer.upstreams == tuple(n.interface("up").address for n in caches)
 
 
-def test_both_directions_of_a_flow_have_the_same_choice() -> None:
-    """Kernels hash both directions of a flow alike: the lists must be in one order."""
-    layout = row("router", "ip-firewall", "traffic-shaper", instances={"ip-firewall": 3})
-    nodes = {n.name: n for n in layout.nodes}
-    client = layout.client.interfaces[0].address
-    there = next_hops(layout, nodes["router"], layout.target)
-    back = next_hops(layout, nodes["traffic-shaper"], client)
-    walls = [n for n in layout.nodes if n.vnf == "ip-firewall"]
-    assert there == [n.interface("up").address for n in walls]
-    assert back == [n.interface("down").address for n in walls]
-
-
 def test_pair_has_a_network_between() -> None:
     layout = row("vpn", "nat")
     near, far = (next(n for n in layout.nodes if n.name == f"vpn.{r}") for r in ("near", "far"))
