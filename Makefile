@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm-trace test-vm-sriov test-vm-placement lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-placement lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -18,6 +18,7 @@ help:
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
+	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference of links and NFs, from the engine itself'
@@ -68,6 +69,11 @@ bench-fib-1g:
 	@scripts/setup.sh run bench
 	@scripts/with-hugepages.sh 10240 $(VENV)/headrace bench fib --kind exact --entries 1G
 	@scripts/with-hugepages.sh 10240 $(VENV)/headrace run studies/fib-1g.yaml
+
+# No root needed; QEMU's own emulation where KVM does not run guests.
+test-vm:
+	@scripts/setup.sh run test vm
+	@env HEADRACE_SLOW=1 $(VENV)/python -m pytest tests/hosting/test_vm.py
 
 lint:
 	@scripts/setup.sh run lint
