@@ -11,9 +11,10 @@ int placed_map(struct placed *p, int node, struct err *err)
 		return rc;
 	for (unsigned int i = 0; i < PLACED_LINES; i++) {
 		/* 37 is prime to their number: every page once, neighbours far apart. */
-		size_t page = (size_t)(i * 37 % PLACED_LINES) * 4096;
+		size_t page = (size_t)(i * 37 % PLACED_LINES) * PAGE;
 
-		p->lines[i] = (struct line *)(p->region.addr + page + random_next(&random) % 64 * LINE);
+		p->lines[i] = (struct line *)(p->region.addr + page +
+					      random_next(&random) % 64 * LINE);
 	}
 	for (unsigned int i = 0; i < PLACED_LINES; i++)
 		p->lines[i]->next = p->lines[(i + 1) % PLACED_LINES];
@@ -47,4 +48,20 @@ bool placed_flush(struct placed *p)
 #else
 	return false;
 #endif
+}
+
+int evictor_map(struct evictor *e, const struct eviction *how, struct err *err)
+{
+	e->how = *how;
+	return region_map(&e->region, how->pages * PAGE, -1, err);
+}
+
+void evict(const struct evictor *e, size_t offset)
+{
+	const volatile uint8_t *lines = e->region.addr + offset;
+
+	/* 37 is prime to any number of pages that is a power of two: no prefetcher follows. */
+	for (unsigned int turn = 0; turn < e->how.turns; turn++)
+		for (size_t i = 0; i < e->how.pages; i++)
+			(void)lines[i * 37 % e->how.pages * PAGE];
 }

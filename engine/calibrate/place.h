@@ -9,8 +9,9 @@
  * Few lines, so that whoever touched them last has them in its first-level cache; each on a page of
  * its own at a random place, so that no prefetcher guesses the next one.
  */
+#define PAGE 4096
 #define PLACED_LINES 128
-#define PLACED_BYTES (PLACED_LINES * 4096)
+#define PLACED_BYTES (PLACED_LINES * PAGE)
 
 struct placed {
 	struct region region;
@@ -25,6 +26,26 @@ void placed_modify(void *placed);
 
 /* Out of all caches, into memory. False where an ordinary program cannot do that. */
 bool placed_flush(struct placed *p);
+
+/*
+ * Lines that push others out of a cache: one in each of many pages, all at the same offset as those
+ * that are to go. An offset in a page is all that an ordinary program knows of an address's set: in
+ * a virtual machine even a huge page may lie on many small ones. They are few beside what the next
+ * level holds, and several times what this one does, since no cache evicts strictly the least
+ * recently used.
+ */
+struct eviction {
+	size_t pages;
+	unsigned int turns;
+};
+
+struct evictor {
+	struct region region;
+	struct eviction how;
+};
+
+int evictor_map(struct evictor *e, const struct eviction *how, struct err *err);
+void evict(const struct evictor *e, size_t offset);
 
 static inline void line_flush(const volatile void *line)
 {

@@ -16,10 +16,19 @@
 #include "place.h"
 
 #define SAMPLES 4000
-#define BATCH 32 /* lines that are put somewhere at once; few beside what a cache holds */
+#define BATCH 8 /* lines that are put somewhere at once: the last does not wait long */
 #define PAUSES 8
 #define FLUSHED 64
+#define NEAR_PAGES 512
+#define STRIPE (NEAR_PAGES / BATCH)
+#define APART_LINES 8
 #define FAR_BYTES ((size_t)64 << 20)
+/*
+ * Lines of one offset in a page: a first-level cache holds its ways, 8 or 12; a second-level cache
+ * of 512 KB to 2 MB 128 to 512, a last level some thousands.
+ */
+static const struct eviction from_l1 = {.pages = 32, .turns = 4};
+static const struct eviction from_l2 = {.pages = 2048, .turns = 1};
 
 struct place {
 	const char *name;
@@ -31,45 +40,65 @@ static void note(struct place *p, const volatile void *line)
 	p->counts[locate_load(line)]++;
 }
 
-/* Loads in the order of a stride prime to their number: all of it, and no prefetcher follows. */
-static void sweep(const volatile uint8_t *from, size_t bytes)
+/*
+ * The translation of a line's address is the core's, as a packet's is whose neighbours it reads all
+ * the time: another line of its page is read before, too far away for prefetchers of adjacent
+ * lines, at no fixed distance, lest others learn it.
+ */
+static void note_near(struct place *p, const struct region *near, const uint8_t *line,
+		      uint64_t *random)
 {
-	size_t lines = bytes / LINE;
+	size_t page = (size_t)(line - near->addr) / PAGE * PAGE;
+	size_t apart = (APART_LINES + random_next(random) % (PAGE / LINE - 2 * APART_LINES)) * LINE;
 
-	for (size_t i = 0, at = 0; i < lines; i++, at = (at + 7919) % lines)
-		(void)from[at * LINE];
+	(void)*(volatile uint8_t *)(near->addr + page +
+				    ((size_t)(line - near->addr) + apart) % PAGE);
+	/* As in the engine, at no fixed part of the clock's step. */
+	for (uint64_t k = random_next(random) % PAUSES; k; k--)
+		rte_pause();
+	note(p, line);
 }
 
 /*
- * Lines that were read last before `evict_bytes` of others: what is more than the levels nearer
- * have room for, and less than the level that is meant. Going round in a walk does not do that: its
- * lines stay in the nearer level in part, as no cache evicts strictly the least recently used.
+ * Lines in the level that those next to be evicted go to; `e` NULL: where they are written. They
+ * are changed, as a packet's are: what is clean, a last level that holds what others evict may
+ * forget.
  */
-static int in_cache(struct place *p, size_t evict_bytes, struct err *err)
+static void put(const struct region *near, const struct evictor *e, uint8_t **lines,
+		uint64_t *random)
+{
+	size_t offset = random_next(random) % PAGE / LINE * LINE;
+
+	for (unsigned int i = 0; i < BATCH; i++) {
+		/* No page twice, lest its line be timed twice; no stride, lest a prefetcher follow. */
+		size_t page = i * STRIPE + random_next(random) % STRIPE;
+
+		if (!e)
+			offset = random_next(random) % PAGE / LINE * LINE;
+		lines[i] = near->addr + page * PAGE + offset;
+		(*(volatile uint8_t *)lines[i])++;
+	}
+	if (e)
+		evict(e, offset);
+}
+
+static int in_cache(struct place *p, const struct eviction *how, struct err *err)
 {
 	uint64_t random = 0x9e3779b97f4a7c15u;
-	const volatile uint8_t *lines[BATCH];
-	struct region near = {0}, others = {0};
-	int rc = region_map(&near, FAR_BYTES / 16, -1, err);
+	struct evictor e = {0};
+	struct region near = {0};
+	uint8_t *lines[BATCH];
+	int rc = region_map(&near, NEAR_PAGES * PAGE, -1, err);
 
-	if (!rc)
-		rc = region_map(&others, RTE_MAX(evict_bytes, (size_t)LINE), -1, err);
+	if (!rc && how)
+		rc = evictor_map(&e, how, err);
 	for (unsigned int i = 0; !rc && i < SAMPLES; i += BATCH) {
-		for (unsigned int j = 0; j < BATCH; j++) {
-			lines[j] = near.addr + random_next(&random) % near.bytes / LINE * LINE;
-			(void)*lines[j];
-		}
-		for (unsigned int turn = 0; evict_bytes && turn < 2; turn++)
-			sweep(others.addr, evict_bytes);
-		for (unsigned int j = 0; j < BATCH; j++) {
-			/* As in the engine, at no fixed part of the clock's step. */
-			for (uint64_t k = random_next(&random) % PAUSES; k; k--)
-				rte_pause();
-			note(p, lines[j]);
-		}
+		put(&near, how ? &e : NULL, lines, &random);
+		for (unsigned int j = 0; j < BATCH; j++)
+			note_near(p, &near, lines[j], &random);
 	}
 	region_unmap(&near);
-	region_unmap(&others);
+	region_unmap(&e.region);
 	return rc;
 }
 
@@ -127,7 +156,8 @@ static json_t *place_json(const struct place *p)
 {
 	json_t *counts = json_array();
 
-	for (uint32_t i = 0; i <= LOCATE_DISTURBED; i++)
+	/* As in the engine, what was interrupted says nothing of a place. */
+	for (uint32_t i = 0; i < LOCATE_DISTURBED; i++)
 		if (p->counts[i])
 			json_array_append_new(counts, json_pack("[I, I]", (json_int_t)i,
 								(json_int_t)p->counts[i]));
@@ -144,13 +174,12 @@ static int measure_all(const struct options *o, struct place *places, struct err
 	int rc = pin_to(o->cpus[0], err);
 
 	if (!rc)
-		rc = in_cache(&places[OWN_L1], 0, err);
+		rc = in_cache(&places[OWN_L1], NULL, err);
 	if (!rc)
-		rc = in_cache(&places[OWN_L2], RTE_MIN(o->l2_bytes / 2, 4 * o->l1_bytes), err);
-	/* Six times the second level and no more: of a shared last level neighbours leave little.
-	 */
-	if (!rc && o->llc_bytes >= 8 * o->l2_bytes)
-		rc = in_cache(&places[LLC], 6 * o->l2_bytes, err);
+		rc = in_cache(&places[OWN_L2], &from_l1, err);
+	/* A last level hardly larger than the second has no room for what that one evicts. */
+	if (!rc && o->llc_bytes >= 2 * o->l2_bytes)
+		rc = in_cache(&places[LLC], &from_l2, err);
 	if (!rc && o->n_cpus > 1)
 		rc = in_other_core(&places[OTHER_CLEAN], &places[OTHER_MODIFIED], o->cpus[1], err);
 	if (!rc)

@@ -146,6 +146,22 @@ static int cmd_plan(struct engine *e, const json_t *req, json_t **reply, struct 
 	return engine_replan(e, plan, reply, err);
 }
 
+/* 0: none for now. A plan without `locate` has nothing to count them in. */
+static int cmd_locate(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *every = json_object_get(req, "every");
+
+	(void)reply;
+	if (!e->plan->engine.locate.every)
+		return err_set(err, ENOTSUP, "locate", "the plan's engine.locate is off");
+	if (!json_is_integer(every) || json_integer_value(every) < 0 ||
+	    json_integer_value(every) > LOCATE_EVERY_MAX)
+		return err_set(err, EINVAL, "every", "must be a whole number, 0 to %d",
+			       LOCATE_EVERY_MAX);
+	atomic_store(&e->locate_every, (uint64_t)json_integer_value(every));
+	return 0;
+}
+
 static int cmd_prometheus(struct engine *e, const json_t *req, json_t **reply, struct err *err)
 {
 	char *text = stats_prometheus(e);
@@ -164,7 +180,7 @@ static const struct {
 } commands[] = {
 	{"info", cmd_info}, {"start", cmd_start}, {"stop", cmd_stop},	  {"set", cmd_set},
 	{"read", cmd_read}, {"flows", cmd_flows}, {"update", cmd_update},
-	{"plan", cmd_plan}, {"prometheus", cmd_prometheus},
+	{"plan", cmd_plan}, {"locate", cmd_locate}, {"prometheus", cmd_prometheus},
 };
 
 static int run_command(struct engine *e, const json_t *req, json_t **reply, bool *quit,
@@ -183,7 +199,7 @@ static int run_command(struct engine *e, const json_t *req, json_t **reply, bool
 			return commands[i].fn(e, req, reply, err);
 	return err_set(err, EINVAL, "cmd",
 		       "\"%.40s\" is not known; allowed: info, start, stop, set, read, flows, update, "
-		       "plan, prometheus, quit",
+		       "plan, locate, prometheus, quit",
 		       cmd);
 }
 

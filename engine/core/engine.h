@@ -37,6 +37,7 @@ struct engine {
 	unsigned int n_workers;
 	bool files_only;    /* initialises nothing but what names a file */
 	unsigned int epoch; /* of trials */
+	_Atomic uint64_t locate_every; /* packets; as the plan has it until `locate` says otherwise */
 	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
 };
 

@@ -4,12 +4,17 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include <rte_branch_prediction.h>
+#include <rte_mbuf.h>
+
 #include "locate.h"
 #include "plan.h"
 
 /*
  * Where packets were when a segment first touched them: on one packet in `every` the first header
  * load is timed, before anything prefetches it, and put into a class by the calibrated limits.
+ * Nothing of the packet is touched before, its mbuf neither: a prefetcher that has seen mbufs and
+ * headers at one distance, packet by packet, brings the header as soon as the mbuf is read.
  * Functions behind the first of a segment have samples of their own: each located packet is timed
  * at one of the functions, in turn, so that the cost does not grow with the chain.
  */
@@ -24,11 +29,9 @@ struct located {
 	uint32_t buckets[LOCATED_BUCKETS];
 };
 
-static inline void located_note(struct located *l, const struct plan_engine *plan,
-				const void *header)
+static inline void located_note(struct located *l, const struct plan_engine *plan, uint32_t cycles)
 {
 	const struct plan_class *classes = plan->locate.classes.items;
-	uint32_t cycles = locate_load(header);
 	size_t c = 0;
 
 	if (cycles >= LOCATE_DISTURBED) {
@@ -41,6 +44,21 @@ static inline void located_note(struct located *l, const struct plan_engine *pla
 	while (c + 1 < plan->locate.classes.count && cycles >= classes[c].below_cycles)
 		c++;
 	l->classes[c]++;
+}
+
+/* Cycles of the first load of the packet's header; `offset`: from its mbuf, where it mostly is. */
+static inline uint32_t located_time(const struct rte_mbuf *m, size_t offset)
+{
+	const uint8_t *usual = (const uint8_t *)m + offset, *header;
+	uint32_t cycles = locate_load(usual);
+	uintptr_t apart;
+
+	header = rte_pktmbuf_mtod(m, const uint8_t *);
+	apart = (uintptr_t)header ^ (uintptr_t)usual;
+	if (likely(apart < RTE_CACHE_LINE_SIZE))
+		return cycles;
+	/* Moved by a header put on or taken off, or in a buffer of its own. */
+	return locate_load(header);
 }
 
 /* {"samples", "disturbed", "mean_cycles", "classes": {name: n}, "cycles": {"lower bound": n}} */

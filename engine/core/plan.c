@@ -22,8 +22,9 @@ static const struct param plan_class_params[] = {
 };
 
 static const struct param plan_locate_params[] = {
-	{.name = "every", .type = PARAM_UINT, .offset = offsetof(struct plan_locate, every), .max = 1e9,
-	 .unit = "packets", .doc = "time the first header load of one packet in this many; 0: of none"},
+	{.name = "every", .type = PARAM_UINT, .offset = offsetof(struct plan_locate, every),
+	 .max = LOCATE_EVERY_MAX, .unit = "packets",
+	 .doc = "time the first header load of one packet in this many; 0: of none"},
 	{.name = "classes", .type = PARAM_OBJECT, .list = true, .fields = plan_class_params,
 	 .fields_size = sizeof(struct plan_class), .offset = offsetof(struct plan_locate, classes),
 	 .doc = "classes of places by time, the nearest first, as `headrace server calibrate` finds them"},

@@ -24,6 +24,8 @@ struct plan_class {
 	uint64_t below_cycles;
 };
 
+#define LOCATE_EVERY_MAX 1000000000
+
 struct plan_locate {
 	uint64_t every; /* packets; 0: off */
 	struct param_list classes; /* struct plan_class */

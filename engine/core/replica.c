@@ -152,6 +152,7 @@ static int locate_open(struct engine *e, struct replica *r)
 	r->locate_left = INT64_MAX; /* never */
 	if (!e->plan->engine.locate.every)
 		return 0;
+	atomic_store(&e->locate_every, e->plan->engine.locate.every);
 	r->locate_left = (int64_t)e->plan->engine.locate.every;
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		r->inlets[i].located = hot_alloc(sizeof(struct located));
@@ -164,6 +165,9 @@ static int locate_open(struct engine *e, struct replica *r)
 			return -ENOMEM;
 	}
 	r->locate = &e->plan->engine;
+	r->locate_every = &e->locate_every;
+	r->locate_offset = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM;
+	r->locate_offset += rte_pktmbuf_priv_size(r->pool);
 	return 0;
 }
 

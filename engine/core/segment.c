@@ -17,6 +17,7 @@
 #define TIMED_BASE 8
 #define TIMED_SPREAD 16
 #define TICK_HZ 1000
+#define LOCATE_AGAIN 4096 /* packets after which one that locates none looks whether it shall again */
 
 static inline uint32_t next_timed(struct replica *r)
 {
@@ -171,9 +172,13 @@ static inline bool all_edge_0(const struct burst *b)
 static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 					 struct rte_mbuf **pkts, uint16_t n)
 {
-	uint32_t every = (uint32_t)r->locate->locate.every;
+	uint32_t every = (uint32_t)atomic_load_explicit(r->locate_every, memory_order_relaxed);
 	uint16_t at;
 
+	if (!every) {
+		r->locate_left = LOCATE_AGAIN;
+		return;
+	}
 	r->rng = r->rng * 1664525u + 1013904223u;
 	at = (r->rng >> 16) % n;
 	r->locate_left = 1 + every / 2 + r->rng % every;
@@ -182,7 +187,7 @@ static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 		return;
 	}
 	r->locate_turn = 0;
-	located_note(in->located, r->locate, rte_pktmbuf_mtod(pkts[at], const void *));
+	located_note(in->located, r->locate, located_time(pkts[at], r->locate_offset));
 }
 
 static __rte_noinline void locate_again(struct replica *r, struct node *node)
@@ -191,7 +196,7 @@ static __rte_noinline void locate_again(struct replica *r, struct node *node)
 
 	/* It may have gone another way; what is here of its burst has been through the same. */
 	located_note(node->located, r->locate,
-		     rte_pktmbuf_mtod(b->pkts[RTE_MIN(r->locating, b->n - 1)], const void *));
+		     located_time(b->pkts[RTE_MIN(r->locating, b->n - 1)], r->locate_offset));
 }
 
 /* What the fast path took leaves from the end of its run; neighbours with one target together. */

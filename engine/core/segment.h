@@ -107,9 +107,11 @@ struct replica {
 	uint32_t until_timed; /* polls until the next one that is timed */
 	uint32_t rng;
 	const struct plan_engine *locate; /* NULL: packets are not located */
+	const _Atomic uint64_t *locate_every; /* packets; 0: for now none */
 	int64_t locate_left;              /* packets until the next that is */
 	int32_t locating;                 /* index in its burst of the packet that is, -1: none */
 	uint32_t locate_turn;             /* at which function, counted from the segment's first */
+	size_t locate_offset;             /* where a packet begins that nobody moved, from its mbuf */
 	unsigned int n_emitted;
 	struct rte_mempool *pool;
 	uint64_t now, next_tick;
