@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +25,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from headrace.errors import BadInput
 from headrace.report import sheet
+from headrace.report.checks import Check, at_least, at_most, section
 from headrace.report.plan import sheet as plan_sheet
 from headrace.spec.plan import ChainPlan
 
 PLANS = TypeAdapter(list[ChainPlan])
 CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
+CHAINS, ERROR_MEDIAN, ERROR_MOST = 12, 0.10, 0.25  # what predictions are to reach, and on how many
 
 
 def stored(file: Path) -> list[ChainPlan] | None:
@@ -75,6 +78,18 @@ def summary(plans: list[ChainPlan]) -> list[str]:
     ]
 
 
+def goals(plans: list[ChainPlan]) -> list[Check]:
+    errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
+    losses = [loss for p in plans if (loss := p.choice_loss) is not None]
+    why = "nothing was measured"
+    return [
+        at_least("chains planned and run", CHAINS, float(len(plans)), lambda v: f"{v:.0f}"),
+        at_most("error, median", ERROR_MEDIAN, median(errors) if errors else None, why=why),
+        at_most("error, most", ERROR_MOST, max(errors, default=None), why=why),
+        at_most("choice below the measured best", CLOSE, max(losses, default=None), why=why),
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -96,9 +111,12 @@ def main() -> int:
     if not plans:
         print("verify.py: no chain could be planned", file=sys.stderr)
         return 1
-    print("\n".join(summary(plans)))
+    checks = goals(plans)
+    print("\n".join([*summary(plans), *(check.line() for check in checks)]))
+    page = plan_sheet(plans)
     try:
-        sheet.write(plan_sheet(plans), given.folder / "plans.html")
+        page = replace(page, sections=(section(checks), *page.sections))
+        sheet.write(page, given.folder / "plans.html")
     except BadInput as e:
         print(f"verify.py: {e}", file=sys.stderr)
         return 2

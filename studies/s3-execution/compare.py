@@ -17,6 +17,7 @@ chain's first and last lcore, since a server of two has no others; their cost is
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ from typing import Any
 import yaml
 
 from headrace.cli.comparison import Part, main
-from headrace.measure.collectors.perf import CYCLES, HARDWARE, Counter, Refused
+from headrace.measure.collectors import pmu
+from headrace.measure.collectors.perf import Refused
 from headrace.measure.profile import chain as costs
 from headrace.measure.profile import point as points
 from headrace.measure.profile import studied
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.studied import Run, workload
+from headrace.model.stalls import memory_bound
 from headrace.optimize import search
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
@@ -317,50 +320,62 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
 
 def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     """What a packet costs more than with state that fits the first level is waiting; and what its
-    own header's load waits, by located packets."""
+    own header's load waits, by located packets; and cycles that the PMU calls stalled."""
     studied.calibrated("figure7")
+    with ExitStack() as stack:
+        absent, count = "", None
+        try:
+            count = stack.enter_context(pmu.counting(cpus[-1]))
+        except Refused as why:
+            absent = str(why)
+        runs = []
+        for state in STATES:
+            say(f"figure 7, {state} entries")
+            data = spec(Cut((NAMES,), ((cpus[-1],),)), cpus, 64, state, LOCATE)
+            runs += studied.run(bench, data, ORIGIN, [0.0], count_events=count)
+    least = min(sum(run.cycles.values()) for run in runs)
+    lines: dict[str, list[tuple[float, float]]] = {"state": [], "header": [], "PMU": []}
     entries: list[Entry] = []
-    state_share: list[tuple[float, float]] = []
-    header_share: list[tuple[float, float]] = []
-    base: float | None = None
-    for state in STATES:
-        say(f"figure 7, {state} entries")
-        cut = Cut((NAMES,), ((cpus[-1],),))
-        data = spec(cut, cpus, 64, state, LOCATE)
-        [found] = studied.run(bench, data, ORIGIN, [0.0])
-        cycles = sum(found.cycles.values())
-        base = cycles if base is None else min(base, cycles)
-        state_share.append((float(state), max(0.0, 1 - base / cycles)))
-        entries.append(Entry(f"{state} entries, waiting for state", state_share[-1][1]))
-        first = next((one for one in found.located if not one.behind_first), None)
-        if first is not None and first.mean_cycles is not None:
-            wait = first.mean_cycles / (found.rx + cycles + found.tx)
-            header_share.append((float(state), min(1.0, wait)))
-            entries.append(Entry(f"{state} entries, waiting for the header", header_share[-1][1]))
-    entries.append(
-        Entry(
-            "stalled cycles of the PMU", None, None, "see `headrace profile`: counters per packet"
-        )
-    )
+    for state, run in zip(STATES, runs, strict=True):
+        shares = memory_shares(run, least)
+        stalled = memory_bound(run.events)
+        for name, share in (*shares.items(), ("PMU", stalled)):
+            if share is not None:
+                lines[name].append((float(state), share))
+        both = sum(shares.values())
+        entries += [
+            Entry(f"{state} entries, waiting for state", shares["state"]),
+            Entry(f"{state} entries, waiting for the header", shares["header"]),
+            Entry(
+                f"{state} entries, stalled by the PMU",
+                stalled,
+                skipped="" if stalled is not None else absent or "no event of this processor known",
+            ),
+        ]
+        if stalled is not None:
+            entries.append(Entry(f"{state} entries, PMU less both", stalled - both))
     return section(
         "Figure 7: the memory-bound share",
         "Run to completion on one core. State: cycles beyond those of the smallest state, over all "
         "cycles. Header: the mean of timed first loads beyond a first-level hit, over all cycles; "
-        "a prefetch may hide part of it in packets that are not timed, so it is an upper bound. "
-        "The paper has it from a PMU, and states no numbers.",
+        "a prefetch hides most of it in packets that are not timed, so it is an upper bound. "
+        "PMU: cycles in which the lcore, sink and ring included, retired nothing or, where the "
+        "processor tells that apart, waited for a load. The paper has it from a PMU, and states no "
+        "numbers.",
         entries,
         "share",
-        [Series("state", tuple(state_share)), Series("header", tuple(header_share))],
+        [Series(name, tuple(found)) for name, found in lines.items()],
         Axes("state entries", "share of cycles", lambda v: f"{v:,.6g}".replace(",", " ")),
     )
 
 
-def pmu_reason(cpu: int) -> str:
-    try:
-        Counter(HARDWARE, CYCLES, cpu).close()
-    except Refused as e:
-        return str(e)
-    return "stall events differ between processors; `headrace profile` counts misses per packet"
+def memory_shares(run: Run, least: float) -> dict[str, float]:
+    """Of all cycles of a packet; `least`: of its functions where their state fits."""
+    cycles = sum(run.cycles.values())
+    first = next((one for one in run.located if not one.behind_first), None)
+    wait = 0.0 if first is None else first.mean_cycles or 0.0
+    whole = run.rx + cycles + run.tx
+    return {"state": max(0.0, (cycles - least) / whole), "header": min(1.0, wait / whole)}
 
 
 PARTS: dict[str, Part] = {

@@ -11,13 +11,16 @@ figure6  RX, ACL, TX on every placement that the server has, 2 Mpps
 figure7  an ACL from 64 KB to 320 MB at a constant rate
 sampling what locating one packet in 1000 costs, in turn with runs that locate none
 
-Figure 5 and the hit ratios of figure 7 need a calibration (`headrace server calibrate`).
+Figure 5 and the hit ratios of figure 7 need a calibration (`headrace server calibrate`); sampling
+takes about two minutes.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,12 +29,17 @@ import yaml
 
 from headrace.cli.comparison import Part, main
 from headrace.errors import HeadraceError
+from headrace.measure.collectors import pmu
+from headrace.measure.collectors.perf import Refused
 from headrace.measure.profile import studied
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.studied import Run, workload
 from headrace.model.locate import corrected
+from headrace.model.spread import median_interval
+from headrace.model.stalls import not_from_memory
 from headrace.record import Located
 from headrace.report.charts.lines import Axes, Series
+from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Section
 from headrace.spec.calibration import Calibration
@@ -51,7 +59,7 @@ FRAME, FLOWS = 64, 1000
 CHAIN_MB = 512  # mbufs and rings
 MEMORY_MB = CHAIN_MB + ACL_BYTES[-1] // MB
 LOCATE = 100
-SAMPLING, SAMPLING_TURNS = 1000, 7
+SAMPLING, SAMPLING_TURNS, SAMPLING_S, SAMPLING_COST = 1000, 60, 0.2, 0.02
 
 
 def spec(
@@ -125,8 +133,16 @@ def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     calibration = studied.calibrated("figure5")
     say("figure 5, local")
     rates = (*RATES, 0.0)
-    runs = studied.run(bench, minimal(cpus, LOCATE), ORIGIN, rates, wait=False)
-    entries, line = [], []
+    with ExitStack() as stack:
+        absent, count = "", None
+        try:
+            count = stack.enter_context(pmu.counting(cpus[-1]))
+        except Refused as why:
+            absent = str(why)
+        runs = studied.run(
+            bench, minimal(cpus, LOCATE), ORIGIN, rates, wait=False, count_events=count
+        )
+    entries, line, counted = [], [], []
     for rate, run in zip(rates, runs, strict=True):
         pps = rate or run.throughput_pps
         name = f"{pps / 1e6:.3g} Mpps, local" + (" (as fast as possible)" if not rate else "")
@@ -143,16 +159,23 @@ def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
             )
         )
         line.append((pps / 1e6, index))
+        by_pmu = not_from_memory(run.events)
+        why = "" if by_pmu is not None else absent or "no event of this processor known"
+        entries.append(Entry(f"{name}, by the PMU", by_pmu, skipped=why))
+        if by_pmu is not None:
+            entries.append(Entry(f"{name}, PMU less located", by_pmu - index))
+            counted.append((pps / 1e6, by_pmu))
     entries.append(Entry("high rate, remote", None, text(published["remote"]), remote_reason()))
     return section(
         "Figure 5: packets found in a cache",
         "Share of located packets whose first header load did not come from memory: S5's Network "
         "Efficiency Index. Shares are corrected for how often the calibration found lines of each "
         f"place taken for another ({calibration.locate.agreement:.1%} right). A class that mixes "
-        f"memory with another core's cache counts as memory: {classes(calibration)}.",
+        f"memory with another core's cache counts as memory: {classes(calibration)}. By the PMU: "
+        "all loads of the lcore that its own caches did not have, prefetched packets among them.",
         entries,
         "share",
-        [Series("local", tuple(line))],
+        [Series("located", tuple(line)), Series("PMU", tuple(counted))],
         Axes("Mpps", "share not from memory", lambda v: f"{v:g}"),
     )
 
@@ -247,37 +270,40 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
 
 
 def sampling(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    """The same chain at its limit, in turn, so that a machine that slows down does so for both."""
-    calibrated = studied.calibrated("sampling")
+    """One engine that locates and does not, in turn: the host's moods are longer than a turn."""
     acl = {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}}
     chains = {"l2fwd": [{"l2fwd": {}}], "l2fwd, acl": [{"l2fwd": {}}, acl]}
-    entries = []
+    entries, checks = [], []
+    short = replace(bench, seconds=min(bench.seconds, SAMPLING_S))
     for name, nfs in chains.items():
+        say(f"sampling, {name}, {SAMPLING_TURNS} turns")
         names = [next(iter(nf)) for nf in nfs]
-        ratios = []
-        for turn in range(SAMPLING_TURNS):
-            say(f"sampling, {name}, turn {turn + 1} of {SAMPLING_TURNS}")
-            rates = {}
-            # Which of them is first changes, lest one always follow the other.
-            for locate in (0, SAMPLING) if turn % 2 else (SAMPLING, 0):
-                data = spec(nfs, [names], [[cpus[-1]]], cpus, locate)
-                [run] = studied.run(bench, data, ORIGIN, [0.0])
-                rates[locate] = run.throughput_pps
-            ratios.append(rates[SAMPLING] / rates[0])
-        ratios.sort()
+        data = spec(nfs, [names], [[cpus[-1]]], cpus, SAMPLING)
+        [off, on] = studied.in_turn(
+            short, data, ORIGIN, [locating(0), locating(SAMPLING)], SAMPLING_TURNS
+        )
+        ratios = sorted(b / a for a, b in zip(off, on, strict=True))
+        low, high = median_interval(len(ratios))
         entries += [
-            Entry(f"{name}: throughput with over without, median", median(ratios)),
-            Entry(f"{name}: least of {len(ratios)} turns", ratios[0]),
-            Entry(f"{name}: most", ratios[-1]),
+            Entry(f"{name}: with over without, median of {len(ratios)} turns", median(ratios)),
+            Entry(f"{name}: 95 % interval of the median, from", ratios[low]),
+            Entry(f"{name}: to", ratios[high]),
         ]
-    hit = calibrated.locate.agreement
-    return section(
+        cost = max(0.0, 1 - median(ratios))
+        checks.append(at_most(f"{name}: what locating costs", SAMPLING_COST, cost))
+    made = section(
         "What sampling costs",
-        f"One packet in {SAMPLING} located, against none; run in turn, at full load on one core. "
-        f"Of lines in known places the calibration put {hit:.1%} into the right class.",
+        f"Throughput with one packet in {SAMPLING} located over that with none; turns of "
+        f"{short.seconds:g} s in one engine at full load on one core, with and without, the first "
+        "of them alternating.",
         entries,
         "ratio",
     )
+    return replace(made, tables=(*made.tables, table(checks)))
+
+
+def locating(every: int) -> studied.Setting:
+    return lambda engine: engine.request("locate", every=every)
 
 
 def llc_hits(cycles_per_read: float, calibration: Calibration) -> float:

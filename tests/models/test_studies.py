@@ -166,3 +166,6 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0] == "2 chains, 4 predictions"
     assert "most 25.0%" in lines[1]
     assert lines[2].startswith("choice: 1 of 2") and lines[2].endswith("the worst 10.0% below")
+    verdicts = [check.verdict for check in verify.goals([plan(1.0e6, 0.8e6), plan(0.9e6, 1.0e6)])]
+    # Two chains are too few; errors of 0, 25, 11 and 0 %; a choice 10 % below the best.
+    assert verdicts == ["missed", "met", "met", "missed"]

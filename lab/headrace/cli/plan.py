@@ -196,6 +196,7 @@ def _one(
         ),
         source=(problem.traffic.source.same, problem.traffic.source.apart),
         sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
+        kept=problem.kept,
         layouts=tuple(
             _layout(problem, names, role, layout, found.get(role, []), wanted.rate_pps)
             for role, layout in layouts.items()

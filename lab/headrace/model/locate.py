@@ -8,13 +8,13 @@ apart), no limit tells them apart; they become one class, named after both.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headrace.model.amat import nnls
-from headrace.spec.calibration import Class, Classes, Placed, PlaceName
+from headrace.spec.calibration import Class, Classes, Confusion, Placed, PlaceName
 
 # Lines do not all stay where they were put while others use the machine: some of what is said to be
 # wrong is not.
@@ -76,7 +76,21 @@ def classify(fitted: Sequence[Placed], tested: Sequence[Placed]) -> Classes:
     return Classes(
         classes=classes,
         agreement=min(1.0, sum(right) / len(right)) if right else 0.0,
+        confusion=tuple(_confusion(tested, [g.places for g in groups], limits)),
     )
+
+
+def _confusion(
+    tested: Sequence[Placed], classes: Sequence[Sequence[PlaceName]], limits: Sequence[int]
+) -> Iterator[Confusion]:
+    for one in tested:
+        group = _group((one.place,), (one,))
+        owner = next((i for i, places in enumerate(classes) if one.place in places), None)
+        if group is None or owner is None:
+            continue
+        put = tuple(min(1.0, _share(group.shares, limits, i)) for i in range(len(classes)))
+        samples = sum(count for _, count in one.counts)
+        yield Confusion(place=one.place, samples=samples, put=put, right=put[owner])
 
 
 def name(places: Sequence[PlaceName]) -> str:

@@ -39,6 +39,19 @@ def test_places_apart_are_classes_of_their_own() -> None:
     assert 60 < (limits[0] or 0) < 80 < 120 < (limits[1] or 0) < 145 < 190 < (limits[2] or 0) < 240
 
 
+def test_each_place_is_told_by_itself() -> None:
+    """A class may be right while one of its places is not."""
+    fitted = [placed("l1", 2, 1), placed("l2", 6, 2), placed("llc", 40, 5)]
+    # Of the second-level lines of the second measurement a quarter had been evicted.
+    evicted = Placed(place="l2", counts=((6, 3000), (40, 1000)))
+    found = classify(fitted, [placed("l1", 2, 1, 2), evicted, placed("llc", 40, 5, 2)])
+    rows = {one.place: one for one in found.confusion}
+    assert rows["l2"].samples == 4000 and rows["l2"].put == pytest.approx((0.75, 0.25))
+    assert rows["l1"].right > 0.99 and rows["l2"].right == pytest.approx(0.75)
+    assert found.right(("l1", "l2")) == pytest.approx(0.875, abs=0.01)
+    assert found.right(("remote-memory",)) is None
+
+
 def test_places_alike_become_one_class() -> None:
     samples = [
         placed("l1", 40, 3),

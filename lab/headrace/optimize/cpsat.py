@@ -37,7 +37,7 @@ def solve(problem: Problem, time_s: float = _TIME_S) -> Choice:
 
     starts = (low.layout, high.layout, *usual(problem))
     layout = min((improved(problem, one, cost) for one in starts), key=cost)
-    bound = problem.tsc_hz / low.load_bound
+    bound = problem.tsc_hz * problem.kept / low.load_bound
     return Choice(layout, throughput(problem, layout), bound, "CP-SAT and local search")
 
 

@@ -82,6 +82,9 @@ class Problem:
     lcores: Lcores  # that the chain may run on
     tsc_hz: float
     runs: tuple[Run, ...] = ()  # that may work on a packet side by side (NFP's rules)
+    # What the busiest lcore's time is worth in the cycles above: the rest goes to interruptions, to
+    # waiting for the other lcore, and to what measuring adds or leaves out.
+    kept: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -200,4 +203,4 @@ def _same(cpu: int, others: Lcores) -> float:
 
 def throughput(problem: Problem, layout: Layout) -> float:
     """Packets/s when the busiest lcore has no time left."""
-    return problem.tsc_hz / max(loads(problem, layout).values())
+    return problem.tsc_hz * problem.kept / max(loads(problem, layout).values())

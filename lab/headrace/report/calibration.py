@@ -7,11 +7,12 @@ from functools import partial
 
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.checks import Check, at_least, table
 from headrace.report.page import both
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import NOT_KNOWN, ns, percent, significant
-from headrace.spec.calibration import Calibration, Figure, Placed, RingCost
+from headrace.report.units import NOT_KNOWN, count, ns, percent, significant
+from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
 
 # S3, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never instead.
 _S3 = {"L1": "4", "L2": "14", "L3": "44-70", "memory": "250"}
@@ -19,6 +20,7 @@ _S3_OTHER, _S3_REMOTE = "100-150", "420"
 _S3_TRANSFER = "52-68"
 _NOISY = 1.0  # load per CPU beside which figures are doubtful
 _INTERRUPTED = 0.05
+_AGREEMENT = 0.95
 
 
 def sheet(c: Calibration) -> Sheet:
@@ -213,25 +215,45 @@ def _locate(c: Calibration) -> Section:
         title="Where a load came from",
         note="Single loads of lines that were put somewhere on purpose, timed as the engine times "
         "packets. The limits come from one measurement, the agreement "
-        f"({percent(c.locate.agreement)} over all classes) from another. Places whose times "
-        "overlap too much are one class.",
+        f"({percent(c.locate.agreement)} over all classes) and where lines of each place were put "
+        "from another. Places whose times overlap too much are one class.",
         tables=(
             Table(("class", "timed cycles", "right"), tuple(rows)),
+            *_confusion(c.locate),
             Table(
                 ("place", "samples", "p5", "median", "p95"),
                 tuple(_placed_row(p) for p in c.measured.placed if p.counts),
             ),
+            table([_told(c.locate)]),
         ),
     )
 
 
+def _confusion(found: Classes) -> tuple[Table, ...]:
+    if not found.confusion:
+        return ()
+    columns = ("lines in", "samples", *(f"put into {one.name}" for one in found.classes))
+    rows = tuple(
+        (one.place, count(one.samples), *(percent(share) for share in one.put))
+        for one in found.confusion
+    )
+    return (Table(columns, rows),)
+
+
+def _told(found: Classes) -> Check:
+    """The places that a microbenchmark can be sure of."""
+    right = found.right(("l2", "llc", "memory"))
+    name = "lines put into L2, last-level cache and memory are classified rightly"
+    return at_least(name, _AGREEMENT, right, why="no lines were placed")
+
+
 def _placed_row(p: Placed) -> tuple[str, ...]:
-    total = sum(count for _, count in p.counts)
+    total = sum(n for _, n in p.counts)
     shown = []
     for share in (0.05, 0.5, 0.95):
         seen = 0
-        for cycles, count in sorted(p.counts):
-            seen += count
+        for cycles, n in sorted(p.counts):
+            seen += n
             if seen >= share * total:
                 shown.append(str(cycles))
                 break

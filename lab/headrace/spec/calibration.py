@@ -6,6 +6,7 @@ Delays and costs are in TSC cycles unless their name says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -141,11 +142,27 @@ class Class(Spec):
     put: tuple[float, ...]
 
 
+class Confusion(Spec):
+    """Lines of a known place: into which classes they were put, a share for each in their order.
+    `right`: into the class that has this place."""
+
+    place: PlaceName
+    samples: int
+    put: tuple[float, ...]
+    right: float
+
+
 class Classes(Spec):
     """Where a load came from, by its time. Places that cannot be told apart here are one class."""
 
     classes: tuple[Class, ...]
     agreement: float  # over all classes alike
+    confusion: tuple[Confusion, ...] = ()  # of the second measurement
+
+    def right(self, places: Iterable[PlaceName]) -> float | None:
+        """Of the samples of these places, each place weighing alike; None: none was measured."""
+        found = [one.right for one in self.confusion if one.place in places]
+        return sum(found) / len(found) if found else None
 
 
 class Calibration(Spec):

@@ -70,6 +70,7 @@ class ChainPlan(Spec):
     functions: tuple[FunctionCost, ...]
     source: tuple[float, float]
     sink: tuple[float, float]
+    kept: float = 1.0  # predicted throughput over what cycles_per_lcore alone would allow
     layouts: tuple[LayoutPlan, ...]
 
     def layout(self, role: Role) -> LayoutPlan:

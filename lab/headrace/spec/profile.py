@@ -106,6 +106,7 @@ class PlaceCost(Spec):
     poll: float
     idle: float
     passed: float
+    kept: float = 1.0  # the throughput over what the cycles of the busiest lcore would allow
 
 
 class Places(Spec):

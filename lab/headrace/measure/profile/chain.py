@@ -16,7 +16,7 @@ from headrace.measure.latency import latency
 from headrace.measure.prepare import Prepared, prepare
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Sample
-from headrace.optimize.layout import Beside, Hop, Layout, NfCost, Problem, Run, Traffic
+from headrace.optimize.layout import Beside, Hop, Layout, Lcores, NfCost, Problem, Run, Traffic
 from headrace.spec.document import Document
 from headrace.spec.profile import PlaceCost, Places, Settings
 from headrace.spec.study import Experiment, expand
@@ -68,7 +68,9 @@ def problem(
         f"traffic: source {traffic.source.same:.1f} or {traffic.source.apart:.1f}, "
         f"sink {traffic.sink.same:.1f} or {traffic.sink.apart:.1f}"
     )
-    return Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz)
+    kept = kept_of(alone)
+    say(f"what these cycles leave out, by the functions alone: {1 - kept:.1%} of the throughput")
+    return Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz, kept=kept)
 
 
 def neighbourhoods(
@@ -76,10 +78,36 @@ def neighbourhoods(
 ) -> tuple[Costs, Costs, Costs]:
     """Of one function: near, far, spread."""
     near, far, spread = (
-        costs_of(*_run(bench, deployed(bench, doc, experiment, ends, layout, [i])))
+        _neighbourhood(bench, doc, experiment, ends, layout, i)
         for layout in _neighbourhoods(ends.lcores)
     )
     return near, far, spread
+
+
+def _neighbourhood(
+    bench: Bench, doc: Document, experiment: Experiment, ends: Problem, layout: Layout, i: int
+) -> Costs:
+    samples, slow = _run(bench, deployed(bench, doc, experiment, ends, layout, [i]))
+    return costs_of(samples, slow, _kept(samples, ends, layout.lcores[0], bench.tsc_hz))
+
+
+def _kept(samples: Sequence[Sample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
+    """The throughput over what the cycles of its busiest lcore would allow."""
+    found = []
+    for s in samples:
+        loads = dict.fromkeys((ends.traffic.generator, ends.traffic.measure, *on), 0.0)
+        loads[ends.traffic.generator] += s.source
+        loads[ends.traffic.measure] += s.sink
+        for cpu in on:
+            loads[cpu] += s.chain / len(on)
+        found.append(s.throughput_pps * max(loads.values()) / tsc_hz)
+    return median(found)
+
+
+def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
+    """Of all runs of single functions; what is far from 1 is no property of the machine."""
+    least, most = _KEPT
+    return min(most, max(least, median(costs.kept for places in alone for costs in places)))
 
 
 def places(
@@ -110,6 +138,7 @@ def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCos
 
 
 _FREE = Hop(0.0, 0.0)
+_KEPT = (0.5, 1.25)
 
 
 @dataclass(frozen=True)
@@ -127,12 +156,13 @@ class Costs:
     passed: float
     poll: float  # cycles of a poll that finds packets, however many
     idle: float
+    kept: float  # the throughput over what the cycles of the busiest lcore would allow
 
 
 AnyCosts = Costs | PlaceCost
 
 
-def costs_of(samples: Sequence[Sample], slow: Sequence[Sample]) -> Costs:
+def costs_of(samples: Sequence[Sample], slow: Sequence[Sample], kept: float) -> Costs:
     """`slow`: at a part of the rate, where bursts are small."""
     return Costs(
         nf=median(sum(s.nfs.values()) for s in samples),
@@ -146,6 +176,7 @@ def costs_of(samples: Sequence[Sample], slow: Sequence[Sample]) -> Costs:
         passed=median(s.passed for s in samples),
         poll=_poll(samples, slow),
         idle=median(s.idle for s in slow),
+        kept=kept,
     )
 
 

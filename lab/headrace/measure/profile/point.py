@@ -172,9 +172,10 @@ def warm_up(engine: Engine, one: Prepared) -> None:
 
 
 @contextmanager
-def loaded(engine: Engine, one: Prepared, seconds: float) -> Iterator[None]:
-    """The sources at full rate meanwhile."""
-    sources = {w.source: {"rate_pps": 0, "duration_s": seconds} for w in paths(one.experiment)}
+def loaded(engine: Engine, one: Prepared, seconds: float, rate_pps: float = 0.0) -> Iterator[None]:
+    """Each source at this rate meanwhile, 0: as fast as possible."""
+    each = {"rate_pps": rate_pps, "duration_s": seconds}
+    sources = {way.source: each for way in paths(one.experiment)}
     with engine.measuring():
         engine.request("start", sources=sources)
         try:

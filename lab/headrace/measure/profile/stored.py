@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.measure.profile.chain import nf_cost, traffic_of
+from headrace.measure.profile.chain import kept_of, nf_cost, traffic_of
 from headrace.measure.profile.recipes import depends_on
 from headrace.optimize.layout import Hop, NfCost, Problem
 from headrace.spec.chain import Node
@@ -44,7 +44,8 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
             f"{profile.created_at[:16].replace('T', ' ')}, {wanted.state} entries"
             + (f", {wanted.rules} rules" if "rules" in depends_on(node.nf) else "")
         )
-    return Problem(tuple(nfs), traffic_of(places, lcores), tuple(lcores), max(hz))
+    traffic, kept = traffic_of(places, lcores), kept_of(places)
+    return Problem(tuple(nfs), traffic, tuple(lcores), max(hz), kept=kept)
 
 
 def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCost:

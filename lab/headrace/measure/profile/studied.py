@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,13 +15,16 @@ from headrace.errors import BadInput
 from headrace.measure import counters as count
 from headrace.measure import trial as trials
 from headrace.measure.prepare import prepare
+from headrace.measure.profile import events
 from headrace.measure.profile import point as points
+from headrace.measure.profile.events import Count
 from headrace.measure.profile.point import Bench, Json
 from headrace.record import Counters, Located
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 from headrace.testbed import store
 from headrace.testbed.describe import describe
+from headrace.testbed.engine import Engine
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
@@ -30,6 +33,7 @@ from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
 Say = Callable[[str], None]
+Setting = Callable[[Engine], object]
 _DRAIN_S = 0.05
 
 
@@ -44,6 +48,7 @@ class Run:
     rx: float
     tx: float
     located: tuple[Located, ...]
+    events: dict[str, float] = field(default_factory=dict)  # of the PMU, per packet
 
 
 @contextmanager
@@ -62,9 +67,15 @@ def bench(repetitions: int, seconds: float, memory_mb: int, say: Say) -> Iterato
 
 
 def run(
-    bench: Bench, data: Json, origin: Path, rates: Sequence[float], wait: bool = True
+    bench: Bench,
+    data: Json,
+    origin: Path,
+    rates: Sequence[float],
+    wait: bool = True,
+    count_events: Count | None = None,
 ) -> list[Run]:
-    """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing."""
+    """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing.
+    `count_events`: a PMU's, of the chain's lcore."""
     doc, experiment = points.experiment_of(data, origin)
     [one] = prepare([experiment], doc, bench.description)
     with points.running(bench, one, "apart", wait=wait) as engine:
@@ -79,8 +90,30 @@ def run(
                 flow = trials.flow(reading, ways[0], "received")
                 sample = points.read(counters, flow.received / flow.duration_s)
                 samples.append((sample, counters, flow))
-            found.append(_run(samples))
+            made = _run(samples)
+            if count_events is not None:
+                counted = events.per_packet(engine, one, count_events, rate)
+                made = replace(made, events=counted)
+            found.append(made)
         return found
+
+
+def in_turn(
+    bench: Bench, data: Json, origin: Path, settings: Sequence[Setting], turns: int
+) -> list[list[float]]:
+    """Packets/s under each of the settings of one engine; which of them is first changes, lest one
+    always follow another."""
+    doc, experiment = points.experiment_of(data, origin)
+    [one] = prepare([experiment], doc, bench.description)
+    found: list[list[float]] = [[] for _ in settings]
+    with points.running(bench, one, "apart", wait=True) as engine:
+        points.warm_up(engine, one)
+        for turn in range(turns):
+            order = list(enumerate(settings))
+            for i, setting in reversed(order) if turn % 2 else order:
+                setting(engine)
+                found[i].append(points.sample(engine, one, bench.seconds, one.plan).throughput_pps)
+    return found
 
 
 def _run(samples: list[tuple[points.Sample, Counters, trials.Flow]]) -> Run:

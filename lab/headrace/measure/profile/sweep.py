@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,16 +15,9 @@ import headrace
 from headrace.bundle import now
 from headrace.errors import BadInput
 from headrace.measure.calibrate import find_program
-from headrace.measure.collectors.perf import (
-    CACHE_MISSES,
-    CACHE_REFERENCES,
-    CYCLES,
-    HARDWARE,
-    INSTRUCTIONS,
-    Counter,
-    Refused,
-)
-from headrace.measure.profile import chain
+from headrace.measure.collectors import pmu
+from headrace.measure.collectors.perf import Refused
+from headrace.measure.profile import chain, events
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Placement, Sample
 from headrace.measure.profile.recipes import depends_on, recipe
@@ -43,13 +35,6 @@ SKEWS = (0.0, 0.8, 1.0, 1.2)
 CORUN_STATES = (1_000, 31_600, 1_000_000)
 BASE = Settings(state=1_000, rules=100, frame_bytes=64, burst=32, skew=0.0)
 SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
-_PMU_S, _PMU_LOAD_S = 0.5, 8.0
-_PMU = {
-    "cycles": CYCLES,
-    "instructions": INSTRUCTIONS,
-    "cache_references": CACHE_REFERENCES,
-    "cache_misses": CACHE_MISSES,
-}
 
 
 @dataclass(frozen=True)
@@ -78,7 +63,7 @@ def profile(
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
         corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
-        pmu, absent = _pmu(bench, wanted, Path(folder))
+        counted, absent = _pmu(bench, wanted, Path(folder))
     states = [(p.settings.state, p.cost.nf.median) for p in made if p.sweep == "state"]
     return Profile(
         nf=wanted.nf,
@@ -94,7 +79,7 @@ def profile(
         fit=fit(states, *_caches(server, bench.lcores[1], calibration)),
         places=places,
         corun=tuple(corun),
-        pmu=pmu,
+        pmu=counted,
         pmu_absent=absent,
     )
 
@@ -213,40 +198,14 @@ def thrashing(cpu: int, size: int) -> Iterator[None]:
 
 
 def _pmu(bench: Bench, wanted: Wanted, folder: Path) -> tuple[dict[str, float] | None, str | None]:
-    counters: dict[str, Counter] = {}
-    try:
-        for name, event in _PMU.items():
-            counters[name] = Counter(HARDWARE, event, bench.lcores[1])
-    except Refused as why:
-        for counter in counters.values():
-            counter.close()
-        return None, str(why)
-    try:
-        return _count_events(bench, wanted, folder, counters), None
-    finally:
-        for counter in counters.values():
-            counter.close()
-
-
-def _count_events(
-    bench: Bench, wanted: Wanted, folder: Path, counters: dict[str, Counter]
-) -> dict[str, float]:
-    """In the middle of a trial: before and after it the lcore polls for nothing."""
     data = study(wanted, wanted.base, folder)
     one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
-    with points.running(bench, one, "apart", wait=False) as engine:
-        points.warm_up(engine, one)
-        with points.loaded(engine, one, _PMU_LOAD_S):
-            time.sleep(_PMU_S)
-            began, before = time.monotonic(), {name: c.read() for name, c in counters.items()}
-            first = points.packets(engine, one)
-            time.sleep(_PMU_S)
-            ended, after = time.monotonic(), {name: c.read() for name, c in counters.items()}
-            last = points.packets(engine, one)
-    # Rates, not counts: beside busy pollers this process may wait long between two readings.
-    packets_per_s = (last.packets - first.packets) / max(1e-9, last.seconds - first.seconds)
-    # Of the whole lcore: the segment's ring and loop are in it.
-    return {
-        name: (after[name] - before[name]) / (ended - began) / max(1.0, packets_per_s)
-        for name in counters
-    }
+    try:
+        with (
+            pmu.counting(bench.lcores[1]) as count,
+            points.running(bench, one, "apart", wait=False) as engine,
+        ):
+            points.warm_up(engine, one)
+            return events.per_packet(engine, one, count), None
+    except Refused as why:
+        return None, str(why)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shares of what a PMU counted: how long a core waited, and where its loads were served from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+STALLED = "stalled_cycles"
+# Loads that the first two levels did not have, by where their line was; not every processor tells
+# all of them apart.
+BEYOND = ("loads_llc", "loads_other", "loads_memory")
+
+
+def memory_bound(counted: Mapping[str, float]) -> float | None:
+    """S3's figure 7: the share of cycles in which the core waits."""
+    if STALLED not in counted or counted.get("cycles", 0.0) <= 0:
+        return None
+    return min(1.0, counted[STALLED] / counted["cycles"])
+
+
+def not_from_memory(counted: Mapping[str, float]) -> float | None:
+    """Of the loads that the core's own caches did not have, the share that memory did not serve:
+    S5's Network Efficiency Index, over all that the lcore loads."""
+    beyond = {name: counted[name] for name in BEYOND if name in counted}
+    total = sum(beyond.values())
+    return 1 - beyond["loads_memory"] / total if total > 0 and "loads_memory" in beyond else None
