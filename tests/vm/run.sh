@@ -16,6 +16,7 @@ name=test-vm-${1:-}
 # shellcheck source=tests/vm/guest.sh
 . "$here/guest.sh"
 seconds=${HEADRACE_VM_SECONDS:-1800}
+console=$cache/$name-console.log
 boot_seconds=180 attempts=2
 
 [ -f "$here/${1:-}.py" ] && [ "$1" != checks ] || die "'${1:-}': not a test; allowed: sriov, placement"
@@ -93,12 +94,12 @@ boot() {
 		-device igb,id=igb0,bus=rp0,netdev=w0,mac=52:54:00:00:00:10 \
 		-device igb,id=igb1,bus=rp1,netdev=w1,mac=52:54:00:00:00:20 \
 		-kernel "$image" -initrd "$work/initramfs.gz" \
-		-append "console=ttyS0 panic=-1 loglevel=6 mitigations=off random.trust_cpu=on intel_iommu=on iommu=pt" \
+		-append "console=ttyS0 panic=-1 quiet loglevel=4 mitigations=off random.trust_cpu=on intel_iommu=on iommu=pt" \
 		-fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
 		-device virtio-9p-pci,bus=pcie.0,fsdev=host,mount_tag=host \
 		-fsdev "local,id=share,path=$share,security_model=none" \
 		-device virtio-9p-pci,bus=pcie.0,fsdev=share,mount_tag=share \
-		-serial "file:$cache/console.log" </dev/null >"$work/qemu.log" 2>&1 &
+		-serial "file:$console" </dev/null >"$work/qemu.log" 2>&1 &
 	pid=$!
 }
 
@@ -114,25 +115,25 @@ for ((attempt = 1; attempt <= attempts; attempt++)); do
 	[ ! -e "$share/ready" ] || break
 	if ! kill -0 "$pid" 2>/dev/null; then
 		pid=
-		die "the guest ended: $(tail -n 1 "$work/qemu.log") (see $cache/console.log)"
+		die "the guest ended: $(tail -n 1 "$work/qemu.log") (see $console)"
 	fi
 	kill -KILL "$pid"
 	wait "$pid" 2>/dev/null || true
 	pid=
 	echo "$name: the guest did not boot in $boot_seconds s (attempt $attempt of $attempts)" >&2
 done
-[ -n "$pid" ] || die "see $cache/console.log"
+[ -n "$pid" ] || die "see $console"
 echo "$name: guest up after $((SECONDS - began)) s, emulated (TCG): functional results only"
 touch "$share/output"
 tail -n +1 -q -F --pid="$pid" "$share/output" 2>/dev/null &
 shown=$!
 while kill -0 "$pid" 2>/dev/null; do
-	[ $((SECONDS - began)) -lt "$seconds" ] || die "not over after $seconds s; see $cache/console.log"
+	[ $((SECONDS - began)) -lt "$seconds" ] || die "not over after $seconds s; see $console"
 	sleep 1
 done
 pid=
 wait "$shown" 2>/dev/null || true
-cp "$share/dmesg" "$cache/dmesg.log" 2>/dev/null || true
-status=$(cat "$share/status" 2>/dev/null) || die "the guest ended before its test; see $cache/console.log"
+cp "$share/dmesg" "$cache/$name-dmesg.log" 2>/dev/null || true
+status=$(cat "$share/status" 2>/dev/null) || die "the guest ended before its test; see $console"
 echo "$name: $([ "$status" = 0 ] && echo passed || echo FAILED) in $((SECONDS - began)) s"
 [ "$status" = 0 ]
