@@ -9,6 +9,7 @@ CPU each took in the chains' own trials.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -42,9 +43,13 @@ def _statement(network: str, workload: str, found: Sequence[Summary]) -> Stateme
     sentences: list[str] = []
     doubtful = sum(bool(one.verdict) for one in found)
     if doubtful:
+        failed = Counter(
+            f.check for one in found for r in one.results for f in r.audit.findings if not f.ok
+        )
+        why = "".join(f", {check} {count} times" for check, count in failed.most_common())
         sentences.append(
-            f"{doubtful} of {len(found)} measurements are suspect (see the evidence): what follows "
-            "is to be repeated before it is believed."
+            f"{doubtful} of {len(found)} measurements are suspect{why} (see the evidence): what "
+            "follows is to be repeated before it is believed."
         )
     scaled = _scaling(found, sentences)
     narrowest = _narrowest_alone(found, sentences)
