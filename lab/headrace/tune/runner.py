@@ -151,12 +151,14 @@ class Tuning:
 
 @contextmanager
 def applied(changes: Sequence[Setting], ledger: Ledger) -> Iterator[None]:
-    """The settings changed while the context lasts, put back last first."""
+    """The settings changed while the context lasts, put back last first. All are read before any is
+    changed: some follow others by themselves, as a bridge's MTU does its ports'."""
+    found = [change.with_value(change.read()) for change in changes]
+    for was in found:
+        ledger.note("setting", was.model_dump_json())
     done: list[Setting] = []
     try:
-        for change in changes:
-            was = change.with_value(change.read())
-            ledger.note("setting", was.model_dump_json())
+        for change, was in zip(changes, found, strict=True):
             done.append(was)
             change.write()
         yield
