@@ -8,20 +8,13 @@
  * One instance lives as long as the process, so that state builds up; HEADRACE_FUZZ_FRESH=1 makes
  * one for every input, to reproduce what does not depend on earlier ones.
  */
-#include "fuzz.h"
+#include "input.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nf/craft.h"
-
 #define BURST 64
-
-struct input {
-	const uint8_t *at, *end;
-};
 
 enum step {
 	STEP_RAW,
@@ -30,15 +23,6 @@ enum step {
 	STEP_FLUSH,
 	STEPS,
 };
-
-static unsigned int take(struct input *in, unsigned int bytes)
-{
-	unsigned int v = 0;
-
-	while (bytes-- && in->at < in->end)
-		v = v << 8 | *in->at++;
-	return v;
-}
 
 static void add_raw(struct input *in, struct craft_list *list)
 {
@@ -49,50 +33,13 @@ static void add_raw(struct input *in, struct craft_list *list)
 	in->at += len;
 }
 
-/* Addresses of few values, so that flows meet again and meet the parameters' rules. */
-static void take_addrs(struct input *in, struct craft *c)
+static void add_craft(struct input *in, struct craft_list *list)
 {
 	static const char *const ip4[] = {"10.0.0.1", "10.0.1.2", "192.0.2.1", "198.51.100.9"};
 	static const char *const ip6[] = {"2001:db8::1", "2001:db8:1::2", "fe80::1", "ff02::1"};
-	const char *const *of = take(in, 1) & 1 ? ip6 : ip4;
-	unsigned int which = take(in, 1);
-
-	craft_addrs(c, of[which & 3], of[which >> 2 & 3]);
-	c->src[3] += which >> 6;
-}
-
-static void add_craft(struct input *in, struct craft_list *list)
-{
-	static const uint8_t protos[] = {IPPROTO_TCP,    IPPROTO_UDP,  IPPROTO_ICMP,
-					 IPPROTO_ICMPV6, IPPROTO_SCTP, IPPROTO_GRE};
 	uint8_t buf[CRAFT_MAX];
-	unsigned int shape, edits;
-	struct craft c = {0};
-	uint32_t len;
 
-	take_addrs(in, &c);
-	shape = take(in, 2);
-	c.proto = protos[(shape & 7) % sizeof(protos)];
-	c.vlans = (shape >> 3 & 3) % 3;
-	c.options = shape >> 5 & 3;
-	c.fragment = shape >> 7 & 1;
-	c.more_fragments = shape >> 8 & 1;
-	c.fragment_offset = shape >> 9 & 3;
-	c.payload = (shape >> 11) * 4;
-	c.tcp_flags = take(in, 1);
-	c.ttl = take(in, 1);
-	c.icmp_type = c.tcp_flags;
-	c.sport = take(in, 1);
-	c.dport = take(in, 1);
-	len = craft_build(&c, buf);
-	for (edits = take(in, 1) & 7; edits; edits--) {
-		unsigned int at = take(in, 1);
-
-		buf[at % len] = take(in, 1);
-	}
-	if (take(in, 1) & 1)
-		len = RTE_MIN(len, take(in, 1)); /* cut off */
-	craft_add_bytes(list, buf, len);
+	craft_add_bytes(list, buf, take_packet(in, ip4, ip6, buf));
 }
 
 static void flush(struct harness *h, struct craft_list *list, enum nf_direction dir)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A chain with the consolidated fast path and the same without, in lockstep: whatever comes in, in
+ * either direction, again and again, with tables changing and time passing, the same packets must
+ * leave and be counted at the same functions.
+ *
+ * Both live as long as the process, so that state builds up; HEADRACE_FUZZ_FRESH=1 makes them for
+ * every input, to reproduce what does not depend on earlier ones.
+ */
+#include "input.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+
+#include "nf/test_eal.h"
+#include "nf/virtual_tsc.h"
+#include "tests/lockstep.h"
+#include "tests/lockstep_chain.h"
+
+#define BURST 32
+#define TURNS_AFTER_A_JUMP 4
+#define SMALL_STEPS_S 200 /* together at most, between jumps; all timeouts are far beyond */
+#define JUMP_S 5000
+#define RARELY 16
+
+/* All timeouts are far longer than the 30 ms by which flows may outlive theirs with the fast path. */
+#define CHAIN                                                                                      \
+	LOCKSTEP_CHAIN("\"reverse\":\"swap\",",                                                    \
+		       "\"flows\":256,\"half_open\":32,\"datagrams\":24,\"held_fragments\":20,"       \
+		       "\"udp_timeout_s\":1000,\"udp_replied_timeout_s\":1000,"                     \
+		       "\"syn_timeout_s\":1000,\"closing_timeout_s\":1000,"                         \
+		       "\"icmp_timeout_s\":1000,\"other_timeout_s\":1000,"                          \
+		       "\"established_timeout_s\":1000,",                                         \
+		       "\"sessions\":256,\"datagrams\":24,\"held_fragments\":20,"                   \
+		       "\"udp_timeout_s\":1000,\"transitory_timeout_s\":1000,"                      \
+		       "\"icmp_timeout_s\":1000,\"established_timeout_s\":1000,",                   \
+		       "\"flows\":512,\"idle_timeout_s\":1000,",                                  \
+		       "\"flows\":128,\"idle_timeout_s\":1000,\"active_timeout_s\":1000")
+
+enum step {
+	STEP_RAW,
+	STEP_CRAFT,
+	STEP_AGAIN,
+	STEP_AGAIN_MANY,
+	STEP_TIME,
+	STEP_CHANGE,
+	STEP_POLL,
+	STEPS,
+};
+
+struct play {
+	struct input in;
+	unsigned int link, queued;
+	uint8_t last[LOCKSTEP_FRAME_MAX]; /* the packet that came last */
+	uint32_t last_len;
+};
+
+static struct rte_mempool *pool;
+static struct lockstep *both;
+static uint64_t clock_now, small_steps;
+
+static void poll_both(struct play *p)
+{
+	if (!lockstep_poll(both, LOCKSTEP_OUT)) {
+		virtual_tsc_stop();
+		fprintf(stderr, "with the fast path it is not the same: %s\n", both->why);
+		abort();
+	}
+	lockstep_forget(both, LOCKSTEP_OUT);
+	p->queued = 0;
+}
+
+static void put(struct play *p, const void *data, uint32_t len)
+{
+	lockstep_put(both, p->link, data, len);
+	if (++p->queued == BURST)
+		poll_both(p);
+}
+
+static void put_again(struct play *p, unsigned int times)
+{
+	while (p->last_len && times--)
+		put(p, p->last, p->last_len);
+}
+
+static void put_raw(struct play *p)
+{
+	uint32_t len = take(&p->in, 1);
+
+	len = RTE_MIN(len, (uint32_t)(p->in.end - p->in.at));
+	put(p, p->in.at, len);
+	p->in.at += len;
+}
+
+static void put_craft(struct play *p)
+{
+	static const char *const ip4[] = {"10.0.0.1", "192.0.2.1", "203.0.113.1", "198.51.100.7"};
+	static const char *const ip6[] = {"2001:db8:a::1", "2001:db8:b::1", "2001:db8:c::1",
+					  "2001:db8:c::2"};
+	uint8_t buf[CRAFT_MAX];
+	uint32_t len = take_packet(&p->in, ip4, ip6, buf);
+
+	p->last_len = RTE_MIN(len, (uint32_t)sizeof(p->last));
+	memcpy(p->last, buf, p->last_len);
+	put(p, p->last, p->last_len);
+}
+
+/* 1 us to half a second; or so long that all flows end, and their tables are swept. */
+static void pass_time(struct play *p, unsigned int much)
+{
+	uint64_t hz = rte_get_tsc_hz(), step = (hz / 1000000) << much % 20;
+
+	poll_both(p);
+	if (much < 31 && small_steps + step < SMALL_STEPS_S * hz) {
+		small_steps += step;
+		virtual_tsc += step;
+		return;
+	}
+	small_steps = 0;
+	virtual_tsc += JUMP_S * hz;
+	for (unsigned int i = 0; i < TURNS_AFTER_A_JUMP; i++) {
+		virtual_tsc += hz;
+		poll_both(p);
+	}
+}
+
+static void change(struct play *p)
+{
+	static const struct {
+		const char *nf, *op;
+	} changes[] = {
+		{"acl", "{\"rules\":[{\"action\":\"deny\",\"dport\":[7]}],\"default\":\"permit\"}"},
+		{"acl", "{\"rules\":[{\"action\":\"permit\",\"dport\":[0,99]}],\"default\":\"deny\"}"},
+		{"fw", "{\"rules\":[{\"action\":\"deny\",\"dport\":[9]},{\"action\":\"permit\"}]}"},
+		{"fw", "{\"rules\":[{\"action\":\"permit\"}]}"},
+		{"nat", "{\"op\":\"add\",\"protocol\":\"udp\",\"inside\":\"10.0.0.1\",\"inside_port\":5,"
+			"\"outside\":\"198.51.100.7\",\"outside_port\":2000}"},
+		{"nat", "{\"op\":\"remove\",\"protocol\":\"udp\",\"inside\":\"10.0.0.1\",\"inside_port\":5,"
+			"\"outside\":\"198.51.100.7\",\"outside_port\":2000}"},
+		{"lb", "{\"op\":\"drain\",\"address\":\"192.0.2.2\"}"},
+		{"lb", "{\"op\":\"remove\",\"address\":\"192.0.2.1\"}"},
+		{"lb", "{\"op\":\"add\",\"address\":\"192.0.2.1\"}"},
+		{"lb", "{\"op\":\"remove\",\"vip\":1,\"address\":\"2001:db8:c::1\"}"},
+		{"lb", "{\"op\":\"add\",\"vip\":1,\"address\":\"2001:db8:c::1\"}"},
+		{"l3", "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"192.0.2.1/32\",\"next_hop\":1}]}"},
+		{"l3", "{\"routes\":[{\"op\":\"del\",\"prefix\":\"192.0.2.1/32\"}]}"},
+		{"l3", "{\"routes\":[{\"op\":\"replace\",\"prefix\":\"2001:db8:c::1/128\",\"next_hop\":1}]}"},
+		{"l3", "{\"routes\":[{\"op\":\"del\",\"prefix\":\"2001:db8:c::1/128\"}]}"},
+	};
+	unsigned int which = take(&p->in, 1) % RTE_DIM(changes);
+
+	poll_both(p);
+	lockstep_change(both, changes[which].nf, changes[which].op);
+}
+
+static void play(struct play *p)
+{
+	while (p->in.at < p->in.end) {
+		unsigned int op = take(&p->in, 1);
+
+		switch ((enum step)(op % STEPS)) {
+		case STEP_RAW:
+			put_raw(p);
+			break;
+		case STEP_CRAFT:
+			put_craft(p);
+			break;
+		case STEP_AGAIN:
+			put_again(p, 1);
+			break;
+		case STEP_AGAIN_MANY:
+			put_again(p, 2 + op / STEPS);
+			break;
+		case STEP_TIME:
+			pass_time(p, op / STEPS);
+			break;
+		case STEP_CHANGE:
+			/* Seldom: building tables anew takes a thousand times as long as a packet. */
+			if (op / STEPS % RARELY)
+				poll_both(p);
+			else
+				change(p);
+			break;
+		default:
+			poll_both(p);
+			p->link = op / STEPS & 1 ? LOCKSTEP_BACK : LOCKSTEP_IN;
+		}
+	}
+	poll_both(p);
+	if (!lockstep_same_counts(both)) {
+		virtual_tsc_stop();
+		fprintf(stderr, "with the fast path it is not the same: %s\n", both->why);
+		abort();
+	}
+}
+
+static void end(void)
+{
+	lockstep_close(both);
+	free(both);
+	both = NULL;
+}
+
+static void begin(void)
+{
+	both = calloc(1, sizeof(*both));
+	if (!both)
+		abort();
+	lockstep_open(both, CHAIN, 64, pool);
+}
+
+static void start(void)
+{
+	if (test_eal_start("512") < 0)
+		abort();
+	pool = rte_pktmbuf_pool_create("fuzz", 4095, 0, 0, RTE_PKTMBUF_HEADROOM + 512, SOCKET_ID_ANY);
+	if (!pool)
+		abort();
+	if (!getenv("HEADRACE_FUZZ_FRESH")) {
+		begin();
+		atexit(end);
+	}
+}
+
+/* As in fuzz_nf.c: what is held at an input's end is no leak, but looking for one takes milliseconds. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return both != NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct play p = {.in = {data, data + size}, .link = LOCKSTEP_IN};
+	sigset_t alarms;
+	bool fresh;
+
+	if (!pool)
+		start();
+	fresh = !both;
+	if (fresh)
+		begin();
+	/* libFuzzer's own clock is the TSC, too: it must not look while time is not its own. */
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alarms, NULL);
+	if (!virtual_tsc_start())
+		abort();
+	if (clock_now)
+		virtual_tsc = clock_now;
+	play(&p);
+	clock_now = virtual_tsc;
+	virtual_tsc_stop();
+	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+	if (fresh)
+		end();
+	return 0;
+}
