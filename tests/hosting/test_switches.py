@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosted chains behind switches of others: the kernel's bridge, Open vSwitch with DPDK."""
+"""Hosted chains behind a switch that is not the host engine's: the kernel's bridge."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from headrace.testbed.hosting.ports import OVS_DPDK
 from support.containers import lacking
 from support.lab import headrace, state_left
 from support.netns import netns_refusal
@@ -18,9 +16,6 @@ from support.netns import netns_refusal
 pytestmark = pytest.mark.needs_root
 
 ATTEMPTS = 3
-WITHOUT_OVS = pytest.mark.skipif(
-    not os.access(OVS_DPDK, os.X_OK), reason="openvswitch-switch-dpdk is not installed"
-)
 
 
 def spec(kind: str, network: str, more: str = "", direction: str = "forward") -> str:
@@ -47,8 +42,6 @@ def ours() -> set[str]:
     [
         ("process", "bridge", "both"),
         pytest.param("container", "bridge", "forward", marks=pytest.mark.slow),
-        pytest.param("process", "ovs-dpdk", "both", marks=[pytest.mark.slow, WITHOUT_OVS]),
-        pytest.param("container", "ovs-dpdk", "forward", marks=[pytest.mark.slow, WITHOUT_OVS]),
     ],
 )
 def test_packets_come_through(

@@ -129,7 +129,7 @@ def test_dead_vnf_loses_its_routes(hosts: Hosts, tmp_path: Path) -> None:
     routers, spaces = two_routers(hosts, tmp_path, hold=2)
     with routers:
         routers.wait(lambda: reaches(hosts, spaces["h1"], "10.0.2.2"), "h1 reaches h2")
-        one = routers.service._daemons["r1"]
+        one = routers.service.daemons["r1"]
         one.stop()
         routers.wait(lambda: routers.vnf("r1")["held"], "held", 3)
         began = time.monotonic()

@@ -89,3 +89,28 @@ def test_comparison(
         assert row["ipdv_mean_ns"] >= 0
     assert modes["offload"]["updates_per_s"] == 0
     assert modes["offload-updates"]["updates_per_s"] > 100
+
+
+@pytest.mark.slow
+@pytest.mark.needs_root
+def test_compared_with(
+    tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VNFs that forward their own packets: all come through by routes."""
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs, one for traffic")
+    wanted = ["conventional-poll", "conventional-adaptive", "conventional-interrupt"]
+    monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
+    file = tmp_path / "spec.yaml"
+    file.write_text(
+        "name: t\nhugepages: false\nmemory_mb: 512\n"
+        f"compare: {{modes: [{', '.join(wanted)}], vnfs: 3, routes: 64, flows: 256, load: 2000, "
+        "duration: 1s, repetitions: 1}\n"
+    )
+    done = offload(file, "--json")
+    assert done.returncode == 0, done.stderr
+    modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
+    assert list(modes) == wanted
+    for row in modes.values():
+        assert row["throughput_pps"] > 0 and row["updates_per_s"] == 0
+    assert max(modes[mode]["times_conventional"] for mode in wanted[:3]) == 1.0

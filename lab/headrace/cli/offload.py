@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -13,14 +14,18 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.spec import document
-from headrace.spec.offload import CompareSpec, read
+from headrace.spec.document import Document
+from headrace.spec.offload import ChaosSpec, CompareSpec, read
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
+from headrace.testbed.offload.chaos import chaos as run_chaos
 from headrace.testbed.offload.compare import compare, show, traffic_cpus
 from headrace.testbed.offload.service import Service
 
 
 def offload(
-    spec: Annotated[Path, typer.Argument(help="VNFs and their daemons, or `compare` (YAML).")],
+    spec: Annotated[
+        Path, typer.Argument(help="VNFs and daemons, `compare` or `chaos` (YAML).")
+    ],
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
     ] = None,
@@ -36,17 +41,19 @@ def offload(
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
 ) -> None:
     """Run VNFs whose control plane is theirs and whose packets the host forwards; or, with
-    `compare`, measure what that costs."""
+    `compare`, measure what that costs, or, with `chaos`, kill them under traffic."""
     doc = document.load(spec)
     parsed = read(doc)
     if isinstance(parsed, CompareSpec):
         _compare(parsed, as_json, wait, check)
         return
+    if isinstance(parsed, ChaosSpec):
+        _chaos(parsed, doc, wait, check)
+        return
     if check:
         print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
         return
-    if os.geteuid() != 0:
-        raise HeadraceError("offload: needs root, to make network namespaces and TAPs")
+    _needs_root()
     service = Service(parsed, doc, _say)
     with Lcores([service.cpu], _waiting, wait), service:
         service.run(seconds, interval, lambda: _report(service, as_json))
@@ -64,6 +71,24 @@ def _compare(spec: CompareSpec, as_json: bool, wait: float, check: bool) -> None
         print(json.dumps({"name": spec.name, "modes": rows}))
     else:
         show(rows)
+
+
+def _chaos(spec: ChaosSpec, doc: Document, wait: float, check: bool) -> None:
+    if check:
+        print(f"{spec.name}: {spec.chaos.vnfs} VNFs, one killed every {spec.chaos.every:g} s")
+        return
+    _needs_root()
+    cpus = traffic_cpus()
+    with Lcores(set(cpus), _waiting, wait):
+        outcome = run_chaos(spec, doc, cpus, _say)
+    print(json.dumps(dataclasses.asdict(outcome) | {"passed": outcome.passed}, indent=2))
+    if not outcome.passed:
+        raise HeadraceError("offload: the host did not come through unharmed; see above")
+
+
+def _needs_root() -> None:
+    if os.geteuid() != 0:
+        raise HeadraceError("offload: needs root, to make network namespaces and TAPs")
 
 
 def _report(service: Service, as_json: bool) -> None:

@@ -225,7 +225,7 @@ class Deployment(Spec):
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
     hosting: Hosting = Hosting()
-    network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"
+    network: Literal["veb", "vepa", "bridge", "sriov"] = "veb"
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
 
     @model_validator(mode="after")
@@ -235,7 +235,7 @@ class Deployment(Spec):
                 f"network: sriov joins hosted VNFs; got hosting {self.hosting.kind}; allowed: "
                 "process, container (of third-party VNFs)"
             )
-        if self.network in ("bridge", "ovs-dpdk") and self.hosting.kind not in _APART:
+        if self.network == "bridge" and self.hosting.kind not in _APART:
             raise ValueError(
                 f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
                 f"allowed: {', '.join(_APART)}"

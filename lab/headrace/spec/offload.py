@@ -92,7 +92,10 @@ class Offload(Spec):
         return self
 
 
-Mode = Literal["bare-metal", "offload", "offload-updates"]
+Mode = Literal[
+    "bare-metal", "offload", "offload-updates",
+    "conventional-poll", "conventional-adaptive", "conventional-interrupt",
+]  # fmt: skip
 
 
 class Comparison(Spec):
@@ -129,9 +132,36 @@ class CompareSpec(Spec):
     memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 1024
 
 
-def read(doc: Document) -> Offload | CompareSpec:
+class Chaos(Spec):
+    """VNFs with routing daemons of which a random one is killed, and started again, every so often,
+    while `load` goes through them all."""
+
+    vnfs: Annotated[int, Field(ge=2, le=64)] = 8
+    daemon: Literal["frr", "bird"] = "frr"
+    routes: Annotated[int, Field(ge=1, le=4096)] = 16  # of each VNF
+    load: Annotated[Rate, Field(gt=0)] = 100_000.0
+    frame: Annotated[int, Field(ge=64, le=1518)] = 64
+    every: Annotated[Seconds, Field(ge=0.1, le=3600)] = 1.0
+    duration: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
+    seed: int = 1
+
+
+class ChaosSpec(Spec):
+    """A trial of the service, rather than the service."""
+
+    name: Name
+    description: str = ""
+    chaos: Chaos
+    hugepages: Literal["auto"] | bool = "auto"
+    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
+
+
+def read(doc: Document) -> Offload | CompareSpec | ChaosSpec:
     """The spec, or an error that names the line, the value and what is allowed."""
-    model = CompareSpec if isinstance(doc.data, dict) and "compare" in doc.data else Offload
+    data = doc.data if isinstance(doc.data, dict) else {}
+    model: type[Offload | CompareSpec | ChaosSpec] = Offload
+    if "compare" in data or "chaos" in data:
+        model = CompareSpec if "compare" in data else ChaosSpec
     try:
         return model.model_validate(doc.data)
     except ValidationError as error:

@@ -40,10 +40,17 @@ class KernelBridge:
         self._tag = f"hr{secrets.token_hex(2)}"
         self._ledger = ledger
         self._switch = f"{self._tag}-switch.br"  # no VNF has such a name
-        make_namespace(self._switch, ledger)
+        try:
+            self._make(ports)
+        except BaseException:
+            ledger.undo()
+            raise
+
+    def _make(self, ports: tuple[Port, ...]) -> None:
+        make_namespace(self._switch, self._ledger)
         within(self._switch, self._make_bridge)
         for owner in dict.fromkeys(one.owner for one in ports):
-            make_namespace(self.namespace_of(owner), ledger)
+            make_namespace(self.namespace_of(owner), self._ledger)
             within(self.namespace_of(owner), no_forwarding)
         for number, one in enumerate(ports):
             self._join(number, one)

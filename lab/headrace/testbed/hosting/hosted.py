@@ -18,10 +18,10 @@ from headrace.testbed import cgroups
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.control import ControlLost
 from headrace.testbed.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
+from headrace.testbed.hosting.bridged import KernelBridge
 from headrace.testbed.hosting.container import Containers, VnfContainer, present
 from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.layout import Hosted
-from headrace.testbed.hosting.outer import switch_of
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
 from headrace.testbed.hosting.vm import Machines, VnfMachine
@@ -52,8 +52,9 @@ class HostedEngine(Engine):
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
             text, enter = self._nic.fill_in(text), self._nic.enter("")
-        self._switch = switch_of(hosted.switch, self._ledger, state.path)
-        if self._switch is not None:
+        self._switch: KernelBridge | None = None
+        if hosted.switch is not None:
+            self._switch = KernelBridge(hosted.switch.ports, self._ledger)
             enter = self._switch.enter("")
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         with started_near(own):

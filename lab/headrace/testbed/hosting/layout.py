@@ -88,8 +88,8 @@ def lay_out_hosted(
         )
     nic, switch = None, None
     network = experiment.study.deployment.network
-    if network == "bridge" or network == "ovs-dpdk":
-        outer = lay_out(network, experiment, description, doc, engine, chains, traffic)
+    if network == "bridge":
+        outer = lay_out(experiment, description, doc, engine, chains, traffic)
         switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
     elif network == "sriov":
         nic = on_nic(experiment, chains)

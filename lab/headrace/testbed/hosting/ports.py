@@ -1,34 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of a hosted chain whose switch is not the host engine's: the tester and each VNF have ports
-of the kernel's bridge, or of Open vSwitch with DPDK."""
+of the kernel's bridge."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from headrace.errors import HeadraceError
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
-from headrace.testbed.hosting.parts import NIC, RUN, Vnf, switch_cpu, tester
+from headrace.testbed.hosting.parts import NIC, Vnf, switch_cpu, tester
 from headrace.testbed.place import Placement
 from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
 from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
-Kind = Literal["bridge", "ovs-dpdk"]
-OVS_DPDK = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
-TESTER = "t"  # its folder of the run
 _MBUFS = 16383
 _WIRE_MOST = 16384  # of buffers for whole frames
 _LINK_MS = 60000
 # Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
 _AF_PACKET = "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512"
 _FRAME_MOST = 1900  # what such a frame has room for, beside its header
-_VHOST = "net_virtio_user{n},path={socket},server=1,queue_size=1024,mac={mac}"
 
 
 @dataclass(frozen=True)
@@ -36,45 +30,35 @@ class Port:
     """A port of the switch, and whose it is."""
 
     owner: str  # a VNF, or "" for the tester
-    folder: str  # the owner's, below the run's
     number: int  # of the owner's ports, from 0
     name: str  # of the interface, and of the engine's link
     mac: str
 
-    @property
-    def socket(self) -> str:
-        return f"{RUN}/{self.folder}/{self.name}.sock"
-
 
 @dataclass(frozen=True)
 class OnSwitch:
-    kind: Kind
     ports: tuple[Port, ...]  # the tester's first
-    cpu: int  # of ovs-dpdk's polling thread
 
     def of(self, owner: str) -> list[Port]:
         return [port for port in self.ports if port.owner == owner]
 
     def link(self, port: Port) -> Json:
-        form = _AF_PACKET if self.kind == "bridge" else _VHOST
-        devargs = form.format(n=port.number, name=port.name, socket=port.socket, mac=port.mac)
+        devargs = _AF_PACKET.format(n=port.number, name=port.name)
         params: Json = {"devargs": devargs, "wait_link_ms": _LINK_MS}
         return {"type": "port", "params": params}
 
 
-def on_switch(
-    kind: Kind, experiment: Experiment, chains: list[list[Vnf]], traffic: list[int]
-) -> OnSwitch:
+def on_switch(experiment: Experiment, chains: list[list[Vnf]]) -> OnSwitch:
     ways = paths(experiment)
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
-    testers = [Port("", TESTER, i, f"wire{i}", own[i]) for i in range(len(ways))]
+    testers = [Port("", i, f"wire{i}", own[i]) for i in range(len(ways))]
     others = [
-        Port(one.name, one.folder, i, face.name, face.mac)
+        Port(one.name, i, face.name, face.mac)
         for chain in chains
         for one in chain
         for i, face in enumerate(one.faces)
     ]
-    return OnSwitch(kind, (*testers, *others), switch_cpu(traffic))
+    return OnSwitch((*testers, *others))
 
 
 def tester_plan(
@@ -167,7 +151,6 @@ class Outer:
 
 
 def lay_out(
-    kind: Kind,
     experiment: Experiment,
     description: Description,
     doc: Document,
@@ -178,12 +161,7 @@ def lay_out(
     if found := refused(experiment):
         key, problem = found
         raise doc.error(("deployment", *key.split(".")), problem)
-    if kind == "ovs-dpdk" and not os.access(OVS_DPDK, os.X_OK):
-        raise HeadraceError(
-            f"{doc.file}: deployment.network: ovs-dpdk needs {OVS_DPDK}; install it "
-            "(`apt-get install openvswitch-switch-dpdk`)"
-        )
-    switch = on_switch(kind, experiment, chains, traffic)
+    switch = on_switch(experiment, chains)
     chains = [
         [replace(one, plan=vnf_plan(one.plan, one, experiment, switch)) for one in chain]
         for chain in chains

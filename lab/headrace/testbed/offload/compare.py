@@ -4,7 +4,8 @@
 Every mode gets the same packets, whose destination MACs name the VNFs in turn, each with routes
 of its own: bare-metal looks all up in one table of them all, offload each in its VNF's. Routes come
 over FPM in both offload modes; in offload-updates they go on changing, from one next hop to the
-other, while packets run.
+other, while packets run. In the conventional modes each VNF is a process that forwards its
+own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -26,6 +28,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.offload import CompareSpec, Comparison, Mode
 from headrace.testbed.engine import Engine
 from headrace.testbed.memory import provide
+from headrace.testbed.offload.conventional import Conventional
 from headrace.testbed.offload.fpm import prefixes
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
@@ -34,9 +37,12 @@ from headrace.testbed.state import RunState, dpdk_prefix
 Json = dict[str, Any]
 Say = Callable[[str], None]
 _FPM_PORT = 26200
+_GEN, _MEAS = "gen", "meas"
 _GATEWAYS = ("10.255.0.1", "10.255.0.2")
 _WIRE = 4096
 _MBUFS = 65535
+_CONVENTIONAL = "conventional-"
+_LEARNING = ("offload", "offload-updates")
 _WARM_S, _DRAIN_S, _READY_S = 0.5, 0.2, 60.0
 
 
@@ -69,13 +75,21 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
         addresses.write_text("".join(f"{a}\n" for a in _addresses(spec.compare)))
         for repetition in range(spec.compare.repetitions):
             for mode in rows:
-                plan = _plan(spec.compare, mode, cpus, engine, str(addresses))
-                with Engine(find_engine(), plan, state) as running:
+                with _deployed(spec.compare, mode, cpus, engine, addresses, state) as running:
                     rows[mode].append(_measure(spec.compare, mode, running))
                 say(f"{repetition + 1}/{spec.compare.repetitions} {mode}: {_words(rows[mode][-1])}")
     finally:
         state.remove()
     return [_summary(mode, all_, rows) for mode, all_ in rows.items()]
+
+
+def _deployed(
+    c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addresses: Path, state: RunState
+) -> Engine:
+    if mode.startswith(_CONVENTIONAL):
+        return Conventional(c, mode.removeprefix(_CONVENTIONAL), cpus, engine, addresses, state)
+    plan = _plan(c, mode, cpus, engine, str(addresses))
+    return Engine(find_engine(), plan, state)
 
 
 def _addresses(c: Comparison) -> list[str]:
@@ -90,7 +104,7 @@ def _flows(c: Comparison) -> int:
 
 def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addresses: str) -> Json:
     traffic, router = cpus
-    function = _bare_metal(c) if mode == "bare-metal" else _offload(c)
+    function = _offload(c) if mode in _LEARNING else _bare_metal(c)
     source = {
         "frame_bytes": [c.frame],
         "flows": _flows(c),
@@ -102,20 +116,20 @@ def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addres
         "version": 1,
         "engine": engine,
         "links": {
-            "gen": {"type": "source", "params": source},
+            _GEN: {"type": "source", "params": source},
             "wire": ring,
             "back": ring,
-            "meas": {"type": "sink", "params": {}},
+            _MEAS: {"type": "sink", "params": {}},
         },
         "nfs": {"fwd": function},
         "segments": [
             {"name": "generator", "cpus": [traffic],
-             "inputs": [{"link": "gen", "to": "link:wire"}]},
+             "inputs": [{"link": _GEN, "to": "link:wire"}]},
             {"name": "chain", "cpus": [router],
              "inputs": [{"link": "wire", "to": "fwd", "port": 0}],
              "nodes": {"fwd": {"forward": _targets(mode)}}},
             {"name": "measure", "cpus": [traffic],
-             "inputs": [{"link": "back", "to": "link:meas"}]},
+             "inputs": [{"link": "back", "to": f"link:{_MEAS}"}]},
         ],
     }  # fmt: skip
 
@@ -123,7 +137,7 @@ def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addres
 def _targets(mode: Mode) -> Json:
     """Nobody speaks to the VNFs here: what would be punted is lost, and shows as such."""
     targets = {"out0": "link:back"}
-    return targets if mode == "bare-metal" else targets | {"punt": "drop"}
+    return targets | {"punt": "drop"} if mode in _LEARNING else targets
 
 
 def _bare_metal(c: Comparison) -> Json:
@@ -155,7 +169,7 @@ def _offload(c: Comparison) -> Json:
 
 
 def _measure(c: Comparison, mode: Mode, engine: Engine) -> Json:
-    feed = None if mode == "bare-metal" else _feed(c, mode)
+    feed = _feed(c, mode) if mode in _LEARNING else None
     try:
         if feed is not None:
             _await_routes(c, engine, feed)
@@ -197,7 +211,7 @@ def _show(engine: Engine) -> Json:
 
 
 def _updates(engine: Engine, mode: Mode) -> int:
-    return 0 if mode == "bare-metal" else sum(v["updates"] for v in _show(engine)["vnfs"])
+    return 0 if mode not in _LEARNING else sum(v["updates"] for v in _show(engine)["vnfs"])
 
 
 def _await_routes(c: Comparison, engine: Engine, feed: subprocess.Popen[str]) -> None:
@@ -209,15 +223,18 @@ def _await_routes(c: Comparison, engine: Engine, feed: subprocess.Popen[str]) ->
 
 
 def _trial(engine: Engine, rate: float, seconds: float) -> Json:
-    engine.request("start", sources={"gen": {"rate_pps": rate, "duration_s": seconds}})
+    gen, meas = _GEN, _MEAS
+    if isinstance(engine, Conventional):
+        gen, meas = engine.source, engine.sink
+    engine.request("start", sources={gen: {"rate_pps": rate, "duration_s": seconds}})
     time.sleep(seconds)
-    while (reading := engine.request("read"))["links"]["gen"]["state"] != "done":
+    while (reading := engine.request("read"))["links"][gen]["state"] != "done":
         time.sleep(0.02)
     time.sleep(_DRAIN_S)
     reading = engine.request("read")
-    source = reading["links"]["gen"]
+    source = reading["links"][gen]
     return {
-        "sink": reading["links"]["meas"],
+        "sink": reading["links"][meas],
         "source": source,
         "seconds": source["duration_ns"] / 1e9,
     }
@@ -228,11 +245,17 @@ def _summary(mode: Mode, rows: list[Json], of_all: dict[Mode, list[Json]]) -> Js
     median = statistics.median(rates)
     base = of_all.get("bare-metal")
     reference = statistics.median(row["throughput_pps"] for row in base) if base else None
+    best = max(
+        (statistics.median(row["throughput_pps"] for row in found)
+         for one, found in of_all.items() if one.startswith(_CONVENTIONAL)),
+        default=None,
+    )  # fmt: skip
     return {
         "mode": mode,
         "throughput_pps": median,
         "spread": (max(rates) - min(rates)) / median if median else None,
         "of_bare_metal": median / reference if reference else None,
+        "times_conventional": median / best if best else None,  # in its best mode
         **{
             key: statistics.median(row[key] or 0 for row in rows)
             for key in ("updates_per_s", "load_pps", "loss_ratio", "unsent",
@@ -247,15 +270,16 @@ def _words(row: Json) -> str:
 
 
 def show(rows: list[Json]) -> None:
-    table = Table("mode", "Mpps", "spread", "ratio", "updates/s", "p50 us", "p99 us", "IPDV us",
-                  "loss", box=None)  # fmt: skip
+    table = Table("mode", "Mpps", "spread", "of bare", "x conv.", "updates/s",
+                  "p50 us", "p99 us", "IPDV us", "loss", box=None)  # fmt: skip
     for row in rows:
         part = row["of_bare_metal"]
         table.add_row(
             row["mode"],
             f"{row['throughput_pps'] / 1e6:.2f}",
-            f"{row['spread']:.0%}",
+            "-" if row["spread"] is None else f"{row['spread']:.0%}",
             "-" if part is None else f"{part:.0%}",
+            "-" if (times := row["times_conventional"]) is None else f"{times:.2f}",
             f"{row['updates_per_s']:.0f}",
             *(f"{row[k] / 1e3:.1f}" for k in ("latency_p50_ns", "latency_p99_ns", "ipdv_mean_ns")),
             f"{row['loss_ratio']:.2e}",

@@ -48,7 +48,7 @@ class Daemons:
         routing = self.vnf.routing
         if routing.daemon == "none":
             return
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         if routing.daemon == "frr":
             self._start_frr()
         else:
@@ -154,6 +154,18 @@ class Daemons:
             if daemon != "zebra" and one.process is not None:
                 one.process.kill()
                 one.process.wait()
+
+    def kill(self) -> None:
+        """All at once, as a VNF's crash would; `start` starts it anew."""
+        for one in self.running.values():
+            if one.process is not None:
+                one.process.kill()
+        for one in self.running.values():
+            if one.process is not None:
+                one.process.wait()
+        self.running.clear()
+        for socket in (*self.folder.glob("*.vty"), *self.folder.glob("*.api")):
+            socket.unlink(missing_ok=True)
 
     def stop(self) -> None:
         for one in self.running.values():

@@ -23,6 +23,7 @@ from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState, dpdk_prefix
 
+Json = dict[str, Any]
 Say = Callable[[str], None]
 _MBUFS = 16384
 
@@ -30,15 +31,18 @@ _MBUFS = 16384
 class Service:
     """Runs while its context is open."""
 
-    def __init__(self, spec: Offload, doc: Document, say: Say) -> None:
-        self.spec, self._say = spec, say
+    def __init__(
+        self, spec: Offload, doc: Document, say: Say, adapt: Callable[[Json], Json] | None = None
+    ) -> None:
+        """`adapt` may change the engine's plan."""
+        self.spec, self._say, self._adapt = spec, say, adapt
         self._configs = _configs(spec, doc)
         self.cpu = _cpu(spec, doc)
         self._state = RunState()
         self._state.path.chmod(0o711)  # FRR's own user has its folders below
         self._state.path.parent.chmod(0o711)
         self._ledger = Ledger(self._state.path)
-        self._daemons: dict[str, Daemons] = {}
+        self.daemons: dict[str, Daemons] = {}
         self.engine: Engine | None = None
 
     def __enter__(self) -> Service:
@@ -64,6 +68,8 @@ class Service:
             "mbufs": _MBUFS,
         }
         plan = compile_plan(self.spec, self.cpu, engine, files)
+        if self._adapt is not None:
+            plan = self._adapt(plan)
         self.engine = Engine(find_engine(), plan, self._state)
         namespaces.configure(self.spec)
         for name, vnf in self.spec.vnfs.items():
@@ -75,9 +81,18 @@ class Service:
                 self._state.path / f"vnf-{name}",
                 self._ledger,
             )
-            self._daemons[name] = one
+            self.daemons[name] = one
             one.start()
         self._say(f"forwarding for {len(self.spec.vnfs)} VNFs on lcore {self.cpu}")
+
+    @property
+    def folder(self) -> Path:
+        return self._state.path
+
+    @property
+    def prefix(self) -> str:
+        """Of DPDK's files."""
+        return dpdk_prefix(self._state.path)
 
     def update(self, **operation: Any) -> dict[str, Any]:
         assert self.engine is not None
@@ -91,7 +106,7 @@ class Service:
         """Once: what has died is held by the engine, and what is back is read anew. FPM tells by
         itself; a daemon that sets the kernel's routes leaves them there when it dies."""
         assert self.engine is not None
-        for name, daemons in self._daemons.items():
+        for name, daemons in self.daemons.items():
             died, back = daemons.watch()
             for daemon in died:
                 self._say(f"{name}: {daemon} died")
@@ -114,7 +129,7 @@ class Service:
             time.sleep(0.1)
 
     def close(self) -> None:
-        for daemons in self._daemons.values():
+        for daemons in self.daemons.values():
             daemons.stop()
         if self.engine is not None:
             self.engine.close()

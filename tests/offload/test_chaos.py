@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace offload` with `chaos`: seconds of what studies/offload-chaos.yaml does in minutes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.lab import headrace, runtime_dir, state_left
+from support.netns import netns_refusal
+from support.routers import daemons_missing
+
+pytestmark = pytest.mark.needs_root
+
+
+@pytest.mark.parametrize("daemon", ["bird", pytest.param("frr", marks=pytest.mark.slow)])
+def test_killed_daemons(engine_binary: Path, tmp_path: Path, cpus: list[int], daemon: str) -> None:
+    if refusal := netns_refusal() or daemons_missing():
+        pytest.skip(refusal)
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs, one for traffic")
+    (tmp_path / "spec.yaml").write_text(
+        f"name: t{tmp_path.name[-8:]}\nhugepages: false\nmemory_mb: 256\n"
+        f"chaos: {{vnfs: 3, daemon: {daemon}, load: 2000, duration: 5s}}\n"
+    )
+    runtime_dir(tmp_path).chmod(0o711)  # FRR's own user has its folders below
+    done = headrace("offload", "spec.yaml", folder=tmp_path, engine=engine_binary, timeout=300)
+    assert done.returncode == 0, done.stderr + done.stdout
+    outcome = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["left"] == [] and outcome["not_back"] == []
+    assert sum(outcome["kills"].values()) == outcome["restarts"] >= 3
+    assert outcome["mbufs_after"] <= outcome["mbufs_before"] + 64
+    # What a VNF's packets go by outlives its daemons.
+    assert 0 < outcome["received"] <= outcome["sent"]
+    assert state_left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("chaos", "words"),
+    [
+        ("vnfs: 1", ("chaos.vnfs", "1")),
+        ("daemon: quagga", ("chaos.daemon", "quagga")),
+        ("duration: 0s", ("chaos.duration",)),
+        ("kills: 3", ("kills",)),
+    ],
+)
+def test_bad_specs(tmp_path: Path, engine_binary: Path, chaos: str, words: tuple[str, ...]) -> None:
+    (tmp_path / "spec.yaml").write_text(f"name: t\nchaos: {{{chaos}}}\n")
+    done = headrace("offload", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    [line] = done.stderr.strip().splitlines()
+    assert all(word in line for word in words), line
