@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the collectors say against readings that share nothing with them but the kernel.
+
+    PYTHONPATH=tests python tests/explain/readings.py [--seconds 20]      (root)
+
+Two namespaces on a bridge of the host's, work of each kind between two samples; each metric is read
+a second way: by the process itself, by bpftrace's own counts, by the tools that come with the
+kernel. One line per metric: both figures, how far apart, and whether that is within the goal of
+2 %. Exit status 1 if one is not. What the kernel counts by clock ticks (softirq time) needs the
+seconds: 2 % are some thousand ticks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from headrace.measure.collectors import Sampler, Targets, collectors
+from headrace.measure.collectors.base import Process
+from headrace.measure.collectors.layers import Windows
+from headrace.measure.collectors.samples import Window
+from headrace.measure.stack.result import StackTrace
+from headrace.measure.stack.tracer import Tracer, why_not
+from headrace.testbed.cgroups import mounts
+from support.netns import Lan, ip
+
+GOAL = 0.02
+PERIOD_S = 0.5
+PORT = 7000
+MEGABYTES = 256
+
+# Told what to do on its input, a line each; says what it returned and what it used (getrusage).
+WORKER = f"""
+import ctypes, json, os, resource, socket, sys, time
+held = []
+def used():
+    u = resource.getrusage(resource.RUSAGE_SELF)
+    return u.ru_utime + u.ru_stime, u.ru_nvcsw, u.ru_nivcsw
+def memory(): held.append(bytearray(b"x") * ({MEGABYTES} << 20)); return {MEGABYTES} << 20
+def burn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+def switch(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.0002)
+def send(seconds, host):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    end, sent = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        for _ in range(100):
+            s.sendto(bytes(1000), (host, {PORT}))
+        sent += 100
+    return sent
+for line in sys.stdin:
+    name, *arguments = json.loads(line)
+    before = used()
+    said = globals()[name](*arguments)
+    print(json.dumps([said, [b - a for a, b in zip(before, used())]]), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    metric: str
+    ours: float
+    other: float
+    how: str  # the other reading
+    ticks: bool = False  # counted by clock ticks: short windows cannot agree
+
+    @property
+    def apart(self) -> float:
+        return abs(self.ours / self.other - 1) if self.other else float(self.ours != 0)
+
+    @property
+    def within(self) -> bool:
+        return self.apart <= GOAL
+
+
+@dataclass(frozen=True)
+class Skipped:
+    metric: str
+    why: str
+
+
+Found = Agreement | Skipped
+
+
+class Worker:
+    def __init__(self, namespace: str) -> None:
+        self._process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, sys.executable, "-c", WORKER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.do("burn", 0)  # it runs
+        self.pid = self._process.pid
+
+    def do(self, *what: object) -> tuple[float, list[float]]:
+        """What it returned, and what it used: CPU seconds, switches of its own will and not."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        said, used = json.loads(self._process.stdout.readline())
+        return said or 0, used
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+class Trace:
+    """bpftrace's own counts beside the samples, with the time of each: CLOCK_MONOTONIC as well."""
+
+    PROGRAM = (
+        "tracepoint:raw_syscalls:sys_enter { @calls = count(); } "
+        "tracepoint:sched:sched_switch { @switches = count(); } "
+        'interval:ms:50 { printf("at %llu\\n", nsecs); print(@calls); print(@switches); }'
+    )
+
+    def __init__(self) -> None:
+        script = 'mount -t tracefs t /sys/kernel/tracing; exec bpftrace -e "$0"'
+        self._process = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", script, self.PROGRAM],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        while not self._process.stdout.readline().startswith("at "):
+            assert self._process.poll() is None, "bpftrace ended"
+
+    def end(self) -> str:
+        self._process.terminate()
+        return self._process.communicate()[0]
+
+
+def grown(said: str, name: str, begin_ns: int, end_ns: int) -> float:
+    """Of one of its counts between two instants, straight lines between its prints."""
+    at, points = 0, []
+    for line in said.splitlines():
+        if line.startswith("at "):
+            at = int(line[3:])
+        elif line.startswith(f"@{name}:") and at:
+            points.append((at, int(line.partition(":")[2])))
+
+    def value(t: int) -> float:
+        for (t0, v0), (t1, v1) in pairwise(points):
+            if t0 <= t <= t1:
+                return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
+        raise AssertionError(f"{t} is not within bpftrace's prints")
+
+    return value(end_ns) - value(begin_ns)
+
+
+@contextmanager
+def bridged(lan: Lan) -> Iterator[tuple[str, str, str]]:
+    """Two namespaces on a bridge of this one, where the collectors look: (bridge, a, b)."""
+    name = f"hrr{os.getpid() % 100000}"
+    ip("link", "add", name, "type", "bridge")
+    try:
+        ip("link", "set", name, "up")
+        ends = []
+        for number, role in enumerate("ab", 1):
+            n = lan.namespace(role)
+            port = f"{name}{role}"
+            ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", n)
+            ip("link", "set", port, "master", name, "up")
+            lan.address(n, "eth0", f"10.74.0.{number}/24")
+            ip("-n", n, "link", "set", "eth0", "up")
+            ends.append(n)
+        lan.inside(ends[0], "ping", "-c", "1", "-w", "10", "10.74.0.2")
+        yield name, ends[0], ends[1]
+    finally:
+        ip("link", "del", name)
+
+
+@contextmanager
+def group() -> Iterator[Path | None]:
+    """A control group of either version; its name below the mount point is its last part."""
+    at = mounts()
+    name = f"headrace-readings-{os.getpid()}"
+    roots = [at[c] for c in ("cpu", "cpuacct", "memory") if c in at] or [at[""]]
+    made: list[Path] = []
+    try:
+        for root in dict.fromkeys(roots):
+            (root / name).mkdir()
+            made.append(root / name)
+        yield made[0]
+    except PermissionError:
+        yield None
+    finally:
+        for path in made:
+            for _ in range(100):
+                try:
+                    path.rmdir()
+                    break
+                except OSError:  # what was in it is still ending
+                    time.sleep(0.05)
+
+
+def join(group_name: str, pid: int) -> None:
+    at = mounts()
+    roots = [at[c] for c in ("cpu", "cpuacct", "memory") if c in at] or [at[""]]
+    for root in dict.fromkeys(roots):
+        (root / group_name / "cgroup.procs").write_text(str(pid))
+
+
+def device_bytes(namespace: str) -> int:
+    (link,) = json.loads(ip("-n", namespace, "-s", "-j", "link", "show", "dev", "eth0"))
+    return int(link["stats64"]["rx"]["bytes"])
+
+
+def forwarding_entries(bridge: str) -> int:
+    shown = json.loads(
+        subprocess.run(
+            ["bridge", "-j", "fdb", "show", "br", bridge],
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    return sum(e.get("master") == bridge and e["ifname"] != bridge for e in shown)
+
+
+def connections(lan: Lan, namespace: str) -> int:
+    if shutil.which("conntrack"):
+        return int(lan.inside(namespace, "conntrack", "-C").strip())
+    return int(lan.inside(namespace, "cat", "/proc/sys/net/netfilter/nf_conntrack_count"))
+
+
+def retransmissions(lan: Lan, namespace: str) -> int:
+    """Of the connections that are there: `retrans:OUTSTANDING/TOTAL`."""
+    shown = lan.inside(namespace, "ss", "-tiH", "dst", "10.74.0.2")
+    return sum(int(n) for n in re.findall(r"retrans:\d+/(\d+)", shown))
+
+
+TALK = f"""
+import socket, sys, time
+if sys.argv[1] == "accept":
+    with socket.create_server(("10.74.0.2", {PORT})) as server:
+        print("ready", flush=True)
+        c, _ = server.accept()
+    while c.recv(1 << 20):
+        pass
+else:
+    c = socket.create_connection(("10.74.0.2", {PORT}), timeout=30)
+    end = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        c.sendall(bytes(100000))
+    print("done", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def lossy_talk(lan: Lan, a: str, b: str, seconds: float) -> Iterator[None]:
+    """A TCP connection of which the receiver drops one packet in thirty; it stays open."""
+    rules = (
+        "table ip loss { chain c { type filter hook input priority 0; "
+        f"tcp dport {PORT} numgen random mod 30 < 1 drop; }}; }}"
+    )
+    lan.inside(b, "nft", rules)
+    inside = ["ip", "netns", "exec"]
+    with ExitStack() as ends:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        rx = subprocess.Popen([*inside, b, sys.executable, "-c", TALK, "accept"], **pipes)
+        ends.callback(_kill, rx)
+        assert rx.stdout is not None
+        rx.stdout.readline()
+        tx = subprocess.Popen(
+            [*inside, a, sys.executable, "-c", TALK, "send", str(seconds)], **pipes
+        )
+        ends.callback(_kill, tx)
+        assert tx.stdout is not None
+        tx.stdout.readline()
+        time.sleep(0.5)  # what is on its way arrives
+        yield
+
+
+def _kill(p: subprocess.Popen[bytes]) -> None:
+    p.kill()
+    p.communicate()
+
+
+def read_all(folder: Path, seconds: float) -> list[Found]:
+    """`seconds` of each kind of work, several kinds in turn."""
+    with ExitStack() as stack:
+        lan = stack.enter_context(Lan())
+        bridge, a, b = stack.enter_context(bridged(lan))
+        made = stack.enter_context(group())
+        lan.inside(b, "nft", "table ip t { chain c { type filter hook input priority 0; "
+                   "ct state new accept; }; }")  # fmt: skip
+        worker = Worker(a)
+        stack.callback(worker.end)
+        there = subprocess.Popen(["ip", "netns", "exec", b, "sleep", "1000"])
+        stack.callback(there.wait)
+        stack.callback(there.kill)
+        time.sleep(0.2)
+        if made is not None:
+            join(made.name, worker.pid)
+        targets = Targets(
+            processes=(Process(name="sender", pid=worker.pid),
+                       Process(name="receiver", pid=there.pid)),
+            cgroups=(made.name,) if made is not None else (), bridges=(bridge,),
+        )  # fmt: skip
+        return _readings(folder, seconds, lan, (bridge, a, b), worker, targets)
+
+
+def _readings(
+    folder: Path,
+    seconds: float,
+    lan: Lan,
+    places: tuple[str, str, str],
+    worker: Worker,
+    targets: Targets,
+) -> list[Found]:
+    bridge, a, b = places
+    trace = Trace() if shutil.which("bpftrace") else None
+    softirqs = Tracer(["--softirq", "--sample", "0.01"]) if why_not() is None else None
+    with Sampler(collectors(targets), folder, PERIOD_S) as sampler:
+        begin = sampler.now()
+        received = device_bytes(b)
+        touched, used_first = worker.do("memory")
+        sampler.now()
+        after_memory = sampler.last_ns
+        _, used_burn = worker.do("burn", seconds / 4)
+        _, used_switch = worker.do("switch", seconds / 4)
+        if softirqs is not None:
+            softirqs.__enter__()
+        flood_begin = sampler.now()
+        _, used_send = worker.do("send", seconds, "10.74.0.2")
+        sampler.now()
+        flood_end = sampler.last_ns
+        stacked = softirqs.stop() if softirqs is not None else None
+        received = device_bytes(b) - received
+        sampler.now()
+        end = sampler.last_ns
+        entries, tracked = forwarding_entries(bridge), connections(lan, b)
+        with lossy_talk(lan, a, b, 2):
+            sampler.now()
+            lossy_end = sampler.last_ns
+            again = retransmissions(lan, a)
+    counted = trace.end() if trace is not None else ""
+    w = Windows.of(folder, begin, end)
+    used = [sum(u) for u in zip(used_first, used_burn, used_switch, used_send, strict=True)]
+    found: list[Found] = []
+
+    def agree(metric: str, ours: dict[str, float], place: str, other: float, how: str) -> None:
+        if place in ours:
+            found.append(Agreement(metric, ours[place], other, how))
+        else:
+            found.append(Skipped(metric, f"not collected for {place}"))
+
+    cgroup = targets.cgroups[0] if targets.cgroups else ""
+    held = Windows.of(folder, begin, after_memory).virtualization.change("cgroup_memory_bytes")
+    agree("container's CPU, ns", w.virtualization.change("cgroup_cpu_ns"), cgroup,
+          used[0] * 1e9, "getrusage of its process")  # fmt: skip
+    agree("container's memory, bytes", held, cgroup, touched, "bytes that its process wrote")
+    agree("devices' bandwidth, bytes", w.virtualization.change("rx_bytes"), "receiver/eth0",
+          received, "ip -s link")  # fmt: skip
+    agree("forwarding entries", w.virtual_switch.now("bridge_fdb_entries"), bridge,
+          entries, "bridge fdb show")  # fmt: skip
+    own = w.os.change("process_voluntary_ctxt_switches")
+    agree("switches of a process", own, "sender", used[1], "getrusage")
+    agree("connections tracked", w.os.now("conntrack_entries"), "receiver", tracked,
+          "conntrack -C")  # fmt: skip
+    lossy = Windows.of(folder, end, lossy_end).os.change("tcp_retransmitted_segments")
+    agree("retransmissions", lossy, "sender", again, "ss -ti")
+    found += _machine_wide(w.os, counted, begin, end)
+    found += _by_ticks(Windows.of(folder, flood_begin, flood_end), stacked)
+    return found
+
+
+def _machine_wide(os_window: Window, counted: str, begin: int, end: int) -> Iterator[Found]:
+    for metric, key, name in (
+        ("system calls", "system_calls", "calls"),
+        ("context switches", "context_switches", "switches"),
+    ):
+        if not counted:
+            yield Skipped(metric, "bpftrace is not installed")
+        elif not os_window.change(key):
+            yield Skipped(metric, "not collected here")
+        else:
+            # The window's ends are when its first and last samples began.
+            other = grown(counted, name, begin, end)
+            yield Agreement(metric, os_window.total(key), other, "bpftrace count()")
+
+
+def _by_ticks(flood: Windows, stacked: StackTrace | None) -> Iterator[Found]:
+    metric = "softirq time, s"
+    if stacked is None:
+        yield Skipped(metric, why_not() or "")
+        return
+    traced = sum(v.time_ns for cpu in stacked.softirq for v in cpu.vectors.values())
+    ours = flood.hardware.total("cpu_softirq_s")
+    yield Agreement(metric, ours, traced / 1e9, "the tracer's entries and exits", ticks=True)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--seconds", type=float, default=20, help="of traffic; default 20")
+    a = p.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = read_all(Path(folder), a.seconds)
+    failed = False
+    for f in found:
+        if isinstance(f, Skipped):
+            print(f"{f.metric:28} skipped: {f.why}")
+            continue
+        failed |= not f.within
+        verdict = "agrees" if f.within else "DOES NOT AGREE"
+        print(
+            f"{f.metric:28} {f.ours:16.6g}  {f.other:16.6g} ({f.how})  {f.apart:.2%} apart, "
+            f"goal {GOAL:.0%}: {verdict}"
+        )
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
