@@ -206,6 +206,12 @@ tracer() {
 		echo "setup: headrace-trace is not built: clang, libbpf-dev and bpftool are needed"
 		return
 	}
+	wanted=(libxdp-dev) # of one way past a bridge; older distributions do not have it
+	[ -e .setup/no-xdp ] || (packages) || {
+		echo "setup: headrace tune will not try af-xdp: libxdp-dev is needed" \
+			"(to try again: rm .setup/no-xdp)"
+		: >.setup/no-xdp
+	}
 	[ -f build/trace/build.ninja ] || meson setup build/trace trace >.setup/trace.log 2>&1 &&
 		ninja -C build/trace --quiet >>.setup/trace.log 2>&1 ||
 		echo "setup: headrace-trace is not built: .setup/trace.log"
