@@ -372,7 +372,7 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
 def memory_shares(run: Run, least: float) -> dict[str, float]:
     """Of all cycles of a packet; `least`: of its functions where their state fits."""
     cycles = sum(run.cycles.values())
-    first = next((one for one in run.located if not one.behind_first), None)
+    first = run.received
     wait = 0.0 if first is None else first.mean_cycles or 0.0
     whole = run.rx + cycles + run.tx
     return {"state": max(0.0, (cycles - least) / whole), "header": min(1.0, wait / whole)}

@@ -146,7 +146,7 @@ def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     for rate, run in zip(rates, runs, strict=True):
         pps = rate or run.throughput_pps
         name = f"{pps / 1e6:.3g} Mpps, local" + (" (as fast as possible)" if not rate else "")
-        first = next((one for one in run.located if not one.behind_first), None)
+        first = run.received
         index = None if first is None else network_efficiency(first, calibration)
         if first is None or index is None:
             entries.append(Entry(name, None, None, "no packet was located"))

@@ -48,7 +48,8 @@ def test_each_place_is_told_by_itself() -> None:
     rows = {one.place: one for one in found.confusion}
     assert rows["l2"].samples == 4000 and rows["l2"].put == pytest.approx((0.75, 0.25))
     assert rows["l1"].right > 0.99 and rows["l2"].right == pytest.approx(0.75)
-    assert found.right(("l1", "l2")) == pytest.approx(0.875, abs=0.01)
+    assert found.right(("l2", "llc")) == pytest.approx(0.875, abs=0.01)
+    assert found.right(("l1", "l2")) == 0  # one class: not told apart
     assert found.right(("remote-memory",)) is None
 
 

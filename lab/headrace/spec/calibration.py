@@ -6,7 +6,7 @@ Delays and costs are in TSC cycles unless their name says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -159,9 +159,20 @@ class Classes(Spec):
     agreement: float  # over all classes alike
     confusion: tuple[Confusion, ...] = ()  # of the second measurement
 
-    def right(self, places: Iterable[PlaceName]) -> float | None:
-        """Of the samples of these places, each place weighing alike; None: none was measured."""
-        found = [one.right for one in self.confusion if one.place in places]
+    def right(self, places: Collection[PlaceName]) -> float | None:
+        """Of the samples of these places, each place weighing alike, what is told from the other
+        ones; a class of two of them tells nothing. None: none was measured."""
+        mixed = {
+            place
+            for one in self.classes
+            if len(shared := set(one.places) & set(places)) > 1
+            for place in shared
+        }
+        found = [
+            0.0 if one.place in mixed else one.right
+            for one in self.confusion
+            if one.place in places
+        ]
         return sum(found) / len(found) if found else None
 
 

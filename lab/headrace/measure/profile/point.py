@@ -250,7 +250,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
 
 
 def _burst(counters: Counters) -> float:
-    chain = [r for r in counters.replicas if r.segment not in ("generator", "measure")]
+    chain = [r for r in counters.replicas if r.segment not in (GENERATOR, SINK)]
     found = sum(r.polls - r.idle_polls for r in chain)
     return sum(r.packets_in for r in chain) / found if found else 0.0
 

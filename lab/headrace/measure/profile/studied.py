@@ -28,7 +28,7 @@ from headrace.testbed.engine import Engine
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
-from headrace.testbed.plan import paths
+from headrace.testbed.plan import GENERATOR, SINK, paths
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
@@ -49,6 +49,19 @@ class Run:
     tx: float
     located: tuple[Located, ...]
     events: dict[str, float] = field(default_factory=dict)  # of the PMU, per packet
+
+    @property
+    def received(self) -> Located | None:
+        """Packets when the chain's first function got them; not those that the generator makes, on
+        its own core, nor those that the sink ends."""
+        return next(
+            (
+                one
+                for one in self.located
+                if not one.behind_first and one.segment not in (GENERATOR, SINK)
+            ),
+            None,
+        )
 
 
 @contextmanager
