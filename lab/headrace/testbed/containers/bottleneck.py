@@ -151,7 +151,7 @@ def scale_up(found: Sequence[Summary]) -> list[str]:
     groups: dict[tuple[str, ...], list[tuple[object, Summary]]] = {}
     for one in found:
         for path, value in one.point.swept:
-            others = str([(p, v) for p, v in one.point.swept if p != path])
+            others = swept_text(tuple((p, v) for p, v in one.point.swept if p != path))
             if path.startswith("vnfs.") and one.point.role in ("chain", "alone"):
                 base = one.results[0].workload.removesuffix(swept_text(one.point.swept))
                 name = f"{one.point.role} {one.point.name}"
@@ -159,7 +159,7 @@ def scale_up(found: Sequence[Summary]) -> list[str]:
                     (value, one)
                 )
     sentences = []
-    for (path, network, base, name, _), some in groups.items():
+    for (path, network, base, name, others), some in groups.items():
         if len(some) < 2 or path.split(".")[1] not in some[0][1].point.supplies:
             continue
         rates = [(value, rate(one.results)) for value, one in some]
@@ -167,7 +167,7 @@ def scale_up(found: Sequence[Summary]) -> list[str]:
         high = max(rates, key=lambda item: item[1].median)
         differs = high[1].above(low[1])
         sentences.append(
-            f"{network}, {base}: {name} with {path} = "
+            f"{network}, {base}{others}: {name} with {path} = "
             + ", ".join(f"{value}: {one}" for value, one in rates)
             + (
                 f": {high[0]} instead of {low[0]} gives {high[1].gain(low[1]):+.0%}."

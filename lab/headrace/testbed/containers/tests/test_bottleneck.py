@@ -96,6 +96,7 @@ def test_scaling_up_compares_what_differs_in_one_thing() -> None:
     ]
     [sentence] = scale_up(found)
     assert "0.6 instead of 0.2 gives +195%" in sentence
+    assert "workload.connections=16: chain chain with vnfs.l7-cache.cpus = 0.2" in sentence
 
 
 def test_a_difference_needs_more_than_chance() -> None:
