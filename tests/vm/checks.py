@@ -39,6 +39,14 @@ class Checks:
         return 1 if self.failed or not self.passed else 0
 
 
+class Shown(io.StringIO):
+    """Kept, and shown as it comes: what a command says while it works."""
+
+    def write(self, text: str) -> int:
+        print(text, end="", flush=True, file=sys.__stdout__)
+        return super().write(text)
+
+
 @dataclass(frozen=True)
 class Done:
     returncode: int
@@ -51,7 +59,7 @@ def headrace(*arguments: str) -> Done:
     CPU most of a minute."""
     from headrace.cli import main
 
-    out, errors = io.StringIO(), io.StringIO()
+    out, errors = io.StringIO(), Shown()
     began, status = time.monotonic(), 0
     sys.argv = ["headrace", *arguments]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -60,8 +68,6 @@ def headrace(*arguments: str) -> Done:
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
     print(f"headrace {' '.join(arguments)}: {time.monotonic() - began:.0f} s", flush=True)
-    if status:
-        print(errors.getvalue().strip(), flush=True)
     return Done(status, out.getvalue(), errors.getvalue())
 
 
