@@ -25,9 +25,9 @@ def nf(
     """List the functions, or show one with its parameters, drops and counters."""
     description = describe(find_engine())
     if name is None:
-        _list(description.nfs, description.links, as_json)
+        _list(description.data["nfs"], description.links, as_json)
         return
-    everything = {**description.links, **description.nfs}
+    everything = {**description.links, **description.data["nfs"]}
     if name not in everything:
         raise BadInput(f"nf: {unknown(name, sorted(everything), f'there is no {name!r}')}")
     if as_json:

@@ -140,7 +140,7 @@ def _hosted(
     direct = direct_plan(experiment, hosted.placement, description, doc, engine)
     # VNFs of one kind differ in addresses only.
     kinds = {vnf.nodes: vnf.plan for vnf in hosted.vnfs}
-    for plan in (hosted.plan, *kinds.values()):
+    for plan in (hosted.plan, *filter(None, kinds.values())):
         text = json.dumps(plan)
         _engine_check(text, scratch, experiment, doc, description.engine)
         _check_files(plan, text, checked, scratch, experiment, doc, description)

@@ -17,6 +17,7 @@ from jsonschema.exceptions import ValidationError
 
 from headrace.errors import BadInput, HeadraceError, unknown
 from headrace.spec.document import Document, PathKey
+from headrace.spec.vm import APPLIANCE, appliance_description
 
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
 _MAC_WORDS = "a MAC address such as 02:00:00:00:00:01"
@@ -31,8 +32,9 @@ class Description:
 
     @property
     def nfs(self) -> dict[str, dict[str, Any]]:
+        """The engine's, and the user's own images, which are described alike."""
         found: dict[str, dict[str, Any]] = self.data["nfs"]
-        return found
+        return {**found, APPLIANCE: appliance_description()}
 
     @property
     def links(self) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from headrace.errors import BadInput, unknown
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.spec.vm import APPLIANCE
 from headrace.testbed.describe import Description, check_params, with_absolute_files
 from headrace.testbed.place import PlacedSegment, Placement
 from headrace.testbed.traffic import source_params
@@ -67,10 +68,16 @@ def check_nodes(experiment: Experiment, doc: Document, description: Description)
 
 
 def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+    machines = experiment.study.deployment.hosting.kind == "vm"
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:
             none = f"there is no function {node.nf!r}"
-            raise doc.error(at, unknown(node.nf, sorted(description.nfs), none))
+            named = sorted(set(description.nfs) - ({APPLIANCE} if not machines else set()))
+            raise doc.error(at, unknown(node.nf, named, none))
+        if node.nf == APPLIANCE and not machines:
+            raise doc.error(
+                at, "an image of your own is a virtual machine; allowed with `hosting: vm`"
+            )
         check_params(description.nfs[node.nf]["params"], node.params, doc, at)
         edges = description.edges(node.nf)
         for edge in node.to:

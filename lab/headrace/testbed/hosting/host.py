@@ -48,7 +48,12 @@ def host_plan(
     faces = [face for one in vnfs for face in one.faces]
     links |= {face.link: host_link(face, hosting) for face in faces}
     cpu = switch_cpu(traffic)
-    nfs: Json = {NIC: {"type": "veb", "params": _nic(faces, ways, hosting, deployment.network)}}
+    nfs: Json = {
+        NIC: {
+            "type": "veb",
+            "params": _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb"),
+        }
+    }
     if deployment.network == "vepa":
         names = [name for up, down in _outer(ways) for name in (up, down)]
         links |= {name: {"type": "ring", "params": ring} for name in names}
@@ -155,7 +160,7 @@ def even_flows(source: Json, chains: int) -> list[str]:
 
 
 def _nic(
-    faces: list[Face],
+    vnfs: list[Vnf],
     ways: tuple[Path, ...],
     hosting: Hosting,
     mode: Literal["veb", "vepa"],
@@ -163,7 +168,7 @@ def _nic(
     nic: Json = {
         "ports": [
             *(_uplink(ways, i, hosting) for i in range(len(ways))),
-            *({"macs": [face.mac], "spoof_check": True} for face in faces),
+            *(_function(face, one) for one in vnfs for face in one.faces),
         ],
         "mode": mode,
         "learning": False,
@@ -172,6 +177,15 @@ def _nic(
     if hosting.switch_gbps is not None:
         nic["capacity_bps"] = int(hosting.switch_gbps * 1e9)
     return nic
+
+
+def _function(face: Face, one: Vnf) -> Json:
+    """A virtual function; what an appliance's licence allows it to send is the function's limit, as
+    an SR-IOV NIC's max_tx_rate is."""
+    made: Json = {"macs": [face.mac], "spoof_check": True}
+    if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
+        made["in_rate_bps"] = int(one.appliance.rate_cap_gbps * 1e9)
+    return made
 
 
 def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Json:

@@ -25,6 +25,7 @@ from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
 from headrace.testbed.hosting.vm import Machines, VnfMachine
+from headrace.testbed.hosting.vm_appliance import VnfAppliance
 from headrace.testbed.hosting.vnf import HostedVnf
 from headrace.testbed.numa import started_near
 from headrace.testbed.state import RunState, dpdk_prefix
@@ -95,7 +96,14 @@ class HostedEngine(Engine):
         common = Machines(hosting, self._count, self._ledger)
         self.notes += common.notes
         self.labels, self.emulated = common.labels, common.accel.emulated
-        return lambda v: VnfMachine(common, v, run, prefix, self._own_group(v, hosting))
+
+        def make(one: Vnf) -> HostedVnf:
+            group = self._own_group(one, hosting)
+            if one.appliance is not None:
+                return VnfAppliance(common, one, one.appliance, run, prefix, group)
+            return VnfMachine(common, one, run, prefix, group)
+
+        return make
 
     def _as_process(
         self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None
@@ -121,6 +129,7 @@ class HostedEngine(Engine):
                 one.start()
             for one in some:
                 one.connect()
+        self.notes += tuple(note for one in self.vnfs if (note := one.note))
 
     def wait_up(self) -> None:
         if self._nic is not None or self._switch is not None:
@@ -179,6 +188,9 @@ class HostedEngine(Engine):
 
     def _merged(self, host: Json) -> Json:
         """Asked all at once: while sixty pollers share a CPU each answer takes its time."""
+        for vnf in self.vnfs:
+            if (why := vnf.gone()) is not None:
+                raise why
         alive = [vnf for vnf in self.vnfs if vnf.control is not None]
         try:
             for vnf in alive:

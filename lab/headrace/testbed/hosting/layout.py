@@ -27,6 +27,7 @@ from headrace.testbed.hosting.ports import OnSwitch, lay_out
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.testbed.hosting.vm_image import check_tools
+from headrace.testbed.hosting.vm_plan import appliance_of, check_network
 from headrace.testbed.place import PlacedSegment, Placement, check_told
 from headrace.testbed.plan import Direction, data_bytes, paths
 
@@ -83,6 +84,8 @@ def lay_out_hosted(
                     plan=_vnf_plan(made, one, experiment, description, doc),
                     files=_files(one, experiment, description, doc),
                 )
+                if (own := appliance_of(one, experiment, description, doc)) is None
+                else replace(one, appliance=own, next_mac=_next(made, one))
                 for one in made
             ]
         )
@@ -135,6 +138,7 @@ def _check(
     if hosting.kind == "vm":
         most = VMS_MAX // wires
         check_tools(hosting)
+        check_network(experiment, doc)
     if count > most:
         raise doc.error(
             (*_AT, "chains"),
@@ -267,6 +271,11 @@ def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
         prefix = "reverse_" if direction == "reverse" else ""
         found |= {f"{prefix}src_mac": one.exit(direction).mac, f"{prefix}dst_mac": to}
     return found
+
+
+def _next(chain: list[Vnf], one: Vnf) -> str:
+    to: str = _addresses(chain, one, ["forward"])["dst_mac"]
+    return to
 
 
 def _placement(

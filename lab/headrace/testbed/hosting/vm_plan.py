@@ -7,8 +7,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from headrace.errors import BadInput
+from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
+from headrace.spec.invalid import sentence
+from headrace.spec.study import Experiment
+from headrace.spec.vm import APPLIANCE, ApplianceVm
+from headrace.testbed.describe import Description, with_absolute_files
 from headrace.testbed.hosting.parts import Face, Vnf
 from headrace.testbed.hosting.vm_image import address
 
@@ -27,6 +34,45 @@ def host_link(face: Face, hosting: Hosting) -> Json:
     devargs = f"net_vhost{face.vf},iface={face.socket},queues=1"
     descriptors = {"rx_descriptors": hosting.slots, "tx_descriptors": hosting.slots}
     return {"type": "port", "params": {"devargs": devargs, **descriptors}}
+
+
+def appliance_of(
+    one: Vnf, experiment: Experiment, description: Description, doc: Document
+) -> ApplianceVm | None:
+    """The user's image that this VNF is, or None."""
+    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.name not in one.nodes or node.nf != APPLIANCE:
+            continue
+        if len(one.nodes) > 1:
+            raise doc.error(
+                at[:-1],
+                f"{node.name!r} is a machine of its own and cannot share one with other functions; "
+                "allowed: `execution: pipeline`, or a segment of its own",
+            )
+        files = with_absolute_files(description.nfs[APPLIANCE]["params"], node.params, doc)
+        try:
+            return ApplianceVm.model_validate(files)
+        except ValidationError as error:
+            raise doc.error(at, sentence(error)) from None
+    return None
+
+
+def check_network(experiment: Experiment, doc: Document) -> None:
+    network = experiment.study.deployment.network
+    if network not in ("veb", "vepa"):
+        raise doc.error(
+            ("deployment", "network"),
+            "virtual machines are behind the host engine's switch; allowed with `kind: vm`: "
+            "veb, vepa",
+            value=network,
+        )
+    if experiment.study.workload.direction == "forward":
+        return
+    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.nf == APPLIANCE:
+            raise doc.error(
+                at[:-1], "an appliance has one interface; allowed: workload.direction forward"
+            )
 
 
 def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:

@@ -72,6 +72,15 @@ class HostedVnf(ABC):
         if len(self.vnf.lcores) > 1:
             self._float()
 
+    @property
+    def note(self) -> str | None:
+        """What a user has to know of it, once it runs."""
+        return None
+
+    def gone(self) -> HeadraceError | None:
+        """How it ended, where nothing is asked of it that would tell."""
+        return None
+
     def ask_to_quit(self) -> None:
         if self.control is not None and self.alive:
             with contextlib.suppress(HeadraceError):
