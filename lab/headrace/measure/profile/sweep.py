@@ -87,12 +87,16 @@ def profile(
 def _caches(
     server: Server, cpu: int, calibration: Calibration | None
 ) -> tuple[list[tuple[str, int]], tuple[Level, ...]]:
-    """Sizes as the kernel says them; of a shared cache what a calibration found of it."""
+    """Sizes as the kernel says them; of the last level, which others share, what a calibration
+    found of it."""
     sizes = [(f"L{c.level}", c.size_bytes) for c in server.data_caches(cpu)]
-    if calibration is None or calibration.server.hostname != server.hostname:
+    if calibration is None or calibration.server.hostname != server.hostname or not sizes:
         return sizes, ()
     found = {level.name: level.reaches_bytes for level in calibration.levels}
-    return [(name, found.get(name) or size) for name, size in sizes], calibration.levels
+    *own, (last, size) = sizes
+    # Never less than the level before: what a busy machine's walk finds is no cache's size.
+    least = own[-1][1] if own else 1
+    return [*own, (last, max(least, found.get(last) or size))], calibration.levels
 
 
 def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
