@@ -159,7 +159,7 @@ class Classes(Spec):
     agreement: float  # over all classes alike
     confusion: tuple[Confusion, ...] = ()  # of the second measurement
 
-    def right(self, places: Collection[PlaceName]) -> float | None:
+    def right(self, places: Collection[str]) -> float | None:
         """Of the samples of these places, each place weighing alike, what is told from the other
         ones; a class of two of them tells nothing. None: none was measured."""
         mixed = {
