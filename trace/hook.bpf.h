@@ -283,7 +283,7 @@ static __always_inline void audit_check(struct slot *s, struct sk_buff *skb, enu
 }
 
 enum stage_of {
-	SAME,	/* the followed packet's */
+	SAME,   /* the followed packet's */
 	CLONES, /* a clone's of it */
 	OTHERS, /* the head's new owner's: the slot is the caller's to free or to use */
 };
@@ -339,8 +339,8 @@ static __always_inline void remember(__u64 head, __u32 i, __u32 stage)
 	c->segments = 0;
 }
 
-static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, struct slot *s,
-					   __u32 i, __u32 stage, bool on_device, struct ident *id)
+static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, struct slot *s, __u32 i,
+					   __u32 stage, bool on_device, struct ident *id)
 {
 	enum stage_of it = whose(s, skb, stage, id);
 

@@ -36,8 +36,8 @@ struct hop {
  * Each stage compares the first three words.
  */
 struct ident {
-	__u64 key;   /* IP identification, fragment offset, protocol */
-	__u64 l4[2]; /* TCP sequence number, or the first bytes of UDP payload */
+	__u64 key;          /* IP identification, fragment offset, protocol */
+	__u64 l4[2];        /* TCP sequence number, or the first bytes of UDP payload */
 	__u32 saddr, daddr; /* IPv6: folded */
 	__u32 ports;
 	__u32 seq;      /* TCP */

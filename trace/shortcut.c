@@ -145,8 +145,7 @@ static int load(struct shortcut *s)
 	s->skel = shortcut_bpf__open();
 	if (!s->skel)
 		return -errno;
-	bpf_object__for_each_program(p, s->skel->obj)
-		bpf_program__set_autoload(p, p == program(s));
+	bpf_object__for_each_program(p, s->skel->obj) bpf_program__set_autoload(p, p == program(s));
 	bpf_map__set_autocreate(s->skel->maps.ports, s->way == WAY_XDP);
 	bpf_map__set_autocreate(s->skel->maps.sockets, s->way == WAY_XSK);
 	return shortcut_bpf__load(s->skel);

@@ -236,8 +236,7 @@ unsigned long long xsk_switch_dropped(const struct xsk_switch *s)
 		socklen_t size = sizeof(seen);
 
 		if (!getsockopt(s->port[i].fd, SOL_XDP, XDP_STATISTICS, &seen, &size))
-			sum += seen.rx_dropped + seen.rx_ring_full +
-			       seen.rx_fill_ring_empty_descs;
+			sum += seen.rx_dropped + seen.rx_ring_full + seen.rx_fill_ring_empty_descs;
 	}
 	return sum;
 }
