@@ -18,6 +18,7 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.testbed.hosting.vm_accel import find_qemu
+from headrace.testbed.hosting.vm_cpio import Archive
 from headrace.testbed.hosting.vm_kernel import find_kernel
 from support.lab import COMMAND, environment, headrace, state_left
 
@@ -225,3 +226,66 @@ def test_too_little_memory(engine_binary: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "deployment.hosting.vm.memory_mb: got 160; vnf1.1 needs" in done.stderr
     assert state_left(tmp_path) == []
+
+
+ROUTER = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc p /proc; mount -t sysfs s /sys; mount -t devtmpfs d /dev
+while read -r module; do insmod /modules/$module.ko; done </modules/order
+told=/sys/firmware/qemu_fw_cfg/by_name/opt/headrace
+echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
+for which in all default eth0; do echo 0 >/proc/sys/net/ipv4/conf/$which/rp_filter; done
+for which in all eth0; do echo 0 >/proc/sys/net/ipv4/conf/$which/send_redirects; done
+echo 1 >/proc/sys/net/ipv4/ip_forward
+ip addr add 198.18.255.254/32 dev eth0
+ip link set eth0 up
+ip route add 198.18.255.1/32 dev eth0
+arp -i eth0 -s 198.18.255.1 $(cat $told/next_mac/raw)
+ip route add default via 198.18.255.1
+echo "router of $(cat $told/mac/raw) login:"
+exec sleep 100000
+"""
+
+
+def a_router(folder: Path) -> None:
+    """As a user's image might be: Linux that routes, started without a disk."""
+    kernel = find_kernel()
+    try:
+        order = kernel.load_order(["virtio_pci", "virtio_net", "qemu_fw_cfg"])
+    except HeadraceError as why:
+        pytest.skip(str(why))
+    busybox = shutil.which("busybox")
+    assert busybox
+    with (folder / "initrd").open("wb") as out:
+        archive = Archive(out)
+        for name in ("/proc", "/sys", "/dev"):
+            archive.directory(name)
+        archive.file("/bin/busybox", Path(busybox).read_bytes(), 0o755)
+        archive.file("/init", ROUTER.encode(), 0o755)
+        archive.file("/modules/order", "".join(f"{name}\n" for name in order).encode())
+        for name, content in order.items():
+            archive.file(f"/modules/{name}.ko", content)
+        archive.end()
+    shutil.copy(kernel.image, folder / "vmlinuz")
+
+
+@pytest.mark.slow
+def test_an_image_of_the_users(engine_binary: Path, tmp_path: Path) -> None:
+    a_router(tmp_path)
+    appliance = (
+        "{appliance: {kernel: vmlinuz, initrd: initrd, append: 'console=ttyS0 quiet', "
+        "memory_mb: 128, health: {console: 'login:'}, rate_cap_gbps: 0.01}}"
+    )
+    text = spec(f"[l2fwd, {appliance}]", "", "execution: pipeline")
+    [result] = run(tmp_path, engine_binary, text.replace("[500]", "[300]"))
+    assert result["received"] == result["sent"] > 0
+
+
+def test_an_image_shares_no_machine(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").touch()
+    (tmp_path / "spec.yaml").write_text(spec("[l2fwd, {appliance: {image: disk}}]"))
+    done = headrace("run", "--check", "spec.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "chain[1]: 'appliance' is a machine of its own" in done.stderr
+    assert "allowed: `execution: pipeline`" in done.stderr

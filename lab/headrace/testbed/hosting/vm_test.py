@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import re
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.spec.hosting import Hosting
+from headrace.spec.vm import ApplianceVm
 from headrace.testbed.hosting import vm_accel, vm_image, vm_kernel, vm_plan, vm_qemu
 from headrace.testbed.hosting.parts import Face, Vnf
 from headrace.testbed.hosting.vm_cpio import Archive
@@ -235,3 +237,18 @@ def test_too_little_memory_for_the_files(tmp_path: Path) -> None:
 def test_spec_is_checked(given: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Hosting.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "nothing to start; allowed: `image`, a disk, or `kernel`"),
+        ({"image": "a", "initrd": "b"}, "`initrd` belongs to a `kernel`"),
+        ({"image": "a", "health": {}}, "allowed: {console: REGULAR EXPRESSION}, {tcp: PORT}"),
+        ({"image": "a", "health": {"console": "("}}, "allowed: a regular expression"),
+        ({"image": "a", "rate_cap_gbps": 0}, "greater than 0"),
+    ],
+)
+def test_an_appliance_is_checked(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        ApplianceVm.model_validate(given)
