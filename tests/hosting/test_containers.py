@@ -97,7 +97,7 @@ def test_processes_have_groups(
     assert all(spent > 0 for spent in window.change("cgroup_cpu_ns").values())
     assert set(window.now("cgroup_cpu_quota_cpus").values()) == {0.5}
     for used in window.now("cgroup_memory_bytes").values():
-        assert 1 << 20 < used <= LIMITS["memory_limit_mb"] << 20
+        assert 1 << 20 < used <= 192 << 20
     assert set(left(groups)) <= set(before)
 
 
