@@ -23,9 +23,7 @@ from headrace.testbed.offload.service import Service
 
 
 def offload(
-    spec: Annotated[
-        Path, typer.Argument(help="VNFs and daemons, `compare` or `chaos` (YAML).")
-    ],
+    spec: Annotated[Path, typer.Argument(help="VNFs and daemons, `compare` or `chaos` (YAML).")],
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
     ] = None,

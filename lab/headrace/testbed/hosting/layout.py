@@ -97,8 +97,7 @@ def lay_out_hosted(
     elif network == "sriov":
         nic = on_nic(experiment, chains)
         chains = [
-            [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain]
-            for chain in chains
+            [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain] for chain in chains
         ]
         plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
     else:
