@@ -164,7 +164,7 @@ json_t *stats_workers(struct engine *e)
 		const struct worker *w = &e->workers[i];
 		json_t *names = json_array(), *o = json_object();
 		uint64_t since = atomic_load(&w->start_tsc), ops = w->ops_before, samples = 0, cycles = 0,
-			 stood = 0;
+			 wide = 0, stood = 0;
 		char buf[64];
 
 		for (unsigned int j = 0; j < w->n_replicas; j++) {
@@ -173,6 +173,7 @@ json_t *stats_workers(struct engine *e)
 			ops += replica_ops_cycles(r) - r->ops_elsewhere;
 			samples += r->pace.samples;
 			cycles += r->pace.cycles;
+			wide += r->pace.wide_cycles;
 			stood = RTE_MAX(stood, r->pace.standstill_cycles);
 			snprintf(buf, sizeof(buf), "%s.%u", e->plan->segments[r->segment].name,
 				 r->index);
@@ -184,9 +185,10 @@ json_t *stats_workers(struct engine *e)
 		set_int(o, "sleep_cycles", w->sleep_cycles);
 		json_object_set_new(o, "segments", names);
 		json_object_set_new(o, "pace",
-				    json_pack("{s:I, s:I, s:I}", "additions",
+				    json_pack("{s:I, s:I, s:I, s:I}", "additions",
 					      (json_int_t)(samples * PACE_ADDITIONS), "cycles",
-					      (json_int_t)cycles, "standstill_cycles",
+					      (json_int_t)cycles, "wide_cycles",
+					      (json_int_t)wide, "standstill_cycles",
 					      (json_int_t)stood));
 		snprintf(buf, sizeof(buf), "%u", w->cpu);
 		json_object_set_new(all, buf, o);

@@ -237,6 +237,7 @@ class WorkerReading(Record):
     ops_cycles: NonNegativeInt
     segments: tuple[str, ...] = ()
     pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
+    width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
     standstill_cycles: NonNegativeInt = 0  # pauses of over a millisecond in polling
 
     @property

@@ -233,11 +233,13 @@ def main() -> int:
 def _machine(loads: list[engine.Load]) -> str:
     """A host that lends its CPUs to others makes every figure above worse, and says nothing."""
     mhz = Sample(tuple(load.mhz() for load in loads))
+    width = Sample(tuple(load.width() for load in loads))
     still = Sample(tuple(load.standstill() * 100 for load in loads))
     return (
         f"What the machine gave: the slowest lcore worked at {mhz.median:.0f} MHz (quartiles "
-        f"{mhz.spread}), the worst stood still for {still.median:.1f} % of the time "
-        f"({still.spread}) in pauses of over a millisecond"
+        f"{mhz.spread}) and did {width.median:.1f} additions at once ({width.spread}; 4 on a core "
+        f"to itself, 2 beside a busy hyperthread), the worst stood still for {still.median:.1f} % "
+        f"of the time ({still.spread}) in pauses of over a millisecond"
     )
 
 

@@ -58,6 +58,13 @@ class Load:
             for cpu in self.after["workers"]
         )
 
+    def width(self) -> float:
+        """Of four additions at once, what the worst lcore did: 2 beside a busy hyperthread."""
+        return min(
+            4 * self._pace(cpu, "cycles") / self._pace(cpu, "wide_cycles")
+            for cpu in self.after["workers"]
+        )
+
     def standstill(self) -> float:
         """The share of the time in which the worst lcore made pauses of over a millisecond."""
         hz = self.after["tsc_hz"]

@@ -22,6 +22,7 @@ STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 
+WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
 PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base frequency
 
 
@@ -47,6 +48,7 @@ def audit(
         _preemption(reading, lost),
         _standstill(reading, counters, lost),
         _pace(counters),
+        _alone(counters),
         _conservation(counters),
     ]
     return Audit(
@@ -153,6 +155,21 @@ def _pace(counters: Counters) -> Finding:
         text += ": to save power, or because of heat"
     return Finding(
         check="pace", ok=pace <= PACE_LIMIT, text=f"{text}.", value=pace, limit=PACE_LIMIT
+    )
+
+
+def _alone(counters: Counters) -> Finding:
+    """A busy hyperthread on the same core, ours or another guest's, takes half of its adders."""
+    widths = {w.cpu: w.width for w in counters.workers if w.width is not None}
+    worst = min(widths, key=lambda cpu: widths[cpu], default=None)
+    if worst is None:
+        return Finding(check="alone", ok=True, text="Too short to tell whether cores are shared.")
+    width = widths[worst]
+    text = f"Lcore {worst} did {width:.1f} additions at once, where 4 were asked for"
+    if width < WIDTH_LIMIT:
+        text += ": a hyperthread beside it, be it another guest's, takes a part of its core"
+    return Finding(
+        check="alone", ok=width >= WIDTH_LIMIT, text=f"{text}.", value=width, limit=WIDTH_LIMIT
     )
 
 

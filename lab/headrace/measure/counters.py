@@ -49,7 +49,8 @@ def _workers(before: Json, after: Json) -> list[WorkerReading]:
             ref_cycles=_grown(before.get(cpu, {}), now, "ref_cycles"),
             ops_cycles=_grown(before.get(cpu, {}), now, "ops_cycles"),
             segments=tuple(now.get("segments", ())),
-            pace=_pace(before.get(cpu, {}).get("pace", {}), now.get("pace", {})),
+            pace=_quotient("cycles", "additions", before.get(cpu, {}), now),
+            width=_width(before.get(cpu, {}), now),
             standstill_cycles=_grown(
                 before.get(cpu, {}).get("pace", {}), now.get("pace", {}), "standstill_cycles"
             ),
@@ -58,9 +59,16 @@ def _workers(before: Json, after: Json) -> list[WorkerReading]:
     ]
 
 
-def _pace(before: Json, after: Json) -> float | None:
-    additions = _grown(before, after, "additions")
-    return _grown(before, after, "cycles") / additions if additions else None
+def _quotient(above: str, below: str, before: Json, after: Json) -> float | None:
+    was, now = before.get("pace", {}), after.get("pace", {})
+    count = _grown(was, now, below)
+    return _grown(was, now, above) / count if count else None
+
+
+def _width(before: Json, after: Json) -> float | None:
+    """How many of four chains of additions went on at once."""
+    ratio = _quotient("cycles", "wide_cycles", before, after)
+    return None if ratio is None else 4 * ratio
 
 
 def _replicas(before: Json, after: Json) -> list[ReplicaReading]:

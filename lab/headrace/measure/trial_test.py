@@ -247,6 +247,15 @@ def test_a_core_below_its_base_frequency_is_told(cycles: int, verdict: str) -> N
     assert f"{1000 * 1000 / cycles:.0f} MHz" in found.text
 
 
+@pytest.mark.parametrize(("wide", "verdict"), [(760, "ok"), (1400, "suspect")])
+def test_a_shared_core_is_told(wide: int, verdict: str) -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
+    after["workers"]["1"]["pace"] = {"additions": 1000, "cycles": 700, "wide_cycles": wide}
+    made = records(reading(before, after))[0]
+    assert made.audit.verdict == verdict
+    assert [f.check for f in made.audit.findings if not f.ok] == ["alone"] * (wide > 1000)
+
+
 @pytest.mark.parametrize(("waited", "verdict"), [(60_000_000, "ok"), (0, "suspect")])
 def test_pauses_that_the_kernel_does_not_know_of(waited: int, verdict: str) -> None:
     lossless = {**LINKS, "sink-forward": sink(1000)}
@@ -315,6 +324,7 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     if "acl" in change:
         chain["nfs"]["acl"] = nf(0)
     after["links"]["gen-forward"]["sent"] = change.get("source", 64)
+    after["links"]["back-forward"] = {"type": "ring", "full": 0, "size": 4096, "used": 0}
     sink = copy.deepcopy(chain)
     sink |= {"inputs": {"back-forward": {"packets": change.get("back", 64)}}, "nfs": {}}
     after["segments"]["sink"] = [sink]
