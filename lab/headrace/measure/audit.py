@@ -114,7 +114,7 @@ def _preemption(reading: Reading, lost: int) -> Finding:
     worst = max(reading.waited_ns, key=lambda cpu: reading.waited_ns[cpu], default=None)
     if worst is None:
         return Finding(check="preemption", ok=True, text="No lcore to watch.")
-    share = reading.waited_ns[worst] / 1e9 / reading.duration_s
+    share = _share(reading.waited_ns[worst] / 1e9, reading.watched_s)
     text = f"Lcore {worst} was kept from running for {share:.2%} of the trial"
     limit = PREEMPTION_LIMIT if lost else PREEMPTION_LATENCY_LIMIT
     if share > limit and lost:
@@ -134,12 +134,18 @@ def _standstill(reading: Reading, counters: Counters, lost: int) -> Finding:
     worst = max(seconds, key=lambda cpu: seconds[cpu], default=None)
     if worst is None or seconds[worst] <= 0:
         return Finding(check="standstill", ok=True, text="No lcore stood still unexplained.")
-    share = seconds[worst] / reading.duration_s
+    share = _share(seconds[worst], reading.read_s)
     limit = PREEMPTION_LIMIT if lost else PREEMPTION_LATENCY_LIMIT
     text = f"Lcore {worst} stood still for {share:.2%} of the trial, and the kernel knows not why"
     if share > limit:
         text += ": a host lends this CPU to others"
     return Finding(check="standstill", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+
+
+def _share(seconds: float, of: float) -> float:
+    """At most all: the kernel counts stolen time in ticks, and a pause that began before the first
+    reading is counted when it ends."""
+    return min(1.0, seconds / of)
 
 
 def _pace(counters: Counters) -> Finding:

@@ -57,6 +57,9 @@ class Reading:
     before: Json
     after: Json
     waited_ns: dict[int, int]  # lcore -> how long the machine kept its poller from running
+    # Both are longer than the trial, by the wait for a late source and for the last packets:
+    watched_s: float  # that `waited_ns` is of
+    read_s: float  # from `before` to `after`
 
 
 def run(
@@ -64,18 +67,20 @@ def run(
 ) -> Reading:
     """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
-    before = engine.request("read")
+    before, read_at = engine.request("read"), time.monotonic()
     with engine.measuring():
-        began_as = snapshot(engine.pid)
+        began_as, watched_at = snapshot(engine.pid), time.monotonic()
         started_at = now()
         engine.request("start", sources=sources)
         began = time.monotonic()
         time.sleep(duration_s)
         _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
         waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
+        watched_s = time.monotonic() - watched_at
         time.sleep(drain_s)
         after = engine.request("read")
-    return Reading(load_pps, duration_s, started_at, before, after, waited)
+        read_s = time.monotonic() - read_at
+    return Reading(load_pps, duration_s, started_at, before, after, waited, watched_s, read_s)
 
 
 def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> None:

@@ -120,6 +120,7 @@ PLAN: Json = {
 
 def reading(before: Json, after: Json, **more: Any) -> trial.Reading:
     found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "started_at": "x", "waited_ns": {1: 0}}
+    found |= {"watched_s": 1.0, "read_s": 1.0}
     return trial.Reading(before=before, after=after, **{**found, **more})
 
 
@@ -270,6 +271,18 @@ def test_preemption_without_loss_is_no_doubt_until_it_makes_the_latency() -> Non
     lossless = {**LINKS, "sink-forward": sink(1000)}
     assert simple(lossless, 0, waited_ns={1: 40_000_000}).audit.verdict == "ok"
     assert simple(lossless, 0, waited_ns={1: 60_000_000}).audit.verdict == "suspect"
+
+
+def test_shares_are_of_the_time_that_was_watched() -> None:
+    """A late source stretches a trial of 1 s to 4 s, and in 2 s of these an lcore did not run."""
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
+    after["workers"]["1"]["pace"] = {"standstill_cycles": 3_000_000_000}
+    taken = reading(before, after, waited_ns={1: 2_000_000_000}, watched_s=4.0, read_s=5.0)
+    values = {f.check: f.value for f in records(taken)[0].audit.findings}
+    assert (values["preemption"], values["standstill"]) == (0.5, 0.2)
+    taken = reading(before, after, waited_ns={1: 1_010_000_000})
+    values = {f.check: f.value for f in records(taken)[0].audit.findings}
+    assert (values["preemption"], values["standstill"]) == (1.0, 1.0)
 
 
 def test_counters_that_do_not_add_up_are_no_measurement() -> None:
