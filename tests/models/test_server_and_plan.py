@@ -115,6 +115,7 @@ def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
     assert state_left(home) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
 def test_a_plan_for_latency_out_of_stored_profiles(home: Path, engine_binary: Path) -> None:
     """Nothing is measured for it but what the profiles have; then it is run at the load."""
