@@ -10,8 +10,10 @@ from headrace.explain.evidence import Evidence
 from headrace.record import Counters, Measurement
 from headrace.report.bottleneck import pipe
 from headrace.report.capacity import Part, parts_of
+from headrace.report.units import pps
 
-BUSY = 0.95  # an lcore above has no cycles left for a burst
+BUSY = 0.90  # an lcore above may have been without cycles for a burst
+BURST_S = 1e-3  # of the load: a ring that holds as much is not small
 RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
 
 
@@ -24,7 +26,7 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
                 share=1.0,
                 place=_place(at),
                 text="the generator could not send what was asked: the chain's limit was not met",
-                evidence=tuple(f.text for f in at.audit.findings if not f.ok),
+                evidence=(*(f.text for f in at.audit.findings if not f.ok), _measured(at)),
                 remedy="give the generator a core of its own, or larger frames, or fewer fields "
                 "that vary",
             )
@@ -45,8 +47,9 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
-    """A ring overflows although its reader has time: it cannot hold a burst or a pause. What its
-    reader's time was counts where it overflowed, not at the rate that was found."""
+    """A ring overflows although its reader has time, and it holds no more than a short burst or
+    pause of the load. What its reader's time was counts where it overflowed, not at the rate that
+    was found."""
     if above is None or above.counters is None:
         return None
     busy = next((p.utilisation for p in parts_of(above) if p.name == part.name), None)
@@ -59,6 +62,8 @@ def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
     if lost < RING_LOSS * max(above.intended, 1):
         return None
     size = above.counters.rings[ring].size
+    if size > BURST_S * above.load_pps:
+        return None
     return Diagnosis(
         rule="small-ring",
         weight=Weight.LOSS,
@@ -66,7 +71,11 @@ def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
         place=f"{_place(above)}: {ring}",
         text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, was busy "
         f"for only {busy:.0%} of the time",
-        evidence=(f"{lost} of {above.intended} packets found it full",),
+        evidence=(
+            f"{lost} of {above.intended} packets found it full",
+            f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
+            _measured(above),
+        ),
         remedy="a larger ring (`size`), or smaller bursts into it",
     )
 
@@ -88,6 +97,7 @@ def _slow_part(part: Part, at: Measurement, headline: str, reasons: tuple[str, .
         evidence=(
             *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
             *reasons,
+            _measured(at),
         ),
         remedy="another lcore for this segment (`replicas`), or another cut of the chain; "
         "`headrace run` sweeps execution models",
@@ -96,6 +106,10 @@ def _slow_part(part: Part, at: Measurement, headline: str, reasons: tuple[str, .
 
 def _place(at: Measurement) -> str:
     return f"{at.chain}, {at.execution}, {at.workload}"
+
+
+def _measured(at: Measurement) -> str:
+    return f"Measured: {_place(at)}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
 RULES = (generator_bound, narrowest)

@@ -14,6 +14,7 @@ from headrace.errors import bad_value
 from headrace.measure.collectors.samples import Samples, Window
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
+from headrace.report.document import above
 from headrace.spec.invalid import sentence
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -33,19 +34,7 @@ class Evidence:
 
     def measurements(self) -> list[tuple[Measurement, Measurement | None]]:
         """Each result, and a trial of the same experiment at a load that it did not carry."""
-        return [(r, _above(r, self.trials)) for r in self.results]
-
-
-def _above(result: Result, trials: Sequence[Trial]) -> Trial | None:
-    key = (result.chain, result.direction, result.execution, result.workload, result.repetition)
-    lossy = [
-        t
-        for t in trials
-        if (t.chain, t.direction, t.execution, t.workload, t.repetition) == key
-        and t.load_pps > result.load_pps
-        and t.loss_ratio > result.loss_ratio
-    ]
-    return min(lossy, key=lambda t: t.load_pps, default=None)
+        return [(r, above(r, self.trials)) for r in self.results]
 
 
 def of(path: Path) -> Evidence:

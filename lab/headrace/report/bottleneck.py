@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headrace.record import Measurement, Record
 
-from .capacity import Part, parts_of
+from .capacity import Part, carried_pps, parts_of
 from .units import count, percent, plural, pps, significant
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
@@ -18,8 +18,9 @@ CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
 class Pipe(Record):
     parts: tuple[Part, ...]
     throughput_pps: float
+    carried_pps: float  # with what was dropped by policy, where that is no loss
     narrowest: str | None
-    marked: tuple[str, ...] = ()  # the narrowest, and what shares exactly its lcores
+    marked: tuple[str, ...] = ()  # the narrowest; of the tester also what shares its lcores
     headline: str
     reasons: tuple[str, ...] = ()
 
@@ -34,8 +35,9 @@ def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
     return Pipe(
         parts=parts,
         throughput_pps=at.throughput_pps,
+        carried_pps=carried_pps(at),
         narrowest=name,
-        marked=tuple(p.name for p in _sharing(name, parts)),
+        marked=_marked(name, parts),
         headline=headline,
         reasons=tuple(reasons),
     )
@@ -46,20 +48,23 @@ def _narrowest(
 ) -> tuple[str | None, str, list[str]]:
     chain = [p for p in parts if p.role == "chain"]
     if at.audit.verdict == "generator-bound":
-        return _generator_bound(at, parts)
+        name, headline, reasons = _generator_bound(at, parts)
+        return name, headline, [*reasons, *_of_policy(at)]
     if all(p.capacity_pps is None for p in chain):
         return None, "No counters of this measurement say where the chain is narrowest.", []
     # Of equals the chain's part: it is what is asked about.
     measured = [p for p in parts if p.capacity_pps is not None]
     by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
-    part = _lossy(above, chain) or by_width[0]
+    part = _costliest(_lossy(above, chain) or by_width[0], parts)
     headline = _headline(part, _sharing(part.name, parts))
     reasons = [
         *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
         *_of_cycles(part, at),
+        *_of_policy(at),
         *_of_lcores(part),
         *_of_loss(part, above),
         *_of_drops(part, at),
+        *_of_sharing(part, by_width),
         *_of_rest(part, by_width),
         *_of_estimate(part),
     ]
@@ -81,16 +86,28 @@ def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None
         elif generator.capacity_pps <= min(chain, default=float("inf")):
             return (
                 generator.name,
-                f"The generator is narrower than the chain: {pps(at.throughput_pps)} is a lower "
-                "bound of what the chain carries.",
+                f"The generator is narrower than the chain: {pps(carried_pps(at))} is a lower "
+                "bound of the load that the chain carries.",
                 reasons,
             )
     return (
         None,
-        f"Not reached: {pps(at.throughput_pps)} is the most that was tried or that the generator "
-        "could make; it is only a lower bound.",
+        f"Not reached: a load of {pps(carried_pps(at))} is the most that was tried or that the "
+        "generator could make, and the chain carried it; it is only a lower bound.",
         reasons,
     )
+
+
+def _costliest(part: Part, parts: Sequence[Part]) -> Part:
+    """Of the parts on one lcore of the chain, whose capacity is the same, the one that takes most
+    of its time: the one that is worth widening."""
+    if part.role != "chain":
+        return part
+    return max(_sharing(part.name, parts), key=lambda p: p.share_of_lcore or 0.0)
+
+
+def _marked(name: str | None, parts: Sequence[Part]) -> tuple[str, ...]:
+    return tuple(p.name for p in _sharing(name, parts) if p.name == name or p.role != "chain")
 
 
 def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
@@ -115,7 +132,9 @@ def _headline(part: Part, sharing: Sequence[Part]) -> str:
     names = ", ".join(p.name for p in sharing)
     return (
         f"The lcore {cpus} that {names} share is narrowest: together they can carry "
-        f"{pps(part.capacity_pps)}."
+        f"{pps(part.capacity_pps)}. {_called(part)} is the costliest of them: "
+        f"{significant(part.cycles_per_packet or 0.0)} cycles per packet, "
+        f"{percent(part.share_of_lcore)} of the lcore's."
     )
 
 
@@ -176,6 +195,17 @@ def _of_lcores(part: Part) -> list[str]:
     return texts
 
 
+def _of_policy(at: Measurement) -> list[str]:
+    """Where intended drops are no loss, throughput says little about the load."""
+    if not at.policy_dropped:
+        return []
+    return [
+        f"Of {pps(at.sent_pps)} sent, {percent(at.policy_dropped / (at.sent or 1))} "
+        f"({count(at.policy_dropped)} packets) were dropped by policy, which is no loss here; "
+        f"the throughput of {pps(at.throughput_pps)} is what was left."
+    ]
+
+
 def _of_loss(part: Part, above: Measurement | None) -> list[str]:
     if above is None or above.counters is None:
         return []
@@ -198,11 +228,27 @@ def _of_drops(part: Part, at: Measurement) -> list[str]:
     ]
 
 
+def _of_sharing(part: Part, by_width: Sequence[Part]) -> list[str]:
+    """What an lcore of its own would give the costliest part of a shared one."""
+    share, capacity = part.share_of_lcore, part.capacity_pps
+    alone = part.role != "chain" or len(_sharing(part.name, by_width)) < 2
+    if alone or not capacity or not share or share >= 1:
+        return []
+    apart = [capacity / share, capacity / (1 - share)]
+    rest = [p.capacity_pps or 0.0 for p in by_width if p.cpus != part.cpus]
+    ratio = max(1.0, min([*apart, *rest]) / capacity)
+    return [
+        f"On an lcore of its own {part.name} could carry {pps(apart[0])}, and what is left on this "
+        f"one {pps(apart[1])}: widening {part.name} so gains at most {significant(ratio, 2)} times."
+    ]
+
+
 def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     rest = [p for p in by_width if p.cpus != part.cpus]
     if not rest or part.capacity_pps is None or rest[0].capacity_pps is None:
         return []
     ratio = rest[0].capacity_pps / part.capacity_pps
+    shared = part.role == "chain" and len(_sharing(part.name, by_width)) > 1
     if part.role != "chain":
         return [
             f"The chain's narrowest part is {_called(rest[0])} with {pps(rest[0].capacity_pps)}: "
@@ -218,6 +264,8 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
             f"{rest[0].name} is hardly wider ({pps(rest[0].capacity_pps)}): "
             "widening one alone gains little."
         ]
+    if shared:  # what moving the costliest of them gains is said already
+        return [f"The next narrowest is {rest[0].name} with {pps(rest[0].capacity_pps)}."]
     return [
         f"The next narrowest is {rest[0].name} with {pps(rest[0].capacity_pps)}: widening "
         f"{part.name} gains at most {significant(ratio, 2)} times."

@@ -12,8 +12,9 @@ from headrace.bundle import Bundle
 from headrace.record import Audit, Counters, Measurement, RingReading, WorkerReading
 from headrace.report.bottleneck import pipe
 from headrace.report.charts.pipe import draw
-from headrace.report.document import report
+from headrace.report.document import above, report
 from headrace.report.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
+from headrace.report.units import significant
 
 MPPS = 1e6
 
@@ -93,11 +94,19 @@ def test_segments_on_one_lcore_share_its_cycles() -> None:
         }
     )
     found = pipe(together)
-    assert set(found.marked) == set(names)
+    assert (found.narrowest, found.marked) == ("acl", ("acl",))  # the costliest of them
     expected = TSC_HZ / sum(TSC_HZ / (pipe(apart).part(n).capacity_pps or 1) for n in names)
     for name in names:
         assert found.part(name).capacity_pps == pytest.approx(expected, rel=0.01)
     assert "share is narrowest" in found.headline
+    assert "acl is the costliest of them" in found.headline
+    share = found.part("acl").share_of_lcore
+    assert share is not None and share == pytest.approx(
+        expected / (pipe(apart).part("acl").capacity_pps or 1), rel=0.01
+    )
+    assert sum(found.part(n).share_of_lcore or 0.0 for n in names) == pytest.approx(1.0)
+    gains = next(r for r in found.reasons if r.startswith("On an lcore of its own"))
+    assert gains.endswith(f"gains at most {significant(min(1 / share, 1 / (1 - share)), 2)} times.")
 
 
 def test_a_full_ring_above_the_found_rate_is_the_evidence() -> None:
@@ -164,6 +173,27 @@ def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
     assert found.narrowest == "generator" and "generator" in found.marked
     assert "The tester is narrower than the chain" in found.headline
     assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in found.reasons)
+
+
+def test_intended_drops_are_said_and_the_bound_is_of_the_load() -> None:
+    policed = {"throughput_pps": 334.0, "policy_dropped": 19_332, "sent": 20_000}
+    bound = Audit(verdict="generator-bound")
+    found = pipe(measurement("rtc", 10_000, audit=bound, **policed))
+    assert "a load of 10.0\u202fkpps is the most" in found.headline
+    assert "334" not in found.headline and found.carried_pps == 10_000
+    said = next(r for r in found.reasons if "dropped by policy" in r)
+    assert "19\u202f332 packets" in said and "throughput of 334\u202fpps" in said
+    clean = pipe(measurement("rtc", 10_000, audit=bound))
+    assert not any("policy" in r for r in clean.reasons)
+
+
+def test_a_trial_nobody_asked_for_is_no_evidence(bundle_path: Path) -> None:
+    bundle = Bundle(bundle_path)
+    result, trials = bundle.results()[0], bundle.trials()
+    assert above(result, trials) is not None
+    for phase in ("warm-up", "max", "calibration"):
+        other = [t.model_copy(update={"phase": phase}) for t in trials]
+        assert above(result, other) is None
 
 
 def test_without_counters_nothing_is_claimed() -> None:

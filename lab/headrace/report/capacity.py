@@ -47,10 +47,17 @@ class Part(Record):
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
     share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    share_of_lcore: float | None = None  # of the busy cycles of its busiest replica's lcore
     rings: dict[str, int] = Field(
         default_factory=dict
     )  # rings in front of it: packets that found them full
     drops: dict[str, int] = Field(default_factory=dict)  # its NFs' policy and other drops
+
+
+def carried_pps(at: Measurement) -> float:
+    """The load that the chain took: what it dropped on purpose counts as carried."""
+    by_policy = at.policy_dropped / at.duration_s if at.duration_s else 0.0
+    return at.throughput_pps + by_policy
 
 
 def parts_of(at: Measurement) -> tuple[Part, ...]:
@@ -88,6 +95,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
             default=None,
         ),
         share_of_busiest=busiest / packets if packets else None,
+        share_of_lcore=_share_of_lcore(replicas, counters),
         rings=rings,
         drops={
             f"{name}/{reason}": n
@@ -141,6 +149,14 @@ def _busy_cycles(replica: ReplicaReading) -> float:
     return sum(c.cycles for c in costs_of([replica], ())) * replica.packets_in
 
 
+def _share_of_lcore(replicas: Sequence[ReplicaReading], counters: Counters) -> float | None:
+    busiest = max(replicas, key=_busy_cycles, default=None)
+    if busiest is None:
+        return None
+    together = sum(_busy_cycles(r) for r in counters.replicas if r.cpu == busiest.cpu)
+    return _busy_cycles(busiest) / together if together else None
+
+
 def _capacity(
     replicas: Sequence[ReplicaReading], counters: Counters, at: Measurement, full: int
 ) -> float | None:
@@ -160,5 +176,5 @@ def _capacity(
     if not widths:
         return None
     # Cycles are of the clock: an lcore that was held up by other work seems to need more of
-    # them. What came through is proof that it can carry at least that.
-    return max(min(widths), at.throughput_pps)
+    # them. What it took is proof that it can carry at least that.
+    return max(min(widths), carried_pps(at))

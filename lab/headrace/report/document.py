@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.bundle import Bundle, Status
-from headrace.record import Environment, Measurement, Record, Result, Segment, Trial
+from headrace.record import Environment, Measurement, Phase, Record, Result, Segment, Trial
 
 from .bottleneck import Pipe, pipe
 from .summary import Summary, summarise
 from .units import percent, plural
 
+_ASKED: tuple[Phase, ...] = ("search", "fixed")
 IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
 
 
@@ -126,7 +127,8 @@ def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:
 
 
 def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
-    """The trial of the same repetition at the lowest load that the chain did not carry."""
+    """The trial of the same repetition at the lowest load that the chain did not carry, of those
+    that were asked for: a warm-up or a calibration is far beyond what anybody wants to know."""
     allowed = result.goal_parameters.loss_ratio if result.goal_parameters else 0.0
     candidates = [
         t
@@ -136,6 +138,7 @@ def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
         and t.execution == result.execution
         and t.workload == result.workload
         and t.repetition == result.repetition
+        and t.phase in _ASKED
         and t.load_pps > result.load_pps
         and t.loss_ratio > allowed
         and t.counters is not None

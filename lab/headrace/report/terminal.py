@@ -155,8 +155,8 @@ def _bars(pipe: Pipe, columns: int) -> Table:
         made.add_column(justify=justify, no_wrap=True)
     known = [p.capacity_pps for p in pipe.parts if p.capacity_pps]
     # Parts far wider than the flow would leave no room to tell the narrow ones apart.
-    largest = min(max(known, default=1.0), 3 * pipe.throughput_pps or 1.0)
-    scale = units.rate_scale(pipe.throughput_pps)
+    largest = min(max(known, default=1.0), 3 * pipe.carried_pps or 1.0)
+    scale = units.rate_scale(pipe.carried_pps)
     for part in pipe.parts:
         made.add_row(*_bar(part, pipe, largest, scale, columns))
     return made

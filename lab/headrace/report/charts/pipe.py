@@ -30,7 +30,7 @@ def draw(pipe: Pipe, width: float) -> str:
     if not slots:
         return ""
     total = slots[-1].x + slots[-1].width
-    scale = rate_scale(pipe.throughput_pps)
+    scale = rate_scale(pipe.carried_pps)
     middle = TOP + BORE / 2
     body = [
         _bore(slots, middle),
@@ -45,7 +45,7 @@ def draw(pipe: Pipe, width: float) -> str:
         height += 12
         body.append(text(2, height - 4, f"in {scale.unit}", class_="small"))
     words = ", ".join(f"{s.part.name} {scale.text(s.part.capacity_pps)}" for s in slots)
-    label = f"Capacities: {words}. Flow: {scale.text(pipe.throughput_pps)}. {pipe.headline}"
+    label = f"Capacities: {words}. Flow: {scale.text(pipe.carried_pps)}. {pipe.headline}"
     return picture(total, height, label, *body)
 
 
@@ -57,11 +57,11 @@ def _layout(pipe: Pipe, width: float) -> list[_Slot]:
     units = [max(1, len(p.nfs)) if p.role == "chain" else ends for p in parts]
     # Labels need some room: a long chain makes the picture wider, and its frame scrolls.
     unit = max((width - 2) / sum(units), 64.0 if width < 500 else 74.0)
-    cap = pipe.throughput_pps * WIDEST
-    largest = max(min(p.capacity_pps or pipe.throughput_pps, cap) for p in parts) or 1.0
+    cap = pipe.carried_pps * WIDEST
+    largest = max(min(p.capacity_pps or pipe.carried_pps, cap) for p in parts) or 1.0
     slots, x = [], 1.0
     for part, size in zip(parts, units, strict=True):
-        capacity = min(part.capacity_pps or pipe.throughput_pps, cap)
+        capacity = min(part.capacity_pps or pipe.carried_pps, cap)
         half = max(3.0, capacity / largest * BORE / 2)
         slots.append(_Slot(part, x, size * unit, half, (part.capacity_pps or 0.0) > cap))
         x += size * unit
@@ -100,7 +100,7 @@ def _water(slots: Sequence[_Slot], pipe: Pipe, middle: float) -> str:
         return ""
     # All bores are drawn to one scale; take it from the narrowest, which is never cut off.
     narrow = min(known, key=lambda s: s.part.capacity_pps or 0.0)
-    half = narrow.half * min(1.0, pipe.throughput_pps / (narrow.part.capacity_pps or 1.0))
+    half = narrow.half * min(1.0, pipe.carried_pps / (narrow.part.capacity_pps or 1.0))
     x, end = slots[0].x, slots[-1].x + slots[-1].width
     return rect(x, middle - half, end - x, 2 * half, class_="water")
 

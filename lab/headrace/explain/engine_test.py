@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ring is called small only where it is, and its reader had time; findings say their origin."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.bundle import Bundle
+from headrace.explain.diagnosis import Diagnosis
+from headrace.explain.engine import narrowest
+from headrace.explain.evidence import Evidence
+from headrace.record import Result, RingReading, Trial
+from headrace.report.testdata import TSC_HZ, make_bundle
+
+LOAD = 1e6  # of the trial; its ring is of 1 ms at 1000 packets
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Trial]:
+    bundle = Bundle(make_bundle(tmp_path_factory.mktemp("explain") / "b", repetitions=1))
+    return bundle.results()[0], bundle.trials()[1]
+
+
+def found(made: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
+    result, trial = made
+    assert trial.counters is not None
+    ref = int(TSC_HZ * trial.duration_s)
+    counters = trial.counters.model_copy(
+        update={
+            "rings": {"to-acl+lb+l3fwd": RingReading(size=size, full=5000)},
+            "workers": tuple(
+                w.model_copy(update={"ref_cycles": ref, "ops_cycles": int(ref * busy)})
+                for w in trial.counters.workers
+            ),
+        }
+    )
+    lossy = {"load_pps": LOAD, "intended": int(2 * LOAD), "loss_ratio": 0.01, "counters": counters}
+    (one,) = narrowest(
+        Evidence(
+            results=[result.model_copy(update={"load_pps": LOAD / 2})],
+            trials=[trial.model_copy(update=lossy)],
+        )
+    )
+    return one
+
+
+@pytest.mark.parametrize(
+    ("size", "busy", "rule"),
+    [
+        (64, 0.3, "small-ring"),
+        (1000, 0.3, "small-ring"),
+        (1024, 0.3, "slow-nf"),
+        (65_536, 0.3, "slow-nf"),
+        (64, 0.97, "slow-nf"),
+    ],
+)
+def test_a_ring_is_small(made: tuple[Result, Trial], size: int, busy: float, rule: str) -> None:
+    assert found(made, size, busy).rule == rule
+
+
+def test_the_measurement_is_named(made: tuple[Result, Trial]) -> None:
+    said = "Measured: edge, rtc, 64 B, 1024 flows"
+    assert found(made, 64, 0.3).evidence[-1] == f"{said}, at a load of 1.00\u202fMpps."
+    assert found(made, 64, 0.97).evidence[-1] == f"{said}, at a load of 500\u202fkpps."
+
+
+def test_the_search_above_is_what_counts(made: tuple[Result, Trial]) -> None:
+    """The same overflow in a warm-up, which nobody asked for, is no finding."""
+    result, trial = made
+    evidence = Evidence(results=[result], trials=[trial.model_copy(update={"phase": "warm-up"})])
+    assert evidence.measurements() == [(result, None)]
+    asked = Evidence(results=[result], trials=[trial])
+    assert asked.measurements() == [(result, trial)]
