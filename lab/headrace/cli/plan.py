@@ -85,10 +85,10 @@ def plan(
     description = describe(find_engine())
     state = RunState()
     try:
-        memory = provide(experiments[0].study.deployment, state)
-        bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
-        console.print(f"memory: {memory.note}", markup=False)
         with Lcores(cpus, lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+            memory = provide(experiments[0].study.deployment, state)
+            bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
+            console.print(f"memory: {memory.note}", markup=False)
             plans = [
                 _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
                 for e in experiments

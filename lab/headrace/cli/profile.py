@@ -94,11 +94,11 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
     state = RunState()
     try:
         most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
-        bench = Bench(
-            description, state, provide(most, state), (cpus[0], cpus[1]), repetitions, seconds
-        )
-        console.print(f"memory: {bench.memory.note}", markup=False)
         with Lcores(cpus[:2], lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+            bench = Bench(
+                description, state, provide(most, state), (cpus[0], cpus[1]), repetitions, seconds
+            )
+            console.print(f"memory: {bench.memory.note}", markup=False)
             return sweep.profile(
                 bench,
                 wanted,

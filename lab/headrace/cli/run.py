@@ -224,8 +224,6 @@ def _measure(
     state = RunState()
     try:
         most = max((one.experiment.study.deployment for one in prepared), key=lambda d: d.memory_mb)
-        memory = provide(most, state)
-        progress.say(f"memory: {memory.note}")
         for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
             progress.say(f"placement: {note}")
         cpus = set().union(*(one.placement.cpus for one in prepared))
@@ -234,6 +232,8 @@ def _measure(
             progress.say(f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(wait_s)}")
 
         with Lcores(cpus, waiting, wait_s):
+            memory = provide(most, state)
+            progress.say(f"memory: {memory.note}")
             Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
     finally:
         state.remove()

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +46,27 @@ def pool() -> Pool | None:
 def lacking(megabytes: int, found: Pool) -> int:
     """Pages to add so that `megabytes` are free."""
     return max(0, math.ceil(megabytes * 1024 / found.page_kb) - found.free)
+
+
+@contextmanager
+def locked(control: Path) -> Iterator[None]:
+    """The count is read and then written: whoever does so holds this, or two runs at once would
+    undo each other's. A lock of flock(2) ends with its holder, however that ends."""
+    with control.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def in_use_kb(pid: int) -> int:
+    """What a process has of the hugepages (proc(5), status: HugetlbPages)."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        if line.startswith("HugetlbPages:"):
+            return int(line.split()[1])
+    return 0
 
 
 def count(control: Path) -> int:

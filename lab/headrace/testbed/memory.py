@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from headrace.errors import HeadraceError
 from headrace.spec.deployment import Deployment
 from headrace.testbed import hugepages
-from headrace.testbed.state import RunState
+from headrace.testbed.state import RunState, claimed_kb
 
 # DPDK's own needs beside what the plan asks for: rings, the heap's alignment, a page per lcore.
 _EXTRA_MB = 64
@@ -23,14 +24,30 @@ class Memory:
 
 
 def provide(deployment: Deployment, state: RunState) -> Memory:
-    """Reserve hugepages if that is wanted and possible. The state's end undoes it."""
+    """Reserve hugepages if that is wanted and possible. The state's end undoes it.
+
+    To be asked for once the lcores are held: what is free before that may be gone afterwards.
+    """
     if deployment.hugepages is False:
         return Memory(False, _ordinary("as the spec asks"))
     found = hugepages.pool()
+    if found is None or not found.control.exists():
+        return _without(deployment, "this kernel has none")
+    with hugepages.locked(found.control):
+        return _reserve(deployment, state)
+
+
+def _reserve(deployment: Deployment, state: RunState) -> Memory:
+    found = hugepages.pool()  # again, now that no other run changes it
     if found is None:
         return _without(deployment, "this kernel has none")
-    lacking = hugepages.lacking(deployment.memory_mb + _EXTRA_MB, found)
+    # Free pages that another run has been promised are that run's.
+    promised = math.ceil(claimed_kb(state) / found.page_kb)
+    found = replace(found, free=max(0, found.free - promised))
+    wanted_mb = deployment.memory_mb + _EXTRA_MB
+    lacking = hugepages.lacking(wanted_mb, found)
     if lacking == 0:
+        state.claim(wanted_mb * 1024)
         return Memory(True, f"hugepages of {found.page_kb} kB, {found.free} were free")
     if not hugepages.may_add():
         return _without(
@@ -46,6 +63,7 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
         hugepages.give_back(found.control, before, came, done=True)
         state.forget("hugepages")
         return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
+    state.claim(wanted_mb * 1024)
     return Memory(True, f"hugepages of {found.page_kb} kB, {came} added for this run")
 
 

@@ -92,6 +92,10 @@ class RunState:
             {"path": str(path), "before": before, "pages": pages, "done": done},
         )
 
+    def claim(self, kilobytes: int) -> None:
+        """Hugepages that this run's engines will take: until they have, others must not."""
+        _put(self.path / "claim.json", {"kilobytes": kilobytes})
+
     def forget(self, what: str) -> None:
         (self.path / f"{what}.json").unlink(missing_ok=True)
 
@@ -124,6 +128,20 @@ def _process(path: Path) -> Process | None:
     return None
 
 
+def claimed_kb(own: RunState) -> int:
+    """Hugepages that other runs were promised and whose engine does not have them yet."""
+    open_kb = 0
+    for base in filter(_own, state_directories()):
+        for run in base.glob(f"{_RUN}*"):
+            owner, claim = _process(run / "owner.json"), _get(run / "claim.json")
+            if run == own.path or owner is None or not owner.alive():
+                continue
+            engine = _process(run / "engine.json")
+            taken = hugepages.in_use_kb(engine.pid) if engine is not None else 0
+            open_kb += max(0, int(claim.get("kilobytes", 0)) - taken)
+    return open_kb
+
+
 def clean() -> list[str]:
     """Undo the runs whose owner is gone. Says what was done; nothing to do is an empty list."""
     done: list[str] = []
@@ -152,9 +170,11 @@ def _undo(run: Path) -> list[str]:
     note = _get(run / "hugepages.json")
     if note:
         try:
-            count = hugepages.give_back(
-                Path(note["path"]), note["before"], note["pages"], note["done"]
-            )
+            control = Path(note["path"])
+            with hugepages.locked(control):
+                count = hugepages.give_back(control, note["before"], note["pages"], note["done"])
+                (run / "hugepages.json").unlink()
+                (run / "claim.json").unlink(missing_ok=True)
         except (OSError, ValueError, KeyError, TypeError) as error:
             return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
         if count:

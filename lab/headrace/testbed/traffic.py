@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Headers
@@ -107,7 +107,7 @@ def _addresses(headers: Headers) -> dict[str, Any]:
     return found
 
 
-def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> BadInput:
+def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> HeadraceError:
     """What the engine found wrong in the plan, named by its place in the spec."""
     parts = place.split(".")
     if parts[0] == "nfs" and len(parts) > 1:
@@ -119,6 +119,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
         return doc.error(spec_path(".".join(parts[3:])), problem)
     if parts[0] == "links" and parts[1:2] and parts[1].startswith("gen-"):
         return doc.error(_file_of(problem, experiment, doc), problem)
+    if parts == ["engine"]:  # the machine's doing, such as hugepages that others took meanwhile
+        return HeadraceError(f"engine: {problem}")
     if parts[0] == "engine":
         return doc.error(("deployment", *parts[1:]), problem)
     if parts[0].startswith("segments") and parts[1:2] == ["parallel"]:

@@ -70,9 +70,9 @@ def bench(repetitions: int, seconds: float, memory_mb: int, say: Say) -> Iterato
     cpus = usable_cpus()
     state = RunState()
     try:
-        memory = provide(Deployment.model_validate({"memory_mb": memory_mb}), state)
-        say(f"memory: {memory.note}")
         with Lcores(cpus, lambda cpu: say(f"lcore {cpu}: waiting for another run")):
+            memory = provide(Deployment.model_validate({"memory_mb": memory_mb}), state)
+            say(f"memory: {memory.note}")
             found = describe(find_engine())
             yield Bench(found, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
     finally:
