@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.bundle import Bundle
+from headrace.cli._console import stdout
 from headrace.report import units
 from headrace.report.compare import Change, Compared, Diff, Difference
 from headrace.report.compare import diff as compare_bundles
@@ -31,7 +32,7 @@ def diff(
             json.dumps({**found.model_dump(mode="json"), "changed": found.changed}, indent=2)
         )
         return
-    show(found, Console(highlight=False))
+    show(found, stdout())
 
 
 def show(found: Diff, console: Console) -> None:
@@ -52,7 +53,7 @@ def show(found: Diff, console: Console) -> None:
             )
         )
     console.print()
-    console.print(_differences(found.differences))
+    console.print(_differences(found.differences), soft_wrap=True)
 
 
 def _name(key: Key) -> str:
@@ -71,8 +72,9 @@ def _title(row: Compared) -> Text:
 
 def _changes(row: Compared) -> Table:
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
-    for justify in ("left", "right", "right", "right", "left"):
+    for justify in ("left", "right", "right", "right"):
         made.add_column(justify=justify, no_wrap=True)
+    made.add_column(overflow="fold")  # the words give way on a narrow terminal, not the figures
     for change in row.changes:
         made.add_row(
             change.metric,
@@ -112,13 +114,17 @@ def _judged(change: Change) -> Text:
     )
 
 
-def _differences(found: tuple[Difference, ...]) -> Table | Text:
+def _differences(found: tuple[Difference, ...]) -> Text:
+    """One line each, however long: they are searched and copied."""
     if not found:
         return Text("Specification and environment are the same.", style="dim")
-    made = Table(box=None, pad_edge=False, header_style="dim")
-    made.add_column("different")
-    made.add_column("a", overflow="fold")
-    made.add_column("b", overflow="fold")
-    for d in found:
-        made.add_row(Text(f"{d.where}: {d.name}"), Text(d.a or "absent"), Text(d.b or "absent"))
-    return made
+    text = Text()
+    for where, title in (("spec", "Specification"), ("environment", "Environment")):
+        rows = [d for d in found if d.where == where]
+        if rows:
+            text.append(f"{title}\n", style="bold")
+        for d in rows:
+            a, b = ("absent" if v is None else " ".join(v.split()) for v in (d.a, d.b))
+            text.append(f"  {d.name}: {a} -> {b}\n")
+    text.rstrip()
+    return text

@@ -7,9 +7,10 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from headrace.cli._console import stdout
 from headrace.errors import BadInput, unknown
 from headrace.testbed.describe import describe
 from headrace.testbed.programs import find_engine
@@ -42,17 +43,17 @@ def _list(nfs: dict[str, Any], links: dict[str, Any], as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("function", "category", "state", "what it does"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold", no_wrap=column == "function")
     for name, about in sorted(nfs.items()):
         table.add_row(name, about.get("category", ""), about.get("state_key", ""), about["doc"])
     for name, about in sorted(links.items()):
         table.add_row(name, "link", "", about["doc"])
-    Console(highlight=False).print(table)
+    stdout().print(table, markup=False)
 
 
 def _show(name: str, about: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{name}[/bold]: {about['doc']}")
+    console = stdout()
+    console.print(Text(name, style="bold").append(f": {about['doc']}", style="not bold"))
     if about.get("standards"):
         console.print(about["standards"], markup=False)
     for key in ("category", "state_key", "edges", "drops", "counters", "reads", "writes"):
@@ -62,9 +63,10 @@ def _show(name: str, about: dict[str, Any]) -> None:
         if isinstance(value, str) and value:
             console.print(f"{key.replace('_', ' ')}: {value}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
+    # Names and values are there to be typed: they wrap, and are never cut.
     for column in ("parameter", "type", "default", "meaning"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold", no_wrap=column == "parameter")
     for row in parameters(about["params"]):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     if table.row_count:
         console.print(table, markup=False)

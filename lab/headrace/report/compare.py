@@ -11,6 +11,7 @@ from typing import Any, Literal
 from headrace.bundle import Bundle
 from headrace.record import Record
 
+from .changed import asked
 from .evidence import flat
 from .summary import Key, Spread, Summary, summarise
 
@@ -78,7 +79,7 @@ def diff(a: Bundle, b: Bundle) -> Diff:
         only_a=tuple(key for key in left if key not in right),
         only_b=tuple(key for key in right if key not in left),
         differences=(
-            *differences("spec", a.spec_resolved, b.spec_resolved),
+            *(Difference(where="spec", name=n, a=x, b=y) for n, x, y in asked(a, b)),
             *differences("environment", _facts(a), _facts(b)),
         ),
     )

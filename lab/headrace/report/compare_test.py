@@ -46,7 +46,7 @@ def test_an_untrusted_rate_is_not_compared(found: Diff) -> None:
 def test_what_surrounds_the_results_is_compared(found: Diff) -> None:
     named = {(d.where, d.name): (d.a, d.b) for d in found.differences}
     assert named == {
-        ("spec", "speed"): ("1.00", "0.900"),
+        ("spec", "speed"): ("1", "0.9"),
         ("environment", "cpu.governor"): (None, "powersave"),
     }
 

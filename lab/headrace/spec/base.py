@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 _SECONDS = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*(ms|s|min|h)?\s*$")
 _SECONDS_PER = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
-_RATE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*([kMG]?)(?:pps)?\s*$")
+_RATE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE]\+?[0-9]{1,2})?)\s*([kMG]?)(?:pps)?\s*$")
 _RATE_FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
 
@@ -39,6 +39,14 @@ def _rate(value: Any) -> Any:
             raise ValueError("allowed: packets per second, as 1500000, 1.5M or 1.5Mpps")
         return float(match[1]) * _RATE_FACTOR[match[2]]
     return value
+
+
+def rate_text(pps: float) -> str:
+    """A rate as specs have it: 6k, 1.5M; with all its digits."""
+    for unit, factor in reversed(_RATE_FACTOR.items()):
+        if pps >= factor and unit:
+            return f"{pps / factor:.10g}{unit}"
+    return f"{pps:.10g}"
 
 
 def _ratio(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Rate, Ratio, Seconds, Spec, is_ratio, not_a_bool
+from headrace.spec.base import Rate, Ratio, Seconds, Spec, is_ratio, not_a_bool, rate_text
 from headrace.spec.deployment import Count
 
 # Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
@@ -122,7 +122,8 @@ class Measure(Spec):
     def _consistent(self) -> Measure:
         if self.max_load is not None and self.max_load <= self.min_load:
             raise ValueError(
-                f"max_load {self.max_load:g} is not above min_load {self.min_load:g} packets/s"
+                f"max_load {rate_text(self.max_load)} is not above "
+                f"min_load {rate_text(self.min_load)} packets/s"
             )
         names = [goal.name for goal in self.search]
         for name in names:

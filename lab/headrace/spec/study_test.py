@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput
 from headrace.spec import document
+from headrace.spec.base import rate_text
 from headrace.spec.deployment import Execution
 from headrace.spec.imix import FRAME_MAX, FRAME_MIN, GENOME_SIZES, Frame, spread_evenly
 from headrace.spec.study import Experiment, expand
@@ -96,7 +97,7 @@ def test_chains(chain: str) -> None:
         ("deployment:", "deployment:\n  ring: 1000", ["deployment.ring", "power of two"]),
         ("workload:", "workload:\n  flows: 0", ["workload.flows", "0", "1"]),
         ("workload:", "workload:\n  pcap: a\n  tuples_file: b", ["exclude each other"]),
-        ("measure: {", "measure: {max_load: 1k, ", ["measure", "max_load 1000"]),
+        ("measure: {", "measure: {max_load: 1k, ", ["measure", "max_load 1k", "min_load 10k"]),
         ("- lb: {}", "- lb: {a: 1, a: 2}", ["edge.yaml:4", "'a' is given twice"]),
         ("name: edge", "name: [", ["not valid YAML"]),
         ("name: edge", "name: edge\nsweep: {deployment.burst: [8, 65]}", ["sweep", "65"]),
@@ -111,6 +112,16 @@ def test_bad_specs_name_place_value_and_what_is_allowed(
     assert said.startswith("edge.yaml")
     for word in words:
         assert word in said
+
+
+@pytest.mark.parametrize(
+    ("written", "pps", "said"),
+    [("1e6", 1e6, "1M"), ("1.5M", 1.5e6, "1.5M"), ("2.5e+3", 2500, "2.5k"), ("999", 999, "999")],
+)
+def test_rates_are_read_and_said_as_specs_have_them(written: str, pps: float, said: str) -> None:
+    [found, *_] = read(GOOD.replace("measure: {", f"measure: {{loads: [{written}], ", 1))
+    assert found.study.measure.loads == (pps,)
+    assert rate_text(pps) == said
 
 
 # No deadline: on a machine that others use, too, an example may wait longer than hypothesis allows.
