@@ -122,6 +122,59 @@ def test_malformed_pcap(content: bytes, engine_binary: Path, tmp_path: Path) -> 
     run_bad(spec, ("bad.yaml:5: workload.pcap", "t.pcap"), tmp_path, engine_binary)
 
 
+# Where a spec names a file that the engine reads.
+READERS = {
+    "acl": ("acl: {default: permit}", "acl: {rules_file: data}"),
+    "l3fwd": ("acl: {default: permit}", "l3fwd: {routes_file: data}"),
+    "dst_ips_file": ("warmup: 0", "workload: {dst_ips_file: data}"),
+    "tuples_file": ("warmup: 0", "workload: {tuples_file: data}"),
+    "pcap": ("warmup: 0", "workload: {pcap: data}"),
+}
+BINARY = bytes(range(255, 0, -1)) * 4
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_data_that_is_no_text(reader: str, engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(BINARY)
+    old, new = READERS[reader]
+    run_bad(GOOD.replace(old, new), ("bad.yaml:", "data"), tmp_path, engine_binary)
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "directory"])
+@pytest.mark.parametrize("reader", READERS)
+def test_data_without_an_end(reader: str, kind: str, engine_binary: Path, tmp_path: Path) -> None:
+    make_endless(tmp_path / "data", kind)
+    old, new = READERS[reader]
+    words = ("bad.yaml:", "data", "allowed: a file")
+    run_bad(GOOD.replace(old, new), words, tmp_path, engine_binary)
+
+
+def make_endless(at: Path, kind: str) -> None:
+    if kind == "device":
+        at.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(at)
+    else:
+        at.mkdir()
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_spec_without_an_end(kind: str, engine_binary: Path, tmp_path: Path) -> None:
+    make_endless(tmp_path / "spec.yaml", kind)
+    done = headrace("run", "--check", "spec.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "spec.yaml" in done.stderr and "allowed: a YAML file" in done.stderr
+
+
+def test_spec_of_many_bytes(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(GOOD + "#" * (5 << 20))
+    done = headrace("run", "--check", "spec.yaml", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "spec.yaml" in done.stderr and "allowed" in done.stderr
+
+
 @pytest.mark.skipif(os.cpu_count() is None, reason="the number of CPUs is not known")
 def test_more_replicas_than_lcores(engine_binary: Path, tmp_path: Path) -> None:
     count = (os.cpu_count() or 1) + 1

@@ -75,7 +75,7 @@ def _tiny_guest() -> str | None:
     command = [sys.executable, "-m", "headrace.doctor.kvm_guest"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_GUEST_S, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=_GUEST_S, check=False
         )
     except subprocess.TimeoutExpired:
         return f"it hung for {_GUEST_S:.0f} s"

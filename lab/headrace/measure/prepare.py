@@ -214,7 +214,7 @@ def _engine_check(
     file.write_text(text)
     command = [str(engine), "--check", str(file), *more]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CHECK_S)
+        done = subprocess.run(command, capture_output=True, errors="replace", timeout=_CHECK_S)
     except subprocess.TimeoutExpired:
         raise HeadraceError(f"headrace-engine --check: no answer in {_CHECK_S:g} s") from None
     if done.returncode == 0:

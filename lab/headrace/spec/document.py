@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,9 @@ import yaml
 from headrace.errors import BadInput, bad_value
 
 PathKey = str | int
+
+# Specs are written by hand. A parser that keeps the line of each value takes minutes for more.
+_SIZE_MAX = 4 << 20
 
 
 class _Loader(yaml.SafeLoader):
@@ -90,6 +94,14 @@ def dotted(path: tuple[PathKey, ...]) -> str:
 def load(file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
     """Read a YAML file; every way in which that can fail is bad input."""
     try:
+        # Before it is opened: a pipe would block, and a device may have no end.
+        found = file.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise BadInput(f"{file}: not a regular file; allowed: a YAML file")
+        if stat.S_ISREG(found.st_mode) and found.st_size > _SIZE_MAX:
+            raise BadInput(
+                f"{file}: {found.st_size} bytes; allowed: a YAML file of at most {_SIZE_MAX} bytes"
+            )
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise BadInput(f"{file}: no such file") from None

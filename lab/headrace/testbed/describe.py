@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import stat
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -49,7 +50,7 @@ class Description:
 def describe(engine: Path) -> Description:
     try:
         done = subprocess.run(
-            [engine, "--describe"], capture_output=True, text=True, timeout=30, check=False
+            [engine, "--describe"], capture_output=True, errors="replace", timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HeadraceError(f"{engine} --describe: {error}") from None
@@ -152,7 +153,12 @@ def _is_ip(value: Any) -> bool:
 
 
 def check_file(file: Path, doc: Document, at: tuple[PathKey, ...], given: Any) -> None:
+    """It can be read, and has an end. Before it is opened: a pipe would block."""
     try:
+        mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+            raise doc.error(at, f"is {kind}; allowed: a file: {file}", value=str(given))
         with file.open("rb"):
             pass
     except OSError as error:

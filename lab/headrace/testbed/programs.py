@@ -55,7 +55,7 @@ def find_tool(name: str, folder: str) -> Path:
 def run_tool(tool: Path, arguments: Sequence[str], called: str) -> str:
     """Its output; the last line on its standard error becomes the error, bad input by its status 2.
     `called` is what users know it as."""
-    done = subprocess.run([str(tool), *arguments], capture_output=True, text=True)
+    done = subprocess.run([str(tool), *arguments], capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return done.stdout
     lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]

@@ -34,7 +34,11 @@ def run(namespace: str, command: Sequence[str]) -> str:
     if shutil.which(command[0]) is None:
         raise HeadraceError(f"{command[0]}: not found; install it")
     done = subprocess.run(
-        inside(namespace, command), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        inside(namespace, command),
+        capture_output=True,
+        errors="replace",
+        timeout=_TIMEOUT_S,
+        check=False,
     )
     if done.returncode:
         said = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]

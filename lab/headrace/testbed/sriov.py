@@ -231,7 +231,11 @@ def ip(*arguments: str) -> None:
     tool = shutil.which("ip") or "/sbin/ip"
     try:
         done = subprocess.run(
-            [tool, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            [tool, *arguments],
+            capture_output=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except OSError:
         raise HeadraceError("ip: not found; install it (`apt-get install iproute2`)") from None

@@ -204,7 +204,7 @@ def run_load(
 def _start(namespace: str, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", load.__name__, *arguments]
     return subprocess.Popen(
-        inside(namespace, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        inside(namespace, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace"
     )
 
 

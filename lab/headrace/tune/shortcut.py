@@ -31,7 +31,7 @@ class Shortcut:
         command = [str(find_shortcut()), "--way", way, *ours, *ports]
         self._process = subprocess.Popen(
             inside(path.namespace, command),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace", process_group=0,
         )  # fmt: skip
         self.redirected = self.dropped = 0
 

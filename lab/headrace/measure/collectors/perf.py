@@ -80,7 +80,7 @@ def tracepoint(name: str) -> int:
         pass
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", _MOUNTED, str(_TRACEFS), str(file)],
-        capture_output=True, text=True, timeout=10, check=False,
+        capture_output=True, text=True, errors="replace", timeout=10, check=False,
     )  # fmt: skip
     if done.returncode:
         raise Refused(f"tracefs does not show the tracepoint {name} here")

@@ -110,7 +110,11 @@ def _appctl(directory: Path, command: str) -> str:
     target = ["--target", str(own)] if own.exists() else []
     try:
         done = subprocess.run(
-            ["ovs-appctl", *target, command], capture_output=True, text=True, timeout=2, check=False
+            ["ovs-appctl", *target, command],
+            capture_output=True,
+            errors="replace",
+            timeout=2,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

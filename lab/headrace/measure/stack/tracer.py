@@ -41,7 +41,7 @@ def why_not() -> str | None:
         binary = find_tracer()
     except HeadraceError as error:
         return str(error)
-    done = subprocess.run([binary, "--check"], capture_output=True, text=True, check=False)
+    done = subprocess.run([binary, "--check"], capture_output=True, errors="replace", check=False)
     if done.returncode:
         return done.stderr.strip()
     found = json.loads(done.stdout)["tp_btf"]
@@ -60,7 +60,7 @@ class Tracer:
         with self._out.open("w") as out:
             # Its own process group: Ctrl-C reaches the lab alone, which then asks for the result.
             self._process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.PIPE, text=True, process_group=0
+                command, stdout=out, stderr=subprocess.PIPE, errors="replace", process_group=0
             )
 
     def __enter__(self) -> Tracer:

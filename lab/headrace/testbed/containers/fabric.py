@@ -125,7 +125,7 @@ def _tc(*arguments: str) -> None:
     if tc is None:
         raise HeadraceError("tc: not found; install it (`apt-get install iproute2`)")
     done = subprocess.run(
-        [tc, *arguments], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        [tc, *arguments], capture_output=True, errors="replace", timeout=_TIMEOUT_S, check=False
     )
     if done.returncode:
         raise HeadraceError(
@@ -232,7 +232,7 @@ class Ovs(Fabric):
         """In the namespace that the calling thread is in."""
         return subprocess.run(
             [find_tool(name), *arguments],
-            capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OVS_RUNDIR": str(self.directory),
                  "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
         )  # fmt: skip

@@ -44,7 +44,7 @@ def ensure_base(say: Say) -> None:
         archive = Path(folder) / "base.tar"
         made = subprocess.run(
             [bootstrap, "--variant=minbase", "bookworm", str(archive)],
-            capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
+            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
         if made.returncode:
             raise HeadraceError(f"mmdebstrap: {last_words(made.stderr)}")

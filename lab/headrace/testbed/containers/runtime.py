@@ -99,7 +99,7 @@ def execute(
     try:
         return subprocess.run(
             [tool().path, "exec", container, *command],
-            capture_output=True, text=True, timeout=timeout_s, check=False,
+            capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise HeadraceError(
@@ -126,7 +126,7 @@ def enter(
     inside = ["timeout", f"{timeout_s}", *command]  # ends what the one outside cannot reach
     return subprocess.run(
         [nsenter, "--target", str(pid), *joined, "--", *inside],
-        capture_output=True, text=True, check=False, env={"PATH": _PATH, **environment},
+        capture_output=True, errors="replace", check=False, env={"PATH": _PATH, **environment},
     )  # fmt: skip
 
 

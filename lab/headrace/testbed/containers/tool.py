@@ -81,7 +81,7 @@ class Tool:
         """A command whose status the caller judges."""
         try:
             return subprocess.run(
-                [self.path, *arguments], capture_output=True, text=True, timeout=timeout_s,
+                [self.path, *arguments], capture_output=True, errors="replace", timeout=timeout_s,
                 check=False, env=self.environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class Tool:
             command = [setpriv, "--pdeathsig", "TERM", *command]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout_s, check=False,
+                command, capture_output=True, errors="replace", timeout=timeout_s, check=False,
                 env=self.environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:

@@ -43,7 +43,7 @@ def find_qemu() -> Path:
 
 @cache
 def qemu_version(qemu: Path) -> str:
-    done = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([qemu, "--version"], capture_output=True, errors="replace", check=False)
     return (done.stdout.splitlines() or ["unknown version"])[0]
 
 

@@ -127,7 +127,9 @@ def guest_engine(accel: str) -> Path:
         return find("headrace-engine", [portable], "", variable="HEADRACE_VM_ENGINE")
     engine = find_engine()
     if accel == "tcg" and "avx512f" in _CPU_INFO.read_text():
-        version = subprocess.run([engine, "--version"], capture_output=True, text=True).stdout
+        version = subprocess.run(
+            [engine, "--version"], capture_output=True, errors="replace"
+        ).stdout
         if "-march=native" in version:
             raise HeadraceError(
                 f"{engine}: built for this CPU, with instructions that emulation does not have; "
@@ -202,7 +204,7 @@ def _driver(core: Path, name: str) -> Path:
 
 def _libraries(program: Path) -> set[Path]:
     """What it is linked with, the loader included, by the paths at which it is looked for."""
-    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+    done = subprocess.run(["ldd", str(program)], capture_output=True, errors="replace", check=False)
     if "not found" in done.stdout:
         lines = [line.strip() for line in done.stdout.splitlines() if "not found" in line]
         raise HeadraceError(f"{program}: {lines[0]}")

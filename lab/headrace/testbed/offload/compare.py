@@ -202,7 +202,7 @@ def _feed(c: Comparison, mode: Mode) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "headrace.testbed.offload.fpm", "--ports", ports]
     command += ["--routes", str(c.routes), "--rate", str(rate), "--seconds", "3600"]
     command += ["--gateways", ",".join(_GATEWAYS)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace")
 
 
 def _show(engine: Engine) -> Json:

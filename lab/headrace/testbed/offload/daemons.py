@@ -79,7 +79,7 @@ class Daemons:
     def _vtysh(self, *arguments: str, check: bool = True) -> None:
         done = subprocess.run(
             ["vtysh", "--vty_socket", str(self.folder), *arguments],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, errors="replace", timeout=120, check=False,
         )  # fmt: skip
         if check and done.returncode:
             words = (done.stderr or done.stdout).strip().splitlines()
