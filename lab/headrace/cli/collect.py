@@ -15,6 +15,7 @@ from rich.table import Table
 from headrace.errors import bad_value
 from headrace.measure.collectors import Collector, Sampler, Targets, collectors
 from headrace.measure.collectors.base import LAYERS, Process
+from headrace.measure.collectors.sampler import PERIOD_MIN_S
 from headrace.measure.collectors.samples import Samples
 
 
@@ -43,6 +44,10 @@ def collect(
     for name in layer or ():
         if name not in LAYERS:
             raise bad_value("--layer", name, allowed=", ".join(LAYERS))
+    if not period >= PERIOD_MIN_S:
+        raise bad_value("--period", period, allowed=f"{PERIOD_MIN_S} s or more")
+    if duration is not None and not 0 < duration < float("inf"):
+        raise bad_value("--duration", duration, allowed="seconds above 0")
     targets = Targets(
         processes=tuple(Process(name=_name(p), pid=p) for p in pid or ()),
         cgroups=tuple(cgroup or ()),

@@ -131,7 +131,8 @@ def _cpus(wanted: int | None) -> list[int]:
     if wanted is None:
         return cpus
     if not 2 <= wanted <= len(cpus):
-        raise bad_value("--lcores", wanted, allowed=f"2..{len(cpus)}")
+        problem = f"this machine has {len(cpus)}" if wanted > len(cpus) else ""
+        raise bad_value("--lcores", wanted, problem=problem, allowed=f"2..{len(cpus)}")
     return cpus[:wanted]
 
 

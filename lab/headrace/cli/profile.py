@@ -39,7 +39,8 @@ def profile(
         list[str] | None, typer.Option(help="A parameter of the function, as key=value (YAML).")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="Sweeps, of state,rules,frame,burst,skew; all by default.")
+        str | None,
+        typer.Option(help=f"Sweeps, by commas, of: {', '.join(SWEEPS)}; all by default."),
     ] = None,
     states: Annotated[
         str | None, typer.Option(help="State entries, as 100,10k,1M; up to 10M.")

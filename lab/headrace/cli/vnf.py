@@ -8,9 +8,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from headrace.cli._console import stdout
 from headrace.testbed.containers.images import build_all, has_image
 from headrace.testbed.vnf import catalogue, find
 
@@ -36,13 +36,13 @@ def list_(json_: Json = False) -> None:
     if json_:
         print(json.dumps(rows, indent=2))
         return
-    table = Table("VNF", "category", "kind", "image", "", box=None)
+    table = _table("VNF", "category", "kind", "image", "")
     for row in rows:
         built = "built" if row["built"] else "not built"
         table.add_row(
             str(row["name"]), str(row["category"]), str(row["kind"]), built, str(row["title"])
         )
-    Console().print(table)
+    stdout().print(table)
 
 
 @app.command()
@@ -53,16 +53,16 @@ def describe(name: Annotated[str, typer.Argument(help="VNF.")], json_: Json = Fa
     if json_:
         print(json.dumps(definition.model_dump(mode="json") | {"image": entry.image}, indent=2))
         return
-    console = Console()
+    console = stdout()
     console.print(f"[bold]{definition.name}[/]: {definition.title}")
     console.print(f"category {definition.category.value}, {definition.kind}; image {entry.image}")
     if definition.parameters:
-        table = Table("parameter", "type", "default", "", box=None)
+        table = _table("parameter", "type", "default", "")
         for key, parameter in definition.parameters.items():
             table.add_row(key, parameter.type, str(parameter.default), parameter.doc)
         console.print(table)
     if definition.counters:
-        table = Table("counter", "", box=None)
+        table = _table("counter", "")
         for key, doc in definition.counters.items():
             table.add_row(key, doc)
         console.print(table)
@@ -77,6 +77,14 @@ def build(
     entries = [find(name) for name in names] if names else list(catalogue().values())
     built = build_all(entries, _say, again=again)
     print(f"{built} built, {len(entries) - built} were there")
+
+
+def _table(*headings: str) -> Table:
+    """Names and values are there to be typed: they wrap, and are never cut."""
+    table = Table(box=None)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=number == 0)
+    return table
 
 
 def _say(text: str) -> None:

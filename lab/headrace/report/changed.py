@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,12 @@ def _by_label(document: Json) -> dict[tuple[str, ...], Json]:
     }
 
 
-def _from_goals(change: Change, found: Iterable[Change]) -> bool:
+def _from_goals(change: Change, found: Container[Change]) -> bool:
     """The goals of a search take what `measure.goals` says of all of them."""
-    name, *values = change
+    name, a, b = change
     if not name.startswith("measure.search"):
         return False
-    return (f"measure.goals.{name.rpartition('.')[2]}", *values) in found
+    return (f"measure.goals.{name.rpartition('.')[2]}", a, b) in found
 
 
 def _inputs(a_path: Path, a: Json, b_path: Path, b: Json) -> Iterator[Change]:
