@@ -17,21 +17,40 @@ every trial that had ended.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import itertools
 import json
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from headrace.record import Environment, Record, Result, Trial
 from headrace.spec.invalid import sentence
-from headrace.tables import BundleError, from_journal, from_parquet, query, to_parquet
+from headrace.tables import (
+    BundleError,
+    BundleUnwritable,
+    from_journal,
+    from_parquet,
+    query,
+    to_parquet,
+)
 
-__all__ = ["Bundle", "BundleError", "BundleWriter", "Status", "now", "query"]
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "BundleUnwritable",
+    "BundleWriter",
+    "Status",
+    "now",
+    "query",
+    "write_whole",
+]
 
 FORMAT = 1  # raised when a reader of the older form could misread the newer
 
@@ -53,12 +72,20 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _write(path: Path, text: str) -> None:
+class _ExistsAlready(BundleError):
+    pass
+
+
+def write_whole(path: Path, text: str) -> None:
     """Whole or not at all: a reader never sees half a file."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as f:
-        f.write(text)
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as f:
+            f.write(text)
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise BundleUnwritable(path, e.strerror) from None
 
 
 class _Journal:
@@ -73,11 +100,15 @@ class _Journal:
         self._file = path.open("a", encoding="utf-8")  # held open for the run
 
     def append(self, row: BaseModel) -> None:
-        self._file.write(row.model_dump_json() + "\n")
-        self._file.flush()
+        try:
+            self._file.write(row.model_dump_json() + "\n")
+            self._file.flush()
+        except OSError as e:
+            raise BundleUnwritable(self.path, e.strerror) from None
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a row that did not fit, which append() has said
+            self._file.close()
 
 
 class BundleWriter:
@@ -86,20 +117,29 @@ class BundleWriter:
     def __init__(self, path: Path, *, command: Sequence[str] = (), version: str | None = None):
         try:
             path.mkdir(parents=True)
+            (path / "samples").mkdir()
         except FileExistsError:
-            raise BundleError(
+            raise _ExistsAlready(
                 f"{path}: exists already; a run needs a directory of its own"
             ) from None
         except OSError as e:
             raise BundleError(f"{path}: cannot be made: {e.strerror}") from None
         self.path = path
-        (path / "samples").mkdir()
         self._status = Status(
             state="running", started_at=now(), command=tuple(command), headrace=version
         )
         self._put_status()
         self._trials = _Journal(path / "trials.jsonl")
         self._results = _Journal(path / "results.jsonl")
+
+    @classmethod
+    def beside(cls, path: Path, *, command: Sequence[str] = (), version: str | None = None) -> Self:
+        """At `path`, or at `path`-2, -3, ... where runs that began in the same second are."""
+        for number in itertools.count(1):
+            named = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            with contextlib.suppress(_ExistsAlready):
+                return cls(named, command=command, version=version)
+        raise AssertionError("numbers do not end")
 
     def __enter__(self) -> BundleWriter:
         return self
@@ -118,20 +158,26 @@ class BundleWriter:
 
     def spec(self, given: str, resolved: BaseModel | dict[str, Any]) -> None:
         """`given` is the text as the user wrote it, comments and all."""
-        _write(self.path / "spec.yaml", given)
+        write_whole(self.path / "spec.yaml", given)
         if isinstance(resolved, BaseModel):
             resolved = resolved.model_dump(mode="json", by_alias=True)
-        _write(self.path / "resolved.json", json.dumps(resolved, indent=2) + "\n")
+        write_whole(self.path / "resolved.json", json.dumps(resolved, indent=2) + "\n")
 
     def input(self, name: str, source: Path) -> Path:
         """Copy a file that the spec names (rules, routes, pcap), so that a replay has it."""
         target = self.path / "inputs" / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        try:
+            shutil.copyfile(source, target)
+        except OSError as e:
+            if e.errno != errno.ENOSPC:
+                raise
+            target.unlink(missing_ok=True)
+            raise BundleUnwritable(target, e.strerror) from None
         return target
 
     def environment(self, environment: Environment) -> None:
-        _write(self.path / "environment.json", environment.model_dump_json(indent=2) + "\n")
+        write_whole(self.path / "environment.json", environment.model_dump_json(indent=2) + "\n")
 
     def trial(self, trial: Trial) -> None:
         self._trials.append(trial)
@@ -141,7 +187,7 @@ class BundleWriter:
 
     def sample(self, name: str, text: str) -> Path:
         target = self.path / "samples" / name
-        _write(target, text)
+        write_whole(target, text)
         return target
 
     def finish(
@@ -149,16 +195,24 @@ class BundleWriter:
     ) -> None:
         self._trials.close()
         self._results.close()
-        for journal, model in ((self._trials, Trial), (self._results, Result)):
-            to_parquet(journal.path, model, journal.path.with_suffix(".parquet"))
-            journal.path.unlink()  # only now that the table is whole
+        try:
+            for journal, model in ((self._trials, Trial), (self._results, Result)):
+                to_parquet(journal.path, model, journal.path.with_suffix(".parquet"))
+                journal.path.unlink()  # only now that the table is whole
+        except BundleUnwritable as e:
+            with contextlib.suppress(BundleUnwritable):  # then it stays as of a run that died
+                self._ended("partial", str(e))
+            raise
+        self._ended(state, reason)
+
+    def _ended(self, state: Literal["complete", "partial"], reason: str | None) -> None:
         self._status = self._status.model_copy(
             update={"state": state, "reason": reason, "finished_at": now()}
         )
         self._put_status()
 
     def _put_status(self) -> None:
-        _write(self.path / "status.json", self._status.model_dump_json(indent=2) + "\n")
+        write_whole(self.path / "status.json", self._status.model_dump_json(indent=2) + "\n")
 
 
 class Bundle:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,16 @@ def test_an_interrupt_leaves_a_partial_bundle(tmp_path: Path) -> None:
     b = Bundle(tmp_path / "b")
     assert (b.status.state, b.status.reason) == ("partial", "interrupted")
     assert len(b.trials()) == 1
+
+
+def test_runs_of_one_second_get_names_of_their_own(tmp_path: Path) -> None:
+    made = tmp_path / "runs" / "edge-20260101-000000"
+    with ThreadPoolExecutor(8) as pool:
+        writers = list(pool.map(BundleWriter.beside, [made] * 8))
+    names = {w.path.name for w in writers}
+    assert names == {made.name, *(f"{made.name}-{n}" for n in range(2, 9))}
+    with pytest.raises(BundleError, match="exists already"):
+        BundleWriter(made)  # a name that a user gave is not changed
 
 
 def test_an_empty_run_has_the_same_columns(tmp_path: Path) -> None:

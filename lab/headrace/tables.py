@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.record import Result, Trial
 from headrace.spec.invalid import sentence
 
@@ -21,6 +21,13 @@ MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
 
 class BundleError(BadInput):
     """Names the place in the bundle, what is there and what is allowed."""
+
+
+class BundleUnwritable(HeadraceError):
+    """The file, and what the system says: mostly that no space is left."""
+
+    def __init__(self, path: Path, why: str | None) -> None:
+        super().__init__(f"{path}: cannot be written: {(why or 'unknown error').lower()}")
 
 
 def from_journal(path: Path, model: type[R]) -> list[R]:
@@ -59,16 +66,23 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
     rows = from_journal(journal, model)
     temporary = table.with_name(f".{table.name}.tmp")
     whole = table.with_name(f".{table.name}.rows")
-    whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
     columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
-    with duckdb.connect() as db:
-        db.execute(
-            f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
-            f"columns={{{columns}}}, maximum_object_size=67108864)) "
-            f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
-        )
-    temporary.replace(table)
-    whole.unlink()
+    try:
+        whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
+        with duckdb.connect() as db:
+            db.execute(
+                f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
+                f"columns={{{columns}}}, maximum_object_size=67108864)) "
+                f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
+            )
+        temporary.replace(table)
+    except OSError as e:
+        raise BundleUnwritable(table, e.strerror) from None
+    except duckdb.IOException as e:
+        raise BundleUnwritable(table, str(e).splitlines()[0].rpartition(": ")[2]) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        whole.unlink(missing_ok=True)
 
 
 def _quote(path: Path) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.bundle import Bundle
+from headrace.bundle import Bundle, write_whole
 from headrace.errors import BadInput
 from headrace.report.document import Report
 from headrace.report.document import report as make_report
@@ -42,14 +43,20 @@ def report(
 
 
 def write_html(bundle: Bundle, made: Report, target: Path) -> None:
-    page = render(made, spec=bundle.spec_given, layers=of_bundle(bundle.path))
+    page = _page(bundle, made)
     try:
         target.write_text(page, encoding="utf-8")
     except OSError as e:
+        if e.errno == errno.ENOSPC and target.is_file():
+            target.unlink()  # a part of a page is none
         raise BadInput(
             f"--html {target}: cannot be written: {e.strerror}; "
             "allowed: a file in a directory that exists and may be written"
         ) from None
+
+
+def _page(bundle: Bundle, made: Report) -> str:
+    return render(made, spec=bundle.spec_given, layers=of_bundle(bundle.path))
 
 
 def finish_run(path: Path, console: Console | None) -> Path:
@@ -57,7 +64,7 @@ def finish_run(path: Path, console: Console | None) -> Path:
     bundle = Bundle(path)
     made = make_report(bundle)
     target = path / "report.html"
-    write_html(bundle, made, target)
     if console is not None:
-        show(made, console)
+        show(made, console)  # first, as it needs no space
+    write_whole(target, _page(bundle, made))
     return target

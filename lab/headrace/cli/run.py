@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -14,7 +15,7 @@ import typer
 from rich.console import Console
 
 import headrace
-from headrace.bundle import Bundle, BundleWriter
+from headrace.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.cli.report import finish_run
 from headrace.errors import BadInput
 from headrace.measure.prepare import Prepared, input_files, prepare
@@ -74,13 +75,13 @@ def run(
         files = input_files(experiments, doc, description)
         _show_preview(_preview(prepared, tuple(sorted(files))), as_json)
         return
-    target = out or Path("runs") / f"{study.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     console = Console(stderr=True, highlight=False)
     runs = len(prepared) * study.repetitions
     progress = Progress(console, runs, _each_s(study))
     console.print(_preview(prepared).heading)
     results: list[Result] = []
-    writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
+    writer = _writer(out, study.name)
+    target = writer.path
     try:
         with writer:
             _write_spec(writer, doc, prepared, input_files(experiments, doc, description))
@@ -107,6 +108,13 @@ def run(
         if not results:
             shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
         raise
+    except BundleUnwritable:
+        progress.close()
+        if results:
+            with contextlib.suppress(BundleUnwritable):  # it says the same of another file
+                finish_run(target, None if as_json else Console(highlight=False))
+            console.print(f"what was measured is in {target}", markup=False)
+        raise
     except BaseException:
         progress.close()
         if results:
@@ -123,6 +131,14 @@ def run(
     for line in agreement(results):
         said.print(line, markup=False, soft_wrap=True)
     said.print(f"Bundle: {target}\nReport: {page}", markup=False, soft_wrap=True)
+
+
+def _writer(out: Path | None, name: str) -> BundleWriter:
+    """A name that the user gave is taken as it is; one that we make gives way to others."""
+    if out is not None:
+        return BundleWriter(out, command=sys.argv, version=headrace.__version__)
+    made = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    return BundleWriter.beside(made, command=sys.argv, version=headrace.__version__)
 
 
 def _each_s(study: Study) -> float:

@@ -34,13 +34,15 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     tool().answers()
     study = expanded.study
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    target = out or Path("runs") / f"{study.name}-{stamp}"
     console = Console(stderr=True, highlight=False)  # progress
     console.print(f"{study.name}: {len(expanded.points)} deployments", markup=False)
     rows: list[Row] = []
     watch = Stopwatch()
     watched: list[tuple[str, Path]] = []
-    writer = BundleWriter(target, command=sys.argv, version=headrace.__version__)
+    open_writer = BundleWriter.beside if out is None else BundleWriter
+    target = out or Path("runs") / f"{study.name}-{stamp}"
+    writer = open_writer(target, command=sys.argv, version=headrace.__version__)
+    target = writer.path
     try:
         with writer:
             writer.spec(doc.file.read_text(encoding="utf-8"), _resolved(expanded))

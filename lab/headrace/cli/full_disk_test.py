@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk that is full at the run's end costs the page and the tables' form, not the figures."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headrace.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.cli.report import finish_run
+from headrace.report.testdata import make_bundle
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    found = tmp_path / "disk"
+    found.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(found)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a disk of its own can only be mounted by root")
+    try:
+        yield found
+    finally:
+        subprocess.run(["umount", str(found)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as f, pytest.raises(OSError, match="No space"):
+        while True:
+            f.write(b"x" * 4096)
+
+
+def test_tables_that_do_not_fit(tmp_path: Path, disk: Path) -> None:
+    whole = Bundle(make_bundle(tmp_path / "whole"))
+    said = r"trials\.parquet: cannot be written: no space left on device"
+    with pytest.raises(BundleUnwritable, match=said) as caught, BundleWriter(disk / "b") as w:
+        for trial in whole.trials()[:3]:
+            w.trial(trial)
+        w.result(whole.results()[0])
+        fill(disk)
+    assert caught.value.exit_status == 1
+    left = {p.name for p in (disk / "b").iterdir()}
+    assert left == {"samples", "status.json", "trials.jsonl", "results.jsonl"}
+    assert Bundle(disk / "b").results() == whole.results()[:1]
+
+
+def test_a_page_that_does_not_fit(disk: Path) -> None:
+    bundle = make_bundle(disk / "b")
+    fill(disk)
+    printed = io.StringIO()
+    with pytest.raises(BundleUnwritable, match=r"report\.html: .*no space left") as caught:
+        finish_run(bundle, Console(file=printed, width=200))
+    assert "--html" not in str(caught.value)
+    assert "ndr" in printed.getvalue()
+    assert not list(bundle.glob("*report.html*"))
