@@ -22,7 +22,7 @@ from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, between, duration, rate
 from headrace.measure.results import UNINTENDED, result, searched, unrefused
 from headrace.measure.verify import verify_path
-from headrace.record import Environment, Phase, Result, Trial
+from headrace.record import Environment, Measurement, Phase, Result, Trial
 from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 from headrace.testbed.engine import Engine, EngineRefused
@@ -210,6 +210,7 @@ class _Measuring:
         self._keep([result(t, "max", audit=unrefused(t.audit, t.loss_ratio)) for t in made])
         self._run.progress.say(
             f"  max: {rate(made[-1].throughput_pps)} of {rate(made[-1].sent_pps)}"
+            + _by_policy(made[-1])
         )
 
     def _fixed(self, load: float) -> None:
@@ -218,6 +219,7 @@ class _Measuring:
         self._keep([result(t, "fixed") for t in made])
         self._run.progress.say(
             f"  at {rate(load)}: {rate(made[-1].throughput_pps)}, loss {made[-1].loss_ratio:.3%}"
+            + _by_policy(made[-1])
         )
 
     def _search(self, limits: Limits) -> None:
@@ -242,6 +244,7 @@ class _Measuring:
                 f"  {goal.goal.name} (at most {goal.goal.loss_ratio * 100:.10g} % lost): "
                 f"{between(goal.lower_pps, goal.upper_pps)}"
                 + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
+                + _by_policy(self._run.results[-1])
             )
         self._run.progress.say(f"  {count} trials in {duration(seconds)}")
 
@@ -251,6 +254,13 @@ class _Measuring:
             self._retries -= 1
             total = self._trial(load_pps, seconds, "search")[-1]
         return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
+
+
+def _by_policy(made: Measurement) -> str:
+    """What neither the loss nor the throughput has is said beside them."""
+    if not made.policy_dropped:
+        return ""
+    return f", {made.policy_dropped / max(made.sent, 1):.3%} dropped by policy"
 
 
 def _disturbed(made: Trial) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from headrace.bundle import Bundle, Status
@@ -10,8 +11,9 @@ from headrace.record import Environment, Measurement, Phase, Record, Result, Seg
 
 from .bottleneck import Pipe, pipe
 from .summary import Summary, summarise
-from .units import percent, plural
+from .units import count, percent, plural
 
+_VNF = re.compile(r"vnf(\d+)\.\d+")
 _ASKED: tuple[Phase, ...] = ("search", "fixed")
 IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
 
@@ -33,12 +35,19 @@ class Group(Record):
     chain: str
     workload: str
     direction: str
-    nfs: tuple[str, ...]
+    nfs: tuple[str, ...]  # of one chain, where several of a kind are hosted
+    copies: int  # how many of them
     goals: tuple[str, ...]
     primary: str  # the goal that the pictures show
     summaries: tuple[Summary, ...]
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
+
+    @property
+    def intended(self) -> tuple[str, ...]:
+        """What was dropped on purpose, where that is not in the loss."""
+        rows = (*self.summaries, *self.single)
+        return tuple(_by_policy(s) for s in rows if s.by_policy)
 
 
 class Report(Record):
@@ -90,6 +99,7 @@ def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
         workload=first.workload,
         direction=first.direction,
         nfs=nfs_of(summaries),
+        copies=_copies(summaries),
         goals=tuple(dict.fromkeys(s.key.goal_text for s in summaries)),
         primary=primary,
         summaries=tuple(summaries),
@@ -122,8 +132,29 @@ def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:
     for s in summaries:
         cut = [g for g in s.typical.segments if g.role == "chain"]
         if cut:
-            return tuple(nf for g in cut for nf in g.nfs)
+            return tuple(nf for g in cut if _hosted_chain(g) in (None, 1) for nf in g.nfs)
     return tuple(summaries[0].nf_cycles)
+
+
+def _hosted_chain(segment: Segment) -> int | None:
+    """`vnf2.1` is the first VNF of the second chain; None: in no chain of VNFs."""
+    found = _VNF.fullmatch(segment.name) if segment.hosting != "inline" else None
+    return int(found[1]) if found else None
+
+
+def _copies(summaries: Sequence[Summary]) -> int:
+    return max((_hosted_chain(g) or 1 for s in summaries for g in s.typical.segments), default=1)
+
+
+def _by_policy(s: Summary) -> str:
+    at = s.typical
+    way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
+    share = percent(at.policy_dropped / (at.sent or 1))
+    return (
+        f"{s.key.execution}, {s.key.goal_text}{way}: {count(at.policy_dropped)} of "
+        f"{count(at.sent)} packets sent ({share}) were dropped by policy; they are in "
+        "neither the loss nor the throughput."
+    )
 
 
 def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
@@ -193,7 +224,7 @@ def _disturbed(environment: Environment | None) -> list[str]:
 
 
 _MEANING = {
-    "generator-bound": "The generator, not the chain, set these figures; they are lower bounds",
+    "generator-bound": "The generator, not the chain, set these loads; they are lower bounds",
     "suspect": "An audit check failed; read its finding before using these figures",
     "invalid": "These are no measurements of the chain",
     "not-audited": "Nothing checked the generator for these figures",

@@ -72,6 +72,15 @@ class Summary(Record):
         return self.verdict == "ok"
 
     @property
+    def by_policy(self) -> bool:
+        """Packets were dropped on purpose, and are not in the loss: throughput is not the load."""
+        return any(r.policy_dropped for r in self.results)
+
+    @property
+    def offered_pps(self) -> float:
+        return statistics.median(r.sent_pps for r in self.results)
+
+    @property
     def typical(self) -> Result:
         """The repetition nearest to the median: whose counters explain the figure."""
         return min(self.results, key=lambda r: abs(r.throughput_pps - self.throughput_pps.median))

@@ -32,6 +32,7 @@ def lines(report: document.Report, width: int) -> list[RenderableType]:
     parts += [wrapped(f"! {text}", width, "  ", BAD) for text in report.cautions]
     for group in report.groups:
         parts += [Text(), Text(_title(group), style="bold"), table(group, width)]
+        parts += [wrapped(f"- {text}", width, "  ", "") for text in group.intended]
         for explained in group.explained:
             parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0)))
     parts += [Text(), evidence(report)]
@@ -52,6 +53,7 @@ def heading(report: document.Report) -> Text:
 
 def _title(group: document.Group) -> str:
     nfs = " → ".join(group.nfs) or "empty chain"
+    nfs += f" x {group.copies}" if group.copies > 1 else ""
     way = "" if group.direction == "forward" else f", {group.direction}"
     return f"{nfs}: {group.workload}{way}"
 
@@ -62,6 +64,8 @@ def table(group: document.Group, width: int) -> Table:
     medians = [s.latency_ns["p50"].median for s in group.summaries if "p50" in s.latency_ns]
     times = units.time_scale(min(medians, default=1.0))
     columns = [c for c in COLUMNS if width >= c.from_width]
+    if any(s.by_policy for s in (*group.summaries, *group.single)):
+        columns.insert(0, OFFERED)
     if any(s.application for s in group.summaries):
         columns = [*APPLICATION, *(c for c in columns if c.cell is not _cycles)]
     made = Table(box=None, pad_edge=False, header_style=DIM)
@@ -89,7 +93,8 @@ class Column(NamedTuple):
 
 
 def _rate(s: Summary, rates: units.Scale, _: units.Scale) -> str:
-    least = "≥ " if s.verdict == "generator-bound" else ""
+    # A lower bound is of the load: of what passes a policer, more load is not more.
+    least = "≥ " if s.verdict == "generator-bound" and not s.by_policy else ""
     return least + rates.number(s.throughput_pps.median, 4)
 
 
@@ -103,6 +108,11 @@ def _cycles(s: Summary, _: units.Scale, __: units.Scale) -> str:
     return units.significant(total) if total else units.NOT_KNOWN
 
 
+def _offered(s: Summary, _: units.Scale, __: units.Scale) -> str:
+    return ("≥ " if s.verdict == "generator-bound" else "") + units.pps(s.offered_pps)
+
+
+OFFERED = Column("offered", 0, _offered)  # where policy drops part throughput from it
 COLUMNS = (
     Column("{rate}", 0, _rate),
     Column("spread", 0, lambda s, r, t: units.percent(s.throughput_pps.relative, 2)),

@@ -18,6 +18,7 @@ from .svg import (
     picture,
     polyline,
     shorten,
+    spaced,
     text,
     ticks,
     title,
@@ -25,6 +26,7 @@ from .svg import (
 
 HEIGHT, BOTTOM, TOP, LEFT = 280.0, 40.0, 14.0, 58.0
 LINES = 6
+NAME = 15.0  # pixels from one name to the next
 PERCENTILES = ("p50", "p99")
 
 
@@ -59,13 +61,12 @@ def draw(given: Sequence[Series], width: float) -> str:
     x = linear(0, most, LEFT, width - right)
     y = logarithmic(low, high, HEIGHT - BOTTOM, TOP)
     body = _grid(x, y, low, high, most, scale, width - right)
-    free = TOP
-    for i in sorted(range(len(given)), key=lambda i: -_last(given[i])):
+    order = sorted(range(len(given)), key=lambda i: -_last(given[i]))
+    places = spaced([y(_last(given[i])) for i in order], NAME, TOP, HEIGHT - BOTTOM)
+    for i, at in zip(order, places, strict=True):
         colour = f"l{i % LINES + 1}"
         body += _lines(given[i], x, y, colour, scale)
         if not small:
-            at = max(y(_last(given[i])), free)
-            free = at + 15
             name = shorten(given[i].name, 108, 12.5)
             body.append(text(width - right + 10, at + 4, name, class_=f"name {colour}"))
     words = "; ".join(

@@ -22,6 +22,7 @@ from .svg import (
     picture,
     polyline,
     shorten,
+    spaced,
     text,
     title,
 )
@@ -29,6 +30,7 @@ from .svg import (
 HEIGHT, BOTTOM, TOP = 300.0, 40.0, 14.0
 NINES = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999, 0.9999999)
 TICK = 6.5  # pixels that a digit of a tick's label takes
+NAME = 15.0  # pixels from one name to the next
 LINES = 6  # distinct line styles of the page's style sheet
 
 
@@ -93,7 +95,7 @@ def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
         body.append(polyline(points, class_=f"curve l{i % LINES + 1}"))
         body += _marks(c, x, y, i)
     if not small:
-        body += _names(curves, x, y)
+        body += _names(curves, x, y, width - right)
     words = "; ".join(
         f"{c.name}: median {ns(_at(c, 0.5))}, p99 {ns(_at(c, 0.99))}, most {ns(c.points[-1][1])}"
         for c in curves
@@ -109,15 +111,19 @@ def _at(c: Curve, quantile: float) -> float:
     return next((v for q, v in c.points if q >= quantile), c.points[-1][1])
 
 
-def _names(curves: Sequence[Curve], x: Map, y: Map) -> list[str]:
-    """At the lines' ends, in their order, never on each other."""
-    texts, free = [], TOP
-    for i in sorted(range(len(curves)), key=lambda i: y(curves[i].points[-1][1])):
+def _names(curves: Sequence[Curve], x: Map, y: Map, end: float) -> list[str]:
+    """In a column beside the plot, in the order of the lines' ends, never on each other or on a
+    line: curves of fewer packets end earlier, and a name there would stand on the others."""
+    order = sorted(range(len(curves)), key=lambda i: y(curves[i].points[-1][1]))
+    places = spaced([y(curves[i].points[-1][1]) for i in order], NAME, TOP, HEIGHT - BOTTOM)
+    texts = []
+    for i, at in zip(order, places, strict=True):
         quantile, value = curves[i].points[-1]
-        at = max(y(value), free)
-        free = at + 15
-        name = shorten(curves[i].name, 112, 12.5)
-        texts.append(text(x(_nines(quantile)) + 8, at + 4, name, class_=f"name l{i % LINES + 1}"))
+        colour = f"l{i % LINES + 1}"
+        texts.append(line(x(_nines(quantile)) + 2, y(value), end + 6, at, class_="grid"))
+        texts.append(
+            text(end + 9, at + 4, shorten(curves[i].name, 108, 12.5), class_=f"name {colour}")
+        )
     return texts
 
 

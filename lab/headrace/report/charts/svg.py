@@ -72,6 +72,18 @@ def shorten(content: str, width: float, size: float) -> str:
     return content if len(content) <= room else content[: max(1, room - 1)] + "…"
 
 
+def spaced(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places as near to the wanted ones (ascending) as a gap between them and the range allow.
+    Too many for the range stand closer."""
+    gap = min(gap, (high - low) / max(1, len(wanted) - 1))
+    places: list[float] = []
+    for i, at in enumerate(wanted):
+        last = high - gap * (len(wanted) - 1 - i)  # the others below need room as well
+        first = places[-1] + gap if places else low
+        places.append(max(first, min(at, last)))
+    return places
+
+
 def linear(low: float, high: float, start: float, end: float) -> Map:
     span = (high - low) or 1.0
     return lambda v: start + (v - low) / span * (end - start)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..summary import Summary
-from ..units import SPACE, percent, rate_scale
+from ..units import SPACE, percent, pps, rate_scale
 from .svg import el, line, linear, picture, rect, shorten, text, text_width, ticks, title
 
 ROW, AXIS = 38.0, 26.0
@@ -63,7 +63,7 @@ def _note(summary: Summary) -> str:
     if summary.key.ground != "measured":
         return summary.key.ground
     if summary.verdict == "generator-bound":
-        return "at least"
+        return f"≥ {pps(summary.offered_pps)} offered" if summary.by_policy else "at least"
     if not summary.trusted:
         return summary.verdict
     wide = summary.throughput_pps.relative

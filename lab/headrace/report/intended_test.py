@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drops on purpose are said beside throughput; replicas of a hosted chain are one chain."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace.bundle import Bundle, BundleWriter
+from headrace.record import Audit, Result, Segment
+from headrace.report.document import Report, report
+from headrace.report.page import render
+from headrace.report.terminal import show
+
+
+@pytest.fixture(scope="module")
+def measured(bundle_path: Path) -> Result:
+    return Bundle(bundle_path).results()[0]
+
+
+def reported(folder: Path, result: Result, **changes: Any) -> Report:
+    with BundleWriter(folder) as w:
+        w.result(result.model_copy(update=changes))
+    return report(Bundle(folder))
+
+
+def on_terminal(made: Report) -> str:
+    console = Console(file=io.StringIO(), width=140)
+    show(made, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_policy_drops_stand_beside_the_load(tmp_path: Path, measured: Result) -> None:
+    policed = {
+        "load_pps": 10_000.0, "sent_pps": 10_000.0, "offered_pps": 10_000.0,
+        "throughput_pps": 334.0, "sent": 20_000, "policy_dropped": 19_332, "loss_ratio": 0.0,
+        "duration_s": 2.0, "audit": Audit(verdict="generator-bound"),
+    }  # fmt: skip
+    made = reported(tmp_path / "p", measured, **policed)
+    said = "19\u202f332 of 20\u202f000 packets sent (96.7\u202f%) were dropped by policy"
+    text, page = on_terminal(made), render(made)
+    assert said in text and said in page
+    row = next(one for one in text.splitlines() if one.startswith("ndr ") and "rtc" in one)
+    assert "≥ 10.0\u202fkpps" in row and "334" in row and "≥ 334" not in row
+    assert "offered" in text and "<th>offered</th>" in page
+    assert "≥ 10.0\u202fkpps</td>" in page and not re.search(r"≥ 334", page)
+
+
+def test_without_policy_drops_nothing_is_said_of_them(tmp_path: Path, measured: Result) -> None:
+    made = reported(tmp_path / "n", measured, audit=Audit(verdict="generator-bound"))
+    text, page = on_terminal(made), render(made)
+    assert "by policy" not in text and "offered" not in text and "<th>offered</th>" not in page
+    assert re.search(r"rtc +≥ ", text)
+
+
+def test_replicas_of_a_hosted_chain_are_one_chain(tmp_path: Path, measured: Result) -> None:
+    nfs = ("l2fwd", "acl", "monitor")
+    vnfs = [
+        Segment(name=f"vnf{chain}.{step}", cpus=(1,), nfs=(nf,), hosting="process")
+        for chain in (1, 2)
+        for step, nf in enumerate(nfs, 1)
+    ]
+    segments = (Segment(name="nic", cpus=(0,), nfs=("nic",)), *vnfs)
+    made = reported(tmp_path / "h", measured, segments=segments, counters=None)
+    assert made.groups[0].nfs == ("nic", *nfs) and made.groups[0].copies == 2
+    assert "nic → l2fwd → acl → monitor x 2:" in on_terminal(made)
+    assert re.search(r"monitor\s* x 2</h2>", render(made))
+    one = reported(tmp_path / "1", measured, segments=segments[:4], counters=None)
+    assert one.groups[0].copies == 1 and "x 2" not in on_terminal(one)
