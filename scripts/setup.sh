@@ -114,16 +114,32 @@ check_dpdk() {
 		"Debian 12, Ubuntu 24.04 or later have it"
 }
 
+# Of an interpreter: 0 when it is new enough and can make environments, and all users may run it.
+# Those of an environment that root made from one below /root could not.
+shared_python() {
+	"$1" - "$python_min" <<-'EOF'
+		import os, stat, sys
+		from pathlib import Path
+		import ensurepip, venv
+		if sys.version_info < tuple(map(int, sys.argv[1].split("."))):
+		    sys.exit(2)
+		used = Path(getattr(sys, "_base_executable", None) or sys.executable)
+		paths = {q for p in (used, used.resolve()) for q in (p, *p.parents)}
+		sys.exit(not all(os.stat(q).st_mode & stat.S_IXOTH for q in paths))
+	EOF
+}
+
 find_python() {
-	local python
-	for python in python3 python3.13 python3.12 python3.11; do
-		if command -v "$python" >/dev/null && "$python" -c \
-			"import sys; sys.exit(sys.version_info < (${python_min/./, }))"; then
-			echo "$python"
-			return
-		fi
-	done
-	die "Python $python_min or later is needed; this is $(python3 --version 2>&1)"
+	local python status own=
+	while read -r python; do
+		status=0
+		shared_python "$python" 2>/dev/null || status=$?
+		[ $status != 0 ] || { echo "$python" && return; }
+		"$python" -c "import sys; sys.exit(sys.version_info < (${python_min/./, }))" 2>/dev/null &&
+			own=${own:-$python}
+	done < <(type -aP python3 python3.13 python3.12 python3.11)
+	[ -n "$own" ] || die "Python $python_min or later is needed; this is $(python3 --version 2>&1)"
+	echo "$own"
 }
 
 # PEP 668: the distribution's Python is not ours to install into.
