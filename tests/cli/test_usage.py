@@ -16,6 +16,9 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
     "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
+    "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
+    "period": (("collect", "--period", "0"), ("--period: got 0.0", "0.01 s or more")),
+    "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
     "command of a command": (("server", "none"), ("headrace server: ", "'none'")),
 }
 
@@ -38,3 +41,17 @@ def test_without_arguments_the_commands_are_listed(
     assert done.returncode == 2
     assert "Usage: headrace" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("columns", ["", "60", "80"])
+def test_names_that_have_to_be_typed_are_never_cut(
+    columns: str, engine_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    done = headrace("nf", "nat", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0
+    assert "static[].inside_port" in done.stdout
+    assert "…" not in done.stdout
+    assert columns or "endpoint-dependent or endpoint-independent" in done.stdout

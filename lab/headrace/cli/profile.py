@@ -11,7 +11,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.errors import BadInput, HeadraceError, bad_value, unknown
 from headrace.measure.profile import sweep
 from headrace.measure.profile.point import Bench, memory_mb
 from headrace.measure.profile.sweep import SWEEPS, Wanted
@@ -21,7 +21,7 @@ from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 from headrace.spec.profile import Profile
 from headrace.testbed import store
-from headrace.testbed.describe import describe
+from headrace.testbed.describe import Description, describe
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
@@ -86,12 +86,13 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
     cpus = usable_cpus()
     if len(cpus) < 2:
         raise HeadraceError("profile: needs two CPUs, one for the traffic; this process has one")
+    description = describe(find_engine())
+    _check_names(description, wanted)  # before memory is reserved
     calibration = None
     if store.calibration_file().exists():
         calibration = store.load(store.calibration_file(), Calibration)
     else:
         console.print("no calibration: `headrace server calibrate` lets the model use its delays")
-    description = describe(find_engine())
     state = RunState()
     try:
         most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
@@ -109,6 +110,17 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
             )
     finally:
         state.remove()
+
+
+def _check_names(description: Description, wanted: Wanted) -> None:
+    if wanted.nf not in description.nfs:
+        names = sorted(description.nfs)
+        raise BadInput(f"profile: {unknown(wanted.nf, names, f'there is no NF {wanted.nf!r}')}")
+    names = sorted(description.nfs[wanted.nf]["params"].get("properties", {}))
+    for key in wanted.params:
+        if key not in names:
+            what = f"{wanted.nf} has no such parameter"
+            raise BadInput(f"--param: got {key!r}; {unknown(key, names, what)}")
 
 
 def _params(given: list[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from headrace.bundle import BundleError
 from headrace.cli.diff import diff
 from headrace.cli.doctor import doctor, mends
 from headrace.cli.report import report
+from headrace.doctor import engine
 from headrace.doctor.check import Check
 from headrace.report.testdata import make_bundle
 
@@ -93,6 +94,18 @@ def test_doctor_examines_this_machine() -> None:
     for check in document["checks"]:
         if check["status"] == "missing":
             assert check["means"], f"{check['name']}: what it is missing for"
+
+
+def test_tools_that_are_not_built_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = tmp_path / "headrace-engine"
+    alone.touch(mode=0o755)
+    monkeypatch.setenv("HEADRACE_ENGINE", str(alone))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [tools] = [c for c in engine.checks(alone, "make setup") if c.name == "tools"]
+    assert (tools.status, tools.mend, tools.required) == ("missing", "make setup", False)
+    assert "bench" in tools.found and "profile" in tools.found
 
 
 def test_what_measuring_needs_is_mended_first() -> None:

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.measure import bench_fib, calibrate
+from headrace.measure.stack import tracer
 
 from .check import Check, apt, read, run
 
@@ -13,6 +17,11 @@ GROUP = "software"
 _DPDK_MIN = (22, 11)
 # What setting up, running and testing headrace takes, as Debian and Ubuntu name it.
 BUILD = ("gcc", "meson", "ninja-build", "pkg-config", "libdpdk-dev", "libjansson-dev")
+_TOOLS: dict[str, Callable[[], Path]] = {
+    "bench": bench_fib.find_program,
+    "server and profile": calibrate.find_program,
+    "trace": tracer.find_tracer,
+}
 EXTRAS = {
     "iproute2": "links through network namespaces",
     "ethtool": "NIC facts in the environment",
@@ -25,6 +34,7 @@ EXTRAS = {
 
 def checks(engine: Path | None, how_to_build: str) -> Iterator[Check]:
     yield _engine(engine, how_to_build)
+    yield _tools(how_to_build)
     yield _dpdk()
     if _debian():
         yield from _packages()
@@ -46,6 +56,26 @@ def _engine(engine: Path | None, how_to_build: str) -> Check:
         )
     lines = done.stdout.strip().splitlines() or ["no version"]
     return Check(name="engine", group=GROUP, status="ok", found=lines[0], required=True)
+
+
+def _tools(how_to_build: str) -> Check:
+    """`make demo` builds the engine alone."""
+    lacking = []
+    for command, find in _TOOLS.items():
+        try:
+            find()
+        except HeadraceError:
+            lacking.append(command)
+    if not lacking:
+        return Check(name="tools", group=GROUP, status="ok", found=f"for {', '.join(_TOOLS)}")
+    return Check(
+        name="tools",
+        group=GROUP,
+        status="missing",
+        found=f"not built for {', '.join(lacking)}",
+        means="these commands do not run",
+        mend=how_to_build,
+    )
 
 
 def _dpdk() -> Check:

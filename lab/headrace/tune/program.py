@@ -13,8 +13,7 @@ def find_shortcut() -> Path:
     return programs.find(
         "headrace-shortcut",
         [programs.REPO / "build" / "trace" / "headrace-shortcut"],
-        "; build it with `meson setup build/trace trace && ninja -C build/trace`, put it on PATH, "
-        "or name it in HEADRACE_SHORTCUT",
+        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_SHORTCUT",
         variable="HEADRACE_SHORTCUT",
     )
 

@@ -28,9 +28,7 @@ def find_tracer() -> Path:
     return programs.find(
         "headrace-trace",
         [programs.REPO / "build" / "trace" / "headrace-trace"],
-        "; build it with `meson setup build/trace trace && ninja -C "
-        "build/trace` (clang, bpftool, libbpf-dev, libjansson-dev), put it on PATH, or name it "
-        "in HEADRACE_TRACE",
+        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_TRACE",
         variable="HEADRACE_TRACE",
     )
 
