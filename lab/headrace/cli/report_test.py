@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from headrace.bundle import BundleError
+from headrace.bundle import BundleError, BundleWriter
 from headrace.cli.diff import diff
 from headrace.cli.doctor import doctor, mends
 from headrace.cli.report import report
@@ -72,6 +72,12 @@ def test_no_bundle_is_bad_input(tmp_path: Path) -> None:
         done = call(*command)
         assert isinstance(done.exception, BundleError)
         assert done.exception.exit_status == 2
+
+
+def test_without_results_the_name_stands_once(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "empty"):
+        pass
+    assert call("report", tmp_path / "empty").output.splitlines()[0].count("empty") == 1
 
 
 def test_diff_as_text_and_json(bundle: Path) -> None:

@@ -47,7 +47,8 @@ def wrapped(content: str, width: int, hanging: str, style: str) -> Text:
 def heading(report: document.Report) -> Text:
     text = Text()
     text.append(report.title, style="bold")
-    text.append(f"  {report.name}, {report.status.started_at}", style=DIM)
+    name = "" if report.title == report.name else f"{report.name}, "  # no results: the title is it
+    text.append(f"  {name}{report.status.started_at}", style=DIM)
     return text
 
 
