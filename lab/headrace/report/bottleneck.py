@@ -30,7 +30,7 @@ class Pipe(Record):
 
 def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
     """`at`: the measurement to explain. `above`: a trial at a load it did not carry, if any."""
-    parts = parts_of(at)
+    parts = _levelled(parts_of(at))
     name, headline, reasons = _narrowest(at, above, parts)
     return Pipe(
         parts=parts,
@@ -96,6 +96,17 @@ def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None
         "generator could make, and the chain carried it; it is only a lower bound.",
         reasons,
     )
+
+
+def _levelled(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """What shares its lcores has one capacity. What was lost in front of the first of them, the
+    later ones never saw, and would seem wider for it."""
+    made = []
+    for part in parts:
+        known = [p.capacity_pps for p in _sharing(part.name, parts) if p.capacity_pps]
+        level = part.role == "chain" and part.capacity_pps is not None and known
+        made.append(part.model_copy(update={"capacity_pps": min(known)}) if level else part)
+    return tuple(made)
 
 
 def _costliest(part: Part, parts: Sequence[Part]) -> Part:

@@ -105,6 +105,18 @@ def test_segments_on_one_lcore_share_its_cycles() -> None:
         expected / (pipe(apart).part("acl").capacity_pps or 1), rel=0.01
     )
     assert sum(found.part(n).share_of_lcore or 0.0 for n in names) == pytest.approx(1.0)
+    assert together.counters is not None
+    full = {
+        name: r.model_copy(update={"full": together.sent // 2}) if name == "to-acl" else r
+        for name, r in together.counters.rings.items()
+    }
+    lossy = pipe(
+        together.model_copy(
+            update={"counters": together.counters.model_copy(update={"rings": full})}
+        )
+    )
+    assert len({lossy.part(n).capacity_pps for n in names}) == 1
+    assert (lossy.part("l3fwd").capacity_pps or 0) < 0.8 * expected
     gains = next(r for r in found.reasons if r.startswith("On an lcore of its own"))
     assert gains.endswith(f"gains at most {significant(min(1 / share, 1 / (1 - share)), 2)} times.")
 
