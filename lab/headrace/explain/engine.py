@@ -19,7 +19,17 @@ RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goa
 
 def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
     for at, _ in e.measurements():
-        if at.audit.verdict in ("generator-bound", "invalid"):
+        if at.audit.verdict == "invalid":
+            yield Diagnosis(
+                rule="invalid",
+                weight=Weight.TESTER,
+                share=1.0,
+                place=_place(at),
+                text="an audit check found that this is no measurement of the chain",
+                evidence=(*(f.text for f in at.audit.findings if not f.ok), _measured(at)),
+                remedy="what the findings name, then measure again",
+            )
+        if at.audit.verdict == "generator-bound":
             yield Diagnosis(
                 rule="generator-bound",
                 weight=Weight.TESTER,

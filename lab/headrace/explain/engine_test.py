@@ -7,9 +7,9 @@ import pytest
 
 from headrace.bundle import Bundle
 from headrace.explain.diagnosis import Diagnosis
-from headrace.explain.engine import narrowest
+from headrace.explain.engine import RULES, narrowest
 from headrace.explain.evidence import Evidence
-from headrace.record import Result, RingReading, Trial
+from headrace.record import Audit, Finding, Result, RingReading, Trial, Verdict
 from headrace.report.testdata import TSC_HZ, make_bundle
 
 LOAD = 1e6  # of the trial; its ring is of 1 ms at 1000 packets
@@ -62,6 +62,15 @@ def test_the_measurement_is_named(made: tuple[Result, Trial]) -> None:
     said = "Measured: edge, rtc, 64 B, 1024 flows"
     assert found(made, 64, 0.3).evidence[-1] == f"{said}, at a load of 1.00\u202fMpps."
     assert found(made, 64, 0.97).evidence[-1] == f"{said}, at a load of 500\u202fkpps."
+
+
+@pytest.mark.parametrize("verdict", ["invalid", "generator-bound"])
+def test_the_tester_is_blamed_by_its_verdict(made: tuple[Result, Trial], verdict: Verdict) -> None:
+    wrong = Finding(check="conservation", ok=False, text="Packets unaccounted for at acl (3)")
+    audit = Audit(verdict=verdict, findings=(wrong,))
+    result = made[0].model_copy(update={"audit": audit})
+    (one,) = [d for rule in RULES for d in rule(Evidence(results=[result]))]
+    assert one.rule == verdict and one.evidence[0] == wrong.text
 
 
 def test_the_search_above_is_what_counts(made: tuple[Result, Trial]) -> None:
