@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError, bad_value
 from headrace.optimize import search
 from headrace.optimize.layout import Problem
 from headrace.optimize.search import Choice
-from headrace.spec.base import Rate
+from headrace.spec.base import Rate, rate_text
 from headrace.spec.plan import Aim
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -84,7 +84,7 @@ def choose(problem: Problem, asked: Wanted) -> Choice:
     if found is not None:
         return found
     most = search.best(problem)
-    text = f"{asked.rate_pps:g} packets/s"
+    text = f"{rate_text(asked.rate_pps)} packets/s"
     if asked.within_s is not None and most.predicted_pps >= asked.rate_pps:
         quick = search.quickest(problem, asked.rate_pps)
         least = "" if quick is None or quick.latency_s is None else f" {quick.latency_s * 1e6:.3g}"
