@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -79,10 +81,16 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
     except OSError as e:
         raise BundleUnwritable(table, e.strerror) from None
     except duckdb.IOException as e:
-        raise BundleUnwritable(table, str(e).splitlines()[0].rpartition(": ")[2]) from None
+        raise BundleUnwritable(table, _reason(str(e))) from None
     finally:
         temporary.unlink(missing_ok=True)
         whole.unlink(missing_ok=True)
+
+
+def _reason(said: str) -> str:
+    """DuckDB's message, which is an object of JSON where the system gave it a number."""
+    number = re.search(r'"errno":"(\d+)"', said)
+    return os.strerror(int(number[1])) if number else said.splitlines()[0]
 
 
 def _quote(path: Path) -> str:
