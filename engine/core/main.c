@@ -29,10 +29,30 @@ static const char usage[] =
 	"       headrace-engine --check FILE [--files]\n"
 	"       headrace-engine --describe | --version\n";
 
+/* Messages quote what they refuse, which may be no text at all: one line, whatever it is. */
+static void put_escaped(const char *text)
+{
+	json_t *valid = json_string(text); /* none, where it is not UTF-8 */
+
+	for (const char *s = text; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c < 0x20 || c == 0x7f || (c >= 0x80 && !valid))
+			fprintf(stderr, "\\x%02x", c);
+		else
+			putc(c, stderr);
+	}
+	json_decref(valid);
+}
+
 /* Bad input is 2, trouble with the machine is 1. */
 static int fail(const struct err *err, int rc)
 {
-	fprintf(stderr, "headrace-engine: %s%s%s\n", err->path, *err->path ? ": " : "", err->msg);
+	fputs("headrace-engine: ", stderr);
+	put_escaped(err->path);
+	fputs(*err->path ? ": " : "", stderr);
+	put_escaped(err->msg);
+	putc('\n', stderr);
 	return rc == -ENOMEM || rc == -EIO ? 1 : 2;
 }
 

@@ -180,3 +180,10 @@ def test_more_replicas_than_lcores(engine_binary: Path, tmp_path: Path) -> None:
     count = (os.cpu_count() or 1) + 1
     replicas = f"deployment: {{execution: {{model: rtc, replicas: [{count}]}}}}"
     run_bad(GOOD.replace("warmup: 0", replicas), (str(count),), tmp_path, engine_binary)
+
+
+def test_what_is_quoted_is_shown_escaped(engine_binary: Path, tmp_path: Path) -> None:
+    """A data file has no say in what a terminal does."""
+    (tmp_path / "data").write_bytes(b"\xff\x01\x1b[2J no\n")
+    spec = GOOD.replace("{default: permit}", "{rules_file: data}")
+    run_bad(spec, (r"\xff\x01\x1b[2J",), tmp_path, engine_binary)
