@@ -477,8 +477,8 @@ static __rte_noinline void poll_timed(struct replica *r)
 	uint16_t n = 0;
 
 	r->now = start;
-	pace_watch(&r->pace, start);
 	r->until_timed = next_timed(r);
+	pace_watch(&r->pace, start, (uint64_t)r->until_timed * r->n_inlets * r->burst);
 	r->timed_polls++;
 	if (unlikely(r->fast))
 		fastpath_credit(r);
@@ -501,10 +501,13 @@ static __rte_noinline void poll_timed(struct replica *r)
 			t = rte_rdtsc();
 	}
 	r->polls++;
-	if (n || released)
+	if (n || released) {
 		r->ops_sampled += t - start;
-	else
+		r->pace.busy_packets += n;
+		r->pace.busy_cycles += t - start;
+	} else {
 		r->idle_polls++;
+	}
 	/* What a tick emits needs the room that packets still held for an output would take. */
 	if (r->has_tick && !blocked(r) && (int64_t)(start - r->next_tick) >= 0)
 		tick(r, start);

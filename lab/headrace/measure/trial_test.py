@@ -344,3 +344,12 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     taken = records(reading(before, after))[0]
     assert taken.counters is not None
     assert words in stood_still(taken.counters, experiment, WAY, after)
+
+
+def test_a_function_at_work_when_it_was_read_has_a_burst_in_it() -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS, consumed=32)
+    after["links"]["wire-forward"]["used"] = 5000
+    assert records(reading(before, after))[0].audit.verdict != "invalid"
+    after = read(1000, 10, LINKS, consumed=65)
+    after["links"]["wire-forward"]["used"] = 5000
+    assert records(reading(before, after))[0].audit.verdict == "invalid"
