@@ -43,7 +43,8 @@ static inline bool virtual_tsc_start(void)
 	struct sigaction action = {.sa_sigaction = virtual_tsc_answer, .sa_flags = SA_SIGINFO};
 
 	virtual_tsc = rte_rdtsc();
-	return !sigaction(SIGSEGV, &action, &virtual_tsc_before) && !prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
+	return !sigaction(SIGSEGV, &action, &virtual_tsc_before) &&
+	       !prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0);
 }
 
 static inline void virtual_tsc_stop(void)
