@@ -26,7 +26,7 @@ struct core_pace {
 	uint64_t last;            /* TSC of the last look at the clock; 0: it let go by itself */
 	uint64_t room;            /* packets that it may have had from one look to the next */
 	uint64_t busy_packets, busy_cycles; /* of the polls at which it was looked */
-	uint64_t standstills, standstill_cycles;
+	uint64_t standstill_cycles;
 };
 
 static __rte_noinline void pace_away(struct core_pace *p, uint64_t away)
@@ -36,7 +36,6 @@ static __rte_noinline void pace_away(struct core_pace *p, uint64_t away)
 	/* At full load it has all that room took, give or take a tick of the kernel. */
 	if (away <= work + work / 2)
 		return;
-	p->standstills++;
 	p->standstill_cycles += away;
 }
 
