@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -38,13 +38,17 @@ class Known:
     """Of this machine, now."""
 
     classes: tuple[Class, ...]
-    near_cycles: float  # half-way between the second level and the last
+    cycles: Mapping[str, float]  # the median of each place
 
-    def of(self, place: str) -> str:
-        found = next((one.name for one in self.classes if place in one.places), None)
-        if found is None:
-            pytest.skip(f"no lines were placed in {place}")
-        return found
+    def between(self, nearer: str, farther: str) -> float:
+        """Half-way between two places. How well a class's own limit is placed is calibration's
+        matter, and that of a single short round swings with what else the machine does."""
+        for place in (nearer, farther):
+            if place not in self.cycles:
+                pytest.skip(f"no lines were placed in {place}")
+        if self.cycles[farther] < 2 * self.cycles[nearer]:
+            pytest.skip(f"{nearer} and {farther} cannot be told apart here")
+        return (self.cycles[nearer] + self.cycles[farther]) / 2
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +61,8 @@ def known(engine_binary: Path) -> Known:
         )
         placed = json.loads(done.stdout)["placed"]
         found.append(TypeAdapter(tuple[Placed, ...]).validate_python(placed))
-    middles = [middle(one.counts) for one in found[0] if one.place in ("l2", "llc")]
-    return Known(classify(*found).classes, sum(middles) / 2)
+    middles = {one.place: middle(one.counts) for one in found[0] if one.counts}
+    return Known(classify(*found).classes, middles)
 
 
 def middle(counts: Iterable[tuple[int, int]]) -> float:
@@ -108,10 +112,6 @@ def located(engine: Engine, rate_pps: float) -> dict[str, Any]:
     return seen
 
 
-def share(seen: dict[str, Any], names: Iterable[str]) -> float:
-    return float(sum(seen["classes"][name] for name in names) / seen["samples"])
-
-
 def nearer(seen: dict[str, Any], cycles: float) -> float:
     taken = sum(n for least, n in seen["cycles"].items() if float(least) < cycles)
     return float(taken / seen["samples"])
@@ -120,14 +120,13 @@ def nearer(seen: dict[str, Any], cycles: float) -> float:
 def test_a_header_that_another_core_just_changed_is_there(
     start_engine: Start, cpus: list[int], known: Known
 ) -> None:
-    own, other = known.of("l2"), known.of("other-modified")
-    if own == other:
-        pytest.skip("the two CPUs share their caches, or cannot be told apart")
+    limit = known.between("l2", "other-modified")
     with start_engine(chain(cpus[0], cpus[1], known.classes)) as engine:
         seen = located(engine, 100_000)
-    # On small pages a load may wait for its translation, too: not nearer, but it may seem farther.
-    names = [one.name for one in known.classes]
-    assert share(seen, names[names.index(other) :]) >= MOST, seen["classes"]
+    assert 1 - nearer(seen, limit) >= MOST, seen["cycles"]
+    # Each sample is in the class that its cycles say.
+    assert sum(seen["classes"].values()) == seen["samples"]
+    assert list(seen["classes"]) == [one.name for one in known.classes]
 
 
 def test_no_prefetcher_brings_the_packet_that_is_located(
@@ -135,18 +134,19 @@ def test_no_prefetcher_brings_the_packet_that_is_located(
 ) -> None:
     """In bursts a writer that loses its CPU leaves lines to the last level; but two thirds seemed
     to be the reader's own as long as mbufs were read before headers."""
-    if known.of("l2") == known.of("other-modified"):
-        pytest.skip("the two CPUs share their caches, or cannot be told apart")
+    known.between("l2", "other-modified")
+    limit = known.between("l2", "llc")
     with start_engine(chain(cpus[0], cpus[1], known.classes)) as engine:
-        assert nearer(located(engine, 0), known.near_cycles) <= 1 / 3
+        assert nearer(located(engine, 0), limit) <= 1 / 3
 
 
 def test_a_header_that_the_same_core_changed_is_its_own(
     start_engine: Start, cpus: list[int], known: Known
 ) -> None:
+    limit = known.between("l2", "llc")
     with start_engine(chain(cpus[0], cpus[0], known.classes)) as engine:
         seen = located(engine, 0)
-    assert share(seen, [known.of("l2")]) >= MOST, seen["classes"]
+    assert nearer(seen, limit) >= MOST, seen["cycles"]
 
 
 def test_locating_is_switched_off_and_on(

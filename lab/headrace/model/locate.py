@@ -19,6 +19,9 @@ from headrace.spec.calibration import Class, Classes, Confusion, Placed, PlaceNa
 # Lines do not all stay where they were put while others use the machine: some of what is said to be
 # wrong is not.
 _TOLD_APART = 0.9
+# Errors of both sides together that are no reason to leave the middle between two places: samples of
+# one round that were disturbed would else draw the limit to the edge of what was seen.
+_TOLERATED = 0.01
 # A packet in the first- or second-level cache is in the core's own; nobody pays to know which.
 _FIRST: tuple[tuple[PlaceName, ...], ...] = (
     ("l1", "l2"),
@@ -126,16 +129,23 @@ def _limits(groups: Sequence[_Group]) -> list[int]:
 
 
 def _limit(nearer: Mapping[int, float], farther: Mapping[int, float]) -> int:
-    """Where the sum of both errors is least; in the middle of where that is so."""
-    best, first, last = 2.0, 0, 0
-    missed, wrong = 1.0, 0.0  # of the nearer, at or above the limit; of the farther, below it
+    """In the middle of where the sum of both errors is least, or hardly more."""
     values = sorted({*nearer, *farther})
-    for cycles, following in zip(values, [*values[1:], values[-1] + 1], strict=True):
+    errors = []
+    missed, wrong = 1.0, 0.0  # of the nearer, at or above the limit; of the farther, below it
+    for cycles in values:
         missed -= nearer.get(cycles, 0.0)
         wrong += farther.get(cycles, 0.0)
-        if missed + wrong < best - 1e-12:
-            best, first, last = missed + wrong, cycles + 1, following
-    return (first + last + 1) // 2
+        errors.append(missed + wrong)
+    best = min(range(len(errors)), key=errors.__getitem__)
+    most = errors[best] + _TOLERATED
+    first, last = best, best
+    while first > 0 and errors[first - 1] <= most:
+        first -= 1
+    while last + 1 < len(errors) and errors[last + 1] <= most:
+        last += 1
+    after = values[last + 1] if last + 1 < len(values) else values[last] + 1
+    return (values[first] + 1 + after + 1) // 2
 
 
 def _weakest(groups: Sequence[_Group], limits: Sequence[int], i: int) -> float:
