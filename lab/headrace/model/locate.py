@@ -19,8 +19,8 @@ from headrace.spec.calibration import Class, Classes, Confusion, Placed, PlaceNa
 # Lines do not all stay where they were put while others use the machine: some of what is said to be
 # wrong is not.
 _TOLD_APART = 0.9
-# Errors of both sides together that are no reason to leave the middle between two places: samples of
-# one round that were disturbed would else draw the limit to the edge of what was seen.
+# Errors of both sides together that are no reason to leave the middle between two places: samples
+# of a round that were disturbed would else draw the limit to the edge of what was seen.
 _TOLERATED = 0.01
 # A packet in the first- or second-level cache is in the core's own; nobody pays to know which.
 _FIRST: tuple[tuple[PlaceName, ...], ...] = (
