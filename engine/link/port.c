@@ -16,12 +16,14 @@
 #include "claim.h"
 #include "link.h"
 #include "log.h"
+#include "port_times.h"
 
 struct port_conf {
 	char *devargs;
 	uint64_t rx_descriptors, tx_descriptors;
 	bool promiscuous;
 	uint64_t wait_link_ms;
+	bool times;
 };
 
 static const struct param port_params[] = {
@@ -43,12 +45,18 @@ static const struct param port_params[] = {
 	{.name = "wait_link_ms", .type = PARAM_UINT,
 	 .offset = offsetof(struct port_conf, wait_link_ms), .max = 60000, .def = "0", .unit = "ms",
 	 .doc = "how long to wait for the link to come up before going on"},
+	{.name = "times", .type = PARAM_BOOL, .def = "false",
+	 .offset = offsetof(struct port_conf, times),
+	 .doc = "take packets' times: from a port that does so, too, to this one, and their age when they "
+		"come and leave, by the source's stamp"},
 	{0},
 };
 
 struct port_queue {
 	uint16_t port, queue;
-};
+	bool timed;
+	struct port_times times;
+} __rte_cache_aligned;
 
 struct port_state {
 	bool probed, started;
@@ -242,6 +250,13 @@ static void port_fini(struct link *l)
 	l->state = NULL;
 }
 
+static int prepare_times(const struct port_conf *c, struct err *err)
+{
+	if (!c->times || !port_times_init())
+		return 0;
+	return err_set(err, ENOMEM, "params.times", "no room in mbufs for a time");
+}
+
 static int port_init(struct link *l, struct err *err)
 {
 	struct port_state *s = calloc(1, sizeof(*s));
@@ -254,7 +269,10 @@ static int port_init(struct link *l, struct err *err)
 	log_forget();
 	s->rx = rte_zmalloc("port", (l->n_rxq + 1) * sizeof(*s->rx), RTE_CACHE_LINE_SIZE);
 	s->tx = rte_zmalloc("port", (l->n_txq + 1) * sizeof(*s->tx), RTE_CACHE_LINE_SIZE);
-	rc = s->rx && s->tx ? probe(l, err) : err_set(err, ENOMEM, "", "out of memory");
+	rc = s->rx && s->tx ? prepare_times(l->conf, err)
+			    : err_set(err, ENOMEM, "", "out of memory");
+	if (!rc)
+		rc = probe(l, err);
 	if (!rc)
 		rc = configure(l, err);
 	if (!rc)
@@ -266,12 +284,19 @@ static int port_init(struct link *l, struct err *err)
 	return rc;
 }
 
+static void open_queue(struct port_queue *p, const struct link *l, uint16_t index)
+{
+	const struct port_conf *c = l->conf;
+
+	*p = (struct port_queue){.port = l->port_id, .queue = index, .timed = c->times};
+}
+
 static int port_rx_open(struct link_rxq *q, struct err *err)
 {
 	struct port_state *s = q->link->state;
 
 	(void)err;
-	s->rx[q->index] = (struct port_queue){q->link->port_id, q->index};
+	open_queue(&s->rx[q->index], q->link, q->index);
 	q->state = &s->rx[q->index];
 	return 0;
 }
@@ -281,24 +306,43 @@ static int port_tx_open(struct link_txq *q, struct err *err)
 	struct port_state *s = q->link->state;
 
 	(void)err;
-	s->tx[q->index] = (struct port_queue){q->link->port_id, q->index};
+	open_queue(&s->tx[q->index], q->link, q->index);
 	q->state = &s->tx[q->index];
 	return 0;
 }
 
 static uint16_t port_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
 {
-	const struct port_queue *p = q->state;
+	struct port_queue *p = q->state;
+	uint16_t got = rte_eth_rx_burst(p->port, p->queue, pkts, n);
 
-	return rte_eth_rx_burst(p->port, p->queue, pkts, n);
+	if (unlikely(p->timed) && got)
+		port_times_in(&p->times, pkts, got);
+	return got;
 }
 
 static uint16_t port_tx(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
 {
-	const struct port_queue *p = q->state;
+	struct port_queue *p = q->state;
 
 	(void)dest;
+	if (unlikely(p->timed))
+		return port_times_out(&p->times, p->port, p->queue, pkts, n);
 	return rte_eth_tx_burst(p->port, p->queue, pkts, n);
+}
+
+static void add_times(json_t *o, const struct link *l)
+{
+	const struct port_state *s = l->state;
+	struct port_times in = {0}, out = {0};
+
+	for (uint16_t i = 0; i < l->n_rxq; i++)
+		port_times_add(&in, &s->rx[i].times);
+	for (uint16_t i = 0; i < l->n_txq; i++)
+		port_times_add(&out, &s->tx[i].times);
+	json_object_set_new(o, "age_in", port_times_json(in.aged, in.age_cycles));
+	json_object_set_new(o, "age_out", port_times_json(out.aged, out.age_cycles));
+	json_object_set_new(o, "stay", port_times_json(out.stays, out.stay_cycles));
 }
 
 static json_t *port_stats(struct link *l)
@@ -307,20 +351,25 @@ static json_t *port_stats(struct link *l)
 	struct rte_eth_link link = {0};
 	struct rte_eth_dev_info info;
 	char mac[RTE_ETHER_ADDR_FMT_SIZE] = "";
+	const struct port_conf *c = l->conf;
 	struct rte_ether_addr addr;
+	json_t *o;
 	bool ok = !rte_eth_dev_info_get(l->port_id, &info);
 
 	rte_eth_stats_get(l->port_id, &st);
 	rte_eth_link_get_nowait(l->port_id, &link);
 	if (!rte_eth_macaddr_get(l->port_id, &addr))
 		rte_ether_format_addr(mac, sizeof(mac), &addr);
-	return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",
+	o = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",
 			 ok ? info.driver_name : "", "mac", mac, "up", link.link_status,
 			 "speed_mbps", (json_int_t)link.link_speed, "rx_packets",
 			 (json_int_t)st.ipackets, "rx_bytes", (json_int_t)st.ibytes, "tx_packets",
 			 (json_int_t)st.opackets, "tx_bytes", (json_int_t)st.obytes, "rx_missed",
 			 (json_int_t)st.imissed, "rx_errors", (json_int_t)st.ierrors, "tx_errors",
 			 (json_int_t)st.oerrors, "rx_no_mbuf", (json_int_t)st.rx_nombuf);
+	if (c->times)
+		add_times(o, l);
+	return o;
 }
 
 static const struct link_ops port_ops = {

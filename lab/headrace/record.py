@@ -278,6 +278,7 @@ class Anatomy(Record):
     vnf_ns: NonNegativeFloat
     of_which_back_ns: NonNegativeFloat  # of the switch's: waiting for it on the way back from VNFs
     over_ns: NonNegativeFloat = 0.0  # by which the parts exceed the mean: their measuring error
+    undivided: str = ""  # the part that could not be told from another, and where it is
 
 
 class Application(Record):

@@ -161,6 +161,9 @@ def anatomy(
         raise HeadraceError(f"{bundle}: no trial of it has an anatomy; hosted chains have one")
     bars = [stack_of(trial) for trial in trials]
     show_stack(bars, Console(highlight=False))
+    for note in dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None):
+        if note:
+            typer.echo(f"Not told apart: {note}")
     if picture is not None:
         picture.write_text(draw_stack(bars), encoding="utf-8")
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
+from headrace.testbed.hosting.anatomy_ports import anatomy_by_ports
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.plan import Path
 
@@ -27,6 +28,8 @@ def anatomy(
     floor_ns: float,
 ) -> Anatomy | None:
     """Of the directions' packets. None where no link takes times."""
+    if not any("off_cpu" in link for link in after["links"].values()):
+        return anatomy_by_ports(before, after, vnfs, ways, mean_ns, floor_ns)
     queue = scheduler = stay = back = 0.0
     passed = 0
     for vnf, way in ((vnf, way) for vnf in vnfs for way in ways):

@@ -24,6 +24,7 @@ from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.layout import Hosted
 from headrace.testbed.hosting.parts import RUN, Vnf
 from headrace.testbed.hosting.process import VnfProcess
+from headrace.testbed.hosting.run_queue import run_queue
 from headrace.testbed.hosting.vm import Machines, VnfMachine
 from headrace.testbed.hosting.vm_appliance import VnfAppliance
 from headrace.testbed.hosting.vnf import HostedVnf
@@ -57,6 +58,7 @@ class HostedEngine(Engine):
         if hosted.switch is not None:
             self._switch = KernelBridge(hosted.switch.ports, self._ledger)
             enter = self._switch.enter("")
+        self._by_ports = bool(hosted.nic or hosted.switch) or hosted.hosting.kind == "vm"
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         with started_near(own):
             super().__init__(binary, json.loads(text), state, enter)
@@ -203,6 +205,9 @@ class HostedEngine(Engine):
                 if not vnf.alive:
                     raise vnf.died() from None
             raise
+        if self._by_ports:  # the others' links tell more
+            running = [one for one in self.vnfs if one.alive]
+            host["run_queue"] = {one.vnf.name: run_queue(one.pid, one.worker) for one in running}
         if self._nic is not None:
             self._nic.add_counts("", host["links"])
         for vnf, reading in readings:

@@ -38,13 +38,14 @@ class Port:
 @dataclass(frozen=True)
 class OnSwitch:
     ports: tuple[Port, ...]  # the tester's first
+    times: bool
 
     def of(self, owner: str) -> list[Port]:
         return [port for port in self.ports if port.owner == owner]
 
     def link(self, port: Port) -> Json:
         devargs = _AF_PACKET.format(n=port.number, name=port.name)
-        params: Json = {"devargs": devargs, "wait_link_ms": _LINK_MS}
+        params: Json = {"devargs": devargs, "wait_link_ms": _LINK_MS, "times": self.times}
         return {"type": "port", "params": params}
 
 
@@ -58,7 +59,7 @@ def on_switch(experiment: Experiment, chains: list[list[Vnf]]) -> OnSwitch:
         for one in chain
         for i, face in enumerate(one.faces)
     ]
-    return OnSwitch((*testers, *others))
+    return OnSwitch((*testers, *others), experiment.study.deployment.hosting.times)
 
 
 def tester_plan(

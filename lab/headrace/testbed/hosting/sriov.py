@@ -47,6 +47,7 @@ class OnNic:
     pf: Pf
     vf: str  # how engines reach their functions: af_packet, af_xdp, vfio
     functions: tuple[Function, ...]  # in the NIC's order: the tester's first
+    times: bool
 
     def of(self, owner: str) -> list[Function]:
         return [one for one in self.functions if one.owner == owner]
@@ -65,7 +66,8 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
     testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
     others = [Function(one.name, face.name, face.mac) for one in vnfs for face in one.faces]
-    return OnNic(pf, deployment.hosting.vf or "af_packet", (*testers, *others))
+    hosting = deployment.hosting
+    return OnNic(pf, hosting.vf or "af_packet", (*testers, *others), hosting.times)
 
 
 def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
@@ -140,7 +142,8 @@ def _port(function: Function, number: int, nic: OnNic) -> Json:
     elif nic.vf == "af_packet":
         devargs = f"net_af_packet{number},iface={function.name},{_RING}"
     # A function's own address is all that it is to see: promiscuous ones would see the others'.
-    return {"type": "port", "params": {"devargs": devargs, "promiscuous": False}}
+    params = {"devargs": devargs, "promiscuous": False, "times": nic.times}
+    return {"type": "port", "params": params}
 
 
 def devices(own: list[Function], nic: OnNic) -> Json:

@@ -116,6 +116,7 @@ class VnfMachine(HostedVnf):
         self._console = self.folder / "console"
         self._stderr = self.folder / "qemu.stderr"
         self._initrd = self.folder / "initrd"
+        self.worker = re.compile(rf"CPU {common.hosting.vm.vcpus - 1}/(?:KVM|TCG)")
         self._process: subprocess.Popen[bytes] | None = None
         self._end: socket.socket | None = None
 

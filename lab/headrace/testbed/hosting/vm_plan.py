@@ -33,7 +33,8 @@ def host_link(face: Face, hosting: Hosting) -> Json:
     """vhost-user: DPDK's back end in the host's engine, which outlives the machines."""
     devargs = f"net_vhost{face.vf},iface={face.socket},queues=1"
     descriptors = {"rx_descriptors": hosting.slots, "tx_descriptors": hosting.slots}
-    return {"type": "port", "params": {"devargs": devargs, **descriptors}}
+    params = {"devargs": devargs, **descriptors, "times": hosting.times}
+    return {"type": "port", "params": params}
 
 
 def appliance_of(
@@ -89,6 +90,7 @@ def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:
                 "rx_descriptors": hosting.slots,
                 "tx_descriptors": hosting.slots,
                 "wait_link_ms": _LINK_MS,
+                "times": hosting.times,
             },
         }
         for i, face in enumerate(vnf.faces)

@@ -14,6 +14,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.testbed.control import Control
 from headrace.testbed.hosting.parts import RUN, Vnf
+from headrace.testbed.hosting.run_queue import WORKER
 
 _START_S = 120.0
 _LAST_LINES = 3
@@ -23,6 +24,7 @@ class HostedVnf(ABC):
     """Started and connected in two steps, so that several can start at once."""
 
     at_once = 64  # how many may be starting
+    worker = WORKER  # what its threads that carry packets are called
 
     def __init__(self, vnf: Vnf, run: Path, prefix: str) -> None:
         self.vnf = vnf

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a VNF's worker was ready to run and did not: the kernel's own account of its thread.
+
+The second and third number of /proc/PID/task/TID/schedstat are the time on a run queue and how
+often it ended (Linux, Documentation/scheduler/sched-stats.rst). For a virtual machine it is that
+of the vCPU that works: what a guest cannot see of itself.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_PROC = Path("/proc")
+# DPDK's names, before and since 23.07.
+WORKER = re.compile(r"(?:lcore|rte)-worker")
+
+
+def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[str, int]:
+    """Of the threads of a process with such names; empty where the kernel does not tell."""
+    waited = slices = 0
+    found = False
+    try:
+        tasks = list((proc / str(pid) / "task").iterdir())
+    except OSError:
+        tasks = []
+    for task in tasks:
+        try:
+            if not threads.match((task / "comm").read_text()):
+                continue
+            numbers = (task / "schedstat").read_text().split()
+        except OSError:
+            continue
+        if len(numbers) == 3:
+            waited, slices, found = waited + int(numbers[1]), slices + int(numbers[2]), True
+    return {"waited_ns": waited, "slices": slices} if found else {}
+
+
+def mean_wait_ns(waited_ns: float, slices: float, during_ns: float) -> float:
+    """Of a packet that comes at any moment: it meets a wait of w with a probability of w / during,
+    and half of it is left. The waits are taken to be alike: were they not, it would be longer."""
+    if waited_ns <= 0 or slices <= 0 or during_ns <= 0:
+        return 0.0
+    return waited_ns * waited_ns / (2.0 * slices * during_ns)
