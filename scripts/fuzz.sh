@@ -21,7 +21,7 @@ if [ ! -f $build/build.ninja ]; then
 		exit 1
 	}
 fi
-ninja -C $build --quiet >.setup/fuzz.log 2>&1 || {
+ninja -C $build --quiet fuzzers >.setup/fuzz.log 2>&1 || {
 	cat .setup/fuzz.log
 	echo "fuzz: the targets do not build"
 	exit 1
