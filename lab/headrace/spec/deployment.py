@@ -230,12 +230,7 @@ class Deployment(Spec):
 
     @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
-        if self.network == "sriov" and self.hosting.kind != "process":
-            raise ValueError(
-                f"network: sriov joins hosted VNFs; got hosting {self.hosting.kind}; allowed: "
-                "process, container (of third-party VNFs)"
-            )
-        if self.network == "bridge" and self.hosting.kind not in _APART:
+        if self.network in ("bridge", "sriov") and self.hosting.kind not in _APART:
             raise ValueError(
                 f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
                 f"allowed: {', '.join(_APART)}"

@@ -47,21 +47,21 @@ class NicFunctions:
             self.words = {one.pci: functions.bind(one.mac) for one in self.nic.functions}
             return
         for owner in dict.fromkeys(one.owner for one in self.nic.functions):
-            make_namespace(self._namespace(owner), self._ledger)
+            make_namespace(self.namespace_of(owner), self._ledger)
         for one in self.nic.functions:
-            namespace = self._namespace(one.owner)
+            namespace = self.namespace_of(one.owner)
             functions.move(namespace, one.name, one.mac)
             within(namespace, partial(no_offloads, one.name))
             set_up(namespace, one.name)
         self._wait_carrier()
 
-    def _namespace(self, owner: str) -> str:
+    def namespace_of(self, owner: str) -> str:
         return f"{self._tag}-{owner or TESTER}"
 
     def _wait_carrier(self) -> None:
         deadline = time.monotonic() + _CARRIER_S
         for one in self.nic.functions:
-            namespace = self._namespace(one.owner)
+            namespace = self.namespace_of(one.owner)
             while not within(namespace, partial(_carrier, one.name)):
                 if time.monotonic() > deadline:
                     raise HeadraceError(
@@ -74,7 +74,7 @@ class NicFunctions:
         """What starts a command where its functions are."""
         if self.nic.vf == "vfio":
             return []
-        return ["ip", "netns", "exec", self._namespace(owner)]
+        return ["ip", "netns", "exec", self.namespace_of(owner)]
 
     def fill_in(self, text: str) -> str:
         for word, address in self.words.items():
@@ -86,7 +86,7 @@ class NicFunctions:
         own: list[Function] = self.nic.of(owner)
         if self.nic.vf == "vfio" or not own:
             return
-        found = counts(self._namespace(owner))
+        found = counts(self.namespace_of(owner))
         for one in own:
             if one.name in links and one.name in found:
                 count = found[one.name]

@@ -88,7 +88,8 @@ class HostedEngine(Engine):
         prefix = dpdk_prefix(run)
         if hosting.kind == "container":
             common = Containers(hosting, self._ledger, self._group, _say)
-            within = self._switch.namespace_of if self._switch is not None else lambda name: None
+            apart = self._switch or self._nic
+            within = apart.namespace_of if apart is not None else lambda name: None
             return lambda vnf: VnfContainer(common, vnf, run, prefix, within(vnf.name))
         if hosting.kind == "vm":
             return self._machines(hosting, run, prefix)

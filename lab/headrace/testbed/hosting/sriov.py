@@ -157,6 +157,11 @@ def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
         return ("workload", "frame"), (
             f"{largest} bytes; allowed with `network: sriov`: at most {_FRAME_MAX}"
         )
+    if hosting.kind == "container" and hosting.vf not in (None, "af_packet"):
+        return (*_AT, "vf"), (
+            f"{hosting.vf}, for which a container would need the host's devices or CAP_SYS_ADMIN; "
+            "allowed with `kind: container`: af_packet"
+        )
     for key in ("uplink_gbps", "switch_gbps"):
         if getattr(hosting, key) is not None:
             return (
