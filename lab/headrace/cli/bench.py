@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
-from rich.console import Console
 from rich.table import Table
 
+from headrace.cli._console import stdout
 from headrace.measure.bench_fib import BenchRow, Spread, parse_entries, run_bench
 
 app = typer.Typer(no_args_is_help=True, help="Measure parts of the engine by themselves.")
@@ -119,7 +119,7 @@ def _show(rows: list[BenchRow]) -> None:
     }
     for name, values in lines.items():
         table.add_row(name, *values)
-    Console(highlight=False, soft_wrap=True).print(table, markup=False)
+    stdout(soft_wrap=True).print(table, markup=False)
 
 
 def _pages(row: BenchRow) -> str:

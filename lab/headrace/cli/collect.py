@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli._console import stdout
 from headrace.errors import bad_value
 from headrace.measure.collectors import Collector, Sampler, Targets, collectors
 from headrace.measure.collectors.base import LAYERS, Process
@@ -54,7 +55,7 @@ def collect(
         bridges=tuple(bridge or ()),
     )
     chosen = [c for c in collectors(targets) if not layer or c.layer in layer]
-    console = Console(highlight=False)
+    console = stdout()
     if check:
         _check(chosen, console)
         return

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from headrace.cli._console import stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
 from headrace.doctor.check import Check
 from headrace.errors import EXIT_FAILURE, HeadraceError
@@ -42,7 +43,7 @@ def doctor(
         }
         typer.echo(json.dumps(document, indent=2))
     else:
-        show(checks, Console(highlight=False))
+        show(checks, stdout())
     if lacking:
         raise typer.Exit(EXIT_FAILURE)
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.explain import Diagnosis
 from headrace.explain import explain as find
 from headrace.explain.evidence import of
@@ -27,7 +28,7 @@ def explain(
     if as_json:
         typer.echo(json.dumps([d.model_dump(mode="json") for d in found], indent=2))
         return
-    console = Console(highlight=False)
+    console = stdout()
     if not found:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(found, 1):

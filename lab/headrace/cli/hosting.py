@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from headrace.bundle import Bundle
+from headrace.cli._console import stdout
 from headrace.cli.hosting_where import where
 from headrace.cli.run import run as run_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
@@ -116,7 +117,7 @@ def study(
         found = [point for point in found if point.name == only]
         if not found:
             raise BadInput(f"--point: got {only}; allowed: {', '.join(names)}")
-    said = Console(highlight=False)
+    said = stdout()
     if show:
         for point in found:
             text = ", ".join(f"{path}={value}" for path, value in point.values.items())
@@ -160,7 +161,7 @@ def anatomy(
     if not trials:
         raise HeadraceError(f"{bundle}: no trial of it has an anatomy; hosted chains have one")
     bars = [stack_of(trial) for trial in trials]
-    show_stack(bars, Console(highlight=False))
+    show_stack(bars, stdout())
     for note in dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None):
         if note:
             typer.echo(f"Not told apart: {note}")

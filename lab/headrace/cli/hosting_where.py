@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli._console import stdout
 from headrace.errors import BadInput, HeadraceError
 from headrace.measure.prepare import Prepared, prepare
 from headrace.report.server import bytes_text, cpus_text
@@ -52,7 +53,7 @@ def where(
     if as_json:
         typer.echo(json.dumps(_document(one, found, astray), indent=2))
     else:
-        _show(one, found, Console(highlight=False, soft_wrap=True))
+        _show(one, found, stdout(soft_wrap=True))
     if astray:
         raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
 

@@ -11,6 +11,7 @@ import typer
 import yaml
 from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.errors import BadInput, HeadraceError, bad_value, unknown
 from headrace.measure.profile import sweep
 from headrace.measure.profile.point import Bench, memory_mb
@@ -77,7 +78,7 @@ def profile(
     if as_json:
         typer.echo(made.model_dump_json(indent=1))
         return
-    said = Console(highlight=False, soft_wrap=True)
+    said = stdout(soft_wrap=True)
     sheet.show(shown, said)
     said.print(f"\nProfile: {target}\nPage: {page}", markup=False)
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from headrace.bundle import Bundle, write_whole
+from headrace.cli._console import stdout
 from headrace.errors import BadInput
 from headrace.report.document import Report
 from headrace.report.document import report as make_report
@@ -36,7 +37,7 @@ def report(
     if as_text:
         typer.echo(json.dumps(as_json(made), indent=2))
         return
-    console = Console(highlight=False)
+    console = stdout()
     show(made, console)
     if html is not None:
         console.print(f"Written: {html}", markup=False)

@@ -45,6 +45,18 @@ def test_report_on_a_terminal(bundle: Path) -> None:
     assert "generator-bound" in done.output
 
 
+def test_what_another_program_reads_is_not_cut(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    done = call("report", bundle)
+    head = next(line for line in done.output.splitlines() if line.startswith("goal"))
+    for column in ("spread", "Gbit/s L1", "loss", "p50", "p99", "PDV99", "cycles", "audit"):
+        assert column in head
+    assert "\N{HORIZONTAL ELLIPSIS}" not in done.output
+    assert max(map(len, done.output.splitlines())) > 100
+
+
 def test_report_as_json_has_the_documented_names(bundle: Path) -> None:
     document = json.loads(call("report", bundle, "--json").output)
     assert document["state"] == "complete"

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import headrace
 from headrace.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
 from headrace.errors import BadInput
 from headrace.measure.prepare import Prepared, input_files, prepare
@@ -112,7 +113,7 @@ def run(
         progress.close()
         if results:
             with contextlib.suppress(BundleUnwritable):  # it says the same of another file
-                finish_run(target, None if as_json else Console(highlight=False))
+                finish_run(target, None if as_json else stdout())
             console.print(f"what was measured is in {target}", markup=False)
         raise
     except BaseException:
@@ -126,7 +127,7 @@ def run(
         finish_run(target, None)
         typer.echo(json.dumps(_object(target, results), indent=2))
         return
-    said = Console(highlight=False)
+    said = stdout()
     page = finish_run(target, said)
     for line in agreement(results):
         said.print(line, markup=False, soft_wrap=True)
@@ -189,7 +190,7 @@ def _show_preview(found: Preview, as_json: bool) -> None:
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        show_preview(found, Console(highlight=False, soft_wrap=True))
+        show_preview(found, stdout(soft_wrap=True))
 
 
 def open_spec(given: Path) -> Document:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.errors import bad_value
 from headrace.measure.calibrate import calibrate as run_calibration
 from headrace.report import server as report
@@ -36,7 +36,7 @@ def detect(
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
         return
-    report.show(found, Console(highlight=False, soft_wrap=True))
+    report.show(found, stdout(soft_wrap=True))
 
 
 @app.command()
@@ -65,7 +65,7 @@ def calibrate(
     if as_json:
         typer.echo(made.model_dump_json(indent=1, by_alias=True))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = stdout(soft_wrap=True)
     sheet.show(shown, console)
     console.print(f"\nCalibration: {target}\nPicture: {page}", markup=False)
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.stack.result import StackTrace
 from headrace.measure.stack.show import show
@@ -61,7 +62,7 @@ def trace(
     if as_json:
         typer.echo(found.model_dump_json(by_alias=True))
         return
-    console = Console(highlight=False)
+    console = stdout()
     show(found, console)
     if cost:
         _cost(found, console)

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.errors import HeadraceError, bad_value
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.state import RunState
@@ -83,7 +84,7 @@ def tune(
     if as_json:
         print(result.model_dump_json())
         return
-    console = Console(highlight=False)
+    console = stdout()
     show(result, console)
     console.print(f"Report: {target / 'report.html'}", markup=False)
 

@@ -34,7 +34,7 @@ def lines(report: document.Report, width: int) -> list[RenderableType]:
         parts += [Text(), Text(_title(group), style="bold"), table(group, width)]
         parts += [wrapped(f"- {text}", width, "  ", "") for text in group.intended]
         for explained in group.explained:
-            parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0)))
+            parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0), expand=False))
     parts += [Text(), evidence(report)]
     return parts
 
@@ -155,7 +155,7 @@ def narrowest(explained: document.Explained, width: int) -> Group:
     head.stylize("bold", 0, len(key.execution) + 1)
     return Group(
         head,
-        Padding(_bars(pipe, BAR if width >= WIDE else SMALL_BAR), (0, 0, 0, 2)),
+        Padding(_bars(pipe, BAR if width >= WIDE else SMALL_BAR), (0, 0, 0, 2), expand=False),
         *(wrapped(f"  - {reason}", width, "    ", DIM) for reason in pipe.reasons),
     )
 
