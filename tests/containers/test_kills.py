@@ -14,13 +14,16 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from headrace.testbed.containers.tool import tool
 from support.containers import (
     HEADRACE,
     TAG,
+    commands,
     environment,
     headrace,
     lacking,
@@ -32,7 +35,9 @@ from support.containers import (
 )
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
+_NO_BASE = lacking("traffic", base=True)
 _WHY = lacking("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
+REPO = Path(__file__).resolve().parents[2]
 _SPEC = (
     "name: test\ndeployment: {{hosting: container, network: [{network}]}}\n"
     "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nworkload: {{kind: http, duration: 1 s}}\n"
@@ -95,3 +100,47 @@ def test_killed_runs_leave_nothing_after_clean(tmp_path: Path) -> None:
     assert "nothing to clean" in headrace(tmp_path, "clean").stdout
     [result] = results(run(tmp_path, _SPEC.format(network=networks[-1])))
     assert result["application"]["requests"] > 0
+
+
+@pytest.mark.skipif(_NO_BASE is not None, reason=str(_NO_BASE))
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_builds_leave_nothing_after_clean(tmp_path: Path, signal_: signal.Signals) -> None:
+    vnfs = tmp_path / "vnfs"
+    for name in ("traffic", "nat"):
+        shutil.copytree(REPO / "vnfs" / name, vnfs / name)
+    mark = f"sleep 60.{os.getpid()}"  # no other process has such arguments
+    script = f"FROM debian:bookworm-slim\nRUN touch /x; {mark}\n"
+    (vnfs / "nat" / "Containerfile").write_text(script)
+    before = _working()
+    with subprocess.Popen(
+        [*HEADRACE, "vnf", "build", "nat"], env=environment(tmp_path, HEADRACE_VNFS=str(vnfs)),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as victim:  # fmt: skip
+        _until(lambda: _running(mark))
+        victim.send_signal(signal_)
+    assert victim.returncode != 0
+    cleaned = headrace(tmp_path, "clean")
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert not _running(mark), cleaned.stdout
+    assert _working() <= before, cleaned.stdout
+    left = [
+        path for pattern in ("headrace-*", "buildah*") for path in (tmp_path / "t").glob(pattern)
+    ]
+    assert not left, cleaned.stdout
+
+
+def _until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def _running(arguments: str) -> list[str]:
+    return [pid for pid, text in commands().items() if text.strip() == arguments]
+
+
+def _working() -> set[str]:
+    """Containers of any kind, those that builders work in among them."""
+    external = ["--external"] if tool().name == "podman" else []
+    return set(tool().ask("ps", "--all", *external, "--quiet").stdout.split())

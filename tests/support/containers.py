@@ -27,8 +27,8 @@ def lacking(*vnfs: str, base: bool = False) -> str | None:
     """Why these VNFs cannot be run here, and what mends it."""
     if os.geteuid():
         return "containers need root"
-    from headrace.testbed.containers.images import BASE_IMAGE, has_image
-    from headrace.testbed.containers.tool import tool
+    from headrace.testbed.containers.images import has_image
+    from headrace.testbed.containers.tool import BASE_IMAGE, tool
     from headrace.testbed.vnf import catalogue
 
     try:
@@ -108,10 +108,10 @@ def _others() -> set[str]:
 
 
 def _switches() -> list[str]:
-    return [text for text in _commands().values() if text.split(" ")[0].endswith("ovs-vswitchd")]
+    return [text for text in commands().values() if text.split(" ")[0].endswith("ovs-vswitchd")]
 
 
-def _commands() -> dict[str, str]:
+def commands() -> dict[str, str]:
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -126,7 +126,7 @@ def processes(folder: Path) -> set[str]:
     """What runs of this test's have left running: daemons of a switch, monitors of containers."""
     others = _others()
     found = set()
-    for pid, text in _commands().items():
+    for pid, text in commands().items():
         name = text.split(" ")[0].rpartition("/")[2]
         tag = re.search(r" (?:-n|--name) (hr[0-9a-f]{4})-", text)
         container = name in ("conmon", "podman") and tag is not None and tag[1] not in others

@@ -12,6 +12,8 @@ from rich.table import Table
 
 from headrace.cli._console import stdout
 from headrace.testbed.containers.images import build_all, has_image
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.state import RunState
 from headrace.testbed.vnf import catalogue, find
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
@@ -75,7 +77,11 @@ def build(
 ) -> None:
     """Build images that are missing or whose definition has changed."""
     entries = [find(name) for name in names] if names else list(catalogue().values())
-    built = build_all(entries, _say, again=again)
+    state = RunState()
+    try:
+        built = build_all(entries, _say, Ledger(state.path), again=again)
+    finally:
+        state.remove()
     print(f"{built} built, {len(entries) - built} were there")
 
 

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 from headrace.errors import HeadraceError
-from headrace.testbed.containers.tool import last_words, tool
+from headrace.testbed.containers import builds
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.containers.tool import BASE_IMAGE, last_words, tool, with_us
 from headrace.testbed.vnf import CatalogueEntry
 
-BASE_IMAGE = "debian:bookworm-slim"
 _TIMEOUT_S = 900
 _AT_ONCE = min(4, os.cpu_count() or 1)  # a build is one package after the other on one CPU
 Say = Callable[[str], None]
@@ -25,7 +28,31 @@ def has_image(image: str) -> bool:
     return tool().ask("image", "inspect", "--format", "{{.Id}}", image).returncode == 0
 
 
-def ensure_base(say: Say) -> None:
+def build_all(
+    entries: Sequence[CatalogueEntry], say: Say, ledger: Ledger, *, again: bool = False
+) -> int:
+    """Build the images that are missing, several at once; how many were."""
+    wanted = [entry for entry in entries if again or not has_image(entry.image)]
+    if wanted:
+        _ensure_base(say, ledger)
+    tags = [secrets.token_hex(8) for _ in wanted]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        going = [
+            pool.submit(_build, entry, tag, say, ledger)
+            for entry, tag in zip(wanted, tags, strict=True)
+        ]
+        try:
+            for one in going:
+                one.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # those that have not begun
+            for tag in tags:
+                builds.remove(tag)
+            raise
+    return len(wanted)
+
+
+def _ensure_base(say: Say, ledger: Ledger) -> None:
     """Debian's image from a registry, or made here where none can be reached."""
     if has_image(BASE_IMAGE):
         return
@@ -40,50 +67,51 @@ def ensure_base(say: Say) -> None:
             "could make it, is missing: `apt-get install mmdebstrap`"
         )
     say(f"no registry answers: making {BASE_IMAGE} with mmdebstrap")
-    with tempfile.TemporaryDirectory(prefix="headrace-base-") as folder:
-        archive = Path(folder) / "base.tar"
+    with _folder(secrets.token_hex(8), ledger) as folder:
+        archive = folder / "base.tar"
         made = subprocess.run(
-            [bootstrap, "--variant=minbase", "bookworm", str(archive)],
+            [*with_us(), bootstrap, "--variant=minbase", "bookworm", str(archive)],
             capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
+            env=os.environ | {"TMPDIR": str(folder)},
         )  # fmt: skip
         if made.returncode:
             raise HeadraceError(f"mmdebstrap: {last_words(made.stderr)}")
-        tool().call(["import", str(archive), BASE_IMAGE], timeout_s=_TIMEOUT_S)
+        tool().call(["import", str(archive), BASE_IMAGE], timeout_s=_TIMEOUT_S, temporary=folder)
 
 
-def build_all(entries: Sequence[CatalogueEntry], say: Say, *, again: bool = False) -> int:
-    """Build the images that are missing, several at once; how many were."""
-    wanted = [entry for entry in entries if again or not has_image(entry.image)]
-    if wanted:
-        ensure_base(say)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        builds = [pool.submit(_build, entry, say) for entry in wanted]
-        try:
-            for one in builds:
-                one.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # those that have not begun
-            raise
-    return len(wanted)
+@contextmanager
+def _folder(tag: str, ledger: Ledger) -> Iterator[Path]:
+    """For a build's files, also its temporary ones."""
+    folder = Path(gettempdir()) / f"headrace-build-{tag}"
+    ledger.note("path", str(folder))
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build(entry: CatalogueEntry, say: Say) -> None:
+def _build(entry: CatalogueEntry, tag: str, say: Say, ledger: Ledger) -> None:
     say(f"building {entry.definition.name}")
     try:
-        with tempfile.TemporaryDirectory(prefix="headrace-build-") as folder:
-            entry.fill(Path(folder))
-            _build_in(folder, entry.image)
+        with _folder(tag, ledger) as folder:
+            context = folder / "context"
+            context.mkdir()
+            entry.fill(context)
+            ledger.note("build", tag)
+            _build_in(context, entry.image, tag, folder)
     except HeadraceError as error:
         name = entry.definition.name
         raise HeadraceError(f"VNF {name}: its image cannot be built: {error}") from None
 
 
-def _build_in(folder: str, image: str) -> None:
-    options = ["--quiet", "--tag", image, "--file", f"{folder}/Containerfile", folder]
+def _build_in(context: Path, image: str, tag: str, temporary: Path) -> None:
+    options = ["--quiet", "--tag", image, "--build-arg", f"{builds.ARGUMENT}={tag}"]
+    options += ["--file", f"{context}/Containerfile", str(context)]
     failures: list[str] = []
     for way in tool().builds():
         try:
-            tool().call([*way, *options], timeout_s=_TIMEOUT_S, dies=True)
+            tool().call([*way, *options], timeout_s=_TIMEOUT_S, temporary=temporary)
             return
         except HeadraceError as error:
             failures.append(str(error))

@@ -19,13 +19,14 @@ from typing import Literal
 from pyroute2 import IPRoute, NetlinkError, netns
 
 from headrace.testbed import cgroups
-from headrace.testbed.containers import runtime
+from headrace.testbed.containers import builds, runtime
 from headrace.testbed.containers.tool import installed
 from headrace.testbed.settings import restore
 from headrace.testbed.state import Process, kill
 
 Kind = Literal[
     "container",
+    "build",
     "netns",
     "link",
     "process",
@@ -176,10 +177,16 @@ def _remove_pidfile(name: str) -> bool:
 
 def _remove_path(name: str) -> bool:
     path = Path(name)
-    if not path.exists():
+    if not path.exists() or _holds_mounts(path):
         return False
     shutil.rmtree(path, ignore_errors=True)
     return True
+
+
+def _holds_mounts(path: Path) -> bool:
+    """Whether something is mounted below, which is not ours to empty."""
+    lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    return any(line.split(" ")[4].startswith(f"{path}/") for line in lines)
 
 
 def _sriov(undo: str) -> Callable[[str], bool]:
@@ -193,6 +200,7 @@ def _sriov(undo: str) -> Callable[[str], bool]:
 
 _LAST = {"vf": 1, "vfio": 1, "vfs": 2, "cgroup": 3, "up": 3}
 _REMOVERS = {
+    "build": builds.remove,
     "netns": _remove_netns,
     "link": _remove_link,
     "process": _remove_process,

@@ -15,6 +15,7 @@ from headrace.record import Finding, Result
 from headrace.spec.appliance import AnyWorkload, RequestWorkload
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.images import build_all
+from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.load import has_netperf, run_load
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, Point, swept_text, workload_problem
@@ -48,7 +49,11 @@ class Runner:
 
     def all(self) -> list[Row]:
         with self.watch.phase("building images"):
-            build_all(self.expanded.entries, self.say)
+            ledger = Ledger(self.state.path)
+            try:
+                build_all(self.expanded.entries, self.say, ledger)
+            finally:
+                ledger.undo()
         points = self.expanded.points
         begin = time.monotonic()
         for number, point in enumerate(points):

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
-from headrace.testbed.containers.images import BASE_IMAGE
-from headrace.testbed.containers.tool import Tool, tool
+from headrace.testbed.containers.tool import BASE_IMAGE, Tool, tool
 
 _RUN_TIMEOUT_S = 120
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError, bad_value
 
 VARIABLE = "HEADRACE_CONTAINERS"
 Name = Literal["podman", "docker"]
+BASE_IMAGE = "debian:bookworm-slim"
 NAMES: tuple[Name, ...] = ("podman", "docker")
 _TIMEOUT_S = 120
 _ASK_S = 20
@@ -89,18 +90,24 @@ class Tool:
             raise HeadraceError(f"{self.name} {verb}: no answer in {timeout_s:.0f} s") from None
 
     def call(
-        self, arguments: Sequence[str], *, timeout_s: float = _TIMEOUT_S, dies: bool = False
+        self,
+        arguments: Sequence[str],
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        temporary: Path | None = None,
     ) -> str:
         """Standard output; a HeadraceError with the last words otherwise.
 
-        `dies`: with this process, since a build must not go on behind the back of a killed run."""
-        command = [self.path, *arguments]
-        if dies and (setpriv := shutil.which("setpriv")):
-            command = [setpriv, "--pdeathsig", "TERM", *command]
+        `temporary`: of a build, which has its temporary files there, and ends with this process
+        rather than go on behind the back of a killed run."""
+        command, environment = [self.path, *arguments], dict(self.environment)
+        if temporary is not None:
+            command = [*with_us(), *command]
+            environment["TMPDIR"] = str(temporary)
         try:
             done = subprocess.run(
                 command, capture_output=True, errors="replace", timeout=timeout_s, check=False,
-                env=self.environment,
+                env=environment,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise HeadraceError(
@@ -110,6 +117,12 @@ class Tool:
             words = last_words(done.stderr)
             raise HeadraceError(f"{self.name} {' '.join(arguments[:2])}: {words}")
         return done.stdout
+
+
+def with_us() -> list[str]:
+    """Put before a command, ends it when this process is killed."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM"] if setpriv else []
 
 
 def installed() -> list[Tool]:

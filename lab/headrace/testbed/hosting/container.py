@@ -56,7 +56,7 @@ class Containers:
         self.hosting, self.ledger = hosting, ledger
         self.tag = f"hr{secrets.token_hex(2)}"
         entry = catalogue.find("headrace")
-        images.build_all([entry], say)
+        images.build_all([entry], say, ledger)
         probe = f"{self.tag}-probe"
         ledger.note("container", probe)
         self.run = [tool().path, *runtime.run_options(probe), "--detach", *_confined(hosting)]
