@@ -4,9 +4,10 @@
 
     studies/plan/verify.py FOLDER [--seed N] [--chains N] [--seconds S] [--repetitions N]
 
-Each chain's plan is kept in FOLDER as NAME.json as soon as it is there, and one that is there
-already is not measured again: an interrupted study goes on where it was. The page of all of them
-is FOLDER/plans.html.
+Errors are of what was measured, at the pace of when costs were taken: the chain in one segment runs
+then and in turn with what is verified. Each chain's plan is kept in FOLDER as NAME.json as soon as
+it is there, and one that is there already is not measured again: an interrupted study goes on where
+it was. The page of all of them is FOLDER/plans.html.
 """
 
 from __future__ import annotations
@@ -63,16 +64,24 @@ def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | N
 def line(name: str, plan: ChainPlan, seconds: float) -> str:
     errors = ", ".join(f"{one.role} {one.error:+.1%}" for one in plan.layouts if one.error)
     loss = plan.choice_loss or 0.0
-    return f"{name}: {errors}; choice {loss:.1%} below the best; {seconds:.0f} s"
+    pace = "" if plan.reference is None else f"; pace {plan.reference.pace:.2f}"
+    return f"{name}: {errors}; choice {loss:.1%} below the best{pace}; {seconds:.0f} s"
 
 
 def summary(plans: list[ChainPlan]) -> list[str]:
     errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
     losses = [loss for p in plans if (loss := p.choice_loss) is not None]
     close = sum(loss <= CLOSE for loss in losses)
+    raw = [
+        abs(one.predicted_pps / one.measured_pps - 1)
+        for p in plans
+        for one in p.layouts
+        if one.measured_pps
+    ]
     return [
         f"{len(plans)} chains, {len(errors)} predictions",
         f"error of the prediction: median {median(errors):.1%}, most {max(errors):.1%}",
+        f"without regard to the machine's pace: median {median(raw):.1%}, most {max(raw):.1%}",
         f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it, "
         f"the worst {max(losses):.1%} below",
     ]
@@ -96,7 +105,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=2019)
     parser.add_argument("--chains", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a trial")
-    parser.add_argument("--repetitions", type=int, default=3, help="trials per measured cost")
+    parser.add_argument("--repetitions", type=int, default=4, help="trials per measured cost")
     given = parser.parse_args()
     if given.chains < 1:
         parser.error(f"--chains {given.chains}: allowed: at least 1")

@@ -18,89 +18,30 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from statistics import median
 
-import yaml
+from cuts import FLOWS, MEMORY_MB, NAMES, ORIGIN, PUBLISHED, Cut, fastest, pipeline, rtc, spec
+from frames import figure5
 
 from headrace.cli.comparison import Part, main
 from headrace.measure.collectors import pmu
 from headrace.measure.collectors.perf import Refused
-from headrace.measure.profile import chain as costs
+from headrace.measure.profile import handover, studied
 from headrace.measure.profile import point as points
-from headrace.measure.profile import studied
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.studied import Run, workload
 from headrace.model.stalls import memory_bound
-from headrace.optimize import search
 from headrace.report.charts.lines import Axes, Series
+from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Section
 from headrace.spec.calibration import Calibration
 
-HERE = Path(__file__).resolve().parent
-ORIGIN = HERE.parent / "s3-execution.yaml"  # what paths of the specs are relative to
-PUBLISHED = yaml.safe_load((HERE / "published.yaml").read_text(encoding="utf-8"))
-FRAMES = (64, 128, 256, 512, 1024, 1518)
 STATES = (100, 1_000, 10_000, 100_000, 1_000_000)
 STATE_FRAMES = (64, 128)
-FLOWS = 90
-NAMES = ("acl", "lb", "l3fwd")
-MEMORY_MB = 1536
 LOCATE = 200
-
-Groups = tuple[tuple[str, ...], ...]
-Places = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Cut:
-    groups: Groups
-    lcores: Places
-
-
-def rtc(cpus: list[int]) -> Cut:
-    return Cut((NAMES,), (tuple(cpus),))
-
-
-def pipeline(cpus: list[int]) -> Cut:
-    """A function per lcore; where there are fewer lcores they are shared."""
-    return Cut(tuple((n,) for n in NAMES), tuple((cpus[i % len(cpus)],) for i in range(len(NAMES))))
-
-
-def chain(flows: int) -> list[dict[str, Any]]:
-    backends = [{"address": f"198.19.{i}.{j}"} for i in range(1, 5) for j in (1, 2)]
-    vip = {"address": "198.19.0.1", "port": 80, "protocol": "udp", "backends": backends}
-    hops = [{"dst_mac": f"02:00:00:00:03:0{i}"} for i in range(1, 5)]
-    return [
-        {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}},
-        {"lb": {"vips": [vip], "flows": max(4096, flows + flows // 4)}},
-        {"l3fwd": {"fib": "lpm", "routes_file": "data/quickstart.routes", "next_hops": hops}},
-    ]
-
-
-def spec(cut: Cut, cpus: list[int], frame: int, flows: int, locate: int = 0) -> dict[str, Any]:
-    return {
-        "name": "s3-execution",
-        "chain": chain(flows),
-        "deployment": {
-            "execution": {
-                "segments": [list(group) for group in cut.groups],
-                "lcores": [list(on) for on in cut.lcores],
-            },
-            "lcores": {"traffic": list(dict.fromkeys((cpus[0], cpus[-1]))), "shared": True},
-            "steer": "even",
-            "memory_mb": MEMORY_MB,
-            "locate": locate,
-        },
-        "workload": workload(frame, flows),
-    }
-
-
-def fastest(bench: Bench, cut: Cut, cpus: list[int], frame: int, flows: int) -> Run:
-    [found] = studied.run(bench, spec(cut, cpus, frame, flows), ORIGIN, [0.0])
-    return found
+TRANSFER_ROUNDS, TRANSFER_MOST = 5, 1.2
 
 
 def table1(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
@@ -155,9 +96,9 @@ def table2(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     entries = []
     cuts = {"rtc": Cut((NAMES,), ((cpus[-1],),)), "pipeline": pipeline(cpus)}
     shared = "" if len(cpus) >= len(NAMES) else f", {len(NAMES)} stages on {len(cpus)} lcores"
-    for model, cut in cuts.items():
-        say(f"table 2, {model}")
-        found = fastest(bench, cut, cpus, 64, FLOWS)
+    say("table 2, both models in turn")
+    runs = fastest(bench, [(cut, 64, FLOWS) for cut in cuts.values()], cpus)
+    for (model, cut), found in zip(cuts.items(), runs, strict=True):
         # Receiving is what the paper's functions pay for a packet of another core.
         rx = found.rx / len(cut.groups)
         for name in NAMES:
@@ -170,6 +111,10 @@ def table2(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
                     text(PUBLISHED[f"cycles_{model}"][name]),
                 )
             )
+        entries += [
+            Entry(f"source, {model}: no part of the chain", found.source),
+            Entry(f"sink, {model}: no part of the chain", found.sink),
+        ]
     return section(
         "Table 2: cycles per packet of each function",
         "64 B, 90 flows. Run to completion on one core; in a pipeline with what each stage pays to "
@@ -188,32 +133,35 @@ def table3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         for kind, figure in (("clean", t.clean), ("modified", t.modified))
         if figure is not None
     ]
-    ring = next((r for r in calibration.measured.ring or () if r.touched and r.burst == 32), None)
-    if ring is not None:
-        say("table 3, hand-over in the chain")
-        handed = handed_over(bench, cpus)
-        alone = ring.enqueue.median + ring.dequeue.median
-        entries += [
-            Entry("packet through a ring, both sides (calibrated, burst 32)", alone),
-            Entry("packet between the chain's segments, both sides", handed),
-            Entry(
-                "the chain's over the calibrated",
-                handed / alone if alone else None,
-                skipped="" if alone else "the calibrated one is zero",
-            ),
-        ]
-    return section(
+    found = handed_over(bench, cpus, say)
+    ratio = median(one.chain / one.ring for one in found)
+    sent, received = (median(getattr(one, side) for one in found) for side in ("sent", "received"))
+    bursts = f"{sent:.0f} packets at once into it, {received:.0f} out of it"
+    entries += [
+        Entry(f"packet through a ring, both sides ({bursts})", median(o.ring for o in found)),
+        Entry("packet between the chain's segments, both sides", median(o.chain for o in found)),
+        *(
+            Entry(f"round {i}: the chain's over the ring's", one.chain / one.ring)
+            for i, one in enumerate(found, 1)
+        ),
+        Entry("the chain's over the ring's, median", ratio),
+    ]
+    made = section(
         "Table 3: transfer between cores",
-        "A cache line, and a packet with its descriptor and header; the paper has one range for a "
-        "packet's transfer within a socket.",
+        "A cache line, by the stored calibration; and a packet with its descriptor and header, "
+        "through a ring alone and through that between a chain's segments, in turn, at the bursts "
+        "that the chain had; the paper has one range for a packet's transfer within a socket.",
         entries,
         "cycles",
     )
+    check = at_most(
+        "a packet's transfer over the ring's", TRANSFER_MOST, ratio, lambda v: f"{v:.2f}x"
+    )
+    return replace(made, tables=(*made.tables, table([check])))
 
 
-def handed_over(bench: Bench, cpus: list[int]) -> float:
-    """What sending, receiving and the first touch cost more than within a segment: the same
-    function that forwards, behind a ring of another core."""
+def handed_over(bench: Bench, cpus: list[int], say: studied.Say) -> list[handover.HandOver]:
+    """A function that forwards, behind a ring of another core, and in front of one."""
     data = {
         "name": "s3-transfer",
         "chain": [{"l2fwd": {}}],
@@ -221,23 +169,29 @@ def handed_over(bench: Bench, cpus: list[int]) -> float:
         "workload": workload(64, FLOWS),
     }
     doc, experiment = points.experiment_of(data, ORIGIN)
-    found = costs.problem(bench, doc, experiment, [cpus[0], cpus[-1]], lambda _: None)
-    nf = found.nfs[0]
-    return nf.tx.apart + nf.rx.apart + max(0.0, nf.work.apart - nf.work.same)
+    say(f"table 3, hand-over, {TRANSFER_ROUNDS} rounds")
+    return handover.measure(bench, doc, experiment, cpus, TRANSFER_ROUNDS)
 
 
 def figure2(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    entries, lines = [], {"RTC": [], "pipeline": []}
-    for n in range(1, len(cpus) + 1):
-        for name, cut in (("RTC", rtc(cpus[:n])), ("pipeline", pipeline(cpus[:n]))):
-            say(f"figure 2, {name} on {n}")
-            mpps = fastest(bench, cut, cpus, 64, FLOWS).throughput_pps / 1e6
-            lines[name].append((float(n), mpps))
-            entries.append(Entry(f"{name}, {n} lcores", mpps))
+    cuts = [
+        (name, n, cut)
+        for n in range(1, len(cpus) + 1)
+        for name, cut in (("RTC", rtc(cpus[:n])), ("pipeline", pipeline(cpus[:n])))
+    ]
+    say(f"figure 2, {len(cuts)} points in turn")
+    runs = fastest(bench, [(cut, 64, FLOWS) for _, _, cut in cuts], cpus)
+    entries: list[Entry] = []
+    lines: dict[str, list[tuple[float, float]]] = {"RTC": [], "pipeline": []}
+    for (name, n, _), run in zip(cuts, runs, strict=True):
+        mpps = run.throughput_pps / 1e6
+        lines[name].append((float(n), mpps))
+        entries.append(Entry(f"{name}, {n} lcores", mpps))
     entries.append(Entry("18 lcores", None, None, f"this server lets {len(cpus)} lcores be used"))
     return section(
         "Figure 2: throughput over lcores",
-        "64 B, 90 flows; source and sink run on the first and last lcore, and take their part.",
+        "64 B, 90 flows; source and sink run on the first and last lcore, and take their part. The "
+        "paper states no numbers of this figure.",
         entries,
         "Mpps",
         [Series(name, tuple(found)) for name, found in lines.items()],
@@ -245,68 +199,26 @@ def figure2(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     )
 
 
-def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    ratio, large = PUBLISHED["rtc_over_pipeline"], PUBLISHED["equal_large"]
-    cuts = {"RTC": rtc(cpus), "pipeline": pipeline(cpus), "planned": planned(bench, cpus, say)}
-    entries: list[Entry] = []
-    lines: dict[str, list[tuple[float, float]]] = {name: [] for name in cuts}
-    for frame in FRAMES:
-        rates = {}
-        for name, cut in cuts.items():
-            say(f"figure 5, {frame} B, {name}")
-            rates[name] = fastest(bench, cut, cpus, frame, FLOWS).throughput_pps / 1e6
-            lines[name].append((float(frame), rates[name]))
-            entries.append(Entry(f"{frame} B, {name}, Mpps", rates[name]))
-        low, high = ratio["frames"]
-        entries.append(
-            Entry(
-                f"{frame} B, RTC over pipeline",
-                rates["RTC"] / rates["pipeline"],
-                text(ratio["ratio"]) if low <= frame <= high else "1 (both at line rate)",
-            )
-        )
-    entries.append(
-        Entry("1024 B and more, Gbit/s", None, text(large["gbps"]), "there is no NIC to fill here")
-    )
-    shape = " | ".join("+".join(g) for g in cuts["planned"].groups)
-    return section(
-        "Figure 5: throughput over frame sizes",
-        f"90 flows, steered evenly; {len(cpus)} lcores, the paper's 18. The planned layout (for "
-        f"64 B) is {shape} on {cuts['planned'].lcores}.",
-        entries,
-        "Mpps or ratio",
-        [Series(name, tuple(found)) for name, found in lines.items()],
-        Axes("frame, bytes", "Mpps", lambda v: f"{v:g}"),
-    )
-
-
-def planned(bench: Bench, cpus: list[int], say: studied.Say) -> Cut:
-    data = spec(rtc(cpus), cpus, 64, FLOWS)
-    data["deployment"] = {"steer": "even", "memory_mb": MEMORY_MB}
-    doc, experiment = points.experiment_of(data, ORIGIN)
-    problem = costs.problem(bench, doc, experiment, cpus, say)
-    layout = search.best(problem).layout
-    return Cut(layout.groups(NAMES), layout.lcores)
-
-
 def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     drop = PUBLISHED["state_drop"]
+    wanted = [(rtc(cpus), frame, state) for frame in STATE_FRAMES for state in STATES]
+    say(f"figure 6, {len(wanted)} points in turn")
+    runs = dict(zip(wanted, fastest(bench, wanted, cpus), strict=True))
     entries: list[Entry] = []
     series = []
     for frame in STATE_FRAMES:
-        rates = {}
-        for state in STATES:
-            say(f"figure 6, {frame} B, {state} entries")
-            rates[state] = fastest(bench, rtc(cpus), cpus, frame, state).throughput_pps / 1e6
-            entries.append(Entry(f"{frame} B, {state} entries, Mpps", rates[state]))
+        found = {state: runs[rtc(cpus), frame, state] for state in STATES}
+        rates = {state: run.throughput_pps / 1e6 for state, run in found.items()}
+        entries += [Entry(f"{frame} B, {s} entries, Mpps", rate) for s, rate in rates.items()]
         series.append(Series(f"{frame} B", tuple((float(s), r) for s, r in rates.items())))
+        before, after = drop["from"], drop["to"]
+        factor = found[before].over(found[after])
         entries.append(
-            Entry(
-                f"{frame} B, drop from {drop['from']} to {drop['to']} entries",
-                rates[drop["from"]] / rates[drop["to"]],
-                text(drop["factor"]),
-            )
+            Entry(f"{frame} B, drop from {before} to {after} entries", factor, text(drop["factor"]))
         )
+        # The paper states the factor only: drawn from the rate here.
+        ends = ((float(before), rates[before]), (float(after), rates[before] / min(drop["factor"])))
+        series.append(Series(f"{frame} B, published drop", ends, marks=False))
     return section(
         "Figure 6: throughput over state entries",
         f"Run to completion on {len(cpus)} lcores (the paper's 18); an entry per flow in the ACL's "

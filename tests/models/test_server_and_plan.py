@@ -111,6 +111,11 @@ def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
     for one in made.layouts:
         assert [f for s in one.segments for f in s.functions] == ["l2fwd", "monitor"]
         assert one.measured_pps and one.measured_pps > 0
+        assert one.paced_pps and made.reference is not None
+        # The pace is of the same rounds: what it makes of a rate lies among the rounds' own.
+        low = one.measured_min_pps * made.reference.then_pps / made.reference.now_max_pps
+        high = one.measured_max_pps * made.reference.then_pps / made.reference.now_min_pps
+        assert low <= one.paced_pps * (1 + 1e-9) and one.paced_pps <= high * (1 + 1e-9)
     assert (home / "plan.html").read_text().count("<table") >= 2
     assert state_left(home) == []
 

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rich.console import Console
-
+from headrace.cli._console import stdout
 from headrace.errors import BadInput, HeadraceError
 from headrace.measure.profile import studied
 from headrace.measure.profile.point import Bench
@@ -18,7 +17,7 @@ from headrace.report import sheet
 from headrace.report.sheet import Section, Sheet
 from headrace.testbed.place import usable_cpus
 
-Part = Callable[[Bench, list[int], Say], Section]
+Part = Callable[[Bench, list[int], Say], Section | tuple[Section, ...]]
 
 
 def main(
@@ -36,7 +35,7 @@ def main(
             parser.error(f"{part!r}: no such part; allowed: {', '.join(parts)}")
     if not 0.05 <= given.seconds <= 60 or not 1 <= given.repetitions <= 100:
         parser.error("allowed: --seconds 0.05..60, --repetitions 1..100")
-    console = Console(highlight=False, soft_wrap=True)
+    console = stdout(soft_wrap=True)
 
     def say(line: str) -> None:
         console.print(f"  {line}", markup=False)
@@ -44,7 +43,8 @@ def main(
     try:
         with studied.bench(given.repetitions, given.seconds, memory_mb, say) as bench:
             made = [parts[p](bench, usable_cpus(), say) for p in given.parts or parts]
-        shown = Sheet(title, subtitle, sections=tuple(made))
+        several = [one if isinstance(one, tuple) else (one,) for one in made]
+        shown = Sheet(title, subtitle, sections=tuple(s for each in several for s in each))
         if given.html:
             sheet.write(shown, given.html)
     except HeadraceError as e:

@@ -13,11 +13,13 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 
+from headrace.cli._console import stdout
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.profile import chain as costs
+from headrace.measure.profile import deploy, verified
 from headrace.measure.profile import stored as profiles
-from headrace.measure.profile.chain import Verified
 from headrace.measure.profile.point import Bench
+from headrace.measure.profile.verified import Verified
 from headrace.optimize import goals, search
 from headrace.optimize.goals import Wanted
 from headrace.optimize.latency import latency_s
@@ -43,7 +45,6 @@ from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
 
 _LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too
-_ROUNDS = 2
 
 
 def plan(
@@ -102,7 +103,7 @@ def plan(
         adapter = TypeAdapter(list[ChainPlan])
         typer.echo(json.dumps(adapter.dump_python(plans, mode="json"), indent=1))
         return
-    sheet.show(shown, Console(highlight=False, soft_wrap=True))
+    sheet.show(shown, stdout(soft_wrap=True))
 
 
 def _experiments(doc: Document) -> list[Experiment]:
@@ -151,14 +152,18 @@ def _one(
     def say(text: str) -> None:
         console.print(f"  {text}", markup=False)
 
+    reference = None
     if stored:
         problem = profiles.problem(doc, experiment, cpus, say)
+        if verify:
+            reference = profiles.reference(bench, experiment, cpus, _folder(bench))
     else:
-        problem = costs.problem(bench, doc, experiment, cpus, say)
+        priced = costs.problem(bench, doc, experiment, cpus, say)
+        problem, reference = priced.problem, priced.reference
     if len(cpus) > _LCORES_SHARED:
         problem = replace(problem, lcores=tuple(cpus[1:-1]))
     if (wanted.aim == "latency" or wanted.within_s is not None) and len(problem.lcores) > 1:
-        problem = replace(problem, runs=costs.side_by_side(bench, doc, experiment, problem))
+        problem = replace(problem, runs=deploy.side_by_side(bench, doc, experiment, problem))
         names = [n.name for n in experiment.nodes]
         runs = [" and ".join(names[r.first : r.first + r.size]) for r in problem.runs]
         say(f"may work on a packet side by side: {'; '.join(runs) or 'no neighbours'}")
@@ -168,7 +173,16 @@ def _one(
         "rtc": search.run_to_completion(problem),
         "pipeline": search.pipeline(problem),
     }
-    found = _verified(bench, doc, experiment, problem, layouts, wanted.rate_pps) if verify else {}
+    found: dict[Role, Verified] = {}
+    paces = None
+    if verify:
+        different = list(dict.fromkeys(layouts.values()))  # what is the same runs once
+        prepared = [deploy.deployed(bench, doc, experiment, problem, one) for one in different]
+        several, beside = verified.verify(bench, prepared, reference, wanted.rate_pps)
+        found = {role: several[different.index(layout)] for role, layout in layouts.items()}
+        if reference is not None:
+            paces = verified.then_and_now(reference, beside, bench.tsc_hz)
+            say(f"pace of the machine since costs were taken: {paces.pace:.2f}")
     names = [n.name for n in experiment.nodes]
     return ChainPlan(
         chain=experiment.chain,
@@ -199,27 +213,18 @@ def _one(
         sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
         kept=problem.kept,
         layouts=tuple(
-            _layout(problem, names, role, layout, found.get(role, []), wanted.rate_pps)
+            _layout(problem, names, role, layout, found.get(role), wanted.rate_pps)
             for role, layout in layouts.items()
         ),
+        reference=paces,
     )
 
 
-def _verified(
-    bench: Bench,
-    doc: Document,
-    experiment: Experiment,
-    problem: Problem,
-    layouts: dict[Role, Layout],
-    rate_pps: float | None,
-) -> dict[Role, list[Verified]]:
-    """In turn, so that a machine that slows down does so for all. What is the same runs once."""
-    found: dict[Layout, list[Verified]] = {layout: [] for layout in layouts.values()}
-    prepared = {layout: costs.deployed(bench, doc, experiment, problem, layout) for layout in found}
-    for _ in range(_ROUNDS):
-        for layout, one in prepared.items():
-            found[layout].append(costs.measured(bench, one, rate_pps))
-    return {role: found[layout] for role, layout in layouts.items()}
+def _folder(bench: Bench) -> Path:
+    """Of this run, and gone with it."""
+    found = bench.state.path / "profile"
+    found.mkdir(exist_ok=True)
+    return found
 
 
 def _layout(
@@ -227,11 +232,11 @@ def _layout(
     names: list[str],
     role: Role,
     layout: Layout,
-    found: list[Verified],
+    found: Verified | None,
     rate_pps: float | None,
 ) -> LayoutPlan:
-    rates = [one.throughput_pps for one in found]
-    latencies = [one.latency_s * 1e6 for one in found if one.latency_s is not None]
+    rates = found.rates if found else []
+    latencies = [one * 1e6 for one in found.latencies_s] if found else []
     predicted = None if rate_pps is None else latency_s(problem, layout, rate_pps)
     return LayoutPlan(
         role=role,
@@ -244,6 +249,7 @@ def _layout(
         measured_pps=median(rates) if rates else None,
         measured_min_pps=min(rates, default=None),
         measured_max_pps=max(rates, default=None),
+        paced_pps=found.paced_pps if found else None,
         predicted_latency_us=None if predicted is None else predicted * 1e6,
         measured_latency_us=median(latencies) if latencies else None,
     )

@@ -14,7 +14,7 @@ from headrace.bundle import now
 from headrace.errors import BadInput, HeadraceError
 from headrace.model.levels import levels
 from headrace.model.locate import classify
-from headrace.spec.calibration import Calibration, Measured, Placed
+from headrace.spec.calibration import Calibration, Measured, Placed, RingCost
 from headrace.spec.server import Server
 from headrace.testbed.programs import find_tool, run_tool
 from headrace.testbed.server import detect
@@ -48,6 +48,13 @@ def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
         locate=classify(measured.placed, tested),
         load_average=round(load, 2),
     )
+
+
+def ring(cpus: Sequence[int], rounds: int) -> tuple[RingCost, ...]:
+    """The ring hand-over between two CPUs again, as it is now."""
+    used = ",".join(map(str, cpus))
+    found = _json(_run(["--cpus", used, "--rounds", str(rounds), "--only", "ring"]))
+    return TypeAdapter(tuple[RingCost, ...]).validate_python(found["ring"])
 
 
 def _sizes(server: Server, cpu: int) -> list[tuple[str, int]]:

@@ -9,7 +9,8 @@ from statistics import median
 from headrace.optimize.layout import joined
 from headrace.report.sheet import Section, Sheet, Table
 from headrace.report.units import NOT_KNOWN, percent, pps, signed_percent, significant
-from headrace.spec.plan import ChainPlan, LayoutPlan
+from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
+from headrace.spec.profile import Speed
 
 _NAMES = {"best": "chosen", "rtc": "run to completion", "pipeline": "pipeline"}
 
@@ -69,6 +70,7 @@ def _layouts(plan: ChainPlan) -> Section:
                 pps(one.predicted_pps),
                 pps(one.measured_pps),
                 spread,
+                pps(one.paced_pps),
                 signed_percent(one.error),
                 *(_latencies(one) if plan.rate_pps is not None else ()),
             )
@@ -79,6 +81,8 @@ def _layouts(plan: ChainPlan) -> Section:
         f"{plan.measure}; that work is in their cycles. Predictions are {percent(plan.kept, 3)} of "
         "what those cycles alone would allow, as the functions' own runs were."
     )
+    if plan.reference is not None:
+        note += f" {_pace(plan.reference)}"
     columns: tuple[str, ...] = (
         "",
         "segments @lcores",
@@ -86,12 +90,29 @@ def _layouts(plan: ChainPlan) -> Section:
         "predicted",
         "measured",
         "of",
+        "at the costs' pace",
         "error",
     )
     if plan.rate_pps is not None:
         note += f" Asked for: {_asked(plan)}. Latency is the typical packet's at that load."
         columns = (*columns, "latency, predicted", "measured")
     return Section(title=plan.chain, note=note, tables=(Table(columns, tuple(rows)),))
+
+
+def _pace(found: Reference) -> str:
+    return (
+        f"Pace: {found.what}, did {pps(found.then_pps)}{_speed(found.speed_then)} when costs were "
+        f"taken, and {pps(found.now_pps)} ({pps(found.now_min_pps)}–{pps(found.now_max_pps)})"
+        f"{_speed(found.speed_now)} in turn with what was verified. Errors are of rates at the "
+        "costs' pace: each round's, over the reference's of that round."
+    )
+
+
+def _speed(found: Speed | None) -> str:
+    if found is None or found.mhz is None:
+        return ""
+    beside = "" if found.at_once is None else f", {found.at_once:.1f} of 4 additions at once"
+    return f" at {found.mhz:.0f} MHz{beside}"
 
 
 def _asked(plan: ChainPlan) -> str:

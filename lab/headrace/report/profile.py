@@ -35,11 +35,18 @@ def sheet(p: Profile) -> Sheet:
     return Sheet(
         title=f"Profile of {p.nf}" + (f" ({given})" if given else ""),
         subtitle=f"{p.host}, {p.cpu or ''} · TSC {p.tsc_hz / 1e9:.2f} GHz · "
-        f"{p.created_at[:16].replace('T', ' ')} UTC · medians of {p.repetitions}",
+        f"{p.created_at[:16].replace('T', ' ')} UTC · medians of {p.repetitions}{_speed(p)}",
         answers=_answers(p),
         cautions=cautions,
         sections=tuple(s for s in (*sections, _corun(p), _pmu(p)) if s is not None),
     )
+
+
+def _speed(p: Profile) -> str:
+    if p.speed is None or p.speed.mhz is None:
+        return ""
+    beside = "" if p.speed.at_once is None else f", {p.speed.at_once:.1f} of 4 additions at once"
+    return f" · cores at {p.speed.mhz:.0f} MHz{beside}"
 
 
 def _answers(p: Profile) -> tuple[tuple[str, str], ...]:

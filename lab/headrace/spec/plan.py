@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 from headrace.spec.base import Spec
+from headrace.spec.profile import Speed
 
 Role = Literal["best", "rtc", "pipeline"]
 Aim = Literal["throughput", "latency", "lcores"]
@@ -30,6 +31,8 @@ class LayoutPlan(Spec):
     measured_pps: float | None = None
     measured_min_pps: float | None = None
     measured_max_pps: float | None = None
+    # What was measured, at the pace that the machine had when costs were taken: by the reference.
+    paced_pps: float | None = None
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
     measured_latency_us: float | None = None  # median packet
@@ -37,9 +40,31 @@ class LayoutPlan(Spec):
     @property
     def error(self) -> float | None:
         """Of the prediction; positive: promised too much."""
-        if not self.measured_pps:
+        if not self.reached_pps:
             return None
-        return self.predicted_pps / self.measured_pps - 1
+        return self.predicted_pps / self.reached_pps - 1
+
+    @property
+    def reached_pps(self) -> float | None:
+        """What a prediction is held against; as measured where nothing tells the pace."""
+        return self.paced_pps or self.measured_pps
+
+
+class Reference(Spec):
+    """The same chain of functions run when costs were taken, and again beside each round of what
+    was verified: how fast the machine was then and later."""
+
+    what: str
+    then_pps: float
+    now_pps: float  # median of the rounds
+    now_min_pps: float
+    now_max_pps: float
+    speed_then: Speed | None = None
+    speed_now: Speed | None = None
+
+    @property
+    def pace(self) -> float:
+        return self.now_pps / self.then_pps
 
 
 class FunctionCost(Spec):
@@ -72,6 +97,7 @@ class ChainPlan(Spec):
     sink: tuple[float, float]
     kept: float = 1.0  # predicted throughput over what cycles_per_lcore alone would allow
     layouts: tuple[LayoutPlan, ...]
+    reference: Reference | None = None  # None: nothing was verified, or nothing told the pace
 
     def layout(self, role: Role) -> LayoutPlan:
         return next(one for one in self.layouts if one.role == role)
@@ -79,6 +105,6 @@ class ChainPlan(Spec):
     @property
     def choice_loss(self) -> float | None:
         """How much slower the chosen layout is than the fastest that was measured."""
-        rates = [one.measured_pps for one in self.layouts if one.measured_pps]
-        chosen = self.layout("best").measured_pps
+        rates = [one.reached_pps for one in self.layouts if one.reached_pps]
+        chosen = self.layout("best").reached_pps
         return 1 - chosen / max(rates) if chosen and rates else None

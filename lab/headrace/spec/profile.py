@@ -18,6 +18,13 @@ class Spread(Spec):
     max: float
 
 
+class Speed(Spec):
+    """Of the lcores, while something was measured on them. None: too short a time to tell."""
+
+    mhz: float | None  # by a chain of additions, each of which takes one core cycle
+    at_once: float | None  # of four additions: 3.5 and more; 2 beside a busy hyperthread
+
+
 class Settings(Spec):
     """What a point of a profile was measured at."""
 
@@ -107,6 +114,7 @@ class PlaceCost(Spec):
     idle: float
     passed: float
     kept: float = 1.0  # the throughput over what the cycles of the busiest lcore would allow
+    throughput_pps: float = 0.0  # 0: not noted, as an older headrace made it
 
 
 class Places(Spec):
@@ -129,6 +137,7 @@ class Profile(Spec):
     tsc_hz: float
     hugepages: bool
     repetitions: int
+    speed: Speed | None = None  # None: an older headrace made it
     points: tuple[Point, ...]
     fit: Fit | None
     places: Places | None = None

@@ -1,36 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a chain's functions cost each for itself, in the neighbourhoods that a layout can put them
-in; and how fast a layout really is."""
+in."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
 
-from headrace.errors import BadInput
-from headrace.measure import trial as trials
-from headrace.measure.latency import latency
-from headrace.measure.prepare import Prepared, prepare
+from headrace.measure.prepare import Prepared
 from headrace.measure.profile import point as points
-from headrace.measure.profile.point import Bench, Json, Sample
-from headrace.optimize.layout import Beside, Hop, Layout, Lcores, NfCost, Problem, Run, Traffic
+from headrace.measure.profile import rounds
+from headrace.measure.profile.deploy import deployed
+from headrace.measure.profile.point import Bench, Sample
+from headrace.measure.profile.rounds import Case
+from headrace.measure.profile.verified import Reference
+from headrace.optimize.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
 from headrace.spec.document import Document
 from headrace.spec.profile import PlaceCost, Places, Settings
-from headrace.spec.study import Experiment, expand
-from headrace.testbed.engine import Engine
-from headrace.testbed.plan import paths
+from headrace.spec.study import Experiment
 
 Say = Callable[[str], None]
 # Below this share a function alone does not get the packets that it is made for.
 _PASSES = 0.9
-# What a poll costs once shows where there is a quarter of the load; bursts must really be smaller.
-_SLOW, _SMALLER = 0.25, 0.7
-_SLOW_TRIALS = 2
-_VERIFIED = 3  # trials of a verified layout
-_DRAIN_S = 0.05
+# At a part of the load bursts must really be smaller to show what a poll costs once.
+_SMALLER = 0.7
+# Twice, all of it between: what is added up was then measured at the same pace.
+_ROUNDS = 2
 
 
 # The three neighbourhoods in which each function is measured; traffic is made on the first lcore
@@ -42,53 +38,82 @@ def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
     return near, far, Layout((1,), ((first, last),))
 
 
+@dataclass(frozen=True)
+class Priced:
+    """Costs; `reference`: all functions in one segment on the measuring lcore."""
+
+    problem: Problem
+    reference: Reference
+
+
 def problem(
     bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int], say: Say
-) -> Problem:
+) -> Priced:
     """Costs of each function alone, measured at the chain's own parameters and traffic."""
-    ends = Problem((), Traffic(_FREE, _FREE, lcores[0], lcores[-1]), tuple(lcores), 0.0)
-    nfs: list[NfCost] = []
-    alone: list[tuple[Costs, Costs, Costs]] = []
-    for i, node in enumerate(experiment.nodes):
-        near, far, spread = neighbourhoods(bench, doc, experiment, ends, i)
-        nfs.append(nf_cost(node.name, near, far, spread))
-        alone.append((near, far, spread))
+    ends = _ends(lcores)
+    nodes = experiment.nodes
+    cases = [_cases(bench, doc, experiment, ends, i) for i in range(len(nodes))]
+    together = _all_in_one(bench, doc, experiment, ends) if len(nodes) > 1 else ()
+    rounds.measure(bench, [*(one for three in cases for one in three), *together], _ROUNDS)
+    alone = [_costs(bench, ends, three) for three in cases]
+    nfs = [nf_cost(node.name, *costs) for node, costs in zip(nodes, alone, strict=True)]
+    for i, (node, (near, _, _)) in enumerate(zip(nodes, alone, strict=True)):
         if near.passed < _PASSES and i > 0:
             say(f"{node.name}: drops traffic that nobody has changed; measured behind others")
-    if len(nfs) > 1:
-        nfs = _together(bench, doc, experiment, ends, nfs, alone)
+    if together:
+        nfs = _together(nfs, alone, *together)
+    traffic, kept = traffic_of(alone, lcores), kept_of(alone)
+    _tell(nfs, traffic, kept, say)
+    # Of one function `far` is all of them on the measuring lcore.
+    whole = together[0] if together else cases[0][1]
+    reference = Reference(
+        f"all functions in one segment on lcore {ends.traffic.measure}",
+        whole.one,
+        whole.throughput_pps,
+        points.speed(whole.samples, bench.tsc_hz),
+    )
+    found = Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz, kept=kept)
+    return Priced(found, reference)
+
+
+def _tell(nfs: Sequence[NfCost], traffic: Traffic, kept: float, say: Say) -> None:
     for nf in nfs:
         say(
             f"{nf.name}: {nf.work.same:.1f} cycles, {nf.work.apart:.1f} on packets from another "
             f"lcore; receive {nf.rx.same:.1f} or {nf.rx.apart:.1f}, send {nf.tx.same:.1f} or "
             f"{nf.tx.apart:.1f}; a poll {nf.poll:.0f}"
         )
-    traffic = traffic_of(alone, lcores)
     say(
         f"traffic: source {traffic.source.same:.1f} or {traffic.source.apart:.1f}, "
         f"sink {traffic.sink.same:.1f} or {traffic.sink.apart:.1f}"
     )
-    kept = kept_of(alone)
     say(f"what these cycles leave out, by the functions alone: {1 - kept:.1%} of the throughput")
-    return Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz, kept=kept)
 
 
-def neighbourhoods(
+def _ends(lcores: Sequence[int]) -> Problem:
+    """Where traffic is made and measured; nothing has a cost yet."""
+    return Problem((), Traffic(_FREE, _FREE, lcores[0], lcores[-1]), tuple(lcores), 0.0)
+
+
+def _cases(
     bench: Bench, doc: Document, experiment: Experiment, ends: Problem, i: int
-) -> tuple[Costs, Costs, Costs]:
+) -> tuple[Case, Case, Case]:
     """Of one function: near, far, spread."""
     near, far, spread = (
-        _neighbourhood(bench, doc, experiment, ends, layout, i)
+        Case(deployed(bench, doc, experiment, ends, layout, [i]))
         for layout in _neighbourhoods(ends.lcores)
     )
     return near, far, spread
 
 
-def _neighbourhood(
-    bench: Bench, doc: Document, experiment: Experiment, ends: Problem, layout: Layout, i: int
-) -> Costs:
-    samples, slow = _run(bench, deployed(bench, doc, experiment, ends, layout, [i]))
-    return costs_of(samples, slow, _kept(samples, ends, layout.lcores[0], bench.tsc_hz))
+def _costs(
+    bench: Bench, ends: Problem, three: tuple[Case, Case, Case]
+) -> tuple[Costs, Costs, Costs]:
+    near, far, spread = (
+        costs_of(case, _kept(case.samples, ends, layout.lcores[0], bench.tsc_hz))
+        for case, layout in zip(three, _neighbourhoods(ends.lcores), strict=True)
+    )
+    return near, far, spread
 
 
 def _kept(samples: Sequence[Sample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
@@ -110,14 +135,24 @@ def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
     return min(most, max(least, median(costs.kept for places in alone for costs in places)))
 
 
+def near_and_far(
+    bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int]
+) -> tuple[Prepared, Prepared]:
+    """The only function of this experiment: it sends to the measuring lcore; it is there."""
+    near, far, _ = _cases(bench, doc, experiment, _ends(lcores), 0)
+    return near.one, far.one
+
+
 def places(
     bench: Bench, doc: Document, experiment: Experiment, settings: Settings, lcores: Sequence[int]
 ) -> Places:
     """Of the only function of this experiment, for its profile."""
-    ends = Problem((), Traffic(_FREE, _FREE, lcores[0], lcores[-1]), tuple(lcores), 0.0)
+    ends = _ends(lcores)
+    three = _cases(bench, doc, experiment, ends, 0)
+    rounds.measure(bench, three, _ROUNDS)
     near, far, spread = (
         PlaceCost(**{name: getattr(costs, name) for name in PlaceCost.model_fields})
-        for costs in neighbourhoods(bench, doc, experiment, ends, 0)
+        for costs in _costs(bench, ends, three)
     )
     return Places(settings=settings, near=near, far=far, spread=spread)
 
@@ -146,7 +181,6 @@ class Costs:
     """Medians of one run."""
 
     nf: float
-    by_name: dict[str, float]
     rx: float
     tx: float
     loop: float
@@ -157,16 +191,16 @@ class Costs:
     poll: float  # cycles of a poll that finds packets, however many
     idle: float
     kept: float  # the throughput over what the cycles of the busiest lcore would allow
+    throughput_pps: float
 
 
 AnyCosts = Costs | PlaceCost
 
 
-def costs_of(samples: Sequence[Sample], slow: Sequence[Sample], kept: float) -> Costs:
-    """`slow`: at a part of the rate, where bursts are small."""
+def costs_of(case: Case, kept: float) -> Costs:
+    samples, slow = case.samples, case.slow
     return Costs(
         nf=median(sum(s.nfs.values()) for s in samples),
-        by_name={name: median(s.nfs[name] for s in samples) for name in samples[0].nfs},
         rx=median(s.rx for s in samples),
         tx=median(s.tx for s in samples),
         loop=median(s.loop for s in samples),
@@ -177,6 +211,7 @@ def costs_of(samples: Sequence[Sample], slow: Sequence[Sample], kept: float) -> 
         poll=_poll(samples, slow),
         idle=median(s.idle for s in slow),
         kept=kept,
+        throughput_pps=case.throughput_pps,
     )
 
 
@@ -213,144 +248,35 @@ def traffic_of(
     )
 
 
+def _all_in_one(
+    bench: Bench, doc: Document, experiment: Experiment, ends: Problem
+) -> tuple[Case, Case]:
+    """All functions in one segment on the measuring lcore, with all flows and with half of them."""
+    layout = Layout((len(experiment.nodes),), ((ends.traffic.measure,),))
+    halved = max(1, experiment.study.workload.flows.count // 2)
+    whole, half = (
+        Case(deployed(bench, doc, experiment, ends, layout, flows=flows))
+        for flows in (None, halved)
+    )
+    return whole, half
+
+
 def _together(
-    bench: Bench,
-    doc: Document,
-    experiment: Experiment,
-    ends: Problem,
     nfs: Sequence[NfCost],
     alone: Sequence[tuple[Costs, Costs, Costs]],
+    whole: Case,
+    half: Case,
 ) -> list[NfCost]:
     """Functions of one lcore share its caches, and their tables push each other's out; and some get
     their packets changed by those before them. All of them in one segment on one lcore say what
     each costs then; with half of the flows, what it costs in one of two replicas."""
-    layout = Layout((len(nfs),), ((ends.traffic.measure,),))
-    whole, _ = _run(bench, deployed(bench, doc, experiment, ends, layout))
-    flows = max(1, experiment.study.workload.flows.count // 2)
-    half, _ = _run(bench, deployed(bench, doc, experiment, ends, layout, flows=flows))
     found = []
     for i, (nf, (near, far, _)) in enumerate(zip(nfs, alone, strict=True)):
         touch = 0.0 if i and near.passed < _PASSES else max(0.0, far.nf - near.nf)
         local, replicated = (
-            max(0.0, median(s.nfs[nf.name] for s in samples) - (0.0 if i else touch))
-            for samples in (whole, half)
+            max(0.0, median(s.nfs[nf.name] for s in case.samples) - (0.0 if i else touch))
+            for case in (whole, half)
         )
         work = Hop(local, local + touch, replicated + touch / 2)
         found.append(replace(nf, work=work, replicated=replicated))
     return found
-
-
-def _base(doc: Document, experiment: Experiment) -> Json:
-    data: Json = copy.deepcopy(doc.data)
-    for key in ("chains", "measure", "sweep", "repetitions", "warmup", "collect"):
-        data.pop(key, None)
-    data["deployment"] = {**(data.get("deployment") or {}), "execution": "rtc", "locate": 0}
-    data["deployment"].pop("lcores", None)
-    sizes = experiment.frame.sizes
-    workload: dict[str, Any] = dict(data.get("workload") or {})
-    if workload.get("pcap") is None and len(sizes) == 1:
-        workload["frame"] = sizes[0]
-    data["workload"] = workload
-    return data
-
-
-def _run(bench: Bench, one: Prepared) -> tuple[list[Sample], list[Sample]]:
-    """At full load, and at a part of it. Rings wait: the slowest lcore sets the rate of all, and
-    nothing is thrown away."""
-    with points.running(bench, one, "apart", wait=True) as engine:
-        points.warm_up(engine, one)
-
-        def trials_at(rate: float, count: int) -> list[Sample]:
-            return [points.sample(engine, one, bench.seconds, one.plan, rate) for _ in range(count)]
-
-        samples = trials_at(0.0, bench.repetitions)
-        rate = _SLOW * median(s.throughput_pps for s in samples)
-        return samples, trials_at(rate, min(_SLOW_TRIALS, bench.repetitions))
-
-
-def deployed(
-    bench: Bench,
-    doc: Document,
-    experiment: Experiment,
-    given: Problem,
-    layout: Layout,
-    only: Sequence[int] | None = None,
-    flows: int | None = None,
-) -> Prepared:
-    """The chain, or `only` these functions of it, in this layout; with as many flows."""
-    nodes = [experiment.nodes[i] for i in only] if only is not None else list(experiment.nodes)
-    whole = len(nodes) == len(experiment.nodes)
-    data = _base(doc, experiment)
-    data["chain"] = [
-        {"name": n.name, "nf": n.nf, "params": copy.deepcopy(n.params)}
-        # Edges to functions that are not there lead on along the chain.
-        | ({"to": dict(n.to)} if whole else {})
-        for n in nodes
-    ]
-    names = [n.name for n in nodes]
-    data["deployment"]["execution"] = {
-        "segments": [list(group) for group in layout.groups(names)],
-        "lcores": [list(on) for on in layout.lcores],
-    }
-    if layout.beside is not None:
-        run = layout.beside.run
-        data["deployment"]["execution"] |= {
-            "parallel": names[run.first : run.first + run.size],
-            "beside": list(layout.beside.lcores),
-        }
-    if flows is not None and data["workload"].get("pcap") is None:
-        given_flows = data["workload"].get("flows")
-        others = given_flows if isinstance(given_flows, dict) else {}
-        data["workload"]["flows"] = {**others, "count": flows}
-    traffic = [given.traffic.generator, given.traffic.measure]
-    data["deployment"]["lcores"] = {"traffic": list(dict.fromkeys(traffic)), "shared": True}
-    made = Document(doc.file, data, None, doc.inputs)
-    [one] = expand(made)
-    [prepared] = prepare([one], made, bench.description)
-    return prepared
-
-
-def side_by_side(
-    bench: Bench, doc: Document, experiment: Experiment, given: Problem
-) -> tuple[Run, ...]:
-    """Neighbours that may work on a packet at the same time: the engine judges, from what its
-    functions declare (docs/design/parallel.md)."""
-    n, [lead, *others] = len(experiment.nodes), given.lcores
-    whole = Layout((n,), ((lead,),))
-    deployed(bench, doc, experiment, given, whole)  # what is wrong without is not for us to judge
-    found: list[Run] = []
-    for first in range(n):
-        for size in range(2, n - first + 1):
-            run = Run(first, size)
-            on = tuple(others[i % len(others)] for i in range(size - 1))
-            try:
-                deployed(bench, doc, experiment, given, replace(whole, beside=Beside(run, on)))
-            except BadInput:
-                break  # every pair must agree: more of them cannot
-            found.append(run)
-    return tuple(found)
-
-
-@dataclass(frozen=True)
-class Verified:
-    throughput_pps: float
-    latency_s: float | None  # median, at the load that was asked for
-
-
-def measured(bench: Bench, one: Prepared, rate_pps: float | None = None) -> Verified:
-    """Of one run, the slowest lcore setting the rate of all; and the latency at a load."""
-    with points.running(bench, one, "apart", wait=True) as engine:
-        points.warm_up(engine, one)
-        rates = [
-            points.sample(engine, one, bench.seconds, one.plan).throughput_pps
-            for _ in range(_VERIFIED)
-        ]
-        latency = None if rate_pps is None else _latency_s(engine, one, rate_pps, bench.seconds)
-    return Verified(median(rates), latency)
-
-
-def _latency_s(engine: Engine, one: Prepared, rate_pps: float, seconds: float) -> float | None:
-    [way] = paths(one.experiment)
-    reading = trials.run(engine, [way], rate_pps, seconds, _DRAIN_S)
-    found = latency(reading.after["links"][way.sink].get("latency") or {})
-    return None if found is None else found.p50 / 1e9

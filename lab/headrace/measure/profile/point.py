@@ -18,7 +18,7 @@ from headrace.measure import trial as trials
 from headrace.measure.prepare import Prepared, prepare
 from headrace.record import Counters
 from headrace.spec import document
-from headrace.spec.profile import Cost, Settings, Spread
+from headrace.spec.profile import Cost, Settings, Speed, Spread
 from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import Description
 from headrace.testbed.engine import Engine
@@ -69,6 +69,8 @@ class Sample:
     passed: float  # share of what the chain got that it sent on
     burst: float = 0.0  # packets of a poll of the chain's that found some
     idle: float = 0.0  # cycles of a poll that found none
+    pace: float | None = None  # TSC cycles of an addition, the lcores' mean
+    width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
 
     @property
     def chain(self) -> float:
@@ -246,6 +248,23 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         passed=passed,
         burst=_burst(counters),
         idle=_idle(counters),
+        pace=_known([w.pace for w in counters.workers]),
+        width=_known([w.width for w in counters.workers]),
+    )
+
+
+def _known(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) / len(found) if found else None
+
+
+def speed(samples: Sequence[Sample], tsc_hz: float) -> Speed:
+    """Of the lcores meanwhile; what short trials could not take is not known."""
+    paces = [s.pace for s in samples if s.pace]
+    widths = [s.width for s in samples if s.width]
+    return Speed(
+        mhz=tsc_hz / 1e6 / median(paces) if paces else None,
+        at_once=median(widths) if widths else None,
     )
 
 

@@ -15,8 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.measure.profile.chain import kept_of, nf_cost, traffic_of
+from headrace.measure.profile import point as points
+from headrace.measure.profile import sweep as swept
+from headrace.measure.profile.chain import kept_of, near_and_far, nf_cost, traffic_of
+from headrace.measure.profile.point import Bench
 from headrace.measure.profile.recipes import depends_on
+from headrace.measure.profile.verified import Reference
 from headrace.optimize.layout import Hop, NfCost, Problem
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
@@ -46,6 +50,28 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
         )
     traffic, kept = traffic_of(places, lcores), kept_of(places)
     return Problem(tuple(nfs), traffic, tuple(lcores), max(hz), kept=kept)
+
+
+def reference(
+    bench: Bench, experiment: Experiment, lcores: Sequence[int], folder: Path
+) -> Reference | None:
+    """The costliest function as its profile's places had it; None: an older profile does not say
+    how fast that was. `folder`: for the files that it needs."""
+    profiles = [_profile(node.nf) for node in experiment.nodes]
+    costliest = max(profiles, key=lambda p: p.places.far.nf if p.places else 0.0)
+    places = costliest.places
+    if places is None or not places.far.throughput_pps:
+        return None
+    wanted = swept.Wanted(costliest.nf, costliest.params, {}, ())
+    data = swept.study(wanted, places.settings, folder)
+    doc, alone = points.experiment_of(data, Path(f"profile of {costliest.nf}"))
+    _, far = near_and_far(bench, doc, alone, lcores)
+    return Reference(
+        f"{costliest.nf} alone as in its profile, on lcore {lcores[-1]}",
+        far,
+        places.far.throughput_pps,
+        costliest.speed,
+    )
 
 
 def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCost:

@@ -14,8 +14,8 @@ from typing import Any
 from headrace.errors import BadInput
 from headrace.measure import counters as count
 from headrace.measure import trial as trials
-from headrace.measure.prepare import prepare
-from headrace.measure.profile import events
+from headrace.measure.prepare import Prepared, prepare
+from headrace.measure.profile import events, rounds
 from headrace.measure.profile import point as points
 from headrace.measure.profile.events import Count
 from headrace.measure.profile.point import Bench, Json
@@ -34,7 +34,9 @@ from headrace.testbed.state import RunState
 
 Say = Callable[[str], None]
 Setting = Callable[[Engine], object]
+_Trial = tuple[points.Sample, Counters, trials.Flow]
 _DRAIN_S = 0.05
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,15 @@ class Run:
     tx: float
     located: tuple[Located, ...]
     events: dict[str, float] = field(default_factory=dict)  # of the PMU, per packet
+    # Cycles per packet of making it and of measuring it, and of all that is between.
+    source: float = 0.0
+    sink: float = 0.0
+    chain: float = 0.0
+    rounds: tuple[float, ...] = ()  # packets/s of each, where it was measured in turn with others
+
+    def over(self, other: Run) -> float:
+        """Throughput over another's, round by round: what the machine does beside is in both."""
+        return median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
     @property
     def received(self) -> Located | None:
@@ -95,20 +106,47 @@ def run(
         points.warm_up(engine, one)
         found = []
         for rate in rates:
-            samples = []
-            for _ in range(bench.repetitions):
-                ways = paths(one.experiment)
-                reading = trials.run(engine, ways, rate, bench.seconds, _DRAIN_S)
-                counters = count.difference(reading.before, reading.after, one.plan)
-                flow = trials.flow(reading, ways[0], "received")
-                sample = points.read(counters, flow.received / flow.duration_s)
-                samples.append((sample, counters, flow))
-            made = _run(samples)
+            made = _run(_trials(bench, engine, one, rate, bench.repetitions))
             if count_events is not None:
                 counted = events.per_packet(engine, one, count_events, rate)
                 made = replace(made, events=counted)
             found.append(made)
         return found
+
+
+def in_rounds(bench: Bench, several: Sequence[Json], origin: Path) -> list[Run]:
+    """Each as fast as possible, round after round with all the others between."""
+    prepared = []
+    for data in several:
+        doc, experiment = points.experiment_of(data, origin)
+        prepared += prepare([experiment], doc, bench.description)
+    found: list[list[list[_Trial]]] = [[] for _ in several]
+    for turn, trials_each in enumerate(rounds.shares(bench.repetitions, _ROUNDS)):
+        for one, into in rounds.alternating(list(zip(prepared, found, strict=True)), turn):
+            with points.running(bench, one, "apart", wait=True) as engine:
+                points.warm_up(engine, one)
+                into.append(_trials(bench, engine, one, 0.0, trials_each))
+    return [
+        replace(
+            _run([trial for each in parts for trial in each]),
+            rounds=tuple(median(s.throughput_pps for s, _, _ in each) for each in parts),
+        )
+        for parts in found
+    ]
+
+
+def _trials(
+    bench: Bench, engine: Engine, one: Prepared, rate: float, repetitions: int
+) -> list[_Trial]:
+    found = []
+    for _ in range(repetitions):
+        ways = paths(one.experiment)
+        reading = trials.run(engine, ways, rate, bench.seconds, _DRAIN_S)
+        counters = count.difference(reading.before, reading.after, one.plan)
+        flow = trials.flow(reading, ways[0], "received")
+        sample = points.read(counters, flow.received / flow.duration_s)
+        found.append((sample, counters, flow))
+    return found
 
 
 def in_turn(
@@ -122,14 +160,13 @@ def in_turn(
     with points.running(bench, one, "apart", wait=True) as engine:
         points.warm_up(engine, one)
         for turn in range(turns):
-            order = list(enumerate(settings))
-            for i, setting in reversed(order) if turn % 2 else order:
+            for i, setting in rounds.alternating(list(enumerate(settings)), turn):
                 setting(engine)
                 found[i].append(points.sample(engine, one, bench.seconds, one.plan).throughput_pps)
     return found
 
 
-def _run(samples: list[tuple[points.Sample, Counters, trials.Flow]]) -> Run:
+def _run(samples: Sequence[_Trial]) -> Run:
     counters = [c for _, c, _ in samples]
     return Run(
         throughput_pps=median(s.throughput_pps for s, _, _ in samples),
@@ -140,6 +177,9 @@ def _run(samples: list[tuple[points.Sample, Counters, trials.Flow]]) -> Run:
         utilisation=_medians([_utilisation(c, f.duration_s) for _, c, f in samples]),
         rx=median(s.rx for s, _, _ in samples),
         tx=median(s.tx for s, _, _ in samples),
+        source=median(s.source for s, _, _ in samples),
+        sink=median(s.sink for s, _, _ in samples),
+        chain=median(s.chain for s, _, _ in samples),
         located=_together([count.located(c) for c in counters]),
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import headrace
@@ -17,13 +18,13 @@ from headrace.errors import BadInput
 from headrace.measure.calibrate import find_program
 from headrace.measure.collectors import pmu
 from headrace.measure.collectors.perf import Refused
-from headrace.measure.profile import chain, events
+from headrace.measure.profile import chain, events, rounds
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Placement, Sample
 from headrace.measure.profile.recipes import depends_on, recipe
 from headrace.model.amat import fit
 from headrace.spec.calibration import Calibration, Level
-from headrace.spec.profile import CoRun, Places, Point, Profile, Settings, Spread, Sweep
+from headrace.spec.profile import CoRun, Places, Point, Profile, Settings, Speed, Spread, Sweep
 from headrace.spec.server import Server
 from headrace.testbed.place import usable_cpus
 
@@ -34,6 +35,7 @@ BURSTS = (1, 4, 8, 16, 32, 64)
 SKEWS = (0.0, 0.8, 1.0, 1.2)
 CORUN_STATES = (1_000, 31_600, 1_000_000)
 BASE = Settings(state=1_000, rules=100, frame_bytes=64, burst=32, skew=0.0)
+_ROUNDS = 3
 SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
 
 
@@ -59,7 +61,7 @@ def profile(
         known = ", ".join(sorted(bench.description.nfs))
         raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
-        made = list(_points(bench, wanted, Path(folder), say))
+        made, speed = _points(bench, wanted, Path(folder), say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
         corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
@@ -75,6 +77,7 @@ def profile(
         tsc_hz=bench.tsc_hz,
         hugepages=bench.memory.hugepages,
         repetitions=bench.repetitions,
+        speed=speed,
         points=tuple(made),
         fit=fit(states, *_caches(server, bench.lcores[1], calibration)),
         places=places,
@@ -120,13 +123,26 @@ def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
 
 def _points(
     bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
-) -> Iterator[Point]:
-    for sweep, settings in settings_of(wanted):
-        samples = run(bench, wanted, settings, folder, "apart")
-        made = Point(sweep=sweep, settings=settings, cost=points.cost(samples))
-        shown = getattr(settings, "frame_bytes" if sweep == "frame" else sweep)
-        say(f"{sweep} {shown:g}: {made.cost.nf.median:.1f} cycles per packet")
-        yield made
+) -> tuple[list[Point], Speed]:
+    """Every point in every round: a machine that slows down meanwhile does so for all of them,
+    and what is left is the curve."""
+    several = list(settings_of(wanted))
+    found: list[list[Sample]] = [[] for _ in several]
+    parts = rounds.shares(bench.repetitions, _ROUNDS)
+    for turn, trials in enumerate(parts):
+        for i, (sweep, settings) in rounds.alternating(list(enumerate(several)), turn):
+            found[i] += run(bench, wanted, settings, folder, "apart", trials)
+            cycles = median(sum(s.nfs.values()) for s in found[i])
+            say(f"round {turn + 1}, {sweep} {_value(sweep, settings):g}: {cycles:.1f} cycles")
+    made = [
+        Point(sweep=sweep, settings=settings, cost=points.cost(samples))
+        for (sweep, settings), samples in zip(several, found, strict=True)
+    ]
+    return made, points.speed([s for samples in found for s in samples], bench.tsc_hz)
+
+
+def _value(sweep: Sweep, settings: Settings) -> float:
+    return float(getattr(settings, "frame_bytes" if sweep == "frame" else sweep))
 
 
 def _places(bench: Bench, wanted: Wanted, folder: Path) -> Places:
@@ -142,15 +158,18 @@ def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:
 
 
 def run(
-    bench: Bench, wanted: Wanted, settings: Settings, folder: Path, placement: Placement
+    bench: Bench,
+    wanted: Wanted,
+    settings: Settings,
+    folder: Path,
+    placement: Placement,
+    trials: int,
 ) -> list[Sample]:
     data = study(wanted, settings, folder)
     one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
     with points.running(bench, one, placement, wait=False) as engine:
         points.warm_up(engine, one)
-        return [
-            points.sample(engine, one, bench.seconds, one.plan) for _ in range(bench.repetitions)
-        ]
+        return rounds.full_load(bench, engine, one, trials)
 
 
 def _coruns(

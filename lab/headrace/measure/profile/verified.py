@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast layouts really are, beside a reference that was run when their costs were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from headrace.measure import trial as trials
+from headrace.measure.latency import latency
+from headrace.measure.prepare import Prepared
+from headrace.measure.profile import point as points
+from headrace.measure.profile.point import Bench, Sample
+from headrace.measure.profile.rounds import alternating, full_load
+from headrace.spec import plan as said
+from headrace.spec.profile import Speed
+from headrace.testbed.engine import Engine
+from headrace.testbed.plan import paths
+
+_ROUNDS, _TRIALS = 3, 3
+_DRAIN_S = 0.05
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What was run when costs were taken, to be run again: no counter tells how fast a machine is
+    for these functions, with what its neighbours do to its caches, but they themselves."""
+
+    what: str
+    one: Prepared
+    then_pps: float
+    speed: Speed | None
+
+
+@dataclass
+class Verified:
+    """One layout: a figure per round."""
+
+    rates: list[float] = field(default_factory=list)
+    latencies_s: list[float] = field(default_factory=list)  # median packet, at the load asked for
+    samples: list[Sample] = field(default_factory=list)
+    paced_pps: float | None = None  # at the pace of when costs were taken
+
+    def over(self, other: Verified) -> float:
+        """Round by round: a machine's moods last longer than a round, but not as long as all."""
+        return median(a / b for a, b in zip(self.rates, other.rates, strict=True))
+
+
+def verify(
+    bench: Bench,
+    layouts: Sequence[Prepared],
+    reference: Reference | None,
+    rate_pps: float | None,
+) -> tuple[list[Verified], Verified]:
+    """Of each layout, and of the reference: A B C R, R C B A, and so on."""
+    found = [Verified() for _ in layouts]
+    beside = Verified()
+    several = [(*pair, rate_pps) for pair in zip(layouts, found, strict=True)]
+    if reference is not None:
+        several.append((reference.one, beside, None))
+    for turn in range(_ROUNDS):
+        for one, into, rate in alternating(several, turn):
+            _measure(bench, one, into, rate)
+    if reference is not None:
+        for each in found:
+            each.paced_pps = reference.then_pps * each.over(beside)
+    return found, beside
+
+
+def _measure(bench: Bench, one: Prepared, into: Verified, rate_pps: float | None) -> None:
+    """The slowest lcore sets the rate of all; and the latency at a load."""
+    with points.running(bench, one, "apart", wait=True) as engine:
+        points.warm_up(engine, one)
+        samples = full_load(bench, engine, one, _TRIALS)
+        into.samples += samples
+        into.rates.append(median(s.throughput_pps for s in samples))
+        waited = None if rate_pps is None else _latency_s(engine, one, rate_pps, bench.seconds)
+        if waited is not None:
+            into.latencies_s.append(waited)
+
+
+def _latency_s(engine: Engine, one: Prepared, rate_pps: float, seconds: float) -> float | None:
+    [way] = paths(one.experiment)
+    reading = trials.run(engine, [way], rate_pps, seconds, _DRAIN_S)
+    found = latency(reading.after["links"][way.sink].get("latency") or {})
+    return None if found is None else found.p50 / 1e9
+
+
+def then_and_now(reference: Reference, beside: Verified, tsc_hz: float) -> said.Reference:
+    return said.Reference(
+        what=reference.what,
+        then_pps=reference.then_pps,
+        now_pps=median(beside.rates),
+        now_min_pps=min(beside.rates),
+        now_max_pps=max(beside.rates),
+        speed_then=reference.speed,
+        speed_now=points.speed(beside.samples, tsc_hz),
+    )
