@@ -41,6 +41,7 @@ from headrace.testbed.exclusive import WAIT_S, Lcores
 from headrace.testbed.hosting.chaos import chaos as run_chaos
 from headrace.testbed.hosting.cpus import describe_cpu
 from headrace.testbed.hosting.hosted import HostedEngine
+from headrace.testbed.hosting.vm_accel import no_kvm
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.plan import paths
@@ -95,6 +96,9 @@ def chaos(
 def study(
     file: Annotated[Path, typer.Argument(help="A paper's points: studies/*-hosting/points.yaml.")],
     group: Annotated[str | None, typer.Option("--group", help="Only this one.")] = None,
+    figure: Annotated[
+        int | None, typer.Option("--figure", min=1, help="Only what is of this figure.")
+    ] = None,
     only: Annotated[str | None, typer.Option("--point", help="Only this one of them.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Where bundles and rows go; runs/NAME by default.")
@@ -109,9 +113,12 @@ def study(
         raise explain(doc, error, PointsFile) from None
     if group is not None and group not in made.groups:
         raise BadInput(f"--group: got {group}; allowed: {', '.join(made.groups)}")
+    drawn = sorted(set().union(*(one.numbers for one in made.groups.values())))
+    if figure is not None and figure not in drawn:
+        raise BadInput(f"--figure: got {figure}; allowed: {', '.join(map(str, drawn))}")
     cpus = usable_cpus()
-    machine = Machine(len(cpus), len({describe_cpu(cpu).node for cpu in cpus}))
-    found = list(points(made, machine, group))
+    machine = Machine(len(cpus), len({describe_cpu(cpu).node for cpu in cpus}), no_kvm)
+    found = list(points(made, machine, group, figure))
     if only is not None:
         names = [point.name for point in found]
         found = [point for point in found if point.name == only]
@@ -121,7 +128,10 @@ def study(
     if show:
         for point in found:
             text = ", ".join(f"{path}={value}" for path, value in point.values.items())
-            said.print(f"{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False)
+            where = f"figure {', '.join(point.figures)}, " if point.figures else ""
+            said.print(
+                f"{where}{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False
+            )
         return
     target = out or Path("runs") / made.name
     target.mkdir(parents=True, exist_ok=True)
@@ -133,7 +143,12 @@ def study(
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
     """One row per result; a point that fails is a row too, and the others go on."""
-    row: dict[str, Any] = {"group": point.group, "point": point.name, "values": point.values}
+    row: dict[str, Any] = {
+        "group": point.group,
+        "figures": list(point.figures),
+        "point": point.name,
+        "values": point.values,
+    }
     if point.skipped:
         return row | {"skipped": point.skipped, "results": []}
     bundle = target / point.name

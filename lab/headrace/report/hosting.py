@@ -124,7 +124,8 @@ def show_rows(file: PointsFile, rows: Sequence[dict[str, Any]], console: Console
         mine = [row for row in rows if row["group"] == name]
         if not mine:
             continue
-        table = Table(title=f"{name}: {group.about}", title_justify="left")
+        of = f" (figure {', '.join(group.figures)})" if group.figures else ""
+        table = Table(title=f"{name}{of}: {group.about}", title_justify="left")
         for heading in ("point", "goal"):
             table.add_column(heading)
         for heading in ("kpps", "n x one", "loss", "mean us", "jitter us", "audit"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from headrace.spec.base import NAME_PATTERN, Spec
 from headrace.spec.hosting import Count
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Figures = Annotated[str, Field(pattern=r"^[1-9][0-9]*(-[1-9][0-9]*)?$")]
 
 
 class Needs(Spec):
@@ -23,6 +24,7 @@ class Needs(Spec):
     when: dict[str, Any] = Field(default_factory=dict)
     lcores: Annotated[Count, Field(ge=1)] | None = None
     nodes: Annotated[Count, Field(ge=1)] | None = None
+    kvm: Literal[True] | None = None  # virtual machines that are not emulated
     never: str | None = None  # why this is not measured on any server
 
 
@@ -33,13 +35,27 @@ class Published(Spec):
 
 
 class Group(Spec):
-    """A spec as `headrace run` takes it, laid over the file's `base`, and swept."""
+    """A spec as `headrace run` takes it, laid over the file's `base`, and swept.
+
+    `figures` of the paper that its points belong to; 2-7: figures that have them between them.
+    """
 
     about: str
+    figures: tuple[Figures, ...] = ()
     spec: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
     needs: tuple[Needs, ...] = ()
     published: tuple[Published, ...] = ()
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of its figures."""
+        return frozenset().union(*map(_span, self.figures))
+
+
+def _span(figures: str) -> range:
+    first, _, last = figures.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 class PointsFile(Spec):
@@ -52,6 +68,7 @@ class PointsFile(Spec):
 @dataclass(frozen=True)
 class Point:
     group: str
+    figures: tuple[str, ...]
     name: str
     values: dict[str, Any]
     spec: dict[str, Any]
@@ -62,11 +79,15 @@ class Point:
 class Machine:
     lcores: int
     nodes: int
+    no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
 
 
-def points(file: PointsFile, machine: Machine, wanted: str | None = None) -> Iterator[Point]:
+def points(
+    file: PointsFile, machine: Machine, wanted: str | None = None, figure: int | None = None
+) -> Iterator[Point]:
+    """Those of one group, of one figure, or all."""
     for name, group in file.groups.items():
-        if wanted in (None, name):
+        if wanted in (None, name) and (figure is None or figure in group.numbers):
             yield from _group(file, name, group, machine)
 
 
@@ -79,7 +100,8 @@ def _group(file: PointsFile, name: str, group: Group, machine: Machine) -> Itera
         spec["name"] = f"{name}-{i}"[:31]
         spec.setdefault("description", group.about)
         reasons = (_lacking(need, values, machine) for need in group.needs)
-        yield Point(name, spec["name"], values, spec, next(filter(None, reasons), None))
+        reason = next(filter(None, reasons), None)
+        yield Point(name, group.figures, spec["name"], values, spec, reason)
 
 
 def _lacking(need: Needs, values: dict[str, Any], machine: Machine) -> str | None:
@@ -91,6 +113,8 @@ def _lacking(need: Needs, values: dict[str, Any], machine: Machine) -> str | Non
         return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
     if need.nodes is not None and machine.nodes < need.nodes:
         return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
+    if need.kvm and (problem := machine.no_kvm()) is not None:
+        return f"needs KVM: {problem}"
     return None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.spec import document
-from headrace.spec.points import Machine, PointsFile, points
+from headrace.spec.points import Group, Machine, PointsFile, points
 from headrace.spec.study import Study
 
 STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("s[12]-hosting/points.yaml"))
@@ -52,3 +52,34 @@ def test_overlay_and_needs() -> None:
     }
     assert far.skipped == "needs 2 NUMA nodes, this machine has 1"
     assert not list(points(made, Machine(2, 1), wanted="other"))
+
+
+@pytest.mark.parametrize(
+    ("paper", "figures"), [("s1", {*range(2, 9), 10, 11}), ("s2", {*range(7, 18)})]
+)
+def test_every_figure_has_rows(paper: str, figures: set[int]) -> None:
+    """Those that the papers have results or settings in."""
+    [file] = [load(one) for one in STUDIES if one.parent.name == f"{paper}-hosting"]
+    assert all(group.figures for group in file.groups.values())
+    assert set().union(*(group.numbers for group in file.groups.values())) == figures
+    for number in figures:
+        rows = list(points(file, Machine(lcores=64, nodes=2), figure=number))
+        assert rows and all(number in file.groups[row.group].numbers for row in rows)
+
+
+def test_machines_need_kvm() -> None:
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    large = Machine(64, 2)
+    there = {
+        p.values["deployment.hosting.chains"]: p.skipped for p in points(file, large, "machines")
+    }
+    assert there[31] is None and "31 virtual machines at most" in str(there[63])
+    none = Machine(64, 2, lambda: "there is no /dev/kvm")
+    first = next(points(file, none, "machines"))
+    assert first.skipped == "needs KVM: there is no /dev/kvm"
+
+
+def test_a_figure_is_a_number_or_a_span() -> None:
+    for wrong in ("0", "8a", "2-", "2 - 7"):
+        with pytest.raises(ValueError, match="figures"):
+            Group.model_validate({"about": "x", "figures": [wrong]})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from headrace.errors import HeadraceError
-from headrace.testbed.hosting.vm_kernel import Kernel, cache_folder
+from headrace.testbed.hosting.vm_kernel import Kernel, cache_folder, find_kernel
 
 _TRIAL_S = 15.0
 _KVM = Path("/dev/kvm")
@@ -56,6 +56,15 @@ def choose(wanted: Literal["auto", "kvm", "tcg"], kernel: Kernel) -> Accel:
     if wanted == "kvm":
         raise HeadraceError(f"deployment.hosting.vm.accel: kvm, but {problem}; allowed: tcg, auto")
     return Accel("tcg", problem)
+
+
+def no_kvm() -> str | None:
+    """Why virtual machines are emulated here, or cannot be started at all."""
+    try:
+        find_qemu()
+        return kvm_problem(find_kernel())
+    except HeadraceError as why:
+        return str(why)
 
 
 def kvm_problem(kernel: Kernel) -> str | None:
