@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.record import Audit, Bounds, LatencyNs, Result
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Sheet, render
 from headrace.spec import document
@@ -29,9 +30,10 @@ STUDIES = {
 }
 
 
-def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(REPO / "studies/plan"))
-    spec = importlib.util.spec_from_file_location(name, REPO / f"studies/plan/{name}.py")
+def load(name: str, monkeypatch: pytest.MonkeyPatch, study: str = "plan") -> ModuleType:
+    folder = REPO / "studies" / study
+    monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -175,3 +177,61 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     verdicts = [check.verdict for check in verify.goals([plan(1.0e6, 0.8e6), plan(0.9e6, 1.0e6)])]
     # Two chains are too few; errors of 0, 25, 11 and 0 %; a choice 10 % below the best.
     assert verdicts == ["missed", "met", "met", "missed"]
+
+
+def latencies(execution: str, load: float, *medians_us: float) -> list[Result]:
+    """One per repetition, with what the study reads of it."""
+    return [
+        Result.model_construct(
+            execution=execution,
+            repetition=i,
+            load_pps=load,
+            loss_ratio=0.0,
+            latency_ns=LatencyNs.model_construct(p50=us * 1e3, p99=us * 2e3),
+            audit=Audit.model_construct(verdict="ok"),
+        )
+        for i, us in enumerate(medians_us, 1)
+    ]
+
+
+def test_what_is_gained_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load("compare", monkeypatch, "parallel")
+    results = [
+        *latencies("pipeline", 100e3, 10, 40, 10),  # the machine was slow in the second
+        *latencies("side", 100e3, 6, 24, 9),
+        *latencies("pipeline", 120e3, 20, 20, 20),
+        *latencies("side", 120e3, 15, 16, 17),
+    ]
+    assert study.ratios(results, "side", "pipeline", 100e3) == pytest.approx([0.6, 0.6, 0.9])
+    verdicts = [
+        study.checks(results, "side", {"pipeline": load})[0].verdict for load in (100e3, 120e3, 1e6)
+    ]
+    assert verdicts == ["met", "missed", "not measured"]
+    page = render(Sheet("t", "s", sections=(study.table(results, ["pipeline", "side"], 100e3),)))
+    assert "10.0 (10.0–40.0) µs" in page
+
+
+def test_the_half_of_what_was_carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load("compare", monkeypatch, "parallel")
+
+    def found(execution: str, lower: float | None) -> Result:
+        bounds = Bounds.model_construct(lower_pps=lower)
+        return Result.model_construct(execution=execution, goal="ndr", bounds=bounds)
+
+    results = [found("pipeline", 200_001.0), found("rtc", None)]
+    assert study.half_of_ndr(results) == {"pipeline": 100_000}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
+def test_side_by_side_on_the_engine(tmp_path: Path, engine_binary: Path) -> None:
+    done = run(
+        *(REPO / "studies/parallel/compare.py", str(tmp_path / "out")),
+        *("--seconds", "0.2", "--repetitions", "1"),
+        home=tmp_path,
+        engine=engine_binary,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("side by side over") == 2 and "not measured" not in done.stdout
+    assert "Functions side by side" in (tmp_path / "out/parallel.html").read_text()
+    assert state_left(tmp_path) == []
