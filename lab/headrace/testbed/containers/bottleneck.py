@@ -114,20 +114,28 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
     return busiest if medians[busiest] >= _BUSY_CPUS else None
 
 
-def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
-    """Each chain for itself: what is compared differs in the number of instances only."""
-    groups: dict[tuple[str, str], dict[int, Rate]] = {}
+def scaled_out(found: Sequence[Summary]) -> dict[tuple[str, str], dict[int, Summary]]:
+    """(VNF, chain) -> instances -> what was measured, on one network with one workload.
+
+    Each chain for itself: what is compared differs in the number of instances only.
+    """
+    groups: dict[tuple[str, str], dict[int, Summary]] = {}
     for one in found:
         if one.point.role == "scale-out":
             key = (one.point.subject, one_line(one.point.graph))
-            groups.setdefault(key, {})[one.point.instances] = one.rate
-    for (vnf, chain), rates in groups.items():
+            groups.setdefault(key, {})[one.point.instances] = one
+    for (vnf, chain), by_count in groups.items():
         for one in found:
             if one.point.role == "chain" and one_line(one.point.graph) == chain:
-                rates.setdefault(sum(n.vnf == vnf for n in one.point.layout.nodes), one.rate)
+                by_count.setdefault(sum(n.vnf == vnf for n in one.point.layout.nodes), one)
+    return {key: dict(sorted(by_count.items())) for key, by_count in groups.items()}
+
+
+def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
     gains: dict[str, float] = {}
-    for (vnf, chain), rates in groups.items():
-        counts = sorted(rates)
+    for (vnf, chain), by_count in scaled_out(found).items():
+        rates = {count: one.rate for count, one in by_count.items()}
+        counts = list(rates)
         listed = ", ".join(f"{n}: {rates[n]}" for n in counts)
         gain, raised = _compare(rates[counts[0]], [rates[n] for n in counts[1:]])
         sentences.append(f"{vnf} of {chain} with {listed}{_verdict(gain, raised, 'instances')}.")

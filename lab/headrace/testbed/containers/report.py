@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.graph import draw
-from headrace.testbed.containers.bottleneck import Statement, scale_up, statements
+from headrace.testbed.containers.bottleneck import Statement, scale_up, scaled_out, statements
 from headrace.testbed.containers.figures import Summary, summaries
 from headrace.testbed.containers.measure import Row
 
@@ -85,6 +85,7 @@ def page(
         parts.append(f"<h2>{escape(title)}</h2>")
         parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(statement)))
         parts.append(_table(_of(found, statement)))
+        parts.append(_scaled(_of(found, statement)))
     parts.append(_networks(found))
     if sentences := scale_up(found):
         parts.append("<h2>Scaling up</h2>" + "".join(f"<p>{escape(s)}</p>" for s in sentences))
@@ -116,6 +117,30 @@ def _table(found: Sequence[Summary]) -> str:
     return (
         f"<table><tr><th></th><th>chain</th>{heads}<th></th><th></th></tr>{''.join(lines)}</table>"
     )
+
+
+def _scaled(found: Sequence[Summary]) -> str:
+    """Each VNF that was scaled out: what its chain reached with so many instances."""
+    lines = []
+    for (vnf, chain), by_count in scaled_out(found).items():
+        least = next(iter(by_count.values())).rate
+        for count, one in by_count.items():
+            rate, spread, p50, p99, verdict = _figures(one)
+            times = f"{1 + one.rate.gain(least):.2f}" if least.median else ""
+            figures = (str(count), rate, spread, times, p50, p99)
+            cells = "".join(f"<td class=n>{escape(figure)}</td>" for figure in figures)
+            mark = " class=suspect" if verdict else ""
+            lines.append(
+                f"<tr{mark}><td>{escape(vnf)}</td><td>{escape(chain)}</td>"
+                f"{cells}<td>{verdict}</td></tr>"
+            )
+    if not lines:
+        return ""
+    heads = "".join(
+        f"<th>{h}</th>"
+        for h in ("VNF", "chain", "instances", "rate", "spread", "times", "p50 ms", "p99 ms", "")
+    )
+    return f"<h3>Scaled out</h3><table><tr>{heads}</tr>{''.join(lines)}</table>"
 
 
 def _networks(found: Sequence[Summary]) -> str:

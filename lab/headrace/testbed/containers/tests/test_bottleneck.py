@@ -12,6 +12,8 @@ from headrace.testbed.containers.bottleneck import scale_up, statements
 from headrace.testbed.containers.deploy import Supply
 from headrace.testbed.containers.figures import Rate, Summary
 from headrace.testbed.containers.layout import lay_out
+from headrace.testbed.containers.measure import Row
+from headrace.testbed.containers.report import page
 from headrace.testbed.containers.study import Point, Role, swept_text
 from headrace.testbed.vnf import catalogue
 
@@ -103,3 +105,19 @@ def test_a_difference_needs_more_than_chance() -> None:
     assert Rate(1.2, 1.15, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))
     assert not Rate(1.2, 1.05, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))  # they overlap
     assert not Rate(1.05, 1.05, 1.05, "").above(Rate(1.0, 1.0, 1.0, ""))  # too little
+
+
+def test_the_page_shows_what_each_number_of_instances_reached() -> None:
+    found = [
+        summary("chain", 0.40, 0.42),
+        summary("scale-out", 0.82, 0.82, subject="l7-cache", instances=2),
+        summary("scale-out", 1.23, 1.23, subject="l7-cache", instances=4),
+    ]
+    text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+    _, _, table = text.partition("<h3>Scaled out</h3>")
+    rows = table.partition("</table>")[0].split("<tr>")[2:]
+    assert ["<td>l7-cache</td>" in row for row in rows] == [True] * 3
+    for row, count, times in zip(rows, "124", ("1.00", "2.00", "3.00"), strict=True):
+        assert f"<td class=n>{count}</td>" in row
+        assert f"<td class=n>{times}</td>" in row
+    assert "Scaled out" not in page("t", "", [Row(found[0].point, found[0].results[0])])
