@@ -29,14 +29,16 @@ kernel
 modules
 find_qemu igb
 
-# The checkout's own may be built for instructions that an emulated CPU lacks.
+# The checkout's own may be built for instructions that an emulated CPU lacks. What another checkout
+# had built here is of no use.
 engine() {
 	[ -z "${HEADRACE_ENGINE:-}" ] || return 0
 	HEADRACE_ENGINE=$cache/engine/engine/headrace-engine
-	if [ ! -f "$cache/engine/build.ninja" ]; then
+	if [ "$(cat "$cache/engine/checkout" 2>/dev/null)" != "$repo" ]; then
 		rm -rf "$cache/engine"
 		meson setup -Dnative=false "$cache/engine" "$repo" >"$cache/engine.log" 2>&1 ||
 			die "$cache/engine.log"
+		echo "$repo" >"$cache/engine/checkout"
 	fi
 	ninja -C "$cache/engine" --quiet engine/headrace-engine >"$cache/engine.log" 2>&1 ||
 		die "$cache/engine.log"
