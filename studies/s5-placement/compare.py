@@ -38,9 +38,10 @@ from headrace.model.locate import corrected
 from headrace.model.spread import median_interval
 from headrace.model.stalls import not_from_memory
 from headrace.record import Located
+from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.checks import at_most, table
-from headrace.report.comparison import Entry, section, text
+from headrace.report.comparison import Entry, bar_section, section, text
 from headrace.report.sheet import Section
 from headrace.spec.calibration import Calibration
 from headrace.testbed.server import detect
@@ -119,7 +120,10 @@ def figure3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         "polls that find nothing are not busy.",
         entries,
         "share",
-        [Series("local", tuple((rate / 1e6, vnf(run)) for rate, run in points))],
+        [
+            Series("local", tuple((rate / 1e6, vnf(run)) for rate, run in points)),
+            *(Series(f"published, {where}", ((1.0, value),)) for where, value in published.items()),
+        ],
         Axes("Mpps", "utilisation", lambda v: f"{v:g}"),
     )
 
@@ -175,7 +179,15 @@ def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         "all loads of the lcore that its own caches did not have, prefetched packets among them.",
         entries,
         "share",
-        [Series("located", tuple(line)), Series("PMU", tuple(counted))],
+        [
+            Series("located", tuple(line)),
+            Series("PMU", tuple(counted)),
+            # "At a high rate": at the end of the axis.
+            *(
+                Series(f"published, {where}", ((line[-1][0], value),))
+                for where, value in (published.items() if line else ())
+            ),
+        ],
         Axes("Mpps", "share not from memory", lambda v: f"{v:g}"),
     )
 
@@ -199,18 +211,20 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}},
         {"name": "tx", "nf": "null"},
     ]
-    for on in itertools.product(cpus, repeat=3):
-        name = "-".join(map(str, on))
-        say(f"figure 6, lcores {name}")
-        data = spec(nfs, [["rx"], ["acl"], ["tx"]], [[cpu] for cpu in on], cpus)
-        [run] = studied.run(bench, data, ORIGIN, [CHAIN_PPS], wait=False)
-        distinct = len(set(on)) == len(on)
+    places = list(itertools.product(cpus, repeat=3))
+    say(f"figure 6, {len(places)} placements in turn")
+    specs = [spec(nfs, [["rx"], ["acl"], ["tx"]], [[cpu] for cpu in on], cpus) for on in places]
+    runs = studied.in_rounds(bench, specs, ORIGIN, CHAIN_PPS, wait=False)
+    bars = [Bar(f"published, nodes {on}", value, True) for on, value in published.items()]
+    for on, run in zip(places, runs, strict=True):
+        name = f"lcores {'-'.join(map(str, on))}"
+        bars.append(Bar(name + lost(run), vnf(run, "acl")))
         entries.append(
             Entry(
-                f"lcores {name}{lost(run)}",
+                name + lost(run),
                 vnf(run, "acl"),
                 # The paper has a core for each.
-                text(published["0-0-0"]) if distinct else None,
+                text(published["0-0-0"]) if len(set(on)) == len(on) else None,
             )
         )
     if len(cpus) < 3:
@@ -222,12 +236,13 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
                 f"{len(cpus)} lcores: at least two of the three share one",
             )
         )
-    return section(
+    return bar_section(
         "Figure 6: RX, ACL, TX on every placement",
         "2 Mpps of 64 B; utilisation by the ACL's segment. Which lcore RX, ACL and TX are on, all "
         "of them on one node; source and sink are on the first and last lcore.",
         entries,
         "share",
+        bars,
     )
 
 
@@ -264,7 +279,14 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         "the calibrated delays of the last level and of memory.",
         entries,
         "share",
-        [Series("utilisation", tuple(utilisation)), Series("LLC hit ratio", tuple(hits))],
+        [
+            Series("utilisation", tuple(utilisation)),
+            Series("LLC hit ratio", tuple(hits)),
+            *(
+                Series(f"published hits, {which}", ((ACL_BYTES[-1] / MB, value),))
+                for which, value in published.items()
+            ),
+        ],
         Axes("size, MB", "share", lambda v: f"{v:g}"),
     )
 

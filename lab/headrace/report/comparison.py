@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from headrace.report.charts import lines
+from headrace.report.charts import bars, lines
+from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.page import both
 from headrace.report.sheet import Section, Table
@@ -46,6 +47,14 @@ def section(
         legend=tuple(s.name for s in shown) if drawn and len(shown) > 1 else (),
         tables=(Table(("", f"measured, {unit}", "published", ""), tuple(map(_row, entries))),),
     )
+
+
+def bar_section(
+    title: str, note: str, entries: Sequence[Entry], unit: str, shown: Sequence[Bar]
+) -> Section:
+    """Where the paper's figure has a bar for each point."""
+    made = section(title, note, entries, unit)
+    return replace(made, figure=both(partial(bars.draw, shown, unit)))
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

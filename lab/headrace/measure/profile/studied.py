@@ -104,9 +104,13 @@ def run(
     [one] = prepare([experiment], doc, bench.description)
     with points.running(bench, one, "apart", wait=wait) as engine:
         points.warm_up(engine, one)
+        several: list[list[_Trial]] = [[] for _ in rates]
+        for turn in range(bench.repetitions):
+            for rate, into in rounds.alternating(list(zip(rates, several, strict=True)), turn):
+                into += _trials(bench, engine, one, rate, 1)
         found = []
-        for rate in rates:
-            made = _run(_trials(bench, engine, one, rate, bench.repetitions))
+        for rate, samples in zip(rates, several, strict=True):
+            made = _run(samples)
             if count_events is not None:
                 counted = events.per_packet(engine, one, count_events, rate)
                 made = replace(made, events=counted)
@@ -114,8 +118,10 @@ def run(
         return found
 
 
-def in_rounds(bench: Bench, several: Sequence[Json], origin: Path) -> list[Run]:
-    """Each as fast as possible, round after round with all the others between."""
+def in_rounds(
+    bench: Bench, several: Sequence[Json], origin: Path, rate: float = 0.0, wait: bool = True
+) -> list[Run]:
+    """Round after round, with all the others between; 0: as fast as possible."""
     prepared = []
     for data in several:
         doc, experiment = points.experiment_of(data, origin)
@@ -123,9 +129,9 @@ def in_rounds(bench: Bench, several: Sequence[Json], origin: Path) -> list[Run]:
     found: list[list[list[_Trial]]] = [[] for _ in several]
     for turn, trials_each in enumerate(rounds.shares(bench.repetitions, _ROUNDS)):
         for one, into in rounds.alternating(list(zip(prepared, found, strict=True)), turn):
-            with points.running(bench, one, "apart", wait=True) as engine:
+            with points.running(bench, one, "apart", wait=wait) as engine:
                 points.warm_up(engine, one)
-                into.append(_trials(bench, engine, one, 0.0, trials_each))
+                into.append(_trials(bench, engine, one, rate, trials_each))
     return [
         replace(
             _run([trial for each in parts for trial in each]),
