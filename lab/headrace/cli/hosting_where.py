@@ -23,7 +23,9 @@ from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.hosting.cpus import describe_cpu
 from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.where import Whereabouts, whereabouts
+from headrace.testbed.hosting.parts import Vnf
+from headrace.testbed.hosting.run_queue import WORKER
+from headrace.testbed.hosting.where import MACHINE, Whereabouts, whereabouts
 from headrace.testbed.memory import provide
 from headrace.testbed.plan import paths
 from headrace.testbed.programs import find_engine
@@ -78,12 +80,21 @@ def _look(one: Prepared, rate: float, seconds: float) -> list[Whereabouts]:
             time.sleep(seconds)
             own = sorted({cpu for segment in plan["segments"] for cpu in segment["cpus"]})
             host = whereabouts(HOST, running.pid, own)
+            workers = MACHINE if one.hosted.hosting.kind == "vm" else WORKER
             return [
                 host,
-                *(whereabouts(v.vnf.name, v.pid, v.vnf.lcores) for v in running.vnfs),
+                *(
+                    whereabouts(v.vnf.name, v.pid, _lcores(v.vnf), workers=workers)
+                    for v in running.vnfs
+                ),
             ]
     finally:
         state.remove()
+
+
+def _lcores(vnf: Vnf) -> list[int]:
+    """Of all its vCPUs, where it is a machine."""
+    return sorted({cpu for cpus in vnf.vcpus for cpu in cpus} | set(vnf.lcores))
 
 
 def _nic_node(one: Prepared) -> int:

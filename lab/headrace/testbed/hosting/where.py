@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.testbed.hosting.cpus import describe_cpu
+from headrace.testbed.hosting.run_queue import WORKER
 
 _PROC = Path("/proc")
-_WORKERS = ("lcore-worker", "rte-worker")  # DPDK's names, before and since 23.07
 _PROCESSOR = 36  # field 39 of proc(5), counted behind the command's name
 _ON_NODE = re.compile(r"N(\d+)=(\d+)")
 _KB = re.compile(r"kernelpagesize_kB=(\d+)")
 # DPDK's memory with and without hugepages. Libraries are not a VNF's own, nor is what it shares.
 _PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:memseg|\S*/rtemap_)")
+_GUESTS = re.compile(r"file=/memfd:memory-backend")  # QEMU's, which the host's engine maps, too
+MACHINE = re.compile(r"CPU \d+/(?:KVM|TCG)")  # QEMU's threads of vCPUs
 LOCAL_LEAST = 0.9  # a few pages were touched before a thread was where it is
 
 
@@ -77,26 +79,34 @@ class Whereabouts:
         return wrong
 
 
-def whereabouts(name: str, pid: int, lcores: Iterable[int], proc: Path = _PROC) -> Whereabouts:
+def whereabouts(
+    name: str,
+    pid: int,
+    lcores: Iterable[int],
+    proc: Path = _PROC,
+    workers: re.Pattern[str] = WORKER,
+) -> Whereabouts:
+    """`workers`: what the threads that carry packets are called, MACHINE for a virtual machine."""
     folder = proc / str(pid)
-    threads = [_thread(task) for task in sorted((folder / "task").iterdir())]
+    threads = [_thread(task, workers) for task in sorted((folder / "task").iterdir())]
     maps = (folder / "numa_maps").read_text(errors="replace")
-    return Whereabouts(name, tuple(lcores), tuple(threads), memory(maps))
+    packets = _GUESTS if workers is MACHINE else _PACKETS
+    return Whereabouts(name, tuple(lcores), tuple(threads), memory(maps, packets))
 
 
-def _thread(task: Path) -> Thread:
+def _thread(task: Path, workers: re.Pattern[str]) -> Thread:
     text = (task / "stat").read_text(errors="replace")
     name = text[text.index("(") + 1 : text.rindex(")")]
     cpu = int(text.rpartition(")")[2].split()[_PROCESSOR])
     allowed = tuple(sorted(os.sched_getaffinity(int(task.name))))
-    return Thread(name, allowed, cpu, name.startswith(_WORKERS))
+    return Thread(name, allowed, cpu, workers.match(name) is not None)
 
 
-def memory(numa_maps: str) -> dict[int, int]:
+def memory(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:
     """Node -> kB of the process's own memory: DPDK's, heap, stacks."""
     found: dict[int, int] = {}
     for line in numa_maps.splitlines():
-        own = _PACKETS.search(line) or ("file=" not in line and "anon=" in line)
+        own = packets.search(line) or ("file=" not in line and "anon=" in line)
         size = _KB.search(line)
         if not own or size is None:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import threading
 
-from headrace.testbed.hosting.where import Thread, Whereabouts, memory, whereabouts
+from headrace.testbed.hosting.where import _GUESTS, Thread, Whereabouts, memory, whereabouts
 
 # Lines as Linux 6.1 writes them.
 MAPS = """\
@@ -20,6 +20,13 @@ MAPS = """\
 def test_own_memory_by_node() -> None:
     """Neither the program's file nor what it shares with the host's engine is its own."""
     assert memory(MAPS) == {0: 4 + 128, 1: 12 + 256 + 4096 + 12}
+
+
+def test_a_machines_memory_is_its_own_only() -> None:
+    """The host's engine has it mapped, too, to put packets there."""
+    line = "7f04 default file=/memfd:memory-backend-memfd\\040(deleted) N1=8 kernelpagesize_kB=4\n"
+    assert memory(MAPS + line) == memory(MAPS)
+    assert memory(line, _GUESTS) == {1: 32}
 
 
 def test_this_process() -> None:
