@@ -12,33 +12,55 @@
 #include <rte_prefetch.h>
 
 #define SLOTS 256
+#define ROOT_BITS 16
+#define ROOT_SLOTS (1u << ROOT_BITS)
 #define DEPTH_MAX 16
-#define NO_NODE 0 /* root 0 is nobody's child */
+#define NO_NODE 0 /* nobody's child: empty for ever, it is where lookups that have ended go on */
 
 /* Bits 0-15: next hop + 1, so that a fresh page is an empty node; 16-47: child, 0 for none. */
 struct mtrie_node {
 	_Atomic uint64_t slots[SLOTS];
 };
 
+struct mtrie_root {
+	_Atomic uint64_t slots[ROOT_SLOTS];
+};
+
 /*
- * What only the writer needs: the prefixes that end in the node, as a binary tree laid out
- * like a heap, so that the next shorter one is at index / 2 or above. Index 1 << l | the l bits.
+ * What only the writer needs. The prefixes that end in a node are a binary tree laid out like a
+ * heap, so that the next shorter one is at index / 2 or above: index 1 << l | the l bits.
  */
 struct mtrie_own {
 	uint16_t prefixes[2 * SLOTS]; /* next hop + 1 */
-	uint32_t parent;              /* or the next free or retired node */
+	uint32_t root;
+	uint32_t parent;              /* NO_NODE: the root; or the next free or retired node */
 	uint16_t n_prefixes, n_children;
-	uint8_t at; /* slot in the parent */
+	uint16_t at; /* slot in the parent */
 	uint64_t token;
+};
+
+struct mtrie_root_own {
+	uint16_t prefixes[2 * ROOT_SLOTS];
 };
 
 struct mtrie {
 	struct mtrie_conf conf;
+	struct mtrie_root *roots;
 	struct mtrie_node *nodes;
+	_Atomic uint16_t *defaults; /* of each root: next hop + 1 of the prefix of length 0 */
 	struct mtrie_own *own;
+	struct mtrie_root_own *root_own;
 	uint64_t *counts;
 	uint32_t fresh, n_used;                        /* nodes never used begin at fresh */
 	uint32_t free, retired_first, retired_last;    /* lists through own.parent */
+};
+
+/* A root, or a node below, as the writer sees it. */
+struct place {
+	_Atomic uint64_t *slots;
+	uint16_t *prefixes;
+	unsigned int stride;
+	uint32_t root, node; /* NO_NODE: it is the root */
 };
 
 static uint16_t slot_nh(uint64_t slot)
@@ -56,10 +78,18 @@ static void *map(size_t bytes)
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, bytes, MADV_HUGEPAGE); /* only advice: not every kernel has it */
-	return p;
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void unmap(void *p, size_t bytes)
+{
+	if (p)
+		munmap(p, bytes);
+}
+
+static size_t nodes_of(const struct mtrie *t)
+{
+	return (size_t)t->conf.nodes + 1;
 }
 
 int mtrie_create(struct mtrie **out, const struct mtrie_conf *conf, const char *path,
@@ -70,14 +100,20 @@ int mtrie_create(struct mtrie **out, const struct mtrie_conf *conf, const char *
 	if (!t)
 		return err_set(err, ENOMEM, path, "out of memory");
 	t->conf = *conf;
-	t->fresh = t->n_used = conf->roots;
+	t->fresh = NO_NODE + 1;
 	t->counts = calloc(conf->roots, sizeof(*t->counts));
-	t->nodes = map(conf->nodes * sizeof(*t->nodes));
-	t->own = map(conf->nodes * sizeof(*t->own));
-	if (!t->counts || !t->nodes || !t->own) {
+	t->defaults = calloc(conf->roots, sizeof(*t->defaults));
+	t->roots = map(conf->roots * sizeof(*t->roots));
+	t->root_own = map(conf->roots * sizeof(*t->root_own));
+	t->nodes = map(nodes_of(t) * sizeof(*t->nodes));
+	t->own = map(nodes_of(t) * sizeof(*t->own));
+	if (!t->counts || !t->defaults || !t->roots || !t->root_own || !t->nodes || !t->own) {
 		mtrie_destroy(t);
 		return err_set(err, ENOMEM, path, "no address space for %u nodes", conf->nodes);
 	}
+	/* Only advice: not every kernel has it. Roots are sparse, and stay in small pages. */
+	madvise(t->nodes, nodes_of(t) * sizeof(*t->nodes), MADV_HUGEPAGE);
+	madvise(t->own, nodes_of(t) * sizeof(*t->own), MADV_HUGEPAGE);
 	*out = t;
 	return 0;
 }
@@ -86,10 +122,11 @@ void mtrie_destroy(struct mtrie *t)
 {
 	if (!t)
 		return;
-	if (t->nodes)
-		munmap(t->nodes, t->conf.nodes * sizeof(*t->nodes));
-	if (t->own)
-		munmap(t->own, t->conf.nodes * sizeof(*t->own));
+	unmap(t->roots, t->conf.roots * sizeof(*t->roots));
+	unmap(t->root_own, t->conf.roots * sizeof(*t->root_own));
+	unmap(t->nodes, nodes_of(t) * sizeof(*t->nodes));
+	unmap(t->own, nodes_of(t) * sizeof(*t->own));
+	free(t->defaults);
 	free(t->counts);
 	free(t);
 }
@@ -112,7 +149,7 @@ static void reclaim(struct mtrie *t)
 	}
 }
 
-static uint32_t node_new(struct mtrie *t, uint32_t parent, uint8_t at)
+static uint32_t node_new(struct mtrie *t, const struct place *parent, unsigned int at)
 {
 	uint32_t n = t->free;
 
@@ -122,13 +159,14 @@ static uint32_t node_new(struct mtrie *t, uint32_t parent, uint8_t at)
 	if (n != NO_NODE) {
 		t->free = t->own[n].parent;
 	} else {
-		if (t->fresh == t->conf.nodes)
+		if (t->fresh > t->conf.nodes)
 			return NO_NODE;
 		n = t->fresh++;
 	}
 	t->n_used++;
-	t->own[n].parent = parent;
-	t->own[n].at = at;
+	t->own[n].root = parent->root;
+	t->own[n].parent = parent->node;
+	t->own[n].at = (uint16_t)at;
 	return n;
 }
 
@@ -146,137 +184,175 @@ static void node_retire(struct mtrie *t, uint32_t n)
 }
 
 /* Whole slots only: a reader sees the one before or the one after. */
-static void slot_set(struct mtrie *t, uint32_t n, uint8_t at, uint32_t child, uint16_t nh)
+static void slot_set(const struct place *p, unsigned int at, uint32_t child, uint16_t nh)
 {
-	atomic_store_explicit(&t->nodes[n].slots[at], (uint64_t)child << 16 | nh,
-			      memory_order_release);
+	atomic_store_explicit(&p->slots[at], (uint64_t)child << 16 | nh, memory_order_release);
 }
 
-static uint64_t slot_get(const struct mtrie *t, uint32_t n, uint8_t at)
+static uint64_t slot_get(const struct place *p, unsigned int at)
 {
-	return atomic_load_explicit(&t->nodes[n].slots[at], memory_order_acquire);
+	return atomic_load_explicit(&p->slots[at], memory_order_acquire);
 }
 
-/* The prefix's place: how many bits of it are in its node, and which. Length 0 is in the root. */
+static struct place place_root(const struct mtrie *t, uint32_t root)
+{
+	return (struct place){t->roots[root].slots, t->root_own[root].prefixes, ROOT_BITS, root,
+			      NO_NODE};
+}
+
+static struct place place_node(const struct mtrie *t, uint32_t root, uint32_t node)
+{
+	if (node == NO_NODE)
+		return place_root(t, root);
+	return (struct place){t->nodes[node].slots, t->own[node].prefixes, 8, root, node};
+}
+
+static unsigned int root_slot(const uint8_t *key)
+{
+	return (unsigned int)key[0] << 8 | key[1];
+}
+
+/* The key's slot in the node that `depth` (0: the root) nodes lead to. */
+static unsigned int slot_at(const uint8_t *key, unsigned int depth)
+{
+	return depth ? key[depth + 1] : root_slot(key);
+}
+
+/* How many nodes are above the one that a prefix of this length ends in. */
+static unsigned int depth_of(uint8_t len)
+{
+	return len > ROOT_BITS ? (len - ROOT_BITS - 1u) / 8 + 1 : 0;
+}
+
+/* The prefix's place in its node: how many bits of it are in there, and which. */
 static unsigned int own_index(const uint8_t *key, uint8_t len, unsigned int *bits)
 {
-	unsigned int depth = len ? (len - 1u) / 8 : 0;
+	unsigned int depth = depth_of(len), stride = depth ? 8 : ROOT_BITS;
 
-	*bits = len - 8 * depth;
-	return 1u << *bits | (*bits ? (unsigned int)key[depth] >> (8 - *bits) : 0u);
+	*bits = depth ? len - ROOT_BITS - 8 * (depth - 1) : len;
+	return 1u << *bits | slot_at(key, depth) >> (stride - *bits);
 }
 
-static uint32_t find(const struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len)
+static bool find(const struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len,
+		 struct place *p)
 {
-	uint32_t n = root;
+	*p = place_root(t, root);
+	for (unsigned int depth = 0; depth < depth_of(len); depth++) {
+		uint32_t child = slot_child(slot_get(p, slot_at(key, depth)));
 
-	for (unsigned int depth = 0; 8 * (depth + 1) < len; depth++) {
-		n = slot_child(slot_get(t, n, key[depth]));
-		if (n == NO_NODE)
-			return UINT32_MAX;
+		if (child == NO_NODE)
+			return false;
+		*p = place_node(t, root, child);
 	}
-	return n;
+	return true;
 }
 
-/* Without children or prefixes a node other than a root goes, and then perhaps its parent. */
+/* Without children or prefixes a node goes, and then perhaps its parent; roots stay. */
 static void prune(struct mtrie *t, uint32_t n)
 {
-	while (n >= t->conf.roots && !t->own[n].n_prefixes && !t->own[n].n_children) {
-		uint32_t parent = t->own[n].parent;
-		uint8_t at = t->own[n].at;
+	while (n != NO_NODE && !t->own[n].n_prefixes && !t->own[n].n_children) {
+		struct place parent = place_node(t, t->own[n].root, t->own[n].parent);
+		unsigned int at = t->own[n].at;
 
-		slot_set(t, parent, at, NO_NODE, slot_nh(slot_get(t, parent, at)));
-		t->own[parent].n_children--;
+		slot_set(&parent, at, NO_NODE, slot_nh(slot_get(&parent, at)));
+		if (parent.node != NO_NODE)
+			t->own[parent.node].n_children--;
 		node_retire(t, n);
-		n = parent;
+		n = parent.node;
 	}
 }
 
-/* UINT32_MAX when there is no room; what was made on the way is taken back. */
-static uint32_t find_or_make(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len)
+/* False when there is no room; what was made on the way is taken back. */
+static bool find_or_make(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len,
+			 struct place *p)
 {
-	uint32_t n = root;
-
-	for (unsigned int depth = 0; 8 * (depth + 1) < len; depth++) {
-		uint64_t slot = slot_get(t, n, key[depth]);
+	*p = place_root(t, root);
+	for (unsigned int depth = 0; depth < depth_of(len); depth++) {
+		unsigned int at = slot_at(key, depth);
+		uint64_t slot = slot_get(p, at);
 		uint32_t child = slot_child(slot);
 
 		if (child == NO_NODE) {
-			child = node_new(t, n, key[depth]);
+			child = node_new(t, p, at);
 			if (child == NO_NODE) {
-				prune(t, n);
+				prune(t, p->node);
 				reclaim(t);
-				return UINT32_MAX;
+				return false;
 			}
-			slot_set(t, n, key[depth], child, slot_nh(slot));
-			t->own[n].n_children++;
+			slot_set(p, at, child, slot_nh(slot));
+			if (p->node != NO_NODE)
+				t->own[p->node].n_children++;
 		}
-		n = child;
+		*p = place_node(t, root, child);
 	}
-	return n;
+	return true;
 }
 
 /* The slots that a prefix of `bits` bits at `index` covers get the best that there is for each. */
-static void refresh(struct mtrie *t, uint32_t n, unsigned int index, unsigned int bits)
+static void refresh(struct mtrie *t, const struct place *p, unsigned int index, unsigned int bits)
 {
-	const uint16_t *prefixes = t->own[n].prefixes;
-	unsigned int first = (index << (8 - bits)) & (SLOTS - 1), count = 1u << (8 - bits);
+	unsigned int slots = 1u << p->stride, count = slots >> bits;
+	unsigned int first = (index << (p->stride - bits)) & (slots - 1);
 
+	if (!bits) { /* in roots only: longer prefixes that end further down have bits there */
+		atomic_store_explicit(&t->defaults[p->root], p->prefixes[index],
+				      memory_order_release);
+		return;
+	}
 	for (unsigned int at = first; at < first + count; at++) {
-		unsigned int i = SLOTS | at;
+		unsigned int i = slots | at;
 
-		while (i && !prefixes[i])
+		while (i > 1 && !p->prefixes[i])
 			i >>= 1;
-		slot_set(t, n, (uint8_t)at, slot_child(slot_get(t, n, (uint8_t)at)),
-			 i ? prefixes[i] : 0);
+		slot_set(p, at, slot_child(slot_get(p, at)), i > 1 ? p->prefixes[i] : 0);
 	}
 }
 
 int mtrie_put(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len, uint16_t nh,
 	      uint16_t *old)
 {
-	uint32_t n = find_or_make(t, root, key, len);
 	unsigned int bits, index = own_index(key, len, &bits);
+	struct place p;
 	uint16_t *own;
 
-	if (n == UINT32_MAX)
+	if (!find_or_make(t, root, key, len, &p))
 		return -ENOSPC;
-	own = &t->own[n].prefixes[index];
+	own = &p.prefixes[index];
 	*old = (uint16_t)(*own - 1);
 	if (!*own) {
-		t->own[n].n_prefixes++;
+		t->own[p.node].n_prefixes += p.node != NO_NODE;
 		t->counts[root]++;
 	}
 	if (*old == nh && *own)
 		return 0;
 	*own = (uint16_t)(nh + 1);
-	refresh(t, n, index, bits);
+	refresh(t, &p, index, bits);
 	return 0;
 }
 
 int mtrie_remove(struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len, uint16_t *old)
 {
-	uint32_t n = find(t, root, key, len);
 	unsigned int bits, index = own_index(key, len, &bits);
+	struct place p;
 
-	if (n == UINT32_MAX || !t->own[n].prefixes[index])
+	if (!find(t, root, key, len, &p) || !p.prefixes[index])
 		return -ENOENT;
-	*old = (uint16_t)(t->own[n].prefixes[index] - 1);
-	t->own[n].prefixes[index] = 0;
-	t->own[n].n_prefixes--;
+	*old = (uint16_t)(p.prefixes[index] - 1);
+	p.prefixes[index] = 0;
+	t->own[p.node].n_prefixes -= p.node != NO_NODE;
 	t->counts[root]--;
-	refresh(t, n, index, bits);
-	prune(t, n);
+	refresh(t, &p, index, bits);
+	prune(t, p.node);
 	reclaim(t);
 	return 0;
 }
 
 uint16_t mtrie_get(const struct mtrie *t, uint32_t root, const uint8_t *key, uint8_t len)
 {
-	uint32_t n = find(t, root, key, len);
 	unsigned int bits, index = own_index(key, len, &bits);
+	struct place p;
 
-	return n == UINT32_MAX ? MTRIE_MISS : (uint16_t)(t->own[n].prefixes[index] - 1);
+	return find(t, root, key, len, &p) ? (uint16_t)(p.prefixes[index] - 1) : MTRIE_MISS;
 }
 
 struct walk {
@@ -287,33 +363,47 @@ struct walk {
 	uint8_t key[DEPTH_MAX];
 };
 
-static void walk_prefixes(struct walk *w, uint32_t n, unsigned int depth)
+/* `byte`: the key's byte that the node's slots begin at. */
+static void walk_prefixes(struct walk *w, const struct place *p, unsigned int byte)
 {
-	for (unsigned int bits = 0; bits <= 8; bits++)
+	for (unsigned int bits = byte ? 1 : 0; bits <= p->stride; bits++)
 		for (unsigned int i = 1u << bits; i < 2u << bits; i++) {
-			uint16_t nh = w->t->own[n].prefixes[i];
+			uint16_t nh = p->prefixes[i];
+			unsigned int key = (i << (p->stride - bits)) & ((1u << p->stride) - 1);
 
 			if (!nh)
 				continue;
-			w->key[depth] = (uint8_t)(i << (8 - bits));
-			w->each(w->ctx, w->key, (uint8_t)(8 * depth + bits), (uint16_t)(nh - 1));
+			if (!byte)
+				w->key[0] = (uint8_t)(key >> 8);
+			w->key[byte ? byte : 1] = (uint8_t)key;
+			w->each(w->ctx, w->key, (uint8_t)(8 * byte + bits), (uint16_t)(nh - 1));
 		}
-	w->key[depth] = 0;
+	w->key[byte ? byte : 1] = 0;
 }
 
+static void walk_node(struct walk *w, struct place p, unsigned int byte);
+
 /* Children first: removing a node's last prefix removes the node. */
-static void walk_node(struct walk *w, uint32_t n, unsigned int depth)
+static void walk_children(struct walk *w, const struct place *p, unsigned int byte)
 {
-	for (unsigned int at = 0; at < SLOTS; at++) {
-		uint32_t child = slot_child(slot_get(w->t, n, (uint8_t)at));
+	for (unsigned int at = 0; at < 1u << p->stride; at++) {
+		uint32_t child = slot_child(slot_get(p, at));
 
 		if (child == NO_NODE)
 			continue;
-		w->key[depth] = (uint8_t)at;
-		walk_node(w, child, depth + 1);
+		if (!byte)
+			w->key[0] = (uint8_t)(at >> 8);
+		w->key[byte ? byte : 1] = (uint8_t)at;
+		walk_node(w, place_node(w->t, w->root, child), byte ? byte + 1 : 2);
 	}
-	w->key[depth] = 0;
-	walk_prefixes(w, n, depth);
+	w->key[0] = byte ? w->key[0] : 0;
+	w->key[byte ? byte : 1] = 0;
+}
+
+static void walk_node(struct walk *w, struct place p, unsigned int byte)
+{
+	walk_children(w, &p, byte);
+	walk_prefixes(w, &p, byte);
 }
 
 void mtrie_walk(struct mtrie *t, uint32_t root,
@@ -321,7 +411,8 @@ void mtrie_walk(struct mtrie *t, uint32_t root,
 {
 	struct walk w = {.t = t, .root = root, .each = each, .ctx = ctx};
 
-	walk_node(&w, root, 0);
+	if (t->counts[root])
+		walk_node(&w, place_root(t, root), 0);
 }
 
 uint64_t mtrie_count(const struct mtrie *t, uint32_t root)
@@ -334,35 +425,50 @@ uint32_t mtrie_nodes(const struct mtrie *t)
 	return t->n_used;
 }
 
+static const _Atomic uint64_t *in_root(const struct mtrie *t, uint32_t root, const uint8_t *key)
+{
+	return &t->roots[root].slots[root_slot(key)];
+}
+
+/*
+ * What one slot says: a longer prefix than before, if any, and the node below, whose slot for the
+ * next byte is asked for. No branches: which packets end where is as random as their addresses.
+ */
+static inline uint32_t step(const struct mtrie *t, const _Atomic uint64_t *from, uint16_t *nh,
+			    uint8_t next)
+{
+	uint64_t slot = atomic_load_explicit(from, memory_order_acquire);
+	uint32_t child = slot_child(slot);
+
+	*nh = slot_nh(slot) ? slot_nh(slot) : *nh;
+	rte_prefetch0((const void *)&t->nodes[child].slots[next]);
+	return child;
+}
+
 void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
 		  unsigned int bytes, uint16_t *nhs, unsigned int n)
 {
-	uint32_t at[MTRIE_BURST_MAX];
-	uint8_t walking[MTRIE_BURST_MAX];
-	unsigned int left = n;
+	uint32_t at[MTRIE_BURST_MAX], any = 0;
 
-	for (unsigned int i = 0; i < n; i++) {
-		at[i] = roots[i];
-		walking[i] = (uint8_t)i;
-		nhs[i] = 0;
-		rte_prefetch0((const void *)&t->nodes[at[i]].slots[keys[i][0]]);
-	}
-	for (unsigned int depth = 0; depth < bytes && left; depth++) {
-		unsigned int still = 0;
-
-		for (unsigned int j = 0; j < left; j++) {
-			unsigned int i = walking[j];
-			uint64_t slot = slot_get(t, at[i], keys[i][depth]);
-
-			nhs[i] = slot_nh(slot) ? slot_nh(slot) : nhs[i];
-			at[i] = slot_child(slot);
-			if (at[i] == NO_NODE || depth + 1 == bytes)
-				continue;
-			rte_prefetch0((const void *)&t->nodes[at[i]].slots[keys[i][depth + 1]]);
-			walking[still++] = (uint8_t)i;
-		}
-		left = still;
-	}
 	for (unsigned int i = 0; i < n; i++)
+		rte_prefetch0((const void *)in_root(t, roots[i], keys[i]));
+	for (unsigned int i = 0; i < n; i++) {
+		nhs[i] = 0;
+		at[i] = step(t, in_root(t, roots[i], keys[i]), &nhs[i], keys[i][2]);
+		any |= at[i];
+	}
+	for (unsigned int byte = 2; byte < bytes && any; byte++) {
+		unsigned int next = byte + 1 < bytes ? byte + 1 : byte;
+
+		any = 0;
+		for (unsigned int i = 0; i < n; i++) {
+			at[i] = step(t, &t->nodes[at[i]].slots[keys[i][byte]], &nhs[i], keys[i][next]);
+			any |= at[i];
+		}
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		if (unlikely(!nhs[i]))
+			nhs[i] = atomic_load_explicit(&t->defaults[roots[i]], memory_order_acquire);
 		nhs[i]--; /* 0, no prefix, becomes MTRIE_MISS */
+	}
 }

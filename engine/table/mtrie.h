@@ -8,14 +8,15 @@
 #include "../core/err.h"
 
 /*
- * Many longest-prefix-match tables in one pool of nodes: a multibit trie with strides of 8 bits
- * (Srinivasan, Varghese: "Fast Address Lookups Using Controlled Prefix Expansion", 1999), not
- * leaf-pushed: a slot holds the best prefix that ends in its node and the child below it, and a
- * lookup remembers the last prefix that it passed.
+ * Many longest-prefix-match tables in one pool of nodes: a multibit trie with strides of 16, 8, 8
+ * ... bits (Srinivasan, Varghese: "Fast Address Lookups Using Controlled Prefix Expansion", 1999),
+ * not leaf-pushed: a slot holds the best prefix that ends in its node and the child below it, and a
+ * lookup remembers the last prefix that it passed. At most three slots answer for IPv4.
  *
  * For the routers of many VNFs in one engine: a DIR-24-8 table takes 64 MB however few routes
- * it has, and 63 of them do not fit; here an empty table is one node, and a change costs
- * what its prefix covers within one node.
+ * it has, and 63 of them do not fit; here a table's first node is address space, of which the pages
+ * that its routes are in take memory (512 /16s in each), and a change costs what its prefix covers
+ * within one node. The default route, which would cover all, is kept beside it.
  *
  * One writer beside any number of readers. A slot is read and written whole, so that each
  * lookup gives a next hop that its key has, or had while it ran. A node that is unlinked is used
@@ -25,7 +26,7 @@ struct mtrie;
 
 struct mtrie_conf {
 	uint32_t roots;               /* tables, numbered from 0 */
-	uint32_t nodes;               /* bound on nodes, roots included; memory is taken as used */
+	uint32_t nodes;               /* bound on those below the roots; memory is taken as used */
 	struct rte_rcu_qsbr *readers; /* NULL: none reads while it is changed */
 };
 
@@ -47,7 +48,7 @@ uint16_t mtrie_get(const struct mtrie *t, uint32_t root, const uint8_t *key, uin
 void mtrie_walk(struct mtrie *t, uint32_t root,
 		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh), void *ctx);
 uint64_t mtrie_count(const struct mtrie *t, uint32_t root);
-uint32_t mtrie_nodes(const struct mtrie *t); /* in use, those that wait for readers included */
+uint32_t mtrie_nodes(const struct mtrie *t); /* as above, those that wait for readers included */
 
 /*
  * Any thread. keys[i] points to `bytes` bytes (4 or 16), roots[i] is its table. All walk side

@@ -106,15 +106,15 @@ void hop_to_neighbour(const struct vnf *v, const struct path *path, struct route
 {
 	const struct router_interface *out = vnf_interface(v, path->ifindex);
 	const struct neighbour *n = out ? vnf_neighbour(v, path->ifindex, &path->gateway) : NULL;
-	int local;
+	const struct mac_slot *local;
 
 	memset(hop, 0, sizeof(*hop));
 	hop->kind = HOP_PUNT; /* the kernel forwards it, and so resolves the neighbour */
 	if (!n)
 		return;
-	local = router_interface_of(v->router, router_mac_key(n->mac, out->edge));
-	hop->kind = local >= 0 ? HOP_LOCAL : HOP_FORWARD;
-	hop->interface = local >= 0 ? (uint16_t)local : 0;
+	local = router_find_mac(v->router, router_mac_key(n->mac, out->edge));
+	hop->kind = local ? HOP_LOCAL : HOP_FORWARD;
+	hop->interface = local ? local->interface : 0;
 	hop->edge = out->edge;
 	set_macs(hop, n->mac, out->mac);
 }

@@ -76,14 +76,14 @@ const struct param router_param_table[] = {
 	{0},
 };
 
-static int mac_add(struct router *r, uint64_t key, uint16_t interface)
+static int mac_add(struct router *r, uint64_t key, uint16_t interface, uint16_t vnf)
 {
-	unsigned int at = (unsigned int)((key * 0x9e3779b97f4a7c15) >> 53) % MAC_SLOTS;
+	unsigned int at = router_mac_slot(key);
 
 	for (; r->macs[at].key; at = (at + 1) % MAC_SLOTS)
 		if (r->macs[at].key == key)
 			return -EEXIST;
-	r->macs[at] = (struct mac_slot){key, interface};
+	r->macs[at] = (struct mac_slot){key, interface, vnf};
 	return 0;
 }
 
@@ -103,7 +103,7 @@ static int add_interface(struct router *r, unsigned int vnf, const struct router
 	i->vnf = (uint16_t)vnf;
 	memcpy(i->mac, p->mac.bytes, sizeof(i->mac));
 	snprintf(i->name, sizeof(i->name), "%s", p->name);
-	if (mac_add(r, router_mac_key(i->mac, i->edge), (uint16_t)r->n_interfaces))
+	if (mac_add(r, router_mac_key(i->mac, i->edge), (uint16_t)r->n_interfaces, i->vnf))
 		return err_set(err, EEXIST, path, "mac is another interface's on port %u", i->edge);
 	r->n_interfaces++;
 	return 0;

@@ -24,7 +24,6 @@ struct batch {
 	uint16_t interface[BURST_MAX];
 	uint32_t roots[BURST_MAX];
 	const uint8_t *keys[BURST_MAX];
-	uint16_t hops[BURST_MAX];
 };
 
 static bool may_punt(struct nf_worker *w)
@@ -87,16 +86,27 @@ static uint8_t flood(struct nf_worker *w, struct burst *b, struct rte_mbuf *m, u
 	return last >= 0 ? punt(w, m, (unsigned int)last) : NF_DROP(DROP_NO_VNF);
 }
 
-/* A multicast or link-local destination is for who speaks on the link, not to be forwarded. */
-static bool stays_on_link(const struct rte_mbuf *m, const uint8_t *dst)
+/*
+ * A multicast or link-local destination is for who speaks on the link, not to be forwarded. By the
+ * first octet for IPv4: 169.254/16 needs a second look (RFC 3927 section 7).
+ */
+enum { STAYS = 1, LOOK_AGAIN = 2 };
+static const uint8_t first_octet[256] = {[169] = LOOK_AGAIN, [224 ... 239] = STAYS, [255] = STAYS};
+
+static inline bool stays_on_link4(const uint8_t *dst)
 {
-	if (pkt_is_ipv4(m))
-		return (dst[0] & 0xf0) == 0xe0 || (dst[0] == 169 && dst[1] == 254) || dst[0] == 255;
+	uint8_t known = first_octet[dst[0]];
+
+	return unlikely(known) && (known == STAYS || dst[1] == 254);
+}
+
+static inline bool stays_on_link6(const uint8_t *dst)
+{
 	return dst[0] == 0xff || (dst[0] == 0xfe && (dst[1] & 0xc0) == 0x80);
 }
 
-static void batch_add(struct batch *batch, unsigned int pos, unsigned int interface, uint32_t root,
-		      const uint8_t *key)
+static inline void batch_add(struct batch *batch, unsigned int pos, unsigned int interface,
+			     uint32_t root, const uint8_t *key)
 {
 	batch->pos[batch->n] = (uint8_t)pos;
 	batch->interface[batch->n] = (uint16_t)interface;
@@ -104,45 +114,53 @@ static void batch_add(struct batch *batch, unsigned int pos, unsigned int interf
 	batch->keys[batch->n++] = key;
 }
 
-/* A frame for one VNF's interface: queued for its table, or a verdict at once. */
-static uint8_t enter(struct nf_worker *w, struct rte_mbuf *m, unsigned int pos,
-		     unsigned int interface, struct batch batches[2])
+/* A constant length lets the common sum be unrolled. */
+static inline bool checksum_ok(const struct rte_mbuf *m, const struct rte_ipv4_hdr *ip)
+{
+	if (likely(pkt_l3_len(m) == sizeof(*ip)))
+		return ip_checksum_ok(ip, sizeof(*ip));
+	return ip_checksum_ok(ip, pkt_l3_len(m));
+}
+
+/*
+ * A frame for one VNF's interface: queued for its table, or a verdict at once. An expired TTL is
+ * the VNF's to answer with ICMP time exceeded, from its own address.
+ */
+static inline uint8_t enter(struct nf_worker *w, struct rte_mbuf *m, unsigned int pos,
+			    unsigned int interface, unsigned int vnf, struct batch batches[2])
 {
 	const struct router *r = w->nf->state;
-	unsigned int vnf = r->interfaces[interface].vnf;
-	const uint8_t *dst;
-	uint8_t ttl;
 
 	if (likely(pkt_is_ipv4(m))) {
 		const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
+		const uint8_t *dst = (const uint8_t *)&ip->dst_addr;
 
-		if (r->verify_checksum && unlikely(!ip_checksum_ok(ip, pkt_l3_len(m))))
+		if (r->verify_checksum && unlikely(!checksum_ok(m, ip)))
 			return NF_DROP(DROP_BAD_CHECKSUM);
-		dst = (const uint8_t *)&ip->dst_addr;
-		ttl = ip->time_to_live;
-	} else if (pkt_is_ipv6(m)) {
+		if (unlikely(ip->time_to_live <= 1 || stays_on_link4(dst)))
+			return punt(w, m, interface);
+		batch_add(&batches[0], pos, interface, router_root(vnf, false), dst);
+		return 0;
+	}
+	if (pkt_is_ipv6(m)) {
 		const struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);
 
-		dst = ip->dst_addr;
-		ttl = ip->hop_limits;
-	} else {
-		return punt(w, m, interface);
+		if (unlikely(ip->hop_limits <= 1 || stays_on_link6(ip->dst_addr)))
+			return punt(w, m, interface);
+		batch_add(&batches[1], pos, interface, router_root(vnf, true), ip->dst_addr);
+		return 0;
 	}
-	/* It is the VNF that answers with ICMP time exceeded, from its own address. */
-	if (unlikely(ttl <= 1 || stays_on_link(m, dst)))
-		return punt(w, m, interface);
-	batch_add(&batches[pkt_is_ipv6(m)], pos, interface, router_root(vnf, pkt_is_ipv6(m)), dst);
-	return 0;
+	return punt(w, m, interface);
 }
 
-static inline void rewrite(struct rte_mbuf *m, const struct router_hop *hop)
+static inline void rewrite(struct rte_mbuf *m, const struct router_hop *hop, bool ipv6)
 {
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 
-	if (pkt_is_ipv4(m))
-		ip_decrement_ttl(pkt_l3_hdr(m));
-	else
+	if (ipv6)
 		((struct rte_ipv6_hdr *)pkt_l3_hdr(m))->hop_limits--;
+	else
+		ip_decrement_ttl(pkt_l3_hdr(m));
 	memcpy(frame, &hop->macs_low, sizeof(hop->macs_low));
 	memcpy(frame + sizeof(hop->macs_low), &hop->macs_high, sizeof(hop->macs_high));
 }
@@ -152,27 +170,17 @@ static inline const struct router_hop *hop_at(const struct router *r, uint16_t n
 	return atomic_load_explicit(&r->hops[number], memory_order_acquire);
 }
 
-/* What a looked up packet does; HOP_LOCAL ones enter the next round. */
-static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct batch *from,
-			 unsigned int i, struct batch next[2])
+/* All but the common way, which is to a neighbour. HOP_LOCAL packets enter the next round. */
+static uint8_t go_elsewhere(struct nf_worker *w, struct rte_mbuf *m, const struct router_hop *hop,
+			    const struct batch *from, unsigned int i, struct batch next[2])
 {
 	const struct router *r = w->nf->state;
-	const struct router_hop *hop;
 
-	if (unlikely(from->hops[i] == NO_HOP))
-		return NF_DROP(DROP_NO_ROUTE);
-	hop = hop_at(r, from->hops[i]);
-	if (unlikely(hop->kind == HOP_GROUP))
-		hop = hop_at(r, hop->members[pkt_flow_hash(m) % ROUTER_MEMBERS_MAX]);
 	switch (hop->kind) {
-	case HOP_FORWARD:
-		rewrite(m, hop);
-		w->counters[C_FORWARDED]++;
-		return hop->edge;
 	case HOP_LOCAL:
-		rewrite(m, hop);
+		rewrite(m, hop, pkt_is_ipv6(m));
 		w->counters[C_SWITCHED]++;
-		return enter(w, m, from->pos[i], hop->interface, next);
+		return enter(w, m, from->pos[i], hop->interface, r->interfaces[hop->interface].vnf, next);
 	case HOP_BLACKHOLE:
 		return NF_DROP(DROP_BLACKHOLE);
 	default:
@@ -180,48 +188,80 @@ static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct b
 	}
 }
 
-static void forward(struct nf_worker *w, struct burst *b, struct batch batches[2])
+/* What a looked up packet does. */
+static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct router_hop *hop,
+			 const struct batch *from, unsigned int i, struct batch next[2], bool ipv6)
+{
+	if (unlikely(!hop))
+		return NF_DROP(DROP_NO_ROUTE);
+	if (unlikely(hop->kind == HOP_GROUP))
+		hop = hop_at(w->nf->state, hop->members[pkt_flow_hash(m) % ROUTER_MEMBERS_MAX]);
+	if (unlikely(hop->kind != HOP_FORWARD))
+		return go_elsewhere(w, m, hop, from, i, next);
+	rewrite(m, hop, ipv6);
+	w->counters[C_FORWARDED]++;
+	return hop->edge;
+}
+
+/* One family of a round. The hop of NO_HOP is NULL for ever. */
+static __rte_always_inline void look_up(struct nf_worker *w, struct burst *b,
+					const struct batch *from, struct batch next[2], bool ipv6)
 {
 	const struct router *r = w->nf->state;
+	const struct router_hop *hops[BURST_MAX];
+	uint16_t numbers[BURST_MAX];
+
+	mtrie_lookup(r->trie, from->roots, from->keys, ipv6 ? 16 : 4, numbers, from->n);
+	for (unsigned int i = 0; i < from->n; i++) {
+		hops[i] = hop_at(r, numbers[i]);
+		rte_prefetch0(hops[i]);
+	}
+	for (unsigned int i = 0; i < from->n; i++)
+		b->verdict[from->pos[i]] = go(w, b->pkts[from->pos[i]], hops[i], from, i, next, ipv6);
+}
+
+static void in_circles(struct burst *b, const struct batch *batch)
+{
+	for (unsigned int i = 0; i < batch->n; i++)
+		b->verdict[batch->pos[i]] = NF_DROP(DROP_LOOP);
+}
+
+static void forward(struct nf_worker *w, struct burst *b, struct batch batches[2])
+{
 	struct batch next[2];
 
-	for (unsigned int round = 0; batches[0].n + batches[1].n; round++) {
+	for (unsigned int round = 0; round < ROUNDS_MAX; round++) {
 		next[0].n = next[1].n = 0;
-		for (unsigned int ipv6 = 0; ipv6 < 2; ipv6++) {
-			struct batch *from = &batches[ipv6];
-
-			if (!from->n)
-				continue;
-			mtrie_lookup(r->trie, from->roots, from->keys, ipv6 ? 16 : 4, from->hops,
-				     from->n);
-			for (unsigned int i = 0; i < from->n; i++)
-				b->verdict[from->pos[i]] =
-					round < ROUNDS_MAX ? go(w, b->pkts[from->pos[i]], from, i, next)
-							   : NF_DROP(DROP_LOOP);
-		}
+		if (likely(batches[0].n))
+			look_up(w, b, &batches[0], next, false);
+		if (batches[1].n)
+			look_up(w, b, &batches[1], next, true);
 		if (likely(!(next[0].n + next[1].n)))
 			return;
 		memcpy(batches, next, sizeof(next));
 	}
+	in_circles(b, &batches[0]);
+	in_circles(b, &batches[1]);
 }
 
 /* From a wire. */
-static uint8_t come_in(struct nf_worker *w, struct burst *b, unsigned int i, struct batch batches[2])
+static inline uint8_t come_in(struct nf_worker *w, struct burst *b, unsigned int i,
+			      struct batch batches[2])
 {
 	const struct router *r = w->nf->state;
 	struct rte_mbuf *m = b->pkts[i];
 	const struct rte_ether_addr *dst = &pkt_eth(m)->dst_addr;
+	const struct mac_slot *whose;
 	unsigned int edge = nf_port(m);
-	int interface;
 
 	if (unlikely(edge >= ROUTER_PORTS))
 		return NF_DROP(DROP_NO_PORT);
 	if (unlikely(rte_is_multicast_ether_addr(dst)))
 		return flood(w, b, m, edge, -1);
-	interface = router_interface_of(r, router_mac_key(dst->addr_bytes, edge));
-	if (unlikely(interface < 0))
+	whose = router_find_mac(r, router_mac_key(dst->addr_bytes, edge));
+	if (unlikely(!whose))
 		return NF_DROP(DROP_NO_VNF);
-	return enter(w, m, i, (unsigned int)interface, batches);
+	return enter(w, m, i, whose->interface, whose->vnf, batches);
 }
 
 /* From a VNF: as the switch in a NIC would, to the wire or to the other VNFs on the port. */
@@ -230,16 +270,16 @@ static uint8_t go_out(struct nf_worker *w, struct burst *b, unsigned int i, stru
 	const struct router *r = w->nf->state;
 	struct rte_mbuf *m = b->pkts[i];
 	const struct rte_ether_addr *dst = &pkt_eth(m)->dst_addr;
+	const struct mac_slot *to;
 	unsigned int from = nf_port(m);
-	int to;
 
 	if (unlikely(from >= r->n_interfaces))
 		return NF_DROP(DROP_NO_PORT);
 	if (rte_is_multicast_ether_addr(dst))
 		return flood(w, b, m, r->interfaces[from].edge, (int)from);
-	to = router_interface_of(r, router_mac_key(dst->addr_bytes, r->interfaces[from].edge));
-	if (to >= 0)
-		return enter(w, m, i, (unsigned int)to, batches);
+	to = router_find_mac(r, router_mac_key(dst->addr_bytes, r->interfaces[from].edge));
+	if (to)
+		return enter(w, m, i, to->interface, to->vnf, batches);
 	return r->interfaces[from].edge;
 }
 

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include <rte_rcu_qsbr.h>
 
@@ -99,7 +100,7 @@ struct router_interface {
 #define MAC_SLOTS (4 * ROUTER_INTERFACES_MAX)
 struct mac_slot {
 	uint64_t key; /* port + 1 in the high 16 bits; 0: free */
-	uint16_t interface;
+	uint16_t interface, vnf;
 };
 
 struct grave;
@@ -131,24 +132,31 @@ static inline uint32_t router_root(unsigned int vnf, bool ipv6)
 	return vnf * 2 + ipv6;
 }
 
+/* A frame's first bytes as they are in memory. */
 static inline uint64_t router_mac_key(const uint8_t *mac, unsigned int edge)
 {
-	uint64_t key = (uint64_t)(edge + 1) << 48;
+	uint32_t low;
+	uint16_t high;
 
-	for (int i = 0; i < 6; i++)
-		key |= (uint64_t)mac[i] << (40 - 8 * i);
-	return key;
+	memcpy(&low, mac, sizeof(low));
+	memcpy(&high, mac + sizeof(low), sizeof(high));
+	return (uint64_t)(edge + 1) << 48 | (uint64_t)high << 32 | low;
 }
 
-/* The interface with this MAC on this port, or -1. */
-static inline int router_interface_of(const struct router *r, uint64_t key)
+static inline unsigned int router_mac_slot(uint64_t key)
 {
-	unsigned int at = (unsigned int)((key * 0x9e3779b97f4a7c15) >> 53) % MAC_SLOTS;
+	return (unsigned int)((key * 0x9e3779b97f4a7c15) >> 53) % MAC_SLOTS;
+}
+
+/* Whose MAC this is on this port; NULL: nobody's. */
+static inline const struct mac_slot *router_find_mac(const struct router *r, uint64_t key)
+{
+	unsigned int at = router_mac_slot(key);
 
 	for (; r->macs[at].key; at = (at + 1) % MAC_SLOTS)
 		if (r->macs[at].key == key)
-			return r->macs[at].interface;
-	return -1;
+			return &r->macs[at];
+	return NULL;
 }
 
 /* process.c */
