@@ -8,6 +8,7 @@
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
 #   HEADRACE_VM              where kernel, QEMU and engine are kept (~/.cache/headrace/vm)
 #   HEADRACE_VM_SECONDS      how long the guest may take (1800)
+#   HEADRACE_VM_BOOT         and how long it may boot, before it is started once more (180)
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,11 +18,12 @@ name=test-vm-${1:-}
 . "$here/guest.sh"
 seconds=${HEADRACE_VM_SECONDS:-1800}
 console=$cache/$name-console.log
-boot_seconds=180 attempts=2
+boot_seconds=${HEADRACE_VM_BOOT:-180} attempts=2
 
 [ -f "$here/${1:-}.py" ] && [ "$1" != checks ] || die "'${1:-}': not a test; allowed: sriov, placement"
 [ "$(id -u)" = 0 ] || die "needs root: the guest reads this machine's files as root"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_SECONDS '$seconds': allowed: seconds"
+[[ $boot_seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_BOOT '$boot_seconds': allowed: seconds"
 need busybox busybox cpio cpio modprobe kmod ip iproute2 apt-get apt dpkg-deb dpkg
 [ -x "$repo/.venv/bin/python" ] || die "$repo/.venv: not there; make it with 'make setup'"
 
