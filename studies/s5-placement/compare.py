@@ -122,7 +122,7 @@ def figure3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         "share",
         [
             Series("local", tuple((rate / 1e6, vnf(run)) for rate, run in points)),
-            *(Series(f"published, {where}", ((1.0, value),)) for where, value in published.items()),
+            *(Series(f"paper, {where}", ((1.0, value),)) for where, value in published.items()),
         ],
         Axes("Mpps", "utilisation", lambda v: f"{v:g}"),
     )
@@ -184,7 +184,7 @@ def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
             Series("PMU", tuple(counted)),
             # "At a high rate": at the end of the axis.
             *(
-                Series(f"published, {where}", ((line[-1][0], value),))
+                Series(f"paper, {where}", ((line[-1][0], value),))
                 for where, value in (published.items() if line else ())
             ),
         ],
@@ -215,7 +215,7 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     say(f"figure 6, {len(places)} placements in turn")
     specs = [spec(nfs, [["rx"], ["acl"], ["tx"]], [[cpu] for cpu in on], cpus) for on in places]
     runs = studied.in_rounds(bench, specs, ORIGIN, CHAIN_PPS, wait=False)
-    bars = [Bar(f"published, nodes {on}", value, True) for on, value in published.items()]
+    bars = [Bar(f"paper, nodes {on}", value, True) for on, value in published.items()]
     for on, run in zip(places, runs, strict=True):
         name = f"lcores {'-'.join(map(str, on))}"
         bars.append(Bar(name + lost(run), vnf(run, "acl")))
@@ -283,7 +283,7 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
             Series("utilisation", tuple(utilisation)),
             Series("LLC hit ratio", tuple(hits)),
             *(
-                Series(f"published hits, {which}", ((ACL_BYTES[-1] / MB, value),))
+                Series(f"paper, {which}", ((ACL_BYTES[-1] / MB, value),))
                 for which, value in published.items()
             ),
         ],
