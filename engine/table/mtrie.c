@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include <rte_branch_prediction.h>
+#include <rte_byteorder.h>
 #include <rte_prefetch.h>
 
 #define SLOTS 256
@@ -17,13 +18,20 @@
 #define DEPTH_MAX 16
 #define NO_NODE 0 /* nobody's child: empty for ever, it is where lookups that have ended go on */
 
+/*
+ * Tables have routes of the same addresses: without the spare line the slots for them would be in the
+ * same few sets of the caches, and with the spare page also in the same of the TLB.
+ */
+#define LINE_SLOTS 8
+#define PAGE_SLOTS 512
+
 /* Bits 0-15: next hop + 1, so that a fresh page is an empty node; 16-47: child, 0 for none. */
 struct mtrie_node {
-	_Atomic uint64_t slots[SLOTS];
+	_Atomic uint64_t slots[SLOTS + LINE_SLOTS];
 };
 
 struct mtrie_root {
-	_Atomic uint64_t slots[ROOT_SLOTS];
+	_Atomic uint64_t slots[ROOT_SLOTS + PAGE_SLOTS + LINE_SLOTS];
 };
 
 /*
@@ -425,50 +433,105 @@ uint32_t mtrie_nodes(const struct mtrie *t)
 	return t->n_used;
 }
 
-static const _Atomic uint64_t *in_root(const struct mtrie *t, uint32_t root, const uint8_t *key)
+static inline uint64_t slot_load(const _Atomic uint64_t *slot)
 {
-	return &t->roots[root].slots[root_slot(key)];
+	return atomic_load_explicit(slot, memory_order_acquire);
 }
 
 /*
- * What one slot says: a longer prefix than before, if any, and the node below, whose slot for the
- * next byte is asked for. No branches: which packets end where is as random as their addresses.
+ * What one slot says: a longer prefix than before, if any, and the node below. No branches: which
+ * packets end where is as random as their addresses.
  */
-static inline uint32_t step(const struct mtrie *t, const _Atomic uint64_t *from, uint16_t *nh,
-			    uint8_t next)
+static inline uint32_t step(const _Atomic uint64_t *from, uint16_t *nh)
 {
-	uint64_t slot = atomic_load_explicit(from, memory_order_acquire);
-	uint32_t child = slot_child(slot);
+	uint64_t slot = slot_load(from);
 
 	*nh = slot_nh(slot) ? slot_nh(slot) : *nh;
-	rte_prefetch0((const void *)&t->nodes[child].slots[next]);
-	return child;
+	return slot_child(slot);
+}
+
+/* From 0, no prefix, to the default route's or MTRIE_MISS. */
+static void finish(const struct mtrie *t, const uint32_t *roots, uint16_t *nhs, unsigned int n)
+{
+	bool none = false;
+
+	for (unsigned int i = 0; i < n; i++) {
+		none |= !nhs[i];
+		nhs[i]--;
+	}
+	for (unsigned int i = 0; unlikely(none) && i < n; i++)
+		if (nhs[i] == MTRIE_MISS)
+			nhs[i] = (uint16_t)(atomic_load_explicit(&t->defaults[roots[i]],
+								 memory_order_acquire) - 1);
+}
+
+/* The roots' slots, and which slots below are asked for next. */
+static inline uint32_t look_at_roots(const struct mtrie *t, const uint32_t *roots,
+				     const uint32_t *keys, uint32_t *at, uint16_t *nhs, unsigned int n)
+{
+	const struct mtrie_root *tops = t->roots;
+	const struct mtrie_node *nodes = t->nodes;
+	uint32_t any = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		uint64_t slot = slot_load(&tops[roots[i]].slots[keys[i] >> 16]);
+
+		nhs[i] = slot_nh(slot);
+		at[i] = slot_child(slot);
+		any |= at[i];
+		rte_prefetch0((const void *)&nodes[at[i]].slots[keys[i] >> 8 & 0xff]);
+	}
+	return any;
+}
+
+static inline uint32_t load_key(const uint8_t *key)
+{
+	uint32_t word;
+
+	memcpy(&word, key, sizeof(word));
+	return rte_be_to_cpu_32(word);
+}
+
+/* Further down than IPv4 goes. */
+static void look_deeper(const struct mtrie *t, const uint8_t *const *keys, unsigned int bytes,
+			uint32_t *at, uint16_t *nhs, unsigned int n)
+{
+	const struct mtrie_node *nodes = t->nodes;
+	uint32_t any = 1;
+
+	for (unsigned int byte = 4; byte < bytes && any; byte++) {
+		any = 0;
+		for (unsigned int i = 0; i < n; i++) {
+			at[i] = step(&nodes[at[i]].slots[keys[i][byte]], &nhs[i]);
+			any |= at[i];
+			rte_prefetch0((const void *)&nodes[at[i]].slots[keys[i][(byte + 1) % bytes]]);
+		}
+	}
 }
 
 void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
 		  unsigned int bytes, uint16_t *nhs, unsigned int n)
 {
-	uint32_t at[MTRIE_BURST_MAX], any = 0;
+	uint32_t words[MTRIE_BURST_MAX], at[MTRIE_BURST_MAX], any = 0;
+	const struct mtrie_node *nodes = t->nodes;
 
-	for (unsigned int i = 0; i < n; i++)
-		rte_prefetch0((const void *)in_root(t, roots[i], keys[i]));
 	for (unsigned int i = 0; i < n; i++) {
-		nhs[i] = 0;
-		at[i] = step(t, in_root(t, roots[i], keys[i]), &nhs[i], keys[i][2]);
+		words[i] = load_key(keys[i]);
+		rte_prefetch0((const void *)&t->roots[roots[i]].slots[words[i] >> 16]);
+	}
+	if (!look_at_roots(t, roots, words, at, nhs, n)) {
+		finish(t, roots, nhs, n);
+		return;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		at[i] = step(&nodes[at[i]].slots[words[i] >> 8 & 0xff], &nhs[i]);
+		rte_prefetch0((const void *)&nodes[at[i]].slots[words[i] & 0xff]);
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		at[i] = step(&nodes[at[i]].slots[words[i] & 0xff], &nhs[i]);
 		any |= at[i];
 	}
-	for (unsigned int byte = 2; byte < bytes && any; byte++) {
-		unsigned int next = byte + 1 < bytes ? byte + 1 : byte;
-
-		any = 0;
-		for (unsigned int i = 0; i < n; i++) {
-			at[i] = step(t, &t->nodes[at[i]].slots[keys[i][byte]], &nhs[i], keys[i][next]);
-			any |= at[i];
-		}
-	}
-	for (unsigned int i = 0; i < n; i++) {
-		if (unlikely(!nhs[i]))
-			nhs[i] = atomic_load_explicit(&t->defaults[roots[i]], memory_order_acquire);
-		nhs[i]--; /* 0, no prefix, becomes MTRIE_MISS */
-	}
+	if (unlikely(any))
+		look_deeper(t, keys, bytes, at, nhs, n);
+	finish(t, roots, nhs, n);
 }

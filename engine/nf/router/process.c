@@ -190,7 +190,8 @@ static uint8_t go_elsewhere(struct nf_worker *w, struct rte_mbuf *m, const struc
 
 /* What a looked up packet does. */
 static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct router_hop *hop,
-			 const struct batch *from, unsigned int i, struct batch next[2], bool ipv6)
+			 const struct batch *from, unsigned int i, struct batch next[2], bool ipv6,
+			 unsigned int *forwarded)
 {
 	if (unlikely(!hop))
 		return NF_DROP(DROP_NO_ROUTE);
@@ -199,7 +200,7 @@ static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct r
 	if (unlikely(hop->kind != HOP_FORWARD))
 		return go_elsewhere(w, m, hop, from, i, next);
 	rewrite(m, hop, ipv6);
-	w->counters[C_FORWARDED]++;
+	*forwarded += 1;
 	return hop->edge;
 }
 
@@ -209,15 +210,20 @@ static __rte_always_inline void look_up(struct nf_worker *w, struct burst *b,
 {
 	const struct router *r = w->nf->state;
 	const struct router_hop *hops[BURST_MAX];
+	unsigned int n = from->n, forwarded = 0;
 	uint16_t numbers[BURST_MAX];
 
-	mtrie_lookup(r->trie, from->roots, from->keys, ipv6 ? 16 : 4, numbers, from->n);
-	for (unsigned int i = 0; i < from->n; i++) {
+	mtrie_lookup(r->trie, from->roots, from->keys, ipv6 ? 16 : 4, numbers, n);
+	for (unsigned int i = 0; i < n; i++) {
 		hops[i] = hop_at(r, numbers[i]);
 		rte_prefetch0(hops[i]);
 	}
-	for (unsigned int i = 0; i < from->n; i++)
-		b->verdict[from->pos[i]] = go(w, b->pkts[from->pos[i]], hops[i], from, i, next, ipv6);
+	for (unsigned int i = 0; i < n; i++) {
+		unsigned int pos = from->pos[i];
+
+		b->verdict[pos] = go(w, b->pkts[pos], hops[i], from, i, next, ipv6, &forwarded);
+	}
+	w->counters[C_FORWARDED] += forwarded;
 }
 
 static void in_circles(struct burst *b, const struct batch *batch)

@@ -143,9 +143,12 @@ static inline uint64_t router_mac_key(const uint8_t *mac, unsigned int edge)
 	return (uint64_t)(edge + 1) << 48 | (uint64_t)high << 32 | low;
 }
 
+/* MACs that differ in their last byte only, as those of one NIC's functions do, are neighbours. */
 static inline unsigned int router_mac_slot(uint64_t key)
 {
-	return (unsigned int)((key * 0x9e3779b97f4a7c15) >> 53) % MAC_SLOTS;
+	uint64_t last = (uint64_t)0xff << 40;
+
+	return (unsigned int)(((key & ~last) * 0x9e3779b97f4a7c15 >> 53) + (key >> 40 & 0xff)) % MAC_SLOTS;
 }
 
 /* Whose MAC this is on this port; NULL: nobody's. */
