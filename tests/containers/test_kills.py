@@ -141,6 +141,8 @@ def _running(arguments: str) -> list[str]:
 
 
 def _working() -> set[str]:
-    """Containers of any kind, those that builders work in among them."""
-    external = ["--external"] if tool().name == "podman" else []
-    return set(tool().ask("ps", "--all", *external, "--quiet").stdout.split())
+    """Containers that podman's builder works in; docker's are removed by its daemon."""
+    if tool().name != "podman":
+        return set()
+    ordinary = tool().ask("ps", "--all", "--quiet").stdout.split()
+    return set(tool().ask("ps", "--all", "--external", "--quiet").stdout.split()) - set(ordinary)
