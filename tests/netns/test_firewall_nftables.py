@@ -55,6 +55,8 @@ def both(
             box_plan(cpus[-1], "firewall", firewall_params(RULES)), netns=ours["middle"]
         ):
             yield boxes[0], boxes[1]
+            for box in boxes:
+                box.assert_quiet()
     finally:
         for box in boxes:
             box.close()

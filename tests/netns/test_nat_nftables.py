@@ -91,6 +91,8 @@ def both(
     try:
         with start_engine(box_plan(cpus[-1], "nat", NAT), netns=ours["middle"]):
             yield Translator(boxes[0], STATIC_PORTS), Translator(boxes[1], STATIC_PORTS)
+            for box in boxes:
+                box.assert_quiet()
     finally:
         for box in boxes:
             box.close()

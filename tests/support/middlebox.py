@@ -37,6 +37,7 @@ PORTS: dict[Side, str] = {"inside": "to-inside", "outside": "to-outside"}
 MARKER_PROTOCOL = 253
 MARKER = {"inside": ("10.99.0.1", "203.0.113.253"), "outside": ("203.0.113.253", "10.99.0.1")}
 _MARKER_WAIT_S = 20.0
+_FRAME_WAIT_S = 0.2
 _OUTGOING = 4  # PACKET_OUTGOING, packet(7)
 
 
@@ -51,7 +52,6 @@ class End:
         finally:
             netns.popns()
         self._socket.bind(("eth0", 0))
-        self._socket.settimeout(0.2)
 
     def send(self, packet: Packet | bytes) -> None:
         kind = 0x86DD if bytes(packet)[0] >> 4 == 6 else 0x0800
@@ -60,8 +60,10 @@ class End:
 
     def receive(self, block: bool = True) -> bytes | None:
         """The next IP packet, b"" for a frame that is none of ours; None when there is nothing."""
+        # A timeout's wait comes before the system call: MSG_DONTWAIT would not spare it.
+        self._socket.settimeout(_FRAME_WAIT_S if block else 0)
         try:
-            frame, address = self._socket.recvfrom(65536, 0 if block else socket.MSG_DONTWAIT)
+            frame, address = self._socket.recvfrom(65536)
         except (TimeoutError, BlockingIOError):
             return None
         return b"" if address[2] == _OUTGOING else _ip_packet(frame)
@@ -129,6 +131,12 @@ class Box:
         back = self.ends[side].waiting()
         assert not back, f"sent back to the {side}: {[p.hex() for p in back]}"
         return answers
+
+    def assert_quiet(self) -> None:
+        """After the last packet: nothing comes late on either side."""
+        for side, end in self.ends.items():
+            late = end.receive()
+            assert not late, f"late on the {side}: {late.hex()}"
 
     def close(self) -> None:
         for end in self.ends.values():
