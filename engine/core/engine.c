@@ -99,7 +99,7 @@ static int init_links(struct engine *e, struct err *err)
 		struct link *l = &e->links[i];
 
 		e->n_links = i;
-		if (e->files_only && !link_needs_checking(p, i))
+		if (e->checking && !link_needs_checking(p, i))
 			continue;
 		l->ops = p->links[i].ops;
 		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);
@@ -128,13 +128,12 @@ static int init_nfs(struct engine *e, struct err *err)
 		struct nf *nf = &e->nfs[i];
 
 		e->n_nfs = i;
-		if (e->files_only && !param_names_file(p->nfs[i].ops->params, p->nfs[i].conf))
-			continue;
 		nf->ops = p->nfs[i].ops;
 		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
 		nf->conf = p->nfs[i].conf;
 		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_cpus;
 		nf->socket_id = rte_socket_id();
+		nf->checking = e->checking;
 		err->path[0] = '\0';
 		rc = nf->ops->init ? nf->ops->init(nf, err) : 0;
 		if (rc)
@@ -298,9 +297,9 @@ int engine_start(struct engine *e, struct plan *plan, struct err *err)
 	return rc;
 }
 
-int engine_check_files(struct plan *plan, struct err *err)
+int engine_check(struct plan *plan, struct err *err)
 {
-	struct engine e = {.plan = plan, .files_only = true};
+	struct engine e = {.plan = plan, .checking = true};
 	int rc = make_pool(&e, err);
 
 	if (!rc)

@@ -35,7 +35,7 @@ struct engine {
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
-	bool files_only;    /* initialises nothing but what names a file */
+	bool checking;      /* nothing will run: of the links, only what makes packets or reads files */
 	unsigned int epoch; /* of trials */
 	_Atomic uint64_t locate_every; /* packets; as the plan has it until `locate` says otherwise */
 	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
@@ -49,8 +49,8 @@ int engine_launch(struct engine *e, struct err *err);
 /* A new version of the plan, while it runs (replan.c). */
 int engine_replan(struct engine *e, json_t *plan, json_t **reply, struct err *err);
 
-/* EAL must be up. Reads every file that the plan names, as a start would; nothing else is made. */
-int engine_check_files(struct plan *plan, struct err *err);
+/* EAL must be up. Makes every function and source, from its files, as a start would; no more. */
+int engine_check(struct plan *plan, struct err *err);
 
 /* Workers that wait (wait.c); that every input can be waited on, where that is asked for. */
 int worker_wait_main(struct worker *worker, const struct plan_wait *conf);

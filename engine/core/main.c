@@ -12,6 +12,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "replay.h"
 
 #define CHECK_MBUFS 2047 /* no packet moves, but sources look at the pool */
 
@@ -27,6 +28,7 @@ static const char usage[] =
 	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent | --with-client]\n"
 	"                       [--verbose]\n"
 	"       headrace-engine --check FILE [--files]\n"
+	"       headrace-engine --capture FILE\n"
 	"       headrace-engine --describe | --version\n";
 
 /* Messages quote what they refuse, which may be no text at all: one line, whatever it is. */
@@ -67,8 +69,8 @@ static int print_description(void)
 }
 
 /*
- * Rules, routes and captures, read by what will use them. On ordinary memory and without devices,
- * so that it can be asked while another engine runs.
+ * Functions and sources, made from their parameters, rules, routes and captures. On ordinary memory
+ * and without devices, so that it can be asked while another engine runs.
  */
 static int check_files(struct plan *plan, struct err *err)
 {
@@ -88,10 +90,10 @@ static int check_files(struct plan *plan, struct err *err)
 	log_keep();
 	rc = eal_start(plan, false, err);
 	if (!rc) {
-		rc = engine_check_files(plan, err);
+		rc = engine_check(plan, err);
 		eal_stop();
 	} else {
-		rc = -EIO; /* of the machine: nothing is known about the files */
+		rc = -EIO; /* of the machine: nothing is known about the plan */
 	}
 	plan->engine.pci.count = devices;
 	return rc;
@@ -107,6 +109,20 @@ static int check(const char *file, bool files)
 		rc = check_files(plan, &err);
 	plan_free(plan);
 	return rc ? fail(&err, rc) : 0;
+}
+
+/* How large the packets of a capture are: whoever writes a plan must know before it can. */
+static int print_capture(const char *file)
+{
+	struct replay_size size;
+	struct err err = {0};
+	int rc = replay_measure(file, &size, &err);
+
+	if (rc)
+		return fail(&err, rc);
+	printf("{\"packets\": %llu, \"largest_bytes\": %u}\n", (unsigned long long)size.packets,
+	       size.largest_bytes);
+	return 0;
 }
 
 static void catch_signals(void)
@@ -187,6 +203,7 @@ int main(int argc, char **argv)
 		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
 		{"files", no_argument, NULL, 'f'},       {"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},        {"with-client", no_argument, NULL, 'l'},
+		{"capture", required_argument, NULL, 'a'},
 		{0},
 	};
 	const char *plan = NULL, *control = NULL, *checked = NULL;
@@ -216,6 +233,8 @@ int main(int argc, char **argv)
 		case 'f':
 			files = true;
 			break;
+		case 'a':
+			return print_capture(optarg);
 		case 'd':
 			return print_description();
 		case 'v':

@@ -126,8 +126,7 @@ static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32
 				       h->caplen, h->len);
 		if (h->caplen < sizeof(struct rte_ether_hdr) || h->caplen > max_len)
 			return err_set(err, EINVAL, place,
-				       "%u bytes; 14 to %u are allowed (engine.mbuf_data_bytes)",
-				       h->caplen, max_len);
+				       "%u bytes; allowed: 14 to %u", h->caplen, max_len);
 		if (append(r, &g, data, h->caplen))
 			return err_set(err, ENOMEM, place, "more than %u MiB cannot be replayed",
 				       REPLAY_BYTES_MAX >> 21);
@@ -141,21 +140,53 @@ static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32
 	return 0;
 }
 
-int replay_load(const char *file, uint32_t max_len, struct replay **out, struct err *err)
+static int open_capture(const char *file, pcap_t **out, struct err *err)
 {
 	char msg[PCAP_ERRBUF_SIZE];
 	pcap_t *pcap = pcap_open_offline(file, msg);
-	struct replay *r;
-	int rc;
+	int type;
 
 	if (!pcap)
 		return err_set(err, EINVAL, file, "%s", msg);
-	if (pcap_datalink(pcap) != DLT_EN10MB) {
-		rc = err_set(err, EINVAL, file, "link type %d; only Ethernet (1) can be replayed",
-			     pcap_datalink(pcap));
+	type = pcap_datalink(pcap);
+	if (type != DLT_EN10MB) {
 		pcap_close(pcap);
-		return rc;
+		return err_set(err, EINVAL, file, "link type %d; only Ethernet (1) can be replayed",
+			       type);
 	}
+	*out = pcap;
+	return 0;
+}
+
+int replay_measure(const char *file, struct replay_size *size, struct err *err)
+{
+	struct pcap_pkthdr *h;
+	const uint8_t *data;
+	pcap_t *pcap;
+	int rc = open_capture(file, &pcap, err);
+
+	if (rc)
+		return rc;
+	*size = (struct replay_size){0};
+	while ((rc = pcap_next_ex(pcap, &h, &data)) == 1) {
+		size->packets++;
+		size->largest_bytes = RTE_MAX(size->largest_bytes, h->caplen);
+	}
+	rc = rc == -1 ? err_set(err, EINVAL, file, "packet %llu: %s",
+				(unsigned long long)size->packets + 1, pcap_geterr(pcap))
+		      : 0;
+	pcap_close(pcap);
+	return rc;
+}
+
+int replay_load(const char *file, uint32_t max_len, struct replay **out, struct err *err)
+{
+	struct replay *r;
+	pcap_t *pcap;
+	int rc = open_capture(file, &pcap, err);
+
+	if (rc)
+		return rc;
 	r = calloc(1, sizeof(*r));
 	rc = r ? read_packets(r, pcap, file, max_len, err)
 	       : err_set(err, ENOMEM, file, "out of memory");

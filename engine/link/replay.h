@@ -32,6 +32,14 @@ struct replay {
 	uint8_t *data;
 };
 
+/* What a capture needs of packet buffers, before there are any. */
+struct replay_size {
+	uint64_t packets;
+	uint32_t largest_bytes; /* without FCS */
+};
+
+int replay_measure(const char *file, struct replay_size *size, struct err *err);
+
 /* Errors name file and packet number. max_len: room in a packet buffer. */
 int replay_load(const char *file, uint32_t max_len, struct replay **out, struct err *err);
 void replay_free(struct replay *r);

@@ -7,7 +7,7 @@
 
 #include "fib_priv.h"
 
-static int check_conf(const struct fib_conf *conf, const char *path, struct err *err)
+int fib_check(const struct fib_conf *conf, const char *path, struct err *err)
 {
 	if (conf->key >= FIB_KEYS)
 		return err_set(err, EINVAL, path, "unknown kind of key %d", (int)conf->key);
@@ -22,13 +22,17 @@ static int check_conf(const struct fib_conf *conf, const char *path, struct err 
 		return err_set(err, EINVAL, path,
 			       "longest prefix match takes keys ipv4 or ipv6, not %s",
 			       fib_key_name(conf->key));
+	if (conf->kind == FIB_LPM && conf->capacity > LPM_CAPACITY_MAX)
+		return err_set(err, EINVAL, path,
+			       "capacity %llu, longest prefix match takes 1..%u prefixes",
+			       (unsigned long long)conf->capacity, LPM_CAPACITY_MAX);
 	return 0;
 }
 
 int fib_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err)
 {
 	struct fib_conf full = *conf;
-	int rc = check_conf(conf, path, err);
+	int rc = fib_check(conf, path, err);
 
 	if (rc)
 		return rc;

@@ -94,7 +94,8 @@ struct fib {
 	struct fib_conf conf;
 };
 
-/* err's path is `path` (the caller's name for the table). */
+/* err's path is `path` (the caller's name for the table). fib_check makes nothing. */
+int fib_check(const struct fib_conf *conf, const char *path, struct err *err);
 int fib_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err);
 void fib_destroy(struct fib *f); /* NULL is allowed; no reader may be left */
 

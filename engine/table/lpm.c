@@ -321,15 +321,10 @@ static struct lpm *lpm_alloc(const struct fib_conf *conf)
 
 int lpm_create(struct fib **out, const struct fib_conf *conf, const char *path, struct err *err)
 {
-	const uint32_t capacity_max = UINT32_C(1) << 24;
 	uint64_t before = eal_heap_bytes();
 	struct lpm *l;
 	int rc = 0;
 
-	if (conf->capacity > capacity_max)
-		return err_set(err, EINVAL, path,
-			       "capacity %llu, longest prefix match takes 1..%u prefixes",
-			       (unsigned long long)conf->capacity, capacity_max);
 	l = lpm_alloc(conf);
 	if (!l)
 		return err_set(err, ENOMEM, path, "not enough memory");

@@ -82,6 +82,102 @@ def test_bad_spec(case: str, engine_binary: Path, tmp_path: Path) -> None:
     run_bad(GOOD.replace(old, new), words, tmp_path, engine_binary)
 
 
+NAT = "203.0.113.1"
+MAPPINGS = ", ".join(
+    f"{{protocol: tcp, inside: 10.0.0.{n}, inside_port: 80, outside: {NAT}, outside_port: 80}}"
+    for n in (1, 2)
+)
+
+# A function's parameters that are right one by one, and wrong together: place, value, allowed.
+FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "no pool": ("nat: {pool: []}", ("nat.pool", "empty", "at least one address")),
+    "ports": (f"nat: {{pool: [{NAT}], port_min: 9, port_max: 8}}", ("nat.port_min", "9", "8")),
+    "pool of a network": ("nat: {pool: [10.0.0.0/8]}", ("nat.pool[0]", "prefix", "host address")),
+    "filtering": (
+        f"nat: {{pool: [{NAT}], filtering: endpoint-independent}}",
+        ("nat.filtering", "mapping"),
+    ),
+    "mapped twice": (
+        f"nat: {{pool: [{NAT}], static: [{MAPPINGS}]}}",
+        ("nat.static[1].outside", "static[0]", "one for each endpoint"),
+    ),
+    "no VIP": ("lb: {vips: []}", ("lb.vips", "empty", "at least one VIP")),
+    "no prime": (
+        "lb: {table_size: 1000, vips: [{address: 10.0.0.1, backends: []}]}",
+        ("lb.table_size", "1000", "prime"),
+    ),
+    "nothing to look for": ("dpi: {}", ("dpi", "rules, rules_file or labels")),
+    "no place for alerts": (
+        "ids: {rules: ['alert tcp any any -> any any (content:\"x\"; sid:1;)']}",
+        ("ids.eve_file", "eve_file or eve_socket"),
+    ),
+    "alerts to nowhere": (
+        "ids: {labels: true, eve_file: none/eve.json}",
+        ("ids.eve_file", "none/eve.json", "No such file or directory"),
+    ),
+    "next hop": (
+        "l3fwd: {routes: [{prefix: 10.0.0.0/8, next_hop: 1}]}",
+        ("l3fwd.routes[0]", "next hop 1", "0 to 0"),
+    ),
+    "bits beyond the prefix": (
+        "l3fwd: {routes: [{prefix: 10.1.0.0/8}]}",
+        ("l3fwd.routes[0]", "prefix length 8"),
+    ),
+    "route twice": (
+        "l3fwd: {routes: [{prefix: 10.0.0.0/8}, {prefix: 10.0.0.0/8}]}",
+        ("l3fwd.routes[1]", "twice"),
+    ),
+    "ranges that meet": (
+        "l3fwd: {fib: exact, ranges: [{first: 10.0.0.0, count: 2000000000}, "
+        "{first: 20.0.0.0, count: 9}]}",
+        ("l3fwd.ranges[1]", "ranges[0]", "each address once"),
+    ),
+    "range past the end": (
+        "l3fwd: {fib: exact, ranges: [{first: 192.0.0.0, count: 2000000000}]}",
+        ("l3fwd.ranges[0]", "address 1073741824", "past the last one"),
+    ),
+    "prefixes without end": (
+        "l3fwd: {ipv4_capacity: 2147483648, routes: [{prefix: 10.0.0.0/8}]}",
+        ("l3fwd", "2147483648", "16777216"),
+    ),
+    "class of nothing": ("qos: {classes: [{}]}", ("qos.classes[0]", "dscp", "rules")),
+    "class without rates": (
+        "qos: {classes: [{dscp: [0], meter: srtcm}]}",
+        ("qos.classes[0]", "srtcm", "cir_bps 0", "must not be 0"),
+    ),
+    "no collector": ("monitor: {export: socket}", ("monitor.collector", "address")),
+    "reads of no table": ("delay: {table_reads: 4}", ("delay.table_reads", "4", "at least 64")),
+    "ports from high to low": (
+        "firewall: {rules: [{action: permit, dport: 90-80}]}",
+        ("firewall.rules[0]", "90"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_what_a_function_refuses(case: str, engine_binary: Path, tmp_path: Path) -> None:
+    function, words = FUNCTIONS[case]
+    spec = GOOD.replace("acl: {default: permit}", function)
+    run_bad(spec, ("bad.yaml:3: chain[0].", *words), tmp_path, engine_binary)
+
+
+def test_a_check_leaves_tables_empty_and_writes_nothing(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    """2 x 10^9 routes would take minutes and 20 GB, and events belong to runs."""
+    chain = """\
+chain:
+  - l3fwd: {fib: exact, ranges: [{first: 10.0.0.0, count: 2000000000}], ipv6_capacity: 2147483648}
+  - dpi: {rules: ['alert tcp any any -> any any (content:"x"; sid:1;)'], eve_file: eve.json}
+  - monitor: {export: socket, collector: 127.0.0.1}
+"""
+    spec = GOOD.replace("chain:\n  - acl: {default: permit}\n", chain)
+    (tmp_path / "good.yaml").write_text(spec)
+    done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "eve.json").exists()
+
+
 def test_a_good_spec_is_shown_and_not_run(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)

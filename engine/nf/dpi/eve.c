@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -299,21 +300,58 @@ static void *eve_run(void *arg)
 	return NULL;
 }
 
+static int unwritable(const char *file, int code, struct err *err)
+{
+	return err_set(err, code, "params.eve_file", "\"%.150s\" cannot be written: %s", file,
+		       strerror(code));
+}
+
+/* Without making the file: whether its directory would have it. */
+static int check_file(const char *file, struct err *err)
+{
+	const char *slash = strrchr(file, '/');
+	char folder[PATH_MAX] = ".";
+	struct stat st;
+
+	if (!stat(file, &st)) {
+		if (S_ISDIR(st.st_mode))
+			return unwritable(file, EISDIR, err);
+		return access(file, W_OK) ? unwritable(file, errno, err) : 0;
+	}
+	if (errno != ENOENT || (slash && (size_t)(slash + 1 - file) >= sizeof(folder)))
+		return unwritable(file, errno == ENOENT ? ENAMETOOLONG : errno, err);
+	if (slash)
+		snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - file), file);
+	return access(folder, W_OK | X_OK) ? unwritable(file, errno, err) : 0;
+}
+
+static int check_socket(const char *path, struct err *err)
+{
+	size_t room = sizeof(((struct sockaddr_un *)0)->sun_path);
+
+	if (*path && strlen(path) < room)
+		return 0;
+	return err_set(err, EINVAL, "params.eve_socket",
+		       "a path of %zu characters; allowed: 1 to %zu", strlen(path), room - 1);
+}
+
+int eve_check(const struct eve_conf *c, struct err *err)
+{
+	return c->file ? check_file(c->file, err) : check_socket(c->socket, err);
+}
+
 static int output_open(struct eve *e, struct err *err)
 {
 	const struct eve_conf *c = &e->conf;
+	int rc;
 
 	if (c->file) {
 		e->fd = open(c->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-		return e->fd >= 0 ? 0
-				  : err_set(err, errno, "params.eve_file",
-					    "\"%.150s\" cannot be written: %s", c->file,
-					    strerror(errno));
+		return e->fd >= 0 ? 0 : unwritable(c->file, errno, err);
 	}
-	if (strlen(c->socket) >= sizeof(((struct sockaddr_un *)0)->sun_path))
-		return err_set(err, EINVAL, "params.eve_socket",
-			       "a path of %zu characters; allowed: 1 to %zu", strlen(c->socket),
-			       sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	rc = check_socket(c->socket, err);
+	if (rc)
+		return rc;
 	e->fd = socket_open(c->socket);
 	return e->fd >= 0 ? 0
 			  : err_set(err, errno ? errno : EIO, "params.eve_socket",

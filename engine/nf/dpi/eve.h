@@ -54,6 +54,8 @@ struct eve_conf {
 	bool drops; /* a rule's drop does drop: "blocked" in the output */
 };
 
+/* What eve_start would refuse of an output, which is left alone; whether somebody listens is not asked. */
+int eve_check(const struct eve_conf *conf, struct err *err);
 /* Opens the output and starts the thread. -errno with err filled, path "params.eve_file" or so. */
 int eve_start(const struct eve_conf *conf, struct eve **out, struct err *err);
 /* Writes what is left in the rings and ends the thread; NULL does nothing. */

@@ -48,7 +48,7 @@ static int check(const struct dpi_params *p, bool leaf, struct err *err)
 	return 0;
 }
 
-static int events_start(struct dpi *d, struct err *err)
+static int events_start(struct dpi *d, bool checking, struct err *err)
 {
 	const struct dpi_params *p = d->params;
 	struct eve_conf conf = {
@@ -60,7 +60,9 @@ static int events_start(struct dpi *d, struct err *err)
 		.drops = !d->leaf,
 	};
 
-	return p->eve_file || p->eve_socket ? eve_start(&conf, &d->eve, err) : 0;
+	if (!p->eve_file && !p->eve_socket)
+		return 0;
+	return checking ? eve_check(&conf, err) : eve_start(&conf, &d->eve, err);
 }
 
 int dpi_instance_init(struct nf *nf, bool leaf, struct err *err)
@@ -84,7 +86,7 @@ int dpi_instance_init(struct nf *nf, bool leaf, struct err *err)
 	if (!rc && d->params->labels)
 		rc = labels_create(d->params, false, &d->names, err);
 	if (!rc)
-		rc = events_start(d, err);
+		rc = events_start(d, nf->checking, err);
 	if (rc)
 		dpi_instance_fini(nf);
 	return rc;

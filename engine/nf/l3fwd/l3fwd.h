@@ -65,6 +65,20 @@ struct l3fwd {
 
 /* Fill the tables from the list and the file of routes; errors name the route's place. */
 int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err);
+
+/* Of one family, in the tables' form. */
+struct l3fwd_keys {
+	const uint8_t *keys;
+	size_t n;
+};
+
+/* What is wrong with the ranges, by themselves and beside the routes that have been read. */
+int l3fwd_ranges_check(const struct l3fwd_params *p, enum l3fwd_family family,
+		       const struct l3fwd_keys *routes, struct err *err);
+uint64_t l3fwd_ranges_count(const struct l3fwd_params *p, enum l3fwd_family family);
+int l3fwd_ranges_load(const struct l3fwd_params *p, enum l3fwd_family family, struct fib *fib,
+		      unsigned int next_hops, struct err *err);
+
 int l3fwd_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);
 bool l3fwd_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		       struct nf_flow_action *action);

@@ -283,7 +283,13 @@ static void test_ranges(void **state)
 		     "params.ranges[0]", "address 256 of it: is past the last one");
 	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": \"10.0.0.0\", \"count\": 9},"
 		     "{\"first\": \"10.0.0.8\", \"count\": 2}]}",
-		     "params.ranges[1]", "address 0 of it: the key is in the table");
+		     "params.ranges[1]", "address 0 of it is in ranges[0], too");
+	expect_error("{\"fib\": \"exact\", \"routes\": [{\"prefix\": \"2001:db8::7\"}],"
+		     "\"ranges\": [{\"first\": \"2001:db8::\", \"count\": 8}]}",
+		     "params.ranges[0]", "address 7 of it has a route of its own");
+	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": "
+		     "\"2001:db8::ffff:ffff:ffff:ffff\", \"count\": 2}]}",
+		     "params.ranges[0]", "address 1 of it: is past the last one");
 	expect_error("{\"ranges\": [{\"first\": \"10.0.0.0\", \"count\": 9}]}", "params.ranges[0]",
 		     "only with fib \"exact\"");
 	expect_error("{\"fib\": \"exact\", \"ranges\": [{\"first\": \"10.0.0.0/8\", \"count\": 9}]}",

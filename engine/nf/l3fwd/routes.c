@@ -212,50 +212,12 @@ static int load_error(const struct loader *l, uint32_t place, int rc, struct err
 	return err_set(err, -rc, path, "%s", fib_strerror(rc));
 }
 
-static uint64_t in_ranges(const struct loader *l, enum l3fwd_family family)
+/* As the table is when it is there to be looked at only: large enough for what was read. */
+static int check_capacity(struct fib_conf *conf, const struct routes *r, struct err *err)
 {
-	const struct l3fwd_range_params *list = params(l)->ranges.items;
-	uint64_t n = 0;
+	int rc = fib_check(conf, "params.fib", err);
 
-	for (uint32_t i = 0; i < params(l)->ranges.count; i++)
-		n += family_of(&list[i].first) == family ? list[i].count : 0;
-	return n;
-}
-
-static int load_range(const struct loader *l, struct l3fwd *l3, enum l3fwd_family family,
-		      uint32_t i, struct err *err)
-{
-	const struct l3fwd_range_params *range = &(
-		(const struct l3fwd_range_params *)params(l)->ranges.items)[i];
-	struct fib_route first;
-	uint64_t bad = 0;
-	char path[64];
-	int rc;
-
-	if (family_of(&range->first) != family)
-		return 0;
-	snprintf(path, sizeof(path), "params.ranges[%u]", i);
-	rc = l3fwd_route(&range->first, path, &first, err);
-	if (rc)
-		return rc;
-	if (first.len != fib_key_bits(keys[family]))
-		return err_set(err, EINVAL, path, "a prefix of length %u; allowed: an address",
-			       first.len);
-	rc = fib_load_range(l3->fibs[family], first.key, l3->n_next_hops, range->count, &bad);
-	if (rc == -ENOTSUP)
-		return err_set(err, EINVAL, path, "only with fib \"exact\"");
-	return rc ? err_set(err, -rc, path, "address %llu of it: %s", (unsigned long long)bad,
-			    rc == -ERANGE ? "is past the last one" : fib_strerror(rc))
-		  : 0;
-}
-
-static int load_ranges(const struct loader *l, struct l3fwd *l3, enum l3fwd_family family,
-		       struct err *err)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < params(l)->ranges.count && !rc; i++)
-		rc = load_range(l, l3, family, i, err);
+	conf->capacity = SPARE(r->n);
 	return rc;
 }
 
@@ -263,7 +225,9 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 		       struct err *err)
 {
 	const struct routes *r = &l->families[family];
-	uint64_t wanted = params(l)->capacity[family], counted = in_ranges(l, family), bad = 0;
+	const struct l3fwd_keys keys_read = {r->keys, r->n};
+	uint64_t wanted = params(l)->capacity[family], bad = 0;
+	uint64_t counted = l3fwd_ranges_count(params(l), family);
 	struct fib_conf conf = {
 		.kind = params(l)->fib,
 		.key = keys[family],
@@ -280,11 +244,18 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 			       family == L3_IPV4 ? "params.ipv4_capacity" : "params.ipv6_capacity",
 			       "%llu is less than the %llu routes given",
 			       (unsigned long long)wanted, (unsigned long long)(r->n + counted));
-	rc = fib_create(&l3->fibs[family], &conf, "params.fib", err);
+	rc = l3fwd_ranges_check(params(l), family, &keys_read, err);
+	if (!rc && l->nf->checking)
+		rc = check_capacity(&conf, r, err);
+	if (!rc)
+		rc = fib_create(&l3->fibs[family], &conf, "params.fib", err);
 	if (rc)
 		return rc;
 	rc = r->n ? fib_load(l3->fibs[family], r->keys, r->lens, r->next_hops, r->n, &bad) : 0;
-	return rc ? load_error(l, r->places[bad], rc, err) : load_ranges(l, l3, family, err);
+	if (rc)
+		return load_error(l, r->places[bad], rc, err);
+	return l->nf->checking ? 0 : l3fwd_ranges_load(params(l), family, l3->fibs[family],
+						       l3->n_next_hops, err);
 }
 
 int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err)

@@ -74,6 +74,16 @@ static void mon_tick(struct nf_worker *w, uint64_t now_tsc)
 	w->counters[C_FLOWS] = flows;
 }
 
+/* Connecting a UDP socket sends nothing: it asks the kernel for a route. */
+static int check_way(const struct mon_params *p, struct err *err)
+{
+	int fd = mon_socket_open(p, err);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 ? 0 : fd;
+}
+
 static int mon_init(struct nf *nf, struct err *err)
 {
 	const struct mon_params *p = nf->conf;
@@ -83,8 +93,8 @@ static int mon_init(struct nf *nf, struct err *err)
 		return 0;
 	if (!c->family || c->len != (c->family == 4 ? 32 : 128))
 		return err_set(err, EINVAL, "params.collector", "export needs the collector's address");
-	if (p->export != EXPORT_EDGE)
-		return 0;
+	if (p->export == EXPORT_SOCKET)
+		return check_way(p, err);
 	if (c->family != 4)
 		return err_set(err, EINVAL, "params.collector",
 			       "IPv6; export edge sends to IPv4 collectors only");

@@ -87,7 +87,7 @@ static int check_lists(const struct nat_params *p, struct err *err)
 		if (ips[i].family != 4)
 			rc = err_set(err, EINVAL, path, "IPv6; IPv4 prefixes are translated only");
 	}
-	return rc;
+	return rc ? rc : nat_statics_check(p, err);
 }
 
 static int check_params(const struct nf *nf, struct err *err)

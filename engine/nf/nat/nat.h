@@ -123,6 +123,8 @@ bool nat_is_outside(const struct nat_worker *nat, uint32_t addr);
 
 extern const struct param nat_static_params[];
 int nat_check_host4(const struct param_ip *ip, const char *path, struct err *err);
+/* No endpoint has two mappings. */
+int nat_statics_check(const struct nat_params *p, struct err *err);
 struct nat_statics *nat_statics_make(const struct nat_params *p, struct err *err);
 void nat_statics_free(void *object);
 int nat_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err);

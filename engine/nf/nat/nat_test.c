@@ -767,6 +767,21 @@ static void refused(const char *params, const struct harness_config *config, con
 	assert_string_equal(err.path, path);
 }
 
+#define MAPPING(inside, outside)                                                                   \
+	"{\"protocol\": \"tcp\", \"inside\": \"" inside "\", \"inside_port\": 80, \"outside\": "       \
+	"\"" outside "\", \"outside_port\": 80}"
+
+static void test_static_once(void **state)
+{
+	(void)state;
+	refused(POOL ", \"static\": [" MAPPING("10.0.0.80", "198.51.100.1") ","
+		MAPPING("10.0.0.81", "198.51.100.1") "]}", NULL, "params.static[1].outside");
+	refused(POOL ", \"static\": [" MAPPING("10.0.0.80", "198.51.100.1") ","
+		MAPPING("10.0.0.80", "198.51.100.2") "]}", NULL, "params.static[1].inside");
+	harness_free(make(POOL ", \"static\": [" MAPPING("10.0.0.80", "198.51.100.1") ","
+			  MAPPING("10.0.0.81", "198.51.100.2") "]}"));
+}
+
 static void test_bad_params(void **state)
 {
 	const struct harness_config two = {.workers = 2};
@@ -794,6 +809,7 @@ int main(void)
 		cmocka_unit_test(test_endpoint_dependent),
 		cmocka_unit_test(test_endpoint_independent),
 		cmocka_unit_test(test_static),
+		cmocka_unit_test(test_static_once),
 		cmocka_unit_test(test_timeouts),
 		cmocka_unit_test(test_full_table),
 		cmocka_unit_test(test_way_back_to_worker),

@@ -2,6 +2,7 @@
 #include "nat.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Static mappings: a list that workers read, replaced whole by each change (snapshot.h). */
@@ -81,6 +82,36 @@ static struct nat_statics *make(const struct nat_params *p, const struct nat_sta
 	return s;
 }
 
+static bool same_endpoint(const struct nat_static_params *a, const struct nat_static_params *b,
+			  bool inside)
+{
+	const struct param_ip *x = inside ? &a->inside : &a->outside;
+	const struct param_ip *y = inside ? &b->inside : &b->outside;
+
+	return a->protocol == b->protocol && !memcmp(x->addr, y->addr, 4) &&
+	       (inside ? a->inside_port == b->inside_port : a->outside_port == b->outside_port);
+}
+
+int nat_statics_check(const struct nat_params *p, struct err *err)
+{
+	const struct nat_static_params *list = p->statics.items;
+	char path[64];
+
+	for (size_t i = 1; i < p->statics.count; i++)
+		for (size_t j = 0; j < i; j++) {
+			bool inside = same_endpoint(&list[i], &list[j], true);
+
+			if (!inside && !same_endpoint(&list[i], &list[j], false))
+				continue;
+			snprintf(path, sizeof(path), "params.static[%zu].%s", i,
+				 inside ? "inside" : "outside");
+			return err_set(err, EEXIST, path,
+				       "this endpoint has a mapping already, static[%zu]; allowed: one for "
+				       "each endpoint", j);
+		}
+	return 0;
+}
+
 struct nat_statics *nat_statics_make(const struct nat_params *p, struct err *err)
 {
 	struct nat_statics *s = make(p, p->statics.items, p->statics.count, NULL);
@@ -104,16 +135,6 @@ static const struct param update_params[] = {
 	ENDPOINTS(struct nat_static_params, offsetof(struct update, mapping)),
 	{0},
 };
-
-static bool same_endpoint(const struct nat_static_params *a, const struct nat_static_params *b,
-			  bool inside)
-{
-	const struct param_ip *x = inside ? &a->inside : &a->outside;
-	const struct param_ip *y = inside ? &b->inside : &b->outside;
-
-	return a->protocol == b->protocol && !memcmp(x->addr, y->addr, 4) &&
-	       (inside ? a->inside_port == b->inside_port : a->outside_port == b->outside_port);
-}
 
 static struct nat_statics *add(const struct nat_params *p, const struct nat_statics *old,
 			       const struct nat_static_params *mapping, struct err *err)

@@ -74,7 +74,7 @@ static int router_init(struct nf *nf, struct err *err)
 	rc = alloc_tables(r, p, nf->workers, err);
 	if (!rc)
 		rc = router_configure(r, p, err);
-	if (!rc)
+	if (!rc && !nf->checking)
 		rc = learner_start(r, p, err);
 	if (rc)
 		router_fini(nf);

@@ -4,6 +4,7 @@ its end."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.testbed import store
-from headrace.testbed.describe import Description, files_in
+from headrace.testbed.describe import Description, files_in, largest_captured
 from headrace.testbed.engine import Engine
 from headrace.testbed.hosting.container import check as check_containers
 from headrace.testbed.hosting.hosted import HostedEngine
@@ -99,6 +100,7 @@ def prepare(
     experiments: list[Experiment], doc: Document, description: Description
 ) -> list[Prepared]:
     available = usable_cpus()
+    experiments = _with_captures(experiments, doc, description)
     prepared: list[Prepared] = []
     checked: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
@@ -123,6 +125,23 @@ def prepare(
             policy = policy_drops(experiment, description)
             prepared.append(Prepared(experiment, placement, plan, direct, policy))
     return prepared
+
+
+def _with_captures(
+    experiments: list[Experiment], doc: Document, description: Description
+) -> list[Experiment]:
+    """Packet buffers are as large as what is replayed. Each capture is read once."""
+    largest: dict[Path, int] = {}
+    made = []
+    for one in experiments:
+        capture = one.study.workload.pcap
+        file = None if capture is None else doc.resolve(capture)
+        if file is not None and file.is_file():
+            if file not in largest:
+                largest[file] = largest_captured(description.engine, file)
+            one = dataclasses.replace(one, captured_bytes=largest[file])
+        made.append(one)
+    return made
 
 
 def _hosted(
@@ -181,14 +200,14 @@ def _check_files(
     doc: Document,
     description: Description,
 ) -> None:
-    """Rules, routes and captures are read, and the traffic is made, before anybody waits for
-    lcores. Each set of them once: how the chain is cut makes no difference to what files say."""
+    """Every function is made as it is told to work, its rules and routes are read, and so is the
+    traffic, before anybody waits for lcores. Each set of them once: how the chain is cut makes no
+    difference to it, but into how many replicas a function shares its rates does."""
     sources = [link for link in plan["links"].values() if link["type"] == "source"]
-    named = [one for one in _with_files(experiment, description) if one["name"] in plan["nfs"]]
-    readers = json.dumps([named, sources], default=str)
-    if readers in checked or not (named or sources):
+    made = json.dumps([plan["nfs"], _replicas(plan), sources])
+    if made in checked or not (plan["nfs"] or sources):
         return
-    checked.add(readers)
+    checked.add(made)
     try:
         _engine_check(text, scratch, experiment, doc, description.engine, "--files")
     except BadInput:
@@ -197,13 +216,13 @@ def _check_files(
         return  # too little ordinary memory for this table, say: the run has its own
 
 
-def _with_files(experiment: Experiment, description: Description) -> list[Json]:
-    """The functions that read files, as they are told to."""
-    return [
-        {"name": node.name, "nf": node.nf, "params": node.params}
-        for node in experiment.nodes
-        if files_in(description.nfs[node.nf]["params"], node.params)
-    ]
+def _replicas(plan: Json) -> dict[str, int]:
+    """On how many lcores each function runs."""
+    return {
+        name: len(segment["cpus"])
+        for segment in plan["segments"]
+        for name in segment.get("nodes", {})
+    }
 
 
 def _engine_check(

@@ -66,6 +66,7 @@ class Experiment:
     study: Study  # as this point of the sweep has it
     point: tuple[tuple[str, Any], ...]  # the sweep's values here
     node_paths: tuple[tuple[PathKey, ...], ...]  # where each node stands in the file
+    captured_bytes: int = 0  # the largest packet of the capture that is replayed, without FCS
 
     @property
     def workload_name(self) -> str:

@@ -21,6 +21,7 @@ from headrace.spec.document import Document, PathKey
 from headrace.spec.vm import APPLIANCE, appliance_description
 
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
+_CAPTURE_S = 300.0
 _MAC_WORDS = "a MAC address such as 02:00:00:00:00:01"
 
 
@@ -61,6 +62,18 @@ def describe(engine: Path) -> Description:
         return Description(engine, json.loads(done.stdout))
     except json.JSONDecodeError as error:
         raise HeadraceError(f"{engine} --describe: not JSON: {error}") from None
+
+
+def largest_captured(engine: Path, capture: Path) -> int:
+    """Bytes of a capture's largest packet, without FCS. 0 for what is no capture: what is wrong
+    with it is said where the engine reads it as traffic."""
+    try:
+        done = subprocess.run(
+            [engine, "--capture", capture], capture_output=True, timeout=_CAPTURE_S, check=False
+        )
+        return int(json.loads(done.stdout)["largest_bytes"]) if done.returncode == 0 else 0
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise HeadraceError(f"{engine} --capture {capture}: {error}") from None
 
 
 def check_params(

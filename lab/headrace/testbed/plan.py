@@ -20,6 +20,7 @@ Direction = Literal["forward", "reverse"]
 GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
 _SMALL_FRAME = 512
+_DATA_BYTES_MAX = 65407  # of an mbuf, beside its headroom
 _SLOTS = 1024  # of functions side by side; copies of packets have as many
 # 4 ms at 16 Mpps; only small frames come that fast.
 _WIRE_SHARED = 65536
@@ -183,11 +184,13 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
 
 
 def data_bytes(experiment: Experiment) -> int:
-    """Room for the largest frame beside DPDK's headroom of 128 bytes."""
+    """Room for the largest frame, and 128 bytes that functions may add, beside DPDK's headroom."""
+    if experiment.study.workload.pcap:
+        return min(max(2048, -(-experiment.captured_bytes // 64) * 64) + 128, _DATA_BYTES_MAX)
     largest = max(experiment.frame.sizes)
-    if largest <= _SMALL_FRAME and not experiment.study.workload.pcap:
+    if largest <= _SMALL_FRAME:
         return 640
-    return 2176 if largest <= 2048 or experiment.study.workload.pcap else 9216 + 128
+    return 2176 if largest <= 2048 else 9216 + 128
 
 
 def _ring(size: int, on_full: str) -> dict[str, Any]:
