@@ -70,7 +70,7 @@ static int parse_run(const char *name, const json_t *obj, struct source_run *run
 	return 0;
 }
 
-static int start_sinks(struct engine *e, struct err *err)
+static int start_sinks(struct engine *e, uint64_t duration, struct err *err)
 {
 	struct replay *replays[SINK_REPLAYS_MAX] = {0};
 	uint64_t flows = 0;
@@ -88,7 +88,7 @@ static int start_sinks(struct engine *e, struct err *err)
 	}
 	for (unsigned int i = 0; i < e->n_links && !rc; i++)
 		if (link_is_sink(&e->links[i]))
-			rc = sink_start(&e->links[i], e->epoch, flows, replays, err);
+			rc = sink_start(&e->links[i], e->epoch, duration, flows, replays, err);
 	return rc;
 }
 
@@ -106,6 +106,7 @@ int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct 
 	struct source_run *runs;
 	struct link **links;
 	const char *name;
+	uint64_t duration = 0;
 	unsigned int n = 0;
 	json_t *v;
 	int rc = check_idle(e, err);
@@ -127,9 +128,11 @@ int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct 
 	}
 	if (!rc) {
 		e->epoch++;
-		for (unsigned int i = 0; i < n; i++)
+		for (unsigned int i = 0; i < n; i++) {
 			source_prepare(links[i]);
-		rc = start_sinks(e, err);
+			duration = RTE_MAX(duration, runs[i].duration);
+		}
+		rc = start_sinks(e, duration, err);
 	}
 	for (unsigned int i = 0; i < n && !rc; i++) {
 		runs[i].epoch = e->epoch;

@@ -97,7 +97,7 @@ static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows)
 	return t;
 }
 
-int sink_start(struct link *l, unsigned int epoch, uint64_t n_flows,
+int sink_start(struct link *l, unsigned int epoch, uint64_t duration, uint64_t n_flows,
 	       struct replay *const replays[SINK_REPLAYS_MAX], struct err *err)
 {
 	struct sink *s = l->state;
@@ -113,6 +113,7 @@ int sink_start(struct link *l, unsigned int epoch, uint64_t n_flows,
 		}
 		t->epoch = epoch;
 		t->magic = stamp_magic(epoch);
+		t->window = duration;
 		memcpy(t->replays, replays, sizeof(t->replays));
 		/* The worker is past the old one by the next trial: sources were idle. */
 		q->spare = atomic_exchange_explicit(&q->trial, t, memory_order_acq_rel);
@@ -122,6 +123,12 @@ int sink_start(struct link *l, unsigned int epoch, uint64_t n_flows,
 
 static void add_trial(struct sink_trial *sum, const struct sink_trial *t)
 {
+	const struct sink_counts within = t->over ? t->within : sink_counts_now(t);
+
+	sum->within.received += within.received;
+	sum->within.stamped += within.stamped;
+	sum->within.matched += within.matched;
+	sum->within.duplicated += within.duplicated;
 	sum->received += t->received;
 	sum->bytes += t->bytes;
 	sum->stamped += t->stamped;
@@ -147,7 +154,7 @@ static json_t *trial_json(const struct sink_trial *t)
 	double per_ns = 1e9 / (double)rte_get_tsc_hz();
 
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:I, "
-			 "s:I}",
+			 "s:I, s:{s:I, s:I, s:I, s:I}}",
 			 "received", (json_int_t)t->received, "bytes", (json_int_t)t->bytes,
 			 "stamped", (json_int_t)t->stamped, "matched", (json_int_t)t->matched,
 			 "unknown", (json_int_t)t->unknown, "ambiguous", (json_int_t)t->ambiguous,
@@ -157,7 +164,10 @@ static json_t *trial_json(const struct sink_trial *t)
 			 hist_json(&t->latency), "ipdv_ns_mean",
 			 t->ipdv_count ? (double)t->ipdv_sum / (double)t->ipdv_count : 0.0,
 			 "ipdv_count", (json_int_t)t->ipdv_count, "duration_ns",
-			 (json_int_t)((double)(t->last_tsc - t->first_tsc) * per_ns));
+			 (json_int_t)((double)(t->last_tsc - t->first_tsc) * per_ns), "within",
+			 "received", (json_int_t)t->within.received, "stamped",
+			 (json_int_t)t->within.stamped, "matched", (json_int_t)t->within.matched,
+			 "duplicated", (json_int_t)t->within.duplicated);
 }
 
 static json_t *sink_stats(struct link *l)

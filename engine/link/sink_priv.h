@@ -4,6 +4,7 @@
 /* Between sink.c (control thread) and sink_tx.c (worker lcores). */
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "hist.h"
@@ -26,6 +27,11 @@ struct flow_seen {
 
 static_assert(sizeof(struct flow_seen) == 32, "two flows per cache line");
 
+/* By which packets are counted as the source's, and those that are none or come again. */
+struct sink_counts {
+	uint64_t received, stamped, matched, duplicated;
+};
+
 /* All a trial's measurements of one writer; replaced as a whole at the next trial. */
 struct sink_trial {
 	unsigned int epoch;
@@ -35,6 +41,13 @@ struct sink_trial {
 	uint64_t received, bytes, stamped, unknown, matched, ambiguous, late, foreign;
 	uint64_t lost, reordered, duplicated, flows;
 	uint64_t first_tsc, last_tsc;
+	/*
+	 * The counts when a trial's duration had passed since the first arrival: throughput. What comes
+	 * later was on its way, or waited in a queue, which would make a slow chain look faster.
+	 */
+	uint64_t window; /* cycles */
+	bool over;
+	struct sink_counts within;
 	uint64_t ipdv_sum, ipdv_count;
 	struct hist latency;
 	struct flow_seen *seen;
@@ -51,6 +64,11 @@ struct sink {
 	uint16_t n;
 	struct sink_queue *queues;
 };
+
+static inline struct sink_counts sink_counts_now(const struct sink_trial *t)
+{
+	return (struct sink_counts){t->received, t->stamped, t->matched, t->duplicated};
+}
 
 /* The link's tx; txq->state is a struct sink_queue. Takes and frees every packet. */
 uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);

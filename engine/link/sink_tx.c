@@ -175,6 +175,12 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 	t->latency.max = RTE_MAX(t->latency.max, max);
 }
 
+static __rte_noinline void close_window(struct sink_trial *t)
+{
+	t->within = sink_counts_now(t);
+	t->over = true;
+}
+
 uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct sink_queue *q = txq->state;
@@ -186,6 +192,8 @@ uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, ui
 		now = rte_rdtsc();
 		if (!t->received)
 			t->first_tsc = now;
+		else if (unlikely(now - t->first_tsc >= t->window && !t->over))
+			close_window(t);
 		t->last_tsc = now;
 		for (uint16_t i = 0; i < n; i += BURST_MAX)
 			measure(t, pkts + i, RTE_MIN(n - i, BURST_MAX), now, q->ns_mult);

@@ -128,8 +128,10 @@ class Flow:
     sent_bytes: int
     unsent: int
     received: int
+    within: int  # of them those that came while the trial went on; the others waited somewhere
     duplicated: int
     duration_s: float
+    intended_s: float
 
     @property
     def lost(self) -> int:
@@ -154,14 +156,19 @@ def flow(reading: Reading, way: Path, own_count: str) -> Flow:
     makes itself (an ICMP error) and what comes twice would otherwise hide a loss.
     """
     source, sink = reading.after["links"][way.source], reading.after["links"][way.sink]
+    within = sink.get("within", sink)
+    intended_ns = int(source["intended_duration_ns"])
     return Flow(
         intended=int(source["intended"]),
         sent=int(source["sent"]),
         sent_bytes=int(source["sent_bytes"]),
         unsent=int(source["unsent"]),
         received=max(0, int(sink[own_count]) - int(sink["duplicated"])),
+        within=max(0, int(within[own_count]) - int(within["duplicated"])),
         duplicated=int(sink["duplicated"]),
-        duration_s=int(source["duration_ns"]) / 1e9 or reading.duration_s,
+        # A source's last packet leaves an interval before the trial's end; at 1 packet/s, a second.
+        duration_s=max(int(source["duration_ns"]), intended_ns) / 1e9 or reading.duration_s,
+        intended_s=intended_ns / 1e9 or reading.duration_s,
     )
 
 
@@ -192,6 +199,7 @@ def _record(
     sources = [reading.after["links"][way.source] for way in ways]
     sinks = [reading.after["links"][way.sink] for way in ways]
     seconds = max(f.duration_s for f in flows)
+    throughput = sum(f.within for f in flows) / max(f.intended_s for f in flows)
     sent, received = sum(f.sent for f in flows), sum(f.received for f in flows)
     intended, lost = sum(f.intended for f in flows), sum(f.lost for f in flows)
     # Functions do not count their drops by direction: of one direction alone every loss counts.
@@ -211,9 +219,9 @@ def _record(
         execution=context.execution,
         workload=context.workload,
         load_pps=reading.load_pps * len(ways) or intended / seconds,
-        throughput_pps=received / seconds,
-        throughput_gbps_l1=gbps(received / seconds, frame, layer=1),
-        throughput_gbps_l2=gbps(received / seconds, frame, layer=2),
+        throughput_pps=throughput,
+        throughput_gbps_l1=gbps(throughput, frame, layer=1),
+        throughput_gbps_l2=gbps(throughput, frame, layer=2),
         offered_pps=intended / seconds,
         sent_pps=sent / seconds,
         received_pps=received / seconds,
