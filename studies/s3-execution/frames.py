@@ -117,7 +117,8 @@ def planned(bench: Bench, cpus: list[int], say: studied.Say) -> dict[str, Cut]:
     best = search.best(problem).layout
     hybrids = [one for one in search.layouts(problem) if 1 < len(one.cuts) < len(NAMES)]
     hybrid = max(hybrids, key=lambda one: throughput(problem, one))
-    return {"planned": cut(best), "planned hybrid": cut(hybrid)}
+    found = {"planned hybrid": cut(hybrid)}
+    return found if best == hybrid else {"planned": cut(best), **found}
 
 
 def cut(layout: Layout) -> Cut:
