@@ -68,10 +68,13 @@ def run(folder: Path, engine: Path, text: str) -> list[dict[str, Any]]:
 
 def passed(folder: Path) -> dict[str, int]:
     """What each VNF's own counters say of the last trial, and how many came back."""
-    [(counters, received, labels, segments, audit)] = duckdb.sql(
-        f"select counters, received, labels, segments, audit from '{folder}/b/trials.parquet' "
-        "order by trial desc limit 1"
+    [(counters, received, labels, segments, audit, anatomy, mean)] = duckdb.sql(
+        "select counters, received, labels, segments, audit, anatomy, latency_ns.mean "
+        f"from '{folder}/b/trials.parquet' order by trial desc limit 1"
     ).fetchall()
+    parts = sum(anatomy[f"{k}_ns"] for k in ("generator", "switch", "queue", "scheduler", "vnf"))
+    assert parts - anatomy["over_ns"] == pytest.approx(mean, rel=0.01)
+    assert anatomy["vnf_ns"] > 0 and anatomy["queue_ns"] + anatomy["scheduler_ns"] > 0
     counters = json.loads(counters) if isinstance(counters, str) else counters
     assert {"hosting-vm", "accel-tcg"} <= set(labels)
     assert "emulated" in {finding["check"] for finding in audit["findings"]}
@@ -153,6 +156,25 @@ def wait_for(what: Any, seconds: float) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+@pytest.mark.slow
+def test_its_threads_and_memory_are_where_it_was_placed(
+    engine_binary: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "spec.yaml").write_text(spec("[l2fwd]"))
+    done = headrace(
+        "hosting", "where", "spec.yaml", "--json",
+        folder=tmp_path, engine=engine_binary, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    engines = {one["name"]: one for one in json.loads(done.stdout)["engines"]}
+    machine = engines["vnf1.1"]
+    [vcpu] = [thread for thread in machine["threads"] if thread["works"]]
+    assert vcpu["name"].startswith("CPU 0/") and vcpu["allowed"] == machine["lcores"]
+    assert sum(machine["kb"].values()) > 64 << 10  # of the guest's memory, what it has touched
+    assert sum(engines["host"]["kb"].values()) > 0
+    assert state_left(tmp_path) == []
 
 
 @pytest.mark.slow
