@@ -66,6 +66,23 @@ def test_too_few_flows(tmp_path: Path) -> None:
     assert "at least one per VNF, 63" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{wire: 5000}", ("wire: 5000", "power of two")),
+        ("{search: [nrd]}", ("spec.yaml:2", "nrd", "pdr")),
+        ("{search: [{loss_ratio: 2}]}", ("spec.yaml:2", "loss_ratio")),
+    ],
+)
+def test_bad_comparisons(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(f"name: t\ncompare: {text}\n")
+    done = offload(file, "--check")
+    assert done.returncode == 2, done.stdout + done.stderr
+    [line] = done.stderr.strip().splitlines()
+    assert all(word in line for word in words), line
+
+
 @pytest.mark.needs_root
 def test_comparison(
     tmp_path: Path, engine_binary: Path, cpus: list[int], monkeypatch: pytest.MonkeyPatch
@@ -87,6 +104,7 @@ def test_comparison(
     for row in modes.values():
         assert row["throughput_pps"] > 0
         assert row["ipdv_mean_ns"] >= 0
+        assert row["cycles_per_packet"] > 0
     assert modes["offload"]["updates_per_s"] == 0
     assert modes["offload-updates"]["updates_per_s"] > 100
 
@@ -105,7 +123,8 @@ def test_compared_with(
     file.write_text(
         "name: t\nhugepages: false\nmemory_mb: 512\n"
         f"compare: {{modes: [{', '.join(wanted)}], vnfs: 3, routes: 64, flows: 256, load: 2000, "
-        "duration: 1s, repetitions: 1}\n"
+        "duration: 1s, repetitions: 1, search: [{name: most, loss_ratio: 50%, initial_trial: 0.2, "
+        "final_trial: 0.2, duration_sum: 0.2, width: 50%}]}\n"
     )
     done = offload(file, "--json")
     assert done.returncode == 0, done.stderr

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from headrace.errors import HeadraceError
+from headrace.report.offload import show
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.offload import ChaosSpec, CompareSpec, read
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.offload.chaos import chaos as run_chaos
-from headrace.testbed.offload.compare import compare, show, traffic_cpus
+from headrace.testbed.offload.compare import compare, traffic_cpus
 from headrace.testbed.offload.service import Service
 
 
@@ -68,7 +70,7 @@ def _compare(spec: CompareSpec, as_json: bool, wait: float, check: bool) -> None
     if as_json:
         print(json.dumps({"name": spec.name, "modes": rows}))
     else:
-        show(rows)
+        show(rows, Console())
 
 
 def _chaos(spec: ChaosSpec, doc: Document, wait: float, check: bool) -> None:

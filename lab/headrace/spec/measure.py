@@ -55,7 +55,7 @@ class GoalSpec(GoalParameters):
     loss_ratio: Annotated[Ratio, Field(ge=0, lt=1)]
 
 
-def _goal(value: Any, defaults: dict[str, Any]) -> Any:
+def as_goal(value: Any, defaults: dict[str, Any]) -> Any:
     """A goal in full; what is no goal is left for the check of each to refuse, at its place."""
     if isinstance(value, str) and value in NAMED_GOALS:
         value = {"name": value, "loss_ratio": NAMED_GOALS[value]}
@@ -115,7 +115,7 @@ class Measure(Spec):
         if isinstance(search, str | float | dict):
             search = [search]
         if isinstance(search, list | tuple):
-            value["search"] = [_goal(goal, dict(shared or {})) for goal in search]
+            value["search"] = [as_goal(goal, dict(shared or {})) for goal in search]
         return value
 
     @model_validator(mode="after")

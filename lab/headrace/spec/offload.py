@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
+from headrace.spec.measure import Goal, as_goal
 
 PORTS_MAX = 15
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
@@ -99,7 +100,8 @@ Mode = Literal[
 
 
 class Comparison(Spec):
-    """Saturation throughput of each mode, then latency at `load`, interleaved."""
+    """Of each mode, interleaved: saturation throughput, latency at `load`, and the highest loads
+    that meet the goals of `search`."""
 
     modes: Annotated[tuple[Mode, ...], Field(min_length=1)] = (
         "bare-metal",
@@ -111,9 +113,25 @@ class Comparison(Spec):
     updates: Annotated[Rate, Field(gt=0, le=1e7)] = 64_000.0  # route changes per second, in all
     flows: Annotated[int, Field(ge=1, le=1 << 16)] = 4096
     frame: Annotated[int, Field(ge=64, le=1518)] = 64
+    wire: Annotated[int, Field(ge=64, le=1 << 17)] = 4096  # packets that wait before the router
     load: Annotated[Rate, Field(gt=0)] = 1_000_000.0
+    search: Annotated[tuple[Goal, ...], Field(max_length=4)] = ()
+    search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 120.0
     duration: Annotated[Seconds, Field(ge=0.1, le=3600)] = 2.0
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 5
+
+    @model_validator(mode="before")
+    @classmethod
+    def _goals(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not isinstance(value.get("search"), list):
+            return value
+        return {**value, "search": [as_goal(goal, {}) for goal in value["search"]]}
+
+    @model_validator(mode="after")
+    def _rings_have_powers_of_two(self) -> Comparison:
+        if self.wire & (self.wire - 1):
+            raise ValueError(f"wire: {self.wire}; allowed: a power of two")
+        return self
 
     @model_validator(mode="after")
     def _every_vnf_has_a_flow(self) -> Comparison:

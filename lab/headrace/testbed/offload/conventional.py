@@ -22,7 +22,6 @@ from headrace.testbed.state import RunState
 Json = dict[str, Any]
 _ROUTER = "l3fwd"
 _MEMORY_MB = 64  # of each VNF
-_WIRE = 4096
 
 
 class Conventional(HostedEngine):
@@ -56,7 +55,7 @@ def _study(c: Comparison, wait: str, cpus: tuple[int, int], addresses: Path) -> 
             "hosting": {"kind": "process", "chains": c.vnfs, "wait": wait,
                         "memory_mb": _MEMORY_MB, "times": False},
             "lcores": {"traffic": [cpus[0]], "chain": [cpus[1]]},
-            "wire": _WIRE,
+            "wire": c.wire,
         },
         "workload": {"frame": [c.frame], "flows": max(1, c.flows // c.vnfs) * c.vnfs,
                      "dst_ips_file": str(addresses)},
