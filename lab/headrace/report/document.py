@@ -197,9 +197,12 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
         texts.append("There are no results in it.")
     measured = [s for s in summaries if s.key.ground == "measured"]
     for verdict, meaning in _MEANING.items():
-        found = [s for s in measured if s.verdict == verdict]
+        found = [s for s in measured if s.verdict == verdict and not _short_of_load(s)]
         if found:
             texts.append(f"{meaning}: {_rows(found)}.")
+    short = [s for s in measured if _short_of_load(s)]
+    if short:
+        texts.append(f"The generator did not make these loads as asked: {_rows(short)}.")
     apart = [s for s in measured if s.disagree]
     for name in dict.fromkeys(s.key.chain for s in apart):
         of_chain = [s for s in measured if s.key.chain == name]
@@ -229,6 +232,10 @@ _MEANING = {
     "invalid": "These are no measurements of the chain",
     "not-audited": "Nothing checked the generator for these figures",
 }
+
+
+def _short_of_load(s: Summary) -> bool:
+    return s.verdict == "generator-bound" and not s.lower_bound
 
 
 def _rows(summaries: Sequence[Summary]) -> str:

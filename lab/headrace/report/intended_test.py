@@ -59,6 +59,14 @@ def test_without_policy_drops_nothing_is_said_of_them(tmp_path: Path, measured: 
     assert re.search(r"rtc +≥ ", text)
 
 
+def test_a_load_that_was_given_is_no_bound(tmp_path: Path, measured: Result) -> None:
+    short = {"goal": "fixed", "loss_ratio": 0.0, "audit": Audit(verdict="generator-bound")}
+    made = reported(tmp_path / "f", measured, **short)
+    for text in (on_terminal(made), render(made)):
+        assert "generator-bound" in text and "≥" not in text and "lower bounds" not in text
+        assert "did not make these loads as asked: " in text
+
+
 def test_replicas_of_a_hosted_chain_are_one_chain(tmp_path: Path, measured: Result) -> None:
     nfs = ("l2fwd", "acl", "monitor")
     vnfs = [

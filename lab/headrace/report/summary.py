@@ -72,6 +72,12 @@ class Summary(Record):
         return self.verdict == "ok"
 
     @property
+    def lower_bound(self) -> bool:
+        """More might have gone through, had the generator made it. A fixed load was not to find
+        out how much goes through: it bounds nothing, whoever fell short of it."""
+        return self.verdict == "generator-bound" and self.key.goal != "fixed"
+
+    @property
     def by_policy(self) -> bool:
         """Packets were dropped on purpose, and are not in the loss: throughput is not the load."""
         return any(r.policy_dropped for r in self.results)

@@ -95,7 +95,7 @@ class Column(NamedTuple):
 
 def _rate(s: Summary, rates: units.Scale, _: units.Scale) -> str:
     # A lower bound is of the load: of what passes a policer, more load is not more.
-    least = "≥ " if s.verdict == "generator-bound" and not s.by_policy else ""
+    least = "≥ " if s.lower_bound and not s.by_policy else ""
     return least + rates.number(s.throughput_pps.median, 4)
 
 
@@ -110,7 +110,7 @@ def _cycles(s: Summary, _: units.Scale, __: units.Scale) -> str:
 
 
 def _offered(s: Summary, _: units.Scale, __: units.Scale) -> str:
-    return ("≥ " if s.verdict == "generator-bound" else "") + units.pps(s.offered_pps)
+    return ("≥ " if s.lower_bound else "") + units.pps(s.offered_pps)
 
 
 OFFERED = Column("offered", 0, _offered)  # where policy drops part throughput from it

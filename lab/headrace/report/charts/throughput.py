@@ -62,7 +62,7 @@ def _name(summary: Summary) -> str:
 def _note(summary: Summary) -> str:
     if summary.key.ground != "measured":
         return summary.key.ground
-    if summary.verdict == "generator-bound":
+    if summary.lower_bound:
         return f"≥ {pps(summary.offered_pps)} offered" if summary.by_policy else "at least"
     if not summary.trusted:
         return summary.verdict
