@@ -3,14 +3,15 @@
 
 /*
  * The table of packets being followed: one slot per packet, found by skb->head. What it costs is
- * cache misses: hence small tags, and slots of which a stage needs one line. A
- * packet enters at its first stage, if sampling chooses it, and leaves at one of the ends.
+ * cache misses: hence a slot of which a stage needs one line, that of its address. A packet enters
+ * at its first stage, if sampling chooses it, and leaves at one of the ends.
  */
 
 #include "hist.bpf.h"
 #include "identity.bpf.h"
 
-const volatile __u32 set_mask = 8191;
+const volatile bool sample_all = true;
+const volatile __u32 slot_mask = 32767;
 const volatile __u64 expiry_ns = 2000000000;
 const volatile __u64 slow_ns; /* emit paths at least this long */
 const volatile bool emit_paths;
@@ -19,19 +20,22 @@ const volatile bool audit;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 8192);
-	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
-	__type(key, __u32);
-	__type(value, struct head_set);
-} heads SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 8192 * WAYS);
+	__uint(max_entries, 32768);
 	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
 	__type(key, __u32);
 	__type(value, struct slot);
 } slots SEC(".maps");
+
+/*
+ * How many heads at home at each slot are followed, a byte each, as there are at most WAYS: where
+ * few packets are sampled, this small table says of the others that they are not. HOMES in a word.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 32768 / HOMES);
+	__type(key, __u32);
+	__type(value, __u64);
+} homes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -45,44 +49,55 @@ struct {
 	__uint(max_entries, 1 << 20);
 } paths SEC(".maps");
 
-#define NO_SLOT (~0u)
-
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-static __always_inline __u64 head_hash(__u64 head)
+static __always_inline __u32 slot_home(__u64 head)
 {
-	return (head >> 6) * 0x9e3779b97f4a7c15ull;
+	return ((head >> 6) * 0x9e3779b97f4a7c15ull) >> 40 & slot_mask;
 }
 
-static __always_inline __u32 set_of(__u64 hash)
+/* Another CPU may change it meanwhile. */
+static __always_inline __u64 slot_head(const struct slot *s)
 {
-	return hash >> 40 & set_mask;
+	return *(const volatile __u64 *)&s->head;
 }
 
-static __always_inline __u16 tag_of(__u64 hash)
+static __always_inline __u64 *home_word(__u32 home)
 {
-	return hash >> 24 | 0x8000; /* neither free nor busy */
+	__u32 word = home / HOMES;
+
+	return bpf_map_lookup_elem(&homes, &word);
+}
+
+static __always_inline bool home_counted(__u32 home)
+{
+	__u64 *n = home_word(home);
+
+	return n && *(volatile __u64 *)n >> home % HOMES * 8 & 0xff;
 }
 
 /* The slot that follows a head, and its number; NULL: none. */
 static __always_inline struct slot *slot_find(__u64 head, __u32 *number)
 {
-	__u64 hash = head_hash(head), all;
-	__u32 set = set_of(hash), i;
-	struct head_set *hs = bpf_map_lookup_elem(&heads, &set);
+	__u32 home = slot_home(head), i = home;
 	struct slot *s;
 
-	if (!hs)
+	if (!sample_all && likely(!home_counted(home)))
 		return NULL;
-	all = *(volatile __u64 *)&hs->all;
-#pragma unroll
-	for (int w = 0; w < WAYS; w++) {
-		if ((__u16)(all >> 16 * w) != tag_of(hash))
-			continue;
-		i = set * WAYS + w;
+	s = bpf_map_lookup_elem(&slots, &i);
+	if (!s)
+		return NULL;
+	*number = home;
+	if (slot_head(s) == head)
+		return s;
+	if (likely(!s->displaced))
+		return NULL;
+#pragma clang loop unroll(disable)
+	for (__u32 w = 1; w < WAYS; w++) {
+		i = home ^ w;
 		s = bpf_map_lookup_elem(&slots, &i);
-		if (s && likely(s->head == head)) {
+		if (s && slot_head(s) == head) {
 			*number = i;
 			return s;
 		}
@@ -90,28 +105,34 @@ static __always_inline struct slot *slot_find(__u64 head, __u32 *number)
 	return NULL;
 }
 
-static __always_inline __u16 *slot_tag(__u32 i)
+/* Slot `i` is given to a head, or taken from it: 1 or -1. */
+static __always_inline void slot_count(__u32 i, __u64 head, __s64 n)
 {
-	__u32 set = i / WAYS;
-	struct head_set *s = bpf_map_lookup_elem(&heads, &set);
+	__u32 home = slot_home(head);
+	struct slot *s;
+	__u64 *all;
 
-	return s ? &s->tag[i & (WAYS - 1)] : NULL;
+	if (!sample_all) {
+		all = home_word(home);
+		if (all)
+			__sync_fetch_and_add(all, (__u64)n << home % HOMES * 8);
+	}
+	if (likely(home == i))
+		return;
+	s = bpf_map_lookup_elem(&slots, &home);
+	if (s)
+		__sync_fetch_and_add(&s->displaced, n);
 }
 
-static __always_inline void slot_free(__u32 i)
+/* Two CPUs may have a packet's end at once: only one of them may count it. */
+static __always_inline void slot_free(struct slot *s, __u32 i)
 {
-	__u16 *tag = slot_tag(i);
+	__u64 head = slot_head(s);
 
-	if (tag)
-		*(volatile __u16 *)tag = TAG_FREE;
-}
-
-/* Does this slot still follow that head? */
-static __always_inline bool slot_follows(const struct slot *s, __u32 i, __u64 head)
-{
-	__u16 *tag = slot_tag(i);
-
-	return tag && *(volatile __u16 *)tag == tag_of(head_hash(head)) && s->head == head;
+	if (sample_all && likely(slot_home(head) == i))
+		*(volatile __u64 *)&s->head = HEAD_FREE; /* nothing to count */
+	else if (head > HEAD_BUSY && __sync_val_compare_and_swap(&s->head, head, HEAD_FREE) == head)
+		slot_count(i, head, -1);
 }
 
 /* A slot whose packet is gone without a trace may be taken; what became of it is counted. */
@@ -127,40 +148,32 @@ static __always_inline bool slot_stale(struct slot *s, __u64 now)
 	return true;
 }
 
-/* False: another CPU has changed the set meanwhile. */
-static __always_inline bool way_claim(struct head_set *hs, __u64 was, int w)
+/* False: another CPU was first. */
+static __always_inline bool slot_take(struct slot *s, __u64 was)
 {
-	__u64 is = (was & ~(0xffffull << 16 * w)) | (__u64)TAG_BUSY << 16 * w;
-
-	return __sync_val_compare_and_swap(&hs->all, was, is) == was;
+	return __sync_val_compare_and_swap(&s->head, was, HEAD_BUSY) == was;
 }
 
-/* Claim a slot for head; the caller fills it and publishes it by slot_publish. */
-static __always_inline struct slot *slot_claim(__u64 head, __u64 now, __u32 *number)
+/* The home slot, or else one beside it, is taken from a packet that is gone. */
+static __noinline struct slot *slot_evict(__u64 head, __u64 now, __u32 *number)
 {
-	__u32 set = set_of(head_hash(head)), i = set * WAYS;
-	struct head_set *hs = bpf_map_lookup_elem(&heads, &set);
+	__u32 home = slot_home(head), i;
 	struct slot *s;
+	__u64 was;
 
-	*number = NO_SLOT;
-	if (!hs)
-		return NULL;
-	for (int w = 0; w < WAYS; w++, i++) {
-		__u64 all = *(volatile __u64 *)&hs->all;
-
-		if ((__u16)(all >> 16 * w) != TAG_FREE || !way_claim(hs, all, w))
-			continue;
-		*number = i;
-		return bpf_map_lookup_elem(&slots, &i);
-	}
-	i = set * WAYS;
-	for (int w = 0; w < WAYS; w++, i++) {
-		__u64 all = *(volatile __u64 *)&hs->all;
-
+#pragma clang loop unroll(disable)
+	for (__u32 w = 0; w < 2 * WAYS; w++) { /* first those that are free */
+		i = home ^ (w & (WAYS - 1));
 		s = bpf_map_lookup_elem(&slots, &i);
-		if (!s || (__u16)(all >> 16 * w) == TAG_BUSY || !slot_stale(s, now) ||
-		    !way_claim(hs, all, w))
+		if (!s)
 			continue;
+		was = slot_head(s);
+		if (was == HEAD_BUSY || (w < WAYS && was != HEAD_FREE) ||
+		    (was != HEAD_FREE && !slot_stale(s, now)) || !slot_take(s, was))
+			continue;
+		if (was != HEAD_FREE)
+			slot_count(i, was, -1);
+		slot_count(i, head, 1);
 		*number = i;
 		return s;
 	}
@@ -168,33 +181,40 @@ static __always_inline struct slot *slot_claim(__u64 head, __u64 now, __u32 *num
 	return NULL;
 }
 
-static __always_inline void slot_publish(__u32 i, __u64 head)
+/* Claim a slot for head; the caller fills it and publishes it by slot_publish. */
+static __always_inline struct slot *slot_claim(__u64 head, __u64 now, __u32 *number)
 {
-	__u16 *tag = slot_tag(i);
+	__u32 home = slot_home(head);
+	struct slot *s = bpf_map_lookup_elem(&slots, &home);
 
-	if (tag)
-		*(volatile __u16 *)tag = tag_of(head_hash(head));
+	if (!s)
+		return NULL;
+	*number = home;
+	if (likely(slot_head(s) == HEAD_FREE && slot_take(s, HEAD_FREE))) {
+		slot_count(home, head, 1);
+		return s;
+	}
+	return slot_evict(head, now, number);
 }
 
-/* sk_buffs and devices begin at cache lines: these bits tell them apart within 256 GiB. */
-static __always_inline __u32 part_of(const void *p)
+static __always_inline void slot_publish(struct slot *s, __u64 head)
 {
-	return address(p) >> 6;
+	*(volatile __u64 *)&s->head = head;
+}
+
+/* All but what belongs to the slot itself. */
+#define SLOT_PACKET_AT offsetof(struct slot, last_ns)
+
+static __always_inline void slot_copy(struct slot *to, const struct slot *from)
+{
+	__builtin_memcpy((__u8 *)to + SLOT_PACKET_AT, (const __u8 *)from + SLOT_PACKET_AT,
+			 sizeof(*to) - SLOT_PACKET_AT);
 }
 
 /* skb->dev is a union: on socket queues it holds other things. Kernel addresses are negative. */
 static __always_inline bool dev_valid(struct net_device *dev)
 {
 	return (__s64)dev < 0;
-}
-
-static __always_inline void slot_device(struct slot *s, struct net_device *dev)
-{
-	if (!dev_valid(dev) || part_of(dev) == s->dev)
-		return;
-	s->dev = part_of(dev);
-	s->ifindex = dev->ifindex;
-	s->netns = dev->nd_net.net->ns.inum;
 }
 
 static __always_inline void trail_hop(struct slot *s, __u32 i, enum stage stage, __u64 now)
@@ -229,9 +249,20 @@ static __always_inline void trail_begin(struct slot *s, __u32 i, enum stage stag
 	trail_hop(s, i, stage, now);
 }
 
-static __always_inline void slot_stage(struct slot *s, __u32 i, enum stage stage, __u64 now)
+/* `dev`: the device that the packet may have come to; NULL: it is where it was. */
+static __always_inline void slot_stage(struct slot *s, __u32 i, enum stage stage,
+				       struct net_device *dev, __u64 now)
 {
-	hist_add(s->last_stage, stage, s->ifindex, s->netns, now - s->last_ns);
+	struct place at = {.dev = s->dev, .ifindex = s->ifindex, .netns = s->netns};
+
+	if (dev_valid(dev) && part_of(dev) != s->dev) {
+		s->dev = at.dev = part_of(dev);
+		hist_add(s->last_stage, stage, &at, dev, now, now - s->last_ns);
+		s->ifindex = at.ifindex;
+		s->netns = at.netns;
+	} else {
+		hist_add(s->last_stage, stage, &at, NULL, now, now - s->last_ns);
+	}
 	s->last_stage = stage;
 	s->last_ns = now;
 	if (emit_paths)
@@ -263,11 +294,14 @@ static __always_inline void path_emit(struct slot *s, __u32 i, enum stage stage,
 static __always_inline void slot_end(struct slot *s, __u32 i, enum stage stage, __u32 reason,
 				     __u64 now, enum counter c)
 {
+	struct place began = {.dev = s->first_ifindex ^ s->first_netns,
+			      .ifindex = s->first_ifindex,
+			      .netns = s->first_netns};
 	__u64 whole = now - s->first_ns;
 
-	hist_add(s->first_stage, END_OF + stage, s->first_ifindex, s->first_netns, whole);
+	hist_add(s->first_stage, END_OF + stage, &began, NULL, now, whole);
 	if (emit_paths && whole >= slow_ns)
 		path_emit(s, i, stage, reason, now);
-	slot_free(i);
+	slot_free(s, i);
 	count(c);
 }

@@ -3,8 +3,9 @@
 
 /*
  * Counters, and latency histograms per (stage, stage, device, network namespace). Each CPU has a
- * small open-addressing table of them in a plain array, for the reason given in shared.h: one
- * lookup, and no atomic operation to add. User space merges them by key.
+ * small open-addressing table of them, in its part of a plain array, for the reason given in
+ * shared.h: one lookup, no cache line of pointers as a per-CPU array has, and no atomic operation
+ * to add. User space merges them by key.
  */
 
 #include "kernel.h"
@@ -12,27 +13,36 @@
 
 const volatile __u32 hist_mask = 511;
 
+/* By CPU; as many entries as there are CPUs, as user space sets them. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
 	__type(key, __u32);
-	__type(value, __u64[COUNTERS_N]);
+	__type(value, struct counters);
 } counters SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 512);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct hist);
 } hists SEC(".maps");
 
+/* Where a packet is: what its stage's histogram is of. */
+struct place {
+	__u32 dev; /* part of the device's address */
+	__u32 ifindex, netns;
+};
+
 static __always_inline void count_n(enum counter c, __u64 n)
 {
-	__u32 zero = 0;
-	__u64 *v = bpf_map_lookup_elem(&counters, &zero);
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct counters *v = bpf_map_lookup_elem(&counters, &cpu);
 
 	if (v)
-		v[c] += n;
+		v->n[c] += n;
 }
 
 static __always_inline void count(enum counter c)
@@ -78,47 +88,97 @@ static __always_inline __u32 hist_bucket(__u64 ns)
 	return (e - 2) * 8 + ((ns >> (e - 3)) & 7);
 }
 
-static __always_inline __u64 hist_key(__u32 from, __u32 to, __u32 ifindex, __u32 netns)
+/* sk_buffs and devices begin at cache lines: these bits tell them apart within 256 GiB. */
+static __always_inline __u32 part_of(const void *p)
 {
-	return (__u64)(from & 63) << 58 | (__u64)(to & 63) << 52 |
-	       (__u64)(ifindex & 0xfffff) << 32 | netns;
+	return address(p) >> 6;
 }
 
-static __always_inline struct hist *hist_find(__u64 key)
+static __always_inline void place_read(struct place *p, struct net_device *dev)
 {
-	__u32 at = ((key ^ key >> 29) * 0x9e3779b97f4a7c15ull) >> 40;
+	p->dev = part_of(dev);
+	p->ifindex = dev->ifindex;
+	p->netns = dev->nd_net.net->ns.inum;
+}
 
-	for (int i = 0; i < HIST_PROBES; i++) {
-		__u32 slot = (at + i) & hist_mask;
-		struct hist *h = bpf_map_lookup_elem(&hists, &slot);
+static __always_inline struct hist *hist_entry(__u64 key, __u32 probe)
+{
+	__u32 hash = ((key ^ key >> 29) * 0x9e3779b97f4a7c15ull) >> 40;
+	__u32 i = bpf_get_smp_processor_id() * (hist_mask + 1) + ((hash + probe) & hist_mask);
 
+	return bpf_map_lookup_elem(&hists, &i);
+}
+
+/* Not inlined: few packets need it, and what all need stays in fewer cache lines without it. */
+static __noinline struct hist *hist_search(__u64 key, __u32 ifindex, __u32 netns, __u32 tick)
+{
+	struct hist *h;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < HIST_PROBES; i++) {
+		h = hist_entry(key, i);
 		if (!h)
 			return NULL;
-		if (h->key == key)
-			return h;
 		/* An interrupt on this CPU may claim it at the same time. */
-		if (!h->key && !__sync_val_compare_and_swap(&h->key, 0, key))
+		if (!h->key && !__sync_val_compare_and_swap(&h->key, 0, key)) {
+			h->ifindex = ifindex;
+			h->netns = netns;
+		}
+		if (*(volatile __u64 *)&h->key == key && h->ifindex == ifindex &&
+		    h->netns == netns) {
+			h->tick = tick;
 			return h;
-		if (*(volatile __u64 *)&h->key == key)
-			return h;
+		}
 	}
 	return NULL;
 }
 
-static __always_inline void hist_add(__u32 from, __u32 to, __u32 ifindex, __u32 netns, __u64 ns)
+/*
+ * The histogram of a stage pair at a place. `dev`: the packet has come to this device, and only
+ * `at->dev` is known yet; NULL: it is where it was.
+ *
+ * Whose address that is has to be read from the device and its namespace, two cache lines that
+ * the kernel itself does not need. An entry that was found to be this device's within the last
+ * millisecond or two is believed: an address is not free for another device within that time, as
+ * a device is freed only after RCU's readers and its queues have been waited for.
+ */
+static __always_inline struct hist *hist_find(__u32 from, __u32 to, struct place *at,
+					      struct net_device *dev, __u64 now)
 {
-	struct hist *h = hist_find(hist_key(from, to, ifindex, netns));
+	__u64 key = HIST_KEY(from, to, at->dev);
+	struct hist *h = hist_entry(key, 0);
+
+	if (!h)
+		return NULL;
+	if (h->key == key) {
+		if (!dev && h->ifindex == at->ifindex && h->netns == at->netns)
+			return h;
+		if (dev && h->tick == HIST_TICK(now)) {
+			at->ifindex = h->ifindex;
+			at->netns = h->netns;
+			return h;
+		}
+	}
+	if (dev)
+		place_read(at, dev);
+	return hist_search(key, at->ifindex, at->netns, HIST_TICK(now));
+}
+
+static __always_inline void hist_add(__u32 from, __u32 to, struct place *at, struct net_device *dev,
+				     __u64 now, __u64 ns)
+{
+	struct hist *h = hist_find(from, to, at, dev, now);
 	__u32 b = hist_bucket(ns);
 
 	if (!h || b >= HIST_BUCKETS) {
 		count(CNT_lost_histogram);
 		return;
 	}
-	if (!h->count || ns < h->min_ns)
-		h->min_ns = ns;
+	if (~ns > h->not_min_ns)
+		h->not_min_ns = ~ns;
 	if (ns > h->max_ns)
 		h->max_ns = ns;
-	h->count++;
 	h->sum_ns += ns;
-	h->bucket[b]++;
+	if (!++h->bucket[b])
+		h->carry[b]++;
 }

@@ -13,8 +13,8 @@
 #include "follow.bpf.h"
 
 const volatile bool idle; /* hooks do nothing: what being called and timed costs by itself */
-const volatile __u32 sample_threshold = 0xffffffff; /* of a 32-bit hash */
-const volatile __u32 tx_origin = STAGE_DEV_QUEUE;   /* first stage of what sockets send */
+const volatile __u32 sample_threshold;            /* of a 32-bit hash, unless all are */
+const volatile __u32 tx_origin = STAGE_DEV_QUEUE; /* first stage of what sockets send */
 const volatile __u64 outside_ops[4]; /* netdev_ops of tun and tap: frames from elsewhere */
 const volatile __u8 only_proto;
 const volatile __u16 only_port;
@@ -37,18 +37,20 @@ struct cpu_context {
 	struct trail trail; /* of the parent, where paths are emitted */
 };
 
+/* By CPU; as many entries as there are CPUs, as user space sets them. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE); /* begins at a page: values keep to cache lines */
 	__type(key, __u32);
 	__type(value, struct cpu_context);
 } contexts SEC(".maps");
 
 static __always_inline struct cpu_context *context(void)
 {
-	__u32 zero = 0;
+	__u32 cpu = bpf_get_smp_processor_id();
 
-	return bpf_map_lookup_elem(&contexts, &zero);
+	return bpf_map_lookup_elem(&contexts, &cpu);
 }
 
 /* A device whose frames come from outside this kernel: hardware, or a tun/tap's user. */
@@ -77,7 +79,7 @@ static __always_inline bool is_origin(struct sk_buff *skb, enum stage stage)
 
 static __always_inline bool sampled(__u64 head)
 {
-	if (sample_threshold == 0xffffffff)
+	if (sample_all)
 		return true;
 	return (__u32)((((head >> 6) ^ sample_salt) * 0xd6e8feb86659fd93ull) >> 32) <=
 	       sample_threshold;
@@ -92,21 +94,23 @@ static __always_inline bool wanted(const struct ident *id)
 	return !only_addr || only_addr == id->saddr || only_addr == id->daddr;
 }
 
-static __always_inline void slot_init(struct slot *s, __u32 i, struct sk_buff *skb, __u64 head,
+static __always_inline void slot_init(struct slot *s, __u32 i, struct sk_buff *skb,
 				      enum stage stage, const struct ident *id, __u64 now)
 {
-	s->head = head;
+	struct net_device *dev = skb->dev;
+	struct place at = {};
+
+	if (dev_valid(dev))
+		place_read(&at, dev);
 	s->skb = part_of(skb);
-	s->dev = 0;
+	s->dev = at.dev;
 	s->first_ns = s->last_ns = now;
 	s->flags = 0;
-	s->ifindex = s->netns = 0;
+	s->ifindex = s->first_ifindex = at.ifindex;
+	s->netns = s->first_netns = at.netns;
 	s->id = *id;
 	s->quick = id->quick;
 	s->first_stage = s->last_stage = stage;
-	slot_device(s, skb->dev);
-	s->first_ifindex = s->ifindex;
-	s->first_netns = s->netns;
 	if (id->frag)
 		s->flags |= SLOT_WAS_FRAG;
 	if (audit && audit_read(skb, stage, id, &s->audit))
@@ -139,15 +143,15 @@ static __always_inline int begin(struct sk_buff *skb, __u64 head, __u32 stage, s
 		s = slot_claim(head, now, &i);
 	if (!s)
 		return 0;
-	slot_init(s, i, skb, head, stage, id, now);
-	slot_publish(i, head);
+	slot_init(s, i, skb, stage, id, now);
+	slot_publish(s, head);
 	count(CNT_sampled);
 	if (id->frag)
 		count(CNT_fragments);
 	return 0;
 none:
 	if (s)
-		slot_free(i);
+		slot_free(s, i);
 	return 0;
 }
 
@@ -212,7 +216,7 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 		return;
 	i = c->slot;
 	parent = c->segments ? &c->parent : bpf_map_lookup_elem(&slots, &i);
-	if (!parent || (!c->segments && !slot_follows(parent, i, c->head)))
+	if (!parent || (!c->segments && slot_head(parent) != c->head))
 		return; /* its way has ended */
 	a = adoption(&parent->id, &id, c->segments != 0);
 	if (a == ADOPT_NO)
@@ -220,25 +224,23 @@ static __always_inline void adopt_made(struct sk_buff *skb, __u64 head, __u32 st
 	s = slot_claim(head, now, &i);
 	if (!s || s == parent)
 		return;
-	__builtin_memcpy(s, parent, sizeof(*s));
-	s->head = head;
+	slot_copy(s, parent);
 	s->skb = part_of(skb);
 	s->id = id;
 	s->quick = id.quick;
 	s->flags &= ~(SLOT_SHARED | SLOT_AUDIT);
 	if (audit && audit_read(skb, stage, &id, &s->audit))
 		s->flags |= SLOT_AUDIT;
-	slot_device(s, skb->dev);
 	if (emit_paths)
 		trail_inherit(c, i);
-	slot_stage(s, i, stage, now);
+	slot_stage(s, i, stage, skb->dev, now);
 	if (a == ADOPT_COPY) { /* it moved: the old head is somebody else's from now on */
-		if (slot_follows(parent, c->slot, c->head))
-			slot_free(c->slot);
+		if (slot_head(parent) == c->head)
+			slot_free(parent, c->slot);
 		c->head = 0;
 	}
 	count_adoption(a, s, c);
-	slot_publish(i, head);
+	slot_publish(s, head);
 }
 
 /*
@@ -318,7 +320,7 @@ static __always_inline struct slot *next(struct sk_buff *skb, struct slot *s, __
 
 	it = whose(s, skb, stage, &id);
 	if (it == OTHERS)
-		slot_free(i);
+		slot_free(s, i);
 	return it == SAME ? s : NULL;
 }
 
@@ -346,9 +348,7 @@ static __always_inline enum stage_of go_on(struct sk_buff *skb, __u64 head, stru
 
 	if (unlikely(it != SAME))
 		return it;
-	if (on_device)
-		slot_device(s, skb->dev);
-	slot_stage(s, i, stage, bpf_ktime_get_ns());
+	slot_stage(s, i, stage, on_device ? skb->dev : NULL, bpf_ktime_get_ns());
 	if (stage == STAGE_RECEIVE || stage == STAGE_IP_OUT || stage == STAGE_GRO)
 		remember(head, i, stage);
 	return SAME;
@@ -391,7 +391,7 @@ static __always_inline int hook(struct sk_buff *skb, enum stage stage, bool on_d
 		if (likely(go_on(skb, head, s, i, stage, on_device, &id) != OTHERS))
 			return 0;
 		if (!origin || !sampled(head)) {
-			slot_free(i);
+			slot_free(s, i);
 			s = NULL;
 		}
 	}

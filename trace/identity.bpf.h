@@ -224,7 +224,9 @@ static __always_inline bool audit_read(struct sk_buff *skb, enum stage stage,
 
 /*
  * The same for what most packets are, in three or four loads: IPv4 without options, uncut,
- * TCP or enough of UDP. False says nothing: then all is read.
+ * TCP or enough of UDP. False says nothing: then all is read. The version is not looked at again:
+ * an IPv6 packet that has this protocol's number, this identification and no fragment offset
+ * where IPv4 has them would have to have the same sequence number or payload as well.
  */
 static __always_inline bool ident_same_quick(const struct ident *was, __u8 quick,
 					     struct sk_buff *skb, enum stage stage)
@@ -234,7 +236,7 @@ static __always_inline bool ident_same_quick(const struct ident *was, __u8 quick
 	if (!direct_reads || !quick)
 		return false;
 	h = l3_header(skb, stage);
-	if (h[0] != 0x45 || (raw64(h + 4) & IPV4_KEY) != was->key)
+	if ((raw64(h + 4) & IPV4_KEY) != was->key)
 		return false;
 	if (quick == IPPROTO_TCP_)
 		return raw32(h + 24) == (__u32)was->l4[0];

@@ -91,11 +91,14 @@ static void choose(struct tracer *t, const struct options *o, struct btf *btf)
 
 static void set_constants(struct tracer_bpf *skel, const struct options *o, bool direct_reads)
 {
+	int cpus = libbpf_num_possible_cpus();
+
 	skel->rodata->direct_reads = direct_reads;
-	skel->rodata->set_mask = o->packets / WAYS - 1;
+	skel->rodata->slot_mask = o->packets - 1;
 	skel->rodata->hist_mask = o->histograms - 1;
 	skel->rodata->expiry_ns = o->expiry_ms * 1000000ull;
-	skel->rodata->sample_threshold = o->sample >= 1 ? UINT32_MAX : o->sample * UINT32_MAX;
+	skel->rodata->sample_all = o->sample >= 1;
+	skel->rodata->sample_threshold = o->sample * UINT32_MAX;
 	skel->rodata->slow_ns = o->slow_ns;
 	skel->rodata->emit_paths = o->paths;
 	skel->rodata->bare_head = o->bare_head;
@@ -106,11 +109,13 @@ static void set_constants(struct tracer_bpf *skel, const struct options *o, bool
 	skel->rodata->only_addr = o->addr;
 	skel->rodata->outside_ops[0] = names_symbol("tun_netdev_ops");
 	skel->rodata->outside_ops[1] = names_symbol("tap_netdev_ops");
-	bpf_map__set_max_entries(skel->maps.heads, o->packets / WAYS);
 	bpf_map__set_max_entries(skel->maps.slots, o->packets);
+	bpf_map__set_max_entries(skel->maps.homes, o->packets / HOMES);
 	if (o->paths)
 		bpf_map__set_max_entries(skel->maps.trails, o->packets);
-	bpf_map__set_max_entries(skel->maps.hists, o->histograms);
+	bpf_map__set_max_entries(skel->maps.hists, o->histograms * cpus);
+	bpf_map__set_max_entries(skel->maps.counters, cpus);
+	bpf_map__set_max_entries(skel->maps.contexts, cpus);
 }
 
 static const char *why_refused(int rc)

@@ -248,11 +248,8 @@ int options_parse(int argc, char **argv, struct options *o, char *msg, unsigned 
 	const char *allowed;
 	int opt, at;
 
-	*o = (struct options){.sample = 0.01,
-			      .packets = 32768,
-			      .histograms = 512,
-			      .expiry_ms = 2000,
-			      .paths_max = 1000};
+	*o = (struct options){
+		.sample = 0.01, .histograms = 512, .expiry_ms = 2000, .paths_max = 1000};
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "", longopts, &at)) != -1) {
 		if (opt == OPT_HELP || opt == OPT_VERSION) {

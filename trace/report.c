@@ -28,22 +28,30 @@ static uint64_t bucket_low(unsigned int b)
 	return b < 8 ? b : (8ull + b % 8) << (b / 8 - 1);
 }
 
-static void hist_merge(struct hist *to, const struct hist *from)
+/* What all CPUs have of one stage pair and place: each claims entries of its own. */
+struct total {
+	uint32_t from, to, ifindex, netns;
+	uint64_t count, sum_ns, min_ns, max_ns;
+	uint64_t bucket[HIST_BUCKETS];
+};
+
+static void total_add(struct total *t, const struct hist *h)
 {
-	if (!from->count)
-		return;
-	if (!to->count || from->min_ns < to->min_ns)
-		to->min_ns = from->min_ns;
-	if (from->max_ns > to->max_ns)
-		to->max_ns = from->max_ns;
-	to->count += from->count;
-	to->sum_ns += from->sum_ns;
-	for (unsigned int b = 0; b < HIST_BUCKETS; b++)
-		to->bucket[b] += from->bucket[b];
+	if (~h->not_min_ns < t->min_ns)
+		t->min_ns = ~h->not_min_ns;
+	if (h->max_ns > t->max_ns)
+		t->max_ns = h->max_ns;
+	t->sum_ns += h->sum_ns;
+	for (unsigned int b = 0; b < HIST_BUCKETS; b++) {
+		uint64_t n = (uint64_t)h->carry[b] << 32 | h->bucket[b];
+
+		t->bucket[b] += n;
+		t->count += n;
+	}
 }
 
 /* Middle of the bucket in which the percentile lies, never outside what was seen. */
-static json_int_t percentile(const struct hist *h, double share)
+static json_int_t percentile(const struct total *h, double share)
 {
 	uint64_t want = share * h->count, sum = 0, v;
 
@@ -57,7 +65,7 @@ static json_int_t percentile(const struct hist *h, double share)
 	return h->max_ns;
 }
 
-static json_t *buckets_json(const struct hist *h)
+static json_t *buckets_json(const struct total *h)
 {
 	json_t *list = json_array();
 
@@ -68,7 +76,7 @@ static json_t *buckets_json(const struct hist *h)
 	return list;
 }
 
-static json_t *hist_json(const struct hist *h, bool buckets)
+static json_t *hist_json(const struct total *h, bool buckets)
 {
 	json_t *j = json_pack("{s:I,s:I,s:f,s:I,s:I,s:I,s:I,s:I,s:I}", "count",
 			      (json_int_t)h->count, "sum_ns", (json_int_t)h->sum_ns, "mean_ns",
@@ -82,135 +90,126 @@ static json_t *hist_json(const struct hist *h, bool buckets)
 	return j;
 }
 
-static json_t *hist_report(const struct hist *h, const struct names *n, bool buckets)
+static json_t *hist_report(const struct total *h, const struct names *n, bool buckets)
 {
-	uint64_t key = h->key;
-	uint32_t from = key >> 58, to = key >> 52 & 63, ifindex = key >> 32 & 0xfffff;
 	json_t *j = hist_json(h, buckets);
 
-	json_object_set_new(j, "from", json_string(stage_name(from)));
-	json_object_set_new(j, "to", json_string(stage_name(to >= END_OF ? to - END_OF : to)));
-	json_object_set_new(j, "device", json_string(names_device(n, (uint32_t)key, ifindex)));
-	json_object_set_new(j, "ifindex", json_integer(ifindex));
-	json_object_set_new(j, "netns", json_string(names_netns(n, (uint32_t)key)));
-	json_object_set_new(j, "netns_inum", json_integer((uint32_t)key));
+	json_object_set_new(j, "from", json_string(stage_name(h->from)));
+	json_object_set_new(j, "to", json_string(stage_name(h->to % END_OF)));
+	json_object_set_new(j, "device", json_string(names_device(n, h->netns, h->ifindex)));
+	json_object_set_new(j, "ifindex", json_integer(h->ifindex));
+	json_object_set_new(j, "netns", json_string(names_netns(n, h->netns)));
+	json_object_set_new(j, "netns_inum", json_integer(h->netns));
 	return j;
 }
 
-/* What all CPUs have, by key: each claims entries of its own. */
-struct merged {
-	struct hist *hist;
+struct totals {
+	struct total *total;
 	unsigned int n, room;
 };
 
-static int merged_add(struct merged *m, const struct hist *h)
+/* The one that a histogram belongs to, a new one if need be; NULL: no memory. */
+static struct total *totals_find(struct totals *t, const struct hist *h)
 {
-	unsigned int i = 0;
-	struct hist *more;
+	struct total like = {.from = HIST_FROM(h->key),
+			     .to = HIST_TO(h->key),
+			     .ifindex = h->ifindex,
+			     .netns = h->netns,
+			     .min_ns = UINT64_MAX};
+	struct total *more;
 
-	while (i < m->n && m->hist[i].key != h->key)
-		i++;
-	if (i == m->room) {
-		more = realloc(m->hist, (m->room + 64) * sizeof(*more));
+	for (unsigned int i = 0; i < t->n; i++)
+		if (!memcmp(&t->total[i], &like, offsetof(struct total, count)))
+			return &t->total[i];
+	if (t->n == t->room) {
+		more = realloc(t->total, (t->room + 64) * sizeof(*more));
 		if (!more)
-			return -ENOMEM;
-		m->hist = more;
-		m->room += 64;
+			return NULL;
+		t->total = more;
+		t->room += 64;
 	}
-	if (i == m->n) {
-		m->hist[m->n++] = *h;
-		return 0;
-	}
-	hist_merge(&m->hist[i], h);
-	return 0;
+	t->total[t->n] = like;
+	return &t->total[t->n++];
 }
 
-static int merged_read(struct merged *m, int fd, uint32_t entries)
+static int totals_read(struct totals *t, int fd, uint32_t entries)
 {
-	int cpus = libbpf_num_possible_cpus(), rc = 0;
-	struct hist *per_cpu = cpus > 0 ? calloc(cpus, sizeof(*per_cpu)) : NULL;
+	struct total *to;
+	struct hist h;
 
-	if (!per_cpu)
-		return -ENOMEM;
-	for (uint32_t i = 0; !rc && i < entries; i++) {
-		if (bpf_map_lookup_elem(fd, &i, per_cpu))
+	for (uint32_t i = 0; i < entries; i++) {
+		if (bpf_map_lookup_elem(fd, &i, &h) || !h.key)
 			continue;
-		for (int c = 0; !rc && c < cpus; c++)
-			if (per_cpu[c].key && per_cpu[c].count)
-				rc = merged_add(m, &per_cpu[c]);
+		to = totals_find(t, &h);
+		if (!to)
+			return -ENOMEM;
+		total_add(to, &h);
 	}
-	free(per_cpu);
-	return rc;
+	return 0;
 }
 
 /* Histograms of the way from stage to stage, and those of whole ways, apart. */
 static int report_hists(struct tracer *t, const struct options *o, struct names *n, json_t *out)
 {
 	json_t *stages = json_array(), *whole = json_array();
-	struct merged m = {};
-	int rc = merged_read(&m, bpf_map__fd(t->skel->maps.hists), o->histograms);
+	struct bpf_map *hists = t->skel->maps.hists;
+	struct totals all = {};
+	int rc = totals_read(&all, bpf_map__fd(hists), bpf_map__max_entries(hists));
 
-	for (unsigned int i = 0; !rc && i < m.n; i++) {
-		const struct hist *h = &m.hist[i];
+	for (unsigned int i = 0; !rc && i < all.n; i++) {
+		const struct total *h = &all.total[i];
 
-		json_array_append_new((h->key >> 52 & 63) >= END_OF ? whole : stages,
-				      hist_report(h, n, o->buckets));
+		if (h->count) /* else claimed a moment before the end */
+			json_array_append_new(h->to >= END_OF ? whole : stages,
+					      hist_report(h, n, o->buckets));
 	}
 	json_object_set_new(out, "stages", stages);
 	json_object_set_new(out, "end_to_end", whole);
-	free(m.hist);
+	free(all.total);
 	return rc;
 }
 
 static int report_counters(struct tracer *t, json_t *out, uint64_t beyond)
 {
-	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(t->skel->maps.counters);
-	uint64_t *v = calloc((size_t)cpus * COUNTERS_N, sizeof(*v)), sum, lost = beyond;
 	json_t *packets = json_object(), *losses = json_object();
-	uint32_t zero = 0;
+	struct bpf_map *counters = t->skel->maps.counters;
+	uint64_t sum[COUNTERS_N] = {}, lost = beyond;
+	struct counters v;
 
-	if (!v || bpf_map_lookup_elem(fd, &zero, v)) {
-		free(v);
-		return -ENOMEM;
+	for (uint32_t cpu = 0; cpu < bpf_map__max_entries(counters); cpu++) {
+		if (bpf_map_lookup_elem(bpf_map__fd(counters), &cpu, &v))
+			return -errno;
+		for (unsigned int i = 0; i < COUNTERS_N; i++)
+			sum[i] += v.n[i];
 	}
 	for (unsigned int i = 0; i < COUNTERS_N; i++) {
 		bool is_loss = !strncmp(counter_names[i], "lost_", 5);
 
-		sum = 0;
-		for (int c = 0; c < cpus; c++)
-			sum += v[c * COUNTERS_N + i];
 		json_object_set_new(is_loss ? losses : packets,
-				    counter_names[i] + (is_loss ? 5 : 0), json_integer(sum));
-		lost += is_loss ? sum : 0;
+				    counter_names[i] + (is_loss ? 5 : 0), json_integer(sum[i]));
+		lost += is_loss ? sum[i] : 0;
 	}
 	json_object_set_new(losses, "paths_beyond_max", json_integer(beyond));
 	json_object_set_new(out, "packets", packets);
 	json_object_set_new(out, "lost", losses);
-	free(v);
 	return lost > INT32_MAX ? INT32_MAX : (int)lost;
 }
 
 /* Packets that were still followed when tracing ended, by the stage seen last. */
 static void report_unfinished(struct tracer *t, const struct options *o, json_t *out)
 {
-	int heads = bpf_map__fd(t->skel->maps.heads), slots = bpf_map__fd(t->skel->maps.slots);
+	int slots = bpf_map__fd(t->skel->maps.slots);
 	uint64_t n[STAGES_N] = {}, shared = 0;
 	json_t *j = json_object();
-	struct head_set set;
 	struct slot s;
 
-	for (uint32_t i = 0; i < o->packets / WAYS; i++) {
-		if (bpf_map_lookup_elem(heads, &i, &set))
+	for (uint32_t i = 0; i < o->packets; i++) {
+		if (bpf_map_lookup_elem(slots, &i, &s) || s.head <= HEAD_BUSY)
 			continue;
-		for (uint32_t w = 0, at; w < WAYS; w++) {
-			at = i * WAYS + w;
-			if (set.tag[w] <= TAG_BUSY || bpf_map_lookup_elem(slots, &at, &s))
-				continue;
-			if (s.flags & SLOT_SHARED)
-				shared++;
-			else if (s.last_stage < STAGES_N)
-				n[s.last_stage]++;
-		}
+		if (s.flags & SLOT_SHARED)
+			shared++;
+		else if (s.last_stage < STAGES_N)
+			n[s.last_stage]++;
 	}
 	for (unsigned int i = 0; i < STAGES_N; i++)
 		if (n[i])

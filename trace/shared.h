@@ -6,20 +6,14 @@
 #include "stages.h"
 
 /*
- * Packets in flight, by head: a set-associative table in plain arrays, because an
- * array lookup is inlined by the verifier where a hash map's is a call of 25-30 ns.
+ * Packets in flight, by head: an open-addressing table in a plain array, because an array
+ * lookup is inlined by the verifier where a hash map's is a call of 25-30 ns. A head has a
+ * slot of its own, its home, and goes to one of the WAYS - 1 beside it where that is taken.
  */
 #define WAYS 4
-#define TAG_FREE 0
-#define TAG_BUSY 1 /* claimed, being filled in */
-
-/* Part of each head's hash: small, so that all sets stay in a cache. The slot has the head. */
-struct head_set {
-	union {
-		__u64 all;
-		__u16 tag[WAYS];
-	};
-};
+#define HOMES 8
+#define HEAD_FREE 0
+#define HEAD_BUSY 1 /* claimed, being filled in */
 
 #define HOPS_MAX 20
 
@@ -59,13 +53,14 @@ struct ident {
 
 struct slot {
 	/* What each stage reads and writes: one cache line. */
-	__u64 head, last_ns;
-	__u32 skb, dev;       /* part of the addresses */
-	__u32 ifindex, netns; /* last device seen */
-	__u16 flags;
-	__u8 first_stage, last_stage;
-	__u8 quick; /* the identity's */
-	__u8 pad[3];
+	__u64 head;
+	__u32 displaced; /* heads at home here that are in a slot beside it */
+	__u32 skb;       /* part of the address, as dev */
+	/* From here on: of the packet, and so of what is made of it, too. */
+	__u64 last_ns;
+	__u32 dev, ifindex, netns; /* last device seen */
+	__u8 flags, first_stage, last_stage;
+	__u8 quick;      /* the identity's */
 	struct ident id; /* its first 24 bytes end the cache line */
 	__u64 first_ns, audit;
 	__u32 first_ifindex, first_netns; /* where the way began */
@@ -92,13 +87,32 @@ struct path {
 #define HIST_BUCKETS 272
 #define HIST_MAX_NS ((1ull << 36) - 1)
 
-/* One of a CPU's. Each CPU claims entries by itself: a key may be elsewhere on another one. */
+/*
+ * One of a CPU's. Each CPU claims entries by itself: a key may be elsewhere on another one.
+ * All zero when it is claimed, hence not_min_ns. A bucket has 48 bits, of which the upper ones
+ * are apart: the fewer cache lines the buckets are spread over, the fewer are missed.
+ */
 struct hist {
-	__u64 key, count, sum_ns, min_ns, max_ns;
-	__u64 bucket[HIST_BUCKETS];
+	__u64 key;
+	__u32 ifindex, netns;
+	__u32 tick; /* HIST_TICK, when the device's address was last known to be that of this one */
+	__u32 pad;
+	__u64 sum_ns, not_min_ns, max_ns;
+	__u64 to_line[2];
+	__u32 bucket[HIST_BUCKETS];
+	__u16 carry[HIST_BUCKETS];
+	__u64 to_end[4];
 };
 
-/* Histogram key: from 6 bits | to 6 | ifindex 20 | netns 32, never 0 since netns is not. */
+_Static_assert(sizeof(struct hist) % 64 == 0, "entries begin at cache lines");
+
+#define HIST_TICK(ns) ((__u32)((ns) >> 20)) /* about a millisecond */
+
+/* Histogram key: 1 bit, never 0 | from 6 bits | to 6 | part of the device's address 32. */
+#define HIST_KEY(from, to, place)                                                                  \
+	(1ull << 63 | (__u64)((from)&63) << 38 | (__u64)((to)&63) << 32 | (__u32)(place))
+#define HIST_FROM(key) ((key) >> 38 & 63)
+#define HIST_TO(key) ((key) >> 32 & 63)
 #define HIST_PROBES 8
 
 struct drop_key {
@@ -147,3 +161,8 @@ enum counter {
 	COUNTERS(COUNTER_ENUM) COUNTERS_N,
 };
 #undef COUNTER_ENUM
+
+/* One CPU's. */
+struct counters {
+	__u64 n[(COUNTERS_N + 7) / 8 * 8]; /* whole cache lines */
+};

@@ -52,7 +52,7 @@ int BPF_PROG(on_gro_exit, int verdict)
 	s = bpf_map_lookup_elem(&slots, &i);
 	if (s && s->head == c->gro_head && (verdict == GRO_MERGED || verdict == GRO_MERGED_FREE)) {
 		now = bpf_ktime_get_ns();
-		slot_stage(s, i, STAGE_GRO_MERGED, now);
+		slot_stage(s, i, STAGE_GRO_MERGED, NULL, now);
 		slot_end(s, i, STAGE_GRO_MERGED, 0, now, CNT_gro_merged);
 	}
 	c->gro_head = 0;
@@ -69,7 +69,7 @@ static __always_inline int probe_end(struct sk_buff *skb, struct slot *s, __u32 
 	if (!s)
 		return 0;
 	now = bpf_ktime_get_ns();
-	slot_stage(s, i, STAGE_TCP_PROBE, now);
+	slot_stage(s, i, STAGE_TCP_PROBE, NULL, now);
 	doff = reading(skb->data + 12, buf, 1);
 	if (!doff || skb->len > (doff[0] >> 4) * 4u)
 		return 0;
@@ -94,7 +94,7 @@ static __always_inline int copy_end(struct sk_buff *skb, struct slot *s, __u32 i
 	s = next(skb, s, i, STAGE_COPY);
 	if (!s)
 		return 0;
-	slot_stage(s, i, STAGE_COPY, now);
+	slot_stage(s, i, STAGE_COPY, NULL, now);
 	slot_end(s, i, STAGE_COPY, 0, now, CNT_delivered);
 	return 0;
 }
@@ -144,7 +144,7 @@ static __always_inline bool was_segmented(struct slot *s, __u32 i, const struct 
 	c = context();
 	if (!c)
 		return false;
-	__builtin_memcpy(&c->parent, s, sizeof(*s));
+	slot_copy(&c->parent, s);
 	if (emit_paths) {
 		t = bpf_map_lookup_elem(&trails, &i);
 		if (t)
@@ -165,12 +165,12 @@ static __always_inline int fragment_end(struct slot *s, __u32 i, __u64 now, bool
 	if (!(s->id.frag & FRAG_OFFSET)) {
 		s->flags &= ~SLOT_WAS_FRAG;
 		s->flags |= shared ? SLOT_SHARED : 0;
-		slot_stage(s, i, STAGE_REASSEMBLED, now);
+		slot_stage(s, i, STAGE_REASSEMBLED, NULL, now);
 		count(CNT_datagrams_reassembled);
 		if (shared)
 			return 0;
 	} else {
-		slot_stage(s, i, STAGE_REASSEMBLED, now);
+		slot_stage(s, i, STAGE_REASSEMBLED, NULL, now);
 	}
 	slot_end(s, i, STAGE_REASSEMBLED, 0, now, CNT_reassembled);
 	return 0;
@@ -191,7 +191,7 @@ static __always_inline int consume_end(struct sk_buff *skb, struct slot *s, __u3
 		return 0;
 	read_info(skb, &info);
 	if (was_segmented(s, i, &info)) {
-		slot_free(i);
+		slot_free(s, i);
 		count(CNT_gso_parents);
 		return 0;
 	}
@@ -199,7 +199,7 @@ static __always_inline int consume_end(struct sk_buff *skb, struct slot *s, __u3
 	shared = BPF_CORE_READ_BITFIELD(skb, cloned) && (info.dataref & 0xffff) > 1;
 	if ((s->flags & SLOT_WAS_FRAG) && s->last_stage >= STAGE_RECEIVE)
 		return fragment_end(s, i, now, shared);
-	slot_stage(s, i, STAGE_CONSUME, now);
+	slot_stage(s, i, STAGE_CONSUME, NULL, now);
 	if (shared) {
 		s->flags |= SLOT_SHARED;
 		return 0;
@@ -255,7 +255,7 @@ static __always_inline int drop_end(struct sk_buff *skb, struct slot *s, __u32 i
 	s = next(skb, s, i, STAGE_DROP);
 	if (!s)
 		return 0;
-	slot_stage(s, i, STAGE_DROP, now);
+	slot_stage(s, i, STAGE_DROP, NULL, now);
 	slot_end(s, i, STAGE_DROP, reason, now, CNT_dropped);
 	return 0;
 }

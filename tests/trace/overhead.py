@@ -5,7 +5,9 @@ The kernel's own run time of the programs (bpf_stats) in interleaved rounds, und
 small UDP over veth and bridge: no tracer, hooks that do nothing, the tracer at 1 % and on every
 packet, and a bpftrace script that measures the same way between two of the same points. Being
 called and timed has a price by itself, that of the idle hooks: it is stated, and subtracted in the
-last column. Each goal stands beside its figure; exit status 1 if one is missed.
+last column. A naive tracer of the same points (naive/) says what this machine, as busy as it is,
+makes of such programs: a share of its cost holds elsewhere, too. Each goal stands beside its
+figure; exit status 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ SECONDS = 2
 GOALS = {"1 %": (0.02, 60.0), "every packet": (0.15, 130.0)}
 PAIR, SWITCH = ("hrovera", "hroverb"), "hrovers"
 NONE, IDLE = "no tracer", "idle hooks"
+NAIVE = {"1 %": "naive, 1 %", "every packet": "naive, every packet"}
 BPFTRACE_WAY = "bpftrace, 2 points"
 BPFTRACE_PART = 0.5  # of its cost
 BPFTRACE = (
@@ -139,16 +142,21 @@ def measure(command: list[str], kind: str, folder: Path) -> dict[str, float]:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     tracer = os.environ.get("HEADRACE_TRACE") or str(REPO / "build/trace/headrace-trace")
+    naive = str(Path(tracer).with_name("trace-naive"))
     if not os.access(tracer, os.X_OK):
         sys.exit(f"{tracer}: not there; build it with `make setup`, or name it in HEADRACE_TRACE")
     ready = ["--ready-file", "READY", "--stats"]
+    if not os.access(naive, os.X_OK):
+        sys.exit(f"{naive}: not there; it is built with the tracer")
     if shutil.which("iperf3") is None:
         sys.exit("iperf3: not found; install it")
     ways: dict[str, list[str]] = {
         NONE: [],
         IDLE: [tracer, "--idle", *ready],
         "1 %": [tracer, "--sample", "0.01", *ready],
+        NAIVE["1 %"]: [naive, "0.01", "READY"],
         "every packet": [tracer, "--sample", "1", *ready],
+        NAIVE["every packet"]: [naive, "1", "READY"],
         "every packet, copying reads": [tracer, "--sample", "1", "--copy-reads", *ready],
     }
     if shutil.which("bpftrace"):
@@ -205,6 +213,8 @@ def goals(way: str, share: float, above: dict[str, float]) -> Iterator[tuple[str
     most_share, most_ns = GOALS[way]
     yield f"under {most_share:.0%} of CPU: {share:.2%}", share < most_share
     yield f"under {most_ns:.0f} ns per event: {above[way]:.0f}", above[way] < most_ns
+    if naive := above.get(NAIVE[way]):
+        yield f"less than a naive tracer: {above[way] / naive:.2f} of it", above[way] < naive
     if other := above.get(BPFTRACE_WAY):
         part = above[way] / other
         yield f"at most {BPFTRACE_PART} of bpftrace's cost: {part:.2f}", part <= BPFTRACE_PART
