@@ -12,6 +12,7 @@ from pathlib import Path
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
+from headrace.testbed.containers import cpu
 from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
@@ -221,6 +222,7 @@ class Ovs(Fabric):
         if process is None:
             raise HeadraceError(f"{name}: ended at once; see {self.directory}/{name}.log")
         self.ledger.note("process", f"{process.pid}:{process.started}")
+        cpu.shield(process.pid)  # as the containers: a bridge forwards on the CPU time of those
 
     def _tool(self, name: str, *arguments: str) -> str:
         done = within(self.namespace, lambda: self._run(name, *arguments))
