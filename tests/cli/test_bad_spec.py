@@ -8,8 +8,14 @@ import os
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
 
 from support.lab import headrace, state_left
+
+pytestmark = pytest.mark.parallel
 
 GOOD = """\
 name: bad
@@ -216,6 +222,18 @@ def test_malformed_pcap(content: bytes, engine_binary: Path, tmp_path: Path) -> 
     (tmp_path / "t.pcap").write_bytes(content)
     spec = GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}")
     run_bad(spec, ("bad.yaml:5: workload.pcap", "t.pcap"), tmp_path, engine_binary)
+
+
+@pytest.mark.parametrize("size", [9000, 65000])
+def test_buffers_are_as_large_as_the_capture(
+    size: int, engine_binary: Path, tmp_path: Path
+) -> None:
+    """65,000 bytes: what a capture on a host with segmentation offload has."""
+    packet = Ether() / IP(dst="192.0.2.1") / UDP() / Raw(bytes(size))
+    wrpcap(str(tmp_path / "t.pcap"), [packet])
+    (tmp_path / "good.yaml").write_text(GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}"))
+    done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # Where a spec names a file that the engine reads.

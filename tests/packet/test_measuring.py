@@ -114,6 +114,31 @@ def test_stop(run: Start, cpus: list[int]) -> None:
     assert links["meas"]["lost"] == 0
 
 
+def test_throughput_ends_with_the_trial(run: Start, cpus: list[int]) -> None:
+    """A full ring in front of a slow function: what it holds at the end takes 0.3 s more."""
+    plan = direct(cpus[0], {"flows": 10})
+    ring = {"type": "ring", "params": {"size": 16384, "on_full": "drop"}}
+    plan["links"]["wire"] = ring
+    plan["nfs"] = {"slow": {"type": "delay", "params": {"cycles": 45_000}}}
+    plan["segments"] = [
+        {"name": "gen", "cpus": cpus[:1], "inputs": [{"link": "gen", "to": "link:wire"}]},
+        {
+            "name": "chain",
+            "cpus": cpus[:1],
+            "burst": 1,
+            "inputs": [{"link": "wire", "to": "slow"}],
+            "nodes": {"slow": {"forward": {"out": "link:meas"}}},
+        },
+    ]
+    engine = run(plan)
+    trial(engine, gen={"rate_pps": 0, "duration_s": 0.5})
+    engine.wait_for(lambda: engine.read()["links"]["wire"]["used"] == 0, "the drain", seconds=60)
+    sink = engine.read()["links"]["meas"]
+    within = sink["within"]
+    assert within["received"] == within["stamped"] > 0
+    assert sink["received"] - within["received"] > 4096
+
+
 def test_histogram_reads_elsewhere(run: Start, cpus: list[int]) -> None:
     engine = run(direct(cpus[0], {"flows": 10}))
     latency = trial(engine, gen={"rate_pps": 50_000, "packets": 20_000, "duration_s": 60})["meas"][

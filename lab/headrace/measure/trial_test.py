@@ -201,6 +201,22 @@ def test_a_trial_is_the_difference_of_two_reads() -> None:
     assert made.pdv_ns.p99 == pytest.approx(1000, rel=0.002)
 
 
+def test_what_a_queue_held_at_the_end_is_received_and_no_throughput() -> None:
+    within = {"received": 820, "stamped": 810, "matched": 0, "duplicated": 10}
+    made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10, within=within)})
+    assert made.throughput_pps == 800
+    assert (made.received, made.received_pps, made.lost) == (990, 990, 10)
+    assert made.throughput_gbps_l2 == pytest.approx(800 * 64 * 8 / 1e9)
+
+
+def test_a_lone_packet_takes_the_whole_trial() -> None:
+    """Sent at once: a rate over the time until the last packet would be millions."""
+    links = {"gen-forward": source(1, 1, duration_ns=200), "sink-forward": sink(1)}
+    made = simple(links, load_pps=1.0)
+    assert made.sent_pps == made.offered_pps == made.throughput_pps == 1
+    assert made.duration_s == 1
+
+
 def test_what_a_function_made_itself_hides_no_loss() -> None:
     """An ICMP error reaches the sink unstamped; it is not one of the source's packets."""
     made = simple({**LINKS, "sink-forward": sink(1000, stamped=990, unknown=10)})
