@@ -31,6 +31,8 @@ from headrace.report.hosting import (
     stack_of,
     with_best_case,
 )
+from headrace.report.hosting_page import sheet
+from headrace.report.sheet import write
 from headrace.spec import document
 from headrace.spec.hosting import VFS_MAX
 from headrace.spec.invalid import explain
@@ -137,8 +139,10 @@ def study(
     target.mkdir(parents=True, exist_ok=True)
     rows = with_best_case([_measured(point, file, target) for point in found])
     (target / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    write(sheet(made, rows), target / "study.html")
     show_rows(made, rows, said)
     said.print(f"Rows: {target / 'rows.json'}", markup=False)
+    said.print(f"Page: {target / 'study.html'}", markup=False)
 
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:

@@ -29,10 +29,10 @@ def stack_of(made: Measurement) -> Stack:
     anatomy = made.anatomy
     assert anatomy is not None
     name = f"{made.chain} {made.workload}, {made.load_pps / 1e3:.4g} kpps"
-    return Stack(name, tuple(ns / 1e3 for ns in _parts(anatomy)))
+    return Stack(name, tuple(ns / 1e3 for ns in parts(anatomy)))
 
 
-def _parts(a: Anatomy) -> tuple[float, ...]:
+def parts(a: Anatomy) -> tuple[float, ...]:
     return a.generator_ns, a.switch_ns, max(0.0, a.queue_ns), a.scheduler_ns, a.vnf_ns
 
 

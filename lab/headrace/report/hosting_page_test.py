@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a paper's points: the measured lines, the additive ones, and what is not drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.report.hosting import with_best_case
+from headrace.report.hosting_page import delays, scale, sheet, stacks
+from headrace.report.sheet import render
+from headrace.spec.points import PointsFile
+
+FILE = PointsFile.model_validate(
+    {"name": "p", "paper": "P", "base": {}, "groups": {
+        "g": {"about": "VNFs <side> by side", "published": [
+            {"claim": "P.1", "setup": "ten", "value": [0.1, 0.2]}]},
+        "other": {"about": "nothing"}}}
+)  # fmt: skip
+PARTS = {"generator_ns": 1e3, "queue_ns": 2e3, "scheduler_ns": 3e3, "vnf_ns": 4e3,
+         "switch_ns": 5e3, "of_which_back_ns": 0.0, "over_ns": 0.0}  # fmt: skip
+
+
+def row(chains: int, wait: str, pps: float, **changed: Any) -> dict[str, Any]:
+    one = {"goal": "ndr", "load_pps": pps, "throughput_pps": pps, "loss_ratio": 0.0,
+           "latency_mean_us": 15.0, "latency_p99_us": 20.0, "jitter_us": None,
+           "anatomy": PARTS, "verdict": "ok", **changed}  # fmt: skip
+    values = {"deployment.hosting.chains": chains, "deployment.hosting.wait": wait}
+    return {"group": "g", "point": f"g-{chains}-{wait}", "values": values, "results": [one]}
+
+
+ROWS = with_best_case([row(1, "poll", 1e6), row(4, "poll", 2e6), row(4, "adaptive", 3e6)])
+
+
+def test_measured_and_additive_lines() -> None:
+    shown = {one.name: one.points for one in scale(ROWS, "ndr")}
+    assert shown == {
+        "wait poll": ((1.0, 1e3), (4.0, 2e3)),
+        "n x one, wait poll": ((1.0, 1e3), (4.0, 4e3)),
+        "wait adaptive": ((4.0, 3e3),),
+    }
+
+
+def test_nothing_received_is_not_on_a_logarithmic_axis() -> None:
+    rows = [*ROWS, *with_best_case([row(8, "adaptive", 0.0)])]
+    assert all(y > 0 for one in scale(rows, "ndr") for _, y in one.points)
+    assert [one.points for one in delays(ROWS, "ndr")][1] == ((4.0, 15.0),)
+
+
+def test_parts_of_the_latency() -> None:
+    bars = list(stacks(ROWS))
+    assert bars[0].name == "1 chain, wait poll, 1000 kpps"
+    assert bars[0].parts_us == (1.0, 5.0, 2.0, 3.0, 4.0)
+
+
+def test_page() -> None:
+    failed = {**row(8, "poll", 1.0), "results": [], "failed": "no <memory>"}
+    page = render(sheet(FILE, [*ROWS, failed]))
+    assert "3 of 4 points measured here" in page
+    assert "g: throughput (ndr)" in page and "g: where the time goes" in page
+    assert "failed: no &lt;memory&gt;" in page and "VNFs &lt;side&gt; by side" in page
+    assert "0.1–0.2" in page and "other" not in page.split("<body")[1]
