@@ -59,7 +59,7 @@ def verify(
     several = [(*pair, rate_pps) for pair in zip(layouts, found, strict=True)]
     if reference is not None:
         several.append((reference.one, beside, None))
-    for turn in range(_ROUNDS):
+    for turn in range(min(_ROUNDS, bench.repetitions)):
         for one, into, rate in alternating(several, turn):
             _measure(bench, one, into, rate)
     if reference is not None:
