@@ -46,16 +46,21 @@ if [ ${#failed[@]} -gt 0 ]; then
 	fi
 fi
 
+pytest_end='(passed|failed|error|no tests ran).* in '
 again=(--reruns 2 --reruns-delay 3 -r aR)
-run pytest .venv/bin/python -m pytest "${again[@]}"
-closing+=("pytest: $(last_line pytest '(passed|failed|error|no tests ran).* in ')")
+# Those that need no lcore, several at once; then the others, which have the machine to themselves.
+run pytest-parallel .venv/bin/python -m pytest "${again[@]}" -m parallel \
+	-n "$(nproc)" --maxprocesses=8 --dist=loadfile
+closing+=("pytest, in parallel: $(last_line pytest-parallel "$pytest_end")")
+run pytest .venv/bin/python -m pytest "${again[@]}" -m "not parallel"
+closing+=("pytest: $(last_line pytest "$pytest_end")")
 
 # What needs namespaces or devices, for a user who may become root. No files of root's remain.
 if [ "$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then
 	run pytest-root sudo -n env PYTHONDONTWRITEBYTECODE=1 HOME=/root \
 		"HEADRACE_SHARED=${HEADRACE_SHARED:-}" \
 		.venv/bin/python -m pytest "${again[@]}" -p no:cacheprovider -m needs_root tests
-	closing+=("pytest as root: $(last_line pytest-root '(passed|failed|error|no tests ran).* in ')")
+	closing+=("pytest as root: $(last_line pytest-root "$pytest_end")")
 fi
 
 run fuzz scripts/fuzz.sh "$fuzz_s"

@@ -14,6 +14,8 @@ from headrace.spec.measure import GoalParameters, Measure
 from headrace.spec.study import Study
 from headrace.spec.workload import Flows, Headers, Workload
 
+pytestmark = pytest.mark.parallel
+
 REPO = Path(__file__).resolve().parents[1]
 PAGES = sorted([REPO / "README.md", *(REPO / "docs").rglob("*.md")])
 

@@ -13,6 +13,8 @@ import pytest
 
 from support.engine import memory_engine
 
+pytestmark = pytest.mark.parallel
+
 GOOD: dict[str, Any] = {
     "version": 1,
     "engine": memory_engine(),

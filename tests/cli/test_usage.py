@@ -9,6 +9,8 @@ import pytest
 
 from support.lab import headrace
 
+pytestmark = pytest.mark.parallel
+
 CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown command": (("rum",), ("headrace: ", "'rum'", "'run'")),
     "unknown option": (("run", "--jsn", "x.yaml"), ("headrace run: ", "--jsn", "--json")),

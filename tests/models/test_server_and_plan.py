@@ -61,6 +61,7 @@ BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case: str, home: Path, engine_binary: Path) -> None:
     arguments, words = BAD[case]

@@ -37,6 +37,7 @@ def test_killed_daemons(engine_binary: Path, tmp_path: Path, cpus: list[int], da
     assert state_left(tmp_path) == []
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("chaos", "words"),
     [

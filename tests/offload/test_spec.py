@@ -28,6 +28,7 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -51,6 +52,7 @@ def test_bad_specs(tmp_path: Path, old: str, new: str, words: tuple[str, ...]) -
     assert all(word in line for word in words), line
 
 
+@pytest.mark.parallel
 def test_check(tmp_path: Path) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text(GOOD)
@@ -58,6 +60,7 @@ def test_check(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{file}: 1 VNFs on 1 ports\n")
 
 
+@pytest.mark.parallel
 def test_too_few_flows(tmp_path: Path) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text("name: t\ncompare: {vnfs: 63, flows: 62}\n")
@@ -66,6 +69,7 @@ def test_too_few_flows(tmp_path: Path) -> None:
     assert "at least one per VNF, 63" in done.stderr
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("text", "words"),
     [

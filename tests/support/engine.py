@@ -62,7 +62,7 @@ class Engine:
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.wait_for(self._connect, "the control socket", seconds=30)
+        self.wait_for(self._connect, "the control socket", seconds=30, pause=0.02)
         self.lines = self.socket.makefile("rw", encoding="utf-8")
         self.call("info")
         return self
@@ -112,12 +112,14 @@ class Engine:
         return self.call("read")
 
     @staticmethod
-    def wait_for(done: Callable[[], bool], what: str, seconds: float = 10) -> None:
+    def wait_for(
+        done: Callable[[], bool], what: str, seconds: float = 10, pause: float = 0.1
+    ) -> None:
         end = time.monotonic() + seconds
         while not done():
             if time.monotonic() > end:
                 raise TimeoutError(f"{what}: not there after {seconds} s")
-            time.sleep(0.1)
+            time.sleep(pause)
 
     def settle(self, arrived: int, seconds: float = 120) -> dict[str, Any]:
         """Wait until so many packets have come in and every ring is empty again; the last reading.

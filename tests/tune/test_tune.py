@@ -302,6 +302,7 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
         assert not Path(station.namespace).exists()
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -19,6 +19,8 @@ from headrace.testbed.memory import provide
 from headrace.testbed.state import RunState, claimed_kb
 from headrace.testbed.traffic import refusal
 
+pytestmark = pytest.mark.alone
+
 WANTED = Deployment.model_validate({"memory_mb": 512})  # 288 pages of 2 MB with what DPDK needs
 
 UP_AND_DOWN = """
