@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from support.containers import lacking
@@ -70,6 +71,12 @@ def test_packets_come_through(
     assert [r["direction"] for r in results][-1] == direction
     assert all(r["loss_ratio"] == 0 and r["received_pps"] > 0 for r in results)
     assert ours() == before and state_left(tmp_path) == []
+    for anatomy, mean in duckdb.sql(
+        f"select anatomy, latency_ns.mean from '{tmp_path}/b/trials.parquet' where phase = 'fixed'"
+    ).fetchall():
+        parts = sum(anatomy[f"{k}_ns"] for k in ("generator", "switch", "scheduler", "vnf"))
+        assert parts - anatomy["over_ns"] == pytest.approx(mean, rel=0.01)
+        assert anatomy["vnf_ns"] > 0 and anatomy["queue_ns"] == 0
 
 
 @pytest.mark.parametrize(
