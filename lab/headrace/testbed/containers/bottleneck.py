@@ -30,6 +30,7 @@ class Statement:
     workload: str
     vnf: str | None
     sentences: tuple[str, ...]
+    doubtful: bool = False  # some of the measurements are not to be trusted
 
 
 def statements(found: Sequence[Summary]) -> list[Statement]:
@@ -57,7 +58,7 @@ def _statement(network: str, workload: str, found: Sequence[Summary]) -> Stateme
     vnf = scaled or narrowest or busiest
     if vnf is not None and vnf == busiest and narrowest is None and scaled is None:
         sentences.append(f"What names {vnf} is its CPU time alone: the weakest evidence.")
-    return Statement(network, workload, vnf, tuple(sentences))
+    return Statement(network, workload, vnf, tuple(sentences), bool(doubtful))
 
 
 def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,8 +86,14 @@ class Runner:
         collect = self.expanded.study.collect
         folder = self.writer.path / "samples" / f"{len(self.layers) + 1:03}"
         targets = targets_of(deployed.pids, *deployed.switches())
-        with watching(collect, targets, folder) as watch:
-            yield watch
+        with ExitStack() as stack:
+            with self.watch.phase("collectors"):
+                watch = stack.enter_context(watching(collect, targets, folder))
+            try:
+                yield watch
+            finally:
+                with self.watch.phase("collectors"):
+                    stack.close()
         if collect.layers:
             swept = swept_text(point.swept)
             self.layers.append((f"{point.network}: {point.name}{swept}", folder))

@@ -16,8 +16,8 @@ from headrace.testbed.containers.measure import Row
 
 _STYLE = """body{font:15px/1.5 sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#123}
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;text-align:left;
-border-bottom:1px solid #dde}td.n{text-align:right;
-font-variant-numeric:tabular-nums;white-space:nowrap}
+border-bottom:1px solid #dde}th,td:first-child,td.n{white-space:nowrap}td.n{text-align:right;
+font-variant-numeric:tabular-nums}
 .bar{background:#7aa7d8;height:.8em;display:inline-block}.suspect{background:#fff3d6}
 .small{color:#678;font-size:85%}"""
 
@@ -50,7 +50,8 @@ def _of(found: Sequence[Summary], statement: Statement) -> list[Summary]:
 
 
 def _sentences(found: Statement) -> list[str]:
-    named = f"Bottleneck: {found.vnf}." if found.vnf else "No VNF can be named as the bottleneck."
+    what = "Suspect bottleneck" if found.doubtful else "Bottleneck"
+    named = f"{what}: {found.vnf}." if found.vnf else "No VNF can be named as the bottleneck."
     return [named, *found.sentences]
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.graph.enumerate import Graph
-from headrace.record import Application, Audit, Result
+from headrace.record import Application, Audit, Result, Verdict
 from headrace.spec.appliance import Allocation, HttpWorkload
 from headrace.testbed.containers.bottleneck import scale_up, statements
 from headrace.testbed.containers.deploy import Supply
@@ -27,6 +27,7 @@ def summary(
     *gbps: float,
     subject: str = "",
     instances: int = 1,
+    verdict: Verdict = "ok",
     cpu: dict[str, float] | None = None,
     swept: tuple[tuple[str, Any], ...] = (),
 ) -> Summary:
@@ -41,7 +42,7 @@ def summary(
             chain=role, direction="both", repetition=i + 1, execution="container bridge",
             workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
             throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
-            loss_ratio=0, audit=Audit(verdict="ok"), goal="max",
+            loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
             application=Application(gbps=value, requests=1, cpu=cpu or {}),
         )
         for i, value in enumerate(gbps)
@@ -121,3 +122,15 @@ def test_the_page_shows_what_each_number_of_instances_reached() -> None:
         assert f"<td class=n>{count}</td>" in row
         assert f"<td class=n>{times}</td>" in row
     assert "Scaled out" not in page("t", "", [Row(found[0].point, found[0].results[0])])
+
+
+def test_a_bottleneck_by_doubtful_measurements_is_called_suspect() -> None:
+    baseline = summary("baseline", 2.0, 2.0)
+    cases: tuple[tuple[Verdict, str], ...] = (
+        ("ok", "<p>Bottleneck: nat.</p>"),
+        ("suspect", "<p>Suspect bottleneck: nat.</p>"),
+    )
+    for verdict, said in cases:
+        found = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
+        text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+        assert said in text
