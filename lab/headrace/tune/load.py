@@ -43,17 +43,20 @@ def receive_udp(a: argparse.Namespace) -> dict[str, float]:
         if a.segment:
             s.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
         s.bind((a.host, PORT))
-        Path(a.ready).touch()
-        s.settimeout(_START_S)
+        ready = Path(a.ready)
+        ready.touch()
+        s.settimeout(_SILENCE_S)
+        deadline = time.monotonic() + _START_S
         while True:
             try:
                 size = s.recv_into(buffer)
             except TimeoutError:
-                break
+                if count or not ready.exists() or time.monotonic() > deadline:
+                    break
+                continue
             last = time.monotonic()
             if not count:
                 first, before = last, resource.getrusage(resource.RUSAGE_SELF)
-                s.settimeout(_SILENCE_S)
             total += size
             if count % _COMPARED == 0 and not a.segment:
                 compared += 1

@@ -191,10 +191,10 @@ def run_load(
         sender = _start(path.sender.namespace, "send", *common, "--seconds", str(seconds),
                         "--cpu", str(allowed[0]))  # fmt: skip
         try:
-            return {
-                "sender": _end(sender, "sender", seconds),
-                "receiver": _end(receiver, "receiver", seconds),
-            }
+            sent = _end(sender, "sender", seconds)
+            # A receiver whom nothing has reached would go on waiting for the sender's start.
+            ready.unlink(missing_ok=True)
+            return {"sender": sent, "receiver": _end(receiver, "receiver", seconds)}
         finally:
             _kill(sender)
     finally:
