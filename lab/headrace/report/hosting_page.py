@@ -79,7 +79,7 @@ def scale(rows: Sequence[Row], goal: str) -> list[Series]:
         shown.append(Series(name or "measured", points))
         best = _by_setting(rows, goal, "best_case_pps").get(name, ())
         if len(best) > 1:
-            shown.append(Series(f"n x one{', ' if name else ''}{name}", best, marks=False))
+            shown.append(Series(f"n x {name or 'one'}", best, marks=False))
     return shown
 
 
@@ -120,11 +120,18 @@ def _label(row: Row) -> str:
     return ", ".join(part for part in (vnfs, _setting(row)) if part) or str(row["point"])
 
 
+def _brief(row: Row) -> str:
+    """Values without their names, as a bar's name has little room."""
+    others = (_short(value) for key, value in row["values"].items() if key != _CHAINS)
+    chains = row["values"].get(_CHAINS)
+    return ", ".join(["" if chains is None else f"{chains} x", *others]).strip(", ")
+
+
 def stacks(rows: Sequence[Row]) -> Iterator[Stack]:
     for row in rows:
         for one in row["results"]:
             if one["anatomy"] is not None:
-                name = f"{_label(row)}, {one['load_pps'] / 1e3:.4g} kpps"
+                name = f"{_brief(row)}, {one['load_pps'] / 1e3:.4g} kpps"
                 ns = parts(Anatomy.model_validate(one["anatomy"]))
                 yield Stack(name, tuple(part / 1e3 for part in ns))
 

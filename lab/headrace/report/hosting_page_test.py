@@ -35,7 +35,7 @@ def test_measured_and_additive_lines() -> None:
     shown = {one.name: one.points for one in scale(ROWS, "ndr")}
     assert shown == {
         "wait poll": ((1.0, 1e3), (4.0, 2e3)),
-        "n x one, wait poll": ((1.0, 1e3), (4.0, 4e3)),
+        "n x wait poll": ((1.0, 1e3), (4.0, 4e3)),
         "wait adaptive": ((4.0, 3e3),),
     }
 
@@ -48,7 +48,7 @@ def test_nothing_received_is_not_on_a_logarithmic_axis() -> None:
 
 def test_parts_of_the_latency() -> None:
     bars = list(stacks(ROWS))
-    assert bars[0].name == "1 chain, wait poll, 1000 kpps"
+    assert bars[0].name == "1 x, poll, 1000 kpps"
     assert bars[0].parts_us == (1.0, 5.0, 2.0, 3.0, 4.0)
 
 
