@@ -97,6 +97,7 @@ def test_chains(chain: str) -> None:
         ("deployment:", "deployment:\n  ring: 1000", ["deployment.ring", "power of two"]),
         ("workload:", "workload:\n  flows: 0", ["workload.flows", "0", "1"]),
         ("workload:", "workload:\n  pcap: a\n  tuples_file: b", ["exclude each other"]),
+        ("workload:", "workload:\n  pcap: a", ["workload", "beside pcap", "either"]),
         ("measure: {", "measure: {max_load: 1k, ", ["measure", "max_load 1k", "min_load 10k"]),
         ("- lb: {}", "- lb: {a: 1, a: 2}", ["edge.yaml:4", "'a' is given twice"]),
         ("name: edge", "name: [", ["not valid YAML"]),

@@ -37,6 +37,20 @@ class Flows(Spec):
             raise ValueError("allowed: a count, or {count: 1000, vary: [src_ip], ...}")
         return value
 
+    @model_validator(mode="after")
+    def _as_told(self) -> Flows:
+        """What would change nothing is a mistake."""
+        if len(set(self.vary)) != len(self.vary):
+            raise ValueError(f"vary: {list(self.vary)}; allowed: each field once")
+        if not self.vary and self.count > 1:
+            raise ValueError(
+                f"vary: [] leaves {self.count} flows with the same headers; allowed: at least one "
+                "field, or a count of 1"
+            )
+        if "zipf_exponent" in self.model_fields_set and self.order != "zipf":
+            raise ValueError(f"zipf_exponent: order is {self.order}; allowed: with `order: zipf`")
+        return self
+
 
 class Headers(Spec):
     """The headers of flow 0; addresses and ports that vary count up from here."""
@@ -73,6 +87,12 @@ class Workload(Spec):
         ]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other; allowed: one of them")
+        made = [key for key in ("frame", "flows", "headers") if key in self.model_fields_set]
+        if self.pcap is not None and made:
+            raise ValueError(
+                f"{' and '.join(made)} beside pcap, whose packets are sent as they are; allowed: "
+                "either"
+            )
         return self
 
     @property
