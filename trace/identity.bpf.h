@@ -181,9 +181,12 @@ static __always_inline int ident_ipv6(struct ident *id, const __u8 *h, const __u
 	return 0;
 }
 
-/* Not an error when it cannot be read: -1, and the packet is not followed. */
-static __always_inline int ident_read(struct sk_buff *skb, enum stage stage, struct ident *id,
-				      __u32 words)
+/*
+ * Not an error when it cannot be read: -1, and the packet is not followed. Not inlined: with all
+ * its copies on the stack once more, a hook and `adopt` would have more than the 512 bytes.
+ */
+static __noinline int ident_read(struct sk_buff *skb, enum stage stage, struct ident *id,
+				 __u32 words)
 {
 	const __u8 *l3 = l3_header(skb, stage), *h;
 	__s64 linear = (__s64)(address(skb->data) + skb->len - skb->data_len - address(l3));
