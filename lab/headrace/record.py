@@ -306,12 +306,12 @@ class Measurement(Record):
     workload: str
 
     load_pps: NonNegativeFloat  # intended
-    throughput_pps: NonNegativeFloat  # received per second, duplicates not counted
+    throughput_pps: NonNegativeFloat  # received within the duration; duplicates not counted
     throughput_gbps_l1: NonNegativeFloat
     throughput_gbps_l2: NonNegativeFloat
     offered_pps: NonNegativeFloat  # what the source tried; sent + unsent
     sent_pps: NonNegativeFloat
-    received_pps: NonNegativeFloat
+    received_pps: NonNegativeFloat  # in the end: also what a queue still held
     loss_ratio: float = Field(ge=0, le=1)  # of what was sent; unsent is the generator's
 
     latency_ns: LatencyNs | None = None
