@@ -294,8 +294,11 @@ if [ "${packages_fuzz[0]}" = clang ] && [[ " ${wanted[*]} " == *" clang "* ]]; t
 fi
 check_dpdk
 [ -n "${targets[*]}" ] || inspection
-venv
+# One waits for the network where the other computes.
+venv &
+python_packages=$!
 engine
+wait $python_packages
 [ $trace = 0 ] || tracer
 [ "$offload" = 0 ] || routing
 [ $vm = 0 ] || guests
