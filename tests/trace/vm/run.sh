@@ -30,7 +30,7 @@ install "$here/guest-init" "$root/init"
 pack "$cache/trace-initramfs.gz"
 
 # KVM where it works for ordinary guests is not known before: emulation is what always does.
-timeout 300 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1G -nodefaults \
+timeout 600 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1G -nodefaults \
 	-no-user-config -display none -no-reboot -kernel "$image" \
 	-initrd "$cache/trace-initramfs.gz" -append "console=ttyS0 panic=-1 quiet random.trust_cpu=on" \
 	-serial "file:$cache/trace-console.log" || die "the guest did not end; see $cache/trace-console.log"
