@@ -103,3 +103,12 @@ def test_what_the_machine_lacks_is_not_the_specs_fault() -> None:
     assert type(said) is HeadraceError
     assert str(said) == "engine: DPDK does not start"
     assert "c.yaml" in str(refusal("engine.memory_mb", "too small", experiment, doc))
+
+
+def test_a_device_is_the_networks() -> None:
+    doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
+    [experiment] = expand(doc)
+    said = str(refusal("links.wire0.params.devargs", "no such device", experiment, doc))
+    assert "deployment.network: wire0: no such device" in said
+    rate = str(refusal("links.gen-forward.params.frame_bytes", "too many", experiment, doc))
+    assert "workload.frame: too many" in rate

@@ -115,6 +115,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
             if node.name == parts[1]:
                 rest = parts[3:] if parts[2:3] == ["params"] else parts[2:]
                 return doc.error((*at, *rest), problem)
+    if parts[0] == "links" and parts[2:] == ["params", "devargs"]:  # of no source
+        return doc.error(("deployment", "network"), f"{parts[1]}: {problem}")
     if parts[0] == "links" and len(parts) > 3 and parts[2] == "params":
         return doc.error(spec_path(".".join(parts[3:])), problem)
     if parts[0] == "links" and parts[1:2] and parts[1].startswith("gen-"):
