@@ -81,6 +81,8 @@ make_root() {
 		echo "${home##*/} ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/rehearsal"
 	fi
 	git clone -q --no-hardlinks "$repo" "$root$home/headrace"
+	# Real packets, rules and routes for the tests, where the host has them beside the checkout.
+	[ ! -d "$repo/../shared" ] || cp -rL "$repo/../shared" "$root$home/shared"
 	chroot "$root" chown -R --reference="$home" "$home/headrace"
 }
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from headrace.measure import trial
 from headrace.measure.results import UNINTENDED, agreement, result, unrefused
 from headrace.measure.verify import stood_still
 from headrace.record import Trial
-from headrace.spec import document
-from headrace.spec.study import expand
 from headrace.testbed.plan import Path as Way
 
 Json = dict[str, Any]
@@ -344,8 +341,6 @@ def test_repetitions_agree_or_it_is_said() -> None:
     ],
 )
 def test_the_first_element_that_stood_still_is_named(change: dict[str, int], words: str) -> None:
-    doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
-    [experiment] = expand(doc)
     before = read(0, 0, LINKS)
     after = read(64, change.get("dropped", 0), copy.deepcopy(LINKS))
     chain = after["segments"]["chain"][0]
@@ -359,7 +354,7 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     after["segments"]["sink"] = [sink]
     taken = records(reading(before, after))[0]
     assert taken.counters is not None
-    assert words in stood_still(taken.counters, experiment, WAY, after)
+    assert words in stood_still(taken.counters, ["acl"], WAY, after)
 
 
 def test_a_function_at_work_when_it_was_read_has_a_burst_in_it() -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.errors import HeadraceError
@@ -13,6 +13,7 @@ from headrace.record import Counters
 from headrace.spec.study import Experiment
 from headrace.testbed.engine import Engine
 from headrace.testbed.plan import Path
+from headrace.testbed.ways import chain_of
 
 Json = dict[str, Any]
 
@@ -36,7 +37,9 @@ def verify_path(engine: Engine, experiment: Experiment, ways: tuple[Path, ...], 
                 break
         else:
             counters = count.difference(before, after, plan)
-            where = stood_still(counters, experiment, way, after)
+            # Hosted functions are in no segment of the host's plan; they have no branches either.
+            chain = chain_of(plan, way.wire, way.back, way.direction) or _in_line(experiment, way)
+            where = stood_still(counters, chain, way, after)
             raise NoPath(
                 f"chain {experiment.chain}, {way.direction}: "
                 f"none of {packets} packets arrived; {where}"
@@ -58,10 +61,15 @@ def _send(engine: Engine, way: Path, packets: int) -> tuple[Json, Json]:
     return before, after
 
 
-def stood_still(counters: Counters, experiment: Experiment, way: Path, after: Json) -> str:
+def _in_line(experiment: Experiment, way: Path) -> list[str]:
+    names = [node.name for node in experiment.nodes]
+    return names if way.direction == "forward" else names[::-1]
+
+
+def stood_still(counters: Counters, chain: Sequence[str], way: Path, after: Json) -> str:
     """The first element along the path whose counter did not move, and what the one before did."""
     previous = ""
-    for element, passed, note in _elements(counters, experiment, way, after):
+    for element, passed, note in _elements(counters, chain, way, after):
         if passed == 0:
             return f"first element that saw nothing: {element}" + (
                 f" ({previous})" if previous else ""
@@ -71,12 +79,9 @@ def stood_still(counters: Counters, experiment: Experiment, way: Path, after: Js
 
 
 def _elements(
-    counters: Counters, experiment: Experiment, way: Path, after: Json
+    counters: Counters, chain: Sequence[str], way: Path, after: Json
 ) -> Iterator[tuple[str, int, str]]:
     yield "source", int(after["links"][way.source]["sent"]), ""
-    chain = [node.name for node in experiment.nodes]
-    if way.direction == "reverse":
-        chain.reverse()
     if way.wire in after["links"]:  # on a real NIC there is none
         taken = sum(replica.inputs.get(way.wire, 0) for replica in counters.replicas)
         yield f"the chain's first segment (reads {way.wire})", taken, ""

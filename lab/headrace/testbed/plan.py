@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from headrace.errors import BadInput, unknown
 from headrace.spec.document import Document
@@ -14,8 +14,7 @@ from headrace.spec.vm import APPLIANCE
 from headrace.testbed.describe import Description, check_params, with_absolute_files
 from headrace.testbed.place import PlacedSegment, Placement
 from headrace.testbed.traffic import source_params
-
-Direction = Literal["forward", "reverse"]
+from headrace.testbed.ways import Direction, Ways
 
 GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
@@ -87,6 +86,27 @@ def _check_nodes(experiment: Experiment, doc: Document, description: Description
                     (*at[:-1], "to", edge),
                     f"{node.nf} has no edge {edge!r}; allowed: {', '.join(edges)}",
                 )
+    inline = experiment.study.deployment.hosting.kind == "inline"
+    if inline and any(way.direction == "reverse" for way in paths(experiment)):
+        _check_way_back(experiment, doc, description)
+
+
+def _check_way_back(experiment: Experiment, doc: Document, description: Description) -> None:
+    """Reverse traffic enters where forward traffic comes out."""
+    if experiment.nodes and not ways_of(experiment, description).main:
+        ends = [n.name for n in experiment.nodes if "drop" in n.to.values()]
+        raise doc.error(
+            ("workload", "direction"),
+            f"reverse traffic enters where forward traffic comes out, and no edge that it takes in "
+            f"chain {experiment.chain} leads out (to drop leads one of: {', '.join(ends)}); "
+            "allowed: forward, or a function with an edge to `out`",
+            value=experiment.study.workload.direction,
+        )
+
+
+def ways_of(experiment: Experiment, description: Description) -> Ways:
+    edges = {node.name: description.edges(node.nf) for node in experiment.nodes}
+    return Ways(experiment.nodes, edges)
 
 
 def compile_plan(
@@ -220,31 +240,19 @@ class _Cut:
     def __init__(
         self, experiment: Experiment, placement: Placement, description: Description
     ) -> None:
-        self._nodes = {node.name: node for node in experiment.nodes}
-        self._order = list(self._nodes)
+        self._order = [node.name for node in experiment.nodes]
         self._home = {name: seg.name for seg in placement.segments for name in seg.nodes}
-        self._description = description
+        self._ways = ways_of(experiment, description)
         self._fastpath = experiment.execution.fastpath_flows
         self.rings: dict[str, tuple[str, Direction]] = {}
         for way in paths(experiment):
             for name in self._order:
-                for target in self._targets(name, way.direction).values():
+                for target in self._ways.targets(name, way.direction).values():
                     self._note_ring(name, target, way)
 
     def _note_ring(self, name: str, target: str, way: Path) -> None:
-        if target in self._nodes and self._home[target] != self._home[name]:
+        if target in self._home and self._home[target] != self._home[name]:
             self.rings[_ring_name(target, way.direction)] = (target, way.direction)
-
-    def _targets(self, name: str, direction: Direction) -> dict[str, str]:
-        """Edge -> node, `out` or `drop`. Edges not named go on along the chain."""
-        node, edges = self._nodes[name], self._description.edges(self._nodes[name].nf)
-        step = 1 if direction == "forward" else -1
-        position = self._order.index(name) + step
-        onwards = self._order[position] if 0 <= position < len(self._order) else "out"
-        targets = {edges[0]: onwards}
-        if direction == "forward":
-            targets |= node.to
-        return targets
 
     def segment(
         self, segment: PlacedSegment, ways: tuple[Path, ...], burst: int, steer: str
@@ -272,7 +280,8 @@ class _Cut:
         inputs = []
         if not self._order:
             return [_input(way.wire, f"link:{way.back}", way.direction)]
-        first = self._order[0 if way.direction == "forward" else -1]
+        # Forward traffic that ends in the chain enters it all the same.
+        first = next(iter(self._ways.meets(way.direction)), self._order[0])
         if first in segment.nodes:
             inputs.append(_input(way.wire, first, way.direction))
         for ring, (target, direction) in self.rings.items():
@@ -289,10 +298,10 @@ class _Cut:
 
     def _resolved(self, name: str, way: Path) -> dict[str, str]:
         resolved = {}
-        for edge, target in self._targets(name, way.direction).items():
+        for edge, target in self._ways.targets(name, way.direction).items():
             if target == "out":
                 resolved[edge] = f"link:{way.back}"
-            elif target in self._nodes and self._home[target] != self._home[name]:
+            elif target in self._home and self._home[target] != self._home[name]:
                 resolved[edge] = f"link:{_ring_name(target, way.direction)}"
             else:
                 resolved[edge] = target

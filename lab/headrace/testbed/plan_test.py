@@ -14,6 +14,7 @@ from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import Description
 from headrace.testbed.place import place
 from headrace.testbed.plan import check_nodes, compile_plan
+from headrace.testbed.ways import chain_of
 
 ANY: dict[str, Any] = {"type": "object"}
 PARAMS: dict[str, Any] = {
@@ -94,6 +95,58 @@ def test_an_edge_to_a_later_segment_has_a_ring() -> None:
     assert acl["nodes"]["acl"]["forward"] == {"pass": "link:to-lb", "alert": "link:to-l3fwd"}
     readers = [e["link"] for s in plan["segments"] for e in s["inputs"]]
     assert len(readers) == len(set(readers))  # a link has one reading segment
+
+
+BRANCHED = "chain: [lb, {nf: acl, to: {alert: watch}}, {name: end, nf: lb, to: {out: out}}, %s]\n"
+WATCH = "{name: watch, nf: lb, to: {out: drop}}"
+
+
+@pytest.mark.parametrize("execution", ["rtc", "pipeline", "{segments: [[lb], [acl, end, watch]]}"])
+@pytest.mark.parametrize("direction", ["both", "reverse"])
+def test_reverse_traffic_enters_where_forward_traffic_leaves(
+    execution: str, direction: str
+) -> None:
+    """Not at a leaf that happens to be named last; the leaf gets copies of both directions."""
+    deployed = f"deployment: {{execution: {execution}}}\nworkload: {{direction: {direction}}}\n"
+    [plan] = plans(BRANCHED % WATCH + deployed, [0, 1, 2, 3])
+    assert walk(plan, "reverse") == ["end", "acl", "lb"]
+    assert chain_of(plan, "wire-reverse", "back-reverse", "reverse") == ["end", "acl", "lb"]
+    nodes = {name: edges for s in plan["segments"] for name, edges in s.get("nodes", {}).items()}
+    assert nodes["acl"]["reverse"]["alert"] in ("watch", "link:to-watch-r")
+    assert nodes["watch"]["reverse"] == {"out": "drop"}
+    if direction == "both":
+        assert walk(plan, "forward") == ["lb", "acl", "end"]
+        assert nodes["acl"]["forward"]["alert"] in ("watch", "link:to-watch")
+
+
+def test_what_leaves_elsewhere_sees_forward_traffic_only() -> None:
+    aside = (
+        "chain: [{nf: acl, to: {pass: end, alert: aside}}, {name: aside, nf: lb}, "
+        "{name: end, nf: lb}]\nworkload: {direction: both}\n"
+    )
+    [plan] = plans(aside, [0, 1])
+    [chain] = [s for s in plan["segments"] if s["name"] == "chain"]
+    assert chain["nodes"]["acl"]["forward"] == {"pass": "end", "alert": "aside"}
+    assert chain["nodes"]["acl"]["reverse"] == {"pass": "link:back-reverse"}
+    assert walk(plan, "reverse") == ["end", "acl"]
+
+
+def test_a_drop_holds_in_both_directions() -> None:
+    [plan] = plans(
+        "chain: [{nf: l3fwd, to: {out1: drop}}, lb]\nworkload: {direction: both}\n", [0, 1]
+    )
+    [chain] = [s for s in plan["segments"] if s["name"] == "chain"]
+    assert chain["nodes"]["l3fwd"]["reverse"] == {"out0": "link:back-reverse", "out1": "drop"}
+
+
+def test_reverse_traffic_needs_a_way_in() -> None:
+    doc, [one] = experiments(
+        "chain: [acl, {nf: lb, to: {out: drop}}]\nworkload: {direction: both}\n"
+    )
+    with pytest.raises(BadInput) as caught:
+        check_nodes(one, doc, DESCRIPTION)
+    for words in ("x.yaml:3: workload.direction", "'both'", "leads out", "lb", "allowed: forward"):
+        assert words in str(caught.value)
 
 
 def test_placement_says_what_shares_an_lcore() -> None:

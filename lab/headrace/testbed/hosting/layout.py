@@ -29,7 +29,8 @@ from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.testbed.hosting.vm_image import check_tools
 from headrace.testbed.hosting.vm_plan import appliance_of, check_network
 from headrace.testbed.place import PlacedSegment, Placement, check_told
-from headrace.testbed.plan import Direction, data_bytes, paths
+from headrace.testbed.plan import data_bytes, paths
+from headrace.testbed.ways import Direction
 
 Json = dict[str, Any]
 _AT = ("deployment", "hosting")

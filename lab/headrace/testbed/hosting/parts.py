@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.spec.vm import ApplianceVm
-from headrace.testbed.plan import Direction
+from headrace.testbed.ways import Direction
 
 Json = dict[str, Any]
 RUN = "@RUN@"  # the run's directory, which is known when it begins
