@@ -239,6 +239,7 @@ class WorkerReading(Record):
     pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
     standstill_cycles: NonNegativeInt = 0  # pauses of over a millisecond in polling
+    waited_ns: NonNegativeInt | None = None  # ready, but kept from running; None: nobody looked
 
     @property
     def utilisation(self) -> float:

@@ -9,10 +9,11 @@ from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
 from headrace.record import Counters, Measurement
 from headrace.report.bottleneck import pipe
-from headrace.report.capacity import Part, parts_of
+from headrace.report.capacity import HELD_CHECKS, Part, parts_of
 from headrace.report.units import pps
 
 BUSY = 0.90  # an lcore above may have been without cycles for a burst
+PAUSES = 0.1  # of a trial: who is away for longer is not helped by a larger ring
 BURST_S = 1e-3  # of the load: a ring that holds as much is not small
 RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
 
@@ -42,9 +43,39 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
+def disturbed(e: Evidence) -> Iterator[Diagnosis]:
+    """An lcore that did not run counts as slow, and its packets as lost: this comes first."""
+    for at, above in e.measurements():
+        if _smallest_ring(at, above) or _smallest_ring(at, at):
+            continue  # short pauses, which a larger ring would bridge
+        told = [f.text for f in at.audit.findings if not f.ok and f.check in HELD_CHECKS]
+        held = [p for p in parts_of(at) if p.held_up]
+        if not told and not held:
+            continue
+        yield Diagnosis(
+            rule="disturbed",
+            weight=Weight.TESTER,
+            share=1.0,
+            place=_place(at),
+            text="lcores were kept from running during the trial: what the chain loses and costs "
+            "cannot be told from that",
+            evidence=(
+                *told,
+                *(f"{p.name} was held up for {p.held_up:.0%} of the trial" for p in held),
+                _measured(at),
+            ),
+            remedy="end the other work or keep it off the lcores (cpusets, isolcpus), or take a "
+            "machine whose CPUs are not lent to others; then measure again",
+        )
+
+
 def narrowest(e: Evidence) -> Iterator[Diagnosis]:
     for at, above in e.measurements():
         if at.audit.verdict in ("generator-bound", "invalid"):
+            continue
+        small = _smallest_ring(at, above)
+        if small is not None:
+            yield small
             continue
         found = pipe(at, above)
         if found.narrowest is None:
@@ -52,8 +83,13 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
         part = found.part(found.narrowest)
         if part.role != "chain":
             continue
-        small = _small_ring(part, above)
-        yield small or _slow_part(part, at, found.headline, found.reasons)
+        yield _slow_part(part, at, found.headline, found.reasons)
+
+
+def _smallest_ring(at: Measurement, above: Measurement | None) -> Diagnosis | None:
+    chain = [p for p in parts_of(at) if p.role == "chain"]
+    found = [small for p in chain if (small := _small_ring(p, above)) is not None]
+    return max(found, key=lambda d: d.share, default=None)
 
 
 def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
@@ -62,8 +98,11 @@ def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
     was found."""
     if above is None or above.counters is None:
         return None
-    busy = next((p.utilisation for p in parts_of(above) if p.name == part.name), None)
-    if busy is None or busy >= BUSY:
+    reader = next((p for p in parts_of(above) if p.name == part.name), None)
+    if reader is None or reader.utilisation is None or (reader.held_up or 0.0) > PAUSES:
+        return None
+    busy = reader.utilisation
+    if busy >= BUSY:
         return None
     full = _full(part, above.counters)
     if not full:
@@ -122,4 +161,4 @@ def _measured(at: Measurement) -> str:
     return f"Measured: {_place(at)}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
-RULES = (generator_bound, narrowest)
+RULES = (disturbed, generator_bound, narrowest)

@@ -9,6 +9,7 @@ from headrace.bundle import Bundle
 from headrace.explain.diagnosis import Diagnosis
 from headrace.explain.engine import RULES, narrowest
 from headrace.explain.evidence import Evidence
+from headrace.explain.rules import explain
 from headrace.record import Audit, Finding, Result, RingReading, Trial, Verdict
 from headrace.report.testdata import TSC_HZ, make_bundle
 
@@ -80,3 +81,65 @@ def test_the_search_above_is_what_counts(made: tuple[Result, Trial]) -> None:
     assert evidence.measurements() == [(result, None)]
     asked = Evidence(results=[result], trials=[trial])
     assert asked.measurements() == [(result, trial)]
+
+
+@pytest.mark.parametrize("share", [0.43, 0.002])
+def test_a_disturbance_comes_before_any_shortage(made: tuple[Result, Trial], share: float) -> None:
+    """Another lcore does not help whom other work keeps from running."""
+    result, _ = made
+    assert result.counters is not None
+    waited = int(share * result.duration_s * 1e9)
+    workers = [w.model_copy(update={"waited_ns": waited}) for w in result.counters.workers]
+    text = f"Lcore 2 was kept from running for {share:.2%} of the trial."
+    failed = Finding(check="preemption", ok=False, value=share, text=text)
+    disturbed = result.model_copy(
+        update={
+            "audit": Audit(verdict="suspect", findings=(failed,)),
+            "counters": result.counters.model_copy(update={"workers": tuple(workers)}),
+        }
+    )
+    first, *others = explain(Evidence(results=[disturbed]))
+    assert (first.rule, first.evidence[0]) == ("disturbed", text)
+    assert ("slow-nf" in {d.rule for d in others}) == (share < 0.05)
+    assert "disturbed" not in {d.rule for d in explain(Evidence(results=[result]))}
+
+
+def test_a_reader_that_did_not_run_had_no_time(made: tuple[Result, Trial]) -> None:
+    assert found(made, 64, 0.3).rule == "small-ring"
+    result, trial = made
+    assert trial.counters is not None
+    workers = [
+        w.model_copy(update={"waited_ns": int(trial.duration_s * 5e8)})
+        for w in trial.counters.workers
+    ]
+    counters = trial.counters.model_copy(update={"workers": tuple(workers)})
+    assert found((result, trial.model_copy(update={"counters": counters})), 64, 0.3).rule != (
+        "small-ring"
+    )
+
+
+def test_short_pauses_are_the_rings_affair(made: tuple[Result, Trial]) -> None:
+    """A millisecond in twenty: more than the ring holds, and no more than a larger one would."""
+    result, trial = made
+    assert trial.counters is not None
+    waited = int(trial.duration_s * 0.06 * 1e9)
+    counters = trial.counters.model_copy(
+        update={
+            "rings": {"to-acl+lb+l3fwd": RingReading(size=64, full=5000)},
+            "workers": tuple(
+                w.model_copy(update={"ops_cycles": int(w.ref_cycles * 0.3), "waited_ns": waited})
+                for w in trial.counters.workers
+            ),
+        }
+    )
+    failed = Finding(check="preemption", ok=False, value=0.06, text="Lcore 2 was kept waiting.")
+    lossy = {
+        "load_pps": LOAD, "intended": int(2 * LOAD), "loss_ratio": 0.01, "counters": counters,
+        "audit": Audit(verdict="suspect", findings=(failed,)),
+    }  # fmt: skip
+    evidence = Evidence(
+        results=[result.model_copy(update={"load_pps": LOAD / 2}), result.model_copy(update=lossy)],
+        trials=[trial.model_copy(update=lossy)],
+    )
+    assert explain(evidence)[0].rule == "small-ring"
+    assert "disturbed" not in {d.rule for d in explain(evidence)}

@@ -23,10 +23,14 @@ Json = dict[str, Any]
 FASTPATH = "fast path"  # beside the functions in tables of cycles; no function can be named so
 
 
-def difference(before: Json, after: Json, plan: Json) -> Counters:
+def difference(
+    before: Json, after: Json, plan: Json, waited_ns: Mapping[int, int] | None = None
+) -> Counters:
     return Counters(
         tsc_hz=int(after["tsc_hz"]),
-        workers=tuple(_workers(before.get("workers", {}), after.get("workers", {}))),
+        workers=tuple(
+            _workers(before.get("workers", {}), after.get("workers", {}), waited_ns or {})
+        ),
         replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}))),
         rings=_rings(before["links"], after["links"], plan),
         ports=_ports(before["links"], after["links"]),
@@ -42,7 +46,7 @@ def _grown_each(before: Json, after: Json, keep_zero: bool = True) -> dict[str, 
     return grown if keep_zero else {key: value for key, value in grown.items() if value}
 
 
-def _workers(before: Json, after: Json) -> list[WorkerReading]:
+def _workers(before: Json, after: Json, waited_ns: Mapping[int, int]) -> list[WorkerReading]:
     return [
         WorkerReading(
             cpu=int(cpu),
@@ -54,6 +58,7 @@ def _workers(before: Json, after: Json) -> list[WorkerReading]:
             standstill_cycles=_grown(
                 before.get(cpu, {}).get("pace", {}), now.get("pace", {}), "standstill_cycles"
             ),
+            waited_ns=waited_ns.get(int(cpu)),
         )
         for cpu, now in after.items()
     ]

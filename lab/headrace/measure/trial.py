@@ -62,6 +62,7 @@ class Reading:
     # Both are longer than the trial, by the wait for a late source and for the last packets:
     watched_s: float  # that `waited_ns` is of
     read_s: float  # from `before` to `after`
+    vnfs_waited_ns: dict[int, int] = field(default_factory=dict)  # of CPUs with one VNF each
 
 
 def run(
@@ -70,7 +71,9 @@ def run(
     """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
     before, read_at = _when_empty(engine), time.monotonic()
+    vnfs = tuple(engine.pids.values())
     with engine.measuring():
+        vnfs_as = snapshot(*vnfs)
         began_as, watched_at = snapshot(engine.pid), time.monotonic()
         started_at = now()
         engine.request("start", sources=sources)
@@ -79,10 +82,18 @@ def run(
         _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
         waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
         watched_s = time.monotonic() - watched_at
+        vnfs_waited = kept_waiting(vnfs_as, snapshot(*vnfs), _alone(before)) if vnfs else {}
         time.sleep(drain_s)
         after = engine.request("read")
         read_s = time.monotonic() - read_at
-    return Reading(load_pps, duration_s, started_at, before, after, waited, watched_s, read_s)
+    return Reading(
+        load_pps, duration_s, started_at, before, after, waited, watched_s, read_s, vnfs_waited
+    )
+
+
+def _alone(read: Json) -> list[int]:
+    """CPUs with one segment only: VNFs that share one wait for each other as they are meant to."""
+    return [int(cpu) for cpu, worker in read["workers"].items() if len(worker["segments"]) == 1]
 
 
 def _when_empty(engine: Engine) -> Json:
@@ -176,7 +187,10 @@ def records(
     context: Context, reading: Reading, number: int, phase: Phase, repetition: int
 ) -> list[Trial]:
     """One record per direction, and their sum when there are two."""
-    counters = count.difference(reading.before, reading.after, context.plan)
+    waited = {
+        cpu: max(ns, reading.vnfs_waited_ns.get(cpu, 0)) for cpu, ns in reading.waited_ns.items()
+    }
+    counters = count.difference(reading.before, reading.after, context.plan, waited)
     made = [
         _record(context, reading, counters, (way,), number, phase, repetition)
         for way in context.ways

@@ -298,6 +298,17 @@ def test_shares_are_of_the_time_that_was_watched() -> None:
     assert (values["preemption"], values["standstill"]) == (1.0, 1.0)
 
 
+def test_what_an_lcore_waited_is_recorded_with_its_cycles() -> None:
+    before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
+    counters = records(reading(before, after, waited_ns={1: 4_000_000}))[0].counters
+    assert counters is not None and counters.workers[0].waited_ns == 4_000_000
+    taken = reading(before, after, waited_ns={1: 0}, vnfs_waited_ns={1: 600_000_000})
+    made = records(taken)[0]
+    assert made.counters is not None and made.counters.workers[0].waited_ns == 600_000_000
+    # Of VNFs the audit does not judge: their waiting is a subject of hosting studies.
+    assert {f.check: f.ok for f in made.audit.findings}["preemption"]
+
+
 def test_counters_that_do_not_add_up_are_no_measurement() -> None:
     before, after = read(0, 0, LINKS), read(1000, 10, LINKS, consumed=5)
     made = records(reading(before, after))[0]

@@ -49,16 +49,20 @@ def _narrowest(
     chain = [p for p in parts if p.role == "chain"]
     if at.audit.verdict == "generator-bound":
         name, headline, reasons = _generator_bound(at, parts)
-        return name, headline, [*reasons, *_of_policy(at)]
+        return name, headline, [*reasons, *_of_policy(at), *_of_holding(parts)]
+    if any(p.held_up for p in chain):
+        return None, *_disturbed(at, parts)
     if all(p.capacity_pps is None for p in chain):
         return None, "No counters of this measurement say where the chain is narrowest.", []
     # Of equals the chain's part: it is what is asked about.
     measured = [p for p in parts if p.capacity_pps is not None]
     by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
     part = _costliest(_lossy(above, chain) or by_width[0], parts)
+    told = [f for f in at.audit.findings if not f.ok]
     headline = _headline(part, _sharing(part.name, parts))
     reasons = [
-        *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
+        *(f"Audit: {f.text}" for f in told),
+        *_of_holding(parts),
         *_of_cycles(part, at),
         *_of_policy(at),
         *_of_lcores(part),
@@ -96,6 +100,29 @@ def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None
         "generator could make, and the chain carried it; it is only a lower bound.",
         reasons,
     )
+
+
+def _disturbed(at: Measurement, parts: Sequence[Part]) -> tuple[str, list[str]]:
+    names = ", ".join(p.name for p in parts if p.role == "chain" and p.held_up)
+    return (
+        f"Not named: the measurement was disturbed. {names} did not run for a part of the trial, "
+        "and what a packet costs cannot be told from that waiting.",
+        [
+            *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
+            *_of_holding(parts),
+            *_of_policy(at),
+        ],
+    )
+
+
+def _of_holding(parts: Sequence[Part]) -> list[str]:
+    return [
+        f"{p.name} (lcore {', '.join(map(str, p.cpus))}) was held up for {percent(p.held_up, 2)} "
+        "of the trial, by other work on the machine or by its host: its cycles and its capacity "
+        "are left out."
+        for p in parts
+        if p.held_up
+    ]
 
 
 def _levelled(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -160,9 +187,11 @@ def _lossy(above: Measurement | None, parts: Sequence[Part]) -> Part | None:
     """The part in front of whose rings most was lost, when the load was too high."""
     if above is None or above.counters is None:
         return None
+    held = {p.name for p in parts_of(above) if p.held_up}  # whose loss that is cannot be told
     full = {
         p.name: sum(above.counters.rings[r].full for r in p.rings if r in above.counters.rings)
         for p in parts
+        if p.name not in held
     }
     name = max(full, key=lambda n: full[n], default=None)
     return next((p for p in parts if p.name == name), None) if name and full[name] else None

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from headrace.bundle import Bundle
-from headrace.record import Audit, Counters, Measurement, RingReading, WorkerReading
+from headrace.record import (
+    Audit,
+    Counters,
+    Finding,
+    Measurement,
+    RingReading,
+    WorkerReading,
+)
 from headrace.report.bottleneck import pipe
+from headrace.report.charts import cycles
 from headrace.report.charts.pipe import draw
 from headrace.report.document import above, report
 from headrace.report.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
@@ -256,3 +264,87 @@ def test_a_function_beside_may_be_the_narrowest() -> None:
     assert part.rings == {}
     assert part.utilisation is not None
     assert "slow" in draw(found, 900)
+
+
+WAITED = Audit(
+    verdict="suspect",
+    findings=(
+        Finding(
+            check="preemption", ok=False, value=0.43, limit=0.05,
+            text="Lcore 2 was kept from running for 43.00% of the trial.",
+        ),
+    ),
+)  # fmt: skip
+
+
+def held_up(
+    at: Measurement, cpu: int, *, waited_s: float = 0.0, stood_s: float = 0.0, audit: Audit = WAITED
+) -> Measurement:
+    """An interrupted poll was timed, so that links cost a hundred times what they do."""
+    assert at.counters is not None
+    hurt: dict[str, Any] = {"waited_ns": int(waited_s * 1e9)}
+    hurt["standstill_cycles"] = int(stood_s * TSC_HZ)
+    workers = [
+        w.model_copy(update=hurt if w.cpu == cpu else {"waited_ns": 0}) for w in at.counters.workers
+    ]
+    replicas = [
+        r.model_copy(update={"tx_cycles": r.tx_cycles * 100}) if r.cpu == cpu else r
+        for r in at.counters.replicas
+    ]
+    counters = {"workers": tuple(workers), "replicas": tuple(replicas)}
+    return at.model_copy(
+        update={"audit": audit, "counters": at.counters.model_copy(update=counters)}
+    )
+
+
+@pytest.mark.parametrize("why", [{"waited_s": 0.86}, {"stood_s": 0.86}])
+def test_time_in_which_an_lcore_did_not_run_is_no_packets_cost(why: dict[str, Any]) -> None:
+    at = held_up(measurement("pipeline", MPPS), 2, **why)
+    found = pipe(at)
+    assert found.narrowest is None and not found.marked
+    assert found.headline.startswith("Not named: the measurement was disturbed. acl did not run")
+    part = found.part("acl")
+    assert (part.capacity_pps, part.cycles_per_packet, part.costs) == (None, None, ())
+    assert part.held_up == pytest.approx(0.43)
+    assert (found.part("lb").capacity_pps or 0) > MPPS
+    assert any("acl (lcore 2) was held up for 43" in r for r in found.reasons)
+    assert cycles.stack("pipeline", found) is None
+    assert "Not named" in draw(found, 900)
+
+
+def test_a_record_without_waiting_times_goes_by_the_audit() -> None:
+    at = held_up(measurement("rtc", MPPS), 2)
+    assert at.counters is not None
+    old = [w.model_copy(update={"waited_ns": None}) for w in at.counters.workers]
+    counters = at.counters.model_copy(update={"workers": tuple(old)})
+    assert pipe(at.model_copy(update={"counters": counters})).narrowest is None
+    assert pipe(at).narrowest is not None  # it is told that these lcores did not wait
+
+
+def test_a_short_stop_hides_the_costs_of_an_idle_lcore_only() -> None:
+    """One timed poll stands for 16."""
+    few, many = measurement("rtc", 0.05 * MPPS), measurement("rtc", 10 * MPPS)
+    assert pipe(held_up(few, 2, waited_s=0.01)).narrowest is None
+    assert pipe(held_up(many, 2, waited_s=0.01)).narrowest is not None
+    calm = Audit(verdict="ok")
+    assert pipe(held_up(few, 2, waited_s=0.01, audit=calm)).narrowest is not None
+
+
+def test_a_tester_that_was_held_up_is_not_said_to_be_narrow() -> None:
+    found = pipe(held_up(measurement("rtc", MPPS), 0, waited_s=0.86))
+    assert found.narrowest == "acl+lb+l3fwd"
+    assert found.part("generator").capacity_pps is None
+    bound = WAITED.model_copy(update={"verdict": "generator-bound"})
+    busy = measurement("rtc x 3", 42 * MPPS)
+    assert pipe(held_up(busy, 0, waited_s=0.86, audit=bound)).narrowest is None
+
+
+def test_a_ring_in_front_of_whom_did_not_run_is_no_evidence() -> None:
+    at, above = measurement("pipeline", 20 * MPPS), measurement("pipeline", 21 * MPPS)
+    assert above.counters is not None
+    rings = above.counters.rings | {"to-lb": RingReading(size=4096, full=123_456)}
+    above = above.model_copy(
+        update={"counters": above.counters.model_copy(update={"rings": rings})}
+    )
+    assert pipe(at, above).narrowest == "lb"
+    assert pipe(at, held_up(above, 3, waited_s=0.86)).narrowest == "acl"

@@ -23,7 +23,14 @@ from headrace.record import (
     WorkerReading,
 )
 
+HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
+SAMPLED = 16  # one poll in so many is timed, and stands for the others (engine/core/segment.c)
+
 CostKind = Literal["nf", "links", "loop"]
+
+
+# The audit's checks for lcores that did not run.
+HELD_CHECKS = frozenset({"preemption", "standstill"})
 
 
 class Cost(Record):
@@ -47,6 +54,7 @@ class Part(Record):
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
     share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    held_up: float | None = None  # of the trial, when its lcore's cycles say nothing for that
     share_of_lcore: float | None = None  # of the busy cycles of its busiest replica's lcore
     rings: dict[str, int] = Field(
         default_factory=dict
@@ -73,7 +81,8 @@ def parts_of(at: Measurement) -> tuple[Part, ...]:
 def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
     replicas = [r for r in counters.replicas if r.segment == segment.name]
     packets = sum(r.packets_in for r in replicas)
-    costs = costs_of(replicas, segment.nfs)
+    held = _held_up([w for w in counters.workers if w.cpu in segment.cpus], counters, at)
+    costs = costs_of(replicas, segment.nfs) if held is None else ()
     cycles = sum(c.cycles for c in costs)
     rings = {
         link: counters.rings[link].full
@@ -89,13 +98,16 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         shares_cpu_with=segment.shares_cpu_with,
         costs=costs,
         cycles_per_packet=cycles or None,
-        capacity_pps=_capacity(replicas, counters, at, sum(rings.values())),
+        capacity_pps=_capacity(replicas, counters, at, sum(rings.values()))
+        if held is None
+        else None,
+        held_up=held,
         utilisation=max(
             (_busy_share(w, counters, at) for w in counters.workers if w.cpu in segment.cpus),
             default=None,
         ),
         share_of_busiest=busiest / packets if packets else None,
-        share_of_lcore=_share_of_lcore(replicas, counters),
+        share_of_lcore=_share_of_lcore(replicas, counters) if held is None else None,
         rings=rings,
         drops={
             f"{name}/{reason}": n
@@ -143,6 +155,25 @@ def _busy_share(worker: WorkerReading, counters: Counters, at: Measurement) -> f
     sending = at.duration_s * counters.tsc_hz
     total = min(worker.ref_cycles, sending) if sending else worker.ref_cycles
     return min(1.0, worker.ops_cycles / total) if total else 0.0
+
+
+def _held_up(workers: Sequence[WorkerReading], counters: Counters, at: Measurement) -> float | None:
+    """The share of the trial in which an lcore was kept from running, where that hides what its
+    packets cost. A poll that is interrupted while it is timed stands for all that are not timed:
+    even a short stop is then many times its length."""
+    told = {f.check: f.value or 0.0 for f in at.audit.findings if not f.ok}
+    doubted = bool(told.keys() & HELD_CHECKS)
+    total = at.duration_s * counters.tsc_hz
+    worst = None
+    for worker in workers:
+        waited = (worker.waited_ns or 0) / 1e9 * counters.tsc_hz
+        if worker.waited_ns is None:  # records of before it was one
+            waited = told.get("preemption", 0.0) * total
+        held = max(waited, float(worker.standstill_cycles))
+        hidden = doubted and held * SAMPLED > worker.ops_cycles / 2
+        if total and (held > HELD_UP * total or hidden):
+            worst = max(worst or 0.0, min(1.0, held / total))
+    return worst
 
 
 def _busy_cycles(replica: ReplicaReading) -> float:

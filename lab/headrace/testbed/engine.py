@@ -82,6 +82,11 @@ class Engine:
                 time.sleep(0.02)
         raise EngineDied(f"engine: not ready after {_START_S:g} s")
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of processes beside its own that carry packets."""
+        return {}
+
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """Shielded for a trial. Between trials its pollers have nothing to do but would take the

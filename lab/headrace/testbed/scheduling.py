@@ -29,14 +29,10 @@ class Snapshot:
     stolen_ns: dict[int, int]
 
 
-def snapshot(pid: int) -> Snapshot:
+def snapshot(*pids: int) -> Snapshot:
     """Threads that are pinned to one CPU; empty where the kernel does not tell."""
     threads = {}
-    try:
-        tasks = list((_PROC / str(pid) / "task").iterdir())
-    except OSError:
-        tasks = []
-    for task in tasks:
+    for task in (task for pid in pids for task in _tasks(pid)):
         try:
             allowed = os.sched_getaffinity(int(task.name))
             ran, waited = (task / "schedstat").read_text().split()[:2]
@@ -45,6 +41,13 @@ def snapshot(pid: int) -> Snapshot:
         if len(allowed) == 1:
             threads[int(task.name)] = Thread(min(allowed), int(ran), int(waited))
     return Snapshot(threads, _stolen())
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return []
 
 
 def _stolen() -> dict[int, int]:

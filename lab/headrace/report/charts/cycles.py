@@ -22,9 +22,10 @@ class Stack(NamedTuple):
 
 
 def stack(name: str, pipe: Pipe) -> Stack | None:
-    """The chain's parts only, per packet that enters the chain's first part."""
+    """The chain's parts only, per packet that enters the chain's first part. None where that is
+    not known of each: the others' sum would pass for the whole."""
     chain = [p for p in pipe.parts if p.role == "chain" and p.costs]
-    if not chain:
+    if not chain or any(p.held_up for p in pipe.parts if p.role == "chain"):
         return None
     nfs = tuple(c for p in chain for c in p.costs if c.kind == "nf")
     rest = tuple(
