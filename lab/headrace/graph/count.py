@@ -5,8 +5,9 @@ A graph is a root over a forest; a forest is split into the tree that holds its 
 the rest. The count depends only on how many VNFs of each class there are (labelled structures:
 binomials choose which), on the parent's rules and on what the ancestors gave, so that a table
 over those is small. What is left when only interchangeable instances remain is a multiset of
-trees: these are taken in falling order, equal ones as combinations with repetition, which
-counts isomorphic graphs once. Enumerating and unranking use the same splits in the same order.
+trees, which multisets.py counts; enumerating and unranking take these in falling order, equal
+ones as combinations with repetition, which makes isomorphic graphs once. Both use the same splits
+in the same order.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from math import comb, prod
 from typing import NamedTuple
 
 from headrace.errors import BadInput
-from headrace.graph.problem import NO_LIMIT, Content, Problem, Unit
+from headrace.graph.multisets import Forests
+from headrace.graph.problem import NO_LIMIT, Cap, Content, Problem, Unit
 
 STATES_MAX = 1_000_000
+STEPS_MAX = 10_000_000  # half a minute or so
+_SPLIT_STEPS = 8  # what looking at a split costs, in steps of a multiset's sum
 Caps = tuple[int, ...]
+# What a multiset of trees depends on: children, caps and gifts of the parent; hops.
+_Kind = tuple[tuple[int, ...], tuple[Cap, ...], int, int]
 Key = tuple[Content, int]  # of a tree of interchangeable instances: content, root unit
 
 
@@ -69,6 +75,8 @@ class Counter:
         self._counts: dict[State, int] = {}
         self._splits: dict[State, tuple[Split, ...]] = {}
         self._next: dict[tuple[int, Caps, int, int], list[tuple[int, Caps]]] = {}
+        self._forests: dict[_Kind, Forests] = {}
+        self._steps = 0
 
     def total(self) -> int:
         return self.cores() * prod(len(parents) for _, parents in self.leaf_parents())
@@ -98,9 +106,44 @@ class Counter:
             return known
         if not any(state.content):
             return 1
-        number = sum(split.count for split in self.splits(state))
+        if state.before is None and self._first_labelled(state) is None:
+            number = self._multisets(state)
+        else:
+            number = sum(split.count for split in self.splits(state))
         self._counts[state] = number
         return number
+
+    def _multisets(self, state: State) -> int:
+        """Only interchangeable instances are left."""
+        parent = self.problem.units[state.parent]
+        kind = (parent.children, parent.caps, state.given, state.hops)
+        known = self._forests.get(kind)
+        if known is None:
+            free = state._replace(caps=(NO_LIMIT,) * len(parent.caps))
+            units = tuple(
+                (number, tuple(int(number in cap.units) for cap in parent.caps))
+                for number in parent.children
+                if self._allows(free, number, 1) is not None
+            )
+
+            def trees(number: int, content: Content) -> int:
+                below = self._below(number, content, state.given, state.hops)
+                return 0 if below is None else self.count(below)
+
+            known = self._forests[kind] = Forests(trees, units, self._spend)
+        return known.count(state.content, state.caps)
+
+    def _first_labelled(self, state: State) -> int | None:
+        return next((c for c, n in enumerate(state.content) if n and self.labelled[c]), None)
+
+    def _spend(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > STEPS_MAX:
+            raise BadInput(
+                "VNFs: the rules tell too many of them apart, or too many are instances, to count "
+                f"or list the graphs (more than {STEPS_MAX} steps); allowed: fewer VNFs or "
+                "instances, --count alone, which needs fewer steps, or rules over categories"
+            )
 
     def splits(self, state: State) -> tuple[Split, ...]:
         """Every way to take the first tree out of a forest; those that lead nowhere left out."""
@@ -111,7 +154,7 @@ class Counter:
                     f"VNFs: the rules tell too many of them apart to count the graphs (more than "
                     f"{STATES_MAX} states); allowed: fewer VNFs, or rules over categories"
                 )
-            first = next((c for c, n in enumerate(state.content) if n and self.labelled[c]), None)
+            first = self._first_labelled(state)
             found = self._repeated(state) if first is None else self._labelled(state, first)
             known = self._splits[state] = tuple(found)
         return known
@@ -185,6 +228,7 @@ class Counter:
         choices: int,
         before: Key | None,
     ) -> Split | None:
+        self._spend(_SPLIT_STEPS)
         below = self._below(number, content, state.given, state.hops)
         if below is None:
             return None

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import BadInput
+from headrace.graph import count
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, parse, stream
 from headrace.graph.knowledge import EMPTY, Category, Knowledge, PlacedRule, Vnf, load
@@ -133,6 +135,28 @@ def test_twenty_vnfs_counted_within_a_second() -> None:
         begin = time.process_time()
         assert counter(some, knowledge).total() > 10**12
         assert time.process_time() - begin < 1
+
+
+def test_interchangeable_instances_counted_within_seconds() -> None:
+    """The table over the last tree taken needed a minute and more for these."""
+    begin = time.process_time()
+    assert counter(["a:10", "b:10"]).total() == 844_886_856_922
+    assert counter(["a:6", "b:6", "c:6"]).total() == 8_782_872_817_362
+    assert counter(["a:30", "b:30"]).total() > 10**30
+    assert counter(["a:10", "b:10", "c:10"]).total() > 10**20
+    assert counter(["nat:6", "ids:6", "l4-lb:6"], load()).total() > 0
+    assert time.process_time() - begin < 20
+
+
+def test_beyond_bounds_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < count.STEPS_MAX <= 10**7
+    monkeypatch.setattr(count, "STEPS_MAX", 300_000)
+    many = counter([f"{name}:8" for name in "abcdefgh"])
+    with pytest.raises(BadInput, match="too many are instances"):
+        many.total()
+    listed = counter(["a:30", "b:30"])
+    with pytest.raises(BadInput, match="--count alone"):
+        next(Enumerator(listed).batches())
 
 
 def test_first_graph_at_once_and_fast_ones_after() -> None:
