@@ -272,13 +272,13 @@ class Anatomy(Record):
     latency. Queueing is in front of a VNF that runs; the scheduler's part is what packets waited
     while it did not. The switch's part is what the others leave, its own queues included."""
 
-    generator_ns: NonNegativeFloat  # the tester alone: its median in a direct loop
+    generator_ns: NonNegativeFloat  # the tester alone: its median in a direct loop, or what is left
     switch_ns: NonNegativeFloat
     queue_ns: float
     scheduler_ns: NonNegativeFloat
     vnf_ns: NonNegativeFloat
     of_which_back_ns: NonNegativeFloat  # of the switch's: waiting for it on the way back from VNFs
-    over_ns: NonNegativeFloat = 0.0  # by which the parts exceed the mean: their measuring error
+    over_ns: NonNegativeFloat = 0.0  # by which what was measured exceeded the mean; scaled to it
     undivided: str = ""  # the part that could not be told from another, and where it is
 
 
@@ -346,6 +346,13 @@ class Measurement(Record):
     application: Application | None = None
     anatomy: Anatomy | None = None  # hosted chains only
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
+
+    @property
+    def below_floor(self) -> bool:
+        """Below the tester's floor: so that is none, as its calibration was disturbed."""
+        if self.latency_ns is None or self.calibration is None:
+            return False
+        return self.latency_ns.p50 < self.calibration.floor_ns
 
 
 class Trial(Measurement):

@@ -152,7 +152,7 @@ def test_containers(
     assert sorted(passed)[: length * (chains - active)] == [0] * (length * (chains - active))
     assert sum(passed) == received * length
     parts = sum(anatomy[k] for k in ("generator_ns", "queue_ns", "scheduler_ns", "vnf_ns"))
-    assert parts + anatomy["switch_ns"] - anatomy["over_ns"] == pytest.approx(mean, rel=0.01)
+    assert parts + anatomy["switch_ns"] == pytest.approx(mean, rel=0.01)
     window = sampled(tmp_path)
     assert len(window.now("cgroup_cpu_ns")) == length * chains
     if "cpus" in hosting:

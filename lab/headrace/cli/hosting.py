@@ -24,6 +24,7 @@ from headrace.measure.prepare import prepare
 from headrace.model.hosting import Server, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.report.hosting import (
+    below_floor,
     brief,
     draw_stack,
     show_rows,
@@ -176,9 +177,14 @@ def anatomy(
     ] = None,
 ) -> None:
     """Where packets spent their time: generator, switch, queue, scheduler, VNF (S1 figure 8)."""
-    trials = [t for t in Bundle(bundle).trials() if t.anatomy is not None and t.phase != "warm-up"]
+    asked = [t for t in Bundle(bundle).trials() if t.phase != "warm-up"]
+    trials = [t for t in asked if t.anatomy is not None and not t.below_floor]
+    left_out = below_floor(asked)
     if not trials:
-        raise HeadraceError(f"{bundle}: no trial of it has an anatomy; hosted chains have one")
+        why = left_out or "hosted chains have one"
+        raise HeadraceError(f"{bundle}: no trial of it has an anatomy; {why}")
+    if left_out:
+        typer.echo(f"Left out: {left_out}")
     bars = [stack_of(trial) for trial in trials]
     show_stack(bars, stdout())
     for note in dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None):
@@ -215,6 +221,7 @@ def show_capacity(
     here: Annotated[
         bool, typer.Option("--here", help="This server, as `headrace server detect` finds it.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """The largest number of VNFs without substantial loss (S1's model)."""
     told = {"--ports": ports, "--vfs": vfs, "--lcores": lcores, "--sockets": sockets,
@@ -228,6 +235,10 @@ def show_capacity(
         count, places = ports or 1, sockets or 1
         sides = tuple(port_socket or [i * places // count for i in range(count)])
         server = Server.even(sides, vfs or VFS_MAX, lcores or os.cpu_count() or 1, places)
+    if as_json:
+        shown = {"vnfs": capacity(server), "because": list(explain_capacity(server))}
+        typer.echo(json.dumps(shown | {"server": dataclasses.asdict(server)}, indent=2))
+        return
     typer.echo(f"{capacity(server)} VNFs")
     for line in explain_capacity(server):
         typer.echo(f"  {line}")

@@ -277,6 +277,8 @@ def _with_anatomy(
 ) -> Trial:
     if made.latency_ns is None or floor.floor is None or not hosted.hosting.times:
         return made
+    if made.below_floor:
+        return made  # its label says so; the generator's part would be made up
     found = anatomy(
         reading.before,
         reading.after,

@@ -21,6 +21,8 @@ from headrace.testbed.scheduling import kept_waiting, snapshot
 
 Json = dict[str, Any]
 
+BELOW_FLOOR = "below-floor"  # the latency is below the tester's own: so that is no floor
+
 _POLL_S = 0.02
 # A source that cannot keep up stretches its trial; longer than this, and it is stopped.
 _STRETCH_LIMIT = 1.5
@@ -226,7 +228,7 @@ def _record(
     readings = [_latency_reading(sink) for sink in sinks]
     combined = readings[0] if len(readings) == 1 else _merged(readings)
     delay = latency(combined)
-    return Trial(
+    made = Trial(
         chain=context.chain,
         direction=ways[0].direction if len(ways) == 1 else "both",
         repetition=repetition,
@@ -273,6 +275,9 @@ def _record(
         started_at=reading.started_at,
         intended_duration_s=reading.duration_s,
     )
+    if made.below_floor:
+        return made.model_copy(update={"labels": (*labels, BELOW_FLOOR)})
+    return made
 
 
 def _latency_reading(sink: Json) -> Json:

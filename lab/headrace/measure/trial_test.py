@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from headrace.measure import trial
 from headrace.measure.results import UNINTENDED, agreement, result, unrefused
 from headrace.measure.verify import stood_still
-from headrace.record import Trial
+from headrace.record import Calibration, Trial
 from headrace.testbed.plan import Path as Way
 
 Json = dict[str, Any]
@@ -125,6 +125,7 @@ def records(
     taken: trial.Reading,
     ways: tuple[Way, ...] = (WAY,),
     policy: dict[str, frozenset[str]] | None = None,
+    floor_ns: float | None = None,
 ) -> list[Trial]:
     context = trial.Context(
         chain="c",
@@ -135,7 +136,7 @@ def records(
         ways=ways,
         segments=(),
         labels=(UNINTENDED,) if policy else (),
-        calibration=None,
+        calibration=None if floor_ns is None else Calibration(floor_ns=floor_ns),
         identified_by="stamped",
         drain_s=0.1,
         policy=policy or {},
@@ -307,6 +308,12 @@ def test_what_an_lcore_waited_is_recorded_with_its_cycles() -> None:
     assert made.counters is not None and made.counters.workers[0].waited_ns == 600_000_000
     # Of VNFs the audit does not judge: their waiting is a subject of hosting studies.
     assert {f.check: f.ok for f in made.audit.findings}["preemption"]
+
+
+def test_a_latency_below_the_floor_is_labelled() -> None:
+    taken = reading(read(0, 0, LINKS), read(1000, 10, LINKS))
+    assert records(taken, floor_ns=900)[0].labels == ()
+    assert records(taken, floor_ns=87.7e6)[0].labels == ("below-floor",)
 
 
 def test_counters_that_do_not_add_up_are_no_measurement() -> None:

@@ -11,7 +11,7 @@ from headrace.record import Environment, Measurement, Phase, Record, Result, Seg
 
 from .bottleneck import Pipe, pipe
 from .summary import Summary, summarise
-from .units import count, percent, plural
+from .units import count, ns, percent, plural
 
 _VNF = re.compile(r"vnf(\d+)\.\d+")
 _ASKED: tuple[Phase, ...] = ("search", "fixed")
@@ -209,10 +209,25 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
         several = len({s.key.workload for s in of_chain}) > 1
         rows = "; ".join(_spread(s, several) for s in of_chain if s.disagree)
         texts.append(f"Repetitions of {name} do not agree within 5 %: {rows}.")
+    texts += _below_floor(measured)
     left_out = sum(s.excluded for s in measured)
     if left_out:
         texts.append(f"{plural(left_out, 'invalid repetition')} left out of the figures.")
     return texts
+
+
+def _below_floor(summaries: Sequence[Summary]) -> list[str]:
+    rows = [s for s in summaries if any(r.below_floor for r in s.results)]
+    found = [r for s in rows for r in s.results if r.below_floor]
+    floors = [r.calibration.floor_ns for r in found if r.calibration is not None]
+    if not floors:
+        return []
+    latencies = [r.latency_ns.p50 for r in found if r.latency_ns is not None]
+    return [
+        f"The tester's own latency floor ({ns(max(floors))}) is above what was measured through "
+        f"the chain (p50 from {ns(min(latencies))}), so it is none: other work disturbed its "
+        f"calibration. Latencies stand as measured, without it: {_rows(rows)}."
+    ]
 
 
 def _disturbed(environment: Environment | None) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.record import Calibration, Finding, Goal, Record, Result, Verdict
+from headrace.record import Finding, Goal, Record, Result, Verdict
 
 from .document import Report
 from .summary import Summary
@@ -63,7 +63,7 @@ def evidence(report: Report) -> Evidence:
         audits=tuple(_audits(summaries)),
         searches=tuple(_searches(results)),
         integrity=_integrity(results),
-        calibration=_calibration(r.calibration for r in results),
+        calibration=_calibration(results),
         shared=tuple(
             dict.fromkeys(
                 f"{r.execution}: {s.name} shares its lcore with {', '.join(s.shares_cpu_with)}"
@@ -154,12 +154,15 @@ def _integrity(results: list[Result]) -> Facts:
     )
 
 
-def _calibration(given: Iterable[Calibration | None]) -> Facts:
-    known = [c for c in given if c is not None]
+def _calibration(results: Iterable[Result]) -> Facts:
+    measured = list(results)
+    known = [r.calibration for r in measured if r.calibration is not None]
     if not known:
         return (("latency floor", "not calibrated"),)
     c = known[0]
-    rows = [("latency floor (median)", ns(c.floor_ns))]
+    below = any(r.below_floor for r in measured)
+    doubt = ", above a latency that was measured: its calibration was disturbed" if below else ""
+    rows = [("latency floor (median)", ns(c.floor_ns) + doubt)]
     if c.floor_p99_ns is not None:
         rows.append(("latency floor (p99)", ns(c.floor_p99_ns)))
     if c.clock_read_cycles is not None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from headrace.model.hosting import best_case
 from headrace.record import Anatomy, Measurement, Result
 from headrace.report.charts.svg import el, line, picture, rect, text, title
+from headrace.report.units import ns, plural
 from headrace.spec.points import PointsFile
 
 PARTS = ("generator", "switch", "queue", "scheduler", "VNF")
@@ -29,11 +30,25 @@ def stack_of(made: Measurement) -> Stack:
     anatomy = made.anatomy
     assert anatomy is not None
     name = f"{made.chain} {made.workload}, {made.load_pps / 1e3:.4g} kpps"
-    return Stack(name, tuple(ns / 1e3 for ns in parts(anatomy)))
+    return Stack(name, tuple(part / 1e3 for part in parts(anatomy)))
 
 
 def parts(a: Anatomy) -> tuple[float, ...]:
     return a.generator_ns, a.switch_ns, max(0.0, a.queue_ns), a.scheduler_ns, a.vnf_ns
+
+
+def below_floor(made: Sequence[Measurement]) -> str:
+    """Whose parts cannot be told; empty where there are none."""
+    found = [one for one in made if one.below_floor]
+    if not found:
+        return ""
+    floor = max(one.calibration.floor_ns for one in found if one.calibration is not None)
+    least = min(one.latency_ns.p50 for one in found if one.latency_ns is not None)
+    return (
+        f"{plural(len(found), 'trial')} with a median latency (from {ns(least)}) below the "
+        f"tester's floor ({ns(floor)}), whose calibration was disturbed: the generator's part is "
+        "not known"
+    )
 
 
 def show_stack(bars: Sequence[Stack], console: Console) -> None:
@@ -91,7 +106,9 @@ def brief(result: Result) -> dict[str, Any]:
         "latency_mean_us": None if delay is None else delay.mean / 1e3,
         "latency_p99_us": None if delay is None else delay.p99 / 1e3,
         "jitter_us": None if result.ipdv_ns_mean is None else result.ipdv_ns_mean / 1e3,
-        "anatomy": None if result.anatomy is None else result.anatomy.model_dump(),
+        "anatomy": None
+        if result.anatomy is None or result.below_floor
+        else result.anatomy.model_dump(),
         "verdict": result.audit.verdict,
         "labels": list(result.labels),
     }

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+from typer.testing import CliRunner
+
+from headrace.bundle import Bundle, BundleWriter
+from headrace.cli.hosting import app
+from headrace.errors import HeadraceError
+from headrace.record import Anatomy, Calibration
 from headrace.report.hosting import PARTS, Stack, draw_stack, with_best_case
 
 
@@ -35,3 +43,22 @@ def test_stack_is_to_scale() -> None:
     assert len(widths) == 2 * len(PARTS)
     assert abs(sum(widths[: len(PARTS)]) - sum(widths[len(PARTS) :]) / 2) < 0.1
     assert abs(widths[1] - 2 * widths[0]) < 0.02
+
+
+def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_path: Path) -> None:
+    """With a floor that is none, the generator would be all of the mean."""
+    one, two = Bundle(bundle_path).trials()[:2]
+    parts = Anatomy(generator_ns=3e3, switch_ns=0, queue_ns=1e3, scheduler_ns=0, vnf_ns=1e3,
+                    of_which_back_ns=0)  # fmt: skip
+    high = Calibration(floor_ns=87.7e6)
+    doubted = one.model_copy(update={"anatomy": parts, "calibration": high, "phase": "fixed"})
+    known = two.model_copy(update={"anatomy": parts, "phase": "fixed"})
+    for name, trials in (("both", [doubted, known]), ("none", [doubted])):
+        with BundleWriter(tmp_path / name) as bundle:
+            for trial in trials:
+                bundle.trial(trial)
+    shown = CliRunner().invoke(app, ["anatomy", str(tmp_path / "both")])
+    assert shown.exit_code == 0 and shown.output.count("64 B, 1024 flows") == 1
+    assert "Left out: 1 trial with a median latency" in shown.output
+    with pytest.raises(HeadraceError, match=r"floor \(87\.7.ms\), whose calibration was disturbed"):
+        CliRunner().invoke(app, ["anatomy", str(tmp_path / "none")], catch_exceptions=False)

@@ -71,7 +71,8 @@ def _view(group: Group) -> dict[str, Any]:
         if (st := cycles.stack(e.summary.key.execution, e.pipe)) is not None
     ]
     calibrated = [r.calibration for s in shown for r in s.results if r.calibration]
-    floor = calibrated[0].floor_ns if calibrated else None
+    below = any(r.below_floor for s in shown for r in s.results)
+    floor = calibrated[0].floor_ns if calibrated and not below else None
     rates = units.rate_scale(max(s.throughput_pps.max for s in group.summaries))
     medians = [s.latency_ns["p50"].median for s in group.summaries if "p50" in s.latency_ns]
     return {

@@ -91,6 +91,23 @@ def test_a_partial_bundle_is_reported_as_such(tmp_path: Path, bundle_path: Path)
     assert "partial: interrupted" in render(made)
 
 
+def test_a_floor_above_the_latency_is_said_to_be_none(tmp_path: Path, bundle_path: Path) -> None:
+    results = Bundle(bundle_path).results()
+    high = results[0].model_copy(update={"calibration": Calibration(floor_ns=87.7e6)})
+    assert high.below_floor and not results[1].below_floor
+    with BundleWriter(tmp_path / "f") as w:
+        w.result(high)
+    made = report(Bundle(tmp_path / "f"))
+    said = next(c for c in made.cautions if "floor" in c)
+    assert "87.7\u202fms" in said and "so it is none" in said
+    shown = render(made)
+    assert "own floor" not in shown
+    assert "above a latency that was measured" in shown
+    calm = render(report(Bundle(bundle_path)))
+    assert "own floor 810" in calm
+    assert "above a latency" not in calm
+
+
 def test_an_empty_bundle_has_a_page_too(tmp_path: Path) -> None:
     with BundleWriter(tmp_path / "e"):
         pass

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
+from headrace.testbed.hosting.anatomy_parts import made_of
 from headrace.testbed.hosting.anatomy_ports import anatomy_by_ports
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.plan import Path
@@ -47,15 +48,14 @@ def anatomy(
     if not passed or not received:
         return None
     # Per packet that arrived, however many VNFs it went through.
-    parts = {
-        "generator_ns": min(floor_ns, mean_ns),
-        "queue_ns": queue / received,
-        "scheduler_ns": scheduler / received,
-        "vnf_ns": stay / received,
-    }
-    rest = mean_ns - sum(parts.values())
-    return Anatomy(**parts, switch_ns=max(0.0, rest), of_which_back_ns=back / received,
-                   over_ns=max(0.0, -rest))  # fmt: skip
+    return made_of(
+        mean_ns,
+        floor_ns,
+        queue_ns=queue / received,
+        scheduler_ns=scheduler / received,
+        vnf_ns=stay / received,
+        back_ns=back / received,
+    )
 
 
 def _of(before: Json, after: Json, link: str, what: str) -> dict[str, float]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
+from headrace.testbed.hosting.anatomy_parts import made_of
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.hosting.run_queue import mean_wait_ns
 from headrace.testbed.plan import Path
@@ -44,17 +45,18 @@ def anatomy_by_ports(
         scheduler += inside["count"] * _waited(before, after, vnf)
     if not passed or not received:
         return None
-    generator = min(floor_ns, mean_ns)
     vnf_ns, scheduler_ns = stay / received, scheduler / received
-    room = max(0.0, (outside / received if outside else mean_ns - generator) - vnf_ns)
+    room = max(0.0, (outside / received if outside else max(0.0, mean_ns - floor_ns)) - vnf_ns)
     scheduler_ns = min(scheduler_ns, room)
     queue_ns = room - scheduler_ns if outside else 0.0
-    rest = mean_ns - generator - vnf_ns - scheduler_ns - queue_ns
-    return Anatomy(
-        generator_ns=generator, switch_ns=max(0.0, rest), queue_ns=queue_ns,
-        scheduler_ns=scheduler_ns, vnf_ns=vnf_ns, of_which_back_ns=0.0, over_ns=max(0.0, -rest),
+    return made_of(
+        mean_ns,
+        floor_ns,
+        queue_ns=queue_ns,
+        scheduler_ns=scheduler_ns,
+        vnf_ns=vnf_ns,
         undivided=IN_MACHINES if outside else IN_SWITCH,
-    )  # fmt: skip
+    )
 
 
 def _outside(before: Json, after: Json, vnf: Vnf, way: Path) -> dict[str, float]:

@@ -37,7 +37,8 @@ def of(before: Json, after: Json, vnf: Vnf = ONE) -> Anatomy:
     found = anatomy(before, after, [vnf], [WAY], MEAN, FLOOR)
     assert found is not None
     parts = (found.generator_ns, found.switch_ns, found.queue_ns, found.scheduler_ns, found.vnf_ns)
-    assert sum(parts) - found.over_ns == pytest.approx(MEAN)
+    assert sum(parts) == pytest.approx(MEAN) and min(parts) >= 0
+    assert found.of_which_back_ns <= found.switch_ns
     return found
 
 
@@ -89,6 +90,32 @@ def test_an_image_is_a_vnf_as_a_whole() -> None:
     del links["vnf1.1:vf"]
     found = of(read({}), read(links, tsc=10**9), image)
     assert (found.vnf_ns, found.queue_ns) == (45_000, 0)
+
+
+def stamped(wait_ns: float, off_cpu_ns: float, stay_ns: float, back_ns: float, n: int) -> Json:
+    return {
+        "vnf1.1:vf": {
+            "wait": times(n, wait_ns), "off_cpu": times(n, off_cpu_ns), "stay": times(n, stay_ns),
+            "off": {},
+        },
+        "vf1": {"wait": times(n, back_ns)},
+    }  # fmt: skip
+
+
+def test_a_floor_that_is_nearly_the_mean_leaves_the_others_their_own() -> None:
+    found = anatomy(
+        read({}), read(stamped(20_000, 5_000, 10_000, 8_000, RECEIVED)), [ONE], [WAY], MEAN, 85_000
+    )
+    assert found is not None
+    assert (found.queue_ns, found.scheduler_ns, found.vnf_ns) == (15_000, 5_000, 10_000)
+    assert (found.generator_ns, found.switch_ns) == (MEAN - 38_000, 8_000)
+    assert found.of_which_back_ns == 8_000 and found.over_ns == 0
+
+
+def test_what_was_lost_behind_a_function_does_not_make_more_of_the_mean() -> None:
+    found = of(read({}), read(stamped(40_000, 10_000, 10_000, 10_000, 2 * RECEIVED)))
+    assert found.over_ns == pytest.approx(120_000 - MEAN)
+    assert (found.generator_ns, found.queue_ns) == pytest.approx((0, 45_000))
 
 
 def test_no_times_no_anatomy() -> None:
