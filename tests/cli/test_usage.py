@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,13 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
     "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
     "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
+    "no time at all": (("trace", "--duration", "0"), ("--duration: got 0.0", "above 0")),
+    "time before": (("trace", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
+    "no number of seconds": (("trace", "--duration", "nan"), ("--duration: got nan", "above 0")),
+    "no program": (
+        ("collect", "--out", "samples", "--", "no-such-program"),
+        ("COMMAND: got 'no-such-program'", "allowed: a program"),
+    ),
     "period": (("collect", "--period", "0"), ("--period: got 0.0", "0.01 s or more")),
     "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
     "command of a command": (("server", "none"), ("headrace server: ", "'none'")),
@@ -33,6 +41,41 @@ def test_one_line_and_status_2(case: str, engine_binary: Path, tmp_path: Path) -
     [line] = done.stderr.splitlines()
     for word in words:
         assert word in line
+
+
+def test_a_plan_by_profiles_that_are_not_there_takes_nothing(
+    engine_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither lcores nor memory: it says at once which files, and which commands make them."""
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    (tmp_path / "s.yaml").write_text("name: s\nchain: [l2fwd, 'null']\n")
+    done = headrace("plan", "s.yaml", "--costs", "profiles", folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    for words in ("profiles/l2fwd.json", "profiles/null.json", "`headrace profile l2fwd`"):
+        assert words in line
+
+
+def test_what_scripts_read(engine_binary: Path, tmp_path: Path) -> None:
+    asked = (
+        "hosting",
+        "capacity",
+        "--ports",
+        "2",
+        "--vfs",
+        "63",
+        "--lcores",
+        "8",
+        "--sockets",
+        "1",
+    )
+    told = headrace(*asked, folder=tmp_path, engine=engine_binary)
+    found = json.loads(headrace(*asked, "--json", folder=tmp_path, engine=engine_binary).stdout)
+    assert told.stdout.splitlines()[0] == f"{found['vnfs']} VNFs"
+    assert [line.strip() for line in told.stdout.splitlines()[1:]] == found["because"]
+    assert found["server"]["lcores"] == [8]
+    done = headrace("clean", "--json", folder=tmp_path, engine=engine_binary)
+    assert isinstance(json.loads(done.stdout)["done"], list)
 
 
 @pytest.mark.parametrize("command", ["", "server", "bench"])

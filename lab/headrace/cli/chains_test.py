@@ -95,3 +95,12 @@ def test_rules_that_say_nothing_are_refused(text: str, tmp_path: Path) -> None:
 def test_a_limit_of_a_sample_is_refused() -> None:
     with pytest.raises(BadInput, match="--limit and --sample"):
         call("nat", "ids", "--limit", "1", "--sample", "1")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("nta", "nat"), ("ipfirewal", "ip-firewall")])
+def test_a_name_near_a_known_one_is_refused(typed: str, meant: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=f"'{typed}': not known; did you mean '{meant}'"):
+        call("nat", typed, "--count")
+    mine = tmp_path / "mine.yaml"  # what a file declares is no typing error
+    mine.write_text(f"vnfs: {{{typed}: {{category: general}}}}\n")
+    assert call("ids", typed, "--count", "--rules", str(mine)).exit_code == 0

@@ -3,16 +3,26 @@
 
 from __future__ import annotations
 
+import json
+from typing import Annotated
+
 import typer
 
 from headrace.testbed.state import clean as clean_state
 
 
-def clean() -> None:
+def clean(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print {done: [what was undone]}.")
+    ] = False,
+) -> None:
     """Undo what killed runs left behind: engines, sockets, hugepages.
 
     Touches only what headrace made, and only of runs that are over."""
     done = clean_state()
+    if as_json:
+        typer.echo(json.dumps({"done": done}, indent=2))
+        return
     for line in done:
         typer.echo(line)
     if not done:

@@ -78,7 +78,9 @@ def _wait(command: list[str] | None, duration: float | None) -> None:
             try:
                 subprocess.run(command, check=False)
             except OSError as error:
-                raise bad_value("COMMAND", command[0], problem=error.strerror or "") from None
+                raise bad_value(
+                    "COMMAND", command[0], problem=error.strerror or "", allowed="a program"
+                ) from None
             return
         end = None if duration is None else time.monotonic() + duration
         while end is None or time.monotonic() < end:

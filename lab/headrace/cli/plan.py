@@ -20,6 +20,7 @@ from headrace.measure.profile import deploy, verified
 from headrace.measure.profile import stored as profiles
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.verified import Verified
+from headrace.measure.progress import duration
 from headrace.optimize import goals, search
 from headrace.optimize.goals import Wanted
 from headrace.optimize.latency import latency_s
@@ -38,7 +39,7 @@ from headrace.spec.plan import (
 )
 from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import Lcores
+from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
@@ -79,14 +80,20 @@ def plan(
     console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
     doc = document.load(spec)
     experiments = _experiments(doc)
-    cpus = _cpus(lcores)
-    wanted = goals.wanted(aim, rate, slo)
     if costs_from not in get_args(CostSource):
         raise bad_value("--costs", costs_from, allowed=", ".join(get_args(CostSource)))
+    if costs_from == "profiles":
+        profiles.check_stored(experiments)  # before anything is taken, or waited for
+    cpus = _cpus(lcores)
+    wanted = goals.wanted(aim, rate, slo)
     description = describe(find_engine())
     state = RunState()
+
+    def waiting(cpu: int) -> None:
+        console.print(f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(WAIT_S)}")
+
     try:
-        with Lcores(cpus, lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+        with Lcores(cpus, waiting):
             memory = provide(experiments[0].study.deployment, state)
             bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
             console.print(f"memory: {memory.note}", markup=False)

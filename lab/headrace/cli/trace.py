@@ -48,6 +48,8 @@ def trace(
     """Follow packets through the kernel's network stack: latency per stage, device, namespace."""
     if command and duration is not None:
         raise bad_value("--duration", duration, problem="the command says how long")
+    if duration is not None and not 0 < duration < float("inf"):
+        raise bad_value("--duration", duration, allowed="seconds above 0")
     options = ["--softirq", "--sample", repr(sample), "--backend", backend.value]
     for name, value in (("slow-us", slow), ("proto", proto), ("port", port), ("addr", addr)):
         if value is not None:

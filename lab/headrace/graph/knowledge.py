@@ -121,8 +121,13 @@ class Knowledge(BaseModel):
     def similar(self, name: str) -> str | None:
         """A known name that was probably meant."""
         names = list(self.vnfs) + [normal_name(a) for v in self.vnfs.values() for a in v.aliases]
-        close = difflib.get_close_matches(normal_name(name), names, n=1, cutoff=0.75)
-        return close[0] if close else None
+        wanted = normal_name(name)
+        close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.75)
+        # In a name of three letters two that changed places leave too little in common.
+        swapped = (
+            wanted[:i] + wanted[i : i + 2][::-1] + wanted[i + 2 :] for i in range(len(wanted))
+        )
+        return next((one for one in (*close, *swapped) if one in names), None)
 
 
 EMPTY = Knowledge(vnfs={}, rules=())

@@ -32,6 +32,24 @@ Say = Callable[[str], None]
 _SLACK = 1.25  # a little further out is no other cache level
 
 
+def check_stored(experiments: Sequence[Experiment]) -> None:
+    """Each function has a profile; one message names all that are missing."""
+    wanted = dict.fromkeys(node.nf for one in experiments for node in one.nodes)
+    missing = [nf for nf in wanted if not _file(nf).exists()]
+    if missing:
+        raise BadInput(
+            f"--costs profiles: {', '.join(str(_file(nf)) for nf in missing)}: no such file; "
+            f"allowed: what {' and '.join(f'`headrace profile {nf}`' for nf in missing)} writes, "
+            "or --costs measured"
+        )
+    for nf in wanted:
+        _profile(nf)
+
+
+def _file(nf: str) -> Path:
+    return store.profiles_folder() / f"{nf}.json"
+
+
 def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: Say) -> Problem:
     nfs, places = [], []
     hz = []
@@ -98,11 +116,7 @@ def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCos
 
 
 def _profile(nf: str) -> Profile:
-    file = store.profiles_folder() / f"{nf}.json"
-    if not file.exists():
-        raise BadInput(
-            f"--costs profiles: {file}: no such file; allowed: what `headrace profile {nf}` writes"
-        )
+    file = _file(nf)
     found = store.load(file, Profile)
     if found.places is None:
         raise BadInput(
