@@ -27,7 +27,10 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
                 share=1.0,
                 place=_place(at),
                 text="an audit check found that this is no measurement of the chain",
-                evidence=(*(f.text for f in at.audit.findings if not f.ok), _measured(at)),
+                evidence=(
+                    *(f.text for f in at.audit.findings if not f.ok),
+                    _measured(at, e.repeated),
+                ),
                 remedy="what the findings name, then measure again",
             )
         if at.audit.verdict == "generator-bound":
@@ -37,7 +40,10 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
                 share=1.0,
                 place=_place(at),
                 text="the generator could not send what was asked: the chain's limit was not met",
-                evidence=(*(f.text for f in at.audit.findings if not f.ok), _measured(at)),
+                evidence=(
+                    *(f.text for f in at.audit.findings if not f.ok),
+                    _measured(at, e.repeated),
+                ),
                 remedy="give the generator a core of its own, or larger frames, or fewer fields "
                 "that vary",
             )
@@ -46,7 +52,7 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
 def disturbed(e: Evidence) -> Iterator[Diagnosis]:
     """An lcore that did not run counts as slow, and its packets as lost: this comes first."""
     for at, above in e.measurements():
-        if _smallest_ring(at, above) or _smallest_ring(at, at):
+        if _smallest_ring(at, above, e.repeated) or _smallest_ring(at, at, e.repeated):
             continue  # short pauses, which a larger ring would bridge
         told = [f.text for f in at.audit.findings if not f.ok and f.check in HELD_CHECKS]
         held = [p for p in parts_of(at) if p.held_up]
@@ -62,7 +68,7 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
             evidence=(
                 *told,
                 *(f"{p.name} was held up for {p.held_up:.0%} of the trial" for p in held),
-                _measured(at),
+                _measured(at, e.repeated),
             ),
             remedy="end the other work or keep it off the lcores (cpusets, isolcpus), or take a "
             "machine whose CPUs are not lent to others; then measure again",
@@ -73,7 +79,7 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
     for at, above in e.measurements():
         if at.audit.verdict in ("generator-bound", "invalid"):
             continue
-        small = _smallest_ring(at, above)
+        small = _smallest_ring(at, above, e.repeated)
         if small is not None:
             yield small
             continue
@@ -83,16 +89,16 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
         part = found.part(found.narrowest)
         if part.role != "chain":
             continue
-        yield _slow_part(part, at, found.headline, found.reasons)
+        yield _slow_part(part, at, found.headline, found.reasons, e.repeated)
 
 
-def _smallest_ring(at: Measurement, above: Measurement | None) -> Diagnosis | None:
+def _smallest_ring(at: Measurement, above: Measurement | None, repeated: bool) -> Diagnosis | None:
     chain = [p for p in parts_of(at) if p.role == "chain"]
-    found = [small for p in chain if (small := _small_ring(p, above)) is not None]
+    found = [small for p in chain if (small := _small_ring(p, above, repeated)) is not None]
     return max(found, key=lambda d: d.share, default=None)
 
 
-def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
+def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagnosis | None:
     """A ring overflows although its reader has time, and it holds no more than a short burst or
     pause of the load. What its reader's time was counts where it overflowed, not at the rate that
     was found."""
@@ -123,7 +129,7 @@ def _small_ring(part: Part, above: Measurement | None) -> Diagnosis | None:
         evidence=(
             f"{lost} of {above.intended} packets found it full",
             f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
-            _measured(above),
+            _measured(above, repeated),
         ),
         remedy="a larger ring (`size`), or smaller bursts into it",
     )
@@ -133,7 +139,9 @@ def _full(part: Part, counters: Counters) -> dict[str, int]:
     return {name: counters.rings[name].full for name in part.rings if name in counters.rings}
 
 
-def _slow_part(part: Part, at: Measurement, headline: str, reasons: tuple[str, ...]) -> Diagnosis:
+def _slow_part(
+    part: Part, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
+) -> Diagnosis:
     costs = [c for c in part.costs if c.cycles > 0]
     total = sum(c.cycles for c in costs)
     most = max(costs, key=lambda c: c.cycles, default=None)
@@ -146,7 +154,7 @@ def _slow_part(part: Part, at: Measurement, headline: str, reasons: tuple[str, .
         evidence=(
             *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
             *reasons,
-            _measured(at),
+            _measured(at, repeated),
         ),
         remedy="another lcore for this segment (`replicas`), or another cut of the chain; "
         "`headrace run` sweeps execution models",
@@ -157,8 +165,9 @@ def _place(at: Measurement) -> str:
     return f"{at.chain}, {at.execution}, {at.workload}"
 
 
-def _measured(at: Measurement) -> str:
-    return f"Measured: {_place(at)}, at a load of {pps(at.load_pps or at.sent_pps)}."
+def _measured(at: Measurement, repeated: bool) -> str:
+    which = f", repetition {at.repetition}" if repeated else ""
+    return f"Measured: {_place(at)}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
 RULES = (disturbed, generator_bound, narrowest)

@@ -32,6 +32,10 @@ class Evidence:
     trials: Sequence[Trial] = ()
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
 
+    @property
+    def repeated(self) -> bool:
+        return any(r.repetition > 1 for r in self.results)
+
     def measurements(self) -> list[tuple[Measurement, Measurement | None]]:
         """Each result, and a trial of the same experiment at a load that it did not carry."""
         return [(r, above(r, self.trials)) for r in self.results]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from headrace.record import Measurement, Record
 
 from .capacity import Part, carried_pps, parts_of
+from .repetitions import joined, left_out, together
 from .units import count, percent, plural, pps, significant
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
@@ -30,8 +31,15 @@ class Pipe(Record):
 
 def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
     """`at`: the measurement to explain. `above`: a trial at a load it did not carry, if any."""
-    parts = _levelled(parts_of(at))
-    name, headline, reasons = _narrowest(at, above, parts)
+    return pipe_of([at], [above] if above is not None else [])
+
+
+def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) -> Pipe:
+    """Of all repetitions of a measurement, with trials of theirs at loads that were too high."""
+    at = together(repetitions)
+    parts = _levelled(joined(repetitions))
+    name, headline, reasons = _narrowest(at, above, parts, _loads(repetitions, at))
+    reasons += left_out(repetitions)
     return Pipe(
         parts=parts,
         throughput_pps=at.throughput_pps,
@@ -43,12 +51,22 @@ def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
     )
 
 
+def _loads(repetitions: Sequence[Measurement], at: Measurement) -> str:
+    """What was carried, as the table has it."""
+    if len(repetitions) == 1:
+        return pps(carried_pps(at))
+    most = max(map(carried_pps, repetitions))
+    return (
+        f"{pps(carried_pps(at))} (median of {len(repetitions)} repetitions; the most {pps(most)})"
+    )
+
+
 def _narrowest(
-    at: Measurement, above: Measurement | None, parts: Sequence[Part]
+    at: Measurement, above: Sequence[Measurement], parts: Sequence[Part], loads: str
 ) -> tuple[str | None, str, list[str]]:
     chain = [p for p in parts if p.role == "chain"]
     if at.audit.verdict == "generator-bound":
-        name, headline, reasons = _generator_bound(at, parts)
+        name, headline, reasons = _generator_bound(at, parts, loads)
         return name, headline, [*reasons, *_of_policy(at), *_of_holding(parts)]
     if any(p.held_up for p in chain):
         return None, *_disturbed(at, parts)
@@ -75,7 +93,9 @@ def _narrowest(
     return part.name, headline, reasons
 
 
-def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None, str, list[str]]:
+def _generator_bound(
+    at: Measurement, parts: Sequence[Part], loads: str
+) -> tuple[str | None, str, list[str]]:
     """The chain's limit was not reached, so nothing is said about where it lies."""
     reasons = [f.text for f in at.audit.findings if not f.ok]
     generator = next((p for p in parts if p.role == "generator"), None)
@@ -90,13 +110,13 @@ def _generator_bound(at: Measurement, parts: Sequence[Part]) -> tuple[str | None
         elif generator.capacity_pps <= min(chain, default=float("inf")):
             return (
                 generator.name,
-                f"The generator is narrower than the chain: {pps(carried_pps(at))} is a lower "
+                f"The generator is narrower than the chain: {loads} is a lower "
                 "bound of the load that the chain carries.",
                 reasons,
             )
     return (
         None,
-        f"Not reached: a load of {pps(carried_pps(at))} is the most that was tried or that the "
+        f"Not reached: a load of {loads} is the most that was tried or that the "
         "generator could make, and the chain carried it; it is only a lower bound.",
         reasons,
     )
@@ -183,16 +203,16 @@ def _called(part: Part) -> str:
     return f"{part.name} ({' → '.join(part.nfs)})"
 
 
-def _lossy(above: Measurement | None, parts: Sequence[Part]) -> Part | None:
+def _lossy(above: Sequence[Measurement], parts: Sequence[Part]) -> Part | None:
     """The part in front of whose rings most was lost, when the load was too high."""
-    if above is None or above.counters is None:
-        return None
-    held = {p.name for p in parts_of(above) if p.held_up}  # whose loss that is cannot be told
-    full = {
-        p.name: sum(above.counters.rings[r].full for r in p.rings if r in above.counters.rings)
-        for p in parts
-        if p.name not in held
-    }
+    full = dict.fromkeys((p.name for p in parts), 0)
+    for one in above:
+        # Of whose lcore did not run it cannot be told whose loss that is.
+        held = {p.name for p in parts_of(one) if p.held_up}
+        rings = one.counters.rings if one.counters is not None else {}
+        for p in parts:
+            if p.name not in held:
+                full[p.name] += sum(rings[r].full for r in p.rings if r in rings)
     name = max(full, key=lambda n: full[n], default=None)
     return next((p for p in parts if p.name == name), None) if name and full[name] else None
 
@@ -246,17 +266,18 @@ def _of_policy(at: Measurement) -> list[str]:
     ]
 
 
-def _of_loss(part: Part, above: Measurement | None) -> list[str]:
-    if above is None or above.counters is None:
-        return []
+def _of_loss(part: Part, above: Sequence[Measurement]) -> list[str]:
     texts = []
-    for ring in part.rings:
-        reading = above.counters.rings.get(ring)
-        if reading is not None and reading.full:
-            texts.append(
-                f"At {pps(above.load_pps)}, which the chain did not carry, its ring {ring} "
-                f"({count(reading.size)} packets) was full for {count(reading.full)} packets."
-            )
+    for one in above:
+        rings = one.counters.rings if one.counters is not None else {}
+        start = f"In repetition {one.repetition} at" if len(above) > 1 else "At"
+        for ring in part.rings:
+            reading = rings.get(ring)
+            if reading is not None and reading.full:
+                texts.append(
+                    f"{start} {pps(one.load_pps)}, which the chain did not carry, its ring {ring} "
+                    f"({count(reading.size)} packets) was full for {count(reading.full)} packets."
+                )
     return texts
 
 

@@ -17,7 +17,7 @@ from headrace.record import (
     RingReading,
     WorkerReading,
 )
-from headrace.report.bottleneck import pipe
+from headrace.report.bottleneck import pipe, pipe_of
 from headrace.report.charts import cycles
 from headrace.report.charts.pipe import draw
 from headrace.report.document import above, report
@@ -348,3 +348,65 @@ def test_a_ring_in_front_of_whom_did_not_run_is_no_evidence() -> None:
     )
     assert pipe(at, above).narrowest == "lb"
     assert pipe(at, held_up(above, 3, waited_s=0.86)).narrowest == "acl"
+
+
+def repeated(*loads: float, **changes: Any) -> list[Measurement]:
+    return [measurement("rtc", load, repetition=i + 1, **changes) for i, load in enumerate(loads)]
+
+
+def test_a_bound_is_of_all_repetitions_as_the_table_is() -> None:
+    found = pipe_of(
+        repeated(0.0366 * MPPS, 0.0953 * MPPS, audit=Audit(verdict="generator-bound")), []
+    )
+    assert found.throughput_pps == pytest.approx(65_950)
+    assert "66.0\u202fkpps (median of 2 repetitions; the most 95.3\u202fkpps)" in found.headline
+    assert all((p.capacity_pps or 0) >= 95_300 for p in found.parts)
+    mixed = repeated(MPPS, 1.1 * MPPS)
+    bound = mixed[1].model_copy(update={"audit": Audit(verdict="generator-bound")})
+    assert "lower bound" in pipe_of([mixed[0], bound], []).headline  # as the table's `≥`
+
+
+def test_no_part_is_narrower_than_what_came_through_in_any_repetition() -> None:
+    """A repetition whose lcores seemed slow does not take back what another one showed."""
+    slow = repeated(2 * MPPS, 2 * MPPS)
+    assert slow[0].counters is not None
+    dear = [
+        r.model_copy(update={"ops_cycles": r.ops_cycles * 40}) for r in slow[0].counters.replicas
+    ]
+    counters = slow[0].counters.model_copy(update={"replicas": tuple(dear)})
+    slow = [one.model_copy(update={"counters": counters}) for one in slow]
+    fast = measurement("rtc", 15 * MPPS, repetition=3)
+    found = pipe_of([*slow, fast], [])
+    assert found.carried_pps == pytest.approx(2 * MPPS)
+    assert min(p.capacity_pps or 0 for p in found.parts) == pytest.approx(15 * MPPS)
+
+
+def test_cycles_are_the_median_and_packets_the_sum() -> None:
+    each = repeated(MPPS, MPPS, MPPS)
+    dear = held_up(each[0], 2, audit=Audit(verdict="ok"))  # its links cost a hundred times more
+    part = pipe_of([dear, *each[1:]], []).part("acl+lb+l3fwd")
+    one = pipe(each[1]).part("acl+lb+l3fwd")
+    assert part.cycles_per_packet == pytest.approx(one.cycles_per_packet)
+    assert part.drops == {name: 3 * n for name, n in one.drops.items()}
+
+
+def test_a_repetition_in_which_an_lcore_did_not_run_is_named_and_left_out() -> None:
+    each = repeated(MPPS, MPPS)
+    found = pipe_of([held_up(each[0], 2, waited_s=0.86), each[1]], [])
+    assert found.narrowest == "acl+lb+l3fwd"
+    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+        pipe(each[1]).part("acl+lb+l3fwd").capacity_pps
+    )
+    assert any(r.startswith("Repetition 1 is not in the cycles") for r in found.reasons)
+    assert any(r.startswith("Audit: Repetition 1: Lcore 2") for r in found.reasons)
+    both = pipe_of([held_up(one, 2, waited_s=0.86) for one in each], [])
+    assert both.narrowest is None and "Not named" in both.headline
+
+
+def test_loss_above_names_its_repetition() -> None:
+    above = repeated(25 * MPPS, 26 * MPPS, full=5_000)
+    found = pipe_of(repeated(20 * MPPS, 20 * MPPS), above)
+    assert [r[:18] for r in found.reasons if "did not carry" in r] == [
+        "In repetition 1 at",
+        "In repetition 2 at",
+    ]

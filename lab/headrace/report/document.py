@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headrace.bundle import Bundle, Status
 from headrace.record import Environment, Measurement, Phase, Record, Result, Segment, Trial
 
-from .bottleneck import Pipe, pipe
+from .bottleneck import Pipe, pipe_of
 from .summary import Summary, summarise
 from .units import count, ns, percent, plural
 
@@ -42,6 +42,10 @@ class Group(Record):
     summaries: tuple[Summary, ...]
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
+
+    @property
+    def repeated(self) -> bool:
+        return any(len(s.results) > 1 for s in self.summaries)
 
     @property
     def intended(self) -> tuple[str, ...]:
@@ -105,7 +109,8 @@ def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
         summaries=tuple(summaries),
         single=tuple(s for s in all_ways if s.key.direction != main),
         explained=tuple(
-            Explained(summary=s, pipe=pipe(s.typical, above(s.typical, trials))) for s in shown
+            Explained(summary=s, pipe=pipe_of(s.results, _above_each(s.results, trials)))
+            for s in shown
         ),
     )
 
@@ -147,14 +152,18 @@ def _copies(summaries: Sequence[Summary]) -> int:
 
 
 def _by_policy(s: Summary) -> str:
-    at = s.typical
+    dropped, sent = sum(r.policy_dropped for r in s.results), sum(r.sent for r in s.results)
     way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
-    share = percent(at.policy_dropped / (at.sent or 1))
+    share = percent(dropped / (sent or 1))
     return (
-        f"{s.key.execution}, {s.key.goal_text}{way}: {count(at.policy_dropped)} of "
-        f"{count(at.sent)} packets sent ({share}) were dropped by policy; they are in "
+        f"{s.key.execution}, {s.key.goal_text}{way}: {count(dropped)} of "
+        f"{count(sent)} packets sent ({share}) were dropped by policy; they are in "
         "neither the loss nor the throughput."
     )
+
+
+def _above_each(results: Sequence[Result], trials: Sequence[Trial]) -> list[Measurement]:
+    return [one for r in results if (one := above(r, trials)) is not None]
 
 
 def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:

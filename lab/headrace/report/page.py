@@ -64,7 +64,10 @@ def _view(group: Group) -> dict[str, Any]:
         (s for s in group.summaries if s.key.goal_text == group.primary),
         key=lambda s: names.index(s.key.execution),  # a prediction beside its measurement
     )
-    curves = [c for s in shown if (c := percentiles.curve(s.key.execution, s.results)) is not None]
+    drawn = [
+        (c, s) for s in shown if (c := percentiles.curve(s.key.execution, s.results)) is not None
+    ]
+    curves = [c for c, _ in drawn]
     stacks = [
         st
         for e in group.explained
@@ -84,7 +87,7 @@ def _view(group: Group) -> dict[str, Any]:
         "pipes": [(e, both(partial(pipe_chart.draw, e.pipe))) for e in group.explained],
         "throughput": both(lambda w: throughput.draw(shown, w)),
         "latency": both(lambda w: percentiles.draw(curves, floor, w)),
-        "curves": curves,
+        "curves": [(c, s.latency_ns["p50"].median) for c, s in drawn],
         "loads": both(partial(load.draw, load.series(group.summaries))),
         "cycles": both(lambda w: cycles.draw(stacks, w)),
         "colours": cycles.colours(stacks),

@@ -19,6 +19,8 @@ from headrace.report.compare import Change, Diff
 from headrace.report.document import report
 from headrace.report.page import render
 from headrace.report.summary import AGREE_RATIO, summarise
+from headrace.report.testdata import make_bundle
+from headrace.report.units import ns
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -216,3 +218,25 @@ def test_the_latency_picture_ends_where_the_table_does(bundle_path: Path) -> Non
     made = percentiles.curve("x", [first.model_copy(update={"latency_ns": low})])
     assert made is not None
     assert made.points[-1][1] == low.max
+
+
+def test_text_below_a_table_has_the_tables_figures(tmp_path: Path) -> None:
+    """Two repetitions that differ: neither alone is what the table says."""
+    bundle = Bundle(make_bundle(tmp_path / "two", repetitions=2))
+    one, two = (r for r in bundle.results() if r.execution == "rtc" and r.goal == "ndr")
+    with BundleWriter(tmp_path / "apart") as w:
+        assert two.latency_ns is not None
+        later = two.latency_ns.model_copy(update={"p50": two.latency_ns.p50 * 3})
+        bound = Audit(verdict="generator-bound")
+        w.result(one.model_copy(update={"throughput_pps": 36_600.0, "audit": bound}))
+        w.result(
+            two.model_copy(update={"throughput_pps": 95_380.0, "latency_ns": later, "audit": bound})
+        )
+    made = report(Bundle(tmp_path / "apart"))
+    (explained,) = made.groups[0].explained
+    median = explained.summary.throughput_pps.median
+    assert explained.pipe.throughput_pps == pytest.approx(median) == pytest.approx(65_990)
+    shown = render(made)
+    assert "median of 2 repetitions" in shown
+    middle = ns(explained.summary.latency_ns["p50"].median)
+    assert f"rtc: p50 {middle} (median of the repetitions)" in shown
