@@ -71,7 +71,7 @@ def chaos(
     doc, experiments = load_study(spec)
     [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
     if one.hosted is None:
-        raise BadInput(f"{spec}: deployment.hosting: got inline; allowed: process, container")
+        raise doc.error(("deployment", "hosting"), "got inline; allowed: process, container")
     said = Console(stderr=True, highlight=False)
     state = RunState()
     try:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli._console import stdout
-from headrace.errors import BadInput, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.measure.prepare import Prepared, prepare
 from headrace.report.server import bytes_text, cpus_text
 from headrace.spec.hosting import KINDS
@@ -49,7 +49,7 @@ def where(
     [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
     if one.hosted is None:
         apart = ", ".join(kind for kind in KINDS if kind != "inline")
-        raise BadInput(f"{spec}: deployment.hosting: got inline; allowed: {apart}")
+        raise doc.error(("deployment", "hosting"), f"got inline; allowed: {apart}")
     found = _look(one, rate, seconds)
     astray = [line for engine in found for line in engine.astray()]
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-_SECONDS = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*(ms|s|min|h)?\s*$")
+_SECONDS = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]{1,2})?)\s*(ms|s|min|h)?\s*$")
 _SECONDS_PER = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, None: 1.0}
 _RATE = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE]\+?[0-9]{1,2})?)\s*([kMG]?)(?:pps)?\s*$")
 _RATE_FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}

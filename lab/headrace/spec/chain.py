@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.spec.base import NAME_PATTERN, Spec
+from headrace.spec.document import Document, PathKey
 
 _ALLOWED = "`- acl: {...}`, `- acl`, or `- {name: edge, nf: acl, params: {...}}`"
 RESERVED = ("generator", "sink")
@@ -77,21 +78,26 @@ def _is_short(item: Any) -> bool:
 Chain = Annotated[tuple[Node, ...], BeforeValidator(name_apart)]
 
 
-def check_chain(nodes: tuple[Node, ...]) -> None:
-    """Names are unique and edges lead onwards: the nodes of a chain form a DAG."""
+def check_chain(
+    doc: Document, nodes: tuple[Node, ...], places: tuple[tuple[PathKey, ...], ...]
+) -> None:
+    """Names are unique and edges lead onwards: the nodes of a chain form a DAG. `places`: of the
+    nodes' parameters in the document."""
     order = [node.name for node in nodes]
-    for i, node in enumerate(nodes):
+    for i, (node, place) in enumerate(zip(nodes, places, strict=True)):
+        at = place[:-1]
         if node.name in order[:i]:
-            raise ValueError(f"function {node.name!r} appears twice; allowed: unique names")
+            raise doc.error(at, f"function {node.name!r} appears twice; allowed: unique names")
         if node.name in RESERVED:
-            raise ValueError(
+            raise doc.error(
+                at,
                 f"function {node.name!r} has the name of a part of the tester; allowed: another "
-                "name, as {name: edge, nf: ...}"
+                "name, as {name: edge, nf: ...}",
             )
-        onwards = order[i + 1 :]
+        onwards = (*order[i + 1 :], "out", "drop")
         for edge, target in node.to.items():
-            if target not in (*onwards, "out", "drop"):
-                raise ValueError(
-                    f"edge {edge!r} of {node.name!r} leads to {target!r}; "
-                    f"allowed: {', '.join((*onwards, 'out', 'drop'))}"
+            if target not in onwards:
+                problem = "leads backwards" if target in order else "leads nowhere"
+                raise doc.error(
+                    (*at, "to", edge), f"{problem}; allowed: {', '.join(onwards)}", value=target
                 )

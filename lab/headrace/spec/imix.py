@@ -125,6 +125,8 @@ def _parse(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and value in PRESETS:
         whose, weights = PRESETS[value]
         return {"name": f"imix-{value}", "sizes": spread_evenly(weights), "whose": whose}
+    if isinstance(value, str) and value[:1] in tuple("0123456789.+-"):
+        raise ValueError(f"is no whole number; allowed: {_ALLOWED}")  # YAML reads 1e9 as text
     if isinstance(value, str) and value and len(value) <= 64:
         return {"name": f"imix-{value}", "sizes": genome_sizes(value, None), "whose": "RFC 6985"}
     if isinstance(value, dict) and "genome" in value and set(value) <= {"genome", "z"}:

@@ -47,8 +47,6 @@ class Study(Spec):
             raise ValueError(
                 "give `chain` (a list of functions; [] is the empty chain) or `chains` (by name)"
             )
-        for nodes in self.by_name().values():
-            check_chain(nodes)
         return self
 
     def by_name(self) -> dict[str, tuple[Node, ...]]:
@@ -94,10 +92,17 @@ def load_study(file: Path) -> tuple[Document, list[Experiment]]:
 def expand(doc: Document) -> Iterator[Experiment]:
     if not isinstance(doc.data, dict):
         raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
+    if isinstance(doc.data.get("workload"), list):
+        raise doc.error(
+            ("workload",),
+            "is a list, which VNFs in containers take (`deployment: {hosting: container}` with "
+            "appliances); allowed here: a mapping, whose frame may be a list: {frame: [64, 128]}",
+        )
     points = sweep_points(doc)
     for point in points:
         study = _validate(doc, point)
         for name, nodes in study.by_name().items():
+            check_chain(doc, nodes, _node_paths(study, name, doc))
             for execution in study.deployment.execution:
                 check_execution(doc, execution, nodes, study)
                 for frame in study.workload.frame:
