@@ -158,7 +158,7 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
                 execution=one.experiment.execution.name,
                 workload=one.experiment.workload_name,
                 lcores={segment.name: segment.cpus for segment in one.segments()},
-                notes=one.placement.notes,
+                notes=(*one.placement.notes, *one.notes),
             )
             for one in prepared
         ),
@@ -243,6 +243,8 @@ def _measure(
         most = max((one.experiment.study.deployment for one in prepared), key=lambda d: d.memory_mb)
         for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
             progress.say(f"placement: {note}")
+        for note in dict.fromkeys(note for one in prepared for note in one.notes):
+            progress.say(f"note: {note}")
         cpus = set().union(*(one.placement.cpus for one in prepared))
 
         def waiting(cpu: int) -> None:

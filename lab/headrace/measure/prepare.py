@@ -18,7 +18,7 @@ from headrace.record import Segment
 from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
-from headrace.testbed import store
+from headrace.testbed import passage, store
 from headrace.testbed.describe import Description, files_in, largest_captured
 from headrace.testbed.engine import Engine
 from headrace.testbed.hosting.container import check as check_containers
@@ -54,6 +54,7 @@ class Prepared:
     direct: Json
     policy: dict[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
     hosted: Hosted | None = None  # VNFs of its own
+    notes: tuple[str, ...] = ()  # what is right, but rarely meant
 
     def deploy(self, binary: Path, plan: Json, state: RunState) -> Engine:
         """The engine running; a hosted chain's host and VNFs are one to whoever asks it."""
@@ -123,7 +124,8 @@ def prepare(
                 _engine_check(text, Path(scratch), experiment, doc, description.engine)
             _check_files(plan, text, checked, Path(scratch), experiment, doc, description)
             policy = policy_drops(experiment, description)
-            prepared.append(Prepared(experiment, placement, plan, direct, policy))
+            said = passage.notes(experiment, description, doc)
+            prepared.append(Prepared(experiment, placement, plan, direct, policy, notes=said))
     return prepared
 
 
@@ -164,7 +166,8 @@ def _hosted(
         _engine_check(text, scratch, experiment, doc, description.engine)
         _check_files(plan, text, checked, scratch, experiment, doc, description)
     policy = policy_drops(experiment, description)
-    return Prepared(experiment, hosted.placement, hosted.plan, direct, policy, hosted)
+    said = passage.notes(experiment, description, doc)
+    return Prepared(experiment, hosted.placement, hosted.plan, direct, policy, hosted, said)
 
 
 def locating(every: int) -> Json:
