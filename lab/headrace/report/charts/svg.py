@@ -98,10 +98,22 @@ def ticks(high: float, about: int) -> list[float]:
     """Round values from 0 to at most `high`, about so many (1, 2 or 5 times a power of ten)."""
     if high <= 0:
         return [0.0]
+    step = _step(high, about)
+    return [i * step for i in range(int(high / step + 1e-9) + 1)]
+
+
+def covering(high: float, about: int) -> list[float]:
+    """Such ticks, the last of which is at `high` or beyond: no point lies outside the axis."""
+    values = ticks(high, about)
+    if values[-1] < high * (1 - 1e-9):
+        values.append(len(values) * _step(high, about))
+    return values
+
+
+def _step(high: float, about: int) -> float:
     raw = high / max(1, about)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
-    return [i * step for i in range(int(high / step + 1e-9) + 1)]
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
 
 
 def decades(low: float, high: float) -> list[float]:

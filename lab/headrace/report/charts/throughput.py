@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..summary import Summary
 from ..units import SPACE, percent, pps, rate_scale
-from .svg import el, line, linear, picture, rect, shorten, text, text_width, ticks, title
+from .svg import covering, el, line, linear, picture, rect, shorten, text, text_width, title
 
 ROW, AXIS = 38.0, 26.0
 
@@ -21,10 +21,11 @@ def draw(summaries: Sequence[Summary], width: float) -> str:
     names = [_name(s) for s in summaries]
     left = min(120.0 if small else 190.0, max(text_width(n, 13) for n in names) + 12)
     right = 92.0 if small else 150.0
-    x = linear(0, largest, left, width - right)
+    marks = covering(largest, 3 if small else 6)
+    x = linear(0, marks[-1], left, width - right)
     height = ROW * len(summaries) + AXIS
     body = []
-    for value in ticks(largest, 3 if small else 6):
+    for value in marks:
         body.append(line(x(value), 0, x(value), height - AXIS + 4, class_="grid"))
         body.append(
             text(x(value), height - 8, scale.number(value, 2), class_="tick", text_anchor="middle")
