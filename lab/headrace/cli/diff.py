@@ -15,7 +15,7 @@ from rich.text import Text
 from headrace.bundle import Bundle
 from headrace.cli._console import stdout
 from headrace.report import units
-from headrace.report.compare import Change, Compared, Diff, Difference
+from headrace.report.compare import FEWEST, Change, Compared, Diff, Difference
 from headrace.report.compare import diff as compare_bundles
 from headrace.report.summary import Key
 
@@ -105,7 +105,7 @@ def _judged(change: Change) -> Text:
     if change.significance == "within-spread":
         return Text(f"within the spread{p}", style="dim")
     if change.significance == "unknown":
-        return Text("one repetition: the spread is not known", style="dim")
+        return Text(f"fewer than {FEWEST} repetitions cannot tell", style="dim")
     if change.significance == "not-trusted":
         return Text("not compared: a side is not trusted", style="bold red")
     return Text(

@@ -16,10 +16,12 @@ from .evidence import flat
 from .summary import Key, Spread, Summary, summarise
 
 # different: the ranges of the repetitions do not touch, nor is the step below the search's
-# resolution. within-spread: they do. unknown: one repetition on a side shows no spread.
+# resolution. within-spread: they do. unknown: so few repetitions on a side cannot tell;
+# the ranges of equal things with two each fail to touch by chance in one of three comparisons.
 # not-trusted: an audit says that a side's figure is not the chain's.
 Significance = Literal["different", "within-spread", "unknown", "not-trusted"]
 
+FEWEST = 3  # repetitions a side; with them chance alone sets ranges apart in one of ten
 EXACT_LIMIT = 20_000  # ways to split the repetitions; more are not enumerated
 
 
@@ -160,7 +162,7 @@ def _change(
     values: tuple[Sequence[float], Sequence[float]],
 ) -> Change:
     ratio = b.median / a.median - 1 if a.median else None
-    if min(a.n, b.n) < 2:
+    if min(a.n, b.n) < FEWEST:
         significance: Significance = "unknown"
     else:
         apart = a.max < b.min or b.max < a.min

@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.bundle import Bundle
-from headrace.report.compare import Change, Diff, diff, permutation_p
+from headrace.report.compare import Change, Diff, Significance, diff, permutation_p
 from headrace.report.testdata import make_bundle
 
 
@@ -63,6 +63,19 @@ def test_one_repetition_shows_no_spread(bundle_path: Path, tmp_path: Path) -> No
     assert change(found, "rtc", "throughput").significance == "unknown"
 
 
+@pytest.mark.parametrize(("repetitions", "told"), [(2, "unknown"), (3, "different")])
+def test_two_repetitions_a_side_cannot_tell(
+    tmp_path: Path, repetitions: int, told: Significance
+) -> None:
+    """However far apart: of four equal values two and two are apart in 2 of 6 arrangements."""
+    fast = make_bundle(tmp_path / "fast", repetitions=repetitions)
+    slow = make_bundle(tmp_path / "slow", repetitions=repetitions, speed=0.5, seed=2)
+    found = diff(Bundle(fast), Bundle(slow))
+    one = change(found, "rtc", "throughput")
+    assert one.significance == told and found.changed == (told == "different")
+    assert one.better is (None if told == "unknown" else False)
+
+
 def test_permutation_p_of_separate_groups() -> None:
     # 2 of the 70 ways to split eight values are as extreme as this one.
     assert permutation_p([1, 2, 3, 4], [11, 12, 13, 14]) == pytest.approx(2 / 70)
@@ -72,6 +85,7 @@ def test_permutation_p_of_separate_groups() -> None:
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=5)
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_permutation_p_is_a_probability(a: list[float], b: list[float]) -> None:
     p = permutation_p(a, b)
