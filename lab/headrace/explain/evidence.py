@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from headrace.bundle import Bundle
-from headrace.errors import bad_value
+from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors.samples import Samples, Window
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
@@ -45,7 +45,11 @@ def of(path: Path) -> Evidence:
     """Of a run bundle, or of a folder that `headrace collect` wrote."""
     if (path / "status.json").is_file():
         bundle = Bundle(path)
-        return _evidence(path / "samples", bundle.results(), bundle.trials())
+        results, trials = bundle.results(), bundle.trials()
+        if not results and not trials:
+            why = bundle.status.reason or f"its state is {bundle.status.state}"
+            raise HeadraceError(f"{path}: no trials to explain: the run measured nothing ({why})")
+        return _evidence(path / "samples", results, trials)
     if (path / "collectors.json").is_file():
         return _evidence(path, (), ())
     raise bad_value(
