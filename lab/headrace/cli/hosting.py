@@ -21,6 +21,7 @@ from headrace.cli.hosting_where import where
 from headrace.cli.run import run as run_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.measure.prepare import prepare
+from headrace.measure.progress import waiting_for
 from headrace.model.hosting import Server, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.report.hosting import (
@@ -78,7 +79,7 @@ def chaos(
         memory = provide(one.experiment.study.deployment, state)
         engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
         with (
-            Lcores(one.placement.cpus, lambda cpu: said.print(f"lcore {cpu}: waiting")),
+            Lcores(one.placement.cpus, lambda cpu: said.print(waiting_for(cpu))),
             HostedEngine(find_engine(), one.with_memory(engine), one.hosted, state) as running,
         ):
             outcome = run_chaos(

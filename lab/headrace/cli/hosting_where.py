@@ -16,6 +16,7 @@ from rich.table import Table
 from headrace.cli._console import stdout
 from headrace.errors import HeadraceError
 from headrace.measure.prepare import Prepared, prepare
+from headrace.measure.progress import waiting_for
 from headrace.report.server import bytes_text, cpus_text
 from headrace.spec.hosting import KINDS
 from headrace.spec.study import load_study
@@ -69,7 +70,7 @@ def _look(one: Prepared, rate: float, seconds: float) -> list[Whereabouts]:
         engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
         plan = one.with_memory(engine)
         with (
-            Lcores(one.placement.cpus, lambda cpu: said.print(f"lcore {cpu}: waiting")),
+            Lcores(one.placement.cpus, lambda cpu: said.print(waiting_for(cpu))),
             HostedEngine(find_engine(), plan, one.hosted, state) as running,
         ):
             sources = {

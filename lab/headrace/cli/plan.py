@@ -20,7 +20,7 @@ from headrace.measure.profile import deploy, verified
 from headrace.measure.profile import stored as profiles
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.verified import Verified
-from headrace.measure.progress import duration
+from headrace.measure.progress import waiting_for
 from headrace.optimize import goals, search
 from headrace.optimize.goals import Wanted
 from headrace.optimize.latency import latency_s
@@ -39,7 +39,7 @@ from headrace.spec.plan import (
 )
 from headrace.spec.study import Experiment, expand
 from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import WAIT_S, Lcores, holder
+from headrace.testbed.exclusive import Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
@@ -89,11 +89,8 @@ def plan(
     description = describe(find_engine())
     state = RunState()
 
-    def waiting(cpu: int) -> None:
-        console.print(f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(WAIT_S)}")
-
     try:
-        with Lcores(cpus, waiting):
+        with Lcores(cpus, lambda cpu: console.print(waiting_for(cpu))):
             memory = provide(experiments[0].study.deployment, state)
             bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
             console.print(f"memory: {memory.note}", markup=False)

@@ -16,6 +16,7 @@ from headrace.errors import BadInput, HeadraceError, bad_value, unknown
 from headrace.measure.profile import sweep
 from headrace.measure.profile.point import Bench, memory_mb
 from headrace.measure.profile.sweep import SWEEPS, Wanted
+from headrace.measure.progress import waiting_for
 from headrace.report import sheet
 from headrace.report.profile import sheet as profile_sheet
 from headrace.spec.calibration import Calibration
@@ -97,7 +98,7 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
     state = RunState()
     try:
         most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
-        with Lcores(cpus[:2], lambda cpu: console.print(f"lcore {cpu}: waiting for another run")):
+        with Lcores(cpus[:2], lambda cpu: console.print(waiting_for(cpu))):
             bench = Bench(
                 description, state, provide(most, state), (cpus[0], cpus[1]), repetitions, seconds
             )

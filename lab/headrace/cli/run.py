@@ -20,7 +20,7 @@ from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
 from headrace.errors import BadInput
 from headrace.measure.prepare import Prepared, input_files, prepare
-from headrace.measure.progress import Progress, duration, expected_s
+from headrace.measure.progress import Progress, expected_s, waiting_for
 from headrace.measure.results import agreement
 from headrace.measure.runner import Run
 from headrace.record import Result
@@ -31,7 +31,7 @@ from headrace.spec.appliance import is_container_study
 from headrace.spec.document import Document
 from headrace.spec.study import Study, expand
 from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import WAIT_S, Lcores, holder
+from headrace.testbed.exclusive import WAIT_S, Lcores
 from headrace.testbed.memory import provide
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
@@ -248,7 +248,7 @@ def _measure(
         cpus = set().union(*(one.placement.cpus for one in prepared))
 
         def waiting(cpu: int) -> None:
-            progress.say(f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(wait_s)}")
+            progress.say(waiting_for(cpu, wait_s))
 
         with Lcores(cpus, waiting, wait_s):
             memory = provide(most, state)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from headrace.measure.outcome import Bounds
 from headrace.spec.measure import Measure
+from headrace.testbed.exclusive import WAIT_S, holder
 
 # How many trials a search takes per goal beyond the first, from the search's own tests.
 _FIRST_GOAL_TRIALS, _NEXT_GOAL_TRIALS = 12, 5
@@ -105,6 +106,11 @@ def time(nanoseconds: float) -> str:
         if nanoseconds >= factor:
             return f"{nanoseconds / factor:.3g} {unit}"
     return f"{nanoseconds:.3g} ns"
+
+
+def waiting_for(cpu: int, wait_s: float = WAIT_S) -> str:
+    """Whose lcore it is, and for how long at most."""
+    return f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(wait_s)}"
 
 
 def duration(seconds: float) -> str:

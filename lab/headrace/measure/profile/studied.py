@@ -19,6 +19,7 @@ from headrace.measure.profile import events, rounds
 from headrace.measure.profile import point as points
 from headrace.measure.profile.events import Count
 from headrace.measure.profile.point import Bench, Json
+from headrace.measure.progress import waiting_for
 from headrace.record import Counters, Located
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
@@ -81,7 +82,7 @@ def bench(repetitions: int, seconds: float, memory_mb: int, say: Say) -> Iterato
     cpus = usable_cpus()
     state = RunState()
     try:
-        with Lcores(cpus, lambda cpu: say(f"lcore {cpu}: waiting for another run")):
+        with Lcores(cpus, lambda cpu: say(waiting_for(cpu))):
             memory = provide(Deployment.model_validate({"memory_mb": memory_mb}), state)
             say(f"memory: {memory.note}")
             found = describe(find_engine())
