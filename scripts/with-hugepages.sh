@@ -20,20 +20,35 @@ write_pool() {
 	fi 2>/dev/null
 }
 
+# The count is read and then written: whoever does so holds this lock, as the lab does, or two at
+# once would undo each other's. The command does not inherit it.
+lock() {
+	exec 9<"$pool/nr_hugepages" && flock 9
+}
+
+unlock() {
+	exec 9<&-
+}
+
 reserved=0
 if [ -r "$pool/nr_hugepages" ]; then
+	lock
 	before=$(cat "$pool/nr_hugepages")
 	free=$(cat "$pool/free_hugepages")
 	if [ "$free" -lt "$need" ] && write_pool $((before + need - free)); then
 		reserved=$(($(cat "$pool/nr_hugepages") - before))
 	fi
+	unlock
 	[ "$(cat "$pool/free_hugepages")" -ge "$need" ] ||
 		echo "hugepages: $need of 2 MB could not be had; going on with ordinary memory" >&2
 fi
 
 give_back() {
 	# Others may have changed the pool meanwhile: take off what was put on, no more.
-	[ "$reserved" -le 0 ] || write_pool $(($(cat "$pool/nr_hugepages") - reserved))
+	[ "$reserved" -gt 0 ] || return
+	lock
+	write_pool $(($(cat "$pool/nr_hugepages") - reserved))
+	unlock
 	reserved=0
 }
 trap give_back EXIT
