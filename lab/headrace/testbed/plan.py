@@ -206,7 +206,7 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
 
 
 def _with_buffers(engine: dict[str, Any], mbufs: int, experiment: Experiment) -> dict[str, Any]:
-    """Ordinary memory does not grow, as hugepages do: it is enough for the buffers and some tables."""
+    """Ordinary memory does not grow, as hugepages do: enough for the buffers and some tables."""
     data = data_bytes(experiment)
     needed_mb = -(-mbufs * (data + _MBUF_BYTES) // (1 << 20)) + _TABLES_MB
     memory_mb = max(experiment.study.deployment.memory_mb, needed_mb)
