@@ -20,7 +20,7 @@ name: small
 chain:
   - acl: {rules_file: some.rules, default: deny}
   - l2fwd
-deployment: {execution: pipeline, memory_mb: 128, ring: 1024}
+deployment: {execution: pipeline, memory_mb: 256, ring: 1024}
 workload: {direction: both, frame: csit, flows: 64, headers: {src_ip: 198.18.0.1}}
 measure:
   max: true

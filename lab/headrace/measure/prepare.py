@@ -113,7 +113,7 @@ def prepare(
                 )
                 continue
             placement = place(experiment, doc, available)
-            engine: Json = {}
+            engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
             if experiment.study.deployment.locate:
                 engine["locate"] = locating(experiment.study.deployment.locate)
             plan = compile_plan(experiment, placement, description, doc, engine)

@@ -20,8 +20,6 @@ GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
 _SMALL_FRAME = 512
 _DATA_BYTES_MAX = 65407  # of an mbuf, beside its headroom
-_MBUF_BYTES = 256  # of an mbuf beside its data: struct rte_mbuf, the pool's header, alignment
-_TABLES_MB = 32
 _SLOTS = 1024  # of functions side by side; copies of packets have as many
 # 4 ms at 16 Mpps; only small frames come that fast.
 _WIRE_SHARED = 65536
@@ -151,7 +149,7 @@ def compile_plan(
         _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
     )
     mbufs = deployment.mbufs or held + _MBUFS_MIN - 1
-    engine = _with_buffers(engine, mbufs, experiment)
+    engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": data_bytes(experiment)}
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
 
 
@@ -170,7 +168,7 @@ def direct_plan(
         links[way.source] = {"type": "source", "params": params}
         links[way.sink] = {"type": "sink", "params": {}}
     inputs = [_input(way.source, f"link:{way.sink}", way.direction) for way in ways]
-    engine = _with_buffers(engine, _MBUFS_MIN - 1, experiment)
+    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": data_bytes(experiment)}
     segments = [{"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}]
     return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
 
@@ -203,14 +201,6 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
         return deployment.ring.size
     small = max(experiment.frame.sizes) <= _SMALL_FRAME and not experiment.study.workload.pcap
     return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
-
-
-def _with_buffers(engine: dict[str, Any], mbufs: int, experiment: Experiment) -> dict[str, Any]:
-    """Ordinary memory does not grow, as hugepages do: enough for the buffers and some tables."""
-    data = data_bytes(experiment)
-    needed_mb = -(-mbufs * (data + _MBUF_BYTES) // (1 << 20)) + _TABLES_MB
-    memory_mb = max(experiment.study.deployment.memory_mb, needed_mb)
-    return {**engine, "memory_mb": memory_mb, "mbufs": mbufs, "mbuf_data_bytes": data}
 
 
 def data_bytes(experiment: Experiment) -> int:

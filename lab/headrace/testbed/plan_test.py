@@ -235,15 +235,6 @@ def test_functions_side_by_side(
     assert plan["engine"]["mbufs"] > without["engine"]["mbufs"] + 1024
 
 
-def test_memory_is_enough_for_the_buffers() -> None:
-    small, large = (
-        plans(CHAIN + f"deployment: {{memory_mb: {given}}}\n", [0, 1])[0]["engine"]
-        for given in (64, 2048)
-    )
-    assert small["memory_mb"] << 20 > small["mbufs"] * (small["mbuf_data_bytes"] + 128)
-    assert large["memory_mb"] == 2048
-
-
 @pytest.mark.parametrize(
     ("execution", "more", "message"),
     [
