@@ -98,6 +98,7 @@ def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -
         journal = tmp_path / "b" / "results.jsonl"
         deadline = time.monotonic() + 300
         while not (journal.exists() and journal.stat().st_size) and time.monotonic() < deadline:
+            assert run.poll() is None, run.communicate()[0]
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=120)
