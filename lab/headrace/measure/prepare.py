@@ -155,9 +155,10 @@ def _hosted(
     scratch: Path,
 ) -> Prepared:
     engine: Json = {"memory_mb": experiment.study.deployment.memory_mb}
+    hosted = lay_out_hosted(experiment, description, doc, available, engine)
+    # What is wrong in the spec comes before what this machine or user lacks.
     if experiment.study.deployment.hosting.kind == "container":
         check_containers(doc)
-    hosted = lay_out_hosted(experiment, description, doc, available, engine)
     direct = direct_plan(experiment, hosted.placement, description, doc, engine)
     # VNFs of one kind differ in addresses only.
     kinds = {vnf.nodes: vnf.plan for vnf in hosted.vnfs}
