@@ -18,35 +18,36 @@ BURST_S = 1e-3  # of the load: a ring that holds as much is not small
 RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
 
 
+# What the tester's verdicts on a measurement mean, and what is to be done.
+_NOT_THE_CHAIN = {
+    "invalid": (
+        "an audit check found that this is no measurement of the chain",
+        "what the findings name, then measure again",
+    ),
+    "generator-bound": (
+        "the generator could not send what was asked: the chain's limit was not met",
+        "give the generator a core of its own, or larger frames, or fewer fields that vary",
+    ),
+}
+
+
 def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
     for at, _ in e.measurements():
-        if at.audit.verdict == "invalid":
-            yield Diagnosis(
-                rule="invalid",
-                weight=Weight.TESTER,
-                share=1.0,
-                place=_place(at),
-                text="an audit check found that this is no measurement of the chain",
-                evidence=(
-                    *(f.text for f in at.audit.findings if not f.ok),
-                    _measured(at, e.repeated),
-                ),
-                remedy="what the findings name, then measure again",
-            )
-        if at.audit.verdict == "generator-bound":
-            yield Diagnosis(
-                rule="generator-bound",
-                weight=Weight.TESTER,
-                share=1.0,
-                place=_place(at),
-                text="the generator could not send what was asked: the chain's limit was not met",
-                evidence=(
-                    *(f.text for f in at.audit.findings if not f.ok),
-                    _measured(at, e.repeated),
-                ),
-                remedy="give the generator a core of its own, or larger frames, or fewer fields "
-                "that vary",
-            )
+        if at.audit.verdict not in _NOT_THE_CHAIN:
+            continue
+        text, remedy = _NOT_THE_CHAIN[at.audit.verdict]
+        yield Diagnosis(
+            rule=at.audit.verdict,
+            weight=Weight.TESTER,
+            share=1.0,
+            place=_place(at),
+            text=text,
+            evidence=(
+                *(f.text for f in at.audit.findings if not f.ok),
+                _measured(at, e.repeated),
+            ),
+            remedy=remedy,
+        )
 
 
 def disturbed(e: Evidence) -> Iterator[Diagnosis]:
@@ -77,7 +78,7 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
 
 def narrowest(e: Evidence) -> Iterator[Diagnosis]:
     for at, above in e.measurements():
-        if at.audit.verdict in ("generator-bound", "invalid"):
+        if at.audit.verdict in _NOT_THE_CHAIN:
             continue
         small = _smallest_ring(at, above, e.repeated)
         if small is not None:

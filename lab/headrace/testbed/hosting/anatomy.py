@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
-from headrace.testbed.hosting.anatomy_parts import made_of
+from headrace.testbed.hosting.anatomy_parts import grown, made_of
 from headrace.testbed.hosting.anatomy_ports import anatomy_by_ports
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.plan import Path
@@ -35,12 +35,12 @@ def anatomy(
     passed = 0
     for vnf, way in ((vnf, way) for vnf in vnfs for way in ways):
         entry, exit_ = vnf.entry(way.direction), vnf.exit(way.direction)
-        waited = _of(before, after, f"{vnf.name}:{entry.name}", "wait")
-        off_cpu = _of(before, after, f"{vnf.name}:{entry.name}", "off_cpu")
+        waited = grown(before, after, f"{vnf.name}:{entry.name}", "wait")
+        off_cpu = grown(before, after, f"{vnf.name}:{entry.name}", "off_cpu")
         queue += waited["sum_ns"] - off_cpu["sum_ns"]
         scheduler += off_cpu["sum_ns"]
-        stay += _of(before, after, f"{vnf.name}:{exit_.name}", "stay")["sum_ns"]
-        returned = _of(before, after, exit_.link, "wait")
+        stay += grown(before, after, f"{vnf.name}:{exit_.name}", "stay")["sum_ns"]
+        returned = grown(before, after, exit_.link, "wait")
         back += returned["sum_ns"]
         passed += int(returned["count"])
     # Sinks count anew from a trial's start.
@@ -56,10 +56,3 @@ def anatomy(
         vnf_ns=stay / received,
         back_ns=back / received,
     )
-
-
-def _of(before: Json, after: Json, link: str, what: str) -> dict[str, float]:
-    """How much a link's times have grown."""
-    was = before["links"].get(link, {}).get(what, {})
-    now = after["links"].get(link, {}).get(what, {})
-    return {key: float(now.get(key, 0) - was.get(key, 0)) for key in ("sum_ns", "count")}

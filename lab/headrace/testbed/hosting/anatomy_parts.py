@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a mean latency that add up to it."""
+"""Parts of a mean latency that add up to it, and the times that they are made of."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.record import Anatomy
+
+Json = dict[str, Any]
+
+
+def grown(before: Json, after: Json, link: str, what: str) -> dict[str, float]:
+    """How much a link's times have grown between two readings."""
+    was = before["links"].get(link, {}).get(what, {})
+    now = after["links"].get(link, {}).get(what, {})
+    return {key: float(now.get(key, 0) - was.get(key, 0)) for key in ("sum_ns", "count")}
 
 
 def made_of(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.record import Anatomy
-from headrace.testbed.hosting.anatomy_parts import made_of
+from headrace.testbed.hosting.anatomy_parts import grown, made_of
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.hosting.run_queue import mean_wait_ns
 from headrace.testbed.plan import Path
@@ -35,7 +35,7 @@ def anatomy_by_ports(
     received = sum(int(after["links"][way.sink]["received"]) for way in ways)
     passed = stay = scheduler = outside = 0.0
     for vnf, way in ((vnf, way) for vnf in vnfs for way in ways):
-        inside = _grown(before, after, f"{vnf.name}:{vnf.exit(way.direction).name}", "stay")
+        inside = grown(before, after, f"{vnf.name}:{vnf.exit(way.direction).name}", "stay")
         there = _outside(before, after, vnf, way)
         if vnf.appliance is not None:
             inside = there  # nothing of ours is in it
@@ -62,8 +62,8 @@ def anatomy_by_ports(
 def _outside(before: Json, after: Json, vnf: Vnf, way: Path) -> dict[str, float]:
     """Of packets that the host gave to a machine, until it had them again. What a VNF drops has an
     age only when it leaves: means, not sums, are compared."""
-    left = _grown(before, after, vnf.entry(way.direction).link, "age_out")
-    back = _grown(before, after, vnf.exit(way.direction).link, "age_in")
+    left = grown(before, after, vnf.entry(way.direction).link, "age_out")
+    back = grown(before, after, vnf.exit(way.direction).link, "age_in")
     if not left["count"] or not back["count"]:
         return {"sum_ns": 0.0, "count": 0.0}
     mean = back["sum_ns"] / back["count"] - left["sum_ns"] / left["count"]
@@ -76,9 +76,3 @@ def _waited(before: Json, after: Json, vnf: Vnf) -> float:
     during = (after["tsc"] - before["tsc"]) * 1e9 / after["tsc_hz"]
     waited, slices = (now.get(key, 0) - was.get(key, 0) for key in ("waited_ns", "slices"))
     return mean_wait_ns(waited, slices, during)
-
-
-def _grown(before: Json, after: Json, link: str, what: str) -> dict[str, float]:
-    was = before["links"].get(link, {}).get(what, {})
-    now = after["links"].get(link, {}).get(what, {})
-    return {key: float(now.get(key, 0) - was.get(key, 0)) for key in ("sum_ns", "count")}
