@@ -166,14 +166,15 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
 
     lines = verify.summary([plan(1.0e6, 0.8e6), plan(0.9e6, 1.0e6)])
     assert lines[0] == "2 chains, 4 predictions"
-    assert "most 25.0%" in lines[1]
-    assert lines[3].startswith("choice: 1 of 2") and lines[3].endswith("the worst 10.0% below")
+    assert lines[1].endswith(": 0")
+    assert "most 25.0%" in lines[2]
+    assert lines[4].startswith("choice: 1 of 2") and lines[4].endswith("the worst 10.0% below")
     paced = plan(0.5e6, 0.4e6)
     at_pace = [
         one.model_copy(update={"paced_pps": 2 * (one.measured_pps or 0.0)}) for one in paced.layouts
     ]
     lines = verify.summary([paced.model_copy(update={"layouts": tuple(at_pace)})])
-    assert "most 25.0%" in lines[1] and "most 150.0%" in lines[2]
+    assert "most 25.0%" in lines[2] and "most 150.0%" in lines[3]
     verdicts = [check.verdict for check in verify.goals([plan(1.0e6, 0.8e6), plan(0.9e6, 1.0e6)])]
     # Two chains are too few; errors of 0, 25, 11 and 0 %; a choice 10 % below the best.
     assert verdicts == ["missed", "met", "met", "missed"]
