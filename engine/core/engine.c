@@ -13,9 +13,8 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
-#include <rte_random.h>
 
-#define POOL_CACHE 512
+#include "pool.h"
 
 static int worker_main(void *arg)
 {
@@ -238,46 +237,10 @@ int engine_launch(struct engine *e, struct err *err)
 	return 0;
 }
 
-/*
- * A new pool gives buffers in the order of their addresses, and a prefetcher that follows equal
- * distances then knows the next packet before it has come. Where packets are located no buffer may
- * tell where the next one is, as in a pool that has been used for long.
- */
-static int shuffle_pool(struct rte_mempool *pool, struct err *err)
-{
-	unsigned int n = rte_mempool_avail_count(pool);
-	void **all = malloc(n * sizeof(*all));
-
-	/* Past the cache of this thread, where nobody else would find them. */
-	if (!all || rte_mempool_generic_get(pool, all, n, NULL)) {
-		free(all);
-		return err_set(err, ENOMEM, "engine.mbufs", "out of memory");
-	}
-	for (unsigned int i = n - 1; i; i--) {
-		unsigned int j = (unsigned int)(rte_rand() % (i + 1));
-		void *other = all[j];
-
-		all[j] = all[i];
-		all[i] = other;
-	}
-	rte_mempool_generic_put(pool, all, n, NULL);
-	free(all);
-	return 0;
-}
-
 static int make_pool(struct engine *e, struct err *err)
 {
-	const struct plan_engine *c = &e->plan->engine;
-
-	e->pool = rte_pktmbuf_pool_create("packets", c->mbufs, POOL_CACHE, 0,
-					  RTE_PKTMBUF_HEADROOM + c->mbuf_data_bytes,
-					  SOCKET_ID_ANY);
-	if (!e->pool)
-		return err_set(err, rte_errno ? rte_errno : ENOMEM, "engine.mbufs",
-			       "no memory for %lu packet buffers of %lu bytes: %s",
-			       (unsigned long)c->mbufs, (unsigned long)c->mbuf_data_bytes,
-			       rte_strerror(rte_errno));
-	return c->locate.every ? shuffle_pool(e->pool, err) : 0;
+	e->pool = pool_make(&e->plan->engine, err);
+	return e->pool ? 0 : -ENOMEM;
 }
 
 int engine_start(struct engine *e, struct plan *plan, struct err *err)

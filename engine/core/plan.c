@@ -58,6 +58,10 @@ const struct param plan_engine_params[] = {
 	 .min = 64, .max = 512, .def = "512", .unit = "bits", .doc = "widest SIMD that DPDK may use"},
 	{.name = "mbufs", .type = PARAM_UINT, .offset = offsetof(struct plan_engine, mbufs),
 	 .min = 1024, .max = 1 << 26, .def = "65535", .unit = "packets", .doc = "packet buffers"},
+	{.name = "mbufs_hot", .type = PARAM_UINT, .offset = offsetof(struct plan_engine, mbufs_hot),
+	 .min = 0, .max = 1 << 26, .def = "0", .unit = "packets",
+	 .doc = "of these, how many go round while queues are short, so that they stay in the last-level "
+		"cache; 0: all"},
 	{.name = "mbuf_data_bytes", .type = PARAM_UINT,
 	 .offset = offsetof(struct plan_engine, mbuf_data_bytes), .min = 256, .max = 65407,
 	 .def = "2048", .unit = "bytes", .doc = "room for packet data in each buffer"},

@@ -45,6 +45,7 @@ struct plan_engine {
 	char *file_prefix;
 	uint64_t simd_bits;
 	uint64_t mbufs;
+	uint64_t mbufs_hot;
 	uint64_t mbuf_data_bytes;
 	struct param_list pci; /* char * */
 	struct plan_locate locate;

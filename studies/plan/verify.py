@@ -68,8 +68,12 @@ def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | N
 
 
 def moved(plans: list[ChainPlan]) -> bool:
+    """Between costs and any round of the verification: a median of unlike rounds is no pace."""
     return any(
-        p.reference is not None and not 1 / MOVED <= p.reference.pace <= MOVED for p in plans
+        not 1 / MOVED <= now / p.reference.then_pps <= MOVED
+        for p in plans
+        if p.reference is not None
+        for now in (p.reference.now_min_pps, p.reference.now_max_pps)
     )
 
 
@@ -80,7 +84,7 @@ def planned_steadily(
     for _ in range(again):
         if found is None or not moved(found):
             break
-        paces = ", ".join(f"{p.reference.pace:.2f}" for p in found if p.reference is not None)
+        paces = ", ".join(p.reference.paces for p in found if p.reference is not None)
         print(f"{spec.stem}: the machine's pace became {paces}; measured again", flush=True)
         spec.with_suffix(".json").unlink(missing_ok=True)
         found = planned(spec, seconds, repetitions)
@@ -90,7 +94,7 @@ def planned_steadily(
 def line(name: str, plan: ChainPlan, seconds: float) -> str:
     errors = ", ".join(f"{one.role} {one.error:+.1%}" for one in plan.layouts if one.error)
     loss = plan.choice_loss or 0.0
-    pace = "" if plan.reference is None else f"; pace {plan.reference.pace:.2f}"
+    pace = "" if plan.reference is None else f"; pace {plan.reference.paces}"
     return f"{name}: {errors}; choice {loss:.1%} below the best{pace}; {seconds:.0f} s"
 
 

@@ -219,6 +219,7 @@ class Deployment(Spec):
     hugepages: Literal["auto"] | bool = "auto"
     memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 512
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None
+    mbufs_hot: Annotated[Count, Field(ge=0, le=1 << 24)] | None = None
     burst: Annotated[Count, Field(ge=1, le=64)] = 32
     ring: Ring = Ring()
     wire: Literal["auto"] | RingSize = "auto"

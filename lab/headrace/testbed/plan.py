@@ -11,6 +11,7 @@ from headrace.errors import BadInput, unknown
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE
+from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description, check_params, with_absolute_files
 from headrace.testbed.place import PlacedSegment, Placement
 from headrace.testbed.traffic import source_params
@@ -148,8 +149,11 @@ def compile_plan(
     held += sum(
         _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
     )
-    mbufs = deployment.mbufs or held + _MBUFS_MIN - 1
-    engine = {**engine, "mbufs": mbufs, "mbuf_data_bytes": data_bytes(experiment)}
+    engine = {
+        **engine,
+        **buffers(experiment, held + _MBUFS_MIN - 1),
+        "mbuf_data_bytes": data_bytes(experiment),
+    }
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
 
 

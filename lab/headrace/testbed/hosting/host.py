@@ -8,6 +8,7 @@ from typing import Any, Literal
 from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
+from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting import vm_plan
 from headrace.testbed.hosting.parts import NIC, Face, Vnf, switch_cpu, tester
@@ -69,7 +70,7 @@ def host_plan(
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
     engine = {
         **engine,
-        "mbufs": deployment.mbufs or held + _MBUFS,
+        **buffers(experiment, held + _MBUFS),
         "mbuf_data_bytes": data_bytes(experiment),
     }
     plan = {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
 from headrace.testbed.hosting.parts import NIC, Vnf, switch_cpu, tester
@@ -101,7 +102,7 @@ def tester_plan(
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
     made = {
         **engine,
-        "mbufs": deployment.mbufs or held + _MBUFS,
+        **buffers(experiment, held + _MBUFS),
         "mbuf_data_bytes": buffer_bytes(experiment),
     }
     plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}

@@ -18,6 +18,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.spec.deployment import Deployment
 from headrace.spec.offload import CompareSpec, Comparison, Mode
+from headrace.testbed.buffers import hot_mbufs
 from headrace.testbed.engine import Engine
 from headrace.testbed.memory import provide
 from headrace.testbed.offload.conventional import Conventional
@@ -68,6 +69,7 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
             "memory_mb": spec.memory_mb,
             "file_prefix": dpdk_prefix(state.path),
             "mbufs": spec.compare.wire + _MBUFS,
+            "mbufs_hot": hot_mbufs(spec.compare.frame),
         }
         addresses = state.path / "addresses"
         addresses.write_text("".join(f"{a}\n" for a in _addresses(spec.compare)))
