@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import groupby
 
 from headrace.record import Measurement, Record
 
@@ -14,6 +16,8 @@ from .units import count, percent, plural, pps, significant
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 HALF = 0.5  # of an lcore's time: below it the batches are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
+ALIKE = 8  # so many parts of the same functions are drawn as one
+_NUMBERS = re.compile(r"(?<=vnf)\d+(\.\d+)*|[-.:]\d+")
 
 
 class Pipe(Record):
@@ -27,6 +31,32 @@ class Pipe(Record):
 
     def part(self, name: str) -> Part:
         return next(p for p in self.parts if p.name == name)
+
+    def drawn(self) -> list[Part]:
+        """The parts, but of many alike one after the other only the narrowest, as all of them."""
+        found: list[Part] = []
+        for _, run in groupby(self.parts, lambda p: (p.role, p.name in self.marked, _kinds(p))):
+            alike = list(run)
+            folds = len(alike) >= ALIKE and alike[0].role == "chain"
+            found += [_folded(alike)] if folds else alike
+        return found
+
+
+def _kinds(part: Part) -> tuple[str, ...]:
+    """Its functions without the numbers that tell VNFs' own apart."""
+    return tuple(_NUMBERS.sub("", name) for name in part.nfs)
+
+
+def _folded(alike: Sequence[Part]) -> Part:
+    narrowest = min(alike, key=lambda p: p.capacity_pps or float("inf"))
+    busy = [p.utilisation for p in alike if p.utilisation is not None]
+    return narrowest.model_copy(
+        update={
+            "name": f"{alike[0].name} … {alike[-1].name} ({len(alike)})",
+            "cpus": tuple(sorted({cpu for p in alike for cpu in p.cpus})),
+            "utilisation": max(busy, default=None),
+        }
+    )
 
 
 def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:

@@ -17,7 +17,8 @@ from headrace.record import (
     RingReading,
     WorkerReading,
 )
-from headrace.report.bottleneck import pipe, pipe_of
+from headrace.report.bottleneck import Pipe, pipe, pipe_of
+from headrace.report.capacity import Part
 from headrace.report.charts import cycles
 from headrace.report.charts.pipe import draw
 from headrace.report.document import above, report
@@ -410,3 +411,35 @@ def test_loss_above_names_its_repetition() -> None:
         "In repetition 1 at",
         "In repetition 2 at",
     ]
+
+
+def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
+    def part(name: str, nf: str, capacity: float, cpu: int) -> Part:
+        return Part(
+            name=name, role="chain", cpus=(cpu,), nfs=(nf,), capacity_pps=capacity, utilisation=0.5
+        )
+
+    many = [part(f"vnf{i}.1", f"vnf{i}.1-l2fwd", i * MPPS, i % 2) for i in range(1, 64)]
+    made = Pipe(
+        parts=(
+            Part(name="generator", role="generator", cpus=(0,)),
+            *many,
+            part("other", "l3fwd", 2 * MPPS, 1),
+        ),
+        throughput_pps=MPPS,
+        carried_pps=MPPS,
+        narrowest="vnf1.1",
+        marked=("vnf1.1",),
+        headline="",
+    )
+    drawn = made.drawn()
+    assert [p.name for p in drawn] == [
+        "generator",
+        "vnf1.1",
+        "vnf2.1 … vnf63.1 (62)",
+        "other",
+    ]
+    assert (drawn[2].capacity_pps, drawn[2].cpus) == (2 * MPPS, (0, 1))
+    # Few are drawn each.
+    few = made.model_copy(update={"parts": made.parts[:6]})
+    assert few.drawn() == list(few.parts)

@@ -168,7 +168,7 @@ def _bars(pipe: Pipe, columns: int) -> Table:
     # Parts far wider than the flow would leave no room to tell the narrow ones apart.
     largest = min(max(known, default=1.0), 3 * pipe.carried_pps or 1.0)
     scale = units.rate_scale(pipe.carried_pps)
-    for part in pipe.parts:
+    for part in pipe.drawn():
         made.add_row(*_bar(part, pipe, largest, scale, columns))
     return made
 

@@ -50,7 +50,7 @@ def draw(pipe: Pipe, width: float) -> str:
 
 
 def _layout(pipe: Pipe, width: float) -> list[_Slot]:
-    parts = [p for p in pipe.parts if p.capacity_pps is not None or p.role == "chain"]
+    parts = [p for p in pipe.drawn() if p.capacity_pps is not None or p.role == "chain"]
     if not parts:
         return []
     ends = 0.95 if width < 500 else 0.85
