@@ -210,6 +210,7 @@ def _one(
                 loop=nf.loop,
                 poll=nf.poll,
                 replicated=nf.replicated,
+                receive_behind=(nf.behind.same, nf.behind.apart) if nf.behind else None,
             )
             for nf in problem.nfs
         ),

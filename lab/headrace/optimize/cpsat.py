@@ -108,7 +108,7 @@ def _least(problem: Problem, fixed: dict[int, float], cheap: bool) -> float:
 
 def _cost(problem: Problem, first: int, end: int, replicated: bool, cheap: bool) -> float:
     nfs = problem.nfs[first:end]
-    costs = [segment(nfs, a, b, replicated) for a in (0.0, 1.0) for b in (0.0, 1.0)]
+    costs = [segment(nfs, a, b, replicated, first > 0) for a in (0.0, 1.0) for b in (0.0, 1.0)]
     return min(costs) if cheap else max(costs) + problem.traffic.steer
 
 

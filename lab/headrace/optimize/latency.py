@@ -177,7 +177,7 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Stag
         several = []
         for cpu in on:
             near = [1 / len(them) if cpu in them else 0.0 for them in (before, after)]
-            cycles = segment(nfs, near[0], near[1], len(on) > 1)
+            cycles = segment(nfs, near[0], near[1], len(on) > 1, i > 0)
             cycles += traffic.steer if len(after) > 1 else 0.0
             if here := layout.beside_in(i):
                 cycles += lead_extra(problem, here)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 Lcores = tuple[int, ...]  # of a segment, one replica on each
+# Of what receiving costs another function: below it packets are not classified.
+_UNCLASSIFIED = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class NfCost:
     # In a replica, on packets that its lcore has already: each has a part of the flows only.
     replicated: float | None = None  # None: as work.same
     poll: float = 0.0  # cycles that a poll costs once, however many packets it finds
+    # Receiving behind other segments, which have classified the packets as far as they needed to.
+    behind: Hop | None = None  # None: as rx
 
     def inside(self, replicated: bool) -> float:
         """Behind the first function of its segment."""
@@ -158,7 +162,7 @@ def loads(problem: Problem, layout: Layout) -> dict[int, float]:
         first += size
         steer = traffic.steer if len(after) > 1 else 0.0
         for cpu in on:
-            own = segment(nfs, _same(cpu, before), _same(cpu, after), len(on) > 1)
+            own = segment(nfs, _same(cpu, before), _same(cpu, after), len(on) > 1, i > 0)
             found[cpu] += (own + steer) / len(on)
         if here := layout.beside_in(i):
             found[on[0]] += lead_extra(problem, here)
@@ -170,13 +174,22 @@ def loads(problem: Problem, layout: Layout) -> dict[int, float]:
 
 
 def segment(
-    nfs: Sequence[NfCost], from_same: float, to_same: float, replicated: bool = False
+    nfs: Sequence[NfCost],
+    from_same: float,
+    to_same: float,
+    replicated: bool = False,
+    behind: bool = False,
 ) -> float:
-    """Cycles per packet of one segment, by the shares that come from and go to its own lcore."""
+    """Cycles per packet of one segment, by the shares that come from and go to its own lcore.
+
+    A segment classifies packets on receipt when any of its functions needs that. Then the header is
+    there when the first one, that does not, touches it."""
     first, last = nfs[0], nfs[-1]
+    rx = [(nf.behind if behind and nf.behind else nf.rx).mixed(from_same, replicated) for nf in nfs]
+    for_later = rx[0] < _UNCLASSIFIED * max(rx)
     return (
-        first.rx.mixed(from_same, replicated)
-        + first.work.mixed(from_same, replicated)
+        (max(rx) if for_later else rx[0])
+        + (first.inside(replicated) if for_later else first.work.mixed(from_same, replicated))
         + sum(nf.inside(replicated) for nf in nfs[1:])
         + last.tx.mixed(to_same, replicated)
         + first.loop

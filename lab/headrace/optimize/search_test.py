@@ -17,6 +17,7 @@ from headrace.optimize.layout import (
     Run,
     Traffic,
     loads,
+    segment,
     throughput,
 )
 from headrace.optimize.search import (
@@ -209,3 +210,15 @@ def test_side_by_side_only_with_one_replica_and_on_other_lcores() -> None:
     ]
     for one in whole:
         assert one.used == (0, 1)
+
+
+def test_a_segment_classifies_once_for_all_of_its_functions() -> None:
+    plain = NfCost("l2fwd", Hop(2, 4), Hop(7, 19), Hop(2, 4), 0, behind=Hop(2, 4))
+    acl = NfCost("acl", Hop(22, 30), Hop(60, 62), Hop(2, 4), 0, behind=Hop(5, 13))
+    # Alone it touches the header first; behind a classification, in which the header has come, not.
+    assert segment([plain], 0, 0) == 4 + 19 + 4
+    assert segment([plain, acl], 0, 0) == 30 + 7 + 60 + 4
+    assert segment([acl, plain], 0, 0) == 30 + 62 + 7 + 4
+    # What a segment before has classified is not classified again.
+    assert segment([acl], 0, 0, behind=True) == 13 + 62 + 4
+    assert segment([plain, acl], 1, 1, behind=True) == 5 + 7 + 60 + 2

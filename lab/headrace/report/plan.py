@@ -147,6 +147,7 @@ def _costs(plan: ChainPlan) -> Section:
             pair(f.work),
             maybe(f.replicated),
             pair(f.receive),
+            pair(f.receive_behind) if f.receive_behind else NOT_KNOWN,
             pair(f.send),
             significant(f.loop),
             significant(f.poll),
@@ -154,8 +155,8 @@ def _costs(plan: ChainPlan) -> Section:
         for f in plan.functions
     ]
     rows += [
-        ("source", pair(plan.source), *[""] * 5),
-        ("sink", pair(plan.sink), *[""] * 5),
+        ("source", pair(plan.source), *[""] * 6),
+        ("sink", pair(plan.sink), *[""] * 6),
     ]
     how = (
         "By their stored profiles"
@@ -167,7 +168,16 @@ def _costs(plan: ChainPlan) -> Section:
         note=f"{how}; cycles per packet; packets from or to the same lcore / another.",
         tables=(
             Table(
-                ("function", "itself", "in a replica", "receive", "send", "loop", "a poll, once"),
+                (
+                    "function",
+                    "itself",
+                    "in a replica",
+                    "receive",
+                    "behind others",
+                    "send",
+                    "loop",
+                    "a poll, once",
+                ),
                 tuple(rows),
             ),
         ),

@@ -83,6 +83,7 @@ class FunctionCost(Spec):
     loop: float
     poll: float = 0.0  # what a poll that finds packets costs once
     replicated: float | None = None  # itself, in a replica
+    receive_behind: tuple[float, float] | None = None  # other segments, which have classified
 
 
 class ChainPlan(Spec):

@@ -54,14 +54,16 @@ def problem(
     nodes = experiment.nodes
     cases = [_cases(bench, doc, experiment, ends, i) for i in range(len(nodes))]
     together = _all_in_one(bench, doc, experiment, ends) if len(nodes) > 1 else ()
-    rounds.measure(bench, [*(one for three in cases for one in three), *together], _ROUNDS)
+    in_turn = [_one_by_one(bench, doc, experiment, ends)] if len(nodes) > 1 else []
+    singles = [one for three in cases for one in three]
+    rounds.measure(bench, [*singles, *together, *in_turn], _ROUNDS)
     alone = [_costs(bench, ends, three) for three in cases]
     nfs = [nf_cost(node.name, *costs) for node, costs in zip(nodes, alone, strict=True)]
     for i, (node, (near, _, _)) in enumerate(zip(nodes, alone, strict=True)):
         if near.passed < _PASSES and i > 0:
             say(f"{node.name}: drops traffic that nobody has changed; measured behind others")
     if together:
-        nfs = _together(nfs, alone, *together)
+        nfs = _behind(_together(nfs, alone, *together), *in_turn)
     traffic, kept = traffic_of(alone, lcores), kept_of(alone)
     _tell(nfs, traffic, kept, say)
     # Of one function `far` is all of them on the measuring lcore.
@@ -80,14 +82,22 @@ def _tell(nfs: Sequence[NfCost], traffic: Traffic, kept: float, say: Say) -> Non
     for nf in nfs:
         say(
             f"{nf.name}: {nf.work.same:.1f} cycles, {nf.work.apart:.1f} on packets from another "
-            f"lcore; receive {nf.rx.same:.1f} or {nf.rx.apart:.1f}, send {nf.tx.same:.1f} or "
-            f"{nf.tx.apart:.1f}; a poll {nf.poll:.0f}"
+            f"lcore; receive {_pair(nf.rx)}{_later(nf)}, send {_pair(nf.tx)}; "
+            f"a poll {nf.poll:.0f}"
         )
     say(
         f"traffic: source {traffic.source.same:.1f} or {traffic.source.apart:.1f}, "
         f"sink {traffic.sink.same:.1f} or {traffic.sink.apart:.1f}"
     )
     say(f"what these cycles leave out, by the functions alone: {1 - kept:.1%} of the throughput")
+
+
+def _pair(hop: Hop) -> str:
+    return f"{hop.same:.1f} or {hop.apart:.1f}"
+
+
+def _later(nf: NfCost) -> str:
+    return f", behind other segments {_pair(nf.behind)}" if nf.behind else ""
 
 
 def _ends(lcores: Sequence[int]) -> Problem:
@@ -259,6 +269,26 @@ def _all_in_one(
         for flows in (None, halved)
     )
     return whole, half
+
+
+def _one_by_one(bench: Bench, doc: Document, experiment: Experiment, ends: Problem) -> Case:
+    """Each function in a segment of its own, all on the measuring lcore."""
+    n = len(experiment.nodes)
+    layout = Layout((1,) * n, ((ends.traffic.measure,),) * n)
+    return Case(deployed(bench, doc, experiment, ends, layout))
+
+
+def _behind(nfs: Sequence[NfCost], in_turn: Case) -> list[NfCost]:
+    """What receiving costs where a segment before has classified the packets, if one has: by what
+    it costs less there than behind the source, as much less from another lcore."""
+    segments = in_turn.one.placement.segments
+    found = [nfs[0]]
+    for nf, segment in zip(nfs[1:], segments[1:], strict=True):
+        here = median(s.receive.get(segment.name, nf.rx.same) for s in in_turn.samples)
+        less = max(0.0, nf.rx.same - here)
+        behind = Hop(nf.rx.same - less, max(0.0, nf.rx.apart - less), nf.rx.spread)
+        found.append(replace(nf, behind=behind))
+    return found
 
 
 def _together(

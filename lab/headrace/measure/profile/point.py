@@ -71,6 +71,7 @@ class Sample:
     idle: float = 0.0  # cycles of a poll that found none
     pace: float | None = None  # TSC cycles of an addition, the lcores' mean
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
+    receive: dict[str, float] = field(default_factory=dict)  # the chain's segments
 
     @property
     def chain(self) -> float:
@@ -218,6 +219,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
     source = source_tx = sink = 0.0
     packets = 0
     passed = 1.0
+    receive: dict[str, float] = {}
     for segment in {r.segment for r in counters.replicas}:
         replicas = [r for r in counters.replicas if r.segment == segment]
         got = sum(r.packets_in for r in replicas)
@@ -231,6 +233,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         elif segment == SINK:
             sink = rx_each + tx_each
         else:
+            receive[segment] = rx_each
             rx, tx, packets = rx + rx_each, tx + tx_each, max(packets, got)
             passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
@@ -250,6 +253,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         idle=_idle(counters),
         pace=_known([w.pace for w in counters.workers]),
         width=_known([w.width for w in counters.workers]),
+        receive=receive,
     )
 
 
