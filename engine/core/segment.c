@@ -175,7 +175,8 @@ static __rte_noinline void locate_packet(struct replica *r, struct inlet *in,
 	uint32_t every = (uint32_t)atomic_load_explicit(r->locate_every, memory_order_relaxed);
 	uint16_t at;
 
-	if (!every) {
+	/* Source and sink alone are the tester's: where packets are for them is nobody's question. */
+	if (!every || !r->n_nodes) {
 		r->locate_left = LOCATE_AGAIN;
 		return;
 	}

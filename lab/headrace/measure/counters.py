@@ -164,7 +164,8 @@ def _fastpath(was: Json, now: Json | None) -> FastpathReading | None:
 
 def _located(segment: str, was: Json, now: Json, replica: Json) -> tuple[Located, ...]:
     """The inputs' samples are the first function's; the others have their own."""
-    if not now:
+    # The tester's segments, which have no functions, locate nothing.
+    if not now or not replica.get("nfs"):
         return ()
     inputs = list(now["inputs"].values())
     before = was.get("inputs", {})
