@@ -244,12 +244,12 @@ def slow_nf(folder: Path, lan: Lan) -> Path:
     return study(folder, "chain: [null, delay: {cycles: 2000}]\nmeasure: {max: true, trial: 1 s}\n")
 
 
-# Takes its CPU from whatever is there, for a millisecond in twenty.
+# Takes its CPU from whatever is there, for a millisecond in fifty: costs can still be told.
 PAUSES = """
 import os, time
 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
 while True:
-    time.sleep(0.019)
+    time.sleep(0.049)
     end = time.monotonic() + 0.001
     while time.monotonic() < end:
         pass

@@ -9,7 +9,7 @@ from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
 from headrace.record import Counters, Measurement
 from headrace.report.bottleneck import pipe
-from headrace.report.capacity import HELD_CHECKS, Part, parts_of
+from headrace.report.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
 from headrace.report.units import pps
 
 BUSY = 0.90  # an lcore above may have been without cycles for a burst
@@ -57,7 +57,9 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
             continue  # short pauses, which a larger ring would bridge
         told = [f.text for f in at.audit.findings if not f.ok and f.check in HELD_CHECKS]
         held = [p for p in parts_of(at) if p.held_up]
-        if not told and not held:
+        # Without one away for that long, more than this was not lost by pauses.
+        pauses = told and at.loss_ratio <= 2 * HELD_UP
+        if not pauses and not held:
             continue
         yield Diagnosis(
             rule="disturbed",

@@ -102,6 +102,10 @@ def test_a_disturbance_comes_before_any_shortage(made: tuple[Result, Trial], sha
     assert (first.rule, first.evidence[0]) == ("disturbed", text)
     assert ("slow-nf" in {d.rule for d in others}) == (share < 0.05)
     assert "disturbed" not in {d.rule for d in explain(Evidence(results=[result]))}
+    # Pauses of one in a hundred are not why most packets are lost.
+    flooded = disturbed.model_copy(update={"loss_ratio": 0.9})
+    said = {d.rule for d in explain(Evidence(results=[flooded]))}
+    assert ("disturbed" in said) == (share >= 0.05)
 
 
 def test_a_reader_that_did_not_run_had_no_time(made: tuple[Result, Trial]) -> None:
