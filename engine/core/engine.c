@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include <rte_cycles.h>
-#include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
-#include <rte_mbuf.h>
 
 #include "pool.h"
 

@@ -33,7 +33,7 @@ from headrace.errors import BadInput
 from headrace.report import sheet
 from headrace.report.checks import Check, at_least, at_most, section
 from headrace.report.plan import sheet as plan_sheet
-from headrace.spec.plan import ChainPlan
+from headrace.spec.plan import ChainPlan, Reference
 
 PLANS = TypeAdapter(list[ChainPlan])
 CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
@@ -67,6 +67,12 @@ def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | N
     return made
 
 
+def pace(found: Reference) -> str:
+    """Median, and the range of the rounds."""
+    least, most = (now / found.then_pps for now in (found.now_min_pps, found.now_max_pps))
+    return f"{found.pace:.2f} ({least:.2f} to {most:.2f})"
+
+
 def moved(plans: list[ChainPlan]) -> bool:
     """Between costs and any round of the verification: a median of unlike rounds is no pace."""
     return any(
@@ -84,7 +90,7 @@ def planned_steadily(
     for _ in range(again):
         if found is None or not moved(found):
             break
-        paces = ", ".join(p.reference.paces for p in found if p.reference is not None)
+        paces = ", ".join(pace(p.reference) for p in found if p.reference is not None)
         print(f"{spec.stem}: the machine's pace became {paces}; measured again", flush=True)
         spec.with_suffix(".json").unlink(missing_ok=True)
         found = planned(spec, seconds, repetitions)
@@ -94,8 +100,8 @@ def planned_steadily(
 def line(name: str, plan: ChainPlan, seconds: float) -> str:
     errors = ", ".join(f"{one.role} {one.error:+.1%}" for one in plan.layouts if one.error)
     loss = plan.choice_loss or 0.0
-    pace = "" if plan.reference is None else f"; pace {plan.reference.paces}"
-    return f"{name}: {errors}; choice {loss:.1%} below the best{pace}; {seconds:.0f} s"
+    at = "" if plan.reference is None else f"; pace {pace(plan.reference)}"
+    return f"{name}: {errors}; choice {loss:.1%} below the best{at}; {seconds:.0f} s"
 
 
 def summary(plans: list[ChainPlan]) -> list[str]:

@@ -66,12 +66,6 @@ class Reference(Spec):
     def pace(self) -> float:
         return self.now_pps / self.then_pps
 
-    @property
-    def paces(self) -> str:
-        """Median, and the range of the rounds."""
-        least, most = self.now_min_pps / self.then_pps, self.now_max_pps / self.then_pps
-        return f"{self.pace:.2f} ({least:.2f} to {most:.2f})"
-
 
 class FunctionCost(Spec):
     """Cycles per packet, each pair: the packet's other place on the same lcore, or on another."""

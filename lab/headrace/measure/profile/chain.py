@@ -53,26 +53,25 @@ def problem(
     ends = _ends(lcores)
     nodes = experiment.nodes
     cases = [_cases(bench, doc, experiment, ends, i) for i in range(len(nodes))]
-    together = _all_in_one(bench, doc, experiment, ends) if len(nodes) > 1 else ()
-    in_turn = [_one_by_one(bench, doc, experiment, ends)] if len(nodes) > 1 else []
-    singles = [one for three in cases for one in three]
-    rounds.measure(bench, [*singles, *together, *in_turn], _ROUNDS)
+    together = _whole(bench, doc, experiment, ends) if len(nodes) > 1 else ()
+    rounds.measure(bench, [*(one for three in cases for one in three), *together], _ROUNDS)
     alone = [_costs(bench, ends, three) for three in cases]
     nfs = [nf_cost(node.name, *costs) for node, costs in zip(nodes, alone, strict=True)]
     for i, (node, (near, _, _)) in enumerate(zip(nodes, alone, strict=True)):
         if near.passed < _PASSES and i > 0:
             say(f"{node.name}: drops traffic that nobody has changed; measured behind others")
     if together:
-        nfs = _behind(_together(nfs, alone, *together), *in_turn)
+        whole, half, in_turn = together
+        nfs = _behind(_together(nfs, alone, whole, half), in_turn)
     traffic, kept = traffic_of(alone, lcores), kept_of(alone)
     _tell(nfs, traffic, kept, say)
     # Of one function `far` is all of them on the measuring lcore.
-    whole = together[0] if together else cases[0][1]
+    beside = together[0] if together else cases[0][1]
     reference = Reference(
         f"all functions in one segment on lcore {ends.traffic.measure}",
-        whole.one,
-        whole.throughput_pps,
-        points.speed(whole.samples, bench.tsc_hz),
+        beside.one,
+        beside.throughput_pps,
+        points.speed(beside.samples, bench.tsc_hz),
     )
     found = Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz, kept=kept)
     return Priced(found, reference)
@@ -258,24 +257,22 @@ def traffic_of(
     )
 
 
-def _all_in_one(
+def _whole(
     bench: Bench, doc: Document, experiment: Experiment, ends: Problem
-) -> tuple[Case, Case]:
-    """All functions in one segment on the measuring lcore, with all flows and with half of them."""
-    layout = Layout((len(experiment.nodes),), ((ends.traffic.measure,),))
+) -> tuple[Case, Case, Case]:
+    """All functions on the measuring lcore: in one segment, with all flows and with half of them;
+    and each in a segment of its own."""
+    n, on = len(experiment.nodes), (ends.traffic.measure,)
     halved = max(1, experiment.study.workload.flows.count // 2)
-    whole, half = (
+    whole, half, in_turn = (
         Case(deployed(bench, doc, experiment, ends, layout, flows=flows))
-        for flows in (None, halved)
+        for layout, flows in (
+            (Layout((n,), (on,)), None),
+            (Layout((n,), (on,)), halved),
+            (Layout((1,) * n, (on,) * n), None),
+        )
     )
-    return whole, half
-
-
-def _one_by_one(bench: Bench, doc: Document, experiment: Experiment, ends: Problem) -> Case:
-    """Each function in a segment of its own, all on the measuring lcore."""
-    n = len(experiment.nodes)
-    layout = Layout((1,) * n, ((ends.traffic.measure,),) * n)
-    return Case(deployed(bench, doc, experiment, ends, layout))
+    return whole, half, in_turn
 
 
 def _behind(nfs: Sequence[NfCost], in_turn: Case) -> list[NfCost]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.cpus import Cpu, describe_cpu
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
@@ -95,7 +96,7 @@ def tester_plan(
 ) -> tuple[Json, list[str]]:
     """Traffic goes out by a virtual function and comes back by one: there is no switch of ours."""
     ways = paths(experiment)
-    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    hosting = experiment.study.deployment.hosting
     own = nic.of("")
     links: Json = ports(own, nic)
     notes: list[str] = []
@@ -110,7 +111,7 @@ def tester_plan(
     back = [(own[leaves_by(way, ways)].name, way.sink) for way in ways]
     made = {
         **engine,
-        "mbufs": deployment.mbufs or _MBUFS,
+        **buffers(experiment, _MBUFS),
         "mbuf_data_bytes": _BUFFER_BYTES,
         **devices(own, nic),
     }
