@@ -53,6 +53,7 @@ def test_a_chain_of_five(tmp_path: Path, network: str) -> None:
     assert found["l4-lb: spread"]["value"] >= 0.5
     assert result["application"]["requests"] > 0
     assert result["application"]["errors"] == 0
+    assert ("ovs-vswitchd" in result["application"]["cpu"]) == (network == "ovs")
     assert ours() <= before
 
 

@@ -80,11 +80,16 @@ def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | No
 
 
 def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
-    """By the CPU that its containers used in the chains' trials."""
+    """By the CPU that its containers used in the chains' trials; a switch that is a process counts
+    as well, by the process's name."""
     used: dict[str, list[float]] = {}
     all_: list[float] = []
-    for result, kinds in (
-        (result, {n.name: n.vnf for n in one.point.layout.of_kind("routed", "proxy", "leaf")})
+    for result, nodes, kinds in (
+        (
+            result,
+            {n.name for n in one.point.layout.nodes},
+            {n.name: n.vnf for n in one.point.layout.of_kind("routed", "proxy", "leaf")},
+        )
         for one in found
         if one.point.role == "chain"
         for result in one.results
@@ -93,8 +98,9 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
         all_.append(sum(cpu.values()))
         total: dict[str, float] = {}
         for name, cpus in cpu.items():
-            if name in kinds:
-                total[kinds[name]] = total.get(kinds[name], 0.0) + cpus
+            kind = kinds.get(name) if name in nodes else name
+            if kind is not None:
+                total[kind] = total.get(kind, 0.0) + cpus
         for kind, cpus in total.items():
             used.setdefault(kind, []).append(cpus)
     if not used:

@@ -85,6 +85,7 @@ class Deployed:
         self.pf = pf
         self.tag = f"hr{secrets.token_hex(2)}"
         self.pids: dict[str, int] = {}  # node: its container's first process
+        self.switch_pids: dict[str, int] = {}  # of a switch that is not in the kernel
         self.watch = watch or Stopwatch()
 
     def __enter__(self) -> Deployed:
@@ -133,6 +134,7 @@ class Deployed:
 
     def _join(self) -> None:
         fabric = self._fabric()
+        self.switch_pids = fabric.processes
         ports: dict[tuple[str, str], Port] = {}
         for lan in range(self.layout.lans):
             fabric.add_lan(lan)

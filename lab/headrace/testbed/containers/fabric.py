@@ -46,6 +46,7 @@ class Fabric(ABC):
     def __init__(self, tag: str, ledger: Ledger) -> None:
         self.tag = tag
         self.ledger = ledger
+        self.processes: dict[str, int] = {}  # that forward, where the kernel does not
         self._ports = 0
 
     def _next(self) -> int:
@@ -208,11 +209,11 @@ class Ovs(Fabric):
             "ovsdb-server", f"--remote=punix:{self.directory}/db.sock", f"{self.directory}/conf.db"
         )
         self._vsctl("--no-wait", "init")
-        self._daemon("ovs-vswitchd", self._database)
+        self.processes["ovs-vswitchd"] = self._daemon("ovs-vswitchd", self._database)
         self._vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
                     "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
 
-    def _daemon(self, name: str, *arguments: str) -> None:
+    def _daemon(self, name: str, *arguments: str) -> int:
         pidfile = self.directory / f"{name}.pid"
         self.ledger.note("pidfile", str(pidfile))
         log, control = self.directory / f"{name}.log", self.directory / f"{name}.ctl"
@@ -223,6 +224,7 @@ class Ovs(Fabric):
             raise HeadraceError(f"{name}: ended at once; see {self.directory}/{name}.log")
         self.ledger.note("process", f"{process.pid}:{process.started}")
         cpu.shield(process.pid)  # as the containers: a bridge forwards on the CPU time of those
+        return process.pid
 
     def _tool(self, name: str, *arguments: str) -> str:
         done = within(self.namespace, lambda: self._run(name, *arguments))

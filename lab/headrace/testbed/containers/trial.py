@@ -30,7 +30,7 @@ class Observed:
     started_at: str
     before: Counters
     after: Counters
-    cpu: dict[str, float]  # container: CPUs used
+    cpu: dict[str, float]  # container, or process of the switch: CPUs used
     others: float  # CPUs that everybody else used
     packets: Count  # of the clients' interface
 
@@ -40,7 +40,7 @@ def observe(
 ) -> Observed:
     """`before`: the appliances' counters when nothing has happened since they were last read."""
     before = before or deployed.all_counters()
-    cpu_before = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
+    cpu_before = _cpu_seconds(deployed)
     interfaces = deployed.interface_counts()
     started_at, began = now(), time.monotonic()
     busy = cpu.busy_seconds()
@@ -48,9 +48,9 @@ def observe(
     elapsed = time.monotonic() - began
     busy = (cpu.busy_seconds() - busy) / elapsed
     used = {
-        name: (after - first) / elapsed
-        for name, pid in deployed.pids.items()
-        if (first := cpu_before[name]) is not None and (after := cpu.cpu_seconds(pid)) is not None
+        name: (after - cpu_before[name]) / elapsed
+        for name, after in _cpu_seconds(deployed).items()
+        if name in cpu_before
     }
     client = deployed.layout.client
     device = client.interface("down").device
@@ -154,6 +154,13 @@ def _open_loop(workload: AnyWorkload) -> bool:
     if isinstance(workload, StreamWorkload):
         return workload.kind == "udp"
     return workload.kind in ("packets", "pcap")
+
+
+def _cpu_seconds(deployed: Deployed) -> dict[str, float]:
+    """Of all that belongs to the run and is not the lab itself."""
+    read = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
+    read |= {name: cpu.process_seconds(pid) for name, pid in deployed.switch_pids.items()}
+    return {name: seconds for name, seconds in read.items() if seconds is not None}
 
 
 def _others(cpus: float) -> Finding:

@@ -90,6 +90,12 @@ def test_cpu_time_is_the_weakest_evidence_and_none_is_none() -> None:
     assert idle.vnf is None
 
 
+def test_the_switch_is_named_when_its_process_takes_the_most() -> None:
+    used = {"nat": 0.0, "l7-cache": 0.2, "client": 1.5, "ovs-vswitchd": 0.9}
+    [switched] = statements([summary("chain", 1.0, cpu=used)])
+    assert switched.vnf == "ovs-vswitchd"
+
+
 def test_scaling_up_compares_what_differs_in_one_thing() -> None:
     path = "vnfs.l7-cache.cpus"
     found = [
