@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.containers import findings, lacking, ours, results, run
+from support.containers import explained, findings, lacking, ours, results, run
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 
@@ -54,6 +54,10 @@ def test_a_chain_of_five(tmp_path: Path, network: str) -> None:
     assert result["application"]["requests"] > 0
     assert result["application"]["errors"] == 0
     assert ("ovs-vswitchd" in result["application"]["cpu"]) == (network == "ovs")
+    said = explained(tmp_path)
+    [compared] = [d for d in said if d["rule"] == "narrowest-vnf"]
+    assert compared["place"].startswith(f"{network}, http ")
+    assert not [d for d in said if d["deployments"]]  # there is but one
     assert ours() <= before
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +22,9 @@ from pathlib import Path
 from headrace.measure.collectors import Sampler, Targets, collectors
 from headrace.measure.collectors.base import Process, pairs
 from headrace.measure.collectors.virtualization import mounts
+from headrace.testbed.containers.fabric import Ovs
+from headrace.testbed.containers.layout import Interface
+from headrace.testbed.containers.ledger import Ledger
 from support.netns import Lan
 
 PEER = Path(__file__).resolve().parents[1] / "trace" / "peer.py"
@@ -146,6 +150,63 @@ def two_on_one_core(folder: Path, lan: Lan) -> Path:
         watched(folder, processes=(Process(name="one", pid=one.pid),)),
     ):
         time.sleep(2)
+    return folder / "samples"
+
+
+@contextmanager
+def accounted(name: str) -> Iterator[Path]:
+    """A control group without a quota."""
+    at = mounts()
+    group = (at.get("cpuacct") or at.get("cpu") or at[""]) / name
+    try:
+        group.mkdir()
+    except OSError as why:
+        raise CannotProvoke(f"a cgroup cannot be made here: {why}") from None
+    try:
+        yield group
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def one_full_thread(folder: Path, lan: Lan) -> Path:
+    """What others could do on the other cores does not help it."""
+    if len(cpus()) < 2:
+        raise CannotProvoke("one CPU has nothing to compare with")
+    name = f"headrace-explain-{os.getpid()}"
+    with accounted(name) as group, running(sys.executable, "-c", BUSY) as p:
+        (group / "cgroup.procs").write_text(str(p.pid))
+        with watched(folder, cgroups=(name,)):
+            time.sleep(2)
+    return folder / "samples"
+
+
+def switch_of_one_thread(folder: Path, lan: Lan) -> Path:
+    """Open vSwitch forwards in one thread, and is sent more than that can carry."""
+    if shutil.which("ovs-vsctl") is None:
+        raise CannotProvoke("Open vSwitch is not installed")
+    ends = [Interface("up", lan=0, address=f"10.76.0.{n}", device="eth0") for n in (1, 2)]
+    a, b = lan.namespace("a"), lan.namespace("b")
+    ledger = Ledger(folder)
+    try:
+        switch = Ovs(f"hrx{os.getpid() % 100000}", ledger, folder)
+        switch.add_lan(0)
+        for namespace, end in zip((a, b), ends, strict=True):
+            switch.attach(namespace, end)
+            lan.address(namespace, end.device, f"{end.address}/24")
+            lan.inside(namespace, "ip", "link", "set", end.device, "up")
+        switch.finish()
+        lan.inside(a, "ping", "-c", "1", "-w", "20", ends[1].address, timeout=30)
+        lan.inside(a, "ip", "route", "add", "10.99.0.0/16", "via", ends[1].address)
+        lan.inside(b, "ip", "route", "add", "blackhole", "10.99.0.0/16")
+        lan.sysctl(b, "net.ipv4.ip_forward", "1")
+        send = ["send", "--host", "10.99.0.1", "--count", "100000000", "--bytes", "100"]
+        with running("ip", "netns", "exec", a, sys.executable, str(PEER), *send):
+            time.sleep(1)
+            with watched(folder, ovs=switch.directory):
+                time.sleep(3)
+    finally:
+        ledger.undo()
     return folder / "samples"
 
 
@@ -276,6 +337,8 @@ def generator(folder: Path, lan: Lan) -> Path:
 CONDITIONS = {
     "cpu quota": Condition("cpu-quota", cpu_quota),
     "two on one core": Condition("waiting-for-a-core", two_on_one_core),
+    "one full thread": Condition("busy-thread", one_full_thread),
+    "switch of one thread": Condition("busy-thread", switch_of_one_thread),
     "one softirq core": Condition("softirq-on-one-core", softirq_on_one_core),
     "small ring": Condition("small-ring", small_ring),
     "small socket buffer": Condition("socket-buffer-full", socket_buffer),

@@ -22,7 +22,14 @@ pytestmark = pytest.mark.needs_root
 NEEDS = {"conntrack full": "nft", "one softirq core": "taskset", "two on one core": "taskset"}
 # Of the whole machine, or of an engine's pace: where others work beside the tests, their work is
 # what is found. `python tests/explain/provoke.py` has them, on a machine that is quiet.
-QUIET = {"one softirq core", "small ring", "slow function", "slow generator"}
+QUIET = {
+    "one full thread",
+    "switch of one thread",
+    "one softirq core",
+    "small ring",
+    "slow function",
+    "slow generator",
+}
 
 
 def diagnose(folder: Path) -> list[Diagnosis]:

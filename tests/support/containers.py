@@ -68,6 +68,15 @@ def run(folder: Path, spec: str, **more: str) -> subprocess.CompletedProcess[str
     return headrace(folder, "run", str(file), "--out", str(bundle), "--json", **more)
 
 
+def explained(folder: Path) -> list[dict[str, Any]]:
+    """What `headrace explain` finds in the last run's bundle."""
+    bundle = max(folder.glob("bundle-*"))
+    done = headrace(folder, "explain", str(bundle), "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
 def results(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)["results"]

@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 
 from headrace.cli._console import stdout
-from headrace.explain import Diagnosis
-from headrace.explain import explain as find
-from headrace.explain.evidence import of
+from headrace.explain import Diagnosis, explain_parts
+from headrace.explain.evidence import parts
+
+_NAMED = 3  # deployments; all are in --json
 
 
 def explain(
@@ -23,8 +24,8 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
     """Name what is narrowest, the evidence for it, and what would move it."""
-    evidence = of(bundle)
-    found = find(evidence)
+    known = parts(bundle)
+    found = explain_parts(known)
     if as_json:
         typer.echo(json.dumps([d.model_dump(mode="json") for d in found], indent=2))
         return
@@ -32,15 +33,24 @@ def explain(
     if not found:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(found, 1):
-        _show(number, diagnosis, console)
-    for layer, why in evidence.absent.items():
+        _show(number, diagnosis, sum(bool(p.title) for p in known), console)
+    absent = {layer: why for p in known for e in p.evidence for layer, why in e.absent.items()}
+    for layer, why in absent.items():
         console.print(f"{layer}: not sampled: {why}", markup=False)
 
 
-def _show(number: int, d: Diagnosis, console: Console) -> None:
+def _show(number: int, d: Diagnosis, deployments: int, console: Console) -> None:
     console.print(f"[bold]{number}. {d.rule}[/bold]", end=" ")
     console.print(d.text, markup=False)
     for line in d.evidence:
         console.print(f"   {line}", markup=False)
+    if d.deployments:
+        more = f"; and {left} more" if (left := len(d.deployments) - _NAMED) > 0 else ""
+        console.print(
+            f"   In {len(d.deployments)} of {deployments} deployments: "
+            + "; ".join(d.deployments[:_NAMED])
+            + more,
+            markup=False,
+        )
     if d.remedy:
         console.print(f"   What would move it: {d.remedy}", markup=False)

@@ -5,6 +5,6 @@ from __future__ import annotations
 
 from headrace.explain.diagnosis import Diagnosis
 from headrace.explain.evidence import Evidence
-from headrace.explain.rules import explain
+from headrace.explain.rules import explain, explain_parts
 
-__all__ = ["Diagnosis", "Evidence", "explain"]
+__all__ = ["Diagnosis", "Evidence", "explain", "explain_parts"]

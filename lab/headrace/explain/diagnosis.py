@@ -30,6 +30,7 @@ class Diagnosis(BaseModel):
     text: str
     evidence: tuple[str, ...] = ()
     remedy: str = ""
+    deployments: tuple[str, ...] = ()  # of a study with several: those where it was found
 
 
 Rule = Callable[[Evidence], Iterable[Diagnosis]]

@@ -14,6 +14,7 @@ SOFTIRQ_IDLE = 0.5  # of the fullest core: where the others stay below, the work
 FRAGMENTS = 0.05  # of the packets received
 LOST = 1e-4  # of the packets: below, one drop at the start is not the limit
 MIN_PACKETS = 1000
+_NOT_OURS = "OTHERHOST"  # a frame to somebody else that a socket read: of a switch in user space
 
 
 def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
@@ -169,7 +170,7 @@ def bridge_netfilter(e: Evidence) -> Iterator[Diagnosis]:
             rule="bridge-netfilter",
             weight=Weight.ADVICE,
             share=1.0,
-            place=", ".join(busy),
+            place="bridges",
             text="netfilter sees each packet that is bridged: "
             + ", ".join(f"{packets:.0f} of {bridge}" for bridge, packets in busy.items()),
             remedy="sysctl net.bridge.bridge-nf-call-iptables=0 (and -ip6tables, -arptables), "
@@ -204,7 +205,7 @@ def _drops(e: Evidence, reason: str | None = None) -> tuple[str, ...]:
     return tuple(
         f"{d.packets} packets dropped on {d.netns or d.netns_inum}/{d.device}: {d.reason}"
         for d in sorted(e.stack.drops, key=lambda d: -d.packets)
-        if reason in (None, d.reason)
+        if (d.reason == reason if reason else d.reason != _NOT_OURS)
     )[:3]
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
 
+FULL_THREAD = 0.90  # of the time; the rest is what it waited for others
 THROTTLED = 0.05  # of the time
 WAITING = 0.20  # of the time, for a core
+CLIENT = "client"  # of a chain of containers: a reserved name
 BUSY = 0.95
 STOLEN = 0.05
 
@@ -52,6 +54,61 @@ def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
+def busy_thread(e: Evidence) -> Iterator[Diagnosis]:
+    """A thread that always ran is the limit of what is around it, however many cores are idle."""
+    polls = any(place.startswith("cpu") for place in e.virtual_switch.now("ovs_pmd_idle_cycles"))
+    seen = e.virtualization.rate("busiest_thread_ns")
+    if not polls:
+        seen |= e.virtual_switch.rate("busiest_thread_ns")
+    for name, ns in seen.items():
+        share = ns / 1e9
+        if share < FULL_THREAD:
+            continue
+        all_ = e.virtualization.rate("cgroup_cpu_ns").get(name)
+        client = name == CLIENT
+        yield Diagnosis(
+            rule="busy-thread",
+            weight=Weight.TESTER if client else Weight.SHORTAGE,
+            share=min(1.0, share),
+            place=name,
+            text=f"a thread of {name} ran {share:.0%} of the time: it cannot do more, unless it "
+            "only polls" + (". The clients are the limit, not the chain" if client else ""),
+            evidence=(f"all threads of {name} used {all_ / 1e9:.2f} CPUs",) if all_ else (),
+            remedy="more threads or instances of it (`scale_out`), or less work for each packet",
+        )
+
+
+def machine_full(e: Evidence) -> Iterator[Diagnosis]:
+    """Where everything of a chain of containers shares the same CPUs, and none of them is idle."""
+    if not any(r.application for r in e.results):
+        return  # an engine's lcores poll
+    idle = e.hardware.rate("cpu_idle_s")
+    waiting = e.hardware.rate("cpu_iowait_s")
+    if not idle:
+        return
+    busy = 1.0 - sum(v + waiting.get(cpu, 0.0) for cpu, v in idle.items()) / len(idle)
+    if busy < BUSY:
+        return
+    used = {name: ns / 1e9 for name, ns in e.virtualization.rate("cgroup_cpu_ns").items()}
+    switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
+    used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
+    softirq = sum(e.hardware.rate("cpu_softirq_s").values())
+    most = sorted(used, key=lambda name: -used[name])
+    yield Diagnosis(
+        rule="machine-full",
+        weight=Weight.SHORTAGE,
+        share=busy,
+        place="machine",
+        text=f"all {len(idle)} CPUs were busy for {busy:.0%} of the time",
+        evidence=(
+            ", ".join(f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01)
+            + f" CPUs; softirqs {softirq:.2f} (some of it charged to those as well)",
+        ),
+        remedy="more CPUs, or the tester on another machine; less work in "
+        + (most[0] if most else "what runs there"),
+    )
+
+
 def core_full(e: Evidence) -> Iterator[Diagnosis]:
     idle = e.hardware.rate("cpu_idle_s")
     waiting = e.hardware.rate("cpu_iowait_s")
@@ -87,4 +144,4 @@ def stolen(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
-RULES = (cpu_quota, waiting_for_a_core, core_full, stolen)
+RULES = (cpu_quota, waiting_for_a_core, busy_thread, machine_full, core_full, stolen)

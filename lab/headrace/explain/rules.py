@@ -3,19 +3,46 @@
 
 from __future__ import annotations
 
-from headrace.explain import engine, kernel, machine
+from collections.abc import Iterable, Sequence
+
+from headrace.explain import engine, kernel, machine, study
 from headrace.explain.diagnosis import Diagnosis, Rule
-from headrace.explain.evidence import Evidence
+from headrace.explain.evidence import Evidence, Part
 
-RULES: tuple[Rule, ...] = (*engine.RULES, *machine.RULES, *kernel.RULES)
+RULES: tuple[Rule, ...] = (*engine.RULES, *machine.RULES, *kernel.RULES, *study.RULES)
 
 
-def explain(evidence: Evidence) -> list[Diagnosis]:
-    found = [d for rule in RULES for d in rule(evidence)]
-    # One voice per rule and place: repetitions of an experiment say the same.
+def explain(*evidence: Evidence) -> list[Diagnosis]:
+    """Of one deployment, or of a study without parts: what each of the evidence says, once."""
+    return _ordered(_loudest([d for e in evidence for rule in RULES for d in rule(e)]))
+
+
+def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
+    """Of a study: a diagnosis names the deployments where it was found, if that is not all."""
+    found: list[Diagnosis] = []
+    where: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        for d in explain(*part.evidence):
+            found.append(d)
+            where.setdefault((d.rule, d.place), []).append(part.title)
+    several = sum(bool(part.title) for part in parts) > 1
+    return _ordered(
+        d.model_copy(update={"deployments": tuple(filter(None, where[d.rule, d.place]))})
+        if several
+        else d
+        for d in _loudest(found)
+    )
+
+
+def _loudest(found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """One voice per rule and place: repetitions of an experiment say the same."""
     best: dict[tuple[str, str], Diagnosis] = {}
     for d in found:
         key = (d.rule, d.place)
         if key not in best or d.share > best[key].share:
             best[key] = d
-    return sorted(best.values(), key=lambda d: (-d.weight, -d.share, d.rule, d.place))
+    return list(best.values())
+
+
+def _ordered(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+    return sorted(found, key=lambda d: (-d.weight, -d.share, d.rule, d.place))

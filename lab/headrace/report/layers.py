@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,12 +12,13 @@ from statistics import median
 
 from headrace.explain import explain
 from headrace.explain.diagnosis import Diagnosis
-from headrace.explain.evidence import of
+from headrace.explain.evidence import deployment
 from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
 from headrace.measure.collectors.samples import Samples
 from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS
 from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.measure.stack.show import time_text
+from headrace.record import Result
 from headrace.report.charts import svg
 
 _STAGES = 12
@@ -41,7 +42,9 @@ class Layers:
     diagnoses: tuple[Diagnosis, ...]
 
 
-def read(folder: Path, goodput: Mapping[int, Goodput]) -> Layers | None:
+def read(
+    folder: Path, goodput: Mapping[int, Goodput], results: Sequence[Result] = ()
+) -> Layers | None:
     """None where nothing was sampled."""
     samples = Samples(folder)
     if not samples.present:
@@ -67,7 +70,7 @@ def read(folder: Path, goodput: Mapping[int, Goodput]) -> Layers | None:
             layer: facts["cost"]["share_of_one_cpu"]
             for layer, facts in samples.about["layers"].items()
         },
-        diagnoses=tuple(explain(of(folder))),
+        diagnoses=tuple(explain(*deployment(folder, results).evidence)),
     )
 
 

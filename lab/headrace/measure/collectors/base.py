@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -39,7 +39,7 @@ class Targets(BaseModel):
     # Their namespaces' devices and protocol counters are read through them.
     processes: tuple[Process, ...] = ()
     cgroups: tuple[str, ...] = ()  # below the controllers' mount points
-    labels: dict[str, str] = {}  # cgroup: what the report calls it
+    labels: dict[str, str] = {}  # cgroup or bridge: what the report calls it
     bridges: tuple[str, ...] = ()
     ovs: Path | None = None  # run directory of an Open vSwitch of ours; None: the system's
     telemetry: tuple[Path, ...] = ()  # DPDK telemetry sockets of engines
@@ -66,6 +66,27 @@ def text(path: str | Path) -> str | None:
         return Path(path).read_text(errors="replace")
     except OSError:
         return None
+
+
+_OWN_ENGINE = "headrace-engine"  # its workers poll, and count their idle time themselves
+
+
+def busiest_thread_ns(pids: Iterable[int]) -> int | None:
+    """CPU time of the thread of these processes that has had the most: however many cores there
+    are, it cannot have more than one. /proc/PID/schedstat; engines of ours are left out."""
+    most = None
+    for pid in pids:
+        if (text(f"/proc/{pid}/comm") or "").strip() == _OWN_ENGINE:
+            continue
+        try:
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
+        except OSError:
+            continue
+        for thread in threads:
+            fields = (text(thread / "schedstat") or "").split()
+            if len(fields) == 3:
+                most = max(most or 0, int(fields[0]))
+    return most
 
 
 def number(path: str | Path) -> float | None:

@@ -14,6 +14,7 @@ from headrace.measure.collectors.base import (
     Layer,
     Reading,
     Targets,
+    busiest_thread_ns,
     device_readings,
     net_dev,
     text,
@@ -39,7 +40,7 @@ class VirtualSwitch:
     layer: Layer = "virtual-switch"
 
     def __init__(self, targets: Targets) -> None:
-        self._bridges = targets.bridges
+        self._bridges = {name: targets.labels.get(name, name) for name in targets.bridges}
         self._directory = targets.ovs or _OVS
         self._ovs = _vswitchd(self._directory)
 
@@ -60,8 +61,8 @@ class VirtualSwitch:
 
     def read(self) -> Iterator[Reading]:
         devices = net_dev("self")
-        for bridge in self._bridges:
-            yield from _bridge(bridge, devices)
+        for bridge, label in self._bridges.items():
+            yield from _bridge(bridge, label, devices)
         if self._ovs is not None:
             yield from _ovs(self._ovs, self._directory)
 
@@ -69,20 +70,20 @@ class VirtualSwitch:
         return
 
 
-def _bridge(bridge: str, devices: dict[str, list[int]]) -> Iterator[Reading]:
+def _bridge(bridge: str, label: str, devices: dict[str, list[int]]) -> Iterator[Reading]:
     try:
         entries = len((_NET / bridge / "brforward").read_bytes()) // _FDB_ENTRY_BYTES
         ports = sorted(p.name for p in (_NET / bridge / "brif").iterdir())
     except OSError:
         return
-    yield Reading("bridge_fdb_entries", bridge, entries, "gauge")
+    yield Reading("bridge_fdb_entries", label, entries, "gauge")
     netfilter = text("/proc/sys/net/bridge/bridge-nf-call-iptables")
     if netfilter is not None:
-        yield Reading("bridge_netfilter", bridge, float(netfilter), "gauge")
+        yield Reading("bridge_netfilter", label, float(netfilter), "gauge")
     for port in (bridge, *ports):
         if port in devices:
             yield from device_readings(
-                port if port == bridge else f"{bridge}/{port}", devices[port]
+                label if port == bridge else f"{label}/{port}", devices[port]
             )
 
 
@@ -98,6 +99,9 @@ def _ovs(pid: int, directory: Path) -> Iterator[Reading]:
         fields = stat.rpartition(")")[2].split()
         yield Reading("process_user_s", "ovs-vswitchd", int(fields[11]) / _HZ)
         yield Reading("process_system_s", "ovs-vswitchd", int(fields[12]) / _HZ)
+    most = busiest_thread_ns([pid])
+    if most is not None:
+        yield Reading("busiest_thread_ns", "ovs-vswitchd", most)
     yield from pmd_stats(_appctl(directory, "dpif-netdev/pmd-stats-show"))
     flows = re.search(r"flows: (\d+)", _appctl(directory, "dpctl/show"))
     if flows:

@@ -10,11 +10,13 @@ from headrace.measure.collectors.base import (
     Layer,
     Reading,
     Targets,
+    busiest_thread_ns,
     device_readings,
     net_dev,
     netns_of,
     number,
     pairs,
+    text,
 )
 from headrace.testbed.cgroups import mounts
 
@@ -63,6 +65,16 @@ class Virtualization:
             yield from _v2(name, v2 / relative)
             # With both hierarchies mounted, controllers that v1 holds are missing in v2.
         yield from self._v1(name, relative)
+        yield from self._busiest_thread(name, relative)
+
+    def _busiest_thread(self, name: str, relative: str) -> Iterator[Reading]:
+        for root in dict.fromkeys(filter(None, map(self._mounts.get, ("cpuacct", "cpu", "")))):
+            pids = text(root / relative / "cgroup.procs")
+            if pids is not None:
+                most = busiest_thread_ns(map(int, pids.split()))
+                if most is not None:
+                    yield Reading("busiest_thread_ns", name, most)
+                return
 
     def _v1(self, name: str, relative: str) -> Iterator[Reading]:
         if cpuacct := self._mounts.get("cpuacct"):

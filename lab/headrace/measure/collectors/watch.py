@@ -78,15 +78,17 @@ def _traced(share: float, folder: Path) -> Iterator[None]:
 
 
 def targets_of(
-    pids: dict[str, int], bridges: tuple[str, ...] = (), ovs: Path | None = None
+    pids: dict[str, int], bridges: dict[str, str] | None = None, ovs: Path | None = None
 ) -> Targets:
-    """Of containers by their first process: the process, its namespace and its control group."""
+    """Of containers by their first process: the process, its namespace and its control group.
+    `bridges`: what the report calls each."""
+    bridges = bridges or {}
     groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}
     return Targets(
         processes=tuple(Process(name=name, pid=pid) for name, pid in pids.items()),
         cgroups=tuple(groups),
-        labels=groups,
-        bridges=bridges,
+        labels=groups | bridges,
+        bridges=tuple(bridges),
         ovs=ovs,
     )
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from headrace.explain.evidence import Compared
 from headrace.graph.draw import one_line
 from headrace.testbed.containers.figures import NOTICEABLE, Rate, Summary, rate
 from headrace.testbed.containers.study import swept_text
@@ -22,25 +22,15 @@ _BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
 _FULL = 0.9  # of all CPUs
 
 
-@dataclass(frozen=True)
-class Statement:
-    """For one network and workload: the bottleneck, if one can be named, and the evidence."""
-
-    network: str
-    workload: str
-    vnf: str | None
-    sentences: tuple[str, ...]
-    doubtful: bool = False  # some of the measurements are not to be trusted
-
-
-def statements(found: Sequence[Summary]) -> list[Statement]:
+def compared(found: Sequence[Summary]) -> list[Compared]:
+    """For each network and workload: the bottleneck, if one can be named, and the evidence."""
     groups: dict[tuple[str, str], list[Summary]] = {}
     for one in found:
         groups.setdefault((one.point.network, one.results[0].workload), []).append(one)
-    return [_statement(*key, some) for key, some in groups.items()]
+    return [_compared(*key, some) for key, some in groups.items()]
 
 
-def _statement(network: str, workload: str, found: Sequence[Summary]) -> Statement:
+def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared:
     sentences: list[str] = []
     doubtful = sum(bool(one.verdict) for one in found)
     if doubtful:
@@ -55,10 +45,24 @@ def _statement(network: str, workload: str, found: Sequence[Summary]) -> Stateme
     scaled = _scaling(found, sentences)
     narrowest = _narrowest_alone(found, sentences)
     busiest = _busiest(found, sentences)
+    in_vain = {vnf for vnf, _ in scaled_out(found)} - {scaled}
+    if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(found)}:
+        sentences.append(
+            f"More of {narrowest}, which is the narrowest alone, changes nothing, and {busiest}, "
+            "which forwards between the VNFs, takes more CPU than any of them."
+        )
+        narrowest = busiest
     vnf = scaled or narrowest or busiest
     if vnf is not None and vnf == busiest and narrowest is None and scaled is None:
         sentences.append(f"What names {vnf} is its CPU time alone: the weakest evidence.")
-    return Statement(network, workload, vnf, tuple(sentences), bool(doubtful))
+    return Compared(
+        network=network, workload=workload, vnf=vnf, sentences=tuple(sentences),
+        doubtful=bool(doubtful),
+    )  # fmt: skip
+
+
+def _vnfs(found: Sequence[Summary]) -> set[str]:
+    return {n.vnf for one in found for n in one.point.layout.nodes}
 
 
 def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | None:

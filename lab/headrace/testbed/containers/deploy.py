@@ -244,13 +244,14 @@ class Deployed:
                 found[name] = int(float(value))
         return found
 
-    def switches(self) -> tuple[tuple[str, ...], Path | None]:
-        """Linux bridges of this deployment, and the run directory of its Open vSwitch."""
+    def switches(self) -> tuple[dict[str, str], Path | None]:
+        """Linux bridges of this deployment and the LANs that they are, and the run directory of its
+        Open vSwitch."""
         if self.network == "ovs":
-            return (), self.state.path / "ovs"
+            return {}, self.state.path / "ovs"
         if self.network != "bridge":
-            return (), None
-        return tuple(f"{self.tag}b{lan}" for lan in range(self.layout.lans)), None
+            return {}, None
+        return {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}, None
 
     def all_counters(self) -> dict[str, dict[str, int]]:
         """Of every container but the clients, at nearly the same time."""

@@ -14,8 +14,8 @@ from headrace.testbed.containers.measure import Row
 
 def section(watched: Sequence[tuple[str, Path]], rows: Sequence[Row]) -> str:
     """HTML, a part for each deployment that was watched."""
-    said = goodput(rows)
-    found = ((title, read(folder, said)) for title, folder in watched)
+    said, results = goodput(rows), [row.result for row in rows]
+    found = ((title, read(folder, said, results)) for title, folder in watched)
     return "".join(
         f"<details><summary>{escape(title)}</summary>{fragment('', layers)}</details>"
         for title, layers in found

@@ -15,10 +15,13 @@ from rich.console import Console
 import headrace
 from headrace.bundle import BundleWriter
 from headrace.errors import HeadraceError
+from headrace.explain.evidence import COMPARED_FILE, write_compared
 from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
 from headrace.testbed.containers import feasible, layers, report
+from headrace.testbed.containers.bottleneck import compared
+from headrace.testbed.containers.figures import summaries
 from headrace.testbed.containers.measure import Row, Runner
 from headrace.testbed.containers.stopwatch import Stopwatch
 from headrace.testbed.containers.study import Expanded, expand_study
@@ -54,6 +57,7 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
                 study.name, study.description, rows, watch.text(), layers.section(watched, rows)
             )
             (target / "report.html").write_text(text, encoding="utf-8")
+            writer.sample(COMPARED_FILE, write_compared(compared(summaries(rows))))
             said = Console(stderr=as_json, highlight=False)
             report.show(rows, said)
             said.print(f"time: {watch.text()}", markup=False)

@@ -125,8 +125,8 @@ class Runner:
         seen: Observed | None = None
         for repetition in range(1, self.expanded.study.repetitions + 1):
             self.trials += 1
-            with watch.trial(self.trials):
-                seen = observe(deployed, workload, self.trials, seen.after if seen else None)
+            before = seen.after if seen else None
+            seen = observe(deployed, workload, self.trials, before, watch)
             found = audit(deployed, workload, verified, seen)
             trial = record(point, workload, self.trials, repetition, seen, found)
             self.writer.trial(trial)

@@ -9,8 +9,9 @@ from html import escape
 from rich.console import Console
 from rich.table import Table
 
+from headrace.explain.evidence import Compared
 from headrace.graph import draw
-from headrace.testbed.containers.bottleneck import Statement, scale_up, scaled_out, statements
+from headrace.testbed.containers.bottleneck import compared, scale_up, scaled_out
 from headrace.testbed.containers.figures import Summary, summaries
 from headrace.testbed.containers.measure import Row
 
@@ -24,7 +25,7 @@ font-variant-numeric:tabular-nums}
 
 def show(rows: Sequence[Row], console: Console) -> None:
     found = summaries(rows)
-    for statement in statements(found):
+    for statement in compared(found):
         title = f"{statement.network}: {statement.workload}"
         table = Table(title=title, title_justify="left", box=None)
         for heading in ("", "chain"):
@@ -44,12 +45,12 @@ def show(rows: Sequence[Row], console: Console) -> None:
 _HEADINGS = ("rate", "spread", "p50 ms", "p99 ms")
 
 
-def _of(found: Sequence[Summary], statement: Statement) -> list[Summary]:
+def _of(found: Sequence[Summary], statement: Compared) -> list[Summary]:
     key = (statement.network, statement.workload)
     return [one for one in found if (one.point.network, one.results[0].workload) == key]
 
 
-def _sentences(found: Statement) -> list[str]:
+def _sentences(found: Compared) -> list[str]:
     what = "Suspect bottleneck" if found.doubtful else "Bottleneck"
     named = f"{what}: {found.vnf}." if found.vnf else "No VNF can be named as the bottleneck."
     return [named, *found.sentences]
@@ -81,7 +82,7 @@ def page(
         "<p class=small>Medians over the repetitions; the spread is from the lowest to the highest "
         "of them, relative to the median.</p>"
     )
-    for statement in statements(found):
+    for statement in compared(found):
         title = f"{statement.network}: {statement.workload}"
         parts.append(f"<h2>{escape(title)}</h2>")
         parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(statement)))

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from headrace.bundle import now
+from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
 from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
 from headrace.testbed.containers import cpu
@@ -36,15 +37,17 @@ class Observed:
 
 
 def observe(
-    deployed: Deployed, workload: AnyWorkload, seed: int, before: Counters | None
+    deployed: Deployed, workload: AnyWorkload, number: int, before: Counters | None, watch: Watch
 ) -> Observed:
-    """`before`: the appliances' counters when nothing has happened since they were last read."""
+    """`number`: of the trial. `before`: the appliances' counters when nothing has happened since
+    they were last read. What is watched is the load alone, without what reads the counters."""
     before = before or deployed.all_counters()
     cpu_before = _cpu_seconds(deployed)
     interfaces = deployed.interface_counts()
     started_at, began = now(), time.monotonic()
     busy = cpu.busy_seconds()
-    load = run_load(deployed, workload, workload.duration, seed)
+    with watch.trial(number):
+        load = run_load(deployed, workload, workload.duration, seed=number)
     elapsed = time.monotonic() - began
     busy = (cpu.busy_seconds() - busy) / elapsed
     used = {

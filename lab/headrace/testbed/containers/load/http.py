@@ -33,6 +33,7 @@ def _wrk(deployed: Deployed, workload: HttpWorkload, seconds: int, seed: int) ->
         "wrk", f"-t{workload.threads}", f"-c{workload.connections}", f"-d{seconds}s",
         "-s", "/headrace/http.lua", f"http://{deployed.layout.target}:{PORT}", "--",
         str(workload.object_kb), str(workload.repeated), str(workload.hot_objects), str(seed),
+        str(workload.connections),
         timeout_s=seconds + GRACE_S,
     )  # fmt: skip
     found = next((line for line in text.splitlines() if line.startswith(_MARK)), None)

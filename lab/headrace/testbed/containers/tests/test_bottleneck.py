@@ -8,7 +8,7 @@ from typing import Any
 from headrace.graph.enumerate import Graph
 from headrace.record import Application, Audit, Result, Verdict
 from headrace.spec.appliance import Allocation, HttpWorkload
-from headrace.testbed.containers.bottleneck import scale_up, statements
+from headrace.testbed.containers.bottleneck import compared, scale_up
 from headrace.testbed.containers.deploy import Supply
 from headrace.testbed.containers.figures import Rate, Summary
 from headrace.testbed.containers.layout import lay_out
@@ -59,7 +59,7 @@ def test_what_scaling_out_raises_is_the_bottleneck() -> None:
         summary("scale-out", 0.70, 0.75, subject="l7-cache", instances=2),
         summary("scale-out", 0.41, 0.43, subject="nat", instances=2),
     ]
-    [statement] = statements(found)
+    [statement] = compared(found)
     assert statement.vnf == "l7-cache"
     assert any("adding instances raises" in s for s in statement.sentences)
     assert any("nat" in s and "does not clearly raise" in s for s in statement.sentences)
@@ -71,29 +71,39 @@ def test_without_scaling_the_narrowest_alone() -> None:
         summary("alone", 1.9, 2.0, subject="nat"),
         summary("alone", 0.6, 0.6, subject="l7-cache"),
     ]
-    [statement] = statements(found)
+    [statement] = compared(found)
     assert statement.vnf == "l7-cache"
 
 
 def test_nobody_is_named_when_repetitions_differ_by_as_much() -> None:
     found = [summary("baseline", 1.0, 2.0), summary("alone", 0.9, 1.6, subject="nat")]
-    [statement] = statements(found)
+    [statement] = compared(found)
     assert statement.vnf is None
     assert any("no VNF is narrow alone" in s for s in statement.sentences)
 
 
 def test_cpu_time_is_the_weakest_evidence_and_none_is_none() -> None:
-    [busy] = statements([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.8, "client": 0.5})])
+    [busy] = compared([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.8, "client": 0.5})])
     assert busy.vnf == "l7-cache"
     assert any("weakest evidence" in s for s in busy.sentences)
-    [idle] = statements([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.0})])
+    [idle] = compared([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.0})])
     assert idle.vnf is None
 
 
 def test_the_switch_is_named_when_its_process_takes_the_most() -> None:
     used = {"nat": 0.0, "l7-cache": 0.2, "client": 1.5, "ovs-vswitchd": 0.9}
-    [switched] = statements([summary("chain", 1.0, cpu=used)])
+    [switched] = compared([summary("chain", 1.0, cpu=used)])
     assert switched.vnf == "ovs-vswitchd"
+    found = [
+        summary("baseline", 2.0),
+        summary("alone", 0.5, subject="l7-cache"),
+        summary("chain", 0.40, 0.42, cpu=used),
+        summary("scale-out", 0.41, 0.43, subject="l7-cache", instances=2),
+    ]
+    [in_vain] = compared(found)
+    assert in_vain.vnf == "ovs-vswitchd"
+    [gained] = compared([*found[:3], summary("scale-out", 0.7, subject="l7-cache", instances=2)])
+    assert gained.vnf == "l7-cache"
 
 
 def test_scaling_up_compares_what_differs_in_one_thing() -> None:

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on what a study of containers found by comparing its own deployments (S4 section 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.explain.diagnosis import Diagnosis, Weight
+from headrace.explain.evidence import Evidence
+
+
+def narrowest_vnf(e: Evidence) -> Iterator[Diagnosis]:
+    for one in e.compared:
+        if one.vnf is not None:
+            yield Diagnosis(
+                rule="narrowest-vnf",
+                weight=Weight.ADVICE if one.doubtful else Weight.SHORTAGE,
+                share=1.0,
+                place=f"{one.network}, {one.workload}: {one.vnf}",
+                text=f"{one.vnf} is the bottleneck on {one.network}, {one.workload}",
+                evidence=one.sentences,
+                remedy=f"more instances of {one.vnf} or more CPU for it where that raises the "
+                "rate, less work in it where not",
+            )
+
+
+RULES = (narrowest_vnf,)
