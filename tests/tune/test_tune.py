@@ -25,7 +25,7 @@ from headrace.tune.discover import discover
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
 from headrace.tune.program import find_shortcut
 from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, Trial, TuneResult
-from headrace.tune.runner import Tuning, Wish, applied, run_load
+from headrace.tune.runner import Tuning, Wish, applied, run_load, waiting_fragments_bytes
 from headrace.tune.shortcut import Shortcut
 
 pytestmark = pytest.mark.needs_root
@@ -125,6 +125,24 @@ def test_softirqs_that_are_spread_need_no_spreading(run: Tuning, path: ServerPat
     (first, second) = NAMES["rps"].changes(concentrated(s))
     others = cpu_mask([c for c in run.cpus[1:]])
     assert first.value == second.value == others
+
+
+def test_no_run_begins_with_fragments_that_another_left(run: Tuning, path: ServerPath) -> None:
+    """They would take the memory that its own need: nothing arrives for half a minute."""
+    script = (
+        "import socket, sys\n"
+        "from scapy.layers.inet import IP\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)\n"
+        "for i in range(500):\n"
+        "    first = IP(dst=sys.argv[1], id=i, proto=17, flags='MF') / bytes(1000)\n"
+        "    s.sendto(bytes(first), (sys.argv[1], 0))\n"
+    )
+    command = [sys.executable, "-c", script, path.receiver.address]
+    settings.run(path.sender.namespace, command)
+    assert waiting_fragments_bytes(path) > 500_000
+    afresh = run._afresh(path)
+    assert waiting_fragments_bytes(afresh) == 0
+    assert run._trial(afresh, "udp", None, 1).gbps > 0
 
 
 def test_fragments_are_found_and_jumbo_frames_end_them(run: Tuning, path: ServerPath) -> None:

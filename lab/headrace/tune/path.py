@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from functools import partial
 from pathlib import Path
+from socket import AF_INET, SOCK_DGRAM, socket
 
 from pydantic import BaseModel, ConfigDict
-from pyroute2 import IPRoute, NetlinkError
+from pyroute2 import IPRoute, NetlinkError, netns
 
 from headrace.errors import HeadraceError
 from headrace.testbed import settings
@@ -20,6 +23,8 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import make_namespace, within
 
 BRIDGE = "br0"
+_ROLES = ("server", "a", "b")
+_DISCARD = 9  # RFC 863
 _NAMESPACES = Path("/run/netns")
 BRIDGE_NF = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 
@@ -60,7 +65,7 @@ class ServerPath(BaseModel):
 
 def build(tag: str, ledger: Ledger) -> ServerPath:
     """All of it is in namespaces that the ledger names: it goes when they go."""
-    names = {role: f"{tag}{role}" for role in ("server", "a", "b")}
+    names = {role: f"{tag}{role}" for role in _ROLES}
     for name in names.values():
         make_namespace(name, ledger)
     try:
@@ -71,6 +76,24 @@ def build(tag: str, ledger: Ledger) -> ServerPath:
     server = str(_NAMESPACES / names["server"])
     _filter(server)
     return ServerPath(namespace=server, bridge=BRIDGE, sender=found[0], receiver=found[1])
+
+
+def rebuild(tag: str, ledger: Ledger) -> ServerPath:
+    """The same, without what the one before has left in the kernel: fragments that wait for others
+    take all the memory that reassembly may have, for half a minute (net.ipv4.ipfrag_time), and what
+    comes meanwhile is lost."""
+    for role in _ROLES:
+        netns.remove(f"{tag}{role}")
+    path = build(tag, ledger)
+    within(path.sender.namespace, partial(_find, path.receiver.address))
+    return path
+
+
+def _find(address: str) -> None:
+    """That the first datagram of a run does not wait for ARP, and is lost as it is too large to."""
+    with socket(AF_INET, SOCK_DGRAM) as s:
+        s.sendto(b"", (address, _DISCARD))
+    time.sleep(0.01)
 
 
 def _bridge(server: str) -> None:

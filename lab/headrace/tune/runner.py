@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from headrace.testbed.settings import Setting, inside
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover
-from headrace.tune.path import ServerPath, build, cpus
+from headrace.tune.path import ServerPath, build, cpus, rebuild
 from headrace.tune.result import BASELINE, Considered, Protocol, Trial, TuneResult
 from headrace.tune.shortcut import Shortcut
 
 _GRACE_S = 30.0
 _WARMUP_S = 0.3
+_DRAINED_S = 35.0  # net.ipv4.ipfrag_time is 30 s
+_FRAGMENTS_BYTES = 1 << 20  # a quarter of net.ipv4.ipfrag_high_thresh
 Say = Callable[[str], None]
 
 
@@ -115,10 +118,25 @@ class Tuning:
         for number in range(1, self.wish.rounds + 1):
             order: list[tuple[Advice, Situation] | None] = [None, *applicable]
             for one in order if number % 2 else reversed(order):
+                path = self._afresh(path)
+                if one is not None:
+                    one = (one[0], replace(one[1], path=path))
                 trial = self._trial(path, protocol, one, number)
                 trials.append(trial)
                 self.say(f"{protocol} round {number}, {trial.advice}: {trial.gbps:.2f} Gbit/s")
         return trials
+
+    def _afresh(self, path: ServerPath) -> ServerPath:
+        """A run begins without fragments that the one before has left waiting."""
+        if not path.own:
+            return rebuild(self.tag, self.ledger)
+        deadline = time.monotonic() + _DRAINED_S
+        waiting = partial(waiting_fragments_bytes, path)
+        if waiting() > _FRAGMENTS_BYTES:
+            self.say(f"waiting until {waiting() >> 10} KB of fragments are given up")
+        while waiting() > _FRAGMENTS_BYTES and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return path
 
     def _trial(
         self,
@@ -245,6 +263,16 @@ def _counters(path: ServerPath) -> dict[str, float]:
         path.sender.namespace, ["cat", f"{statistics}/tx_packets", f"{statistics}/tx_bytes"]
     ).split()
     found["packets"], found["bytes"] = float(read[0]), float(read[1])
+    return found
+
+
+def waiting_fragments_bytes(path: ServerPath) -> int:
+    """Memory of datagrams that reassembly waits for the rest of, on the bridge and behind it."""
+    found = 0
+    for namespace in (path.namespace, path.receiver.namespace):
+        shown = settings.run(namespace, ["cat", "/proc/net/sockstat"])
+        line = next((text for text in shown.splitlines() if text.startswith("FRAG:")), "")
+        found += int(line.split()[-1]) if line else 0
     return found
 
 
