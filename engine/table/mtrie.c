@@ -11,6 +11,9 @@
 #include <rte_branch_prediction.h>
 #include <rte_byteorder.h>
 #include <rte_prefetch.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #define SLOTS 256
 #define ROOT_BITS 16
@@ -51,8 +54,13 @@ struct mtrie_root_own {
 	uint16_t prefixes[2 * ROOT_SLOTS];
 };
 
+/* Of IPv4 keys. */
+typedef void (*lookup4_fn)(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
+			   uint16_t *nhs, unsigned int n);
+
 struct mtrie {
 	struct mtrie_conf conf;
+	lookup4_fn lookup4;
 	struct mtrie_root *roots;
 	struct mtrie_node *nodes;
 	_Atomic uint16_t *defaults; /* of each root: next hop + 1 of the prefix of length 0 */
@@ -100,6 +108,8 @@ static size_t nodes_of(const struct mtrie *t)
 	return (size_t)t->conf.nodes + 1;
 }
 
+static lookup4_fn lookup4_of(const char *isa);
+
 int mtrie_create(struct mtrie **out, const struct mtrie_conf *conf, const char *path,
 		 struct err *err)
 {
@@ -108,6 +118,11 @@ int mtrie_create(struct mtrie **out, const struct mtrie_conf *conf, const char *
 	if (!t)
 		return err_set(err, ENOMEM, path, "out of memory");
 	t->conf = *conf;
+	t->lookup4 = lookup4_of(conf->isa);
+	if (!t->lookup4) {
+		free(t);
+		return err_set(err, ENOTSUP, path, "this machine has no %s", conf->isa);
+	}
 	t->fresh = NO_NODE + 1;
 	t->counts = calloc(conf->roots, sizeof(*t->counts));
 	t->defaults = calloc(conf->roots, sizeof(*t->defaults));
@@ -509,8 +524,8 @@ static void look_deeper(const struct mtrie *t, const uint8_t *const *keys, unsig
 	}
 }
 
-void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
-		  unsigned int bytes, uint16_t *nhs, unsigned int n)
+static void lookup_scalar(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
+			  unsigned int bytes, uint16_t *nhs, unsigned int n)
 {
 	uint32_t words[MTRIE_BURST_MAX], at[MTRIE_BURST_MAX], any = 0;
 	const struct mtrie_node *nodes = t->nodes;
@@ -534,4 +549,91 @@ void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *c
 	if (unlikely(any))
 		look_deeper(t, keys, bytes, at, nhs, n);
 	finish(t, roots, nhs, n);
+}
+
+static void lookup4_scalar(const struct mtrie *t, const uint32_t *roots,
+			   const uint8_t *const *keys, uint16_t *nhs, unsigned int n)
+{
+	lookup_scalar(t, roots, keys, 4, nhs, n);
+}
+
+#ifdef __x86_64__
+#define LANES 4
+#define AVX2 __attribute__((target("avx2")))
+
+/* Four slots at once, each read whole: they are aligned. `at` counts bytes. */
+AVX2 static inline __m256i gather(const void *base, __m256i at)
+{
+	return _mm256_i64gather_epi64((const long long *)base, at, 1);
+}
+
+/* As step(): *nh in 64 bits each; returns where in the nodes the slot of `byte` below is. */
+AVX2 static inline __m256i step_avx2(__m256i slot, __m256i *nh, __m256i byte)
+{
+	const __m256i low16 = _mm256_set1_epi64x(0xffff);
+	__m256i found = _mm256_and_si256(slot, low16);
+	__m256i child = _mm256_srli_epi64(slot, 16); /* the bits above it are 0 */
+	__m256i none = _mm256_cmpeq_epi64(found, _mm256_setzero_si256());
+
+	*nh = _mm256_blendv_epi8(found, *nh, none);
+	child = _mm256_mul_epu32(child, _mm256_set1_epi64x(sizeof(struct mtrie_node)));
+	return _mm256_add_epi64(child, _mm256_slli_epi64(byte, 3));
+}
+
+AVX2 static inline __m256i byte_of(__m256i words, int shift)
+{
+	return _mm256_and_si256(_mm256_srli_epi64(words, shift), _mm256_set1_epi64x(0xff));
+}
+
+/* Level by level, so that the cache misses of all overlap. */
+AVX2 static void lookup4_avx2(const struct mtrie *t, const uint32_t *roots,
+			      const uint8_t *const *keys, uint16_t *nhs, unsigned int n)
+{
+	const unsigned int groups = (n + LANES - 1) / LANES;
+	__m256i words[MTRIE_BURST_MAX / LANES], at[MTRIE_BURST_MAX / LANES];
+	__m256i nh[MTRIE_BURST_MAX / LANES];
+	uint64_t *word = (uint64_t *)words, *from = (uint64_t *)at;
+
+	if (!n)
+		return;
+	for (unsigned int i = 0; i < n; i++) {
+		word[i] = load_key(keys[i]);
+		from[i] = roots[i] * sizeof(struct mtrie_root) + (word[i] >> 16) * sizeof(uint64_t);
+		rte_prefetch0((const uint8_t *)t->roots + from[i]);
+	}
+	for (unsigned int i = n; i < groups * LANES; i++) {
+		word[i] = word[0];
+		from[i] = from[0];
+	}
+	for (unsigned int g = 0; g < groups; g++) {
+		nh[g] = _mm256_setzero_si256();
+		at[g] = step_avx2(gather(t->roots, at[g]), &nh[g], byte_of(words[g], 8));
+	}
+	for (unsigned int g = 0; g < groups; g++)
+		at[g] = step_avx2(gather(t->nodes, at[g]), &nh[g], byte_of(words[g], 0));
+	for (unsigned int g = 0; g < groups; g++)
+		step_avx2(gather(t->nodes, at[g]), &nh[g], _mm256_setzero_si256());
+	for (unsigned int i = 0; i < n; i++)
+		nhs[i] = (uint16_t)((const uint64_t *)nh)[i];
+	finish(t, roots, nhs, n);
+}
+#endif
+
+/* NULL: not here. */
+static lookup4_fn lookup4_of(const char *isa)
+{
+#ifdef __x86_64__
+	if ((!isa || !strcmp(isa, "avx2")) && __builtin_cpu_supports("avx2"))
+		return lookup4_avx2;
+#endif
+	return !isa || !strcmp(isa, "scalar") ? lookup4_scalar : NULL;
+}
+
+void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
+		  unsigned int bytes, uint16_t *nhs, unsigned int n)
+{
+	if (likely(bytes == 4))
+		t->lookup4(t, roots, keys, nhs, n);
+	else
+		lookup_scalar(t, roots, keys, bytes, nhs, n);
 }

@@ -28,6 +28,7 @@ struct mtrie_conf {
 	uint32_t roots;               /* tables, numbered from 0 */
 	uint32_t nodes;               /* bound on those below the roots; memory is taken as used */
 	struct rte_rcu_qsbr *readers; /* NULL: none reads while it is changed */
+	const char *isa;              /* of IPv4 lookups: "scalar", "avx2"; NULL: the best there is */
 };
 
 #define MTRIE_MISS UINT16_MAX

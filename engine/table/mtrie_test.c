@@ -14,6 +14,9 @@
 #include "mtrie.h"
 
 #define PREFIXES 2000
+
+static const char *const isas[] = {"scalar", "avx2"};
+static const char *isa; /* of the lookups that are tested */
 #define ROOTS 3
 
 /* The plain model: a list of prefixes, looked through from end to end. */
@@ -68,7 +71,7 @@ static void clear_tail(uint8_t *key, uint8_t len)
 
 static struct mtrie *make(uint32_t nodes)
 {
-	struct mtrie_conf conf = {.roots = ROOTS, .nodes = nodes};
+	struct mtrie_conf conf = {.roots = ROOTS, .nodes = nodes, .isa = isa};
 	struct mtrie *t = NULL;
 	struct err err;
 
@@ -170,10 +173,47 @@ static void run_model(unsigned int bytes)
 	free(list);
 }
 
+/* Each that this machine has. */
+static void with_each_isa(void (*test)(void))
+{
+	for (unsigned int i = 0; i < sizeof(isas) / sizeof(*isas); i++) {
+		struct mtrie_conf conf = {.roots = 1, .nodes = 1, .isa = isas[i]};
+		struct mtrie *t;
+		struct err err;
+		int rc = mtrie_create(&t, &conf, "t", &err);
+
+		if (rc == -ENOTSUP) {
+			print_message("no %s here\n", isas[i]);
+			continue;
+		}
+		assert_int_equal(rc, 0);
+		mtrie_destroy(t);
+		isa = isas[i];
+		test();
+	}
+	isa = NULL;
+}
+
+static void ipv4(void)
+{
+	run_model(4);
+}
+
 static void test_ipv4(void **state)
 {
 	(void)state;
-	run_model(4);
+	with_each_isa(ipv4);
+}
+
+static void test_unknown_isa(void **state)
+{
+	struct mtrie_conf conf = {.roots = 1, .nodes = 1, .isa = "abacus"};
+	struct mtrie *t;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(mtrie_create(&t, &conf, "t", &err), -ENOTSUP);
+	assert_non_null(strstr(err.msg, "abacus"));
 }
 
 static void test_ipv6(void **state)
@@ -234,17 +274,16 @@ static void *read_loop(void *arg)
 	return NULL;
 }
 
-static void test_concurrent(void **state)
+static void concurrent(void)
 {
 	size_t bytes = rte_rcu_qsbr_get_memsize(1);
 	struct stress s = {.readers = aligned_alloc(64, (bytes + 63) / 64 * 64)};
-	struct mtrie_conf conf = {.roots = 1, .nodes = 64, .readers = s.readers};
+	struct mtrie_conf conf = {.roots = 1, .nodes = 64, .readers = s.readers, .isa = isa};
 	uint8_t key[16] = {10};
 	struct err err;
 	pthread_t reader;
 	uint16_t old;
 
-	(void)state;
 	rte_rcu_qsbr_init(s.readers, 1);
 	rte_rcu_qsbr_thread_register(s.readers, 0);
 	rte_rcu_qsbr_thread_online(s.readers, 0);
@@ -268,11 +307,18 @@ static void test_concurrent(void **state)
 	free(s.readers);
 }
 
+static void test_concurrent(void **state)
+{
+	(void)state;
+	with_each_isa(concurrent);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ipv4),
 		cmocka_unit_test(test_ipv6),
+		cmocka_unit_test(test_unknown_isa),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_concurrent),
 	};

@@ -108,6 +108,9 @@ def study(
         Path | None, typer.Option("--out", help="Where bundles and rows go; runs/NAME by default.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the points, measure nothing.")
+    ] = False,
 ) -> None:
     """Measure a paper's points, those that this machine can have; say why of the others."""
     doc = document.load(file)
@@ -137,6 +140,12 @@ def study(
                 f"{where}{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False
             )
         return
+    if check:
+        for point in found:
+            if not point.skipped:
+                _run(point, file, made.name, None)
+        said.print(f"{file}: {sum(not p.skipped for p in found)} points can be measured here")
+        return
     target = out or Path("runs") / made.name
     target.mkdir(parents=True, exist_ok=True)
     rows = with_best_case([_measured(point, file, target) for point in found])
@@ -145,6 +154,8 @@ def study(
     show_rows(made, rows, said)
     said.print(f"Rows: {target / 'rows.json'}", markup=False)
     said.print(f"Page: {target / 'study.html'}", markup=False)
+    if failed := [row["point"] for row in rows if "failed" in row]:
+        raise HeadraceError(f"{len(failed)} of {len(rows)} points failed: {', '.join(failed)}")
 
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
@@ -159,15 +170,21 @@ def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
         return row | {"skipped": point.skipped, "results": []}
     bundle = target / point.name
     shutil.rmtree(bundle, ignore_errors=True)
-    spec = file.parent / f".{target.name}-{point.name}.yaml"  # file names are relative to a spec
-    spec.write_text(yaml.safe_dump(point.spec, sort_keys=False), encoding="utf-8")
     try:
-        run_spec(spec, out=bundle, as_json=False, wait=WAIT_S, check=False)
+        _run(point, file, target.name, bundle)
     except HeadraceError as error:
         return row | {"failed": str(error), "results": []}
+    return row | {"bundle": str(bundle), "results": [brief(r) for r in Bundle(bundle).results()]}
+
+
+def _run(point: Point, file: Path, prefix: str, bundle: Path | None) -> None:
+    """Without a bundle it is checked only."""
+    spec = file.parent / f".{prefix}-{point.name}.yaml"  # file names are relative to a spec
+    spec.write_text(yaml.safe_dump(point.spec, sort_keys=False), encoding="utf-8")
+    try:
+        run_spec(spec, out=bundle, as_json=False, wait=WAIT_S, check=bundle is None)
     finally:
         spec.unlink()
-    return row | {"bundle": str(bundle), "results": [brief(r) for r in Bundle(bundle).results()]}
 
 
 @app.command()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The papers' points: functions and VNFs that the engine accepts, all that are run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.lab import headrace
+
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]-hosting/points.yaml"))
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.parent.name)
+def test_every_point_is_accepted(file: Path, tmp_path: Path, engine_binary: Path) -> None:
+    done = headrace(
+        "hosting", "study", str(file), "--check", folder=tmp_path, engine=engine_binary, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("points can be measured here")
+    assert not list(file.parent.glob(".*"))  # nothing is left beside it
+
+
+def test_a_point_that_fails_is_named_and_the_others_go_on(
+    tmp_path: Path, engine_binary: Path
+) -> None:
+    (tmp_path / "points.yaml").write_text(
+        """
+name: points
+paper: none
+base:
+  deployment: {hugepages: false}
+  measure: {loads: [1000], trial: 0.2}
+  warmup: 0
+groups:
+  two:
+    about: The first has no next hop 7.
+    sweep:
+      chain:
+        - [{l3fwd: {routes: [{prefix: 10.0.0.0/8, next_hop: 7}]}}]
+        - [l2fwd]
+"""
+    )
+    done = headrace(
+        "hosting", "study", "points.yaml", "--out", "out",
+        folder=tmp_path, engine=engine_binary, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "1 of 2 points failed: two-1" in done.stderr
+    assert (tmp_path / "out/two-2/results.parquet").is_file()
