@@ -54,8 +54,7 @@ struct mtrie_root_own {
 	uint16_t prefixes[2 * ROOT_SLOTS];
 };
 
-/* Of IPv4 keys. */
-typedef void (*lookup4_fn)(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
+typedef void (*lookup4_fn)(const struct mtrie *t, const uint32_t *roots, const uint32_t *words,
 			   uint16_t *nhs, unsigned int n);
 
 struct mtrie {
@@ -524,20 +523,15 @@ static void look_deeper(const struct mtrie *t, const uint8_t *const *keys, unsig
 	}
 }
 
-static void lookup_scalar(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
-			  unsigned int bytes, uint16_t *nhs, unsigned int n)
+/* The three levels that IPv4 has; what is in at[] afterwards is further down. */
+static inline uint32_t look_three(const struct mtrie *t, const uint32_t *roots,
+				  const uint32_t *words, uint32_t *at, uint16_t *nhs, unsigned int n)
 {
-	uint32_t words[MTRIE_BURST_MAX], at[MTRIE_BURST_MAX], any = 0;
 	const struct mtrie_node *nodes = t->nodes;
+	uint32_t any = 0;
 
-	for (unsigned int i = 0; i < n; i++) {
-		words[i] = load_key(keys[i]);
-		rte_prefetch0((const void *)&t->roots[roots[i]].slots[words[i] >> 16]);
-	}
-	if (!look_at_roots(t, roots, words, at, nhs, n)) {
-		finish(t, roots, nhs, n);
-		return;
-	}
+	if (!look_at_roots(t, roots, words, at, nhs, n))
+		return 0;
 	for (unsigned int i = 0; i < n; i++) {
 		at[i] = step(&nodes[at[i]].slots[words[i] >> 8 & 0xff], &nhs[i]);
 		rte_prefetch0((const void *)&nodes[at[i]].slots[words[i] & 0xff]);
@@ -546,15 +540,32 @@ static void lookup_scalar(const struct mtrie *t, const uint32_t *roots, const ui
 		at[i] = step(&nodes[at[i]].slots[words[i] & 0xff], &nhs[i]);
 		any |= at[i];
 	}
-	if (unlikely(any))
+	return any;
+}
+
+void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
+		  unsigned int bytes, uint16_t *nhs, unsigned int n)
+{
+	uint32_t words[MTRIE_BURST_MAX], at[MTRIE_BURST_MAX];
+
+	for (unsigned int i = 0; i < n; i++) {
+		words[i] = load_key(keys[i]);
+		rte_prefetch0((const void *)&t->roots[roots[i]].slots[words[i] >> 16]);
+	}
+	if (unlikely(look_three(t, roots, words, at, nhs, n)))
 		look_deeper(t, keys, bytes, at, nhs, n);
 	finish(t, roots, nhs, n);
 }
 
-static void lookup4_scalar(const struct mtrie *t, const uint32_t *roots,
-			   const uint8_t *const *keys, uint16_t *nhs, unsigned int n)
+static void lookup4_scalar(const struct mtrie *t, const uint32_t *roots, const uint32_t *words,
+			   uint16_t *nhs, unsigned int n)
 {
-	lookup_scalar(t, roots, keys, 4, nhs, n);
+	uint32_t at[MTRIE_BURST_MAX];
+
+	for (unsigned int i = 0; i < n; i++)
+		rte_prefetch0((const void *)&t->roots[roots[i]].slots[words[i] >> 16]);
+	look_three(t, roots, words, at, nhs, n);
+	finish(t, roots, nhs, n);
 }
 
 #ifdef __x86_64__
@@ -585,37 +596,52 @@ AVX2 static inline __m256i byte_of(__m256i words, int shift)
 	return _mm256_and_si256(_mm256_srli_epi64(words, shift), _mm256_set1_epi64x(0xff));
 }
 
-/* Level by level, so that the cache misses of all overlap. */
-AVX2 static void lookup4_avx2(const struct mtrie *t, const uint32_t *roots,
-			      const uint8_t *const *keys, uint16_t *nhs, unsigned int n)
+AVX2 static inline __m256i load4(const uint32_t *of)
 {
-	const unsigned int groups = (n + LANES - 1) / LANES;
-	__m256i words[MTRIE_BURST_MAX / LANES], at[MTRIE_BURST_MAX / LANES];
-	__m256i nh[MTRIE_BURST_MAX / LANES];
-	uint64_t *word = (uint64_t *)words, *from = (uint64_t *)at;
+	return _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)of));
+}
 
-	if (!n)
-		return;
-	for (unsigned int i = 0; i < n; i++) {
-		word[i] = load_key(keys[i]);
-		from[i] = roots[i] * sizeof(struct mtrie_root) + (word[i] >> 16) * sizeof(uint64_t);
-		rte_prefetch0((const uint8_t *)t->roots + from[i]);
+/* The low 16 bits of each. */
+AVX2 static inline void store4(uint16_t *to, __m256i of)
+{
+	const __m256i pick = _mm256_setr_epi8(0, 1, 8, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+					      -1, 0, 1, 8, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+					      -1, -1);
+	__m256i picked = _mm256_shuffle_epi8(of, pick);
+	uint32_t low = (uint32_t)_mm256_extract_epi32(picked, 0);
+	uint32_t high = (uint32_t)_mm256_extract_epi32(picked, 4);
+
+	memcpy(to, &low, sizeof(low));
+	memcpy(to + 2, &high, sizeof(high));
+}
+
+/* Level by level, so that the cache misses of all overlap. */
+AVX2 static void lookup4_avx2(const struct mtrie *t, const uint32_t *roots, const uint32_t *words,
+			      uint16_t *nhs, unsigned int n)
+{
+	const __m256i root_bytes = _mm256_set1_epi64x(sizeof(struct mtrie_root));
+	const unsigned int whole = n / LANES * LANES;
+	__m256i at[MTRIE_BURST_MAX / LANES], nh[MTRIE_BURST_MAX / LANES];
+
+	for (unsigned int i = 0; i < whole; i += LANES) {
+		__m256i word = load4(words + i);
+		__m256i from = _mm256_add_epi64(_mm256_mul_epu32(load4(roots + i), root_bytes),
+						_mm256_slli_epi64(_mm256_srli_epi64(word, 16), 3));
+
+		nh[i / LANES] = _mm256_setzero_si256();
+		at[i / LANES] = step_avx2(gather(t->roots, from), &nh[i / LANES],
+					  byte_of(word, 8));
 	}
-	for (unsigned int i = n; i < groups * LANES; i++) {
-		word[i] = word[0];
-		from[i] = from[0];
+	for (unsigned int i = 0; i < whole; i += LANES)
+		at[i / LANES] = step_avx2(gather(t->nodes, at[i / LANES]), &nh[i / LANES],
+					  byte_of(load4(words + i), 0));
+	for (unsigned int i = 0; i < whole; i += LANES) {
+		step_avx2(gather(t->nodes, at[i / LANES]), &nh[i / LANES], _mm256_setzero_si256());
+		store4(nhs + i, nh[i / LANES]);
 	}
-	for (unsigned int g = 0; g < groups; g++) {
-		nh[g] = _mm256_setzero_si256();
-		at[g] = step_avx2(gather(t->roots, at[g]), &nh[g], byte_of(words[g], 8));
-	}
-	for (unsigned int g = 0; g < groups; g++)
-		at[g] = step_avx2(gather(t->nodes, at[g]), &nh[g], byte_of(words[g], 0));
-	for (unsigned int g = 0; g < groups; g++)
-		step_avx2(gather(t->nodes, at[g]), &nh[g], _mm256_setzero_si256());
-	for (unsigned int i = 0; i < n; i++)
-		nhs[i] = (uint16_t)((const uint64_t *)nh)[i];
-	finish(t, roots, nhs, n);
+	finish(t, roots, nhs, whole);
+	if (whole < n)
+		lookup4_scalar(t, roots + whole, words + whole, nhs + whole, n - whole);
 }
 #endif
 
@@ -629,11 +655,8 @@ static lookup4_fn lookup4_of(const char *isa)
 	return !isa || !strcmp(isa, "scalar") ? lookup4_scalar : NULL;
 }
 
-void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
-		  unsigned int bytes, uint16_t *nhs, unsigned int n)
+void mtrie_lookup4(const struct mtrie *t, const uint32_t *roots, const uint32_t *words,
+		   uint16_t *nhs, unsigned int n)
 {
-	if (likely(bytes == 4))
-		t->lookup4(t, roots, keys, nhs, n);
-	else
-		lookup_scalar(t, roots, keys, bytes, nhs, n);
+	t->lookup4(t, roots, words, nhs, n);
 }

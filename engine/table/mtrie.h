@@ -56,5 +56,8 @@ uint32_t mtrie_nodes(const struct mtrie *t); /* as above, those that wait for re
  * by side, so that their cache misses overlap. At most MTRIE_BURST_MAX.
  */
 #define MTRIE_BURST_MAX 64
+/* IPv4 addresses in host order; by the instructions chosen at the table's creation. */
+void mtrie_lookup4(const struct mtrie *t, const uint32_t *roots, const uint32_t *words,
+		   uint16_t *nhs, unsigned int n);
 void mtrie_lookup(const struct mtrie *t, const uint32_t *roots, const uint8_t *const *keys,
 		  unsigned int bytes, uint16_t *nhs, unsigned int n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -79,22 +80,33 @@ static struct mtrie *make(uint32_t nodes)
 	return t;
 }
 
+static uint32_t word_of(const uint8_t *key)
+{
+	return (uint32_t)key[0] << 24 | key[1] << 16 | key[2] << 8 | key[3];
+}
+
 static void check_lookups(const struct mtrie *t, const struct prefix *list, unsigned int bytes)
 {
 	uint8_t keys[MTRIE_BURST_MAX][16];
 	const uint8_t *at[MTRIE_BURST_MAX];
 	uint32_t roots[MTRIE_BURST_MAX];
-	uint16_t nhs[MTRIE_BURST_MAX];
+	uint16_t nhs[MTRIE_BURST_MAX], nhs4[MTRIE_BURST_MAX];
+	uint32_t words[MTRIE_BURST_MAX];
 
 	for (unsigned int n = 1; n <= MTRIE_BURST_MAX; n += 21) {
 		for (unsigned int i = 0; i < n; i++) {
 			random_key(keys[i], bytes);
 			at[i] = keys[i];
 			roots[i] = rnd(ROOTS);
+			words[i] = word_of(keys[i]);
 		}
 		mtrie_lookup(t, roots, at, bytes, nhs, n);
 		for (unsigned int i = 0; i < n; i++)
 			assert_int_equal(nhs[i], model_lookup(list, roots[i], keys[i]));
+		if (bytes != 4)
+			continue;
+		mtrie_lookup4(t, roots, words, nhs4, n);
+		assert_memory_equal(nhs, nhs4, n * sizeof(*nhs));
 	}
 }
 
@@ -245,7 +257,7 @@ static void test_full(void **state)
 struct stress {
 	struct mtrie *t;
 	struct rte_rcu_qsbr *readers;
-	atomic_bool stop;
+	atomic_bool reads, stop;
 	uint64_t wrong, lookups;
 };
 
@@ -253,8 +265,7 @@ static void *read_loop(void *arg)
 {
 	struct stress *s = arg;
 	uint8_t keys[32][16];
-	const uint8_t *at[32];
-	uint32_t roots[32] = {0};
+	uint32_t words[32], roots[32] = {0};
 	uint16_t nhs[32];
 
 	for (unsigned int i = 0; i < 32; i++) {
@@ -262,14 +273,15 @@ static void *read_loop(void *arg)
 		keys[i][0] = 10;
 		keys[i][1] = keys[i][2] = (uint8_t)i;
 		keys[i][3] = 1;
-		at[i] = keys[i];
+		words[i] = word_of(keys[i]);
 	}
 	while (!atomic_load(&s->stop)) {
-		mtrie_lookup(s->t, roots, at, 4, nhs, 32);
+		mtrie_lookup4(s->t, roots, words, nhs, 32);
 		rte_rcu_qsbr_quiescent(s->readers, 0);
 		for (unsigned int i = 0; i < 32; i++)
 			s->wrong += nhs[i] != 1000 && nhs[i] != i;
 		s->lookups += 32;
+		atomic_store(&s->reads, true);
 	}
 	return NULL;
 }
@@ -290,6 +302,8 @@ static void concurrent(void)
 	assert_int_equal(mtrie_create(&s.t, &conf, "t", &err), 0);
 	assert_int_equal(mtrie_put(s.t, 0, key, 8, 1000, &old), 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_loop, &s), 0);
+	while (!atomic_load(&s.reads)) /* other work may keep it from its CPU */
+		sched_yield();
 	for (unsigned int i = 0; i < 400000; i++) {
 		uint8_t k[16] = {10, (uint8_t)(i % 32), (uint8_t)(i % 32), 1};
 		int rc = mtrie_put(s.t, 0, k, 32, (uint16_t)(i % 32), &old);

@@ -23,6 +23,11 @@ struct batch {
 	uint8_t pos[BURST_MAX];
 	uint16_t interface[BURST_MAX];
 	uint32_t roots[BURST_MAX];
+};
+
+struct batches {
+	struct batch ipv4, ipv6;
+	uint32_t words[BURST_MAX]; /* destinations, in host order */
 	const uint8_t *keys[BURST_MAX];
 };
 
@@ -93,11 +98,11 @@ static uint8_t flood(struct nf_worker *w, struct burst *b, struct rte_mbuf *m, u
 enum { STAYS = 1, LOOK_AGAIN = 2 };
 static const uint8_t first_octet[256] = {[169] = LOOK_AGAIN, [224 ... 239] = STAYS, [255] = STAYS};
 
-static inline bool stays_on_link4(const uint8_t *dst)
+static inline bool stays_on_link4(uint32_t dst)
 {
-	uint8_t known = first_octet[dst[0]];
+	uint8_t known = first_octet[dst >> 24];
 
-	return unlikely(known) && (known == STAYS || dst[1] == 254);
+	return unlikely(known) && (known == STAYS || (dst >> 16 & 0xff) == 254);
 }
 
 static inline bool stays_on_link6(const uint8_t *dst)
@@ -105,13 +110,15 @@ static inline bool stays_on_link6(const uint8_t *dst)
 	return dst[0] == 0xff || (dst[0] == 0xfe && (dst[1] & 0xc0) == 0x80);
 }
 
-static inline void batch_add(struct batch *batch, unsigned int pos, unsigned int interface,
-			     uint32_t root, const uint8_t *key)
+static inline unsigned int batch_add(struct batch *batch, unsigned int pos, unsigned int interface,
+				     uint32_t root)
 {
-	batch->pos[batch->n] = (uint8_t)pos;
-	batch->interface[batch->n] = (uint16_t)interface;
-	batch->roots[batch->n] = root;
-	batch->keys[batch->n++] = key;
+	unsigned int n = batch->n++;
+
+	batch->pos[n] = (uint8_t)pos;
+	batch->interface[n] = (uint16_t)interface;
+	batch->roots[n] = root;
+	return n;
 }
 
 /* A constant length lets the common sum be unrolled. */
@@ -126,20 +133,20 @@ static inline bool checksum_ok(const struct rte_mbuf *m, const struct rte_ipv4_h
  * A frame for one VNF's interface: queued for its table, or a verdict at once. An expired TTL is
  * the VNF's to answer with ICMP time exceeded, from its own address.
  */
-static inline uint8_t enter(struct nf_worker *w, struct rte_mbuf *m, unsigned int pos,
-			    unsigned int interface, unsigned int vnf, struct batch batches[2])
+static __rte_always_inline uint8_t enter(struct nf_worker *w, const struct router *r,
+					 struct rte_mbuf *m, unsigned int pos,
+					 unsigned int interface, unsigned int vnf,
+					 struct batches *to)
 {
-	const struct router *r = w->nf->state;
-
 	if (likely(pkt_is_ipv4(m))) {
 		const struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
-		const uint8_t *dst = (const uint8_t *)&ip->dst_addr;
+		uint32_t dst = rte_be_to_cpu_32(ip->dst_addr);
 
 		if (r->verify_checksum && unlikely(!checksum_ok(m, ip)))
 			return NF_DROP(DROP_BAD_CHECKSUM);
 		if (unlikely(ip->time_to_live <= 1 || stays_on_link4(dst)))
 			return punt(w, m, interface);
-		batch_add(&batches[0], pos, interface, router_root(vnf, false), dst);
+		to->words[batch_add(&to->ipv4, pos, interface, router_root(vnf, false))] = dst;
 		return 0;
 	}
 	if (pkt_is_ipv6(m)) {
@@ -147,7 +154,8 @@ static inline uint8_t enter(struct nf_worker *w, struct rte_mbuf *m, unsigned in
 
 		if (unlikely(ip->hop_limits <= 1 || stays_on_link6(ip->dst_addr)))
 			return punt(w, m, interface);
-		batch_add(&batches[1], pos, interface, router_root(vnf, true), ip->dst_addr);
+		to->keys[batch_add(&to->ipv6, pos, interface, router_root(vnf, true))] =
+			ip->dst_addr;
 		return 0;
 	}
 	return punt(w, m, interface);
@@ -172,7 +180,7 @@ static inline const struct router_hop *hop_at(const struct router *r, uint16_t n
 
 /* All but the common way, which is to a neighbour. HOP_LOCAL packets enter the next round. */
 static uint8_t go_elsewhere(struct nf_worker *w, struct rte_mbuf *m, const struct router_hop *hop,
-			    const struct batch *from, unsigned int i, struct batch next[2])
+			    const struct batch *from, unsigned int i, struct batches *next)
 {
 	const struct router *r = w->nf->state;
 
@@ -180,23 +188,27 @@ static uint8_t go_elsewhere(struct nf_worker *w, struct rte_mbuf *m, const struc
 	case HOP_LOCAL:
 		rewrite(m, hop, pkt_is_ipv6(m));
 		w->counters[C_SWITCHED]++;
-		return enter(w, m, from->pos[i], hop->interface, r->interfaces[hop->interface].vnf, next);
+		return enter(w, r, m, from->pos[i], hop->interface,
+			     r->interfaces[hop->interface].vnf, next);
 	case HOP_BLACKHOLE:
 		return NF_DROP(DROP_BLACKHOLE);
+	case HOP_NO_ROUTE:
+		return NF_DROP(DROP_NO_ROUTE);
 	default:
 		return punt(w, m, from->interface[i]);
 	}
 }
 
 /* What a looked up packet does. */
-static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct router_hop *hop,
-			 const struct batch *from, unsigned int i, struct batch next[2], bool ipv6,
-			 unsigned int *forwarded)
+static __rte_always_inline uint8_t go(struct nf_worker *w, const struct router *r,
+				      struct rte_mbuf *m, uint16_t number,
+				      const struct batch *from, unsigned int i,
+				      struct batches *next, bool ipv6, unsigned int *forwarded)
 {
-	if (unlikely(!hop))
-		return NF_DROP(DROP_NO_ROUTE);
+	const struct router_hop *hop = hop_at(r, number);
+
 	if (unlikely(hop->kind == HOP_GROUP))
-		hop = hop_at(w->nf->state, hop->members[pkt_flow_hash(m) % ROUTER_MEMBERS_MAX]);
+		hop = hop_at(r, hop->members[pkt_flow_hash(m) % ROUTER_MEMBERS_MAX]);
 	if (unlikely(hop->kind != HOP_FORWARD))
 		return go_elsewhere(w, m, hop, from, i, next);
 	rewrite(m, hop, ipv6);
@@ -204,26 +216,36 @@ static inline uint8_t go(struct nf_worker *w, struct rte_mbuf *m, const struct r
 	return hop->edge;
 }
 
-/* One family of a round. The hop of NO_HOP is NULL for ever. */
-static __rte_always_inline void look_up(struct nf_worker *w, struct burst *b,
-					const struct batch *from, struct batch next[2], bool ipv6)
+/* One family of a round, looked up. */
+static __rte_always_inline void go_all(struct nf_worker *w, const struct router *r,
+				       struct burst *b, const struct batch *from,
+				       const uint16_t *numbers, struct batches *next, bool ipv6)
 {
-	const struct router *r = w->nf->state;
-	const struct router_hop *hops[BURST_MAX];
-	unsigned int n = from->n, forwarded = 0;
-	uint16_t numbers[BURST_MAX];
+	unsigned int forwarded = 0;
 
-	mtrie_lookup(r->trie, from->roots, from->keys, ipv6 ? 16 : 4, numbers, n);
-	for (unsigned int i = 0; i < n; i++) {
-		hops[i] = hop_at(r, numbers[i]);
-		rte_prefetch0(hops[i]);
-	}
-	for (unsigned int i = 0; i < n; i++) {
+	for (unsigned int i = 0; i < from->n; i++) {
 		unsigned int pos = from->pos[i];
 
-		b->verdict[pos] = go(w, b->pkts[pos], hops[i], from, i, next, ipv6, &forwarded);
+		b->verdict[pos] =
+			go(w, r, b->pkts[pos], numbers[i], from, i, next, ipv6, &forwarded);
 	}
 	w->counters[C_FORWARDED] += forwarded;
+}
+
+static void look_up(struct nf_worker *w, struct burst *b, const struct batches *from,
+		    struct batches *next)
+{
+	const struct router *r = w->nf->state;
+	uint16_t numbers[BURST_MAX];
+
+	if (likely(from->ipv4.n)) {
+		mtrie_lookup4(r->trie, from->ipv4.roots, from->words, numbers, from->ipv4.n);
+		go_all(w, r, b, &from->ipv4, numbers, next, false);
+	}
+	if (from->ipv6.n) {
+		mtrie_lookup(r->trie, from->ipv6.roots, from->keys, 16, numbers, from->ipv6.n);
+		go_all(w, r, b, &from->ipv6, numbers, next, true);
+	}
 }
 
 static void in_circles(struct burst *b, const struct batch *batch)
@@ -232,29 +254,28 @@ static void in_circles(struct burst *b, const struct batch *batch)
 		b->verdict[batch->pos[i]] = NF_DROP(DROP_LOOP);
 }
 
-static void forward(struct nf_worker *w, struct burst *b, struct batch batches[2])
+static void forward(struct nf_worker *w, struct burst *b, struct batches *batches)
 {
-	struct batch next[2];
+	struct batches other, *from = batches, *next = &other;
 
 	for (unsigned int round = 0; round < ROUNDS_MAX; round++) {
-		next[0].n = next[1].n = 0;
-		if (likely(batches[0].n))
-			look_up(w, b, &batches[0], next, false);
-		if (batches[1].n)
-			look_up(w, b, &batches[1], next, true);
-		if (likely(!(next[0].n + next[1].n)))
+		struct batches *spent = from;
+
+		next->ipv4.n = next->ipv6.n = 0;
+		look_up(w, b, from, next);
+		if (likely(!(next->ipv4.n + next->ipv6.n)))
 			return;
-		memcpy(batches, next, sizeof(next));
+		from = next;
+		next = spent;
 	}
-	in_circles(b, &batches[0]);
-	in_circles(b, &batches[1]);
+	in_circles(b, &from->ipv4);
+	in_circles(b, &from->ipv6);
 }
 
 /* From a wire. */
-static inline uint8_t come_in(struct nf_worker *w, struct burst *b, unsigned int i,
-			      struct batch batches[2])
+static __rte_always_inline uint8_t come_in(struct nf_worker *w, const struct router *r,
+					   struct burst *b, unsigned int i, struct batches *to)
 {
-	const struct router *r = w->nf->state;
 	struct rte_mbuf *m = b->pkts[i];
 	const struct rte_ether_addr *dst = &pkt_eth(m)->dst_addr;
 	const struct mac_slot *whose;
@@ -264,16 +285,16 @@ static inline uint8_t come_in(struct nf_worker *w, struct burst *b, unsigned int
 		return NF_DROP(DROP_NO_PORT);
 	if (unlikely(rte_is_multicast_ether_addr(dst)))
 		return flood(w, b, m, edge, -1);
-	whose = router_find_mac(r, router_mac_key(dst->addr_bytes, edge));
+	whose = router_find_mac(r, router_frame_key(dst, edge));
 	if (unlikely(!whose))
 		return NF_DROP(DROP_NO_VNF);
-	return enter(w, m, i, whose->interface, whose->vnf, batches);
+	return enter(w, r, m, i, whose->interface, whose->vnf, to);
 }
 
 /* From a VNF: as the switch in a NIC would, to the wire or to the other VNFs on the port. */
-static uint8_t go_out(struct nf_worker *w, struct burst *b, unsigned int i, struct batch batches[2])
+static uint8_t go_out(struct nf_worker *w, const struct router *r, struct burst *b, unsigned int i,
+		      struct batches *batches)
 {
-	const struct router *r = w->nf->state;
 	struct rte_mbuf *m = b->pkts[i];
 	const struct rte_ether_addr *dst = &pkt_eth(m)->dst_addr;
 	const struct mac_slot *to;
@@ -283,26 +304,30 @@ static uint8_t go_out(struct nf_worker *w, struct burst *b, unsigned int i, stru
 		return NF_DROP(DROP_NO_PORT);
 	if (rte_is_multicast_ether_addr(dst))
 		return flood(w, b, m, r->interfaces[from].edge, (int)from);
-	to = router_find_mac(r, router_mac_key(dst->addr_bytes, r->interfaces[from].edge));
+	to = router_find_mac(r, router_frame_key(dst, r->interfaces[from].edge));
 	if (to)
-		return enter(w, m, i, to->interface, to->vnf, batches);
+		return enter(w, r, m, i, to->interface, to->vnf, batches);
 	return r->interfaces[from].edge;
 }
 
+/* Malformed is also what is shorter than an Ethernet header. */
 void router_process(struct nf_worker *w, struct burst *b)
 {
 	const struct router *r = w->nf->state;
-	struct batch batches[2];
+	unsigned int n = b->n;
+	struct batches batches;
 
 	rte_rcu_qsbr_quiescent(r->readers, w->index);
-	batches[0].n = batches[1].n = 0;
-	for (unsigned int i = 0; i < b->n; i++) {
-		if (unlikely(pkt_malformed(b->pkts[i]) || b->pkts[i]->data_len < RTE_ETHER_HDR_LEN))
-			b->verdict[i] = NF_ABORT;
-		else if (b->direction == NF_FORWARD)
-			b->verdict[i] = come_in(w, b, i, batches);
-		else
-			b->verdict[i] = go_out(w, b, i, batches);
-	}
-	forward(w, b, batches);
+	batches.ipv4.n = batches.ipv6.n = 0;
+	if (b->direction == NF_FORWARD)
+		for (unsigned int i = 0; i < n; i++)
+			b->verdict[i] = likely(!pkt_malformed(b->pkts[i]))
+						? come_in(w, r, b, i, &batches)
+						: NF_ABORT;
+	else
+		for (unsigned int i = 0; i < n; i++)
+			b->verdict[i] = likely(!pkt_malformed(b->pkts[i]))
+						? go_out(w, r, b, i, &batches)
+						: NF_ABORT;
+	forward(w, b, &batches);
 }

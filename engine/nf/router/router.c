@@ -43,6 +43,8 @@ static int alloc_readers(struct router *r, unsigned int workers)
 	return 0;
 }
 
+static struct router_hop no_route = {.kind = HOP_NO_ROUTE}; /* never changed */
+
 static int alloc_tables(struct router *r, const struct router_params *p, unsigned int workers,
 			struct err *err)
 {
@@ -53,6 +55,7 @@ static int alloc_tables(struct router *r, const struct router_params *p, unsigne
 	r->free_hops = calloc(ROUTER_HOPS_MAX + 1, sizeof(*r->free_hops));
 	if (!r->vnfs || !r->hops || !r->users || !r->free_hops || alloc_readers(r, workers))
 		return err_set(err, ENOMEM, "params", "out of memory");
+	atomic_store(&r->hops[NO_HOP], &no_route);
 	return mtrie_create(&r->trie,
 			    &(struct mtrie_conf){.roots = 2 * ROUTER_VNFS_MAX,
 						 .nodes = (uint32_t)p->nodes,

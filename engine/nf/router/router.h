@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include <rte_branch_prediction.h>
+#include <rte_byteorder.h>
 #include <rte_rcu_qsbr.h>
 
 #include "core/nf.h"
@@ -75,6 +77,7 @@ enum hop_kind {
 	HOP_LOCAL, /* to another VNF's interface on the same port: looked up again, in its table */
 	HOP_BLACKHOLE,
 	HOP_GROUP,
+	HOP_NO_ROUTE, /* of NO_HOP */
 };
 
 /* What a next hop number means to the data path. Never changed: replaced. */
@@ -99,7 +102,7 @@ struct router_interface {
 /* By MAC and port; open addressing, filled once. */
 #define MAC_SLOTS (4 * ROUTER_INTERFACES_MAX)
 struct mac_slot {
-	uint64_t key; /* port + 1 in the high 16 bits; 0: free */
+	uint64_t key; /* of router_mac_key(), which is never 0; 0: free */
 	uint16_t interface, vnf;
 };
 
@@ -132,7 +135,7 @@ static inline uint32_t router_root(unsigned int vnf, bool ipv6)
 	return vnf * 2 + ipv6;
 }
 
-/* A frame's first bytes as they are in memory. */
+/* The six bytes as they are in memory, with the port + 1 below them. */
 static inline uint64_t router_mac_key(const uint8_t *mac, unsigned int edge)
 {
 	uint32_t low;
@@ -140,15 +143,22 @@ static inline uint64_t router_mac_key(const uint8_t *mac, unsigned int edge)
 
 	memcpy(&low, mac, sizeof(low));
 	memcpy(&high, mac + sizeof(low), sizeof(high));
-	return (uint64_t)(edge + 1) << 48 | (uint64_t)high << 32 | low;
+	return ((uint64_t)high << 32 | low) << 16 | (edge + 1);
+}
+
+/* Of a frame's destination: there are more bytes behind it. */
+static inline uint64_t router_frame_key(const void *frame, unsigned int edge)
+{
+	uint64_t bytes;
+
+	memcpy(&bytes, frame, sizeof(bytes));
+	return bytes << 16 | (edge + 1);
 }
 
 /* MACs that differ in their last byte only, as those of one NIC's functions do, are neighbours. */
 static inline unsigned int router_mac_slot(uint64_t key)
 {
-	uint64_t last = (uint64_t)0xff << 40;
-
-	return (unsigned int)(((key & ~last) * 0x9e3779b97f4a7c15 >> 53) + (key >> 40 & 0xff)) % MAC_SLOTS;
+	return (unsigned int)(((key << 8) * 0x9e3779b97f4a7c15 >> 53) + (key >> 56)) % MAC_SLOTS;
 }
 
 /* Whose MAC this is on this port; NULL: nobody's. */
@@ -156,6 +166,8 @@ static inline const struct mac_slot *router_find_mac(const struct router *r, uin
 {
 	unsigned int at = router_mac_slot(key);
 
+	if (likely(r->macs[at].key == key))
+		return &r->macs[at];
 	for (; r->macs[at].key; at = (at + 1) % MAC_SLOTS)
 		if (r->macs[at].key == key)
 			return &r->macs[at];
