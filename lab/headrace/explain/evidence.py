@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from headrace.bundle import Bundle
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors.samples import Samples, Window
-from headrace.measure.collectors.watch import TRIALS
+from headrace.measure.collectors.watch import trial_times
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
 from headrace.report.document import above
@@ -86,12 +85,11 @@ def parts(path: Path) -> list[Part]:
 def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
     """By its folder of samples: each trial by those at its ends, or the whole where none is noted
     that has a result."""
-    noted = json.loads((folder / TRIALS).read_text()) if (folder / TRIALS).is_file() else []
     results = {r.trial: r for r in of_study}
     evidence = tuple(
-        _evidence(folder, results=[results[t["trial"]]], window=(t["begin_ns"], t["end_ns"]))
-        for t in noted
-        if t["trial"] in results
+        _evidence(folder, results=[results[t.trial]], window=(t.begin_ns, t.end_ns))
+        for t in trial_times(folder)
+        if t.trial in results
     ) or (_evidence(folder),)
     first = next((r for e in evidence for r in e.results), None)
     title = folder.name if first is None else f"{first.execution}, {first.chain}"

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.bundle import BundleWriter
 from headrace.errors import BadInput, HeadraceError
-from headrace.explain.evidence import of
+from headrace.explain import explain_parts
+from headrace.explain.evidence import COMPARED_FILE, Compared, of, parts, write_compared
+from headrace.record import Audit, Result
 
 
 def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> None:
@@ -24,3 +28,51 @@ def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> N
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="allowed: a directory that `headrace run`"):
         of(tmp_path)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Two deployments, a trial each; in the second a container's thread is full."""
+    path = tmp_path / "b"
+    with BundleWriter(path) as writer:
+        for number, ns in ((1, 2e8), (2, 9.9e8)):
+            folder = f"00{number}"
+            fields: dict[str, Any] = {
+                "chain": f"chain {number}", "direction": "both", "repetition": 1,
+                "execution": "container ovs", "workload": "http", "load_pps": 0,
+                "throughput_pps": 1, "throughput_gbps_l1": 0, "throughput_gbps_l2": 0,
+                "offered_pps": 0, "sent_pps": 0, "received_pps": 0, "loss_ratio": 0,
+                "audit": Audit(verdict="ok"), "trial": number,
+            }  # fmt: skip
+            writer.result(Result(**fields, goal="max"))
+            (path / "samples" / folder).mkdir(parents=True)
+            samples = "".join(
+                json.dumps({"t_ns": t, "values": {"busiest_thread_ns{cache}": t / 1e9 * ns}}) + "\n"
+                for t in (0, 10**9, 2 * 10**9)
+            )
+            writer.sample(f"{folder}/virtualization.jsonl", samples)
+            writer.sample(f"{folder}/collectors.json", '{"layers": {}}')
+            times = [{"trial": number, "begin_ns": 10**9, "end_ns": 2 * 10**9}]
+            writer.sample(f"{folder}/trials.json", json.dumps(times))
+        compared = Compared(
+            network="ovs", workload="http", vnf="cache", sentences=("Alone: cache 1.",)
+        )
+        writer.sample(COMPARED_FILE, write_compared([compared]))
+    return path
+
+
+def test_each_deployment_of_a_study_is_looked_at(study: Path) -> None:
+    first, second = explain_parts(parts(study))
+    assert (first.rule, first.place, first.deployments) == (
+        "narrowest-vnf", "ovs, http: cache", ()
+    )  # fmt: skip
+    assert (second.rule, second.place) == ("busy-thread", "cache")
+    assert second.deployments == ("container ovs, chain 2",)
+
+
+@pytest.mark.parametrize("file", ["bottleneck.json", "001/trials.json", "002/collectors.json"])
+@pytest.mark.parametrize("text", ["", "[", "7"])
+def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:
+    (study / "samples" / file).write_text(text)
+    with pytest.raises(BadInput, match=file):
+        parts(study)

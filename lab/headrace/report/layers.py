@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,7 +14,7 @@ from headrace.explain.diagnosis import Diagnosis
 from headrace.explain.evidence import deployment
 from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
 from headrace.measure.collectors.samples import Samples
-from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS
+from headrace.measure.collectors.watch import STACK, STACK_ABSENT, trial_times
 from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.measure.stack.show import time_text
 from headrace.record import Result
@@ -52,16 +51,14 @@ def read(
     stack = None
     if (folder / STACK).is_file():
         stack = StackTrace.model_validate_json((folder / STACK).read_text())
-    times = json.loads((folder / TRIALS).read_text()) if (folder / TRIALS).is_file() else []
+    times = trial_times(folder)
     absent = folder / STACK_ABSENT
     whole = {0: figures(Windows.of(folder), None, stack)}
     return Layers(
         trials=whole
         if not times
         else {
-            t["trial"]: figures(
-                Windows.of(folder, t["begin_ns"], t["end_ns"]), goodput.get(t["trial"]), stack
-            )
+            t.trial: figures(Windows.of(folder, t.begin_ns, t.end_ns), goodput.get(t.trial), stack)
             for t in times
         },
         stack=stack,

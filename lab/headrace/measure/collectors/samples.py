@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import BadInput
 from headrace.measure.collectors.base import LAYERS
@@ -57,7 +58,7 @@ class Samples:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         about = folder / "collectors.json"
-        self.about = json.loads(about.read_text()) if about.is_file() else {}
+        self.about = _read(about) if about.is_file() else {}
 
     @property
     def present(self) -> bool:
@@ -86,6 +87,16 @@ class Samples:
                 highest[key] = max(value, highest.get(key, value))
             last.update(values)
         return Window((rows[-1][0] - rows[0][0]) / 1e9, first, last, highest)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise BadInput(f"{path}: not valid JSON, cut short perhaps: {error}") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path}: should be a mapping (key: value)")
+    return found
 
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, float]]]:

@@ -12,19 +12,45 @@ begin and at its end, so that what is counted between them is the trial's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.errors import HeadraceError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors import collectors
 from headrace.measure.collectors.base import Process, Targets
 from headrace.measure.collectors.sampler import Sampler
 from headrace.measure.stack.tracer import Tracer
 from headrace.spec.collect import Collect
+from headrace.spec.invalid import sentence
 
 STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
+
+
+class Watched(BaseModel):
+    """When a trial ran, on CLOCK_MONOTONIC: of the samples at its ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trial: int
+    begin_ns: int
+    end_ns: int
+
+
+_TIMES = TypeAdapter(tuple[Watched, ...])
+
+
+def trial_times(folder: Path) -> tuple[Watched, ...]:
+    """Of a folder of samples; none where no trial ended."""
+    path = folder / TRIALS
+    if not path.is_file():
+        return ()
+    try:
+        return _TIMES.validate_json(path.read_text())
+    except ValidationError as error:
+        raise bad_value(str(path), problem=sentence(error)) from None
 
 
 class Watch:
@@ -32,7 +58,7 @@ class Watch:
 
     def __init__(self, sampler: Sampler | None, folder: Path) -> None:
         self._sampler, self._folder = sampler, folder
-        self._trials: list[dict[str, int]] = []
+        self._trials: list[Watched] = []
 
     @contextmanager
     def trial(self, number: int) -> Iterator[None]:
@@ -43,8 +69,8 @@ class Watch:
         yield
         self._sampler.now()
         end = self._sampler.last_ns
-        self._trials.append({"trial": number, "begin_ns": begin, "end_ns": end})
-        (self._folder / TRIALS).write_text(json.dumps(self._trials) + "\n")
+        self._trials.append(Watched(trial=number, begin_ns=begin, end_ns=end))
+        (self._folder / TRIALS).write_bytes(_TIMES.dump_json(tuple(self._trials)) + b"\n")
 
 
 @contextmanager
