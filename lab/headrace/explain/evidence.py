@@ -79,7 +79,8 @@ def parts(path: Path) -> list[Part]:
     whole = of(path)
     below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
     found = [deployment(folder, whole.results) for folder in below]
-    return [Part("", (whole,)), *found]
+    measured = [part for part in found if any(e.results for e in part.evidence)]
+    return [Part("", (whole,)), *(measured or found)]  # not where no trial ended
 
 
 def deployment(folder: Path, of_study: Sequence[Result]) -> Part:

@@ -11,6 +11,7 @@ from headrace.explain.evidence import Evidence
 FULL_THREAD = 0.90  # of the time; the rest is what it waited for others
 THROTTLED = 0.05  # of the time
 WAITING = 0.20  # of the time, for a core
+TICKS_S = 0.5  # below, a core's time in its states is a few clock ticks, and says nothing
 CLIENT = "client"  # of a chain of containers: a reserved name
 BUSY = 0.95
 STOLEN = 0.05
@@ -84,7 +85,7 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
         return  # an engine's lcores poll
     idle = e.hardware.rate("cpu_idle_s")
     waiting = e.hardware.rate("cpu_iowait_s")
-    if not idle:
+    if not idle or e.hardware.seconds < TICKS_S:
         return
     busy = 1.0 - sum(v + waiting.get(cpu, 0.0) for cpu, v in idle.items()) / len(idle)
     if busy < BUSY:
@@ -93,23 +94,28 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
     used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
     softirq = sum(e.hardware.rate("cpu_softirq_s").values())
+    others = max(0.0, busy * len(idle) - sum(used.values()) - softirq)
     most = sorted(used, key=lambda name: -used[name])
+    named = [f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01]
+    strange = others > busy * len(idle) / 2
     yield Diagnosis(
         rule="machine-full",
-        weight=Weight.SHORTAGE,
+        weight=Weight.TESTER if strange else Weight.SHORTAGE,
         share=busy,
         place="machine",
-        text=f"all {len(idle)} CPUs were busy for {busy:.0%} of the time",
-        evidence=(
-            ", ".join(f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01)
-            + f" CPUs; softirqs {softirq:.2f} (some of it charged to those as well)",
-        ),
-        remedy="more CPUs, or the tester on another machine; less work in "
+        text=f"all {len(idle)} CPUs were busy for {busy:.0%} of the time"
+        + (", mostly with what is not of this run" if strange else ""),
+        evidence=(", ".join([*named, f"softirqs {softirq:.2f}", f"others {others:.2f} CPUs"]),),
+        remedy="end the other work, then measure again"
+        if strange
+        else "more CPUs, or the tester on another machine; less work in "
         + (most[0] if most else "what runs there"),
     )
 
 
 def core_full(e: Evidence) -> Iterator[Diagnosis]:
+    if e.hardware.seconds < TICKS_S:
+        return
     idle = e.hardware.rate("cpu_idle_s")
     waiting = e.hardware.rate("cpu_iowait_s")
     for cpu, share in idle.items():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
 
+SWITCH = "ovs-vswitchd"
+
 
 def narrowest_vnf(e: Evidence) -> Iterator[Diagnosis]:
     for one in e.compared:
@@ -17,9 +19,12 @@ def narrowest_vnf(e: Evidence) -> Iterator[Diagnosis]:
                 weight=Weight.ADVICE if one.doubtful else Weight.SHORTAGE,
                 share=1.0,
                 place=f"{one.network}, {one.workload}: {one.vnf}",
-                text=f"{one.vnf} is the bottleneck on {one.network}, {one.workload}",
+                text=f"{one.vnf} {'may be' if one.doubtful else 'is'} the bottleneck on "
+                f"{one.network}, {one.workload}",
                 evidence=one.sentences,
-                remedy=f"more instances of {one.vnf} or more CPU for it where that raises the "
+                remedy="another network (`deployment.network`), or fewer passages through it"
+                if one.vnf == SWITCH
+                else f"more instances of {one.vnf} or more CPU for it where that raises the "
                 "rate, less work in it where not",
             )
 

@@ -86,7 +86,7 @@ def _application(g: Goodput | None) -> list[Figure]:
         ]
     late = None if g.latency_s is None else g.latency_s * 1e3
     return [
-        Figure("application", "request latency", late, "ms",
+        Figure("application", "request latency", late, "ms", detail="mean",
                absent="" if late is not None else g.latency_absent),
         Figure("application", "bandwidth", g.gbps, "Gbit/s"),
     ]  # fmt: skip
