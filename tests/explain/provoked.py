@@ -118,27 +118,36 @@ def light_traffic(folder: Path, lan: Lan) -> Path:
     return folder / "samples"
 
 
-def cpu_quota(folder: Path, lan: Lan) -> Path:
+@contextmanager
+def cgroup(controller: str) -> Iterator[Path]:
+    """A control group of this process's name, of either version."""
     at = mounts()
-    name = f"headrace-explain-{os.getpid()}"
-    group = (at.get("cpu") or at[""]) / name
+    group = (at.get(controller) or at[""]) / f"headrace-explain-{os.getpid()}"
     try:
         group.mkdir()
-        # Two per cent: throttled even where other work leaves the process less than it may use.
-        if "cpu" in at:
-            (group / "cpu.cfs_quota_us").write_text("2000")
-        else:
-            (group / "cpu.max").write_text("2000 100000")
     except OSError as why:
-        raise CannotProvoke(f"a cgroup with a quota cannot be made here: {why}") from None
+        raise CannotProvoke(f"a cgroup cannot be made here: {why}") from None
     try:
-        with running(sys.executable, "-c", BUSY) as p:
-            (group / "cgroup.procs").write_text(str(p.pid))
-            with watched(folder, cgroups=(name,)):
-                until(lambda: pairs(group / "cpu.stat").get("nr_throttled", 0) > 10)
+        yield group
     finally:
         until(lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
+
+
+def cpu_quota(folder: Path, lan: Lan) -> Path:
+    with cgroup("cpu") as group:
+        # Two per cent: throttled even where other work leaves the process less than it may use.
+        try:
+            if "cpu" in mounts():
+                (group / "cpu.cfs_quota_us").write_text("2000")
+            else:
+                (group / "cpu.max").write_text("2000 100000")
+        except OSError as why:
+            raise CannotProvoke(f"a quota cannot be set here: {why}") from None
+        with running(sys.executable, "-c", BUSY) as p:
+            (group / "cgroup.procs").write_text(str(p.pid))
+            with watched(folder, cgroups=(group.name,)):
+                until(lambda: pairs(group / "cpu.stat").get("nr_throttled", 0) > 10)
     return folder / "samples"
 
 
@@ -153,30 +162,13 @@ def two_on_one_core(folder: Path, lan: Lan) -> Path:
     return folder / "samples"
 
 
-@contextmanager
-def accounted(name: str) -> Iterator[Path]:
-    """A control group without a quota."""
-    at = mounts()
-    group = (at.get("cpuacct") or at.get("cpu") or at[""]) / name
-    try:
-        group.mkdir()
-    except OSError as why:
-        raise CannotProvoke(f"a cgroup cannot be made here: {why}") from None
-    try:
-        yield group
-    finally:
-        until(lambda: not (group / "cgroup.procs").read_text())
-        group.rmdir()
-
-
 def one_full_thread(folder: Path, lan: Lan) -> Path:
     """What others could do on the other cores does not help it."""
     if len(cpus()) < 2:
         raise CannotProvoke("one CPU has nothing to compare with")
-    name = f"headrace-explain-{os.getpid()}"
-    with accounted(name) as group, running(sys.executable, "-c", BUSY) as p:
+    with cgroup("cpuacct") as group, running(sys.executable, "-c", BUSY) as p:
         (group / "cgroup.procs").write_text(str(p.pid))
-        with watched(folder, cgroups=(name,)):
+        with watched(folder, cgroups=(group.name,)):
             time.sleep(2)
     return folder / "samples"
 

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -161,6 +161,14 @@ class Trace:
             return self._read()
 
 
+def between(points: Sequence[tuple[int, float]], when: int) -> float | None:
+    """On the straight line between the two readings around it; None beyond them."""
+    for (t0, v0), (t1, v1) in pairwise(points):
+        if t0 <= when <= t1:
+            return v0 + (v1 - v0) * (when - t0) / (t1 - t0)
+    return None
+
+
 def idle_s(said: str, cpu: int, begin_ns: int, end_ns: int) -> float:
     """In the idle task, but for the softirqs that interrupt it."""
     return (
@@ -178,13 +186,9 @@ def grown(said: str, name: str, begin_ns: int, end_ns: int) -> float:
         elif line.startswith(f"@{name}:") and points:
             points[-1] = (points[-1][0], int(line.partition(":")[2]))
 
-    def value(t: int) -> float:
-        for (t0, v0), (t1, v1) in pairwise(points):
-            if t0 <= t <= t1:
-                return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
-        raise AssertionError(f"{t} is not within bpftrace's prints")
-
-    return value(end_ns) - value(begin_ns)
+    begin, end = between(points, begin_ns), between(points, end_ns)
+    assert begin is not None and end is not None, f"not within bpftrace's prints: {begin}, {end}"
+    return end - begin
 
 
 @contextmanager

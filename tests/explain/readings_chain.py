@@ -22,11 +22,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from readings import Agreement, Found, Skipped, Trace, cores, grown, show, softirq_s
+from readings import Agreement, Found, Skipped, Trace, between, cores, grown, show, softirq_s
 
 from headrace.bundle import Bundle
 from headrace.measure.collectors.layers import Windows
-from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS
+from headrace.measure.collectors.watch import STACK, STACK_ABSENT, trial_times
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Result
 from headrace.testbed.state import state_directories
@@ -101,12 +101,8 @@ def _said(*command: str) -> str:
 
 def at(points: Points, when: int) -> float:
     """On the straight line between two readings; the nearest one's beyond them."""
-    before = [p for p in points if p[0] <= when]
-    after = [p for p in points if p[0] > when]
-    if not before or not after:
-        return (before or after)[-1 if before else 0][1]
-    (t0, v0), (t1, v1) = before[-1], after[0]
-    return v0 + (v1 - v0) * (when - t0) / (t1 - t0)
+    value = between(points, when)
+    return points[0 if when < points[0][0] else -1][1] if value is None else value
 
 
 class Perf:
@@ -157,9 +153,9 @@ def read(folder: Path, seconds: float, network: str, probed: bool) -> list[Found
         events = perf.end() if perf else {}
     if done.returncode:
         sys.exit(done.stderr)
-    (trial,) = json.loads((bundle / "samples/001" / TRIALS).read_text())
-    begin, end = trial["begin_ns"], trial["end_ns"]
     samples = bundle / "samples/001"
+    (trial,) = trial_times(samples)
+    begin, end = trial.begin_ns, trial.end_ns
     if not probed:
         return list(_softirqs(samples))
     w = Windows.of(samples, begin, end)

@@ -75,7 +75,7 @@ local function statistics(all, counts)
     end
     return 0
   end
-  return {total = total, mean = sum / math.max(total, 1), percentile = percentile}
+  return {mean = sum / math.max(total, 1), percentile = percentile}
 end
 
 function done(summary, latency, requests)
@@ -85,9 +85,9 @@ function done(summary, latency, requests)
   local s = statistics(all, counts)
   io.write(string.format(
     'headrace {"requests":%d,"duration_us":%d,"bytes":%d,"errors":{"connect":%d,"read":%d,' ..
-    '"write":%d,"status":%d,"timeout":%d},"timed":%d,"latency_us":{"min":%d,"mean":%.1f,' ..
-    '"p50":%d,"p90":%d,"p99":%d,"p999":%d,"max":%d}}\n',
+    '"write":%d,"status":%d,"timeout":%d},"latency_us":{"min":%d,"mean":%.1f,"p50":%d,"p90":%d,' ..
+    '"p99":%d,"p999":%d,"max":%d}}\n',
     summary.requests, summary.duration, summary.bytes, e.connect, e.read, e.write, e.status,
-    e.timeout, s.total, s.percentile(0), s.mean, s.percentile(50), s.percentile(90),
+    e.timeout, s.percentile(0), s.mean, s.percentile(50), s.percentile(90),
     s.percentile(99), s.percentile(99.9), s.percentile(100)))
 end

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <rte_branch_prediction.h>
+#include <rte_byteorder.h>
 #include <rte_ether.h>
 
 #include "core/pkt.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <rte_branch_prediction.h>
-#include <rte_byteorder.h>
 #include <rte_rcu_qsbr.h>
 
 #include "core/nf.h"

@@ -80,14 +80,13 @@ static json_t *show_hop(const struct router *r, uint16_t number)
 {
 	static const char *const kinds[] = {[HOP_PUNT] = "punt", [HOP_FORWARD] = "forward",
 					    [HOP_LOCAL] = "vnf", [HOP_BLACKHOLE] = "blackhole",
-					    [HOP_GROUP] = "multipath"};
+					    [HOP_GROUP] = "multipath",
+					    [HOP_NO_ROUTE] = "no-route"};
 	const struct router_hop *hop;
 	uint8_t m[12];
 	char mac[18];
 	json_t *out;
 
-	if (number == NO_HOP)
-		return json_pack("{s:s}", "does", "no-route");
 	hop = atomic_load(&r->hops[number]);
 	out = json_pack("{s:s}", "does", kinds[hop->kind]);
 	if (hop->kind != HOP_FORWARD && hop->kind != HOP_LOCAL)

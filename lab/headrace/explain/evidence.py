@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.bundle import Bundle
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors.samples import Samples, Window
-from headrace.measure.collectors.watch import trial_times
+from headrace.measure.collectors.watch import STACK, trial_times
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
 from headrace.report.document import above
-from headrace.spec.invalid import sentence
+from headrace.testbed.store import load
 
 _EMPTY = Window(0.0, {}, {}, {})
-STACK_FILE = "stack.json"
 COMPARED_FILE = "bottleneck.json"
 
 
@@ -36,11 +35,12 @@ class Compared(BaseModel):
     doubtful: bool = False
 
 
-_COMPARED = TypeAdapter(tuple[Compared, ...])
+class _AllCompared(RootModel[tuple[Compared, ...]]):
+    """As the file has them."""
 
 
 def write_compared(found: Sequence[Compared]) -> str:
-    return _COMPARED.dump_json(tuple(found), indent=1).decode() + "\n"
+    return _AllCompared(tuple(found)).model_dump_json(indent=1) + "\n"
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,13 @@ def parts(path: Path) -> list[Part]:
 def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
     """By its folder of samples: each trial by those at its ends, or the whole where none is noted
     that has a result."""
-    results = {r.trial: r for r in of_study}
+    samples, results = Samples(folder), {r.trial: r for r in of_study}
+    whole = _evidence(folder, samples)
     evidence = tuple(
-        _evidence(folder, results=[results[t.trial]], window=(t.begin_ns, t.end_ns))
+        _within(replace(whole, results=[results[t.trial]]), samples, t.begin_ns, t.end_ns)
         for t in trial_times(folder)
         if t.trial in results
-    ) or (_evidence(folder),)
+    ) or (whole,)
     first = next((r for e in evidence for r in e.results), None)
     title = folder.name if first is None else f"{first.execution}, {first.chain}"
     return Part(title, evidence)
@@ -105,9 +106,10 @@ def of(path: Path) -> Evidence:
         if not results and not trials:
             why = bundle.status.reason or f"its state is {bundle.status.state}"
             raise HeadraceError(f"{path}: no trials to explain: the run measured nothing ({why})")
-        return _evidence(path / "samples", results, trials)
+        folder = path / "samples"
+        return _evidence(folder, Samples(folder), results, trials)
     if (path / "collectors.json").is_file():
-        return _evidence(path)
+        return _evidence(path, Samples(path))
     raise bad_value(
         "BUNDLE",
         str(path),
@@ -117,37 +119,28 @@ def of(path: Path) -> Evidence:
 
 def _evidence(
     folder: Path,
+    samples: Samples,
     results: Sequence[Result] = (),
     trials: Sequence[Trial] = (),
-    window: tuple[int, int | None] = (0, None),
 ) -> Evidence:
-    samples = Samples(folder)
-    return Evidence(
-        os=samples.window("os", *window),
-        virtualization=samples.window("virtualization", *window),
-        virtual_switch=samples.window("virtual-switch", *window),
-        hardware=samples.window("hardware", *window),
-        stack=_stack(folder / STACK_FILE),
+    stack, compared = folder / STACK, folder / COMPARED_FILE
+    known = Evidence(
+        stack=load(stack, StackTrace) if stack.is_file() else None,
         results=results,
         trials=trials,
-        compared=_compared(folder / COMPARED_FILE),
+        compared=load(compared, _AllCompared).root if compared.is_file() else (),
         absent=dict(samples.about.get("refused", {})),
     )
+    return _within(known, samples)
 
 
-def _stack(path: Path) -> StackTrace | None:
-    if not path.is_file():
-        return None
-    try:
-        return StackTrace.model_validate_json(path.read_text())
-    except ValidationError as error:
-        raise bad_value(str(path), problem=sentence(error)) from None
-
-
-def _compared(path: Path) -> tuple[Compared, ...]:
-    if not path.is_file():
-        return ()
-    try:
-        return _COMPARED.validate_json(path.read_text())
-    except ValidationError as error:
-        raise bad_value(str(path), problem=sentence(error)) from None
+def _within(
+    known: Evidence, samples: Samples, begin_ns: int = 0, end_ns: int | None = None
+) -> Evidence:
+    return replace(
+        known,
+        os=samples.window("os", begin_ns, end_ns),
+        virtualization=samples.window("virtualization", begin_ns, end_ns),
+        virtual_switch=samples.window("virtual-switch", begin_ns, end_ns),
+        hardware=samples.window("hardware", begin_ns, end_ns),
+    )

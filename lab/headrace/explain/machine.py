@@ -83,27 +83,23 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     """Where everything of a chain of containers shares the same CPUs, and none of them is idle."""
     if not any(r.application for r in e.results):
         return  # an engine's lcores poll
-    idle = e.hardware.rate("cpu_idle_s")
-    waiting = e.hardware.rate("cpu_iowait_s")
-    if not idle or e.hardware.seconds < TICKS_S:
-        return
-    busy = 1.0 - sum(v + waiting.get(cpu, 0.0) for cpu, v in idle.items()) / len(idle)
-    if busy < BUSY:
+    by_cpu = _busy(e)
+    if not by_cpu or (busy := sum(by_cpu.values()) / len(by_cpu)) < BUSY:
         return
     used = {name: ns / 1e9 for name, ns in e.virtualization.rate("cgroup_cpu_ns").items()}
     switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
     used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
     softirq = sum(e.hardware.rate("cpu_softirq_s").values())
-    others = max(0.0, busy * len(idle) - sum(used.values()) - softirq)
+    others = max(0.0, sum(by_cpu.values()) - sum(used.values()) - softirq)
     most = sorted(used, key=lambda name: -used[name])
     named = [f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01]
-    strange = others > busy * len(idle) / 2
+    strange = others > sum(by_cpu.values()) / 2
     yield Diagnosis(
         rule="machine-full",
         weight=Weight.TESTER if strange else Weight.SHORTAGE,
         share=busy,
         place="machine",
-        text=f"all {len(idle)} CPUs were busy for {busy:.0%} of the time"
+        text=f"all {len(by_cpu)} CPUs were busy for {busy:.0%} of the time"
         + (", mostly with what is not of this run" if strange else ""),
         evidence=(", ".join([*named, f"softirqs {softirq:.2f}", f"others {others:.2f} CPUs"]),),
         remedy="end the other work, then measure again"
@@ -113,13 +109,17 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     )
 
 
-def core_full(e: Evidence) -> Iterator[Diagnosis]:
+def _busy(e: Evidence) -> dict[str, float]:
+    """Share of each CPU's time; of none where it was watched too briefly."""
     if e.hardware.seconds < TICKS_S:
-        return
-    idle = e.hardware.rate("cpu_idle_s")
+        return {}
     waiting = e.hardware.rate("cpu_iowait_s")
-    for cpu, share in idle.items():
-        busy = 1.0 - share - waiting.get(cpu, 0.0)
+    idle = e.hardware.rate("cpu_idle_s")
+    return {cpu: 1.0 - share - waiting.get(cpu, 0.0) for cpu, share in idle.items()}
+
+
+def core_full(e: Evidence) -> Iterator[Diagnosis]:
+    for cpu, busy in _busy(e).items():
         if busy < BUSY:
             continue
         states = {

@@ -18,7 +18,7 @@ def explain(*evidence: Evidence) -> list[Diagnosis]:
 
 
 def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
-    """Of a study: a diagnosis names the deployments where it was found, if that is not all."""
+    """Of a study: where it has several deployments, a diagnosis names those where it was found."""
     found: list[Diagnosis] = []
     where: dict[tuple[str, str], list[str]] = {}
     for part in parts:

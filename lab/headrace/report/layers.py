@@ -19,6 +19,7 @@ from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.measure.stack.show import time_text
 from headrace.record import Result
 from headrace.report.charts import svg
+from headrace.testbed.store import load
 
 _STAGES = 12
 _VECTORS = {
@@ -50,17 +51,17 @@ def read(
         return None
     stack = None
     if (folder / STACK).is_file():
-        stack = StackTrace.model_validate_json((folder / STACK).read_text())
+        stack = load(folder / STACK, StackTrace)
     times = trial_times(folder)
     absent = folder / STACK_ABSENT
-    whole = {0: figures(Windows.of(folder), None, stack)}
     return Layers(
-        trials=whole
-        if not times
-        else {
-            t.trial: figures(Windows.of(folder, t.begin_ns, t.end_ns), goodput.get(t.trial), stack)
+        trials={
+            t.trial: figures(
+                Windows.within(samples, t.begin_ns, t.end_ns), goodput.get(t.trial), stack
+            )
             for t in times
-        },
+        }
+        or {0: figures(Windows.within(samples), None, stack)},
         stack=stack,
         stack_absent=absent.read_text().strip() if absent.is_file() else "it was not asked for",
         costs={

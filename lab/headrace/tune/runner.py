@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +130,12 @@ class Tuning:
         if not path.own:
             return rebuild(self.tag, self.ledger)
         deadline = time.monotonic() + _DRAINED_S
-        waiting = partial(waiting_fragments_bytes, path)
-        if waiting() > _FRAGMENTS_BYTES:
-            self.say(f"waiting until {waiting() >> 10} KB of fragments are given up")
-        while waiting() > _FRAGMENTS_BYTES and time.monotonic() < deadline:
+        waiting = waiting_fragments_bytes(path)
+        if waiting > _FRAGMENTS_BYTES:
+            self.say(f"waiting until {waiting >> 10} KB of fragments are given up")
+        while waiting > _FRAGMENTS_BYTES and time.monotonic() < deadline:
             time.sleep(0.5)
+            waiting = waiting_fragments_bytes(path)
         return path
 
     def _trial(

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+_HZ = os.sysconf("SC_CLK_TCK")
 Layer = Literal["application", "virtualization", "virtual-switch", "os", "hardware"]
 LAYERS: tuple[Layer, ...] = ("application", "virtualization", "virtual-switch", "os", "hardware")
 
@@ -66,6 +68,15 @@ def text(path: str | Path) -> str | None:
         return Path(path).read_text(errors="replace")
     except OSError:
         return None
+
+
+def cpu_times_s(pid: int) -> tuple[float, float] | None:
+    """In user and in system mode; proc(5): utime, stime. None: it has gone."""
+    stat = text(f"/proc/{pid}/stat")
+    if stat is None:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[11]) / _HZ, int(fields[12]) / _HZ
 
 
 _OWN_ENGINE = "headrace-engine"  # its workers poll, and count their idle time themselves

@@ -46,7 +46,10 @@ class Windows:
 
     @staticmethod
     def of(folder: Path, begin_ns: int = 0, end_ns: int | None = None) -> Windows:
-        samples = Samples(folder)
+        return Windows.within(Samples(folder), begin_ns, end_ns)
+
+    @staticmethod
+    def within(samples: Samples, begin_ns: int = 0, end_ns: int | None = None) -> Windows:
         layers = samples.about.get("layers", {})
         return Windows(
             virtualization=samples.window("virtualization", begin_ns, end_ns),

@@ -14,13 +14,13 @@ from headrace.measure.collectors.base import (
     Process,
     Reading,
     Targets,
+    cpu_times_s,
     netns_of,
     pairs,
     text,
 )
 from headrace.measure.collectors.perf import TRACEPOINT, Counter, Refused, tracepoint
 
-_HZ = os.sysconf("SC_CLK_TCK")
 _SOFTIRQS = ("NET_TX", "NET_RX", "TIMER", "SCHED", "RCU")
 # Of /proc/net/snmp and netstat: what points at a bottleneck in the stack.
 _PROTOCOLS = {
@@ -128,12 +128,11 @@ def _pressure() -> Iterator[Reading]:
 
 
 def _process(process: Process) -> Iterator[Reading]:
-    stat = text(f"/proc/{process.pid}/stat")
-    if stat is None:
+    times = cpu_times_s(process.pid)
+    if times is None:
         return
-    after_name = stat.rpartition(")")[2].split()
-    yield Reading("process_user_s", process.name, int(after_name[11]) / _HZ)
-    yield Reading("process_system_s", process.name, int(after_name[12]) / _HZ)
+    yield Reading("process_user_s", process.name, times[0])
+    yield Reading("process_system_s", process.name, times[1])
     schedstat = (text(f"/proc/{process.pid}/schedstat") or "").split()
     if len(schedstat) == 3:
         yield Reading("run_queue_delay_ns", process.name, int(schedstat[1]))

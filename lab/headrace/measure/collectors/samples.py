@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import RootModel
+
 from headrace.errors import BadInput
 from headrace.measure.collectors.base import LAYERS
+from headrace.testbed.store import load
+
+Row = tuple[int, dict[str, float]]  # CLOCK_MONOTONIC, ns; series: value
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,18 @@ class Window:
 _NONE = Window(0.0, {}, {}, {})
 
 
+class _About(RootModel[dict[str, Any]]):
+    """collectors.json."""
+
+
 class Samples:
     """The samples of a folder; layers that were not sampled are empty windows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         about = folder / "collectors.json"
-        self.about = _read(about) if about.is_file() else {}
+        self.about = load(about, _About).root if about.is_file() else {}
+        self._layers: dict[str, list[Row]] = {}  # as they were asked for
 
     @property
     def present(self) -> bool:
@@ -68,12 +78,9 @@ class Samples:
         """Of CLOCK_MONOTONIC times; the whole by default."""
         if layer not in LAYERS:
             raise ValueError(layer)
-        path = self._folder / f"{layer}.jsonl"
-        if not path.is_file():
-            return _NONE
         rows = [
             (t, values)
-            for t, values in _rows(path)
+            for t, values in self._rows(layer)
             if t >= begin_ns and (end_ns is None or t <= end_ns)
         ]
         if not rows:
@@ -88,18 +95,14 @@ class Samples:
             last.update(values)
         return Window((rows[-1][0] - rows[0][0]) / 1e9, first, last, highest)
 
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise BadInput(f"{path}: not valid JSON, cut short perhaps: {error}") from None
-    if not isinstance(found, dict):
-        raise BadInput(f"{path}: should be a mapping (key: value)")
-    return found
+    def _rows(self, layer: str) -> list[Row]:
+        if layer not in self._layers:
+            path = self._folder / f"{layer}.jsonl"
+            self._layers[layer] = list(_rows(path)) if path.is_file() else []
+        return self._layers[layer]
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
+def _rows(path: Path) -> Iterator[Row]:
     with path.open() as f:
         for number, line in enumerate(f, 1):
             if not line.endswith("\n"):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -15,13 +14,14 @@ from headrace.measure.collectors.base import (
     Reading,
     Targets,
     busiest_thread_ns,
+    cpu_times_s,
     device_readings,
     net_dev,
     text,
 )
 
-_HZ = os.sysconf("SC_CLK_TCK")
 _NET = Path("/sys/class/net")
+VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
 _OVS = Path("/var/run/openvswitch")
 _FDB_ENTRY_BYTES = 16  # struct __fdb_entry, <linux/if_bridge.h>
 _PMD = re.compile(r"pmd thread numa_id \d+ core_id (\d+):")
@@ -94,14 +94,13 @@ def _vswitchd(directory: Path) -> int | None:
 
 
 def _ovs(pid: int, directory: Path) -> Iterator[Reading]:
-    stat = text(f"/proc/{pid}/stat")
-    if stat is not None:
-        fields = stat.rpartition(")")[2].split()
-        yield Reading("process_user_s", "ovs-vswitchd", int(fields[11]) / _HZ)
-        yield Reading("process_system_s", "ovs-vswitchd", int(fields[12]) / _HZ)
+    times = cpu_times_s(pid)
+    if times is not None:
+        yield Reading("process_user_s", VSWITCHD, times[0])
+        yield Reading("process_system_s", VSWITCHD, times[1])
     most = busiest_thread_ns([pid])
     if most is not None:
-        yield Reading("busiest_thread_ns", "ovs-vswitchd", most)
+        yield Reading("busiest_thread_ns", VSWITCHD, most)
     yield from pmd_stats(_appctl(directory, "dpif-netdev/pmd-stats-show"))
     flows = re.search(r"flows: (\d+)", _appctl(directory, "dpctl/show"))
     if flows:

@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel
 
-from headrace.errors import HeadraceError, bad_value
+from headrace.errors import HeadraceError
 from headrace.measure.collectors import collectors
 from headrace.measure.collectors.base import Process, Targets
 from headrace.measure.collectors.sampler import Sampler
 from headrace.measure.stack.tracer import Tracer
 from headrace.spec.collect import Collect
-from headrace.spec.invalid import sentence
+from headrace.testbed.store import load
 
 STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
 
@@ -39,18 +39,14 @@ class Watched(BaseModel):
     end_ns: int
 
 
-_TIMES = TypeAdapter(tuple[Watched, ...])
+class _Times(RootModel[tuple[Watched, ...]]):
+    """As the file has them."""
 
 
 def trial_times(folder: Path) -> tuple[Watched, ...]:
     """Of a folder of samples; none where no trial ended."""
     path = folder / TRIALS
-    if not path.is_file():
-        return ()
-    try:
-        return _TIMES.validate_json(path.read_text())
-    except ValidationError as error:
-        raise bad_value(str(path), problem=sentence(error)) from None
+    return load(path, _Times).root if path.is_file() else ()
 
 
 class Watch:
@@ -70,7 +66,8 @@ class Watch:
         self._sampler.now()
         end = self._sampler.last_ns
         self._trials.append(Watched(trial=number, begin_ns=begin, end_ns=end))
-        (self._folder / TRIALS).write_bytes(_TIMES.dump_json(tuple(self._trials)) + b"\n")
+        written = _Times(tuple(self._trials)).model_dump_json()
+        (self._folder / TRIALS).write_text(written + "\n")
 
 
 @contextmanager

@@ -37,15 +37,6 @@ def cpu_seconds(pid: int) -> float | None:
     return None
 
 
-def process_seconds(pid: int) -> float | None:
-    """CPU time of one process that is in no container: a switch."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # proc(5): utime, stime
-
-
 def busy_seconds() -> float:
     """CPU time that all processes of this machine have used, interrupts and softirqs apart."""
     user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])

@@ -12,6 +12,7 @@ from pathlib import Path
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
+from headrace.measure.collectors.virtual_switch import VSWITCHD
 from headrace.testbed.containers import cpu
 from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
@@ -209,7 +210,7 @@ class Ovs(Fabric):
             "ovsdb-server", f"--remote=punix:{self.directory}/db.sock", f"{self.directory}/conf.db"
         )
         self._vsctl("--no-wait", "init")
-        self.processes["ovs-vswitchd"] = self._daemon("ovs-vswitchd", self._database)
+        self.processes[VSWITCHD] = self._daemon(VSWITCHD, self._database)
         self._vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
                     "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
 

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from headrace.bundle import now
+from headrace.measure.collectors.base import cpu_times_s
 from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
 from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
@@ -162,7 +163,9 @@ def _open_loop(workload: AnyWorkload) -> bool:
 def _cpu_seconds(deployed: Deployed) -> dict[str, float]:
     """Of all that belongs to the run and is not the lab itself."""
     read = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
-    read |= {name: cpu.process_seconds(pid) for name, pid in deployed.switch_pids.items()}
+    for name, pid in deployed.switch_pids.items():
+        times = cpu_times_s(pid)
+        read[name] = None if times is None else sum(times)
     return {name: seconds for name, seconds in read.items() if seconds is not None}
 
 
