@@ -43,6 +43,7 @@ from headrace.spec.study import load_study
 from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import WAIT_S, Lcores
 from headrace.testbed.hosting.chaos import chaos as run_chaos
+from headrace.testbed.hosting.container import no_containers
 from headrace.testbed.hosting.cpus import describe_cpu
 from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.hosting.vm_accel import no_kvm
@@ -124,7 +125,8 @@ def study(
     if figure is not None and figure not in drawn:
         raise BadInput(f"--figure: got {figure}; allowed: {', '.join(map(str, drawn))}")
     cpus = usable_cpus()
-    machine = Machine(len(cpus), len({describe_cpu(cpu).node for cpu in cpus}), no_kvm)
+    nodes = len({describe_cpu(cpu).node for cpu in cpus})
+    machine = Machine(len(cpus), nodes, no_kvm, no_containers)
     found = list(points(made, machine, group, figure))
     if only is not None:
         names = [point.name for point in found]

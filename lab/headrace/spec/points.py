@@ -25,6 +25,7 @@ class Needs(Spec):
     lcores: Annotated[Count, Field(ge=1)] | None = None
     nodes: Annotated[Count, Field(ge=1)] | None = None
     kvm: Literal[True] | None = None  # virtual machines that are not emulated
+    containers: Literal[True] | None = None  # root, and podman or docker
     never: str | None = None  # why this is not measured on any server
 
 
@@ -80,6 +81,7 @@ class Machine:
     lcores: int
     nodes: int
     no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
+    no_containers: Callable[[], str | None] = lambda: None  # why VNFs cannot be in containers
 
 
 def points(
@@ -115,6 +117,8 @@ def _lacking(need: Needs, values: dict[str, Any], machine: Machine) -> str | Non
         return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
     if need.kvm and (problem := machine.no_kvm()) is not None:
         return f"needs KVM: {problem}"
+    if need.containers and (problem := machine.no_containers()) is not None:
+        return f"needs containers: {problem}"
     return None
 
 

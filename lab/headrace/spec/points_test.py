@@ -79,6 +79,16 @@ def test_machines_need_kvm() -> None:
     assert first.skipped == "needs KVM: there is no /dev/kvm"
 
 
+def test_containers_need_a_program_that_runs_them() -> None:
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    none = Machine(64, 2, no_containers=lambda: "they need root")
+    for group in ("containers-l2", "containers-l3"):
+        assert [p.values["deployment.hosting.chains"] for p in points(file, none, group)][-1] == 63
+        assert all(p.skipped is None for p in points(file, Machine(64, 2), group))
+        reasons = {p.skipped for p in points(file, none, group)}
+        assert reasons == {"needs containers: they need root"}
+
+
 def test_a_figure_is_a_number_or_a_span() -> None:
     for wrong in ("0", "8a", "2-", "2 - 7"):
         with pytest.raises(ValueError, match="figures"):

@@ -41,6 +41,17 @@ def check(doc: Document) -> None:
     tool().answers()
 
 
+def no_containers() -> str | None:
+    """Why no VNF can be in a container here."""
+    if os.geteuid():
+        return "they need root"
+    try:
+        tool().answers()
+    except HeadraceError as why:
+        return str(why)
+    return None
+
+
 def present(names: Sequence[str]) -> list[str]:
     """Those of the containers that are still there."""
     there = tool().ask("ps", "--all", "--format", "{{.Names}}").stdout.split() if names else []
