@@ -20,6 +20,10 @@ typedef struct {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct task_struct {
+	int pid;
+};
+
 struct ns_common {
 	unsigned int inum;
 };

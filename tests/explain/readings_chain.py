@@ -223,15 +223,13 @@ def _system(w: Windows, counted: str, begin: int, end: int) -> Iterator[Found]:
 
 
 def _softirqs(samples: Path) -> Iterator[Found]:
-    """Of the whole time that was watched: the kernel's clock ticks, and the tracer's entries and
-    exits of the same run."""
+    """Of the whole time that was watched."""
     if not (samples / STACK).is_file():
         yield Skipped("softirq time", (samples / STACK_ABSENT).read_text().strip())
         return
     traced = StackTrace.model_validate_json((samples / STACK).read_text())
-    ours = Windows.of(samples).hardware.total("cpu_softirq_s")
-    yield Agreement("softirq time, s", ours, softirq_s(traced), "tracer's entries and exits",
-                    ticks=True)  # fmt: skip
+    ours = Windows.of(samples).hardware.total("cpu_softirq_ns") / 1e9
+    yield Agreement("softirqs by vector, s", ours, softirq_s(traced), "the stack tracer's")
 
 
 def _pmu(w: Windows, events: dict[str, Points], begin: int, end: int) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.measure import bench_fib, calibrate
-from headrace.measure.stack import tracer
+from headrace.testbed import programs
 
 from .check import Check, apt, read, run
 
@@ -20,7 +20,7 @@ BUILD = ("gcc", "meson", "ninja-build", "pkg-config", "libdpdk-dev", "libjansson
 _TOOLS: dict[str, Callable[[], Path]] = {
     "bench": bench_fib.find_program,
     "server and profile": calibrate.find_program,
-    "trace": tracer.find_tracer,
+    "trace": programs.find_tracer,
 }
 EXTRAS = {
     "iproute2": "links through network namespaces",

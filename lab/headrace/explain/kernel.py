@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
+from headrace.measure.collectors.cores import softirq
 
 # A core that spends this share of its time in softirqs has hardly any left for what they feed.
 SOFTIRQ_FULL = 0.60
@@ -22,7 +23,7 @@ def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
     cpu = _softirq_core(e)
     if cpu is None:
         return
-    busy = e.hardware.rate("cpu_softirq_s")
+    busy = softirq(e.hardware)
     others = max(v for c, v in busy.items() if c != cpu)
     squeezed = e.os.change("softnet_squeezed").get(cpu, 0)
     dropped = _backlog_drops(e).get(cpu, 0)
@@ -41,7 +42,7 @@ def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
 
 def _softirq_core(e: Evidence) -> str | None:
     """The one that has nearly all softirqs, if that is most of its time."""
-    busy = e.hardware.rate("cpu_softirq_s")
+    busy = softirq(e.hardware)
     if len(busy) < 2:
         return None
     cpu = max(busy, key=lambda c: busy[c])

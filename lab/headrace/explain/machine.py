@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
+from headrace.measure.collectors import cores
 
 FULL_THREAD = 0.90  # of the time; the rest is what it waited for others
 THROTTLED = 0.05  # of the time
 WAITING = 0.20  # of the time, for a core
-TICKS_S = 0.5  # below, a core's time in its states is a few clock ticks, and says nothing
 CLIENT = "client"  # of a chain of containers: a reserved name
 BUSY = 0.95
 STOLEN = 0.05
@@ -83,13 +83,13 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     """Where everything of a chain of containers shares the same CPUs, and none of them is idle."""
     if not any(r.application for r in e.results):
         return  # an engine's lcores poll
-    by_cpu = _busy(e)
+    by_cpu = cores.busy(e.hardware)
     if not by_cpu or (busy := sum(by_cpu.values()) / len(by_cpu)) < BUSY:
         return
     used = {name: ns / 1e9 for name, ns in e.virtualization.rate("cgroup_cpu_ns").items()}
     switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
     used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
-    softirq = sum(e.hardware.rate("cpu_softirq_s").values())
+    softirq = sum(cores.softirq(e.hardware).values())
     others = max(0.0, sum(by_cpu.values()) - sum(used.values()) - softirq)
     most = sorted(used, key=lambda name: -used[name])
     named = [f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01]
@@ -109,17 +109,8 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     )
 
 
-def _busy(e: Evidence) -> dict[str, float]:
-    """Share of each CPU's time; of none where it was watched too briefly."""
-    if e.hardware.seconds < TICKS_S:
-        return {}
-    waiting = e.hardware.rate("cpu_iowait_s")
-    idle = e.hardware.rate("cpu_idle_s")
-    return {cpu: 1.0 - share - waiting.get(cpu, 0.0) for cpu, share in idle.items()}
-
-
 def core_full(e: Evidence) -> Iterator[Diagnosis]:
-    for cpu, busy in _busy(e).items():
+    for cpu, busy in cores.busy(e.hardware).items():
         if busy < BUSY:
             continue
         states = {

@@ -41,6 +41,22 @@ def find_engine() -> Path:
     )
 
 
+def find_tracer() -> Path:
+    """$HEADRACE_TRACE, then the repository's build directory, then PATH."""
+    return find(
+        "headrace-trace",
+        [REPO / "build" / "trace" / "headrace-trace"],
+        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_TRACE",
+        variable="HEADRACE_TRACE",
+    )
+
+
+def find_beside_tracer(name: str) -> Path:
+    """A program that is built with the tracer: beside it, or on PATH."""
+    tracer = find_tracer()
+    return find(name, [tracer.parent / name], f" beside {tracer}; build it with `make setup`")
+
+
 def find_tool(name: str, folder: str) -> Path:
     """A program that is built with the engine: in its `folder` of the build directory, beside the
     engine where it is installed, or on PATH."""

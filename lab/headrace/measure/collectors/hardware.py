@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.measure.collectors.base import Layer, Reading, Targets, number, text
+from headrace.measure.collectors.cores import CoreClock
 from headrace.measure.collectors.perf import (
     CACHE_MISSES,
     CACHE_REFERENCES,
@@ -36,6 +37,7 @@ class Hardware:
     def __init__(self, targets: Targets) -> None:
         self._counters: dict[tuple[str, str], Counter] = {}
         self._no_pmu: str | None = None
+        self._clock = CoreClock()
         self._open()
 
     def _open(self) -> None:
@@ -45,7 +47,7 @@ class Hardware:
                     self._counters[name, f"cpu{cpu}"] = Counter(HARDWARE, event, cpu)
         except Refused as why:
             self._no_pmu = str(why)
-            self.close()
+            self._close_counters()
 
     def refusal(self) -> str | None:
         return None if text("/proc/stat") else "/proc/stat cannot be read"
@@ -56,15 +58,23 @@ class Hardware:
             missing = dict.fromkeys(("ipc", "cache_misses"), self._no_pmu)
         if not any(True for _ in frequencies()):
             missing["frequency_mhz"] = "neither cpufreq nor /proc/cpuinfo has it"
+        if self._clock.refused:
+            exact = ("cpu_idle_ns", "cpu_softirq_ns")
+            missing |= dict.fromkeys(exact, f"{self._clock.refused}; clock ticks instead")
         return missing
 
     def read(self) -> Iterator[Reading]:
+        yield from self._clock.read()
         yield from cpu_times(text("/proc/stat") or "")
         yield from frequencies()
         for (name, cpu), counter in self._counters.items():
             yield Reading(name, cpu, counter.read())
 
     def close(self) -> None:
+        self._clock.close()
+        self._close_counters()
+
+    def _close_counters(self) -> None:
         for counter in self._counters.values():
             counter.close()
         self._counters.clear()

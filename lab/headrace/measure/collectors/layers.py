@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.measure.collectors import cores
 from headrace.measure.collectors.base import Layer
 from headrace.measure.collectors.samples import Samples, Window
 from headrace.measure.stack.result import StackTrace
@@ -145,7 +146,7 @@ def _switch(w: Windows) -> list[Figure]:
         why = w.why("virtual-switch", "process_user_s")
         return [entries, Figure("virtual-switch", "CPU", None, "CPUs", absent=why)]
     # A bridge of the kernel's has no process: it runs in the softirqs that bring it packets.
-    softirq = sum(w.hardware.rate("cpu_softirq_s").values())
+    softirq = sum(cores.softirq(w.hardware).values())
     at_most = Figure("virtual-switch", "CPU", softirq, "CPUs", "at most: it runs in softirqs")
     return [entries, at_most]
 
@@ -160,7 +161,7 @@ def _total(*parts: dict[str, float]) -> dict[str, float]:
 
 def _os(w: Windows) -> list[Figure]:
     o, why = w.os, w.why("os", "system_calls")
-    softirq = w.hardware.rate("cpu_softirq_s")
+    softirq = cores.softirq(w.hardware)
     return [
         _summed("os", "system calls", "/s", o.rate("system_calls"), 1.0, why),
         _summed("os", "context switches", "/s", o.rate("context_switches"), 1.0, why),
@@ -182,13 +183,12 @@ def _stack_latency(stack: StackTrace | None) -> Figure:
 
 def _hardware(w: Windows) -> list[Figure]:
     h = w.hardware
-    idle = _total(h.rate("cpu_idle_s"), h.rate("cpu_iowait_s"))
-    busy = {cpu: 1.0 - share for cpu, share in idle.items()}
     cycles, instructions = h.total("cycles"), h.total("instructions")
     why = w.why("hardware", "ipc")
     ipc = instructions / cycles if cycles else None
     return [
-        _summed("hardware", "CPU time", "CPUs", busy, 1.0, w.why("hardware", "cpu_idle_s")),
+        _summed("hardware", "CPU time", "CPUs", cores.busy(h), 1.0,
+                w.why("hardware", "cpu_idle_s")),
         Figure("hardware", "IPC", ipc, "", absent="" if ipc is not None else why),
         _summed("hardware", "cache misses", "/s", h.rate("cache_misses"), 1.0,
                 w.why("hardware", "cache_misses")),

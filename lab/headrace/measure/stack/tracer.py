@@ -23,20 +23,10 @@ _READY_SECONDS = 60  # verifying the programs takes one or two
 _STOP_SECONDS = 60
 
 
-def find_tracer() -> Path:
-    """$HEADRACE_TRACE, then the repository's build directory, then PATH."""
-    return programs.find(
-        "headrace-trace",
-        [programs.REPO / "build" / "trace" / "headrace-trace"],
-        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_TRACE",
-        variable="HEADRACE_TRACE",
-    )
-
-
 def why_not() -> str | None:
     """Why packets cannot be traced here; None when they can."""
     try:
-        binary = find_tracer()
+        binary = programs.find_tracer()
     except HeadraceError as error:
         return str(error)
     done = subprocess.run([binary, "--check"], capture_output=True, errors="replace", check=False)
@@ -54,7 +44,7 @@ class Tracer:
         self._ready = Path(self._folder.name) / "ready"
         self._out = Path(self._folder.name) / "out.json"
         ours = ["--with-parent", "--ready-file", str(self._ready)]
-        command = [str(find_tracer()), *ours, *options]
+        command = [str(programs.find_tracer()), *ours, *options]
         with self._out.open("w") as out:
             # Its own process group: Ctrl-C reaches the lab alone, which then asks for the result.
             self._process = subprocess.Popen(
