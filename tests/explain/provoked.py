@@ -195,7 +195,7 @@ def switch_of_one_thread(folder: Path, lan: Lan) -> Path:
         send = ["send", "--host", "10.99.0.1", "--count", "100000000", "--bytes", "100"]
         with running("ip", "netns", "exec", a, sys.executable, str(PEER), *send):
             time.sleep(1)
-            with watched(folder, ovs=switch.directory):
+            with watched(folder, ovs=switch.switch.directory):
                 time.sleep(3)
     finally:
         ledger.undo()

@@ -18,16 +18,13 @@ from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
     add_veth,
-    make_namespace,
     no_offloads,
     rename,
     within,
 )
-from headrace.testbed.state import Process
+from headrace.testbed.openvswitch import OpenVswitch
 
 _TIMEOUT_S = 30
-_SOCKET_PATH_MAX = 107
-_SWITCH = "switch.ovs"  # no container of a chain has such a name
 
 
 @dataclass(frozen=True)
@@ -173,77 +170,20 @@ class Macvlan(Fabric):
 
 
 class Ovs(Fabric):
-    """Open vSwitch with its userspace datapath and a database of its own, apart from the system's.
+    """Open vSwitch with its userspace datapath.
 
     Steering is by OpenFlow rules: on each LAN a port's packets go to the port that has the
-    destination address, broadcasts to all others, and what is mirrored also to the leaf. It runs
-    in a network namespace of its own: every userspace datapath has a device `ovs-netdev`, so that
-    there could be only one of them, this run's or somebody else's.
+    destination address, broadcasts to all others, and what is mirrored also to the leaf.
     """
 
     def __init__(self, tag: str, ledger: Ledger, directory: Path) -> None:
         super().__init__(tag, ledger)
-        self.directory = directory / "ovs"
         self.ports: list[Port] = []
         self._additions: list[str] = []  # all ports in one transaction: each waits for the switch
-        self.bridge = f"{tag}o"
-        longest = f"{self.directory}/{self.bridge}.mgmt"
-        if len(longest.encode()) > _SOCKET_PATH_MAX:
-            raise HeadraceError(
-                f"{longest}: too long for a socket ({_SOCKET_PATH_MAX} bytes, unix(7)); set "
-                "XDG_RUNTIME_DIR to a folder with a shorter name"
-            )
-        self.namespace = f"{tag}-{_SWITCH}"
-        make_namespace(self.namespace, ledger)
-        self._start()
-
-    @property
-    def _database(self) -> str:
-        return f"unix:{self.directory}/db.sock"
-
-    def _start(self) -> None:
-        self.ledger.note("path", str(self.directory))
-        self.directory.mkdir(mode=0o700)
-        schema = "/usr/share/openvswitch/vswitch.ovsschema"
-        self._tool("ovsdb-tool", "create", f"{self.directory}/conf.db", schema)
-        self._daemon(
-            "ovsdb-server", f"--remote=punix:{self.directory}/db.sock", f"{self.directory}/conf.db"
-        )
-        self._vsctl("--no-wait", "init")
-        self.processes[VSWITCHD] = self._daemon(VSWITCHD, self._database)
-        self._vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge,
-                    "datapath_type=netdev", "fail_mode=secure")  # fmt: skip
-
-    def _daemon(self, name: str, *arguments: str) -> int:
-        pidfile = self.directory / f"{name}.pid"
-        self.ledger.note("pidfile", str(pidfile))
-        log, control = self.directory / f"{name}.log", self.directory / f"{name}.ctl"
-        self._tool(name, f"--pidfile={pidfile}", "--detach", f"--log-file={log}",
-                   f"--unixctl={control}", "-vconsole:off", *arguments)  # fmt: skip
-        process = Process.of(int(pidfile.read_text()))
-        if process is None:
-            raise HeadraceError(f"{name}: ended at once; see {self.directory}/{name}.log")
-        self.ledger.note("process", f"{process.pid}:{process.started}")
-        cpu.shield(process.pid)  # as the containers: a bridge forwards on the CPU time of those
-        return process.pid
-
-    def _tool(self, name: str, *arguments: str) -> str:
-        done = within(self.namespace, lambda: self._run(name, *arguments))
-        if done.returncode:
-            raise HeadraceError(f"{name}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
-        return done.stdout
-
-    def _run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """In the namespace that the calling thread is in."""
-        return subprocess.run(
-            [find_tool(name), *arguments],
-            capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OVS_RUNDIR": str(self.directory),
-                 "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
-        )  # fmt: skip
-
-    def _vsctl(self, *arguments: str) -> None:
-        self._tool("ovs-vsctl", f"--db={self._database}", f"--timeout={_TIMEOUT_S}", *arguments)
+        self.switch = OpenVswitch(tag, ledger, directory / "ovs")
+        # As the containers: a bridge forwards on the CPU time of those.
+        cpu.shield(self.switch.pid)
+        self.processes[VSWITCHD] = self.switch.pid
 
     def add_lan(self, lan: int) -> None:
         """LANs are sets of rules here; finish() writes them."""
@@ -256,12 +196,12 @@ class Ovs(Fabric):
 
     def _add_port(self, namespace: str, name: str, mac: str | None) -> int:
         number = self._next()
-        host_end = f"{self.tag}p{number}"
-        within(self.namespace, lambda: add_veth(host_end, namespace, name, mac, self.ledger))
+        host_end, apart = f"{self.tag}p{number}", self.switch.namespace
+        within(apart, lambda: add_veth(host_end, namespace, name, mac, self.ledger))
         # The userspace datapath reads whole frames: checksums must be in them, segments cut.
-        within(self.namespace, lambda: no_offloads(host_end))
+        within(apart, lambda: no_offloads(host_end))
         within(namespace, lambda: no_offloads(name))
-        self._additions += ["--", "add-port", self.bridge, host_end, "--"]
+        self._additions += ["--", "add-port", self.switch.bridge, host_end, "--"]
         self._additions += ["set", "interface", host_end, f"ofport_request={number}"]
         return number
 
@@ -291,16 +231,5 @@ class Ovs(Fabric):
         return rules
 
     def finish(self) -> None:
-        self._vsctl(*self._additions)
-        file = self.directory / "flows"
-        file.write_text("\n".join(self.flows()) + "\n")
-        socket = f"{self.directory}/{self.bridge}.mgmt"
-        self._tool("ovs-ofctl", "add-flows", f"unix:{socket}", str(file))
-
-
-def find_tool(tool: str) -> str:
-    """Of Open vSwitch; its daemons are not in an ordinary user's PATH."""
-    path = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if path is None:
-        raise HeadraceError(f"{tool}: not found; install it (`apt-get install openvswitch-switch`)")
-    return path
+        self.switch.vsctl(*self._additions)
+        self.switch.add_flows(self.flows())

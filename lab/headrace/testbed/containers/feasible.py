@@ -10,9 +10,9 @@ from pathlib import Path
 from headrace.errors import BadInput, HeadraceError
 from headrace.spec.appliance import PacketsWorkload
 from headrace.testbed.containers.deploy import Supply
-from headrace.testbed.containers.fabric import find_tool
 from headrace.testbed.containers.sriov import no_mirror
 from headrace.testbed.containers.study import Expanded, Point
+from headrace.testbed.openvswitch import find_tool
 from headrace.testbed.programs import find_engine
 from headrace.testbed.sriov import choose
 
