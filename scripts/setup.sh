@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|offload|containers|vm]...
+#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|offload|switches|containers|vm]...
 #                                                                              (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
@@ -22,6 +22,7 @@ packages_containers=(podman runc mmdebstrap openvswitch-switch)
 packages_vm=(qemu-system-x86 busybox-static)
 packages_fuzz=(clang)
 packages_offload=(frr bird2)
+packages_switches=(openvswitch-switch-dpdk)
 packages_trace=(clang libbpf-dev bpftool ethtool nftables)
 # For the functions dpi and ids; the library of patterns is added by processor.
 packages_inspect=(libndpi-dev)
@@ -33,21 +34,22 @@ die() {
 	exit 1
 }
 
-extra= targets=() trace=0 offload=0 vm=0
+extra= targets=() trace=0 offload=0 switches=0 vm=0
 [ "$*" != demo ] || targets=(engine/headrace-engine)
 wanted=("${packages_run[@]}")
 for purpose in "$@"; do
 	case $purpose in
 	demo | run) ;;
-	test) wanted+=("${packages_test[@]}") extra=dev offload=quiet ;;
+	test) wanted+=("${packages_test[@]}") extra=dev offload=quiet switches=quiet ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
 	containers) wanted+=("${packages_containers[@]}") ;;
 	vm) wanted+=("${packages_vm[@]}") vm=1 ;;
 	offload) offload=1 ;;
+	switches) switches=1 ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, offload, containers, vm" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, offload, switches, containers, vm" ;;
 	esac
 done
 
@@ -276,6 +278,13 @@ routing() {
 	(packages) || echo "setup: headrace offload has no routing daemons: ${wanted[*]} are needed"
 }
 
+# Open vSwitch with DPDK for `network: ovs-dpdk`; where systemd runs its package starts one, too.
+open_vswitch() {
+	[ "$switches" != quiet ] || [ ! -d /run/systemd/system ] || return 0
+	wanted=("${packages_switches[@]}")
+	(packages) || echo "setup: network ovs-dpdk will not work: ${wanted[*]} is needed"
+}
+
 [ -w . ] || die "$PWD is not writable for $(id -un)"
 for made in .setup .venv build; do
 	[ ! -e "$made" ] || [ -w "$made" ] ||
@@ -301,4 +310,5 @@ engine
 wait $python_packages
 [ $trace = 0 ] || tracer
 [ "$offload" = 0 ] || routing
+[ "$switches" = 0 ] || open_vswitch
 [ $vm = 0 ] || guests

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosted chains behind a switch that is not the host engine's: the kernel's bridge."""
+"""Hosted chains behind a switch that is not the host engine's: the kernel's, Open vSwitch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from headrace.testbed.openvswitch import dpdk_lacking
 from support.containers import lacking
 from support.lab import headrace, state_left
 from support.netns import netns_refusal
@@ -35,14 +36,25 @@ measure: {{loads: [2000], trial: 0.5, drain: 1.0}}
 
 
 def ours() -> set[str]:
-    return {path.name for path in Path("/run/netns").glob("hr*") if "-vnf" in path.name}
+    """Namespaces of VNFs and of switches."""
+    named = (path.name for path in Path("/run/netns").glob("hr*"))
+    return {name for name in named if "-vnf" in name or "-switch" in name}
+
+
+def absent(kind: str, network: str) -> str | None:
+    """What this machine lacks for it."""
+    if network == "ovs-dpdk" and (missing := dpdk_lacking()) is not None:
+        return missing
+    return netns_refusal() or (lacking("headrace") if kind == "container" else None)
 
 
 @pytest.mark.parametrize(
     ("kind", "network", "direction"),
     [
         ("process", "bridge", "both"),
+        ("process", "ovs-dpdk", "both"),
         pytest.param("container", "bridge", "forward", marks=pytest.mark.slow),
+        pytest.param("container", "ovs-dpdk", "forward", marks=pytest.mark.slow),
     ],
 )
 def test_packets_come_through(
@@ -54,7 +66,7 @@ def test_packets_come_through(
     direction: str,
 ) -> None:
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
-    if refusal := netns_refusal() or (lacking("headrace") if kind == "container" else None):
+    if refusal := absent(kind, network):
         pytest.skip(refusal)
     before = ours()
     (tmp_path / "spec.yaml").write_text(spec(kind, network, direction=direction))
@@ -84,8 +96,12 @@ def test_packets_come_through(
     [
         ("process", "bridge", ", uplink_gbps: 10", "allowed with bridge: none"),
         ("process", "bridge", ", wait: interrupt", "allowed with bridge: poll, adaptive"),
+        ("process", "ovs-dpdk", ", switch_gbps: 10", "allowed with ovs-dpdk: none"),
+        ("process", "ovs-dpdk", ", wait: interrupt", "allowed with ovs-dpdk: poll, adaptive"),
+        ("process", "ovs-dpdk", ", slots: 65536", "allowed with ovs-dpdk: at most 32768"),
         ("process", "linux", "", "deployment.network"),
         ("inline", "bridge", "", "network: bridge joins hosted VNFs"),
+        ("inline", "ovs-dpdk", "", "allowed: process, container, vm"),
     ],
 )
 def test_refused(
@@ -96,3 +112,41 @@ def test_refused(
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_switch_and_its_ports_count_alike(engine_binary: Path, tmp_path: Path) -> None:
+    """More than a VNF can have: each packet is somewhere, and what its queue had no room for is
+    said to be lost there."""
+    if refusal := absent("process", "ovs-dpdk"):
+        pytest.skip(refusal)
+    flood = spec("process", "ovs-dpdk", ", slots: 64").replace("[2000]", "[3M]")
+    (tmp_path / "spec.yaml").write_text(flood)
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", "--json",
+        folder=tmp_path, engine=engine_binary, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [(ports, drops)] = duckdb.sql(
+        f"select counters.ports, drops from '{tmp_path}/b/trials.parquet' where phase = 'fixed'"
+    ).fetchall()
+    ports = dict(ports)
+    assert len(ports) == 3  # the tester's, and of each VNF one
+    for port in ports.values():
+        assert port["device_rx"] == port["rx_packets"] > 0
+        assert port["device_tx"] == port["tx_packets"] > 0
+    missed = {name: port["rx_missed"] for name, port in ports.items() if port["rx_missed"]}
+    assert missed == {
+        place.removesuffix("/rx-missed"): packets
+        for place, packets in dict(drops).items()
+        if place.endswith("/rx-missed")
+    }
+    # What the switch was given it gave, or had no room for.
+    given = sum(port["tx_packets"] for port in ports.values())
+    assert given == sum(p["rx_packets"] + p["rx_missed"] for p in ports.values())
+
+
+def test_long_frames_are_refused(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk").replace("[128]", "[9000]"))
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "allowed with ovs-dpdk: up to 1518 B" in done.stderr

@@ -116,8 +116,9 @@ class Run:
         targets = Targets(processes=(own,), telemetry=telemetry)
         if isinstance(engine, HostedEngine):
             vnfs = targets_of(engine.pids) if engine.grouped else Targets()
+            processes = (own, *vnfs.processes)
             targets = vnfs.model_copy(
-                update={"processes": (own, *vnfs.processes), "telemetry": telemetry}
+                update={"processes": processes, "telemetry": telemetry, "ovs": engine.ovs}
             )
         with watching(wanted, targets, folder):
             yield

@@ -14,7 +14,12 @@ INTERFACE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"  # IFNAMSIZ
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
-_APART = ("process", "container")  # whose VNFs may have ports of any switch
+# Whose VNFs may have ports of a switch that is not the host engine's.
+_APART = {
+    "bridge": ("process", "container"),
+    "ovs-dpdk": ("process", "container", "vm"),
+    "sriov": ("process", "container"),
+}
 _FASTPATH_FLOWS = 65536
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
 
@@ -226,15 +231,21 @@ class Deployment(Spec):
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
     hosting: Hosting = Hosting()
-    network: Literal["veb", "vepa", "bridge", "sriov"] = "veb"
+    network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
 
     @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
-        if self.network in ("bridge", "sriov") and self.hosting.kind not in _APART:
+        kinds = _APART.get(self.network)
+        if kinds is not None and self.hosting.kind not in kinds:
             raise ValueError(
                 f"network: {self.network} joins hosted VNFs; got hosting {self.hosting.kind}; "
-                f"allowed: {', '.join(_APART)}"
+                f"allowed: {', '.join(kinds)}"
+            )
+        if self.network == "ovs-dpdk" and self.hugepages is True:
+            raise ValueError(
+                "hugepages: true; ovs-dpdk shares the tester's memory, which has to be in few "
+                "files; allowed with ovs-dpdk: auto, false, which are the same"
             )
         for key, given in (("pf", self.pf), ("hosting.vf", self.hosting.vf)):
             if given is not None and self.network != "sriov":

@@ -30,6 +30,8 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     """
     if deployment.hugepages is False:
         return Memory(False, _ordinary("as the spec asks"))
+    if deployment.network == "ovs-dpdk":
+        return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
     found = hugepages.pool()
     if found is None or not found.control.exists():
         return _without(deployment, "this kernel has none")

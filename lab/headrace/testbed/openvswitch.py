@@ -4,6 +4,7 @@ system's."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ _SOCKET_PATH_MAX = 107
 _SWITCH = "switch.ovs"  # no container of a chain has such a name
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_WITH_DPDK = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"  # Debian's and Ubuntu's
 
 
 class OpenVswitch:
@@ -121,3 +123,25 @@ def find_tool(tool: str) -> str:
     if path is None:
         raise HeadraceError(f"{tool}: not found; install it (`apt-get install openvswitch-switch`)")
     return path
+
+
+def dpdk_program() -> str | None:
+    """The switch with DPDK. Debian has two packages of it; which one is in PATH is an alternative
+    that is not ours to change."""
+    if os.access(_WITH_DPDK, os.X_OK):
+        return _WITH_DPDK
+    found = shutil.which(VSWITCHD) or shutil.which(VSWITCHD, path=_PATH)
+    if found is None:
+        return None
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    return found if "DPDK" in said.stdout else None
+
+
+def dpdk_lacking() -> str | None:
+    """What to do where there is none."""
+    if dpdk_program() is not None:
+        return None
+    return (
+        "Open vSwitch with DPDK is not installed; `scripts/setup.sh switches` does, or "
+        "`apt-get install openvswitch-switch-dpdk`"
+    )

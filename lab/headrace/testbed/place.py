@@ -34,10 +34,12 @@ class Placement:
     sink: int
     segments: tuple[PlacedSegment, ...]
     notes: tuple[str, ...]
+    others: tuple[int, ...] = ()  # lcores of programs that are not the engine's
 
     @property
     def cpus(self) -> set[int]:
-        return {self.generator, self.sink, *(c for s in self.segments for c in s.all_cpus)}
+        of_segments = (c for s in self.segments for c in s.all_cpus)
+        return {self.generator, self.sink, *self.others, *of_segments}
 
 
 def usable_cpus() -> list[int]:

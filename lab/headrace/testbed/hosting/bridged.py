@@ -21,6 +21,7 @@ from headrace.testbed.containers.plumbing import (
     within,
 )
 from headrace.testbed.hosting.ports import Port
+from headrace.testbed.hosting.switch import Switch
 
 Json = dict[str, Any]
 _MTU = 9216  # the longest frame of a workload
@@ -29,7 +30,7 @@ _STATIC = 0x40  # NUD_NOARP; permanent ones are the bridge's own addresses
 _MASTER = 0x04  # NTF_MASTER: the bridge's table, not the port's
 
 
-class KernelBridge:
+class KernelBridge(Switch):
     """Made when the chain is deployed; `remove` undoes all of it.
 
     Each owner has a namespace with its ends of veth pairs, which its engine reads by packet

@@ -114,7 +114,7 @@ class VnfContainer(HostedVnf):
         self._made = False
 
     def start(self) -> None:
-        self._socket.unlink(missing_ok=True)
+        self._clear_sockets()
         self._common.ledger.note("container", self.name)
         command = [tool().path, "start", self.name] if self._made else self._run_command()
         with self._errors.open("wb") as errors:

@@ -22,9 +22,12 @@ from headrace.testbed.hosting.bridged import KernelBridge
 from headrace.testbed.hosting.container import Containers, VnfContainer, present
 from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.layout import Hosted
+from headrace.testbed.hosting.ovs_dpdk import OvsDpdk
 from headrace.testbed.hosting.parts import RUN, Vnf
+from headrace.testbed.hosting.ports import OnSwitch
 from headrace.testbed.hosting.process import VnfProcess
 from headrace.testbed.hosting.run_queue import run_queue
+from headrace.testbed.hosting.switch import Switch, add_counts
 from headrace.testbed.hosting.vm import Machines, VnfMachine
 from headrace.testbed.hosting.vm_appliance import VnfAppliance
 from headrace.testbed.hosting.vnf import HostedVnf
@@ -54,14 +57,18 @@ class HostedEngine(Engine):
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
             text, enter = self._nic.fill_in(text), self._nic.enter("")
-        self._switch: KernelBridge | None = None
+        self._switch: Switch | None = None
         if hosted.switch is not None:
-            self._switch = KernelBridge(hosted.switch.ports, self._ledger)
+            self._switch = self._make_switch(hosted.switch, state.path)
             enter = self._switch.enter("")
         self._by_ports = bool(hosted.nic or hosted.switch) or hosted.hosting.kind == "vm"
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
-        with started_near(own):
-            super().__init__(binary, json.loads(text), state, enter)
+        try:
+            with started_near(own):
+                super().__init__(binary, json.loads(text), state, enter)
+        except BaseException:
+            self._ledger.undo()
+            raise
         try:
             self._group = self._make_group(hosted.hosting, state.path.name)
             make = self._maker(binary, hosted.hosting, state.path)
@@ -70,6 +77,15 @@ class HostedEngine(Engine):
             self.wait_up()
         except BaseException:
             self.close()
+            raise
+
+    def _make_switch(self, on: OnSwitch, run: Path) -> Switch:
+        try:
+            if on.network == "bridge":
+                return KernelBridge(on.ports, self._ledger)
+            return OvsDpdk(on, self._ledger, run)
+        except BaseException:
+            self._ledger.undo()
             raise
 
     def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
@@ -89,7 +105,7 @@ class HostedEngine(Engine):
         if hosting.kind == "container":
             common = Containers(hosting, self._ledger, self._group, _say)
             apart = self._switch or self._nic
-            within = apart.namespace_of if apart is not None else lambda name: None
+            within = apart.namespace_of if apart is not None else lambda _: None
             return lambda vnf: VnfContainer(common, vnf, run, prefix, within(vnf.name))
         if hosting.kind == "vm":
             return self._machines(hosting, run, prefix)
@@ -135,6 +151,8 @@ class HostedEngine(Engine):
         self.notes += tuple(note for one in self.vnfs if (note := one.note))
 
     def wait_up(self) -> None:
+        if self._switch is not None:
+            self._switch.wait_up()
         if self._nic is not None or self._switch is not None:
             return  # carriers were waited for before the engines started
         deadline = time.monotonic() + _LINKS_UP_S
@@ -158,6 +176,11 @@ class HostedEngine(Engine):
         """Of the VNFs that run."""
         return {one.vnf.name: one.pid for one in self.vnfs if one.alive}
 
+    @property
+    def ovs(self) -> Path | None:
+        """The run directory of an Open vSwitch of ours."""
+        return None if self._switch is None else self._switch.directory
+
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
         """All alike: a VNF with a smaller share than its host would be the host's bottleneck."""
@@ -169,6 +192,8 @@ class HostedEngine(Engine):
             self._share(SHARE_IDLE)
 
     def _share(self, nice: int) -> None:
+        for pid in {} if self._switch is None else self._switch.pids.values():
+            set_share(pid, nice)
         if self._group is not None:
             self._group.share(nice)
             return
@@ -209,12 +234,15 @@ class HostedEngine(Engine):
         if self._by_ports:  # the others' links tell more
             running = [one for one in self.vnfs if one.alive]
             host["run_queue"] = {one.vnf.name: run_queue(one.pid, one.worker) for one in running}
+        counts = {} if self._switch is None else self._switch.counts()
+        add_counts(host["links"], "", counts)
         if self._nic is not None:
             self._nic.add_counts("", host["links"])
         for vnf, reading in readings:
             host["segments"] |= reading["segments"]
             for face in vnf.vnf.faces:
                 host["links"][f"{vnf.vnf.name}:{face.name}"] = reading["links"][face.name]
+            add_counts(reading["links"], vnf.vnf.name, counts)
             if self._nic is not None:
                 self._nic.add_counts(vnf.vnf.name, reading["links"])
             for cpu, worker in reading["workers"].items():

@@ -23,7 +23,7 @@ from headrace.testbed.hosting.parts import (
     tester,
     topology,
 )
-from headrace.testbed.hosting.ports import OnSwitch, lay_out
+from headrace.testbed.hosting.ports import OnSwitch, lay_out, ports_cpu
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.testbed.hosting.vm_image import check_tools
@@ -92,7 +92,7 @@ def lay_out_hosted(
         )
     nic, switch = None, None
     network = experiment.study.deployment.network
-    if network == "bridge":
+    if network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
         switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
     elif network == "sriov":
@@ -104,7 +104,7 @@ def lay_out_hosted(
     else:
         plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
     vnfs = tuple(one for chain in chains for one in chain)
-    placement = _placement(vnfs, traffic, notes, switched=nic is None)
+    placement = _placement(vnfs, traffic, notes, network)
     return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
 
 
@@ -279,14 +279,17 @@ def _next(chain: list[Vnf], one: Vnf) -> str:
 
 
 def _placement(
-    vnfs: tuple[Vnf, ...], traffic: list[int], notes: list[str], switched: bool
+    vnfs: tuple[Vnf, ...], traffic: list[int], notes: list[str], network: str
 ) -> Placement:
-    segments = [PlacedSegment(NIC, (NIC,), (switch_cpu(traffic),))] if switched else []
+    switched = network != "sriov"
+    cpu = ports_cpu(network, traffic)
+    segments = [PlacedSegment(NIC, (NIC,), (cpu,))] if switched else []
     segments += [PlacedSegment(v.name, v.nodes, v.lcores) for v in vnfs]
+    others = (switch_cpu(traffic),) if network == "ovs-dpdk" else ()
     if len(traffic) < 3:
         who = "generator, switch and sink" if switched else "generator and sink"
         notes = [*notes, f"{who} share lcores {sorted(traffic)}"]
     lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
     if len(vnfs) > len(lcores):
         notes = [*notes, f"{len(vnfs)} VNFs share lcores {lcores}"]
-    return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes))
+    return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)

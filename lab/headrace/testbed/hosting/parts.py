@@ -48,6 +48,7 @@ class Vnf:
     vcpus: tuple[tuple[int, ...], ...] = ()  # of a virtual machine: the lcores of each
     appliance: ApplianceVm | None = None  # it is an image of the user's
     next_mac: str = ""  # an appliance's: where its frames are to go
+    listens: bool = False  # at its interfaces' sockets, to which the switch comes
 
     @property
     def folder(self) -> str:

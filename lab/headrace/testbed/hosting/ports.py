@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of a hosted chain whose switch is not the host engine's: the tester and each VNF have ports
-of the kernel's bridge."""
+of the kernel's bridge, or of Open vSwitch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.spec.document import Document
+from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
-from headrace.testbed.hosting.parts import NIC, Vnf, switch_cpu, tester
+from headrace.testbed.hosting.parts import NIC, RUN, Vnf, switch_cpu, tester
+from headrace.testbed.openvswitch import dpdk_lacking
 from headrace.testbed.place import Placement
 from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
 from headrace.testbed.traffic import source_params
@@ -23,7 +25,10 @@ _WIRE_MOST = 16384  # of buffers for whole frames
 _LINK_MS = 60000
 # Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
 _AF_PACKET = "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512"
-_FRAME_MOST = 1900  # what such a frame has room for, beside its header
+_VIRTIO_USER = "net_virtio_user{n},path={socket},server=1,queues=1,queue_size={slots},mac={mac}"
+# Of bridge: the room that a packet socket's frame has. Of ovs-dpdk: its ports' MTU.
+_FRAME_MOST = {"bridge": 1900, "ovs-dpdk": 1518}
+_SLOTS_MOST = 32768  # of a virtqueue (virtio 1.1, 2.6)
 
 
 @dataclass(frozen=True)
@@ -34,33 +39,57 @@ class Port:
     number: int  # of the owner's ports, from 0
     name: str  # of the interface, and of the engine's link
     mac: str
+    socket: str  # where its owner awaits a switch that comes by vhost-user
 
 
 @dataclass(frozen=True)
 class OnSwitch:
+    network: str
     ports: tuple[Port, ...]  # the tester's first
+    slots: int  # of a port's queue, where that is ours to say
+    lcore: int  # of a switch that polls
+    shared: bool  # that lcore, with the tester
     times: bool
 
     def of(self, owner: str) -> list[Port]:
         return [port for port in self.ports if port.owner == owner]
 
     def link(self, port: Port) -> Json:
-        devargs = _AF_PACKET.format(n=port.number, name=port.name)
-        params: Json = {"devargs": devargs, "wait_link_ms": _LINK_MS, "times": self.times}
+        params: Json = {"wait_link_ms": _LINK_MS, "times": self.times}
+        if self.network == "bridge":
+            params["devargs"] = _AF_PACKET.format(n=port.number, name=port.name)
+        else:
+            params["devargs"] = _VIRTIO_USER.format(
+                n=port.number, socket=port.socket, slots=self.slots, mac=port.mac
+            )
+            params |= {"rx_descriptors": self.slots, "tx_descriptors": self.slots}
         return {"type": "port", "params": params}
 
 
-def on_switch(experiment: Experiment, chains: list[list[Vnf]]) -> OnSwitch:
-    ways = paths(experiment)
+def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int]) -> OnSwitch:
+    ways, deployment = paths(experiment), experiment.study.deployment
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
-    testers = [Port("", i, f"wire{i}", own[i]) for i in range(len(ways))]
+    testers = [Port("", i, f"wire{i}", own[i], f"{RUN}/wire{i}.sock") for i in range(len(ways))]
     others = [
-        Port(one.name, i, face.name, face.mac)
+        Port(one.name, i, face.name, face.mac, face.socket)
         for chain in chains
         for one in chain
         for i, face in enumerate(one.faces)
     ]
-    return OnSwitch((*testers, *others), experiment.study.deployment.hosting.times)
+    hosting, lcore = deployment.hosting, switch_cpu(traffic)
+    return OnSwitch(
+        network=deployment.network,
+        ports=(*testers, *others),
+        slots=hosting.slots,
+        lcore=lcore,
+        shared=lcore in (traffic[0], traffic[-1]),
+        times=hosting.times,
+    )
+
+
+def ports_cpu(network: str, traffic: list[int]) -> int:
+    """Of the segment that feeds the tester's ports: a switch that polls has the switch's lcore."""
+    return traffic[0] if network == "ovs-dpdk" else switch_cpu(traffic)
 
 
 def tester_plan(
@@ -96,7 +125,7 @@ def tester_plan(
     back = [(own[leaves_by(way, ways)].name, way.back) for way in ways]
     segments = [
         passing(GENERATOR, traffic[0], [(way.source, way.wire) for way in ways]),
-        passing(NIC, switch_cpu(traffic), [*out, *back]),
+        passing(NIC, ports_cpu(switch.network, traffic), [*out, *back]),
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
@@ -110,7 +139,9 @@ def tester_plan(
 
 
 def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, switch: OnSwitch) -> Json:
-    """A VNF's plan, its interfaces being ports of the switch."""
+    """A VNF's plan, its interfaces being ports of the switch; an appliance has none."""
+    if one.appliance is not None:
+        return plan
     links = {port.name: switch.link(port) for port in switch.of(one.name)}
     engine = {**plan["engine"], "mbuf_data_bytes": buffer_bytes(experiment)}
     return {**plan, "engine": engine, "links": {**plan["links"], **links}}
@@ -134,11 +165,21 @@ def refused(experiment: Experiment) -> tuple[str, str] | None:
         return "hosting.wait", (
             f"ports of {network} can only be polled; allowed with {network}: poll, adaptive"
         )
-    if network == "bridge" and max(experiment.frame.sizes) > _FRAME_MOST:
-        return "network", (
-            f"bridge: frames of {max(experiment.frame.sizes)} B; allowed with bridge: up to "
-            f"{_FRAME_MOST} B, the room of a packet socket's frames"
+    most, largest = _FRAME_MOST[network], max(experiment.frame.sizes)
+    if largest > most:
+        return "network", f"frames of {largest} B; allowed with {network}: up to {most} B"
+    if network == "ovs-dpdk":
+        return _refused_by_ovs(hosting)
+    return None
+
+
+def _refused_by_ovs(hosting: Hosting) -> tuple[str, str] | None:
+    if hosting.slots > _SLOTS_MOST:
+        return "hosting.slots", (
+            f"{hosting.slots}; allowed with ovs-dpdk: at most {_SLOTS_MOST}, as virtio's queues"
         )
+    if (missing := dpdk_lacking()) is not None:
+        return "network", missing
     return None
 
 
@@ -163,9 +204,20 @@ def lay_out(
     if found := refused(experiment):
         key, problem = found
         raise doc.error(("deployment", *key.split(".")), problem)
-    switch = on_switch(experiment, chains)
+    for one in (one for chain in chains for one in chain):
+        if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
+            raise doc.error(
+                ("deployment", "network"),
+                f"{one.name} has a rate_cap_gbps, which only a virtual function keeps; allowed: "
+                "veb, vepa",
+            )
+    switch = on_switch(experiment, chains, traffic)
+    listens = switch.network == "ovs-dpdk"
     chains = [
-        [replace(one, plan=vnf_plan(one.plan, one, experiment, switch)) for one in chain]
+        [
+            replace(one, listens=listens, plan=vnf_plan(one.plan, one, experiment, switch))
+            for one in chain
+        ]
         for chain in chains
     ]
     plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, switch)

@@ -38,7 +38,7 @@ class VnfProcess(HostedVnf):
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._socket.unlink(missing_ok=True)
+        self._clear_sockets()
         command = [*self._enter, str(self._binary), "--plan", str(self._write_plan())]
         command += ["--control", str(self._socket), "--with-parent"]
         if self._group is not None:

@@ -146,7 +146,9 @@ class VnfMachine(HostedVnf):
             memory_mb=hosting.vm.memory_mb,
             boot=None,
             nics=tuple(
-                vm_qemu.Nic(face.mac, Path(face.socket.replace(RUN, str(self._run))))
+                vm_qemu.Nic(
+                    face.mac, Path(face.socket.replace(RUN, str(self._run))), self.vnf.listens
+                )
                 for face in self.vnf.faces
             ),
             queue=hosting.slots,

@@ -60,11 +60,11 @@ def appliance_of(
 
 def check_network(experiment: Experiment, doc: Document) -> None:
     network = experiment.study.deployment.network
-    if network not in ("veb", "vepa"):
+    if network not in ("veb", "vepa", "ovs-dpdk"):
         raise doc.error(
             ("deployment", "network"),
-            "virtual machines are behind the host engine's switch; allowed with `kind: vm`: "
-            "veb, vepa",
+            "virtual machines are reached by vhost-user; allowed with `kind: vm`: veb, vepa, "
+            "ovs-dpdk",
             value=network,
         )
     if experiment.study.workload.direction == "forward":

@@ -34,7 +34,8 @@ class Disk:
 @dataclass(frozen=True)
 class Nic:
     mac: str
-    socket: Path  # vhost-user: the host's engine listens there
+    socket: Path  # vhost-user: the host's engine listens there, or else the machine does
+    listens: bool = False
 
 
 _CONTROL, _MANAGEMENT, _DISK = 0x2, 0x1E, 0x1D  # slots on the PCI bus; interfaces are in between
@@ -120,7 +121,8 @@ def _network(m: Machine) -> list[str]:
     interrupts = ",vectors=0" if m.accel == "tcg" else ""
     words = []
     for i, nic in enumerate(m.nics):
-        words += ["-chardev", f"socket,id=c{i},path={_quoted(nic.socket)}"]
+        server = ",server=on" if nic.listens else ""
+        words += ["-chardev", f"socket,id=c{i},path={_quoted(nic.socket)}{server}"]
         words += ["-netdev", f"vhost-user,id=n{i},chardev=c{i},queues=1"]
         device = f"virtio-net-pci,netdev=n{i},mac={nic.mac},addr={slot(i):#x},romfile=,"
         device += f"rx_queue_size={m.queue},tx_queue_size={m.queue},{_NO_OFFLOADS}{interrupts}"

@@ -93,6 +93,13 @@ class HostedVnf(ABC):
         assert self.control is not None
         return self.control.receive("read")
 
+    def _clear_sockets(self) -> None:
+        """Of an engine that was killed: who listens at a path wants it to be free."""
+        for face in self.vnf.faces:
+            if self.vnf.listens:
+                Path(face.socket.replace(RUN, str(self._run))).unlink(missing_ok=True)
+        self._socket.unlink(missing_ok=True)
+
     def _disconnect(self) -> None:
         if self.control is not None:
             self.control.close()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch of a hosted chain's is asked for, if it is not the host engine's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PortCounts:
+    """As the switch sees a port: what came from its owner is `rx`."""
+
+    rx_packets: int
+    tx_packets: int
+    rx_dropped: int
+    tx_dropped: int
+
+
+class Switch:
+    """Made when the chain is deployed; the ledger undoes it."""
+
+    directory: Path | None = None  # of an Open vSwitch
+    pids: dict[str, int] = {}  # noqa: RUF012 - of processes that forward, where the kernel does not
+
+    def namespace_of(self, owner: str) -> str | None:
+        """Where an owner's ports are; None: it has sockets, and no network."""
+        return None
+
+    def enter(self, owner: str) -> list[str]:
+        """What starts a command where its ports are."""
+        return []
+
+    def wait_up(self) -> None:
+        """Until all of its ports carry packets."""
+
+    def counts(self) -> dict[tuple[str, str], PortCounts]:
+        """By owner and port."""
+        return {}
+
+
+def add_counts(links: Json, owner: str, counts: dict[tuple[str, str], PortCounts]) -> None:
+    """What the switch counted, beside what the engine did. What it had for a port whose queue was
+    full is what a device calls missed."""
+    for (whose, name), one in counts.items():
+        if whose == owner and name in links:
+            link = links[name]
+            link["device"] = {"rx_packets": one.tx_packets, "tx_packets": one.rx_packets}
+            link["rx_missed"] = int(link.get("rx_missed", 0)) + one.tx_dropped
+            link["tx_errors"] = int(link.get("tx_errors", 0)) + one.rx_dropped
