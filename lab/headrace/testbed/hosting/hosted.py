@@ -57,6 +57,7 @@ class HostedEngine(Engine):
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
             text, enter = self._nic.fill_in(text), self._nic.enter("")
+        self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
         self._switch: Switch | None = None
         if hosted.switch is not None:
             self._switch = self._make_switch(hosted.switch, state.path)

@@ -54,6 +54,12 @@ class OnSwitch:
     def of(self, owner: str) -> list[Port]:
         return [port for port in self.ports if port.owner == owner]
 
+    @property
+    def kept(self) -> int:
+        """Buffers of the tester's that have been sent and are not free yet, at most: virtio frees
+        them when it wants their places; what a packet socket was given is copied."""
+        return len(self.of("")) * self.slots if self.network == "ovs-dpdk" else 0
+
     def link(self, port: Port) -> Json:
         params: Json = {"wait_link_ms": _LINK_MS, "times": self.times}
         if self.network == "bridge":
