@@ -15,17 +15,23 @@ from rich.console import Console
 
 from headrace.errors import HeadraceError
 from headrace.report.offload import show
+from headrace.report.offload_convergence import show_convergence
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.offload import ChaosSpec, CompareSpec, read
+from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, read
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.offload.chaos import chaos as run_chaos
 from headrace.testbed.offload.compare import compare, traffic_cpus
+from headrace.testbed.offload.convergence import convergence, prefixes
 from headrace.testbed.offload.service import Service
+from headrace.testbed.place import usable_cpus
 
 
 def offload(
-    spec: Annotated[Path, typer.Argument(help="VNFs and daemons, `compare` or `chaos` (YAML).")],
+    spec: Annotated[
+        Path,
+        typer.Argument(help="VNFs and daemons, `compare`, `convergence` or `chaos` (YAML)."),
+    ],
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
     ] = None,
@@ -41,7 +47,8 @@ def offload(
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
 ) -> None:
     """Run VNFs whose control plane is theirs and whose packets the host forwards; or, with
-    `compare`, measure what that costs, or, with `chaos`, kill them under traffic."""
+    `compare`, measure what that costs, with `convergence`, how fast daemons bring routes, or, with
+    `chaos`, kill them under traffic."""
     doc = document.load(spec)
     parsed = read(doc)
     if isinstance(parsed, CompareSpec):
@@ -49,6 +56,9 @@ def offload(
         return
     if isinstance(parsed, ChaosSpec):
         _chaos(parsed, doc, wait, check)
+        return
+    if isinstance(parsed, ConvergenceSpec):
+        _convergence(parsed, doc, as_json, wait, check)
         return
     if check:
         print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
@@ -84,6 +94,23 @@ def _chaos(spec: ChaosSpec, doc: Document, wait: float, check: bool) -> None:
     print(json.dumps(dataclasses.asdict(outcome) | {"passed": outcome.passed}, indent=2))
     if not outcome.passed:
         raise HeadraceError("offload: the host did not come through unharmed; see above")
+
+
+def _convergence(
+    spec: ConvergenceSpec, doc: Document, as_json: bool, wait: float, check: bool
+) -> None:
+    if check:
+        routes = len(prefixes(spec.convergence, doc))
+        print(f"{spec.name}: {', '.join(spec.convergence.daemons)}, {routes} routes")
+        return
+    _needs_root()
+    cpu = usable_cpus()[-1]
+    with Lcores([cpu], _waiting, wait):
+        rows = convergence(spec, doc, cpu, _say)
+    if as_json:
+        print(json.dumps({"name": spec.name, "changes": rows}))
+    else:
+        show_convergence(rows, Console())
 
 
 def _needs_root() -> None:

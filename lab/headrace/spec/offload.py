@@ -174,12 +174,39 @@ class ChaosSpec(Spec):
     memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
 
 
-def read(doc: Document) -> Offload | CompareSpec | ChaosSpec:
+class Convergence(Spec):
+    """Routes that a BGP speaker announces to a VNF's daemon, changes and withdraws: how many a
+    second reach the engine's table."""
+
+    daemons: Annotated[tuple[Literal["frr", "bird"], ...], Field(min_length=1)] = ("frr", "bird")
+    routes: Annotated[int, Field(ge=100, le=1 << 20)] = 20_000
+    prefixes: str | None = None  # a file with one IPv4 prefix a line; the first `routes` of it
+    rounds: Annotated[int, Field(ge=1, le=1000)] = 5
+    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0  # of each change of all routes
+
+
+class ConvergenceSpec(Spec):
+    """A measurement of the daemons, rather than the service."""
+
+    name: Name
+    description: str = ""
+    convergence: Convergence
+    hugepages: Literal["auto"] | bool = "auto"
+    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
+
+
+AnySpec = Offload | CompareSpec | ChaosSpec | ConvergenceSpec
+_MODELS: dict[str, type[CompareSpec] | type[ChaosSpec] | type[ConvergenceSpec]] = {
+    "compare": CompareSpec,
+    "chaos": ChaosSpec,
+    "convergence": ConvergenceSpec,
+}
+
+
+def read(doc: Document) -> AnySpec:
     """The spec, or an error that names the line, the value and what is allowed."""
     data = doc.data if isinstance(doc.data, dict) else {}
-    model: type[Offload | CompareSpec | ChaosSpec] = Offload
-    if "compare" in data or "chaos" in data:
-        model = CompareSpec if "compare" in data else ChaosSpec
+    model: type[AnySpec] = next((one for key, one in _MODELS.items() if key in data), Offload)
     try:
         return model.model_validate(doc.data)
     except ValidationError as error:

@@ -15,12 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import IPRoute, netns
+from pyroute2 import netns
 
 from headrace.errors import HeadraceError
 from headrace.spec.document import Document
 from headrace.spec.offload import Chaos, ChaosSpec, Offload
-from headrace.testbed.containers.plumbing import within
 from headrace.testbed.offload import namespaces
 from headrace.testbed.offload.fpm import prefixes
 from headrace.testbed.offload.plan import ROUTER, macs
@@ -182,13 +181,7 @@ def _with_traffic(chaos: Chaos, spec: Offload, cpu: int, addresses: str, plan: J
 def _know_next_hops(spec: Offload) -> None:
     """Nobody is behind the wire who would answer ARP."""
     for number, name in enumerate(spec.vnfs, 1):
-        within(namespaces.of(spec, name), partial(_add_neighbour, f"10.255.{number}.2"))
-
-
-def _add_neighbour(address: str) -> None:
-    with IPRoute() as ip:
-        index = ip.link_lookup(ifname="eth0")[0]
-        ip.neigh("replace", dst=address, lladdr=_NEXT_HOP, ifindex=index, state=0x80)  # permanent
+        namespaces.add_neighbour(spec, name, "eth0", f"10.255.{number}.2", _NEXT_HOP)
 
 
 def _await_routes(service: Service, chaos: Chaos) -> None:

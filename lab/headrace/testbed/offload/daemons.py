@@ -148,6 +148,9 @@ class Daemons:
             self._configure_frr(tuple(back))
         return died, back
 
+    def last_words(self, daemon: str) -> str:
+        return _last_words(self.running[daemon].log)
+
     def _end_clients(self) -> None:
         """A new zebra knows nothing of them: all start anew, as watchfrr(8) has it."""
         for daemon, one in self.running.items():

@@ -13,6 +13,7 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import make_namespace, within
 
 _SYSCTL = Path("/proc/sys/net")
+_PERMANENT = 0x80  # linux/neighbour.h: NUD_PERMANENT
 
 
 def make(spec: Offload, ledger: Ledger) -> dict[str, str]:
@@ -60,3 +61,14 @@ def _addresses(vnf: Vnf) -> None:
                 ip.addr(
                     "add", index=index, address=str(address.ip), prefixlen=address.network.prefixlen
                 )
+
+
+def add_neighbour(spec: Offload, vnf: str, device: str, address: str, mac: str) -> None:
+    """For good: of an address at which nobody would answer."""
+    within(of(spec, vnf), lambda: _neighbour(device, address, mac))
+
+
+def _neighbour(device: str, address: str, mac: str) -> None:
+    with IPRoute() as ip:
+        index = ip.link_lookup(ifname=device)[0]
+        ip.neigh("replace", dst=address, lladdr=mac, ifindex=index, state=_PERMANENT)

@@ -109,7 +109,7 @@ class Service:
         for name, daemons in self.daemons.items():
             died, back = daemons.watch()
             for daemon in died:
-                self._say(f"{name}: {daemon} died")
+                self._say(f"{name}: {daemon} died: {daemons.last_words(daemon)}")
             for daemon in back:
                 self._say(f"{name}: {daemon} started again")
             if daemons.vnf.routing.daemon == "frr":
