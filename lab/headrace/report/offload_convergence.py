@@ -20,7 +20,7 @@ def show_convergence(rows: Sequence[Json], console: Console) -> None:
                   title_justify="left", box=None)  # fmt: skip
     table.add_column("daemon")
     table.add_column("change")
-    for heading in ("times", "routes/s", "from", "to", "s", "first after s"):
+    for heading in ("times", "routes/s", "from", "to", "first s", "last s"):
         table.add_column(heading, justify="right")
     table.add_column("CPUs busy")
     for row in rows:
@@ -29,7 +29,7 @@ def show_convergence(rows: Sequence[Json], console: Console) -> None:
             row["event"],
             str(row["changes"]),
             *(f"{row[key]:.0f}" for key in ("per_s", "per_s_min", "per_s_max")),
-            *(f"{row[key]:.2f}" for key in ("seconds", "reaction_s")),
+            *(f"{row[key]:.2f}" for key in ("reaction_s", "seconds")),
             ", ".join(f"{name} {share:.2f}" for name, share in row["busy"].items()),
         )
     console.print(table)

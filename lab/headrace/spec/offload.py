@@ -95,7 +95,7 @@ class Offload(Spec):
 
 Mode = Literal[
     "bare-metal", "offload", "offload-updates",
-    "conventional-poll", "conventional-adaptive", "conventional-interrupt",
+    "conventional-poll", "conventional-adaptive", "conventional-interrupt", "ovs-dpdk",
 ]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ class Convergence(Spec):
     second reach the engine's table."""
 
     daemons: Annotated[tuple[Literal["frr", "bird"], ...], Field(min_length=1)] = ("frr", "bird")
-    routes: Annotated[int, Field(ge=100, le=1 << 20)] = 20_000
+    routes: Annotated[int, Field(ge=100, le=1 << 20)] = 200_000
     prefixes: str | None = None  # a file with one IPv4 prefix a line; the first `routes` of it
     rounds: Annotated[int, Field(ge=1, le=1000)] = 5
     timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0  # of each change of all routes

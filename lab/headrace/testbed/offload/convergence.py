@@ -91,13 +91,10 @@ class Change:
 
     event: str
     routes: int
-    seconds: float  # from the engine's first change to its last
-    reaction_s: float  # from the speaker's being told to the engine's first change
-    busy: dict[str, float]  # CPUs that each daemon had, over both
-
-    @property
-    def per_s(self) -> float:
-        return self.routes / self.seconds
+    per_s: float
+    seconds: float  # from the speaker's being told to the engine's last change
+    reaction_s: float  # to the engine's first one
+    busy: dict[str, float]  # CPUs that each daemon had
 
 
 def convergence(spec: ConvergenceSpec, doc: Document, cpu: int, say: Say) -> list[Json]:
@@ -207,17 +204,27 @@ def _change(
     before, busy = _shown(service), _cpu_s(service)
     began_ns = time.time_ns()
     _speaker(service, command)
-    first_ns = _await_first(c, service, before, event)
+    first = _await_first(c, service, before, event)
     wanted = _OWN + (len(networks) if gateway else 0)
     last = _await_last(c, service, networks, wanted, gateway, event)
-    took_s = (last["last_update_ns"] - began_ns) / 1e9
+    took_s, reaction_s = ((one["last_update_ns"] - began_ns) / 1e9 for one in (last, first))
     return Change(
         event,
         len(networks),
-        (last["last_update_ns"] - first_ns) / 1e9,
-        (first_ns - began_ns) / 1e9,
+        len(networks) * _per_s(before, first, last, began_ns),
+        took_s,
+        reaction_s,
         {name: (spent - busy[name]) / took_s for name, spent in _cpu_s(service).items()},
     )
+
+
+def _per_s(before: Json, first: Json, last: Json, began_ns: int) -> float:
+    """The part of the changes that came after the first look at them, in its time; a route may
+    take more than one message. Where there was but one look: all, since the speaker was told."""
+    if first["updates"] == last["updates"]:
+        return float(1e9 / (last["last_update_ns"] - began_ns))
+    part = (last["updates"] - first["updates"]) / (last["updates"] - before["updates"])
+    return float(part * 1e9 / (last["last_update_ns"] - first["last_update_ns"]))
 
 
 def _shown(service: Service) -> Json:
@@ -225,13 +232,13 @@ def _shown(service: Service) -> Json:
     return dict(found)
 
 
-def _await_first(c: Convergence, service: Service, before: Json, event: str) -> int:
-    """When the engine took the first change, or a sample later."""
+def _await_first(c: Convergence, service: Service, before: Json, event: str) -> Json:
+    """The first look after the engine took a change."""
     deadline = time.monotonic() + c.timeout
     while (now := _shown(service))["updates"] == before["updates"]:
         _not_after(c, service, deadline, event)
         time.sleep(_POLL_S)
-    return int(min(time.time_ns(), now["last_update_ns"]))
+    return now
 
 
 def _await_last(
