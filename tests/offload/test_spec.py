@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from headrace.testbed.openvswitch import dpdk_lacking
 
 GOOD = """\
 name: t
@@ -122,6 +125,7 @@ def test_compared_with(
     if len(cpus) < 2:
         pytest.skip("needs two CPUs, one for traffic")
     wanted = ["conventional-poll", "conventional-adaptive", "conventional-interrupt"]
+    wanted += ["ovs-dpdk"] if dpdk_lacking() is None and os.geteuid() == 0 else []
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
     file = tmp_path / "spec.yaml"
     file.write_text(

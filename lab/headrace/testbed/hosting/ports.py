@@ -46,7 +46,8 @@ class Port:
 class OnSwitch:
     network: str
     ports: tuple[Port, ...]  # the tester's first
-    slots: int  # of a port's queue, where that is ours to say
+    slots: int  # of a VNF's port, where that is ours to say
+    wire: int  # of the tester's: what waits in front of the switch
     lcore: int  # of a switch that polls
     shared: bool  # that lcore, with the tester
     times: bool
@@ -58,17 +59,18 @@ class OnSwitch:
     def kept(self) -> int:
         """Buffers of the tester's that have been sent and are not free yet, at most: virtio frees
         them when it wants their places; what a packet socket was given is copied."""
-        return len(self.of("")) * self.slots if self.network == "ovs-dpdk" else 0
+        return len(self.of("")) * self.wire if self.network == "ovs-dpdk" else 0
 
     def link(self, port: Port) -> Json:
         params: Json = {"wait_link_ms": _LINK_MS, "times": self.times}
         if self.network == "bridge":
             params["devargs"] = _AF_PACKET.format(n=port.number, name=port.name)
         else:
+            slots = self.slots if port.owner else self.wire
             params["devargs"] = _VIRTIO_USER.format(
-                n=port.number, socket=port.socket, slots=self.slots, mac=port.mac
+                n=port.number, socket=port.socket, slots=slots, mac=port.mac
             )
-            params |= {"rx_descriptors": self.slots, "tx_descriptors": self.slots}
+            params |= {"rx_descriptors": slots, "tx_descriptors": slots}
         return {"type": "port", "params": params}
 
 
@@ -87,10 +89,18 @@ def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int
         network=deployment.network,
         ports=(*testers, *others),
         slots=hosting.slots,
+        wire=1 << (min(_wire(experiment, traffic), _WIRE_MOST).bit_length() - 1),
         lcore=lcore,
         shared=lcore in (traffic[0], traffic[-1]),
         times=hosting.times,
     )
+
+
+def _wire(experiment: Experiment, traffic: list[int]) -> int:
+    told = experiment.study.deployment.wire
+    if told != "auto":
+        return told
+    return min(_WIRE_MOST, wire_size(experiment, Placement(traffic[0], traffic[-1], (), ())))
 
 
 def ports_cpu(network: str, traffic: list[int]) -> int:
@@ -113,10 +123,7 @@ def tester_plan(
     deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
     own = switch.of("")
     ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
-    wire = deployment.wire
-    if wire == "auto":
-        wire = wire_size(experiment, Placement(traffic[0], traffic[-1], (), ()))
-        wire = min(wire, _WIRE_MOST)
+    wire = _wire(experiment, traffic)
     links: Json = {port.name: switch.link(port) for port in own}
     notes: list[str] = []
     for i, way in enumerate(ways):
@@ -135,6 +142,7 @@ def tester_plan(
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held += 2 * switch.kept  # as much waits to be received
     made = {
         **engine,
         **buffers(experiment, held + _MBUFS),

@@ -5,11 +5,12 @@ Every mode gets the same packets, whose destination MACs name the VNFs in turn, 
 of its own: bare-metal looks all up in one table of them all, offload each in its VNF's. Routes come
 over FPM in both offload modes; in offload-updates they go on changing, from one next hop to the
 other, while packets run. In the conventional modes each VNF is a process that forwards its
-own.
+own; in ovs-dpdk it does so behind Open vSwitch with DPDK instead of the host engine's switch.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from headrace.spec.offload import CompareSpec, Comparison, Mode
 from headrace.testbed.buffers import hot_mbufs
 from headrace.testbed.engine import Engine
 from headrace.testbed.memory import provide
-from headrace.testbed.offload.conventional import Conventional
+from headrace.testbed.offload.conventional import OVS_DPDK, Conventional
 from headrace.testbed.offload.fpm import prefixes
 from headrace.testbed.offload.trials import (
     CHAIN,
@@ -34,6 +35,7 @@ from headrace.testbed.offload.trials import (
     UPDATED,
     measure,
 )
+from headrace.testbed.openvswitch import dpdk_lacking
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState, dpdk_prefix
@@ -58,8 +60,8 @@ def mac(vnf: int) -> str:
 
 
 def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
+    rows: dict[Mode, list[Json]] = {mode: [] for mode in _possible(spec.compare, say)}
     state = RunState()
-    rows: dict[Mode, list[Json]] = {mode: [] for mode in spec.compare.modes}
     try:
         deployment = {"hugepages": spec.hugepages, "memory_mb": spec.memory_mb}
         memory = provide(Deployment.model_validate(deployment), state)
@@ -83,10 +85,22 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
     return [_summary(mode, all_, rows) for mode, all_ in rows.items()]
 
 
+def _possible(c: Comparison, say: Say) -> list[Mode]:
+    """The modes that this machine can have; why not the others is said."""
+    why = dpdk_lacking() or ("needs root" if os.geteuid() != 0 else None)
+    if OVS_DPDK not in c.modes or why is None:
+        return list(c.modes)
+    left = [mode for mode in c.modes if mode != OVS_DPDK]
+    if not left:
+        raise HeadraceError(f"compare: {OVS_DPDK}: {why}")
+    say(f"{OVS_DPDK}: skipped: {why}")
+    return left
+
+
 def _deployed(
     c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addresses: Path, state: RunState
 ) -> Engine:
-    if mode.startswith(_CONVENTIONAL):
+    if mode == OVS_DPDK or mode.startswith(_CONVENTIONAL):
         return Conventional(c, mode.removeprefix(_CONVENTIONAL), cpus, engine, addresses, state)
     plan = _plan(c, mode, cpus, engine, str(addresses))
     return Engine(find_engine(), plan, state)

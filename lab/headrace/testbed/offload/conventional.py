@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What forwarding offload is compared with: VNFs that forward their own packets, each in a process
-behind the host's switch."""
+behind the host's switch or Open vSwitch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.spec.offload import Comparison
 from headrace.spec.study import expand
 from headrace.testbed.describe import describe
 from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.layout import Hosted, lay_out_hosted
+from headrace.testbed.hosting.layout import lay_out_hosted
 from headrace.testbed.offload.fpm import prefixes
 from headrace.testbed.programs import find_engine
 from headrace.testbed.state import RunState
@@ -22,38 +22,45 @@ from headrace.testbed.state import RunState
 Json = dict[str, Any]
 _ROUTER = "l3fwd"
 _MEMORY_MB = 64  # of each VNF
+OVS_DPDK = "ovs-dpdk"
 
 
 class Conventional(HostedEngine):
-    """A router in each VNF, which has routes of its own."""
+    """A router in each VNF, which has routes of its own. `mode` is what follows the word
+    conventional, how VNFs wait behind the host engine's switch, or ovs-dpdk."""
 
     source, sink = "gen-forward", "sink-forward"
 
     def __init__(
-        self, c: Comparison, wait: str, cpus: tuple[int, int], engine: Json, addresses: Path,
+        self, c: Comparison, mode: str, cpus: tuple[int, int], engine: Json, addresses: Path,
         state: RunState,
     ) -> None:  # fmt: skip
         binary = find_engine()
-        doc = document.parse(json.dumps(_study(c, wait, cpus, addresses)), addresses)
+        doc = document.parse(json.dumps(_study(c, mode, cpus, addresses)), addresses)
         [experiment] = expand(doc)
+        if mode == OVS_DPDK:  # it maps the tester's memory, too
+            engine = {**engine, "hugepages": False}
         hosted = lay_out_hosted(experiment, describe(binary), doc, list(cpus), engine)
         vnfs = [
             replace(vnf, plan=_with_routes(vnf.plan, c, number))
             for number, vnf in enumerate(hosted.vnfs)
         ]
         plan = {**hosted.plan, "engine": {**hosted.plan["engine"], "mbufs": engine["mbufs"]}}
-        made = Hosted(hosted.placement, plan, tuple(vnfs), hosted.hosting, hosted.topology)
+        made = replace(hosted, plan=plan, vnfs=tuple(vnfs))
         super().__init__(binary, plan, made, state)
 
 
-def _study(c: Comparison, wait: str, cpus: tuple[int, int], addresses: Path) -> Json:
+def _study(c: Comparison, mode: str, cpus: tuple[int, int], addresses: Path) -> Json:
     return {
         "name": "conventional",
         # Whole addresses: a DIR-24-8 would be 64 MB for each of 63 VNFs.
         "chain": [{_ROUTER: {"fib": "exact", "routes": [], "next_hops": _next_hops()}}],
         "deployment": {
-            "hosting": {"kind": "process", "chains": c.vnfs, "wait": wait,
+            # Open vSwitch's ports cannot wake anybody; of what is left this serves many best.
+            "hosting": {"kind": "process", "chains": c.vnfs,
+                        "wait": "adaptive" if mode == OVS_DPDK else mode,
                         "memory_mb": _MEMORY_MB, "times": False},
+            "network": OVS_DPDK if mode == OVS_DPDK else "veb",
             "lcores": {"traffic": [cpus[0]], "chain": [cpus[1]]},
             "wire": c.wire,
         },
