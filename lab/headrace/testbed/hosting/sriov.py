@@ -4,7 +4,9 @@ own switch is between them."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headrace.spec.document import Document
@@ -24,6 +26,7 @@ _MBUFS = 16383
 # What the kernel's rings hold fits into one buffer (packet_mmap, AF_XDP); a function's own driver
 # wants as much.
 _BUFFER_BYTES = 2176
+_PROGRAM, _LIBXDP_PROGRAMS = "xsk_def_xdp_prog.o", "LIBXDP_OBJECT_PATH"  # libxdp(3)
 _FRAME_MAX = 1518  # with the MTU that functions come with
 # Blocks of 64 KiB, 512 frames: 1 MB a direction, and bursts of the kernel's are not lost.
 _RING = "blocksz=65536,framesz=2048,framecnt=512"
@@ -139,12 +142,22 @@ def ports(own: list[Function], nic: OnNic) -> Json:
 def _port(function: Function, number: int, nic: OnNic) -> Json:
     devargs = function.pci
     if nic.vf == "af_xdp":
-        devargs = f"net_af_xdp{number},iface={function.name}"
+        devargs = f"net_af_xdp{number},iface={function.name}{_own_program()}"
     elif nic.vf == "af_packet":
         devargs = f"net_af_packet{number},iface={function.name},{_RING}"
     # A function's own address is all that it is to see: promiscuous ones would see the others'.
     params = {"devargs": devargs, "promiscuous": False, "times": nic.times}
     return {"type": "port", "params": params}
+
+
+def _own_program() -> str:
+    """For AF_XDP. libxdp attaches it in native mode only, for which few virtual functions' drivers
+    are made (igbvf is not); by DPDK, it takes the mode that there is."""
+    folders = [Path(named)] if (named := os.environ.get(_LIBXDP_PROGRAMS)) else []
+    folders += [one for root in ("/usr/lib", "/usr/lib64", "/usr/local/lib")
+                for one in (Path(root) / "bpf", *sorted(Path(root).glob("*/bpf")))]  # fmt: skip
+    found = next((one for folder in folders if (one := folder / _PROGRAM).is_file()), None)
+    return f",xdp_prog={found}" if found else ""
 
 
 def devices(own: list[Function], nic: OnNic) -> Json:
