@@ -4,15 +4,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from headrace.testbed.openvswitch import dpdk_lacking
+from headrace.testbed.state import Process
 from support.containers import lacking
-from support.lab import headrace, state_left
+from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
 from support.netns import netns_refusal
 
 pytestmark = pytest.mark.needs_root
@@ -150,3 +156,70 @@ def test_long_frames_are_refused(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 2
     assert "allowed with ovs-dpdk: up to 1518 B" in done.stderr
+
+
+@pytest.mark.slow
+def test_killed_vnfs_are_found_again(engine_binary: Path, tmp_path: Path) -> None:
+    """The switch comes to whoever listens anew, and the tester loses no packet buffer."""
+    if refusal := absent("process", "ovs-dpdk"):
+        pytest.skip(refusal)
+    (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk", ", chains: 2"))
+    done = headrace(
+        "hosting", "chaos", "spec.yaml", "--seconds", "20", "--every", "4", "--rate", "2000",
+        folder=tmp_path, engine=engine_binary, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["left"] == []
+    assert sum(outcome["kills"].values()) >= 3
+    assert 0 < outcome["received"] <= outcome["sent"]
+    assert state_left(tmp_path) == []
+
+
+def switches(folder: Path) -> set[int]:
+    """Open vSwitch's daemons of runs below the folder."""
+    return {
+        int(pid)
+        for file in runtime_dir(folder).rglob("ovs*.pid")
+        if (pid := file.read_text().strip()) and Path(f"/proc/{pid}").exists()
+    }
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path: Path) -> None:
+    if refusal := absent("process", "ovs-dpdk"):
+        pytest.skip(refusal)
+    before = ours()
+    (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk").replace("0.5", "60"))
+    lab = subprocess.Popen(
+        [str(COMMAND), "run", "spec.yaml", "--out", "b"],
+        cwd=tmp_path, env=environment(tmp_path, engine_binary),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert wait_for(lambda: len(switches(tmp_path)) == 2 or lab.poll() is not None, 300)
+        assert lab.poll() is None
+    finally:
+        os.kill(lab.pid, signal.SIGKILL)
+        lab.wait()
+    left = switches(tmp_path)
+    assert left and ours() != before
+    done = headrace("clean", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    assert wait_for(lambda: not any(running(pid) for pid in left), 10)
+    assert ours() == before and state_left(tmp_path) == []
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def running(pid: int) -> bool:
+    """Not one that has ended and nobody has asked how."""
+    process = Process.of(pid)
+    return process is not None and process.alive()
