@@ -5,6 +5,7 @@ functions, gives them to VNFs, and a PVVP chain runs over the device's own switc
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,24 +30,34 @@ from checks import (
     until,
 )
 
+from headrace.testbed.vnf import find
+
+STORAGE = """\
+[storage]
+driver = "overlay"
+runroot = "/run/containers/storage"
+graphroot = "/run/containers/images"
+[storage.options]
+additionalimagestores = ["/var/lib/containers/storage"]
+"""
 VFS = 7  # of an 82576's port
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 
 
-def spec(name: str, pf: str, vf: str, trial: str = "2 s", direction: str = "forward") -> Path:
+def spec(name: str, pf: str, vf: str, trial: str = "2 s", kind: str = "process") -> Path:
     file = Path(f"{name}.yaml")
     file.write_text(
         f"""
 name: {name}
 chain: ['null', {ACL}]
 deployment:
-  hosting: {{kind: process, vf: {vf}, wait: adaptive}}
+  hosting: {{kind: {kind}, vf: {vf}, wait: adaptive}}
   execution: pipeline
   network: sriov
   pf: {pf}
   hugepages: false
   lcores: {{traffic: [0], chain: [1, 2, 3]}}
-workload: {{frame: [128], flows: 16, direction: {direction}}}
+workload: {{frame: [128], flows: 16}}
 warmup: 0
 measure: {{loads: [200], trial: {trial}, drain: 2.0}}
 """
@@ -82,11 +93,13 @@ def trial(bundle: Path) -> dict[str, Any]:
     return row
 
 
-def pvvp(checks: Checks, pf: str, peer: str, vf: str) -> None:
+def pvvp(checks: Checks, pf: str, peer: str, by: str, kind: str = "process") -> None:
     """Tester, VNF, VNF, tester: each hop goes from one virtual function to another."""
-    bundle = Path(f"pvvp-{vf}-bundle")
+    vf = by if kind == "process" else f"{kind}, {by}"
+    bundle = Path(f"pvvp-{kind}-{by}-bundle")
     wire = received_by_wire(peer)
-    done = headrace("run", str(spec(f"pvvp-{vf}", pf, vf)), "--out", str(bundle))
+    file = spec(f"pvvp-{kind}-{by}", pf, by, kind=kind)
+    done = headrace("run", str(file), "--out", str(bundle))
     checks.equal(f"{vf}: the run's exit status", done.returncode, 0)
     if done.returncode:
         return
@@ -138,6 +151,17 @@ def killed(checks: Checks, pf: str) -> None:
     checks.equal("cleaned again", again.stdout.strip(), "nothing to clean")
 
 
+def podman_has_images() -> bool:
+    """The machine's own images, read-only; what is made of them is kept in memory. False: it has no
+    podman, or not the image (tests/vm/run.sh builds it)."""
+    if shutil.which("podman") is None:
+        return False
+    Path("/etc/containers/storage.conf").write_text(STORAGE)
+    image = find("headrace").image
+    asked = subprocess.run(["podman", "image", "exists", image], check=False)
+    return asked.returncode == 0
+
+
 def refused(checks: Checks, pf: str) -> None:
     file = spec("many", pf, "af_packet")
     file.write_text(file.read_text().replace("kind: process", "kind: process, chains: 4"))
@@ -161,8 +185,12 @@ def main() -> int:
     Path(f"/proc/sys/net/ipv6/conf/{peer}/disable_ipv6").write_text("1")
     Path(f"/proc/sys/net/ipv6/conf/{pf}/disable_ipv6").write_text("1")
     subprocess.run(["ip", "link", "set", "dev", peer, "up", "promisc", "on"], check=True)
-    for vf in ("vfio", "af_packet"):
+    for vf in ("vfio", "af_packet", "af_xdp"):
         pvvp(checks, pf, peer, vf)
+    if podman_has_images():
+        pvvp(checks, pf, peer, "af_packet", "container")
+    else:
+        print("skipped: containers: podman or its image headrace is missing", flush=True)
     refused(checks, pf)
     killed(checks, pf)
     return checks.end()
