@@ -27,6 +27,14 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("collect", "--out", "samples", "--", "no-such-program"),
         ("COMMAND: got 'no-such-program'", "allowed: a program"),
     ),
+    "no cgroup": (
+        ("collect", "--cgroup", "no-such-cgroup", "--", "true"),
+        ("--cgroup: got 'no-such-cgroup'", "no such cgroup"),
+    ),
+    "no bridge": (
+        ("collect", "--bridge", "lo", "--", "true"),
+        ("--bridge: got 'lo'", "no bridge"),
+    ),
     "period": (("collect", "--period", "0"), ("--period: got 0.0", "0.01 s or more")),
     "parameter": (("profile", "l2fwd", "--param", "zz=1"), ("--param: got 'zz'", "allowed: ")),
     "command of a command": (("server", "none"), ("headrace server: ", "'none'")),
@@ -41,6 +49,17 @@ def test_one_line_and_status_2(case: str, engine_binary: Path, tmp_path: Path) -
     [line] = done.stderr.splitlines()
     for word in words:
         assert word in line
+
+
+def test_samples_have_the_commands_status_and_are_kept(engine_binary: Path, tmp_path: Path) -> None:
+    command = ("collect", "--", "sh", "-c", "kill -9 $$")
+    done = headrace(*command, folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stderr) == (128 + 9, "")
+    kept = (tmp_path / "samples" / "collectors.json").read_text()
+    done = headrace(*command, folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 2
+    assert "--out: got 'samples'; has samples already" in done.stderr
+    assert (tmp_path / "samples" / "collectors.json").read_text() == kept
 
 
 def test_a_plan_by_profiles_that_are_not_there_takes_nothing(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ from headrace.measure.collectors import Collector, Sampler, Targets, collectors
 from headrace.measure.collectors.base import LAYERS, Process
 from headrace.measure.collectors.sampler import PERIOD_MIN_S
 from headrace.measure.collectors.samples import Samples
+from headrace.testbed.cgroups import mounts
 
 
 def collect(
@@ -54,14 +57,30 @@ def collect(
         cgroups=tuple(cgroup or ()),
         bridges=tuple(bridge or ()),
     )
+    _there(targets)
     chosen = [c for c in collectors(targets) if not layer or c.layer in layer]
     console = stdout()
     if check:
         _check(chosen, console)
         return
+    if Samples(out).present or any(out.glob("*.jsonl")):
+        raise bad_value("--out", str(out), problem="has samples already; name another folder")
+    if command and shutil.which(command[0]) is None:
+        raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
     with Sampler(chosen, out, period):
-        _wait(command, duration)
+        status = _wait(command, duration)
     _summary(out, console)
+    raise typer.Exit(status)
+
+
+def _there(targets: Targets) -> None:
+    for name in targets.cgroups:
+        relative = name.lstrip("/")
+        if not any((root / relative).is_dir() for root in mounts().values()):
+            raise bad_value("--cgroup", name, problem="no such cgroup below any mount point")
+    for name in targets.bridges:
+        if not Path(f"/sys/class/net/{name}/bridge").is_dir():
+            raise bad_value("--bridge", name, problem="no bridge of this namespace")
 
 
 def _name(pid: int) -> str:
@@ -71,22 +90,23 @@ def _name(pid: int) -> str:
         raise bad_value("--pid", pid, problem="there is no such process") from None
 
 
-def _wait(command: list[str] | None, duration: float | None) -> None:
-    """Ctrl-C ends sampling, not the summary."""
+def _wait(command: list[str] | None, duration: float | None) -> int:
+    """Ctrl-C ends sampling, not the summary. The command's exit status, as a shell has it."""
     try:
         if command:
             try:
-                subprocess.run(command, check=False)
+                ended = subprocess.run(command, check=False).returncode
             except OSError as error:
                 raise bad_value(
                     "COMMAND", command[0], problem=error.strerror or "", allowed="a program"
                 ) from None
-            return
+            return ended if ended >= 0 else 128 - ended
         end = None if duration is None else time.monotonic() + duration
         while end is None or time.monotonic() < end:
             time.sleep(0.05)
     except KeyboardInterrupt:
-        return
+        return 128 + signal.SIGINT if command else 0
+    return 0
 
 
 def _check(chosen: list[Collector], console: Console) -> None:
