@@ -20,9 +20,11 @@ from headrace.errors import HeadraceError
 from headrace.testbed.hosting.vm_accel import find_qemu
 from headrace.testbed.hosting.vm_cpio import Archive
 from headrace.testbed.hosting.vm_kernel import find_kernel
+from headrace.testbed.openvswitch import dpdk_lacking
 from support.lab import COMMAND, environment, headrace, state_left
 
 ATTEMPTS = 3
+NO_OVS = dpdk_lacking()
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 
 
@@ -101,8 +103,18 @@ def passed(folder: Path) -> dict[str, int]:
             2,
         ),
         ("[l2fwd]", ", chains: 2, active: 1, oversubscription: '2:1'", "", 2),
+        pytest.param(
+            "[l2fwd, monitor]",
+            "",
+            "execution: pipeline\n  network: ovs-dpdk",
+            2,
+            marks=[
+                pytest.mark.needs_root,
+                pytest.mark.skipif(NO_OVS is not None, reason=str(NO_OVS)),
+            ],
+        ),
     ],
-    ids=["pvp", "kernel-driver", "pvvp-multi-feature", "one-stands-by"],
+    ids=["pvp", "kernel-driver", "pvvp-multi-feature", "one-stands-by", "open-vswitch"],
 )
 def test_every_packet_passes(
     engine_binary: Path, tmp_path: Path, chain: str, hosting: str, more: str, vnfs: int
