@@ -7,40 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, RootModel
-
 from headrace.bundle import Bundle
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors.samples import Samples, Window
 from headrace.measure.collectors.watch import STACK, trial_times
+from headrace.measure.compared import Compared, read_compared
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
 from headrace.report.document import above
 from headrace.testbed.store import load
 
 _EMPTY = Window(0.0, {}, {}, {})
-COMPARED_FILE = "bottleneck.json"
-
-
-class Compared(BaseModel):
-    """What a study's deployments say beside each other: its bottleneck on a network, under a
-    workload, and why. `doubtful`: some of the measurements are suspect."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    network: str
-    workload: str
-    vnf: str | None
-    sentences: tuple[str, ...]
-    doubtful: bool = False
-
-
-class _AllCompared(RootModel[tuple[Compared, ...]]):
-    """As the file has them."""
-
-
-def write_compared(found: Sequence[Compared]) -> str:
-    return _AllCompared(tuple(found)).model_dump_json(indent=1) + "\n"
 
 
 @dataclass(frozen=True)
@@ -54,6 +31,7 @@ class Evidence:
     trials: Sequence[Trial] = ()
     compared: tuple[Compared, ...] = ()
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
+    sampled: bool = False  # any layer
 
     @property
     def repeated(self) -> bool:
@@ -123,13 +101,14 @@ def _evidence(
     results: Sequence[Result] = (),
     trials: Sequence[Trial] = (),
 ) -> Evidence:
-    stack, compared = folder / STACK, folder / COMPARED_FILE
+    stack = folder / STACK
     known = Evidence(
         stack=load(stack, StackTrace) if stack.is_file() else None,
         results=results,
         trials=trials,
-        compared=load(compared, _AllCompared).root if compared.is_file() else (),
+        compared=read_compared(folder),
         absent=dict(samples.about.get("refused", {})),
+        sampled=samples.present,
     )
     return _within(known, samples)
 

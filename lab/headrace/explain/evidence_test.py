@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from headrace.bundle import BundleWriter
+from headrace.bundle import Bundle, BundleWriter
 from headrace.errors import BadInput, HeadraceError
 from headrace.explain import explain_parts
-from headrace.explain.evidence import COMPARED_FILE, Compared, of, parts, write_compared
-from headrace.record import Audit, Result
+from headrace.explain.evidence import of, parts
+from headrace.measure.compared import COMPARED_FILE, Compared, write_compared
+from headrace.record import Application, Audit, Result
+from headrace.report.document import report
+from headrace.report.page import render
+from headrace.report.terminal import lines
 
 
 def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> None:
@@ -43,6 +49,7 @@ def study(tmp_path: Path) -> Path:
                 "throughput_pps": 1, "throughput_gbps_l1": 0, "throughput_gbps_l2": 0,
                 "offered_pps": 0, "sent_pps": 0, "received_pps": 0, "loss_ratio": 0,
                 "audit": Audit(verdict="ok"), "trial": number,
+                "application": Application(gbps=1),
             }  # fmt: skip
             writer.result(Result(**fields, goal="max"))
             (path / "samples" / folder).mkdir(parents=True)
@@ -68,6 +75,17 @@ def test_each_deployment_of_a_study_is_looked_at(study: Path) -> None:
     )  # fmt: skip
     assert (second.rule, second.place) == ("busy-thread", "cache")
     assert second.deployments == ("container ovs, chain 2",)
+
+
+def test_a_report_says_what_the_study_compared(study: Path) -> None:
+    made = report(Bundle(study))
+    console = Console(width=120, file=StringIO())
+    for line in lines(made, 120):
+        console.print(line)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    for text in (said, render(made, spec="", layers=None)):
+        assert "Bottleneck: cache." in text and "Alone: cache 1." in text
+        assert "empty chain" not in text
 
 
 @pytest.mark.parametrize("file", ["bottleneck.json", "001/trials.json", "002/collectors.json"])

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from headrace.bundle import Bundle, Status
+from headrace.measure.compared import Compared, read_compared
 from headrace.record import Environment, Measurement, Phase, Record, Result, Segment, Trial
 
 from .bottleneck import Pipe, pipe_of
@@ -42,10 +43,16 @@ class Group(Record):
     summaries: tuple[Summary, ...]
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
+    compared: tuple[Compared, ...] = ()  # what a study of containers says instead
 
     @property
     def repeated(self) -> bool:
         return any(len(s.results) > 1 for s in self.summaries)
+
+    @property
+    def foreign(self) -> bool:
+        """Third-party VNFs: no functions of ours, and their graph may be more than a chain."""
+        return any(s.application for s in self.summaries)
 
     @property
     def intended(self) -> tuple[str, ...]:
@@ -71,10 +78,11 @@ class Report(Record):
 
 def report(bundle: Bundle) -> Report:
     results, trials = bundle.results(), bundle.trials()
+    compared = read_compared(bundle.path / "samples")
     summaries = summarise(results)
     keys = dict.fromkeys((s.key.chain, s.key.workload) for s in summaries)
     groups = tuple(
-        _group([s for s in summaries if (s.key.chain, s.key.workload) == key], trials)
+        _group([s for s in summaries if (s.key.chain, s.key.workload) == key], trials, compared)
         for key in keys
     )
     return Report(
@@ -91,7 +99,9 @@ def report(bundle: Bundle) -> Report:
     )
 
 
-def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
+def _group(
+    all_ways: Sequence[Summary], trials: Sequence[Trial], compared: Sequence[Compared]
+) -> Group:
     ways = {s.key.direction for s in all_ways}
     main = "both" if "both" in ways else all_ways[0].key.direction
     summaries = [s for s in all_ways if s.key.direction == main]
@@ -111,7 +121,9 @@ def _group(all_ways: Sequence[Summary], trials: Sequence[Trial]) -> Group:
         explained=tuple(
             Explained(summary=s, pipe=pipe_of(s.results, _above_each(s.results, trials)))
             for s in shown
+            if not s.application  # its VNFs are no segments of ours
         ),
+        compared=tuple(c for c in compared if c.workload == first.workload),
     )
 
 

@@ -19,6 +19,7 @@ from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.measure.stack.show import time_text
 from headrace.record import Result
 from headrace.report.charts import svg
+from headrace.report.units import plural
 from headrace.testbed.store import load
 
 _STAGES = 12
@@ -106,17 +107,16 @@ def _diagnoses(found: tuple[Diagnosis, ...]) -> str:
 
 
 def _metrics(layers: Layers) -> str:
-    """The median over the trials; places are those of the trial in the middle."""
+    """The median over the trials; places are those of the trial nearest to it, which is named."""
     each = list(layers.trials.values())
-    over = "the whole run" if 0 in layers.trials else f"median of {len(each)} trials"
+    over = "the whole run" if 0 in layers.trials else f"median of {plural(len(each), 'trial')}"
     rows = []
     for number, first in enumerate(each[0]):
-        values = [f[number].value for f in each]
-        known = sorted(v for v in values if v is not None)
+        known = {t: v for t, f in layers.trials.items() if (v := f[number].value) is not None}
         if known:
-            middle = min(each, key=lambda f: abs((f[number].value or 0.0) - median(known)))[number]
             cells = (
-                f"<td>{median(known):.4g} {escape(first.unit)}</td><td>{escape(middle.detail)}</td>"
+                f"<td>{median(known.values()):.4g} {escape(first.unit)}</td>"
+                f"<td>{escape(_places(layers, number, known))}</td>"
             )
         else:
             cells = f"<td>–</td><td>{escape(first.absent)}</td>"
@@ -125,6 +125,16 @@ def _metrics(layers: Layers) -> str:
         f"<table><tr><th>layer</th><th>metric</th><th>{over}</th><th>by "
         f"place, or why not</th></tr>{''.join(rows)}</table>"
     )
+
+
+def _places(layers: Layers, number: int, known: Mapping[int, float]) -> str:
+    """They add up to that trial's figure, which need not be the median."""
+    middle = median(known.values())
+    trial = min(known, key=lambda t: abs(known[t] - middle))
+    figure = layers.trials[trial][number]
+    if not figure.detail or len(layers.trials) == 1:
+        return figure.detail
+    return f"trial {trial}, {known[trial]:.4g} {figure.unit}".rstrip() + f": {figure.detail}"
 
 
 def _stack(layers: Layers) -> str:

@@ -30,6 +30,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "cautions": list(report.cautions),
         "summaries": [_summary(s) for s in summaries],
         "bottlenecks": [_bottleneck(e) for g in report.groups for e in g.explained],
+        "compared": [c.model_dump(mode="json") for g in report.groups for c in g.compared],
         "results": [row(r) for s in summaries for r in s.results],
         "environment": report.environment.model_dump(mode="json") if report.environment else None,
     }

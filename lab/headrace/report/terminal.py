@@ -12,6 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from headrace.measure.compared import Compared
+
 from . import document, units
 from .bottleneck import Pipe
 from .capacity import Part
@@ -35,6 +37,8 @@ def lines(report: document.Report, width: int) -> list[RenderableType]:
         parts += [wrapped(f"- {text}", width, "  ", "") for text in group.intended]
         for explained in group.explained:
             parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0), expand=False))
+        for one in group.compared:
+            parts.append(Padding(_compared(one, width), (1, 0, 0, 0), expand=False))
     parts += [Text(), evidence(report)]
     return parts
 
@@ -53,7 +57,7 @@ def heading(report: document.Report) -> Text:
 
 
 def _title(group: document.Group) -> str:
-    nfs = " → ".join(group.nfs) or "empty chain"
+    nfs = " → ".join(group.nfs) or (group.chain if group.foreign else "empty chain")
     nfs += f" x {group.copies}" if group.copies > 1 else ""
     way = "" if group.direction == "forward" else f", {group.direction}"
     return f"{nfs}: {group.workload}{way}"
@@ -67,7 +71,7 @@ def table(group: document.Group, width: int) -> Table:
     columns = [c for c in COLUMNS if width >= c.from_width]
     if any(s.by_policy for s in (*group.summaries, *group.single)):
         columns.insert(0, OFFERED)
-    if any(s.application for s in group.summaries):
+    if group.foreign:
         columns = [*APPLICATION, *(c for c in columns if c.cell is not _cycles)]
     made = Table(box=None, pad_edge=False, header_style=DIM)
     made.add_column("goal", no_wrap=True)
@@ -158,6 +162,13 @@ def narrowest(explained: document.Explained, width: int) -> Group:
         Padding(_bars(pipe, BAR if width >= WIDE else SMALL_BAR), (0, 0, 0, 2), expand=False),
         *(wrapped(f"  - {reason}", width, "    ", DIM) for reason in pipe.reasons),
     )
+
+
+def _compared(one: Compared, width: int) -> Group:
+    named, *reasons = one.lines
+    head = Text(textwrap.fill(f"{one.network}: {named}", width))
+    head.stylize("bold", 0, len(one.network) + 1)
+    return Group(head, *(wrapped(f"  - {reason}", width, "    ", DIM) for reason in reasons))
 
 
 def _bars(pipe: Pipe, columns: int) -> Table:

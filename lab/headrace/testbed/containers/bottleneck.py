@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from headrace.explain.evidence import Compared
 from headrace.graph.draw import one_line
+from headrace.measure.compared import Compared
 from headrace.testbed.containers.figures import NOTICEABLE, Rate, Summary, rate
 from headrace.testbed.containers.study import swept_text
 
@@ -37,7 +37,7 @@ def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared
         failed = Counter(
             f.check for one in found for r in one.results for f in r.audit.findings if not f.ok
         )
-        why = "".join(f", {check} {count} times" for check, count in failed.most_common())
+        why = "".join(f", {check} ({count})" for check, count in failed.most_common())
         sentences.append(
             f"{doubtful} of {len(found)} measurements are suspect{why} (see the evidence): what "
             "follows is to be repeated before it is believed."

@@ -15,7 +15,7 @@ from rich.console import Console
 import headrace
 from headrace.bundle import BundleWriter
 from headrace.errors import HeadraceError
-from headrace.explain.evidence import COMPARED_FILE, write_compared
+from headrace.measure.compared import COMPARED_FILE, write_compared
 from headrace.measure.environment import collect
 from headrace.report.machine import row as machine_row
 from headrace.spec.document import Document
@@ -51,6 +51,10 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
             writer.spec(doc.file.read_text(encoding="utf-8"), _resolved(expanded))
             writer.environment(collect({}, "containers' own", False))
             _measure(expanded, writer, console, rows, watch, watched)
+    except BaseException:
+        if not rows:
+            console.print(f"ended before anything was measured; see {target}", markup=False)
+        raise
     finally:
         if rows:
             text = report.page(

@@ -9,8 +9,8 @@ from html import escape
 from rich.console import Console
 from rich.table import Table
 
-from headrace.explain.evidence import Compared
 from headrace.graph import draw
+from headrace.measure.compared import Compared
 from headrace.testbed.containers.bottleneck import compared, scale_up, scaled_out
 from headrace.testbed.containers.figures import Summary, summaries
 from headrace.testbed.containers.measure import Row
@@ -35,7 +35,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
         for one in _of(found, statement):
             table.add_row(one.point.role, one.point.name, *_figures(one))
         console.print(table)
-        for sentence in _sentences(statement):
+        for sentence in statement.lines:
             console.print(f"  {sentence}", markup=False, highlight=False)
         console.print()
     for sentence in scale_up(found):
@@ -48,12 +48,6 @@ _HEADINGS = ("rate", "spread", "p50 ms", "p99 ms")
 def _of(found: Sequence[Summary], statement: Compared) -> list[Summary]:
     key = (statement.network, statement.workload)
     return [one for one in found if (one.point.network, one.results[0].workload) == key]
-
-
-def _sentences(found: Compared) -> list[str]:
-    what = "Suspect bottleneck" if found.doubtful else "Bottleneck"
-    named = f"{what}: {found.vnf}." if found.vnf else "No VNF can be named as the bottleneck."
-    return [named, *found.sentences]
 
 
 def _figures(one: Summary) -> tuple[str, str, str, str, str]:
@@ -85,7 +79,7 @@ def page(
     for statement in compared(found):
         title = f"{statement.network}: {statement.workload}"
         parts.append(f"<h2>{escape(title)}</h2>")
-        parts.append("".join(f"<p>{escape(s)}</p>" for s in _sentences(statement)))
+        parts.append("".join(f"<p>{escape(s)}</p>" for s in statement.lines))
         parts.append(_table(_of(found, statement)))
         parts.append(_scaled(_of(found, statement)))
     parts.append(_networks(found))
