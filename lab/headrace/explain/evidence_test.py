@@ -83,7 +83,7 @@ def test_a_report_says_what_the_study_compared(study: Path) -> None:
     for line in lines(made, 120):
         console.print(line)
     said = console.file.getvalue()  # type: ignore[attr-defined]
-    for text in (said, render(made, spec="", layers=None)):
+    for text in (said, render(made)):
         assert "Bottleneck: cache." in text and "Alone: cache 1." in text
         assert "empty chain" not in text
 
