@@ -14,6 +14,7 @@ from headrace.spec.vm import APPLIANCE
 from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description, check_params, with_absolute_files
 from headrace.testbed.place import PlacedSegment, Placement
+from headrace.testbed.server import sysfs
 from headrace.testbed.traffic import source_params
 from headrace.testbed.ways import Direction, Ways
 
@@ -179,15 +180,7 @@ def direct_plan(
 
 def isolated_cpus() -> frozenset[int]:
     """CPUs that the kernel schedules nothing else on (isolcpus)."""
-    try:
-        text = _ISOLATED.read_text(encoding="ascii").strip()
-    except OSError:
-        return frozenset()
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+    return frozenset(sysfs.cpu_list(sysfs.text(_ISOLATED)))
 
 
 def wire_size(experiment: Experiment, placement: Placement) -> int:
