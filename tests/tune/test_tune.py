@@ -27,6 +27,7 @@ from headrace.tune.program import find_shortcut
 from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, Trial, TuneResult
 from headrace.tune.runner import Tuning, Wish, applied, run_load, waiting_fragments_bytes
 from headrace.tune.shortcut import Shortcut
+from headrace.tune.show import figures, sentences
 
 pytestmark = pytest.mark.needs_root
 
@@ -365,6 +366,12 @@ def test_a_gain_is_of_pairs_and_of_sound_runs_only(path: ServerPath) -> None:
     }  # fmt: skip
     (gain,) = TuneResult.model_validate({**base, "trials": made}).gains()
     assert gain.median == pytest.approx(0.3) and gain.rounds == 3 and gain.helps
+    several = TuneResult.model_validate({**base, "trials": made})
+    assert any("median of 3 rounds, +30% to +30%" in s for s in sentences(several))
+    once = TuneResult.model_validate({**base, "trials": made[:2]})
+    assert any("+30% (one round: its spread is not known)" in s for s in sentences(once))
+    assert not any("median" in s for s in sentences(once))
+    assert figures(made[1:2], once.gains()[0])[2] == "1"
     spoilt = [*made[:-1], trial("rps", 3, 1.3, checksum_errors=1)]
     (gain,) = TuneResult.model_validate({**base, "trials": spoilt}).gains()
     assert not gain.sound and not gain.helps

@@ -45,7 +45,7 @@ def figures(trials: Sequence[Trial], gain: Gain | None) -> tuple[str, ...]:
     return (
         f"{median(t.gbps for t in trials):.2f}",
         f"{gain.median:+.0%}" if gain else "",
-        f"{gain.least:+.0%} to {gain.most:+.0%}" if gain else f"{len(trials)}",
+        f"{gain.least:+.0%} to {gain.most:+.0%}" if gain and gain.rounds > 1 else f"{len(trials)}",
         f"{median(t.cpu_s_per_gb for t in trials):.3f}",
         f"{median(t.packet_bytes for t in trials):.0f}",
         f"{fragments:.0f}",
@@ -81,6 +81,8 @@ def sentences(result: TuneResult) -> list[str]:
 def _said(gain: Gain | None) -> str:
     if gain is None:
         return "nothing of it applied."
+    if gain.rounds == 1:
+        return f"{gain.advice} {gain.median:+.0%} (one round: its spread is not known)."
     return (
         f"{gain.advice} {gain.median:+.0%} (median of {gain.rounds} rounds, {gain.least:+.0%} to "
         f"{gain.most:+.0%})."
