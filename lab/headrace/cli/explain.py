@@ -13,6 +13,7 @@ from rich.console import Console
 from headrace.cli._console import stdout
 from headrace.explain import Diagnosis, explain_parts
 from headrace.explain.evidence import parts
+from headrace.spec.collect import ALL_LAYERS
 
 _NAMED = 3  # deployments; all are in --json
 
@@ -34,6 +35,12 @@ def explain(
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(found, 1):
         _show(number, diagnosis, sum(bool(p.title) for p in known), console)
+    if not any(e.sampled for p in known for e in p.evidence):
+        console.print(
+            f"Not looked at: {', '.join(ALL_LAYERS)}: nothing was sampled beside the trials; "
+            "`collect: true` in the spec has that done (docs/collectors.md).",
+            markup=False,
+        )
     absent = {layer: why for p in known for e in p.evidence for layer, why in e.absent.items()}
     for layer, why in absent.items():
         console.print(f"{layer}: not sampled: {why}", markup=False)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from headrace.bundle import Bundle, BundleWriter
+from headrace.cli.explain import explain as explain_command
 from headrace.errors import BadInput, HeadraceError
 from headrace.explain import explain_parts
 from headrace.explain.evidence import of, parts
@@ -94,3 +96,13 @@ def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:
     (study / "samples" / file).write_text(text)
     with pytest.raises(BadInput, match=file):
         parts(study)
+
+
+def test_what_was_not_looked_at_is_said(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explain_command(study)
+    assert "Not looked at" not in capsys.readouterr().out
+    shutil.rmtree(study / "samples")
+    explain_command(study)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtualization, virtual-switch, os, hardware" in said
+    assert "`collect: true`" in said
