@@ -16,7 +16,7 @@ from provoked import pair, running, until
 from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
 from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
 from headrace.measure.stack.tracer import why_not
-from headrace.report.layers import fragment, read
+from headrace.report.layers import Layers, fragment, read
 from headrace.spec.collect import ALL_LAYERS, Collect
 from support.netns import Lan, ip
 
@@ -105,6 +105,19 @@ def test_what_cannot_be_traced_is_said_and_ends_nothing(
     assert layers is not None
     page = fragment("x < y", layers)
     assert "x &lt; y" in page and "Not traced" in page and "2.5 Gbit/s" in page
+
+
+def test_places_are_of_the_trial_that_is_named() -> None:
+    """Of two trials the median is neither's, and each place belongs to one of them."""
+
+    def one(value: float | None, detail: str) -> list[Figure]:
+        return [Figure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]
+
+    trials = {3: one(1.0, "cache 1"), 4: one(3.0, "cache 3"), 5: one(None, "")}
+    page = fragment("", Layers(trials, None, "off", {}, ()))
+    assert "<td>2 CPUs</td><td>trial 3, 1 CPUs: cache 1</td>" in page
+    alone = fragment("", Layers({3: trials[3]}, None, "off", {}, ()))
+    assert "median of 1 trial<" in alone and "<td>1 CPUs</td><td>cache 1</td>" in alone
 
 
 def test_the_pictures_are_of_what_was_traced(tmp_path: Path, lan: Lan) -> None:
