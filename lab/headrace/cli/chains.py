@@ -15,9 +15,10 @@ import typer
 
 from headrace.errors import BadInput
 from headrace.graph import draw
+from headrace.graph.conflict import why_none
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, Graph, parse
-from headrace.graph.knowledge import Category, Knowledge, load, with_declared
+from headrace.graph.knowledge import Category, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
 
@@ -49,7 +50,7 @@ def chains(
     sample: Annotated[
         int | None, typer.Option(min=1, help="So many graphs, drawn uniformly from all.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="Of the sample; 1 if not given.")] = None,
     draw_: Annotated[bool, typer.Option("--draw", help="Draw each graph.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Draw the graphs into this SVG file.")] = None,
     json_: Annotated[
@@ -61,31 +62,40 @@ def chains(
     The method, the knowledge base and the rules' language are in docs/chains.md."""
     if limit is not None and sample is not None:
         raise BadInput("--limit and --sample: got both; allowed: the first graphs, or a sample")
+    shown = {"--limit": limit, "--sample": sample, "--draw": draw_ or None, "--svg": svg}
+    _without_effect("--count", count, [name for name, given in shown.items() if given is not None])
+    _without_effect("--json", json_, [n for n in ("--draw", "--svg") if shown[n] is not None])
+    _without_effect("--svg", svg is not None, ["--draw"] if draw_ else [])
+    if seed is not None and sample is None:
+        raise BadInput("--seed: got no --sample, and nothing else is drawn; allowed: with --sample")
     knowledge = load(rules or (), rules=not no_rules)
     if declared is not None:
         knowledge = with_declared(knowledge, declared)
-    counter = _counter(vnfs, knowledge, parallel, quiet=no_rules)
+    wanted, notes = resolve(vnfs, knowledge)
+    counter = Counter(compile_problem(wanted, knowledge, width=parallel))
     total = counter.total()
+    if not total:
+        notes = [*notes, why_none(wanted, knowledge, parallel)]
+    for note in notes if not no_rules else ():
+        print(f"headrace chains: note: {note}", file=sys.stderr)
     if count:
         print(json.dumps({"count": total}) if json_ else total)
         return
     try:
         if svg is not None:
-            _write_svg(svg, counter, limit, sample, seed)
+            _write_svg(svg, counter, limit, sample, 1 if seed is None else seed)
         elif json_:
-            _print_json(counter, total, limit, sample, seed)
+            _print_json(counter, total, limit, sample, 1 if seed is None else seed)
         else:
-            _print_graphs(counter, total, limit, sample, seed, drawn=draw_)
+            _print_graphs(counter, total, limit, sample, 1 if seed is None else seed, drawn=draw_)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _counter(names: list[str], knowledge: Knowledge, width: int, *, quiet: bool) -> Counter:
-    wanted, notes = resolve(names, knowledge)
-    for note in notes if not quiet else ():
-        print(f"headrace chains: note: {note}", file=sys.stderr)
-    return Counter(compile_problem(wanted, knowledge, width=width))
+def _without_effect(option: str, given: bool, others: list[str]) -> None:
+    if given and others:
+        raise BadInput(f"{option}: nothing is shown that {', '.join(others)} would change")
 
 
 def _graphs(counter: Counter, limit: int | None, sample: int | None, seed: int) -> Iterator[Graph]:

@@ -47,6 +47,29 @@ def test_no_graph_at_all_is_still_an_object() -> None:
     assert json.loads(call("ids:2", "--json").stdout) == {"count": 0, "graphs": []}
 
 
+def test_why_there_is_none(tmp_path: Path) -> None:
+    """The rules that contradict each other, and none that has no part in it."""
+    rules = tmp_path / "mine.yaml"
+    rules.write_text("extends: none\nvnfs: {a: {category: general}, b: {category: general}}\n"
+                     "rules: [a first, a before b, b first]\n")  # fmt: skip
+    said = call("a", "b", "--rules", str(rules), "--count")
+    assert said.stdout == "0\n"
+    assert "no graph satisfies all of: " in said.stderr
+    assert "'b first'" in said.stderr and ("'a first'" in said.stderr) != (
+        "'a before b'" in said.stderr
+    )
+    assert "no graph satisfies 'leaf has no children'" in call("ids:2", "--count").stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--count", "--limit", "3"], ["--count", "--draw"], ["--json", "--draw"], ["--seed", "3"]],
+)
+def test_an_option_without_effect_is_refused(options: list[str]) -> None:
+    with pytest.raises(BadInput, match=options[0]):
+        call(*FIVE, *options)
+
+
 def test_a_set_without_end_is_cut_short() -> None:
     text = call(*(f"v{i}" for i in range(20)), "--no-rules").stdout
     assert f"{20**19:,} chain graphs; shown: the first 20" in text
