@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,19 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("port: core", "port: cor", ("vnfs.r1.interfaces.eth0.port", "allowed: core")),
+        ("port: core", "port: cor", ("spec.yaml:6: vnfs.r1.interfaces.eth0.port", "allowed: core")),
+        (
+            "{core: {}}",
+            "{core: {device: 'net_af_packet0,iface=none'}}",
+            ("spec.yaml:2", "no interface none"),
+        ),
+        ("{core: {}}", "{core: {device: 'ffff:1f:1f.7'}}", ("spec.yaml:2", "no PCI device")),
+        (
+            "eth0: {port: core, addresses: [10.0.0.1/24]}",
+            "eth0: {port: core, addresses: [10.0.0.1/24]}\n"
+            "      eth1: {port: core, addresses: [10.0.0.1/25]}",
+            ("spec.yaml:7", "10.0.0.1", "vnfs.r1.interfaces.eth0 has it on port core"),
+        ),
         ("10.0.0.1/24", "10.0.0.1", ("spec.yaml:6", "prefix length")),
         ("10.0.0.1/24", "10.0.0.300/24", ("spec.yaml:6", "10.0.0.300")),
         ("{port: core", "{mac: '01:00:00:00:00:01', port: core", ("spec.yaml:6", "MAC")),
@@ -53,6 +66,30 @@ def test_bad_specs(tmp_path: Path, old: str, new: str, words: tuple[str, ...]) -
     assert done.returncode == 2, done.stdout + done.stderr
     [line] = done.stderr.strip().splitlines()
     assert all(word in line for word in words), line
+
+
+@pytest.mark.parallel
+@pytest.mark.parametrize(
+    ("daemon", "program", "text", "words"),
+    [
+        ("bird", "bird", "protocol devicee {}\n", "syntax error"),
+        ("frr", "vtysh", "router bgp 65001\n neighborx 10.0.0.2\n", "Unknown command"),
+    ],
+)
+def test_a_daemon_refuses_its_configuration(
+    tmp_path: Path, daemon: str, program: str, text: str, words: str
+) -> None:
+    """In its own words, before anything is started."""
+    if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        pytest.skip(f"{program} is not installed: scripts/setup.sh offload")
+    (tmp_path / "its.conf").write_text(text)
+    routing = f"    routing: {{daemon: {daemon}, config: its.conf}}\n    interfaces"
+    file = tmp_path / "spec.yaml"
+    file.write_text(GOOD.replace("    interfaces", routing, 1))
+    done = offload(file, "--check")
+    assert done.returncode == 2
+    [line] = done.stderr.strip().splitlines()
+    assert "spec.yaml:5: vnfs.r1.routing.config" in line and words in line
 
 
 @pytest.mark.parallel

@@ -21,6 +21,7 @@ from headrace.spec.document import Document
 from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, read
 from headrace.testbed.exclusive import WAIT_S, Lcores, holder
 from headrace.testbed.offload.chaos import chaos as run_chaos
+from headrace.testbed.offload.checks import checked
 from headrace.testbed.offload.compare import compare, traffic_cpus
 from headrace.testbed.offload.convergence import convergence, prefixes
 from headrace.testbed.offload.service import Service
@@ -61,6 +62,7 @@ def offload(
         _convergence(parsed, doc, as_json, wait, check)
         return
     if check:
+        checked(parsed, doc)
         print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
         return
     _needs_root()

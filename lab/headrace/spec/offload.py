@@ -81,17 +81,6 @@ class Offload(Spec):
     memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     punt_pps: Annotated[int, Field(ge=1)] = 100_000
 
-    @model_validator(mode="after")
-    def _ports_exist(self) -> Offload:
-        for name, vnf in self.vnfs.items():
-            for device, interface in vnf.interfaces.items():
-                if interface.port not in self.ports:
-                    raise ValueError(
-                        f"vnfs.{name}.interfaces.{device}.port: {interface.port!r}; "
-                        f"allowed: {', '.join(self.ports)}"
-                    )
-        return self
-
 
 Mode = Literal[
     "bare-metal", "offload", "offload-updates",
@@ -208,6 +197,19 @@ def read(doc: Document) -> AnySpec:
     data = doc.data if isinstance(doc.data, dict) else {}
     model: type[AnySpec] = next((one for key, one in _MODELS.items() if key in data), Offload)
     try:
-        return model.model_validate(doc.data)
+        found = model.model_validate(doc.data)
     except ValidationError as error:
         raise explain(doc, error, model) from None
+    if isinstance(found, Offload):
+        _ports_exist(found, doc)
+    return found
+
+
+def _ports_exist(spec: Offload, doc: Document) -> None:
+    for name, vnf in spec.vnfs.items():
+        for device, interface in vnf.interfaces.items():
+            if interface.port not in spec.ports:
+                raise doc.error(
+                    ("vnfs", name, "interfaces", device, "port"), "no such port",
+                    value=interface.port, allowed=", ".join(spec.ports),
+                )  # fmt: skip

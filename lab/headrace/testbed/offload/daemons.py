@@ -97,9 +97,7 @@ class Daemons:
             time.sleep(0.05)
 
     def _start_bird(self) -> None:
-        bird = shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-        if bird is None:
-            raise HeadraceError(f"vnfs.{self.name}: bird is not installed (Debian: bird2)")
+        bird = find_bird(self.name)
         assert self.config is not None
         self._add(
             "bird",
@@ -183,6 +181,13 @@ class Daemons:
                 one.process.kill()
                 one.process.wait()
         self.running.clear()
+
+
+def find_bird(vnf: str) -> str:
+    bird = shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if bird is None:
+        raise HeadraceError(f"vnfs.{vnf}: bird is not installed (Debian: bird2)")
+    return bird
 
 
 def check_frr(vnf: Vnf) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from headrace.errors import BadInput, bad_value
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.offload import Offload
@@ -17,7 +16,8 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.engine import Engine
 from headrace.testbed.memory import provide
 from headrace.testbed.offload import namespaces
-from headrace.testbed.offload.daemons import Daemons, check_frr
+from headrace.testbed.offload.checks import checked
+from headrace.testbed.offload.daemons import Daemons
 from headrace.testbed.offload.plan import ROUTER, compile_plan
 from headrace.testbed.place import usable_cpus
 from headrace.testbed.programs import find_engine
@@ -36,7 +36,7 @@ class Service:
     ) -> None:
         """`adapt` may change the engine's plan."""
         self.spec, self._say, self._adapt = spec, say, adapt
-        self._configs = _configs(spec, doc)
+        self._configs = checked(spec, doc)
         self.cpu = _cpu(spec, doc)
         self._state = RunState()
         self._state.path.chmod(0o711)  # FRR's own user has its folders below
@@ -151,19 +151,3 @@ def _cpu(spec: Offload, doc: Document) -> int:
         allowed = ", ".join(map(str, there))
         raise doc.error(("lcore",), f"is not a CPU of this process; allowed: {allowed}")
     return spec.lcore
-
-
-def _configs(spec: Offload, doc: Document) -> dict[str, Path]:
-    files = {}
-    for name, vnf in spec.vnfs.items():
-        if vnf.routing.config is not None:
-            file = doc.resolve(vnf.routing.config)
-            if not file.is_file():
-                raise doc.error(("vnfs", name, "routing", "config"), f"no such file: {file}")
-            files[name] = file
-        if vnf.routing.daemon == "frr":
-            try:
-                check_frr(vnf)
-            except BadInput as error:
-                raise bad_value(f"vnfs.{name}", problem=str(error)) from None
-    return files

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a service of offloaded VNFs needs besides its spec: devices, and the daemons' own files."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace.errors import BadInput, bad_value
+from headrace.spec.document import Document
+from headrace.spec.offload import Offload, Vnf
+from headrace.testbed.offload.daemons import check_frr, find_bird
+
+_PCI = re.compile(r"^(?:pci:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
+_INTERFACE = re.compile(r",iface=([^,]+)")
+
+
+def checked(spec: Offload, doc: Document) -> dict[str, Path]:
+    """The configuration file of each VNF that has one, which its daemon itself has read."""
+    for name, port in spec.ports.items():
+        if port.device is not None:
+            _device(port.device, ("ports", name, "device"), doc)
+    _addresses(spec, doc)
+    files = {}
+    for name, vnf in spec.vnfs.items():
+        if vnf.routing.config is not None:
+            file = doc.resolve(vnf.routing.config)
+            if not file.is_file():
+                raise doc.error(("vnfs", name, "routing", "config"), f"no such file: {file}")
+            files[name] = file
+            _configuration(name, vnf, file, doc)
+    return files
+
+
+def _device(device: str, where: tuple[str, ...], doc: Document) -> None:
+    if pci := _PCI.match(device):
+        if not Path("/sys/bus/pci/devices", pci[1]).exists():
+            raise doc.error(where, f"no PCI device {pci[1]} in this machine", value=device)
+    elif (named := _INTERFACE.search(device)) and not Path("/sys/class/net", named[1]).exists():
+        there = ", ".join(sorted(path.name for path in Path("/sys/class/net").iterdir()))
+        raise doc.error(
+            where, f"no interface {named[1]} in this namespace", value=device, allowed=there
+        )
+
+
+def _addresses(spec: Offload, doc: Document) -> None:
+    """A port is one link: an address on it is one station's (RFC 5227)."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, vnf in spec.vnfs.items():
+        for device, interface in vnf.interfaces.items():
+            for address in interface.addresses:
+                ip = str(ipaddress.ip_interface(address).ip)
+                owner = owners.setdefault((interface.port, ip), f"vnfs.{name}.interfaces.{device}")
+                if owner != f"vnfs.{name}.interfaces.{device}":
+                    raise doc.error(
+                        ("vnfs", name, "interfaces", device, "addresses"),
+                        f"{owner} has it on port {interface.port}, too", value=ip,
+                    )  # fmt: skip
+
+
+def _configuration(name: str, vnf: Vnf, file: Path, doc: Document) -> None:
+    """The daemons read it without starting: `bird -p`, `vtysh -C`."""
+    if vnf.routing.daemon == "frr":
+        try:
+            check_frr(vnf)
+        except BadInput as error:
+            raise bad_value(f"vnfs.{name}", problem=str(error)) from None
+        command = [shutil.which("vtysh") or "vtysh", "-C", "-f", str(file)]
+    elif vnf.routing.daemon == "bird":
+        command = [find_bird(name), "-p", "-c", str(file)]
+    else:
+        return
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=60, check=False
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
+        raise doc.error(
+            ("vnfs", name, "routing", "config"),
+            f"{vnf.routing.daemon} refuses {file}: {' '.join(said[0].split())}",
+        )
