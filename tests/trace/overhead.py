@@ -9,8 +9,8 @@ last column. A naive tracer of the same points (naive/) says what this machine, 
 makes of such programs: a share of its cost holds elsewhere, too. Each goal stands beside its
 figure; exit status 1 if one is missed.
 
-The kernel's timing off, the whole machine's cycles for what was sent (PMU) say what tracing really
-takes, against the run without it of the same round.
+The kernel's timing off, the whole machine's cycles (PMU) say what tracing really takes: at a steady
+rate that it has time for, against the run without it of the same round.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ REPO = Path(__file__).resolve().parents[2]
 SECONDS = 2
 # Of all CPU, and ns per event above idle hooks, by way.
 GOALS = {"1 %": (0.02, 60.0), "every packet": (0.15, 130.0)}
+STEADY = {"tcp": "4G", "udp": "20M"}
 PAIR, SWITCH = ("hrovera", "hroverb"), "hrovers"
 NONE, IDLE = "no tracer", "idle hooks"
 NAIVE = {"1 %": "naive, 1 %", "every packet": "naive, every packet"}
@@ -65,8 +66,8 @@ def network() -> None:
     ip("-n", SWITCH, "link", "set", "br0", "up")
 
 
-def traffic(kind: str) -> float:
-    """By iperf3: bytes/s (tcp) or packets/s (udp) that arrived."""
+def traffic(kind: str, rate: str = "0") -> float:
+    """By iperf3, at `rate` bit/s (0: at most): bytes/s (tcp) or packets/s (udp) that arrived."""
     inside = ["ip", "netns", "exec"]
     server = subprocess.Popen(
         [*inside, PAIR[1], "iperf3", "-s", "-1", "--forceflush"], stdout=subprocess.PIPE, text=True
@@ -75,10 +76,11 @@ def traffic(kind: str) -> float:
     while "listening" not in server.stdout.readline():
         if server.poll() is not None:
             sys.exit("iperf3 -s ended")
-    udp = ["-u", "-b", "0", "-l", "64"] if kind == "udp" else []
+    udp = ["-u", "-l", "64"] if kind == "udp" else []
     try:
         client = subprocess.run(
-            [*inside, PAIR[0], "iperf3", "-c", "10.79.0.2", "-t", str(SECONDS), "-J", *udp],
+            [*inside, PAIR[0], "iperf3", "-c", "10.79.0.2", "-t", str(SECONDS), "-b", rate,
+             "-J", *udp],
             capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
         server.communicate(timeout=20)
@@ -154,7 +156,7 @@ def cycles_per_sent(command: list[str], kind: str, folder: Path) -> float:
     p = started(command, folder) if command else None
     counters = [Counter(HARDWARE, CYCLES, cpu) for cpu in range(os.cpu_count() or 1)]
     before = sum(c.read() for c in counters)
-    arrived = traffic(kind) * SECONDS
+    arrived = traffic(kind, STEADY[kind]) * SECONDS
     cycles = sum(c.read() for c in counters) - before
     for c in counters:
         c.close()
