@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import shutil
 from pathlib import Path
@@ -29,6 +28,7 @@ from headrace.report.hosting import (
     below_floor,
     brief,
     draw_stack,
+    flow,
     show_rows,
     show_stack,
     stack_of,
@@ -137,7 +137,7 @@ def study(
     said = stdout()
     if show:
         for point in found:
-            text = ", ".join(f"{path}={_flow(value)}" for path, value in point.values.items())
+            text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
             where = f"figure {', '.join(point.figures)}, " if point.figures else ""
             said.print(
                 f"{where}{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False
@@ -159,12 +159,6 @@ def study(
     said.print(f"Page: {target / 'study.html'}", markup=False)
     if failed := [row["point"] for row in rows if "failed" in row]:
         raise HeadraceError(f"{len(failed)} of {len(rows)} points failed: {', '.join(failed)}")
-
-
-def _flow(value: object) -> str:
-    """On one line, as a spec has it (YAML 1.2 section 7.4)."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:

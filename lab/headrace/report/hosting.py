@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -155,7 +157,7 @@ def show_rows(file: PointsFile, rows: Sequence[dict[str, Any]], console: Console
 
 
 def _add(table: Table, row: dict[str, Any]) -> None:
-    label = ", ".join(f"{k.rpartition('.')[2]}={v}" for k, v in row["values"].items())
+    label = ", ".join(f"{k.rpartition('.')[2]}={words(v)}" for k, v in row["values"].items())
     label = label[:60] or row["point"]
     why = row.get("skipped") or row.get("failed")
     if why:
@@ -176,3 +178,18 @@ def _add(table: Table, row: dict[str, Any]) -> None:
 
 def _us(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
+
+
+def flow(value: object) -> str:
+    """On one line, as a spec has it (YAML 1.2 section 7.4)."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def words(value: object) -> str:
+    """A swept value in a table: of a chain its functions, of a list of one value that."""
+    if isinstance(value, list):
+        return " → ".join(map(words, value))
+    if isinstance(value, dict) and len(value) == 1:
+        return str(next(iter(value)))
+    return value if isinstance(value, str) else flow(value)

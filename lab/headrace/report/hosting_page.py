@@ -13,7 +13,7 @@ from headrace.record import Anatomy
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import text
-from headrace.report.hosting import PARTS, Stack, draw_stack, parts
+from headrace.report.hosting import PARTS, Stack, draw_stack, parts, words
 from headrace.report.page import both
 from headrace.report.sheet import Section, Sheet, Table
 from headrace.report.units import significant
@@ -110,8 +110,8 @@ def _setting(row: Row) -> str:
 
 
 def _short(value: object) -> str:
-    words = str(value)
-    return words if len(words) <= 24 else words[:23] + "…"
+    said = words(value)
+    return said if len(said) <= 24 else said[:23] + "…"
 
 
 def _label(row: Row) -> str:

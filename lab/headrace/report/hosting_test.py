@@ -12,7 +12,7 @@ from headrace.bundle import Bundle, BundleWriter
 from headrace.cli.hosting import app
 from headrace.errors import HeadraceError
 from headrace.record import Anatomy, Calibration
-from headrace.report.hosting import PARTS, Stack, draw_stack, with_best_case
+from headrace.report.hosting import PARTS, Stack, draw_stack, flow, with_best_case, words
 
 
 def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> dict[str, Any]:
@@ -62,3 +62,11 @@ def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_
     assert "Left out: 1 trial with a median latency" in shown.output
     with pytest.raises(HeadraceError, match=r"floor \(87\.7.ms\), whose calibration was disturbed"):
         CliRunner().invoke(app, ["anatomy", str(tmp_path / "none")], catch_exceptions=False)
+
+
+def test_values_of_points_are_in_few_words() -> None:
+    """In a table; `flow` has all of them."""
+    chain = ["l2fwd", {"l3fwd": {"fib": "exact"}}]
+    assert words(chain) == "l2fwd → l3fwd"
+    assert flow(chain) == "[l2fwd, {l3fwd: {fib: exact}}]"
+    assert [words(v) for v in (["32k"], "1:1", 63, True)] == ["32k", "1:1", "63", "true"]
