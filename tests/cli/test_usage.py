@@ -51,6 +51,14 @@ def test_one_line_and_status_2(case: str, engine_binary: Path, tmp_path: Path) -
         assert word in line
 
 
+def test_samples_are_a_folder(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    command = ("collect", "--out", "f", "--", "true")
+    done = headrace(*command, folder=tmp_path, engine=engine_binary)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--out: got 'f'; is no directory" in done.stderr
+
+
 def test_samples_have_the_commands_status_and_are_kept(engine_binary: Path, tmp_path: Path) -> None:
     command = ("collect", "--", "sh", "-c", "kill -9 $$")
     done = headrace(*command, folder=tmp_path, engine=engine_binary)

@@ -42,6 +42,7 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
             "{core: {device: 'net_af_packet0,iface=none'}}",
             ("spec.yaml:2", "no interface none"),
         ),
+        ("{core: {}}", "{core: {device: garbage}}", ("spec.yaml:2", "'garbage'", "a PCI address")),
         ("{core: {}}", "{core: {device: 'ffff:1f:1f.7'}}", ("spec.yaml:2", "no PCI device")),
         (
             "eth0: {port: core, addresses: [10.0.0.1/24]}",
@@ -55,6 +56,11 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
         ("eth0:", "averyveryverylongname:", ("averyveryverylongname",)),
         ("name: t", "name: t\nports_: 1", ("ports_",)),
         ("    interfaces", "    routing: {daemon: frr}\n    interfaces", ("needs a config",)),
+        (
+            "    interfaces",
+            "    routing: {daemon: bird, daemons: [bgpd], config: x}\n    interfaces",
+            ("daemons are FRR's",),
+        ),
         ("    interfaces", "    hold: -1\n    interfaces", ("hold", "-1")),
     ],
 )

@@ -63,6 +63,8 @@ def collect(
     if check:
         _check(chosen, console)
         return
+    if out.exists() and not out.is_dir():
+        raise bad_value("--out", str(out), problem="is no directory")
     if Samples(out).present or any(out.glob("*.jsonl")):
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:

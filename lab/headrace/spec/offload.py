@@ -62,6 +62,8 @@ class Routing(Spec):
     def _configured(self) -> Routing:
         if self.daemon != "none" and self.config is None:
             raise ValueError(f"daemon {self.daemon} needs a config")
+        if self.daemon != "frr" and "daemons" in self.model_fields_set:
+            raise ValueError(f"daemons are FRR's; daemon {self.daemon} has none")
         return self
 
 

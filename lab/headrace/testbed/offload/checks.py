@@ -14,7 +14,8 @@ from headrace.spec.document import Document
 from headrace.spec.offload import Offload, Vnf
 from headrace.testbed.offload.daemons import check_frr, find_bird
 
-_PCI = re.compile(r"^(?:pci:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
+_PCI = re.compile(r"^(?:pci:)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
+_VIRTUAL = re.compile(r"^(?:net|eth)_[a-z0-9_]+(?:,|$)")
 _INTERFACE = re.compile(r",iface=([^,]+)")
 
 
@@ -37,8 +38,14 @@ def checked(spec: Offload, doc: Document) -> dict[str, Path]:
 
 def _device(device: str, where: tuple[str, ...], doc: Document) -> None:
     if pci := _PCI.match(device):
-        if not Path("/sys/bus/pci/devices", pci[1]).exists():
+        full = pci[1] if pci[1].count(":") == 2 else f"0000:{pci[1]}"
+        if not Path("/sys/bus/pci/devices", full).exists():
             raise doc.error(where, f"no PCI device {pci[1]} in this machine", value=device)
+    elif not _VIRTUAL.match(device):
+        raise doc.error(
+            where, "no name that DPDK has", value=device,
+            allowed="a PCI address as 0000:01:00.0, or one as net_af_packet0,iface=NAME",
+        )  # fmt: skip
     elif (named := _INTERFACE.search(device)) and not Path("/sys/class/net", named[1]).exists():
         there = ", ".join(sorted(path.name for path in Path("/sys/class/net").iterdir()))
         raise doc.error(
