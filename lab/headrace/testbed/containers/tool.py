@@ -18,7 +18,7 @@ Name = Literal["podman", "docker"]
 BASE_IMAGE = "debian:bookworm-slim"
 NAMES: tuple[Name, ...] = ("podman", "docker")
 _TIMEOUT_S = 120
-_ASK_S = 20
+_ASK_S = 60  # podman has taken more than 20 in an emulated guest
 _NAMESPACES = Path("/run/netns")
 # Where resource limits may not be raised, a container starts only with those that are left.
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
