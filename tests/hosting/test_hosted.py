@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from support.lab import headrace, state_left
+from support.lab import headrace, killed_vnfs, state_left
 
 ATTEMPTS = 3
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
@@ -197,14 +197,5 @@ def test_uplink_limits(engine_binary: Path, tmp_path: Path) -> None:
 def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
     """A few seconds of what `headrace hosting chaos` does for ten minutes."""
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", "{kind: process, chains: 3}"))
-    done = headrace(
-        "hosting", "chaos", "spec.yaml", "--seconds", "8", "--rate", "5000",
-        folder=tmp_path, engine=engine_binary,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == []
-    assert sum(outcome["kills"].values()) >= 3
-    assert 0 < outcome["received"] <= outcome["sent"]
+    outcome = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)
     assert outcome["mbufs_after"] <= outcome["mbufs_before"]
-    assert state_left(tmp_path) == []

@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -18,7 +16,15 @@ import pytest
 from headrace.testbed.openvswitch import dpdk_lacking
 from headrace.testbed.state import Process
 from support.containers import lacking
-from support.lab import COMMAND, environment, headrace, runtime_dir, state_left
+from support.lab import (
+    COMMAND,
+    environment,
+    headrace,
+    killed_vnfs,
+    runtime_dir,
+    state_left,
+    wait_for,
+)
 from support.netns import netns_refusal
 
 pytestmark = pytest.mark.needs_root
@@ -164,16 +170,7 @@ def test_killed_vnfs_are_found_again(engine_binary: Path, tmp_path: Path) -> Non
     if refusal := absent("process", "ovs-dpdk"):
         pytest.skip(refusal)
     (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk", ", chains: 2"))
-    done = headrace(
-        "hosting", "chaos", "spec.yaml", "--seconds", "20", "--every", "4", "--rate", "2000",
-        folder=tmp_path, engine=engine_binary, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == []
-    assert sum(outcome["kills"].values()) >= 3
-    assert 0 < outcome["received"] <= outcome["sent"]
-    assert state_left(tmp_path) == []
+    killed_vnfs(tmp_path, engine_binary, 20, 2000, 3, "--every", "4", timeout=600)
 
 
 def switches(folder: Path) -> set[int]:
@@ -208,15 +205,6 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
     assert done.returncode == 0, done.stderr
     assert wait_for(lambda: not any(running(pid) for pid in left), 10)
     assert ours() == before and state_left(tmp_path) == []
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def running(pid: int) -> bool:

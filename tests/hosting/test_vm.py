@@ -21,7 +21,7 @@ from headrace.testbed.hosting.vm_accel import find_qemu
 from headrace.testbed.hosting.vm_cpio import Archive
 from headrace.testbed.hosting.vm_kernel import find_kernel
 from headrace.testbed.openvswitch import dpdk_lacking
-from support.lab import COMMAND, environment, headrace, state_left
+from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left, wait_for
 
 ATTEMPTS = 3
 NO_OVS = dpdk_lacking()
@@ -161,15 +161,6 @@ def machines() -> set[int]:
     return found
 
 
-def wait_for(what: Any, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 @pytest.mark.slow
 def test_its_threads_and_memory_are_where_it_was_placed(
     engine_binary: Path, tmp_path: Path
@@ -216,16 +207,7 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
 def test_the_host_outlives_its_machines(engine_binary: Path, tmp_path: Path) -> None:
     """Killed in full flow and started again: the host goes on, and loses no packet buffer."""
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", ", chains: 2"))
-    done = headrace(
-        "hosting", "chaos", "spec.yaml", "--seconds", "30", "--rate", "500",
-        folder=tmp_path, engine=engine_binary, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == []
-    assert sum(outcome["kills"].values()) >= 2
-    assert 0 < outcome["received"] <= outcome["sent"]
-    assert state_left(tmp_path) == []
+    killed_vnfs(tmp_path, engine_binary, 30, 500, 2, timeout=300)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import HeadraceError
 from headrace.testbed.containers.tool import installed
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
@@ -25,16 +24,13 @@ _OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
 
 def lacking(*vnfs: str, base: bool = False) -> str | None:
     """Why these VNFs cannot be run here, and what mends it."""
-    if os.geteuid():
-        return "containers need root"
     from headrace.testbed.containers.images import has_image
-    from headrace.testbed.containers.tool import BASE_IMAGE, tool
+    from headrace.testbed.containers.tool import BASE_IMAGE
+    from headrace.testbed.hosting.container import no_containers
     from headrace.testbed.vnf import catalogue
 
-    try:
-        tool().answers()
-    except HeadraceError as why:
-        return str(why)
+    if (why := no_containers()) is not None:
+        return f"no containers: {why}"
     missing = [name for name in vnfs if not has_image(catalogue()[name].image)]
     if missing:
         return f"images are not built: `make test-containers`, or `headrace vnf build {missing[0]}`"

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 COMMAND = Path(sys.executable).parent / "headrace"
 
@@ -44,6 +48,39 @@ def headrace(
         text=True,
         timeout=timeout,
     )
+
+
+def killed_vnfs(
+    folder: Path,
+    engine: Path,
+    seconds: int,
+    rate: int,
+    kills: int,
+    *options: str,
+    timeout: float = 120,
+) -> dict[str, Any]:
+    """`headrace hosting chaos` of the folder's spec.yaml: at least so many kills, after which the
+    host is as it was and nothing is left."""
+    done = headrace(
+        "hosting", "chaos", "spec.yaml", "--seconds", str(seconds), "--rate", str(rate), *options,
+        folder=folder, engine=engine, timeout=timeout,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    assert outcome["passed"] and outcome["left"] == []
+    assert sum(outcome["kills"].values()) >= kills
+    assert 0 < outcome["received"] <= outcome["sent"]
+    assert state_left(folder) == []
+    return outcome
+
+
+def wait_for(condition: Callable[[], object], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def state_left(folder: Path) -> list[str]:

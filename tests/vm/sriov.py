@@ -158,7 +158,7 @@ def podman_has_images() -> bool:
         return False
     Path("/etc/containers/storage.conf").write_text(STORAGE)
     image = find("headrace").image
-    # The first one is slow, emulated and from a shared folder: the lab waits 20 s for an answer.
+    # The first answer is slow, emulated and from a shared folder: the lab waits a minute for it.
     subprocess.run(["podman", "info"], stdout=subprocess.DEVNULL, check=False)
     asked = subprocess.run(["podman", "image", "exists", image], check=False)
     return asked.returncode == 0

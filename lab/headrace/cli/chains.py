@@ -68,6 +68,7 @@ def chains(
     _without_effect("--svg", svg is not None, ["--draw"] if draw_ else [])
     if seed is not None and sample is None:
         raise BadInput("--seed: got no --sample, and nothing else is drawn; allowed: with --sample")
+    seed = 1 if seed is None else seed
     knowledge = load(rules or (), rules=not no_rules)
     if declared is not None:
         knowledge = with_declared(knowledge, declared)
@@ -83,11 +84,11 @@ def chains(
         return
     try:
         if svg is not None:
-            _write_svg(svg, counter, limit, sample, 1 if seed is None else seed)
+            _write_svg(svg, counter, limit, sample, seed)
         elif json_:
-            _print_json(counter, total, limit, sample, 1 if seed is None else seed)
+            _print_json(counter, total, limit, sample, seed)
         else:
-            _print_graphs(counter, total, limit, sample, 1 if seed is None else seed, drawn=draw_)
+            _print_graphs(counter, total, limit, sample, seed, drawn=draw_)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -58,10 +58,9 @@ def collect(
         bridges=tuple(bridge or ()),
     )
     _there(targets)
-    chosen = [c for c in collectors(targets) if not layer or c.layer in layer]
     console = stdout()
     if check:
-        _check(chosen, console)
+        _check(collectors(targets, layer or LAYERS), console)
         return
     if out.exists() and not out.is_dir():
         raise bad_value("--out", str(out), problem="is no directory")
@@ -69,7 +68,7 @@ def collect(
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
-    with Sampler(chosen, out, period):
+    with Sampler(collectors(targets, layer or LAYERS), out, period):
         status = _wait(command, duration)
     _summary(out, console)
     raise typer.Exit(status)

@@ -35,6 +35,7 @@ Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
 Address = Annotated[str, AfterValidator(_interface_address)]
 Mac = Annotated[str, AfterValidator(_mac)]
 Daemon = Literal["frr", "bird", "none"]
+Memory = Annotated[int, Field(ge=64, le=1 << 20)]  # MB
 
 
 class Port(Spec):
@@ -73,14 +74,19 @@ class Vnf(Spec):
     hold: Annotated[Seconds, Field(ge=0, le=86400)] = 30.0
 
 
-class Offload(Spec):
+class _Named(Spec):
+    """What a service has, and each measurement of one."""
+
     name: Name
     description: str = ""
+    hugepages: Literal["auto"] | bool = "auto"
+    memory_mb: Memory = 512
+
+
+class Offload(_Named):
     ports: Annotated[dict[Name, Port], Field(min_length=1, max_length=PORTS_MAX)]
     vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
     lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
-    hugepages: Literal["auto"] | bool = "auto"
-    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     punt_pps: Annotated[int, Field(ge=1)] = 100_000
 
 
@@ -131,14 +137,11 @@ class Comparison(Spec):
         return self
 
 
-class CompareSpec(Spec):
+class CompareSpec(_Named):
     """A measurement, rather than a service."""
 
-    name: Name
-    description: str = ""
     compare: Comparison
-    hugepages: Literal["auto"] | bool = "auto"
-    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 1024
+    memory_mb: Memory = 1024
 
 
 class Chaos(Spec):
@@ -155,14 +158,10 @@ class Chaos(Spec):
     seed: int = 1
 
 
-class ChaosSpec(Spec):
+class ChaosSpec(_Named):
     """A trial of the service, rather than the service."""
 
-    name: Name
-    description: str = ""
     chaos: Chaos
-    hugepages: Literal["auto"] | bool = "auto"
-    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
 
 
 class Convergence(Spec):
@@ -176,14 +175,10 @@ class Convergence(Spec):
     timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0  # of each change of all routes
 
 
-class ConvergenceSpec(Spec):
+class ConvergenceSpec(_Named):
     """A measurement of the daemons, rather than the service."""
 
-    name: Name
-    description: str = ""
     convergence: Convergence
-    hugepages: Literal["auto"] | bool = "auto"
-    memory_mb: Annotated[int, Field(ge=64, le=1 << 20)] = 512
 
 
 AnySpec = Offload | CompareSpec | ChaosSpec | ConvergenceSpec

@@ -51,6 +51,7 @@ class OpenVswitch:
             )
         self.namespace = f"{tag}-{_SWITCH}"
         make_namespace(self.namespace, ledger)
+        self.daemons: list[int] = []  # processes
         self.pid = self._start(program, list(settings))
 
     @property
@@ -86,6 +87,7 @@ class OpenVswitch:
         if process is None:
             raise HeadraceError(f"{name}: ended at once; see {log}")
         self.ledger.note("process", f"{process.pid}:{process.started}")
+        self.daemons.append(process.pid)
         return process.pid
 
     def tool(self, name: str, *arguments: str) -> str:

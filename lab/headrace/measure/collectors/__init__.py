@@ -7,8 +7,10 @@ measured by the sampler and kept beside its samples.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from headrace.measure.collectors.application import Application
-from headrace.measure.collectors.base import Collector, Layer, Reading, Targets
+from headrace.measure.collectors.base import LAYERS, Collector, Layer, Reading, Targets
 from headrace.measure.collectors.hardware import Hardware
 from headrace.measure.collectors.os import OperatingSystem
 from headrace.measure.collectors.sampler import Cost, Sampler
@@ -18,12 +20,16 @@ from headrace.measure.collectors.virtualization import Virtualization
 __all__ = ["Collector", "Cost", "Layer", "Reading", "Sampler", "Targets", "collectors"]
 
 
-def collectors(targets: Targets) -> list[Collector]:
-    """One of each layer, whether it can run here or not."""
-    return [
-        Application(targets),
-        Virtualization(targets),
-        VirtualSwitch(targets),
-        OperatingSystem(targets),
-        Hardware(targets),
-    ]
+_OF: dict[Layer, Callable[[Targets], Collector]] = {
+    "application": Application,
+    "virtualization": Virtualization,
+    "virtual-switch": VirtualSwitch,
+    "os": OperatingSystem,
+    "hardware": Hardware,
+}
+
+
+def collectors(targets: Targets, layers: Collection[str] = LAYERS) -> list[Collector]:
+    """One of each of these layers, whether it can run here or not. The others are not made: some
+    count from then on, which costs what is measured."""
+    return [_OF[layer](targets) for layer in LAYERS if layer in layers]

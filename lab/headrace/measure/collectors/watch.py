@@ -75,7 +75,7 @@ def watching(wanted: Collect, targets: Targets, folder: Path) -> Iterator[Watch]
     if not wanted.layers:
         yield Watch(None, folder)
         return
-    chosen = [c for c in collectors(targets) if c.layer in wanted.layers]
+    chosen = collectors(targets, wanted.layers)
     with Sampler(chosen, folder, wanted.period) as sampler, _traced(wanted.trace, folder):
         yield Watch(sampler, folder)
 

@@ -182,7 +182,8 @@ class Ovs(Fabric):
         self._additions: list[str] = []  # all ports in one transaction: each waits for the switch
         self.switch = OpenVswitch(tag, ledger, directory / "ovs")
         # As the containers: a bridge forwards on the CPU time of those.
-        cpu.shield(self.switch.pid)
+        for pid in self.switch.daemons:
+            cpu.shield(pid)
         self.processes[VSWITCHD] = self.switch.pid
 
     def add_lan(self, lan: int) -> None:

@@ -59,12 +59,12 @@ class HostedEngine(Engine):
             text, enter = self._nic.fill_in(text), self._nic.enter("")
         self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
         self._switch: Switch | None = None
-        if hosted.switch is not None:
-            self._switch = self._make_switch(hosted.switch, state.path)
-            enter = self._switch.enter("")
         self._by_ports = bool(hosted.nic or hosted.switch) or hosted.hosting.kind == "vm"
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         try:
+            if hosted.switch is not None:
+                self._switch = self._make_switch(hosted.switch, state.path)
+                enter = self._switch.enter("")
             with started_near(own):
                 super().__init__(binary, json.loads(text), state, enter)
         except BaseException:
@@ -81,13 +81,9 @@ class HostedEngine(Engine):
             raise
 
     def _make_switch(self, on: OnSwitch, run: Path) -> Switch:
-        try:
-            if on.network == "bridge":
-                return KernelBridge(on.ports, self._ledger)
-            return OvsDpdk(on, self._ledger, run)
-        except BaseException:
-            self._ledger.undo()
-            raise
+        if on.network == "bridge":
+            return KernelBridge(on.ports, self._ledger)
+        return OvsDpdk(on, self._ledger, run)
 
     def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
         """None, and a note that says why, where control groups are not to be had."""

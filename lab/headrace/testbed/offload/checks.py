@@ -58,10 +58,11 @@ def _addresses(spec: Offload, doc: Document) -> None:
     owners: dict[tuple[str, str], str] = {}
     for name, vnf in spec.vnfs.items():
         for device, interface in vnf.interfaces.items():
+            here = f"vnfs.{name}.interfaces.{device}"
             for address in interface.addresses:
                 ip = str(ipaddress.ip_interface(address).ip)
-                owner = owners.setdefault((interface.port, ip), f"vnfs.{name}.interfaces.{device}")
-                if owner != f"vnfs.{name}.interfaces.{device}":
+                owner = owners.setdefault((interface.port, ip), here)
+                if owner != here:
                     raise doc.error(
                         ("vnfs", name, "interfaces", device, "addresses"),
                         f"{owner} has it on port {interface.port}, too", value=ip,

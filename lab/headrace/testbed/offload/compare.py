@@ -87,8 +87,10 @@ def compare(spec: CompareSpec, cpus: tuple[int, int], say: Say) -> list[Json]:
 
 def _possible(c: Comparison, say: Say) -> list[Mode]:
     """The modes that this machine can have; why not the others is said."""
+    if OVS_DPDK not in c.modes:
+        return list(c.modes)
     why = dpdk_lacking() or ("needs root" if os.geteuid() != 0 else None)
-    if OVS_DPDK not in c.modes or why is None:
+    if why is None:
         return list(c.modes)
     left = [mode for mode in c.modes if mode != OVS_DPDK]
     if not left:
