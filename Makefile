@@ -54,15 +54,15 @@ test-slow:
 		$(VENV)/python -m pytest -p no:cacheprovider -m slow --ignore=tests/containers tests
 
 test-vm-trace:
-	@scripts/setup.sh run trace
+	@scripts/setup.sh run trace guests
 	@tests/trace/vm/run.sh
 
 test-vm-sriov:
-	@scripts/setup.sh run test
+	@scripts/setup.sh run test guests
 	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh sriov
 
 test-vm-placement:
-	@scripts/setup.sh run test
+	@scripts/setup.sh run test guests
 	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh placement
 
 bench-fib-1g:

@@ -64,6 +64,14 @@ class Status(Record):
     command: tuple[str, ...] = ()
     headrace: str | None = None
 
+    @property
+    def unfinished(self) -> str | None:
+        """A sentence that says so, of a run that did not end by itself; None of one that did."""
+        if self.state == "complete":
+            return None
+        what = "is still running or was killed" if self.state == "running" else "is partial"
+        return f"This run {what}{f': {self.reason}' if self.reason else ''}."
+
 
 R = TypeVar("R", bound=BaseModel)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILURE = 1
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class HeadraceError(Exception):

@@ -82,7 +82,10 @@ def test_the_sum_of_the_directions(searched: tuple[Path, Any]) -> None:
         assert all(f.ok for f in both.audit.findings if f.check == "conservation")
 
 
-def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_leaves_a_usable_bundle(
+    engine_binary: Path, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
     (tmp_path / "long.yaml").write_text(
         "name: long\nchain: []\nwarmup: 0\nmeasure: {loads: [1k, 2k, 3k], trial: 2}\n"
         "deployment: {memory_mb: 128}\n"
@@ -100,9 +103,9 @@ def test_interrupt_leaves_a_usable_bundle(engine_binary: Path, tmp_path: Path) -
         while not (journal.exists() and journal.stat().st_size) and time.monotonic() < deadline:
             assert run.poll() is None, run.communicate()[0]
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         output, _ = run.communicate(timeout=120)
-    assert run.returncode == 130, output
+    assert run.returncode == status, output
     assert "Traceback" not in output
     partial = Bundle(tmp_path / "b")
     assert partial.status.state == "partial" and partial.results() and partial.trials()

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 import headrace
-from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, HeadraceError
+from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
 
 # click's, which some versions of typer bring along under another name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -68,8 +68,12 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
         app.command(name)(command)
 
 
+_received: list[int] = []  # signals
+
+
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     """SIGTERM ends a run as Ctrl-C does: what was started is stopped, what was measured is kept."""
+    _received.append(number)
     raise KeyboardInterrupt
 
 
@@ -78,6 +82,15 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
     signal.signal(signal.SIGINT, _terminate)
+    try:
+        _main()
+    except SystemExit as ended:
+        if ended.code == EXIT_INTERRUPTED and _received:
+            sys.exit(128 + _received[-1])
+        raise
+
+
+def _main() -> NoReturn:
     known = commands()
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
@@ -85,7 +98,7 @@ def main() -> NoReturn:
     except _UsageError as error:
         sys.exit(_usage(error))
     except typer.Abort:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
     except ModuleNotFoundError as error:
         Console(stderr=True).print(f"headrace {first}: needs the Python module {error.name}")
         sys.exit(EXIT_FAILURE)
@@ -95,7 +108,7 @@ def main() -> NoReturn:
         )
         sys.exit(error.exit_status)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli._console import stdout
-from headrace.errors import bad_value
+from headrace.errors import EXIT_INTERRUPTED, bad_value
 from headrace.measure.collectors import Collector, Sampler, Targets, collectors
 from headrace.measure.collectors.base import LAYERS, Process
 from headrace.measure.collectors.sampler import PERIOD_MIN_S
@@ -106,7 +105,7 @@ def _wait(command: list[str] | None, duration: float | None) -> int:
         while end is None or time.monotonic() < end:
             time.sleep(0.05)
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT if command else 0
+        return EXIT_INTERRUPTED if command else 0
     return 0
 
 

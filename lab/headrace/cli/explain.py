@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from pathlib import Path
 from typing import Annotated
 
@@ -31,19 +32,28 @@ def explain(
         typer.echo(json.dumps([d.model_dump(mode="json") for d in found], indent=2))
         return
     console = stdout()
+    if (unfinished := known[0].evidence[0].unfinished) is not None:
+        console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if not found:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(found, 1):
         _show(number, diagnosis, sum(bool(p.title) for p in known), console)
-    if not any(e.sampled for p in known for e in p.evidence):
-        console.print(
-            f"Not looked at: {', '.join(ALL_LAYERS)}: nothing was sampled beside the trials; "
-            "`collect: true` in the spec has that done (docs/collectors.md).",
-            markup=False,
-        )
-    absent = {layer: why for p in known for e in p.evidence for layer, why in e.absent.items()}
+    evidence = [e for part in known for e in part.evidence]
+    absent = {layer: why for e in evidence for layer, why in e.absent.items()}
+    _not_looked_at({*absent, *(layer for e in evidence for layer in e.layers)}, console)
     for layer, why in absent.items():
         console.print(f"{layer}: not sampled: {why}", markup=False)
+
+
+def _not_looked_at(known: Set[str], console: Console) -> None:
+    """`known`: layers that were sampled, or refused."""
+    left = [layer for layer in ALL_LAYERS if layer not in known]
+    if not left:
+        return
+    why = "these were not asked for"
+    if not known:
+        why = "nothing was sampled beside the trials; `collect: true` in the spec has that done"
+    console.print(f"Not looked at: {', '.join(left)}: {why} (docs/collectors.md).", markup=False)
 
 
 def _show(number: int, d: Diagnosis, deployments: int, console: Console) -> None:

@@ -14,7 +14,7 @@ from headrace.measure.collectors.watch import STACK, trial_times
 from headrace.measure.compared import Compared, read_compared
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
-from headrace.report.document import above
+from headrace.report.document import ASKED, above
 from headrace.testbed.store import load
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -31,7 +31,8 @@ class Evidence:
     trials: Sequence[Trial] = ()
     compared: tuple[Compared, ...] = ()
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
-    sampled: bool = False  # any layer
+    layers: tuple[str, ...] = ()  # that were sampled
+    unfinished: str | None = None  # the run, and why
 
     @property
     def repeated(self) -> bool:
@@ -81,11 +82,13 @@ def of(path: Path) -> Evidence:
     if (path / "status.json").is_file():
         bundle = Bundle(path)
         results, trials = bundle.results(), bundle.trials()
-        if not results and not trials:
-            why = bundle.status.reason or f"its state is {bundle.status.state}"
-            raise HeadraceError(f"{path}: no trials to explain: the run measured nothing ({why})")
+        unfinished = bundle.status.unfinished
+        if not results and not any(t.phase in (*ASKED, "max") for t in trials):
+            why = unfinished or "its state is complete"
+            raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
         folder = path / "samples"
-        return _evidence(folder, Samples(folder), results, trials)
+        known = _evidence(folder, Samples(folder), results, trials)
+        return replace(known, unfinished=unfinished)
     if (path / "collectors.json").is_file():
         return _evidence(path, Samples(path))
     raise bad_value(
@@ -108,7 +111,7 @@ def _evidence(
         trials=trials,
         compared=read_compared(folder),
         absent=dict(samples.about.get("refused", {})),
-        sampled=samples.present,
+        layers=tuple(samples.about.get("layers", {})),
     )
     return _within(known, samples)
 

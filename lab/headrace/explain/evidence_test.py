@@ -22,6 +22,7 @@ from headrace.record import Application, Audit, Result
 from headrace.report.document import report
 from headrace.report.page import render
 from headrace.report.terminal import lines
+from headrace.report.testdata import make_bundle
 
 
 def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> None:
@@ -31,6 +32,14 @@ def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> N
     with pytest.raises(HeadraceError, match="no trials to explain") as caught:
         of(tmp_path / "b")
     assert "lcore 1: held by process 7" in str(caught.value)
+
+
+def test_what_the_tester_alone_did_is_nothing_to_explain(tmp_path: Path) -> None:
+    some = Bundle(make_bundle(tmp_path / "some", repetitions=1)).trials()[0]
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.trial(some.model_copy(update={"phase": "calibration"}))
+    with pytest.raises(HeadraceError, match="no trials to explain: nothing was measured"):
+        of(tmp_path / "b")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -60,7 +69,7 @@ def study(tmp_path: Path) -> Path:
                 for t in (0, 10**9, 2 * 10**9)
             )
             writer.sample(f"{folder}/virtualization.jsonl", samples)
-            writer.sample(f"{folder}/collectors.json", '{"layers": {}}')
+            writer.sample(f"{folder}/collectors.json", '{"layers": {"virtualization": {}}}')
             times = [{"trial": number, "begin_ns": 10**9, "end_ns": 2 * 10**9}]
             writer.sample(f"{folder}/trials.json", json.dumps(times))
         compared = Compared(
@@ -100,9 +109,20 @@ def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:
 
 def test_what_was_not_looked_at_is_said(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explain_command(study)
-    assert "Not looked at" not in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtual-switch, os, hardware: these were not" in said
+    assert "This run" not in said
     shutil.rmtree(study / "samples")
     explain_command(study)
     said = " ".join(capsys.readouterr().out.split())
     assert "Not looked at: application, virtualization, virtual-switch, os, hardware" in said
     assert "`collect: true`" in said
+
+
+def test_a_run_that_was_killed_is_said_to_be(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (study / "status.json").read_text()
+    (study / "status.json").write_text(text.replace("complete", "running"))
+    explain_command(study)
+    assert capsys.readouterr().out.startswith("This run is still running or was killed. What")

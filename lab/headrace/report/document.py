@@ -15,7 +15,7 @@ from .summary import Summary, summarise
 from .units import count, ns, percent, plural
 
 _VNF = re.compile(r"vnf(\d+)\.\d+")
-_ASKED: tuple[Phase, ...] = ("search", "fixed")
+ASKED: tuple[Phase, ...] = ("search", "fixed")
 IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
 
 
@@ -190,7 +190,7 @@ def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
         and t.execution == result.execution
         and t.workload == result.workload
         and t.repetition == result.repetition
-        and t.phase in _ASKED
+        and t.phase in ASKED
         and t.load_pps > result.load_pps
         and t.loss_ratio > allowed
         and t.counters is not None
@@ -208,12 +208,8 @@ def shared(segments: Sequence[Segment]) -> list[str]:
 
 def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Result]) -> list[str]:
     texts = []
-    if status.state != "complete":
-        what = "is still running or was killed" if status.state == "running" else "is partial"
-        texts.append(
-            f"This run {what}{f': {status.reason}' if status.reason else ''}. "
-            "It holds the trials that had ended."
-        )
+    if (unfinished := status.unfinished) is not None:
+        texts.append(f"{unfinished} It holds the trials that had ended.")
     if not results:
         texts.append("There are no results in it.")
     measured = [s for s in summaries if s.key.ground == "measured"]

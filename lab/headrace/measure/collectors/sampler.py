@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
+from headrace.bundle import write_whole
 from headrace.errors import bad_value
 from headrace.measure.collectors.base import Collector
 
@@ -88,6 +89,7 @@ class Sampler:
             file = self._files.enter_context((self._folder / f"{c.layer}.jsonl").open("w"))
             self._groups.append(_Group(c, file))
         self._epoch = {"time_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+        self._write()  # and again at the end; of a run that was killed, this
         self._thread.start()
         return self
 
@@ -156,4 +158,4 @@ class Sampler:
                 for g in self._groups
             },
         }
-        (self._folder / "collectors.json").write_text(json.dumps(about, indent=2) + "\n")
+        write_whole(self._folder / "collectors.json", json.dumps(about, indent=2) + "\n")
