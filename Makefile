@@ -27,6 +27,7 @@ help:
 
 setup:
 	@scripts/setup.sh run trace
+	@echo 'Ready: $(VENV)/headrace --help'
 
 demo:
 	@scripts/setup.sh demo

@@ -113,8 +113,15 @@ def passed(folder: Path) -> dict[str, int]:
                 pytest.mark.skipif(NO_OVS is not None, reason=str(NO_OVS)),
             ],
         ),
+        pytest.param(
+            "[l2fwd, monitor]",
+            "",
+            "execution: pipeline\n  network: bridge",
+            2,
+            marks=pytest.mark.needs_root,
+        ),
     ],
-    ids=["pvp", "kernel-driver", "pvvp-multi-feature", "one-stands-by", "open-vswitch"],
+    ids=["pvp", "kernel-driver", "pvvp-multi-feature", "one-stands-by", "open-vswitch", "bridge"],
 )
 def test_every_packet_passes(
     engine_binary: Path, tmp_path: Path, chain: str, hosting: str, more: str, vnfs: int
@@ -204,9 +211,11 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_the_host_outlives_its_machines(engine_binary: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", ["veb", pytest.param("bridge", marks=pytest.mark.needs_root)])
+def test_the_host_outlives_its_machines(engine_binary: Path, tmp_path: Path, network: str) -> None:
     """Killed in full flow and started again: the host goes on, and loses no packet buffer."""
-    (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", ", chains: 2"))
+    text = spec("[l2fwd]", ", chains: 2", f"network: {network}")
+    (tmp_path / "spec.yaml").write_text(text)
     killed_vnfs(tmp_path, engine_binary, 30, 500, 2, timeout=300)
 
 

@@ -103,7 +103,7 @@ def test_check(tmp_path: Path) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text(GOOD)
     done = offload(file, "--check")
-    assert (done.returncode, done.stdout) == (0, f"{file}: 1 VNFs on 1 ports\n")
+    assert (done.returncode, done.stdout) == (0, f"{file}: 1 VNF on 1 port\n")
 
 
 @pytest.mark.parallel

@@ -36,6 +36,7 @@ from headrace.report.hosting import (
 )
 from headrace.report.hosting_page import sheet
 from headrace.report.sheet import write
+from headrace.report.units import plural
 from headrace.spec import document
 from headrace.spec.hosting import VFS_MAX
 from headrace.spec.invalid import explain
@@ -115,6 +116,8 @@ def study(
     ] = False,
 ) -> None:
     """Measure a paper's points, those that this machine can have; say why of the others."""
+    if show and check:
+        raise BadInput("--list, --check: got both; allowed: one of them")
     doc = document.load(file)
     try:
         made = PointsFile.model_validate(doc.data)
@@ -147,7 +150,8 @@ def study(
         for point in found:
             if not point.skipped:
                 _run(point, file, made.name, None)
-        said.print(f"{file}: {sum(not p.skipped for p in found)} points can be measured here")
+        possible = plural(sum(not p.skipped for p in found), "point")
+        said.print(f"{file}: {possible} can be measured here")
         return
     target = out or Path("runs") / made.name
     target.mkdir(parents=True, exist_ok=True)

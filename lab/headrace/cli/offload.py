@@ -16,6 +16,7 @@ from rich.console import Console
 from headrace.errors import HeadraceError
 from headrace.report.offload import show
 from headrace.report.offload_convergence import show_convergence
+from headrace.report.units import plural
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, read
@@ -63,7 +64,8 @@ def offload(
         return
     if check:
         checked(parsed, doc)
-        print(f"{spec}: {len(parsed.vnfs)} VNFs on {len(parsed.ports)} ports")
+        vnfs, ports = plural(len(parsed.vnfs), "VNF"), plural(len(parsed.ports), "port")
+        print(f"{spec}: {vnfs} on {ports}")
         return
     _needs_root()
     service = Service(parsed, doc, _say)

@@ -9,7 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headrace.spec.base import NAME_PATTERN, Rate, Ratio, Seconds, Spec
+from headrace.spec.base import (
+    CPUS_PATTERN,
+    INTERFACE_PATTERN,
+    NAME_PATTERN,
+    Rate,
+    Ratio,
+    Seconds,
+    Spec,
+)
 from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Count
 from headrace.spec.document import Document
@@ -18,7 +26,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 NetworkName = Literal["bridge", "ovs", "macvlan", "sriov"]
 Side = Literal["up", "down"]
 Port = Literal["up", "down", "mirror"]
-Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$")]  # IFNAMSIZ
+Device = Annotated[str, Field(pattern=INTERFACE_PATTERN)]
 
 
 def _listed(value: Any) -> Any:
@@ -80,7 +88,7 @@ class Allocation(Spec):
 
     instances: Annotated[Count, Field(ge=1, le=64)] = 1
     cpus: Annotated[float, Field(gt=0, le=1024)] | None = None  # quota; None: no limit
-    cpuset: Annotated[str, Field(pattern=r"^[0-9]+([,-][0-9]+)*$")] | None = None
+    cpuset: Annotated[str, Field(pattern=CPUS_PATTERN)] | None = None
     memory_mb: Annotated[Count, Field(ge=8, le=1 << 22)] | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
 

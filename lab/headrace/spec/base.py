@@ -77,3 +77,7 @@ Rate = Annotated[float, BeforeValidator(_rate), BeforeValidator(not_a_bool)]
 Ratio = Annotated[float, BeforeValidator(_ratio), BeforeValidator(not_a_bool)]
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,30}$"
+INTERFACE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"  # IFNAMSIZ
+CPUS_PATTERN = r"^[0-9]+([,-][0-9]+)*$"
+DAEMON_PATTERN = r"^[a-z0-9]{2,16}$"
+FIGURES_PATTERN = r"^[1-9][0-9]*(-[1-9][0-9]*)?$"

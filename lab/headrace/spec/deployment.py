@@ -7,16 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
-from headrace.spec.base import NAME_PATTERN, Spec, not_a_bool
+from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Spec, not_a_bool
 from headrace.spec.hosting import Hosting
-
-INTERFACE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}$"  # IFNAMSIZ
 
 Count = Annotated[int, BeforeValidator(not_a_bool)]
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {
-    "bridge": ("process", "container"),
+    "bridge": ("process", "container", "vm"),
     "ovs-dpdk": ("process", "container", "vm"),
     "sriov": ("process", "container"),
 }

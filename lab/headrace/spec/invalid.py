@@ -10,7 +10,13 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput, shown, unknown
-from headrace.spec.base import NAME_PATTERN
+from headrace.spec.base import (
+    CPUS_PATTERN,
+    DAEMON_PATTERN,
+    FIGURES_PATTERN,
+    INTERFACE_PATTERN,
+    NAME_PATTERN,
+)
 from headrace.spec.document import Document, PathKey, dotted
 
 # Pydantic's words for types are Python's; a YAML file has lists and mappings.
@@ -30,7 +36,14 @@ _TYPES = {
     "float_type": "should be a number",
     "float_parsing": "should be a number",
 }
-_PATTERNS = {NAME_PATTERN: "allowed: a letter, then letters, digits, _ or -, at most 31 in all"}
+_PATTERNS = {
+    NAME_PATTERN: "allowed: a letter, then letters, digits, _ or -, at most 31 in all",
+    INTERFACE_PATTERN: "allowed: a letter or digit, then letters, digits, _, - or ., "
+    "at most 15 in all",
+    CPUS_PATTERN: "allowed: CPUs and ranges of them, as in 0,2-3",
+    DAEMON_PATTERN: "allowed: 2 to 16 small letters or digits, as in bgpd",
+    FIGURES_PATTERN: "allowed: a number, or two with - between them",
+}
 
 
 def explain(
@@ -53,7 +66,8 @@ def explain(
     if kind == "invalid_key":
         return doc.error(place[:-1], "a key should be text", value=first["input"])
     # What is a union's is refused by each of its members.
-    problems = [problem_of(e) for e in errors if written(data, e["loc"]) == path]
+    same = (e for e in errors if written(data, e["loc"]) == path and e["type"] != "missing")
+    problems = [problem_of(e) for e in same]
     problem = ", or ".join(dict.fromkeys(problems))
     if kind == "value_error" and isinstance(first["input"], dict):
         return doc.error(place, problem)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
+from headrace.spec.base import DAEMON_PATTERN, INTERFACE_PATTERN, NAME_PATTERN, Rate, Seconds, Spec
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 from headrace.spec.measure import Goal, as_goal
@@ -31,7 +31,7 @@ def _mac(text: str) -> str:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Device = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$")]
+Device = Annotated[str, Field(pattern=INTERFACE_PATTERN)]
 Address = Annotated[str, AfterValidator(_interface_address)]
 Mac = Annotated[str, AfterValidator(_mac)]
 Daemon = Literal["frr", "bird", "none"]
@@ -55,7 +55,7 @@ class Routing(Spec):
     learnt from there. `config` is the daemon's own file."""
 
     daemon: Daemon = "none"
-    daemons: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]{2,16}$")], ...] = ("bgpd",)
+    daemons: tuple[Annotated[str, Field(pattern=DAEMON_PATTERN)], ...] = ("bgpd",)
     config: str | None = None
     restart: bool = True
 

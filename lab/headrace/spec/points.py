@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headrace.spec.base import NAME_PATTERN, Spec
+from headrace.spec.base import FIGURES_PATTERN, NAME_PATTERN, Spec
 from headrace.spec.hosting import Count
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Figures = Annotated[str, Field(pattern=r"^[1-9][0-9]*(-[1-9][0-9]*)?$")]
+Figures = Annotated[str, Field(pattern=FIGURES_PATTERN)]
 
 
 class Needs(Spec):

@@ -26,6 +26,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 0x1000
 _LOOPBACK = 1
+_TUN = Path("/dev/net/tun")
+_TUNSETIFF = 0x400454CA
+_TUNSETPERSIST = 0x400454CB
+_TAP_FLAGS = 0x0002 | 0x1000 | 0x4000  # IFF_TAP | IFF_NO_PI | IFF_VNET_HDR
 _NAMESPACES = Path("/run/netns")
 _SIOCETHTOOL = 0x8946
 # ethtool.h: the setters that every driver has had since before feature strings.
@@ -153,6 +157,29 @@ def add_veth(host_end: str, namespace: str, name: str, mac: str | None, ledger: 
             return index
     except NetlinkError as error:
         raise HeadraceError(f"veth {host_end}: cannot be made: {error}") from None
+
+
+def make_tap(name: str) -> None:
+    """Of this namespace. It stays when who has it open leaves, and goes with the namespace."""
+    descriptor = open_tap(name)
+    try:
+        fcntl.ioctl(descriptor, _TUNSETPERSIST, 1)
+    finally:
+        os.close(descriptor)
+
+
+def open_tap(name: str) -> int:
+    """A descriptor of a TAP of this namespace, with a virtio header before each frame."""
+    try:
+        descriptor = os.open(_TUN, os.O_RDWR)
+    except OSError as error:
+        raise HeadraceError(f"{_TUN}: cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP_FLAGS))
+    except OSError as error:
+        os.close(descriptor)
+        raise HeadraceError(f"TAP {name}: cannot be opened: {error.strerror}") from None
+    return descriptor
 
 
 def no_offloads(interface: str, *, only: tuple[str, ...] = tuple(_OFFLOADS)) -> None:

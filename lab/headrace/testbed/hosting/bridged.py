@@ -15,8 +15,10 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
     add_veth,
     make_namespace,
+    make_tap,
     no_forwarding,
     no_offloads,
+    open_tap,
     set_up,
     within,
 )
@@ -34,12 +36,15 @@ class KernelBridge(Switch):
     """Made when the chain is deployed; `remove` undoes all of it.
 
     Each owner has a namespace with its ends of veth pairs, which its engine reads by packet
-    sockets. The bridge knows every address from the start, and floods nothing.
+    sockets; a virtual machine has TAPs. The bridge knows every address from the start, and floods
+    nothing.
     """
 
-    def __init__(self, ports: tuple[Port, ...], ledger: Ledger) -> None:
+    def __init__(self, ports: tuple[Port, ...], ledger: Ledger, taps: bool) -> None:
+        """`taps`: all but the tester are virtual machines."""
         self._tag = f"hr{secrets.token_hex(2)}"
-        self._ledger = ledger
+        self._ledger, self._taps = ledger, taps
+        self._ends = {(one.owner, one.name): f"{self._tag}p{i}" for i, one in enumerate(ports)}
         self._switch = f"{self._tag}-switch.br"  # no VNF has such a name
         try:
             self._make(ports)
@@ -50,11 +55,15 @@ class KernelBridge(Switch):
     def _make(self, ports: tuple[Port, ...]) -> None:
         make_namespace(self._switch, self._ledger)
         within(self._switch, self._make_bridge)
-        for owner in dict.fromkeys(one.owner for one in ports):
+        apart = [one.owner for one in ports if not self._has_taps(one.owner)]
+        for owner in dict.fromkeys(apart):
             make_namespace(self.namespace_of(owner), self._ledger)
             within(self.namespace_of(owner), no_forwarding)
-        for number, one in enumerate(ports):
-            self._join(number, one)
+        for one in ports:
+            self._join(one)
+
+    def _has_taps(self, owner: str) -> bool:
+        return self._taps and owner != ""
 
     def namespace_of(self, owner: str) -> str:
         return f"{self._tag}-{owner or 'tester'}"
@@ -76,15 +85,31 @@ class KernelBridge(Switch):
     def _bridge(self) -> str:
         return f"{self._tag}b"
 
-    def _join(self, number: int, one: Port) -> None:
+    def _join(self, one: Port) -> None:
+        end = self._ends[one.owner, one.name]
+        if self._has_taps(one.owner):
+            within(self._switch, partial(make_tap, end))
+        else:
+            self._join_veth(one, end)
+        within(self._switch, partial(_attach, self._bridge, end, one.mac))
+
+    def _join_veth(self, one: Port, end: str) -> None:
         """The veth's own address is another than the engine's: what is for that is the packet
         socket's alone, and not the kernel's too."""
-        namespace, end = self.namespace_of(one.owner), f"{self._tag}p{number}"
+        namespace = self.namespace_of(one.owner)
         within(self._switch, lambda: add_veth(end, namespace, one.name, None, self._ledger))
         within(namespace, partial(_lengthen, one.name))
         within(namespace, partial(no_offloads, one.name))
         set_up(namespace, one.name)
-        within(self._switch, partial(_attach, self._bridge, end, one.mac))
+
+    def tap(self, owner: str, port: str) -> int | None:
+        if not self._has_taps(owner):
+            return None
+        return within(self._switch, partial(open_tap, self._ends[owner, port]))
+
+    def wait_up(self) -> None:
+        for end in self._ends.values():
+            within(self._switch, partial(_await_forwarding, end))
 
 
 def _lengthen(name: str) -> None:
@@ -95,16 +120,18 @@ def _lengthen(name: str) -> None:
 def _attach(bridge: str, end: str, mac: str) -> None:
     with IPRoute() as ip:
         index = ip.link_lookup(ifname=end)[0]
-        ip.link("set", index=index, mtu=_MTU, master=ip.link_lookup(ifname=bridge)[0])
+        master = ip.link_lookup(ifname=bridge)[0]
+        ip.link("set", index=index, mtu=_MTU, master=master, state="up")
         ip.brport("set", index=index, learning=0, unicast_flood=0, mcast_flood=0, bcast_flood=0)
         ip.fdb("append", ifindex=index, lladdr=mac, state=_STATIC, flags=_MASTER)
-        _await_forwarding(ip, index, end)
 
 
-def _await_forwarding(ip: IPRoute, index: int, end: str) -> None:
+def _await_forwarding(end: str) -> None:
     """Without spanning tree that is when its carrier is there."""
     deadline = time.monotonic() + _AFTER_S
-    while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):
-        if time.monotonic() > deadline:
-            raise HeadraceError(f"bridge port {end}: no carrier after {_AFTER_S:g} s")
-        time.sleep(0.02)
+    with IPRoute() as ip:
+        index = ip.link_lookup(ifname=end)[0]
+        while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"bridge port {end}: no carrier after {_AFTER_S:g} s")
+            time.sleep(0.02)

@@ -63,7 +63,7 @@ class HostedEngine(Engine):
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         try:
             if hosted.switch is not None:
-                self._switch = self._make_switch(hosted.switch, state.path)
+                self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path)
                 enter = self._switch.enter("")
             with started_near(own):
                 super().__init__(binary, json.loads(text), state, enter)
@@ -80,9 +80,9 @@ class HostedEngine(Engine):
             self.close()
             raise
 
-    def _make_switch(self, on: OnSwitch, run: Path) -> Switch:
+    def _make_switch(self, on: OnSwitch, hosting: Hosting, run: Path) -> Switch:
         if on.network == "bridge":
-            return KernelBridge(on.ports, self._ledger)
+            return KernelBridge(on.ports, self._ledger, taps=hosting.kind == "vm")
         return OvsDpdk(on, self._ledger, run)
 
     def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
@@ -116,8 +116,8 @@ class HostedEngine(Engine):
         def make(one: Vnf) -> HostedVnf:
             group = self._own_group(one, hosting)
             if one.appliance is not None:
-                return VnfAppliance(common, one, one.appliance, run, prefix, group)
-            return VnfMachine(common, one, run, prefix, group)
+                return VnfAppliance(common, one, one.appliance, run, prefix, group, self._switch)
+            return VnfMachine(common, one, run, prefix, group, self._switch)
 
         return make
 

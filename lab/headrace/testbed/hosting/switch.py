@@ -30,6 +30,10 @@ class Switch:
         """Where an owner's ports are; None: it has sockets, and no network."""
         return None
 
+    def tap(self, owner: str, port: str) -> int | None:
+        """A descriptor of this port for its owner, a virtual machine; None: it has a socket."""
+        return None
+
     def enter(self, owner: str) -> list[str]:
         """What starts a command where its ports are."""
         return []

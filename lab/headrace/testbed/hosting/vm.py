@@ -30,7 +30,8 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.control import Control
 from headrace.testbed.hosting import vm_image, vm_plan, vm_qemu
 from headrace.testbed.hosting.cpus import describe_cpu
-from headrace.testbed.hosting.parts import RUN, Vnf
+from headrace.testbed.hosting.parts import RUN, Face, Vnf
+from headrace.testbed.hosting.switch import Switch
 from headrace.testbed.hosting.vm_accel import choose, find_qemu, qemu_version
 from headrace.testbed.hosting.vm_kernel import find_kernel
 from headrace.testbed.hosting.vnf import HostedVnf, last_words
@@ -39,6 +40,7 @@ Json = dict[str, Any]
 _QUIT_S = 10.0
 _POLL_S = 0.1
 _GONE_S = 2.0
+_VHOST = Path("/dev/vhost-net")
 _NODES = Path("/sys/devices/system/node")
 _MEMINFO = Path("/proc/meminfo")
 _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG)")
@@ -55,6 +57,7 @@ class Machines:
         self.accel = choose(hosting.vm.accel, self.kernel)
         self.driver = vm_image.driver_of(self.kernel, hosting.vm.driver)
         self.image = vm_image.build(vm_image.guest_engine(self.accel.name), self.kernel)
+        self.vhost = self.accel.name == "kvm" and os.access(_VHOST, os.R_OK | os.W_OK)
         _check_memory(hosting, vnfs)
 
     @property
@@ -109,10 +112,16 @@ class VnfMachine(HostedVnf):
     at_once = 4
 
     def __init__(
-        self, common: Machines, vnf: Vnf, run: Path, prefix: str, group: Group | None
+        self,
+        common: Machines,
+        vnf: Vnf,
+        run: Path,
+        prefix: str,
+        group: Group | None,
+        switch: Switch | None,
     ) -> None:
         super().__init__(vnf, run, prefix)
-        self._common, self._group = common, group
+        self._common, self._group, self._switch = common, group, switch
         self._console = self.folder / "console"
         self._stderr = self.folder / "qemu.stderr"
         self._initrd = self.folder / "initrd"
@@ -145,12 +154,7 @@ class VnfMachine(HostedVnf):
             vcpus=hosting.vm.vcpus,
             memory_mb=hosting.vm.memory_mb,
             boot=None,
-            nics=tuple(
-                vm_qemu.Nic(
-                    face.mac, Path(face.socket.replace(RUN, str(self._run))), self.vnf.listens
-                )
-                for face in self.vnf.faces
-            ),
+            nics=tuple(map(self._nic, self.vnf.faces)),
             queue=hosting.slots,
             console=self._console,
             pidfile=self.folder / "pid",
@@ -158,7 +162,25 @@ class VnfMachine(HostedVnf):
             node=self._node(),
         )
 
+    def _nic(self, face: Face) -> vm_qemu.Nic:
+        tap = None if self._switch is None else self._switch.tap(self.vnf.name, face.name)
+        return vm_qemu.Nic(
+            mac=face.mac,
+            socket=Path(face.socket.replace(RUN, str(self._run))),
+            listens=self.vnf.listens,
+            tap=tap,
+            vhost=tap is not None and self._common.vhost,
+        )
+
     def _run_qemu(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
+        taps = [nic.tap for nic in machine.nics if nic.tap is not None]
+        try:
+            self._run_with(machine, *descriptors, *taps)
+        finally:
+            for tap in taps:  # QEMU has its own: when it ends, so does the port's carrier
+                os.close(tap)
+
+    def _run_with(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
         machine.pidfile.unlink(missing_ok=True)
         machine.console.unlink(missing_ok=True)
         # Not to outlive a lab that was killed, and found by `headrace clean` if it did.

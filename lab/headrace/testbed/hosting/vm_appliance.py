@@ -15,6 +15,7 @@ from headrace.spec.vm import ApplianceVm
 from headrace.testbed.cgroups import Group
 from headrace.testbed.hosting import vm_qemu
 from headrace.testbed.hosting.parts import Vnf
+from headrace.testbed.hosting.switch import Switch
 from headrace.testbed.hosting.vm import Machines, VnfMachine
 
 _LOCAL = "127.0.0.1"
@@ -31,8 +32,9 @@ class VnfAppliance(VnfMachine):
         run: Path,
         prefix: str,
         group: Group | None,
+        switch: Switch | None,
     ) -> None:
-        super().__init__(common, vnf, run, prefix, group)
+        super().__init__(common, vnf, run, prefix, group, switch)
         self._is = appliance
         self.forwards: tuple[tuple[int, int], ...] = ()
 

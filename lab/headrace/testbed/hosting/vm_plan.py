@@ -60,11 +60,11 @@ def appliance_of(
 
 def check_network(experiment: Experiment, doc: Document) -> None:
     network = experiment.study.deployment.network
-    if network not in ("veb", "vepa", "ovs-dpdk"):
+    if network not in ("veb", "vepa", "bridge", "ovs-dpdk"):
         raise doc.error(
             ("deployment", "network"),
-            "virtual machines are reached by vhost-user; allowed with `kind: vm`: veb, vepa, "
-            "ovs-dpdk",
+            "virtual machines are reached by vhost-user or a TAP; allowed with `kind: vm`: veb, "
+            "vepa, bridge, ovs-dpdk",
             value=network,
         )
     if experiment.study.workload.direction == "forward":

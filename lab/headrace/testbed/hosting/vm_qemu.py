@@ -13,6 +13,7 @@ _NO_OFFLOADS = (
     "csum=off,guest_csum=off,gso=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off,"
     "host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off"
 )
+_TAP_SENT_MOST = 256  # a larger queue of a guest's frames QEMU has for vhost-user alone
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny"
 
 
@@ -36,6 +37,8 @@ class Nic:
     mac: str
     socket: Path  # vhost-user: the host's engine listens there, or else the machine does
     listens: bool = False
+    tap: int | None = None  # instead of it: the descriptor of a TAP
+    vhost: bool = False  # the kernel moves the TAP's packets, not QEMU
 
 
 _CONTROL, _MANAGEMENT, _DISK = 0x2, 0x1E, 0x1D  # slots on the PCI bus; interfaces are in between
@@ -121,13 +124,21 @@ def _network(m: Machine) -> list[str]:
     interrupts = ",vectors=0" if m.accel == "tcg" else ""
     words = []
     for i, nic in enumerate(m.nics):
-        server = ",server=on" if nic.listens else ""
-        words += ["-chardev", f"socket,id=c{i},path={_quoted(nic.socket)}{server}"]
-        words += ["-netdev", f"vhost-user,id=n{i},chardev=c{i},queues=1"]
+        words += _back_end(i, nic)
+        sent = m.queue if nic.tap is None else min(m.queue, _TAP_SENT_MOST)
         device = f"virtio-net-pci,netdev=n{i},mac={nic.mac},addr={slot(i):#x},romfile=,"
-        device += f"rx_queue_size={m.queue},tx_queue_size={m.queue},{_NO_OFFLOADS}{interrupts}"
+        device += f"rx_queue_size={m.queue},tx_queue_size={sent},{_NO_OFFLOADS}{interrupts}"
         words += ["-device", device]
     return words
+
+
+def _back_end(i: int, nic: Nic) -> list[str]:
+    if nic.tap is not None:
+        vhost = "on" if nic.vhost else "off"
+        return ["-netdev", f"tap,id=n{i},fd={nic.tap},vhost={vhost}"]
+    server = ",server=on" if nic.listens else ""
+    chardev = f"socket,id=c{i},path={_quoted(nic.socket)}{server}"
+    return ["-chardev", chardev, "-netdev", f"vhost-user,id=n{i},chardev=c{i},queues=1"]
 
 
 def _management(forwards: tuple[tuple[int, int], ...]) -> list[str]:
