@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-placement lint format fuzz docs clean distclean
+.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -17,6 +17,7 @@ help:
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
 	@echo 'make test-vm-sriov     virtual functions of an emulated NIC given to VNFs, in a QEMU guest (root)'
+	@echo 'make test-vm-sriov-machines  the same, to VNFs in virtual machines within it (10 minutes)'
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
@@ -61,6 +62,10 @@ test-vm-trace:
 test-vm-sriov:
 	@scripts/setup.sh run test guests
 	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh sriov
+
+test-vm-sriov-machines:
+	@scripts/setup.sh run test vm guests
+	@$(SUDO) env HEADRACE_VM=$(HEADRACE_VM) tests/vm/run.sh sriov_machines
 
 test-vm-placement:
 	@scripts/setup.sh run test guests

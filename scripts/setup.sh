@@ -242,7 +242,7 @@ tracer() {
 # has its own; and an engine for CPUs as emulation has them, without AVX-512.
 guests() {
 	local cache=${XDG_CACHE_HOME:-$HOME/.cache}/headrace/guests
-	compgen -G "$cache/kernel/boot/vmlinuz-*" >/dev/null ||
+	compgen -G "$cache/kernel/lib/modules/*/kernel/drivers/vfio/vfio_iommu_type1.ko*" >/dev/null ||
 		{ compgen -G '/boot/vmlinuz-*' >/dev/null && [ -d "/lib/modules/$(uname -r)" ]; } ||
 		guest_kernel "$cache"
 	grep -qw avx512f /proc/cpuinfo || return 0
@@ -256,7 +256,8 @@ guests() {
 guest_kernel() {
 	local cache=$1 package modules
 	local names=(virtio virtio_ring virtio_pci virtio_pci_legacy_dev virtio_pci_modern_dev
-		virtio_console virtio_net net_failover failover uio uio_pci_generic qemu_fw_cfg virtio_blk)
+		virtio_console virtio_net net_failover failover uio uio_pci_generic qemu_fw_cfg virtio_blk
+		irqbypass vfio vfio_virqfd vfio_iommu_type1 vfio-pci-core vfio-pci)
 	package=$(apt-cache depends linux-image-amd64 | awk '/Depends: linux-image-[0-9]/ {print $2; exit}')
 	[ -n "$package" ] || die "apt knows no linux-image-amd64; for a kernel of your own see docs/hosting.md"
 	echo "setup: unpacking $package for virtual machines (log: .setup/vm.log)"

@@ -49,3 +49,8 @@ groups:
     assert done.returncode == 1
     assert "1 of 2 points failed: two-1" in done.stderr
     assert (tmp_path / "out/two-2/results.parquet").is_file()
+    again = headrace(
+        "hosting", "study", "points.yaml", "--out", "out", folder=tmp_path, engine=engine_binary
+    )
+    assert again.returncode == 2 and "--out: got 'out'; has something already" in again.stderr
+    assert (tmp_path / "out/two-2/results.parquet").is_file()

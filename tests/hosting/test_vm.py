@@ -25,6 +25,7 @@ from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left,
 
 ATTEMPTS = 3
 NO_OVS = dpdk_lacking()
+RULES = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00\n"  # ClassBench's form
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
 
 
@@ -136,6 +137,32 @@ def test_every_packet_passes(
     idle = {name: n for name, n in counts.items() if "active: 1" in hosting and "vnf2" in name}
     assert set(idle.values()) <= {0}
     assert all(n == back for name, n in counts.items() if name not in idle)
+
+
+@pytest.mark.slow
+def test_it_has_the_files_of_its_functions(engine_binary: Path, tmp_path: Path) -> None:
+    """Below /tmp, as a user's may be."""
+    (tmp_path / "permit.rules").write_text(RULES)
+    run(tmp_path, engine_binary, spec("[{acl: {rules_file: permit.rules, default: deny}}]"))
+    assert passed(tmp_path)["sink"] > 0
+
+
+@pytest.mark.slow
+def test_an_image_that_never_drives_its_interface(engine_binary: Path, tmp_path: Path) -> None:
+    a_router(
+        tmp_path, "#!/bin/busybox sh\n/bin/busybox echo nothing to do\n/bin/busybox sleep 600\n"
+    )
+    appliance = (
+        "{appliance: {kernel: vmlinuz, initrd: initrd, append: 'console=ttyS0 quiet', "
+        "memory_mb: 128, boot: 40}}"
+    )
+    (tmp_path / "spec.yaml").write_text(spec(f"[{appliance}]", "", "execution: pipeline"))
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary, timeout=120
+    )
+    assert done.returncode == 1
+    assert "vnf1.1: its link is not up after 40 s (`boot`); its console: " in done.stderr
+    assert "nothing to do" in done.stderr and state_left(tmp_path) == []
 
 
 @pytest.mark.slow
@@ -273,7 +300,25 @@ exec sleep 100000
 """
 
 
-def a_router(folder: Path) -> None:
+# By the first interface in and by the second out, and the other way round.
+BETWEEN = ROUTER.replace(
+    ROUTER[ROUTER.index("ip addr add") : ROUTER.index('echo "router')],
+    """ip addr add 198.18.255.253/32 dev eth0
+ip addr add 198.18.255.254/32 dev eth1
+for n in 0 1; do ip link set eth$n up; echo 0 >/proc/sys/net/ipv4/conf/eth$n/send_redirects; done
+arp -i eth1 -s 198.18.255.1 $(cat $told/next_mac/raw)
+arp -i eth0 -s 198.18.255.2 $(cat $told/reverse_next_mac/raw)
+ip route add 198.18.255.1/32 dev eth1
+ip route add 198.18.255.2/32 dev eth0
+ip route add default via 198.18.255.1 table 1
+ip route add default via 198.18.255.2 table 2
+ip rule add iif eth0 table 1
+ip rule add iif eth1 table 2
+""",
+).replace("$told/mac/raw", "$told/left_mac/raw")
+
+
+def a_router(folder: Path, init: str = ROUTER) -> None:
     """As a user's image might be: Linux that routes, started without a disk."""
     kernel = find_kernel()
     try:
@@ -287,7 +332,7 @@ def a_router(folder: Path) -> None:
         for name in ("/proc", "/sys", "/dev"):
             archive.directory(name)
         archive.file("/bin/busybox", Path(busybox).read_bytes(), 0o755)
-        archive.file("/init", ROUTER.encode(), 0o755)
+        archive.file("/init", init.encode(), 0o755)
         archive.file("/modules/order", "".join(f"{name}\n" for name in order).encode())
         for name, content in order.items():
             archive.file(f"/modules/{name}.ko", content)
@@ -305,6 +350,20 @@ def test_an_image_of_the_users(engine_binary: Path, tmp_path: Path) -> None:
     text = spec(f"[l2fwd, {appliance}]", "", "execution: pipeline")
     [result] = run(tmp_path, engine_binary, text.replace("[500]", "[300]"))
     assert result["received"] == result["sent"] > 0
+
+
+@pytest.mark.slow
+def test_an_image_of_the_users_with_traffic_both_ways(engine_binary: Path, tmp_path: Path) -> None:
+    a_router(tmp_path, BETWEEN)
+    appliance = (
+        "{appliance: {kernel: vmlinuz, initrd: initrd, append: 'console=ttyS0 quiet', "
+        "memory_mb: 128, health: {console: 'login:'}}}"
+    )
+    text = spec(f"[l2fwd, {appliance}]", "", "execution: pipeline")
+    text = text.replace("flows: 8}", "flows: 8, direction: both}").replace("[500]", "[200]")
+    results = run(tmp_path, engine_binary, text)
+    assert {result["direction"] for result in results} == {"forward", "reverse", "both"}
+    assert all(result["received"] == result["sent"] > 0 for result in results)
 
 
 def test_an_image_shares_no_machine(engine_binary: Path, tmp_path: Path) -> None:

@@ -53,7 +53,20 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
         ("10.0.0.1/24", "10.0.0.1", ("spec.yaml:6", "prefix length")),
         ("10.0.0.1/24", "10.0.0.300/24", ("spec.yaml:6", "10.0.0.300")),
         ("{port: core", "{mac: '01:00:00:00:00:01', port: core", ("spec.yaml:6", "MAC")),
-        ("eth0:", "averyveryverylongname:", ("averyveryverylongname",)),
+        ("eth0:", "averyveryverylongname:", ("averyveryverylongname", "at most 15 in all")),
+        ("eth0:", "lo:", ("spec.yaml:6: vnfs.r1.interfaces.lo", "'lo'", "another name")),
+        (
+            "{core: {}}",
+            "{core: {device: 'net_af_packet0,iface=lo'}, b: {device: 'net_af_packet1,iface=lo'}}",
+            ("spec.yaml:2: ports.b.device", "port core has it"),
+        ),
+        ("name: t", "name: t\nlcore: 4096", ("spec.yaml:2: lcore: got 4096", "allowed: 0")),
+        ("name: t", "name: t\nchain: []", ("spec.yaml:2: chain", "of `headrace run`")),
+        (
+            "    interfaces",
+            "    routing: {daemon: frr, daemons: [food], config: spec.yaml}\n    interfaces",
+            ("spec.yaml:5: vnfs.r1.routing.daemons", "'food'"),
+        ),
         ("name: t", "name: t\nports_: 1", ("ports_",)),
         ("    interfaces", "    routing: {daemon: frr}\n    interfaces", ("needs a config",)),
         (
@@ -119,6 +132,7 @@ def test_too_few_flows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("{modes: [offload, offload]}", ("modes: offload, offload", "each once")),
         ("{wire: 5000}", ("wire: 5000", "power of two")),
         ("{search: [nrd]}", ("spec.yaml:2", "nrd", "pdr")),
         ("{search: [{loss_ratio: 2}]}", ("spec.yaml:2", "loss_ratio")),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A test in a QEMU guest with two NUMA nodes, each with two CPUs and an emulated Intel 82576, whose
-# wires are joined: tests/vm/run.sh sriov|placement. The guest's root is this machine's own,
+# wires are joined: tests/vm/run.sh sriov|sriov_machines|placement. The guest's root is this machine's own,
 # read-only; nothing of it is changed. Needs root. Exit status 0 when all that the test says holds.
 #
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
@@ -20,7 +20,7 @@ seconds=${HEADRACE_VM_SECONDS:-1800}
 console=$cache/$name-console.log
 boot_seconds=${HEADRACE_VM_BOOT:-180} attempts=2
 
-[ -f "$here/${1:-}.py" ] && [ "$1" != checks ] || die "'${1:-}': not a test; allowed: sriov, placement"
+[ -f "$here/${1:-}.py" ] && [ "$1" != checks ] || die "'${1:-}': not a test; allowed: sriov, sriov_machines, placement"
 [ "$(id -u)" = 0 ] || die "needs root: the guest reads this machine's files as root"
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_SECONDS '$seconds': allowed: seconds"
 [[ $boot_seconds =~ ^[1-9][0-9]*$ ]] || die "HEADRACE_VM_BOOT '$boot_seconds': allowed: seconds"
@@ -63,6 +63,7 @@ share=$work/share
 pid=
 finish() {
 	[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
+	cp "$work/qemu.log" "$cache/$name-qemu.log" 2>/dev/null || true
 	rm -rf "$work"
 }
 trap finish EXIT
@@ -172,6 +173,6 @@ for ((attempt = 1; attempt <= attempts; attempt++)); do
 done
 [ "$attempt" -le "$attempts" ] || die "see $console"
 cp "$share/dmesg" "$cache/$name-dmesg.log" 2>/dev/null || true
-status=$(cat "$share/status" 2>/dev/null) || die "the guest ended before its test; see $console"
+status=$(cat "$share/status" 2>/dev/null) || die "the guest ended before its test; see $console and ${console%console.log}qemu.log"
 echo "$name: $([ "$status" = 0 ] && echo passed || echo FAILED) in $((SECONDS - began)) s"
 [ "$status" = 0 ]

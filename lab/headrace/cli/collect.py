@@ -67,6 +67,10 @@ def collect(
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad_value("--out", str(out), problem=f"cannot be made: {error.strerror}") from None
     with Sampler(collectors(targets, layer or LAYERS), out, period):
         status = _wait(command, duration)
     _summary(out, console)

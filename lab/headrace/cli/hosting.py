@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,7 +108,8 @@ def study(
     ] = None,
     only: Annotated[str | None, typer.Option("--point", help="Only this one of them.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where bundles and rows go; runs/NAME by default.")
+        Path | None,
+        typer.Option("--out", help="New folder for bundles and rows; runs/NAME-TIME by default."),
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
     check: Annotated[
@@ -143,7 +144,8 @@ def study(
             text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
             where = f"figure {', '.join(point.figures)}, " if point.figures else ""
             said.print(
-                f"{where}{point.name}: {text}  [{point.skipped or 'measured'}]", markup=False
+                f"{where}{point.name}: {text}  [{point.skipped or 'can be measured here'}]",
+                markup=False,
             )
         return
     if check:
@@ -153,8 +155,9 @@ def study(
         possible = plural(sum(not p.skipped for p in found), "point")
         said.print(f"{file}: {possible} can be measured here")
         return
-    target = out or Path("runs") / made.name
-    target.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    target = out or Path("runs") / f"{made.name}-{stamp}"
+    _new_folder(target)
     rows = with_best_case([_measured(point, file, target) for point in found])
     (target / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     write(sheet(made, rows), target / "study.html")
@@ -163,6 +166,16 @@ def study(
     said.print(f"Page: {target / 'study.html'}", markup=False)
     if failed := [row["point"] for row in rows if "failed" in row]:
         raise HeadraceError(f"{len(failed)} of {len(rows)} points failed: {', '.join(failed)}")
+
+
+def _new_folder(path: Path) -> None:
+    """An empty one will do: what was measured before is never replaced."""
+    if path.is_dir() and any(path.iterdir()):
+        raise bad_value("--out", str(path), problem="has something already; name a new folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad_value("--out", str(path), problem=f"cannot be made: {error.strerror}") from None
 
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
@@ -176,7 +189,6 @@ def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
     if point.skipped:
         return row | {"skipped": point.skipped, "results": []}
     bundle = target / point.name
-    shutil.rmtree(bundle, ignore_errors=True)
     try:
         _run(point, file, target.name, bundle)
     except HeadraceError as error:

@@ -99,10 +99,12 @@ def run(
     except KeyboardInterrupt:
         progress.close()
         if results:
-            console.print(f"interrupted; what was measured is in {target}")
+            words = f"interrupted; what was measured is in {target}"
+            console.print(words, soft_wrap=True)
             finish_run(target, None)
         else:
-            console.print(f"interrupted before anything was measured; see {target}")
+            words = f"interrupted before anything was measured; see {target}"
+            console.print(words, soft_wrap=True)
         raise
     except BadInput:
         progress.close()
@@ -165,6 +167,7 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
         repetitions=repetitions,
         seconds=repetitions * sum(map(_each_s, studies)),
         files=files,
+        boots=any(study.deployment.hosting.kind == "vm" for study in studies),
     )
 
 

@@ -28,6 +28,11 @@ class Stack(NamedTuple):
     parts_us: tuple[float, ...]  # as PARTS
 
 
+def _in_us(us: float) -> str:
+    """Four digits at least, and no powers of ten beside plain figures."""
+    return f"{us:.4g}" if us < 1e4 else f"{us:.0f}"
+
+
 def stack_of(made: Measurement) -> Stack:
     anatomy = made.anatomy
     assert anatomy is not None
@@ -59,7 +64,7 @@ def show_stack(bars: Sequence[Stack], console: Console) -> None:
     for part in (*PARTS, "sum"):
         table.add_column(part, justify="right")
     for bar in bars:
-        table.add_row(bar.name, *(f"{us:.4g}" for us in (*bar.parts_us, sum(bar.parts_us))))
+        table.add_row(bar.name, *map(_in_us, (*bar.parts_us, sum(bar.parts_us))))
     console.print(table)
 
 

@@ -28,6 +28,7 @@ AIMS = (
 )
 
 
+DISAGREE = 0.25  # of the median: the machine's doing
 _WIDTH = 108  # a file or a pipe says 80, and columns of figures would be cut
 
 
@@ -109,7 +110,14 @@ def verdicts(rows: Sequence[Json]) -> Iterator[str]:
             value = figures.get(aim.key)
             if value is not None:
                 met = "met" if value >= aim.at_least else "missed"
+                met += _doubt(figures["spread"])
                 yield f"{aim.mode}, {name}: {value:.3g} {aim.text} (goal {aim.at_least:g}: {met})"
+
+
+def _doubt(spread: float | None) -> str:
+    if spread is None:
+        return ", by a single measurement"
+    return f", by measurements that spread by {spread:.0%}" if spread > DISAGREE else ""
 
 
 def remarks(rows: Sequence[Json]) -> Iterator[str]:

@@ -16,7 +16,7 @@ Count = Annotated[int, BeforeValidator(not_a_bool)]
 _APART = {
     "bridge": ("process", "container", "vm"),
     "ovs-dpdk": ("process", "container", "vm"),
-    "sriov": ("process", "container"),
+    "sriov": ("process", "container", "vm"),
 }
 _FASTPATH_FLOWS = 65536
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"

@@ -38,7 +38,8 @@ class Hosting(Spec):
     stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
     `switch_gbps` all that it switches, between VNFs too. `cpus` and `memory_limit_mb` are limits
     of each VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real
-    NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci.
+    NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines
+    are given theirs whole; `vf` then is the tester's way.
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"

@@ -125,6 +125,12 @@ class Comparison(Spec):
         return {**value, "search": [as_goal(goal, {}) for goal in value["search"]]}
 
     @model_validator(mode="after")
+    def _modes_once(self) -> Comparison:
+        if len(set(self.modes)) < len(self.modes):
+            raise ValueError(f"modes: {', '.join(self.modes)}; allowed: each once")
+        return self
+
+    @model_validator(mode="after")
     def _rings_have_powers_of_two(self) -> Comparison:
         if self.wire & (self.wire - 1):
             raise ValueError(f"wire: {self.wire}; allowed: a power of two")
@@ -193,6 +199,8 @@ def read(doc: Document) -> AnySpec:
     """The spec, or an error that names the line, the value and what is allowed."""
     data = doc.data if isinstance(doc.data, dict) else {}
     model: type[AnySpec] = next((one for key, one in _MODELS.items() if key in data), Offload)
+    if "chain" in data:
+        raise doc.error(("chain",), "this is a spec of `headrace run`, not of `headrace offload`")
     try:
         found = model.model_validate(doc.data)
     except ValidationError as error:

@@ -62,7 +62,7 @@ def _take(
         if time.monotonic() >= deadline:
             raise HeadraceError(
                 f"lcore {cpu}: held by {holder(cpu)} for more than {wait_s:g} s; end that run, "
-                "wait longer (headrace run --wait SECONDS) or take other lcores (deployment.lcores)"
+                "wait longer (--wait SECONDS), or have the spec name another lcore"
             )
         if not said:
             waiting(cpu)

@@ -64,6 +64,11 @@ def make_namespace(name: str, ledger: Ledger) -> None:
         _NAMESPACES.mkdir(mode=0o755, exist_ok=True)
         path.touch(mode=0o000, exist_ok=False)
         _in_thread(lambda: _make_here(path))
+    except FileExistsError:
+        raise HeadraceError(
+            f"network namespace {name}: is there already: what runs has this name, too, or was "
+            "killed (then `headrace clean` removes it)"
+        ) from None
     except OSError as error:
         raise HeadraceError(f"network namespace {name}: cannot be made: {error.strerror}") from None
 

@@ -43,24 +43,34 @@ class NicFunctions:
 
     def _make(self) -> None:
         functions = Functions(self.nic.pf, len(self.nic.functions), self._ledger)
-        if self.nic.vf == "vfio":
-            self.words = {one.pci: functions.bind(one.mac) for one in self.nic.functions}
-            return
-        for owner in dict.fromkeys(one.owner for one in self.nic.functions):
+        for owner in dict.fromkeys(one.owner for one in self._moved):
             make_namespace(self.namespace_of(owner), self._ledger)
         for one in self.nic.functions:
+            if one not in self._moved:
+                self.words[one.pci] = functions.bind(one.mac)
+                continue
             namespace = self.namespace_of(one.owner)
             functions.move(namespace, one.name, one.mac)
             within(namespace, partial(no_offloads, one.name))
             set_up(namespace, one.name)
         self._wait_carrier()
 
+    @property
+    def _moved(self) -> list[Function]:
+        """Those with an interface of the kernel's, in a namespace."""
+        return [one for one in self.nic.functions if self.nic.way(one.owner) != "vfio"]
+
+    def given_to(self, owner: str, name: str) -> str | None:
+        """The PCI address of a machine's function; None: it is not by vfio."""
+        found = (one.pci for one in self.nic.of(owner) if one.name == name)
+        return self.words.get(next(found, ""))
+
     def namespace_of(self, owner: str) -> str:
         return f"{self._tag}-{owner or TESTER}"
 
     def _wait_carrier(self) -> None:
         deadline = time.monotonic() + _CARRIER_S
-        for one in self.nic.functions:
+        for one in self._moved:
             namespace = self.namespace_of(one.owner)
             while not within(namespace, partial(_carrier, one.name)):
                 if time.monotonic() > deadline:
@@ -72,7 +82,7 @@ class NicFunctions:
 
     def enter(self, owner: str) -> list[str]:
         """What starts a command where its functions are."""
-        if self.nic.vf == "vfio":
+        if self.nic.way(owner) == "vfio":
             return []
         return ["ip", "netns", "exec", self.namespace_of(owner)]
 
@@ -84,7 +94,7 @@ class NicFunctions:
     def add_counts(self, owner: str, links: Json) -> None:
         """What the functions' own driver counted, beside what the engine did."""
         own: list[Function] = self.nic.of(owner)
-        if self.nic.vf == "vfio" or not own:
+        if self.nic.way(owner) == "vfio" or not own:
             return
         found = counts(self.namespace_of(owner))
         for one in own:

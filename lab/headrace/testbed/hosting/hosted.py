@@ -35,7 +35,6 @@ from headrace.testbed.numa import started_near
 from headrace.testbed.state import RunState, dpdk_prefix
 
 Json = dict[str, Any]
-_LINKS_UP_S = 60.0
 
 
 class HostedEngine(Engine):
@@ -109,15 +108,16 @@ class HostedEngine(Engine):
         return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
 
     def _machines(self, hosting: Hosting, run: Path, prefix: str) -> Callable[[Vnf], HostedVnf]:
-        common = Machines(hosting, self._count, self._ledger)
+        common = Machines(hosting, self._count, self._ledger, self._nic is not None)
+        behind = self._switch or self._nic
         self.notes += common.notes
         self.labels, self.emulated = common.labels, common.accel.emulated
 
         def make(one: Vnf) -> HostedVnf:
             group = self._own_group(one, hosting)
             if one.appliance is not None:
-                return VnfAppliance(common, one, one.appliance, run, prefix, group, self._switch)
-            return VnfMachine(common, one, run, prefix, group, self._switch)
+                return VnfAppliance(common, one, one.appliance, run, prefix, group, behind)
+            return VnfMachine(common, one, run, prefix, group, behind)
 
         return make
 
@@ -152,15 +152,17 @@ class HostedEngine(Engine):
             self._switch.wait_up()
         if self._nic is not None or self._switch is not None:
             return  # carriers were waited for before the engines started
-        deadline = time.monotonic() + _LINKS_UP_S
+        began = time.monotonic()
         while True:
             links = self.host_read()["links"]
-            down = [v.vnf.name for v in self.vnfs
-                    if not all(links[face.link]["up"] for face in v.vnf.faces)]  # fmt: skip
+            down = [v for v in self.vnfs if not all(links[f.link]["up"] for f in v.vnf.faces)]
             if not down:
                 return
-            if time.monotonic() > deadline:
-                raise HeadraceError(f"links of {', '.join(down)} not up after {_LINKS_UP_S:g} s")
+            for one in down:
+                if not one.alive:
+                    raise one.died()
+                if time.monotonic() - began > one.link_s:
+                    raise one.not_linked()
             time.sleep(0.02)
 
     @property

@@ -26,8 +26,8 @@ from headrace.testbed.hosting.parts import (
 from headrace.testbed.hosting.ports import OnSwitch, lay_out, ports_cpu
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
-from headrace.testbed.hosting.vm_image import check_tools
-from headrace.testbed.hosting.vm_plan import appliance_of, check_network
+from headrace.testbed.hosting.vm import check_machines
+from headrace.testbed.hosting.vm_plan import appliance_of
 from headrace.testbed.place import PlacedSegment, Placement, check_told
 from headrace.testbed.plan import data_bytes, paths
 from headrace.testbed.ways import Direction
@@ -57,7 +57,8 @@ def lay_out_hosted(
 ) -> Hosted:
     hosting = experiment.study.deployment.hosting
     groups = _groups(experiment)
-    wires = len(paths(experiment))
+    ways = [way.direction for way in paths(experiment)]
+    wires = len(ways)
     _check(experiment, hosting, groups, wires, doc)
     traffic, free = _lcores(experiment, doc, available)
     count = hosting.chains * len(groups)
@@ -86,12 +87,14 @@ def lay_out_hosted(
                     files=_files(one, experiment, description, doc),
                 )
                 if (own := appliance_of(one, experiment, description, doc)) is None
-                else replace(one, appliance=own, next_mac=_next(made, one))
+                else replace(one, appliance=own, told=_told(made, one, ways))
                 for one in made
             ]
         )
     nic, switch = None, None
     network = experiment.study.deployment.network
+    if network not in ("veb", "vepa"):
+        _no_rate_caps(chains, doc)
     if network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
         switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
@@ -106,6 +109,16 @@ def lay_out_hosted(
     vnfs = tuple(one for chain in chains for one in chain)
     placement = _placement(vnfs, traffic, notes, network)
     return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
+
+
+def _no_rate_caps(chains: list[list[Vnf]], doc: Document) -> None:
+    for one in (one for chain in chains for one in chain):
+        if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
+            raise doc.error(
+                ("deployment", "network"),
+                f"{one.name} has a rate_cap_gbps, which only a virtual function of the host's "
+                "switch keeps; allowed: veb, vepa",
+            )
 
 
 def _faces(number: int, wires: int) -> tuple[Face, ...]:
@@ -137,8 +150,6 @@ def _check(
     count, most = hosting.chains * len(groups), VFS_MAX // wires
     if hosting.kind == "vm":
         most = VMS_MAX // wires
-        check_tools(hosting)
-        check_network(experiment, doc)
     if count > most:
         raise doc.error(
             (*_AT, "chains"),
@@ -146,8 +157,11 @@ def _check(
             "the virtual functions of a port"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
-    if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
+    sriov = experiment.study.deployment.network == "sriov"
+    if sriov and (found := refused(experiment)):
         raise doc.error(found[0], found[1])
+    if hosting.kind == "vm":
+        check_machines(hosting, count, sriov)
     execution, workload = experiment.execution, experiment.study.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(
@@ -273,9 +287,13 @@ def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
     return found
 
 
-def _next(chain: list[Vnf], one: Vnf) -> str:
-    to: str = _addresses(chain, one, ["forward"])["dst_mac"]
-    return to
+def _told(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:
+    to = _addresses(chain, one, directions)
+    if len(directions) == 1:
+        [next_mac] = (to[key] for key in ("dst_mac", "reverse_dst_mac") if key in to)
+        return {"mac": one.faces[0].mac, "next_mac": next_mac}
+    own = {f"{face.name}_mac": face.mac for face in one.faces}
+    return {**own, "next_mac": to["dst_mac"], "reverse_next_mac": to["reverse_dst_mac"]}
 
 
 def _placement(

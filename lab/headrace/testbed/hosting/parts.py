@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.spec.vm import ApplianceVm
@@ -47,7 +47,8 @@ class Vnf:
 
     vcpus: tuple[tuple[int, ...], ...] = ()  # of a virtual machine: the lcores of each
     appliance: ApplianceVm | None = None  # it is an image of the user's
-    next_mac: str = ""  # an appliance's: where its frames are to go
+    # An appliance's: its addresses, and where its frames are to go.
+    told: dict[str, str] = field(default_factory=dict)
     listens: bool = False  # at its interfaces' sockets, to which the switch comes
 
     @property

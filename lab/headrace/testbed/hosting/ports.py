@@ -218,13 +218,6 @@ def lay_out(
     if found := refused(experiment):
         key, problem = found
         raise doc.error(("deployment", *key.split(".")), problem)
-    for one in (one for chain in chains for one in chain):
-        if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
-            raise doc.error(
-                ("deployment", "network"),
-                f"{one.name} has a rate_cap_gbps, which only a virtual function keeps; allowed: "
-                "veb, vepa",
-            )
     switch = on_switch(experiment, chains, traffic)
     listens = switch.network == "ovs-dpdk"
     chains = [

@@ -22,6 +22,7 @@ from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
 _AT = ("deployment", "hosting")
+_INSTEAD = "veb, vepa, bridge, ovs-dpdk"
 _MBUFS = 16383
 # What the kernel's rings hold fits into one buffer (packet_mmap, AF_XDP); a function's own driver
 # wants as much.
@@ -52,9 +53,13 @@ class OnNic:
     vf: str  # how engines reach their functions: af_packet, af_xdp, vfio
     functions: tuple[Function, ...]  # in the NIC's order: the tester's first
     times: bool
+    machines: bool = False  # VNFs are, and are given functions by vfio in any case
 
     def of(self, owner: str) -> list[Function]:
         return [one for one in self.functions if one.owner == owner]
+
+    def way(self, owner: str) -> str:
+        return "vfio" if owner and self.machines else self.vf
 
 
 def needed(wires: int, vnfs: int) -> int:
@@ -65,13 +70,14 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     """BadInput where no NIC here has enough functions."""
     deployment, ways = experiment.study.deployment, paths(experiment)
     vnfs = [one for chain in chains for one in chain]
-    pf = choose(deployment.pf, needed(len(ways), len(vnfs)), instead="veb, vepa")
+    pf = choose(deployment.pf, needed(len(ways), len(vnfs)), instead=_INSTEAD)
     # By a wire comes what leaves it at the other end: the tester has an address for each.
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
     testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
     others = [Function(one.name, face.name, face.mac) for one in vnfs for face in one.faces]
     hosting = deployment.hosting
-    return OnNic(pf, hosting.vf or "af_packet", (*testers, *others), hosting.times)
+    machines = hosting.kind == "vm"
+    return OnNic(pf, hosting.vf or "af_packet", (*testers, *others), hosting.times, machines)
 
 
 def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
@@ -80,7 +86,7 @@ def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
     deployment, cpu = experiment.study.deployment, describe_cpu(switch)
     if deployment.network != "sriov":
         return cpu
-    node = choose(deployment.pf, needed(wires, vnfs), instead="veb, vepa").node
+    node = choose(deployment.pf, needed(wires, vnfs), instead=_INSTEAD).node
     return cpu if node is None else replace(cpu, node=node)
 
 
@@ -124,7 +130,10 @@ def tester_plan(
 
 
 def vnf_plan(plan: Json, vnf: Vnf, nic: OnNic) -> Json:
-    """A VNF's plan, its interfaces being virtual functions."""
+    """A VNF's plan, its interfaces being virtual functions. A machine's own says which; an
+    appliance has none."""
+    if vnf.appliance is not None:
+        return plan
     own = nic.of(vnf.name)
     links = ports(own, nic)
     room = {"mbuf_data_bytes": _BUFFER_BYTES}
@@ -140,10 +149,10 @@ def ports(own: list[Function], nic: OnNic) -> Json:
 
 
 def _port(function: Function, number: int, nic: OnNic) -> Json:
-    devargs = function.pci
-    if nic.vf == "af_xdp":
+    devargs, way = function.pci, nic.way(function.owner)
+    if way == "af_xdp":
         devargs = f"net_af_xdp{number},iface={function.name}{_own_program()}"
-    elif nic.vf == "af_packet":
+    elif way == "af_packet":
         devargs = f"net_af_packet{number},iface={function.name},{_RING}"
     # A function's own address is all that it is to see: promiscuous ones would see the others'.
     params = {"devargs": devargs, "promiscuous": False, "times": nic.times}
@@ -161,7 +170,8 @@ def _own_program() -> str:
 
 
 def devices(own: list[Function], nic: OnNic) -> Json:
-    return {"pci": [one.pci for one in own]} if nic.vf == "vfio" else {}
+    given = [one.pci for one in own if nic.way(one.owner) == "vfio"]
+    return {"pci": given} if given else {}
 
 
 def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
@@ -175,6 +185,11 @@ def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
         return (*_AT, "vf"), (
             f"{hosting.vf}, for which a container would need the host's devices or CAP_SYS_ADMIN; "
             "allowed with `kind: container`: af_packet"
+        )
+    if hosting.kind == "vm" and hosting.vm.driver != "auto":
+        return (*_AT, "vm", "driver"), (
+            f"{hosting.vm.driver}; the NIC says which driver a guest needs; allowed with "
+            "`network: sriov`: auto"
         )
     for key in ("uplink_gbps", "switch_gbps"):
         if getattr(hosting, key) is not None:

@@ -30,6 +30,7 @@ from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.control import Control
 from headrace.testbed.hosting import vm_image, vm_plan, vm_qemu
 from headrace.testbed.hosting.cpus import describe_cpu
+from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.parts import RUN, Face, Vnf
 from headrace.testbed.hosting.switch import Switch
 from headrace.testbed.hosting.vm_accel import choose, find_qemu, qemu_version
@@ -47,22 +48,41 @@ _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG)")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc|\r")
 
 
+def check_machines(hosting: Hosting, vnfs: int, functions: bool) -> None:
+    """Before anything is started: what is not there, and how to get it."""
+    find_qemu()
+    kernel = find_kernel()
+    vm_image.driver_of(kernel, _driver(hosting, functions))
+    vm_image.guest_engine(choose(hosting.vm.accel, kernel).name)
+    _check_memory(hosting, vnfs)
+
+
+def _driver(hosting: Hosting, functions: bool) -> str:
+    """`functions`: of a NIC's, in the guests."""
+    return "vfio" if functions else hosting.vm.driver
+
+
 class Machines:
     """What those of a run have in common."""
 
-    def __init__(self, hosting: Hosting, vnfs: int, ledger: Ledger) -> None:
+    def __init__(self, hosting: Hosting, vnfs: int, ledger: Ledger, functions: bool) -> None:
         self.hosting, self.ledger = hosting, ledger
         self.qemu = find_qemu()
         self.kernel = find_kernel()
         self.accel = choose(hosting.vm.accel, self.kernel)
-        self.driver = vm_image.driver_of(self.kernel, hosting.vm.driver)
-        self.image = vm_image.build(vm_image.guest_engine(self.accel.name), self.kernel)
+        self.driver = vm_image.driver_of(self.kernel, _driver(hosting, functions))
+        engine = vm_image.guest_engine(self.accel.name)
+        self.image = vm_image.build(engine, self.kernel, self.driver)
         self.vhost = self.accel.name == "kvm" and os.access(_VHOST, os.R_OK | os.W_OK)
         _check_memory(hosting, vnfs)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        how = {"virtio": "DPDK's virtio driver", "af_packet": "the kernel's driver and AF_PACKET"}
+        how = {
+            "virtio": "DPDK's virtio driver",
+            "vfio": "DPDK's driver of the NIC's functions",
+            "af_packet": "the kernel's driver and AF_PACKET",
+        }
         guests = f"guests: Linux {self.kernel.release}, {how[self.driver]}, {self.version}"
         if self.accel.emulated:
             return guests, f"guests are emulated ({self.accel.emulated}): functional figures only"
@@ -118,10 +138,10 @@ class VnfMachine(HostedVnf):
         run: Path,
         prefix: str,
         group: Group | None,
-        switch: Switch | None,
+        behind: Switch | NicFunctions | None,
     ) -> None:
         super().__init__(vnf, run, prefix)
-        self._common, self._group, self._switch = common, group, switch
+        self._common, self._group, self._behind = common, group, behind
         self._console = self.folder / "console"
         self._stderr = self.folder / "qemu.stderr"
         self._initrd = self.folder / "initrd"
@@ -163,13 +183,18 @@ class VnfMachine(HostedVnf):
         )
 
     def _nic(self, face: Face) -> vm_qemu.Nic:
-        tap = None if self._switch is None else self._switch.tap(self.vnf.name, face.name)
+        tap = function = None
+        if isinstance(self._behind, Switch):
+            tap = self._behind.tap(self.vnf.name, face.name)
+        elif self._behind is not None:
+            function = self._behind.given_to(self.vnf.name, face.name)
         return vm_qemu.Nic(
             mac=face.mac,
             socket=Path(face.socket.replace(RUN, str(self._run))),
             listens=self.vnf.listens,
             tap=tap,
             vhost=tap is not None and self._common.vhost,
+            function=function,
         )
 
     def _run_qemu(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
@@ -286,7 +311,7 @@ class VnfMachine(HostedVnf):
         """What the engine said, where it said anything."""
         text = self._said()
         engine = [line for line in text.splitlines() if line.startswith("headrace-engine: ")]
-        return engine[-1] if engine else last_words(text)
+        return engine[-1] if engine else last_words(text) if text.strip() else "silent"
 
     def read(self) -> Json:
         """Its CPU is the lcore that its vCPU is on, as this machine numbers them."""

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.spec.vm import ApplianceVm
 from headrace.testbed.cgroups import Group
 from headrace.testbed.hosting import vm_qemu
+from headrace.testbed.hosting.functions import NicFunctions
 from headrace.testbed.hosting.parts import Vnf
 from headrace.testbed.hosting.switch import Switch
 from headrace.testbed.hosting.vm import Machines, VnfMachine
@@ -32,10 +33,11 @@ class VnfAppliance(VnfMachine):
         run: Path,
         prefix: str,
         group: Group | None,
-        switch: Switch | None,
+        behind: Switch | NicFunctions | None,
     ) -> None:
-        super().__init__(common, vnf, run, prefix, group, switch)
+        super().__init__(common, vnf, run, prefix, group, behind)
         self._is = appliance
+        self.link_s = appliance.boot
         self.forwards: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -45,7 +47,6 @@ class VnfAppliance(VnfMachine):
         return f"{self.vnf.name}: its ports {ports}" if ports else None
 
     def start(self) -> None:
-        told = {"mac": self.vnf.faces[0].mac, "next_mac": self.vnf.next_mac}
         wanted = dict.fromkeys(self._is.ports)
         if self._is.health is not None and self._is.health.tcp is not None:
             wanted[self._is.health.tcp] = None
@@ -56,9 +57,15 @@ class VnfAppliance(VnfMachine):
             boot=self._kernel(),
             disk=self._disk(),
             forwards=self.forwards,
-            told=tuple(told.items()),
+            told=tuple(self.vnf.told.items()),
         )
         self._run_qemu(machine)
+
+    def not_linked(self) -> HeadraceError:
+        return HeadraceError(
+            f"{self.vnf.name}: its link is not up after {self.link_s:g} s (`boot`); its console: "
+            f"{self._console_words()}"
+        )
 
     def _kernel(self) -> vm_qemu.Linux | None:
         if self._is.kernel is None:

@@ -13,10 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.spec.hosting import Hosting
-from headrace.testbed.hosting.vm_accel import find_qemu
 from headrace.testbed.hosting.vm_cpio import Archive
-from headrace.testbed.hosting.vm_kernel import Kernel, cache_folder, find_kernel
+from headrace.testbed.hosting.vm_kernel import Kernel, cache_folder
 from headrace.testbed.programs import REPO, find, find_engine
 
 ENGINE = "/bin/headrace-engine"
@@ -26,9 +24,13 @@ _KEPT = 4  # images of engines that were built before
 _MODULES = {
     "common": ("virtio_pci", "virtio_console"),
     "virtio": ("uio_pci_generic",),
+    "vfio": ("vfio_pci", "vfio_iommu_type1"),
     "af_packet": ("virtio_net",),
 }
+_OPTIONAL = ("virtio", "vfio")  # not every kernel has what they need
 _DRIVERS = ("bus_pci", "bus_vdev", "mempool_ring", "net_virtio", "net_af_packet")
+# Of virtual functions: Intel's 82576 to 700 and 800 series.
+_FUNCTION_DRIVERS = ("net_e1000", "net_ixgbe", "net_iavf")
 _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x")
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -42,8 +44,6 @@ export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-mount -t tmpfs tmpfs /run
-mount -t tmpfs tmpfs /tmp
 chmod 755 / # DPDK loads nothing from below a folder that anybody may write to
 mkdir -p /dev/hugepages
 mount -t hugetlbfs hugetlbfs /dev/hugepages
@@ -59,13 +59,20 @@ for word in $(cat /proc/cmdline); do
 	headrace.nics=*) nics=$(echo ${{word#*=}} | tr , ' ') ;;
 	esac
 done
+case $driver in
+virtio) binds=uio_pci_generic ;;
+vfio) binds=vfio-pci ;; # a function has no interrupt line, which uio_pci_generic wants
+*) binds= ;;
+esac
 # Before the bus driver comes: it would give the devices to the kernel's network driver.
-if [ $driver = virtio ]; then
-	for nic in $nics; do echo uio_pci_generic >$pci/devices/$nic/driver_override; done
+if [ $binds ]; then
+	for nic in $nics; do echo $binds >$pci/devices/$nic/driver_override; done
 fi
 load common
 load $driver
-if [ $driver = virtio ]; then
+# The guest's IOMMU remaps no interrupts. That of the host does.
+[ $driver != vfio ] || echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts
+if [ $binds ]; then
 	for nic in $nics; do
 		[ ! -e $pci/devices/$nic/driver ] || echo $nic >$pci/devices/$nic/driver/unbind
 		echo $nic >$pci/drivers_probe
@@ -103,6 +110,13 @@ def driver_of(kernel: Kernel, wanted: str) -> str:
     """How guests reach their device: DPDK's driver needs the kernel to let go of it."""
     if wanted == "af_packet":
         return wanted
+    if wanted == "vfio":
+        if not all(kernel.has(module) for module in _MODULES["vfio"]):
+            raise HeadraceError(
+                f"deployment.network: sriov, but kernel {kernel.release} has no "
+                f"{_MODULES['vfio'][0]} for its guests; run `scripts/setup.sh vm`"
+            )
+        return wanted
     if all(kernel.has(module) for module in _MODULES["virtio"]):
         return "virtio"
     if wanted == "virtio":
@@ -111,12 +125,6 @@ def driver_of(kernel: Kernel, wanted: str) -> str:
             f"{_MODULES['virtio'][0]}; allowed: auto, af_packet"
         )
     return "af_packet"
-
-
-def check_tools(hosting: Hosting) -> None:
-    """Before anything is started: what is not there, and how to get it."""
-    find_qemu()
-    driver_of(find_kernel(), hosting.vm.driver)
 
 
 def guest_engine(accel: str) -> Path:
@@ -139,9 +147,10 @@ def guest_engine(accel: str) -> Path:
     return engine
 
 
-def build(engine: Path, kernel: Kernel) -> Path:
+def build(engine: Path, kernel: Kernel, driver: str) -> Path:
     """The image's file; made when there is none of this content yet."""
-    files = {**_files(engine), **_modules(kernel), "/init": INIT.encode()}
+    drivers = (*_DRIVERS, *_FUNCTION_DRIVERS) if driver == "vfio" else _DRIVERS
+    files = {**_files(engine, drivers), **_modules(kernel), "/init": INIT.encode()}
     digest = hashlib.sha256()
     for path, content in sorted(files.items()):
         raw = content if isinstance(content, bytes) else f"-> {content}".encode()
@@ -173,12 +182,12 @@ def _forget_old(folder: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def _files(engine: Path) -> dict[str, bytes | Path]:
+def _files(engine: Path, wanted: Iterable[str]) -> dict[str, bytes | Path]:
     """Contents, and links to them: a library under two names is one, or DPDK would have its drivers
     twice."""
     libraries = _libraries(engine)
     core = next((file for file in libraries if file.name.startswith("librte_eal.so")), None)
-    drivers = [_driver(core, name) for name in _DRIVERS] if core is not None else []
+    drivers = [_driver(core, name) for name in wanted] if core is not None else []
     for driver in drivers:
         libraries |= _libraries(driver)
     files: dict[str, bytes | Path] = {
@@ -223,7 +232,7 @@ def _busybox() -> Path:
 def _modules(kernel: Kernel) -> dict[str, bytes]:
     files = {}
     for group, wanted in _MODULES.items():
-        if not all(kernel.has(module) for module in wanted) and group == "virtio":
+        if not all(kernel.has(module) for module in wanted) and group in _OPTIONAL:
             files[f"/modules/{group}"] = b""
             continue
         order = kernel.load_order(wanted)

@@ -58,39 +58,24 @@ def appliance_of(
     return None
 
 
-def check_network(experiment: Experiment, doc: Document) -> None:
-    network = experiment.study.deployment.network
-    if network not in ("veb", "vepa", "bridge", "ovs-dpdk"):
-        raise doc.error(
-            ("deployment", "network"),
-            "virtual machines are reached by vhost-user or a TAP; allowed with `kind: vm`: veb, "
-            "vepa, bridge, ovs-dpdk",
-            value=network,
-        )
-    if experiment.study.workload.direction == "forward":
-        return
-    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
-        if node.nf == APPLIANCE:
-            raise doc.error(
-                at[:-1], "an appliance has one interface; allowed: workload.direction forward"
-            )
-
-
 def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:
     """The last vCPU works; those before it have the rest of the guest to themselves."""
     room = max(plan["engine"].get("mbuf_data_bytes", 0), _WHOLE_BYTES)
     engine = {**plan["engine"], "hugepages": True, "mbuf_data_bytes": room}
-    if driver == "virtio":
+    by_address = driver != "af_packet"
+    if by_address:
         engine["pci"] = [address(i) for i in range(len(vnf.faces))]
     links = {
         face.name: {
             "type": "port",
             "params": {
-                "devargs": address(i) if driver == "virtio" else _AF_PACKET.format(i=i),
+                "devargs": address(i) if by_address else _AF_PACKET.format(i=i),
                 "rx_descriptors": hosting.slots,
                 "tx_descriptors": hosting.slots,
                 "wait_link_ms": _LINK_MS,
                 "times": hosting.times,
+                # A NIC's function that saw the others' frames would forward them, too.
+                "promiscuous": driver != "vfio",
             },
         }
         for i, face in enumerate(vnf.faces)
@@ -123,6 +108,8 @@ def arguments(hosting: Hosting, driver: str, faces: int, accel: str) -> str:
     words = ["console=ttyS0", "quiet", "panic=-1", "random.trust_cpu=on", "hugepagesz=2M"]
     words += [f"hugepages={hugepages(hosting)}", f"headrace.driver={driver}"]
     words.append("headrace.nics=" + ",".join(address(i) for i in range(faces)))
+    if driver == "vfio":
+        words += ["intel_iommu=on", "iommu=pt"]
     if accel == "tcg":
         # What is emulated has neither the CPU's faults nor a reason to doubt its clock.
         words += ["mitigations=off", "tsc=reliable", "nokaslr"]

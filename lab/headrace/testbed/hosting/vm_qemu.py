@@ -39,6 +39,7 @@ class Nic:
     listens: bool = False
     tap: int | None = None  # instead of it: the descriptor of a TAP
     vhost: bool = False  # the kernel moves the TAP's packets, not QEMU
+    function: str | None = None  # instead of all: the PCI address of one that vfio-pci has
 
 
 _CONTROL, _MANAGEMENT, _DISK = 0x2, 0x1E, 0x1D  # slots on the PCI bus; interfaces are in between
@@ -68,7 +69,7 @@ def command(qemu: Path, m: Machine) -> list[str]:
     return [
         str(qemu), "-name", f"{m.name},debug-threads=on", "-nodefaults", "-no-user-config",
         "-display", "none", "-no-reboot", "-sandbox", _SANDBOX, "-pidfile", str(m.pidfile),
-        "-machine", "q35,memory-backend=ram,usb=off,vmport=off",
+        "-machine", "q35,memory-backend=ram,usb=off,vmport=off", *_iommu(m),
         *_accel(m.accel), "-smp", str(m.vcpus), "-m", str(m.memory_mb), "-object", _memory(m),
         *_boot(m.boot), *_disk(m.disk), "-serial", f"file:{m.console}",
         *_control(m.control), *_network(m), *_management(m.forwards), *_told(m.told),
@@ -79,6 +80,14 @@ def _accel(name: str) -> list[str]:
     if name == "kvm":
         return ["-accel", "kvm", "-cpu", "host"]
     return ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max"]
+
+
+def _iommu(m: Machine) -> list[str]:
+    """The guest's, for vfio-pci in there (distributions' kernels have no other way); QEMU maps what
+    the guest maps. It has to come before the devices."""
+    if not any(nic.function for nic in m.nics):
+        return []
+    return ["-device", "intel-iommu,intremap=off,caching-mode=on"]
 
 
 def _memory(m: Machine) -> str:
@@ -124,6 +133,9 @@ def _network(m: Machine) -> list[str]:
     interrupts = ",vectors=0" if m.accel == "tcg" else ""
     words = []
     for i, nic in enumerate(m.nics):
+        if nic.function is not None:
+            words += ["-device", f"vfio-pci,host={nic.function},addr={slot(i):#x},romfile="]
+            continue
         words += _back_end(i, nic)
         sent = m.queue if nic.tap is None else min(m.queue, _TAP_SENT_MOST)
         device = f"virtio-net-pci,netdev=n{i},mac={nic.mac},addr={slot(i):#x},romfile=,"

@@ -98,6 +98,10 @@ def test_driver_follows_the_kernel(tmp_path: Path) -> None:
     assert vm_image.driver_of(bare, "auto") == "af_packet"
     with pytest.raises(HeadraceError, match=r"driver: virtio, but kernel 6.1.0-x has no uio_pci"):
         vm_image.driver_of(bare, "virtio")
+    with_vfio = a_kernel(tmp_path / "c", vfio_pci="vfio", vfio="", vfio_iommu_type1="vfio")
+    with pytest.raises(HeadraceError, match=r"sriov, but kernel 6.1.0-x has no vfio_pci for its"):
+        vm_image.driver_of(able, "vfio")
+    assert vm_image.driver_of(with_vfio, "vfio") == "vfio"
 
 
 def test_kernel_is_found_or_said_to_be_missing(
@@ -174,6 +178,19 @@ def test_command_line() -> None:
     assert [vm_image.address(i) for i in (0, 1)] == ["0000:00:03.0", "0000:00:04.0"]
 
 
+def test_command_line_behind_a_bridge_and_a_nic() -> None:
+    nics = (
+        vm_qemu.Nic("02:68:72:00:00:01", Path("/r/s"), tap=7),
+        vm_qemu.Nic("02:68:72:00:00:02", Path("/r/s"), tap=8, vhost=True),
+        vm_qemu.Nic("02:68:72:00:00:03", Path("/r/s"), function="0000:41:10.2"),
+    )
+    text = " ".join(vm_qemu.command(Path("/q"), machine(nics=nics)))
+    assert "-netdev tap,id=n0,fd=7,vhost=off" in text and "tap,id=n1,fd=8,vhost=on" in text
+    assert text.count("rx_queue_size=512,tx_queue_size=256") == 2
+    assert "-device vfio-pci,host=0000:41:10.2,addr=0x5" in text
+    assert "vhost-user" not in text and "netdev=n2" not in text
+
+
 def test_command_line_of_an_image() -> None:
     disk = vm_qemu.Disk(Path("/a,b.qcow2"), "qcow2")
     words = vm_qemu.command(
@@ -194,6 +211,7 @@ def test_command_line_of_an_image() -> None:
     ("driver", "devargs", "pci"),
     [
         ("virtio", "0000:00:03.0", ["0000:00:03.0"]),
+        ("vfio", "0000:00:03.0", ["0000:00:03.0"]),
         ("af_packet", "net_af_packet0,iface=eth0,", None),
     ],
 )
@@ -203,6 +221,7 @@ def test_guest_plan(driver: str, devargs: str, pci: list[str] | None) -> None:
     params = plan["links"]["vf"]["params"]
     assert plan["links"]["vf"]["type"] == "port"
     assert params["devargs"].startswith(devargs) and params["rx_descriptors"] == 256
+    assert params["promiscuous"] is (driver != "vfio")
     assert plan["engine"]["hugepages"] is True and plan["engine"].get("pci") == pci
     assert plan["segments"][0]["cpus"] == [1]
     assert PLAN["segments"][0]["cpus"] == [7]  # type: ignore[index]

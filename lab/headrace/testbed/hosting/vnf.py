@@ -24,6 +24,7 @@ class HostedVnf(ABC):
     """Started and connected in two steps, so that several can start at once."""
 
     at_once = 64  # how many may be starting
+    link_s = 60.0  # for its links to come up
     worker = WORKER  # what its threads that carry packets are called
 
     def __init__(self, vnf: Vnf, run: Path, prefix: str) -> None:
@@ -73,6 +74,10 @@ class HostedVnf(ABC):
                 time.sleep(0.02)
         if len(self.vnf.lcores) > 1:
             self._float()
+
+    def not_linked(self) -> HeadraceError:
+        """After `link_s`."""
+        return HeadraceError(f"links of {self.vnf.name} not up after {self.link_s:g} s")
 
     @property
     def note(self) -> str | None:

@@ -9,31 +9,53 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headrace.errors import BadInput, bad_value
+from headrace.errors import BadInput
 from headrace.spec.document import Document
 from headrace.spec.offload import Offload, Vnf
 from headrace.testbed.offload.daemons import check_frr, find_bird
+from headrace.testbed.place import usable_cpus
 
 _PCI = re.compile(r"^(?:pci:)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
 _VIRTUAL = re.compile(r"^(?:net|eth)_[a-z0-9_]+(?:,|$)")
+_LOOPBACK = "lo"
 _INTERFACE = re.compile(r",iface=([^,]+)")
 
 
 def checked(spec: Offload, doc: Document) -> dict[str, Path]:
     """The configuration file of each VNF that has one, which its daemon itself has read."""
-    for name, port in spec.ports.items():
-        if port.device is not None:
-            _device(port.device, ("ports", name, "device"), doc)
+    cpus = usable_cpus()
+    if spec.lcore is not None and spec.lcore not in cpus:
+        raise doc.error(
+            ("lcore",),
+            "no CPU of this process",
+            value=spec.lcore,
+            allowed=", ".join(map(str, cpus)),
+        )
+    _devices(spec, doc)
     _addresses(spec, doc)
     files = {}
     for name, vnf in spec.vnfs.items():
         if vnf.routing.config is not None:
             file = doc.resolve(vnf.routing.config)
             if not file.is_file():
-                raise doc.error(("vnfs", name, "routing", "config"), f"no such file: {file}")
+                what = "is no file" if file.exists() else "no such file"
+                raise doc.error(("vnfs", name, "routing", "config"), f"{what}: {file}")
             files[name] = file
             _configuration(name, vnf, file, doc)
     return files
+
+
+def _devices(spec: Offload, doc: Document) -> None:
+    owners: dict[str, str] = {}
+    for name, port in spec.ports.items():
+        if port.device is None:
+            continue
+        where = ("ports", name, "device")
+        _device(port.device, where, doc)
+        named = _INTERFACE.search(port.device)
+        owner = owners.setdefault(named[1] if named else port.device, name)
+        if owner != name:
+            raise doc.error(where, f"port {owner} has it, too", value=port.device)
 
 
 def _device(device: str, where: tuple[str, ...], doc: Document) -> None:
@@ -58,6 +80,11 @@ def _addresses(spec: Offload, doc: Document) -> None:
     owners: dict[tuple[str, str], str] = {}
     for name, vnf in spec.vnfs.items():
         for device, interface in vnf.interfaces.items():
+            if device == _LOOPBACK:
+                raise doc.error(
+                    ("vnfs", name, "interfaces", device), "every namespace has one of its own",
+                    value=device, allowed="another name",
+                )  # fmt: skip
             here = f"vnfs.{name}.interfaces.{device}"
             for address in interface.addresses:
                 ip = str(ipaddress.ip_interface(address).ip)
@@ -75,7 +102,7 @@ def _configuration(name: str, vnf: Vnf, file: Path, doc: Document) -> None:
         try:
             check_frr(vnf)
         except BadInput as error:
-            raise bad_value(f"vnfs.{name}", problem=str(error)) from None
+            raise doc.error(("vnfs", name, "routing", "daemons"), str(error)) from None
         command = [shutil.which("vtysh") or "vtysh", "-C", "-f", str(file)]
     elif vnf.routing.daemon == "bird":
         command = [find_bird(name), "-p", "-c", str(file)]

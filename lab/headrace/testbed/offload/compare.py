@@ -192,7 +192,7 @@ def _summary(mode: Mode, rows: list[Json], of_all: dict[Mode, list[Json]]) -> Js
     return {
         "mode": mode,
         "throughput_pps": median,
-        "spread": (max(rates) - min(rates)) / median if median else None,
+        "spread": _spread(rates),
         "generator_bound": any(row["generator_bound"] for row in rows),
         "cycles_per_packet": statistics.median(cycles) if cycles else None,
         "of_bare_metal": ratio(rows, of_all.get("bare-metal"), _throughput),
@@ -206,6 +206,11 @@ def _summary(mode: Mode, rows: list[Json], of_all: dict[Mode, list[Json]]) -> Js
         },
         "repetitions": rows,
     }  # fmt: skip
+
+
+def _spread(rates: list[float]) -> float | None:
+    median = statistics.median(rates)
+    return (max(rates) - min(rates)) / median if median and len(rates) > 1 else None
 
 
 def _throughput(row: Json) -> float:
@@ -246,7 +251,7 @@ def _goal(name: str, mode: Mode, rows: list[Json], of_all: dict[Mode, list[Json]
     return {
         "loss_ratio": rows[0]["goals"][name]["loss_ratio"],
         "pps": median,
-        "spread": (max(rates) - min(rates)) / median if median else None,
+        "spread": _spread(rates),
         "generator_bound": any(row["goals"][name]["generator_bound"] for row in rows),
         "of_bare_metal": ratio(rows, of_all.get("bare-metal"), found),
         "times_conventional": _best_conventional(rows, of_all, found),

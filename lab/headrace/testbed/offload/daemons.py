@@ -193,9 +193,9 @@ def find_bird(vnf: str) -> str:
 def check_frr(vnf: Vnf) -> None:
     for daemon in ("zebra", *vnf.routing.daemons):
         if not (_FRR / daemon).exists():
-            there = sorted(p.name for p in _FRR.glob("*d")) if _FRR.is_dir() else []
+            there = sorted(p.name for p in _FRR.glob("*d") if p.name != "frr-reload")
             raise BadInput(
-                f"routing.daemons: {daemon!r} is not in {_FRR}; "
+                f"{daemon!r} is not in {_FRR}; "
                 + (f"allowed: {', '.join(there)}" if there else "install FRR (Debian: frr)")
             )
 
