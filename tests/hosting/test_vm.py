@@ -312,8 +312,8 @@ ip route add 198.18.255.1/32 dev eth1
 ip route add 198.18.255.2/32 dev eth0
 ip route add default via 198.18.255.1 table 1
 ip route add default via 198.18.255.2 table 2
-ip rule add iif eth0 table 1
-ip rule add iif eth1 table 2
+ip rule add dev eth0 table 1
+ip rule add dev eth1 table 2
 """,
 ).replace("$told/mac/raw", "$told/left_mac/raw")
 
