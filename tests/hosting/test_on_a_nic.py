@@ -44,10 +44,7 @@ def refusal(folder: Path, engine: Path, text: str) -> str:
         (spec(more="pf: 'two words'"), "deployment.pf"),
         (spec("{kind: process, vf: tap}"), "deployment.hosting.vf"),
         (spec("{kind: container, vf: vfio}"), "allowed with `kind: container`: af_packet"),
-        (
-            spec("vm"),
-            "network: sriov joins hosted VNFs; got hosting vm; allowed: process, container",
-        ),
+        (spec("{kind: vm, vm: {driver: virtio}}"), "allowed with `network: sriov`: auto"),
         (spec("{kind: process, wait: interrupt}"), "drivers of virtual functions are polled"),
         (spec("{kind: process, uplink_gbps: 10}"), "a real NIC has its own limit"),
         (spec(frame=9000), "9000 bytes; allowed with `network: sriov`: at most 1518"),

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -47,6 +49,8 @@ class Engine:
         self.socket_path = folder / f"control-{self.number}.sock"
         self.log_file = folder / f"engine-{self.number}.log"
         self.plan_file.write_text(json.dumps(plan, indent=1))
+        if prefix := plan.get("engine", {}).get("file_prefix"):  # one that is killed leaves it
+            atexit.register(shutil.rmtree, Path("/run/dpdk") / prefix, ignore_errors=True)
         enter = ["ip", "netns", "exec", netns] if netns else []
         self.command = [
             *enter,

@@ -107,6 +107,8 @@ def lay_out_hosted(
     else:
         plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
     vnfs = tuple(one for chain in chains for one in chain)
+    if hosting.kind == "vm":  # last: this machine's faults come after the spec's
+        check_machines(hosting, len(vnfs), network == "sriov")
     placement = _placement(vnfs, traffic, notes, network)
     return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
 
@@ -157,11 +159,8 @@ def _check(
             "the virtual functions of a port"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
-    sriov = experiment.study.deployment.network == "sriov"
-    if sriov and (found := refused(experiment)):
+    if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
         raise doc.error(found[0], found[1])
-    if hosting.kind == "vm":
-        check_machines(hosting, count, sriov)
     execution, workload = experiment.execution, experiment.study.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(

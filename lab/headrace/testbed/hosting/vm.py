@@ -334,9 +334,13 @@ class VnfMachine(HostedVnf):
             self._end = None
         self._initrd.unlink(missing_ok=True)
 
+    def _answers(self, within_s: float) -> bool:
+        return self._end is not None and bool(select.select([self._end], [], [], within_s)[0])
+
     def close(self) -> None:
-        """When the engine has said that it ends there is nothing left to be saved."""
-        if self.alive and self.control is not None:
+        """When the engine has said that it ends there is nothing left to be saved; a guest that
+        stands still, as emulated ones were seen to, never says so."""
+        if self.alive and self.control is not None and self._answers(_QUIT_S):
             with contextlib.suppress(HeadraceError):
                 self.control.receive("quit")
         if self._process is not None and self._process.poll() is None:
