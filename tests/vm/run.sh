@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A test in a QEMU guest with two NUMA nodes, each with two CPUs and an emulated Intel 82576, whose
-# wires are joined: tests/vm/run.sh sriov|sriov_machines|placement. The guest's root is this machine's own,
-# read-only; nothing of it is changed. Needs root. Exit status 0 when all that the test says holds.
+# wires are joined: tests/vm/run.sh sriov|sriov_machines|placement. The guest's root is this
+# machine's own, read-only; nothing of it is changed. Needs root. Exit status 0 when all that the
+# test says holds.
 #
 #   HEADRACE_ENGINE          an engine to test; must not use instructions that QEMU lacks
 #   HEADRACE_VM              where kernel, QEMU and engine are kept (~/.cache/headrace/vm)

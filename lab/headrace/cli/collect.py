@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli._console import stdout
+from headrace.cli._folder import make_folder
 from headrace.errors import EXIT_INTERRUPTED, bad_value
 from headrace.measure.collectors import Collector, Sampler, Targets, collectors
 from headrace.measure.collectors.base import LAYERS, Process
@@ -61,16 +62,11 @@ def collect(
     if check:
         _check(collectors(targets, layer or LAYERS), console)
         return
-    if out.exists() and not out.is_dir():
-        raise bad_value("--out", str(out), problem="is no directory")
     if Samples(out).present or any(out.glob("*.jsonl")):
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise bad_value("--out", str(out), problem=f"cannot be made: {error.strerror}") from None
+    make_folder(out)
     with Sampler(collectors(targets, layer or LAYERS), out, period):
         status = _wait(command, duration)
     _summary(out, console)

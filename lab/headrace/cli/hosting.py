@@ -17,6 +17,7 @@ from rich.console import Console
 
 from headrace.bundle import Bundle
 from headrace.cli._console import stdout
+from headrace.cli._folder import make_folder
 from headrace.cli.hosting_where import where
 from headrace.cli.run import run as run_spec
 from headrace.errors import BadInput, HeadraceError, bad_value
@@ -172,10 +173,7 @@ def _new_folder(path: Path) -> None:
     """An empty one will do: what was measured before is never replaced."""
     if path.is_dir() and any(path.iterdir()):
         raise bad_value("--out", str(path), problem="has something already; name a new folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise bad_value("--out", str(path), problem=f"cannot be made: {error.strerror}") from None
+    make_folder(path)
 
 
 def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:

@@ -98,13 +98,10 @@ def run(
             )
     except KeyboardInterrupt:
         progress.close()
+        what = "; what was measured is in" if results else " before anything was measured; see"
+        console.print(f"interrupted{what} {target}", soft_wrap=True)
         if results:
-            words = f"interrupted; what was measured is in {target}"
-            console.print(words, soft_wrap=True)
             finish_run(target, None)
-        else:
-            words = f"interrupted before anything was measured; see {target}"
-            console.print(words, soft_wrap=True)
         raise
     except BadInput:
         progress.close()

@@ -108,8 +108,7 @@ class KernelBridge(Switch):
         return within(self._switch, partial(open_tap, self._ends[owner, port]))
 
     def wait_up(self) -> None:
-        for end in self._ends.values():
-            within(self._switch, partial(_await_forwarding, end))
+        within(self._switch, partial(_await_forwarding, list(self._ends.values())))
 
 
 def _lengthen(name: str) -> None:
@@ -126,12 +125,13 @@ def _attach(bridge: str, end: str, mac: str) -> None:
         ip.fdb("append", ifindex=index, lladdr=mac, state=_STATIC, flags=_MASTER)
 
 
-def _await_forwarding(end: str) -> None:
-    """Without spanning tree that is when its carrier is there."""
+def _await_forwarding(ends: list[str]) -> None:
+    """Without spanning tree that is when their carriers are there."""
     deadline = time.monotonic() + _AFTER_S
     with IPRoute() as ip:
-        index = ip.link_lookup(ifname=end)[0]
-        while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):
-            if time.monotonic() > deadline:
-                raise HeadraceError(f"bridge port {end}: no carrier after {_AFTER_S:g} s")
-            time.sleep(0.02)
+        for end in ends:
+            index = ip.link_lookup(ifname=end)[0]
+            while not any(link.get_attr("IFLA_CARRIER") for link in ip.get_links(index)):
+                if time.monotonic() > deadline:
+                    raise HeadraceError(f"bridge port {end}: no carrier after {_AFTER_S:g} s")
+                time.sleep(0.02)

@@ -46,7 +46,7 @@ class NicFunctions:
         for owner in dict.fromkeys(one.owner for one in self._moved):
             make_namespace(self.namespace_of(owner), self._ledger)
         for one in self.nic.functions:
-            if one not in self._moved:
+            if self.nic.way(one.owner) == "vfio":
                 self.words[one.pci] = functions.bind(one.mac)
                 continue
             namespace = self.namespace_of(one.owner)
@@ -60,10 +60,10 @@ class NicFunctions:
         """Those with an interface of the kernel's, in a namespace."""
         return [one for one in self.nic.functions if self.nic.way(one.owner) != "vfio"]
 
-    def given_to(self, owner: str, name: str) -> str | None:
-        """The PCI address of a machine's function; None: it is not by vfio."""
-        found = (one.pci for one in self.nic.of(owner) if one.name == name)
-        return self.words.get(next(found, ""))
+    def given_to(self, owner: str, name: str) -> str:
+        """The PCI address of a machine's function."""
+        [one] = (one for one in self.nic.of(owner) if one.name == name)
+        return self.words[one.pci]
 
     def namespace_of(self, owner: str) -> str:
         return f"{self._tag}-{owner or TESTER}"

@@ -108,7 +108,7 @@ class HostedEngine(Engine):
         return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
 
     def _machines(self, hosting: Hosting, run: Path, prefix: str) -> Callable[[Vnf], HostedVnf]:
-        common = Machines(hosting, self._count, self._ledger, self._nic is not None)
+        common = Machines(hosting, self._count, self._ledger, functions=self._nic is not None)
         behind = self._switch or self._nic
         self.notes += common.notes
         self.labels, self.emulated = common.labels, common.accel.emulated
@@ -151,7 +151,7 @@ class HostedEngine(Engine):
         if self._switch is not None:
             self._switch.wait_up()
         if self._nic is not None or self._switch is not None:
-            return  # carriers were waited for before the engines started
+            return  # a NIC's carriers were waited for before the engines started
         began = time.monotonic()
         while True:
             links = self.host_read()["links"]

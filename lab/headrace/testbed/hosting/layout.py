@@ -26,7 +26,7 @@ from headrace.testbed.hosting.parts import (
 from headrace.testbed.hosting.ports import OnSwitch, lay_out, ports_cpu
 from headrace.testbed.hosting.sriov import OnNic, nic_at, on_nic, refused, tester_plan
 from headrace.testbed.hosting.sriov import vnf_plan as vnf_plan_on_nic
-from headrace.testbed.hosting.vm import check_machines
+from headrace.testbed.hosting.vm import Tools
 from headrace.testbed.hosting.vm_plan import appliance_of
 from headrace.testbed.place import PlacedSegment, Placement, check_told
 from headrace.testbed.plan import data_bytes, paths
@@ -108,7 +108,7 @@ def lay_out_hosted(
         plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
     vnfs = tuple(one for chain in chains for one in chain)
     if hosting.kind == "vm":  # last: this machine's faults come after the spec's
-        check_machines(hosting, len(vnfs), network == "sriov")
+        Tools(hosting, len(vnfs), functions=network == "sriov")
     placement = _placement(vnfs, traffic, notes, network)
     return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
 
@@ -289,8 +289,8 @@ def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
 def _told(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:
     to = _addresses(chain, one, directions)
     if len(directions) == 1:
-        [next_mac] = (to[key] for key in ("dst_mac", "reverse_dst_mac") if key in to)
-        return {"mac": one.faces[0].mac, "next_mac": next_mac}
+        key = "dst_mac" if directions == ["forward"] else "reverse_dst_mac"
+        return {"mac": one.faces[0].mac, "next_mac": to[key]}
     own = {f"{face.name}_mac": face.mac for face in one.faces}
     return {**own, "next_mac": to["dst_mac"], "reverse_next_mac": to["reverse_dst_mac"]}
 

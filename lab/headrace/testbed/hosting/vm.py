@@ -48,33 +48,27 @@ _VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG)")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc|\r")
 
 
-def check_machines(hosting: Hosting, vnfs: int, functions: bool) -> None:
-    """Before anything is started: what is not there, and how to get it."""
-    find_qemu()
-    kernel = find_kernel()
-    vm_image.driver_of(kernel, _driver(hosting, functions))
-    vm_image.guest_engine(choose(hosting.vm.accel, kernel).name)
-    _check_memory(hosting, vnfs)
+class Tools:
+    """What machines are made of; HeadraceError says what is not there, and how to get it."""
+
+    def __init__(self, hosting: Hosting, vnfs: int, functions: bool) -> None:
+        """`functions`: of a NIC's, in the guests."""
+        self.qemu = find_qemu()
+        self.kernel = find_kernel()
+        self.driver = vm_image.driver_of(self.kernel, "vfio" if functions else hosting.vm.driver)
+        self.accel = choose(hosting.vm.accel, self.kernel)
+        self.engine = vm_image.guest_engine(self.accel.name)
+        _check_memory(hosting, vnfs)
 
 
-def _driver(hosting: Hosting, functions: bool) -> str:
-    """`functions`: of a NIC's, in the guests."""
-    return "vfio" if functions else hosting.vm.driver
-
-
-class Machines:
+class Machines(Tools):
     """What those of a run have in common."""
 
     def __init__(self, hosting: Hosting, vnfs: int, ledger: Ledger, functions: bool) -> None:
+        super().__init__(hosting, vnfs, functions)
         self.hosting, self.ledger = hosting, ledger
-        self.qemu = find_qemu()
-        self.kernel = find_kernel()
-        self.accel = choose(hosting.vm.accel, self.kernel)
-        self.driver = vm_image.driver_of(self.kernel, _driver(hosting, functions))
-        engine = vm_image.guest_engine(self.accel.name)
-        self.image = vm_image.build(engine, self.kernel, self.driver)
+        self.image = vm_image.build(self.engine, self.kernel, self.driver)
         self.vhost = self.accel.name == "kvm" and os.access(_VHOST, os.R_OK | os.W_OK)
-        _check_memory(hosting, vnfs)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -311,7 +305,9 @@ class VnfMachine(HostedVnf):
         """What the engine said, where it said anything."""
         text = self._said()
         engine = [line for line in text.splitlines() if line.startswith("headrace-engine: ")]
-        return engine[-1] if engine else last_words(text) if text.strip() else "silent"
+        if engine:
+            return engine[-1]
+        return last_words(text) if text.strip() else "silent"
 
     def read(self) -> Json:
         """Its CPU is the lcore that its vCPU is on, as this machine numbers them."""

@@ -51,28 +51,32 @@ def _devices(spec: Offload, doc: Document) -> None:
         if port.device is None:
             continue
         where = ("ports", name, "device")
-        _device(port.device, where, doc)
-        named = _INTERFACE.search(port.device)
-        owner = owners.setdefault(named[1] if named else port.device, name)
+        owner = owners.setdefault(_device(port.device, where, doc), name)
         if owner != name:
             raise doc.error(where, f"port {owner} has it, too", value=port.device)
 
 
-def _device(device: str, where: tuple[str, ...], doc: Document) -> None:
+def _device(device: str, where: tuple[str, ...], doc: Document) -> str:
+    """What it stands for, however it is written: a PCI address, or the kernel's interface."""
     if pci := _PCI.match(device):
         full = pci[1] if pci[1].count(":") == 2 else f"0000:{pci[1]}"
         if not Path("/sys/bus/pci/devices", full).exists():
             raise doc.error(where, f"no PCI device {pci[1]} in this machine", value=device)
-    elif not _VIRTUAL.match(device):
+        return full
+    if not _VIRTUAL.match(device):
         raise doc.error(
             where, "no name that DPDK has", value=device,
             allowed="a PCI address as 0000:01:00.0, or one as net_af_packet0,iface=NAME",
         )  # fmt: skip
-    elif (named := _INTERFACE.search(device)) and not Path("/sys/class/net", named[1]).exists():
+    named = _INTERFACE.search(device)
+    if named is None:
+        return device
+    if not Path("/sys/class/net", named[1]).exists():
         there = ", ".join(sorted(path.name for path in Path("/sys/class/net").iterdir()))
         raise doc.error(
             where, f"no interface {named[1]} in this namespace", value=device, allowed=there
         )
+    return named[1]
 
 
 def _addresses(spec: Offload, doc: Document) -> None:
