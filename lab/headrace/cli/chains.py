@@ -18,7 +18,7 @@ from headrace.graph import draw
 from headrace.graph.conflict import why_none
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, Graph, parse
-from headrace.graph.knowledge import Category, load, with_declared
+from headrace.graph.knowledge import Base, Category, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
 
@@ -30,11 +30,13 @@ def chains(
     vnfs: Annotated[
         list[str], typer.Argument(help="VNFs; NAME:COUNT for several interchangeable instances.")
     ],
+    base: Annotated[
+        Base,
+        typer.Option(help="Knowledge base: NfvInsight's own, or with what headrace adds."),
+    ] = Base.NFVINSIGHT,
     rules: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--rules", help="Knowledge on top of the default one (YAML). May be repeated."
-        ),
+        typer.Option("--rules", help="Knowledge on top of the base (YAML). May be repeated."),
     ] = None,
     no_rules: Annotated[bool, typer.Option("--no-rules", help="Every rooted tree.")] = False,
     declared: Annotated[
@@ -69,7 +71,7 @@ def chains(
     if seed is not None and sample is None:
         raise BadInput("--seed: got no --sample, and nothing else is drawn; allowed: with --sample")
     seed = 1 if seed is None else seed
-    knowledge = load(rules or (), rules=not no_rules)
+    knowledge = load(rules or (), base=base, rules=not no_rules)
     if declared is not None:
         knowledge = with_declared(knowledge, declared)
     wanted, notes = resolve(vnfs, knowledge)

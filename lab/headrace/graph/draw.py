@@ -46,14 +46,13 @@ def tree(graph: Graph) -> Place:
 
 def one_line(graph: Graph, leaves: Container[str] = ()) -> str:
     """`nat → ip-firewall (ids) → l7-cache`: the longest way on, what hangs beside it in
-    parentheses; a leaf is never the way on where something else is."""
+    parentheses; a leaf is never the way on."""
 
     def text(place: Place) -> str:
-        if not place.below:
-            return place.label
-        *sides, main = sorted(place.below, key=lambda p: (p.names[0] not in leaves, _size(p)))
-        branches = "".join(f" ({text(side)})" for side in sides)
-        return f"{place.label}{branches} → {text(main)}"
+        beside = sorted(place.below, key=lambda p: (p.names[0] not in leaves, _size(p)))
+        main = beside.pop() if beside and beside[-1].names[0] not in leaves else None
+        branches = "".join(f" ({text(side)})" for side in beside)
+        return f"{place.label}{branches}" + (f" → {text(main)}" if main else "")
 
     return text(tree(graph))
 

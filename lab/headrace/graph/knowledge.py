@@ -19,7 +19,7 @@ from headrace.spec.invalid import explain
 
 
 class Category(StrEnum):
-    """S4's four categories, and one for VNFs that nobody described."""
+    """NfvInsight's four categories, and one for VNFs that nobody described."""
 
     LEAF = "leaf"
     NETWORK = "network-oriented"
@@ -164,15 +164,29 @@ def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:
     return Knowledge(vnfs=vnfs, rules=tuple(rules))
 
 
-def default_knowledge() -> Knowledge:
-    """The knowledge base that comes with headrace."""
-    text = resources.files("headrace.graph").joinpath("default.yaml").read_text(encoding="utf-8")
-    return merge(EMPTY, "default.yaml", parse_file("default.yaml", text))
+class Base(StrEnum):
+    """The knowledge bases that come with headrace; each has what those before it have."""
+
+    NFVINSIGHT = "nfvinsight"
+    HEADRACE = "headrace"
 
 
-def load(files: Iterable[Path] = (), *, rules: bool = True) -> Knowledge:
-    """The default knowledge base and the given files on top; `rules=False` keeps only the VNFs."""
-    knowledge = default_knowledge()
+def _base(wanted: Base) -> Knowledge:
+    knowledge = EMPTY
+    for base in Base:
+        file = f"{base}.yaml"
+        text = resources.files("headrace.graph").joinpath(file).read_text(encoding="utf-8")
+        knowledge = merge(knowledge, file, parse_file(file, text))
+        if base is wanted:
+            break
+    return knowledge
+
+
+def load(
+    files: Iterable[Path] = (), *, base: Base = Base.NFVINSIGHT, rules: bool = True
+) -> Knowledge:
+    """A knowledge base and the given files on top; `rules=False` keeps only the VNFs."""
+    knowledge = _base(base)
     for path in files:
         knowledge = merge(knowledge, str(path), read_file(path))
     return knowledge if rules else Knowledge(vnfs=knowledge.vnfs, rules=())

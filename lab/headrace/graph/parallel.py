@@ -35,6 +35,6 @@ def verdict(first: Vnf, second: Vnf) -> Parallel:
     return Parallel.SHARED
 
 
-def may_join(a: Vnf, b: Vnf) -> bool:
-    """True when one of the two orders may run in parallel."""
-    return verdict(a, b) is not Parallel.NO or verdict(b, a) is not Parallel.NO
+def may_join(first: Vnf, second: Vnf) -> bool:
+    """Whether the two, in this order, may as well run in parallel."""
+    return verdict(first, second) is not Parallel.NO

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Category, Knowledge, Vnf, normal_name
+from headrace.graph.knowledge import Base, Category, Knowledge, Vnf, load, normal_name
 from headrace.graph.parallel import may_join
 from headrace.graph.rules import Relation, Rule, parse_rules
 
@@ -138,10 +138,7 @@ def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[Wanted, .
         kind = knowledge.find(name)
         if kind is None:
             kind = normal_name(name)
-            similar = knowledge.similar(name)
-            if similar:
-                raise BadInput(f"VNF {name!r}: not known; did you mean {similar!r}? {_HOW_TO_ADD}")
-            note = f"VNF {name!r}: not in the knowledge base; no rule applies to it"
+            note = _unknown(name, knowledge)
             notes += [note] if note not in notes else []
         vnfs[kind] = knowledge.vnfs.get(kind) or Vnf(category=Category.UNCLASSIFIED)
         counts[kind] = counts.get(kind, 0) + count
@@ -149,6 +146,17 @@ def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[Wanted, .
     if not 1 <= total <= ITEMS_MAX:
         raise BadInput(f"VNFs: got {total}; allowed: 1 to {ITEMS_MAX}")
     return tuple(Wanted(kind, vnfs[kind], count) for kind, count in counts.items()), notes
+
+
+def _unknown(name: str, knowledge: Knowledge) -> str:
+    """What is said of a VNF that no rule applies to."""
+    said = f"VNF {name!r}: not in the knowledge base; no rule applies to it"
+    if load(base=Base.HEADRACE).find(name) is not None:
+        return f"{said}; the one that knows it: {Base.HEADRACE} (--base)"
+    similar = knowledge.similar(name)
+    if similar:
+        raise BadInput(f"VNF {name!r}: not known; did you mean {similar!r}? {_HOW_TO_ADD}")
+    return said
 
 
 _HOW_TO_ADD = "A new VNF is described in a file given with --rules"
@@ -183,7 +191,7 @@ def compile_problem(wanted: Sequence[Wanted], knowledge: Knowledge, *, width: in
         classes.append(ItemClass(tuple(range(first, len(items))), group[0].count > 1))
     _check_names(items)
     examples = [group[0] for group in groups]
-    contents = list(_unit_contents(classes, examples, width))
+    contents = list(_unit_contents(classes, examples, width, rules))
     units = _Units(rules, examples, contents).build()
     tracks = any(rule.relation is Relation.WITHIN for rule in rules)
     return Problem(tuple(items), tuple(classes), units, tracks)
@@ -225,17 +233,30 @@ def _group(wanted: Sequence[Wanted], rules: list[Rule], *, parallel: bool) -> li
 
 
 def _unit_contents(
-    classes: Sequence[ItemClass], examples: Sequence[Wanted], width: int
+    classes: Sequence[ItemClass], examples: Sequence[Wanted], width: int, rules: Sequence[Rule]
 ) -> Iterable[Content]:
+    def joined(a: Wanted, b: Wanted) -> bool:
+        return any(may_join(f.vnf, s.vnf) and _in_order(f, s, rules) for f, s in ((a, b), (b, a)))
+
     for size in range(1, width + 1):
         for members in combinations_with_replacement(range(len(classes)), size):
             content = tuple(members.count(c) for c in range(len(classes)))
             if all(_fits(n, classes[c]) for c, n in enumerate(content)) and all(
-                may_join(examples[a].vnf, examples[b].vnf)
+                joined(examples[a], examples[b])
                 for i, a in enumerate(members)
                 for b in members[i + 1 :]
             ):
                 yield content
+
+
+def _in_order(first: Wanted, second: Wanted, rules: Sequence[Rule]) -> bool:
+    """Whether no rule forbids `second` behind `first`: side by side they do what they would so."""
+    return not any(
+        rule.relation is Relation.NEVER_BELOW
+        and rule.subject(second.kind, second.vnf)
+        and rule.other(first.kind, first.vnf)
+        for rule in rules
+    )
 
 
 def _fits(number: int, of: ItemClass) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from headrace.graph.knowledge import Base
 from headrace.spec.base import (
     CPUS_PATTERN,
     INTERFACE_PATTERN,
@@ -222,6 +223,7 @@ class GraphSet(Spec):
     """Chain graphs to be generated, as `headrace chains` does."""
 
     vnfs: Annotated[tuple[str, ...], Field(min_length=1)]
+    base: Base = Base.NFVINSIGHT
     rules: tuple[Path, ...] = ()
     limit: Annotated[Count, Field(ge=1)] | None = None
     sample: Annotated[Count, Field(ge=1)] | None = None

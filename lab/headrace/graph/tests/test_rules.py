@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Category, Knowledge, PlacedRule, load, with_declared
+from headrace.graph.knowledge import Base, Category, Knowledge, PlacedRule, load, with_declared
 from headrace.graph.parallel import Parallel, verdict
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.rules import parse_rules
@@ -32,7 +32,7 @@ from headrace.graph.rules import parse_rules
 )
 def test_bad_rule(rule: str, expected: str) -> None:
     knowledge = Knowledge(
-        vnfs=load().vnfs, rules=(PlacedRule(place="r.yaml: rules[0]", text=rule),)
+        vnfs=load(base=Base.HEADRACE).vnfs, rules=(PlacedRule(place="r.yaml: rules[0]", text=rule),)
     )
     with pytest.raises(BadInput) as raised:
         parse_rules(knowledge)
@@ -127,7 +127,7 @@ def test_what_the_engine_declares(tmp_path: Path) -> None:
 
 def test_parallel_verdicts() -> None:
     """NFP table 3."""
-    vnfs = load().vnfs
+    vnfs = load(base=Base.HEADRACE).vnfs
     assert verdict(vnfs["ip-firewall"], vnfs["ips"]) is Parallel.SHARED
     assert verdict(vnfs["ip-firewall"], vnfs["nat"]) is Parallel.COPY
     assert verdict(vnfs["nat"], vnfs["ip-firewall"]) is Parallel.NO

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from headrace.graph.count import Counter
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Graph, parse, stream
-from headrace.graph.knowledge import Category, Knowledge, load
+from headrace.graph.knowledge import Base, Category, load
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample
 from headrace.spec.appliance import (
@@ -139,7 +139,8 @@ class _Expander:
             if isinstance(w, PcapWorkload) else w
             for w in study.workload
         )  # fmt: skip
-        self.knowledge: Knowledge = load([doc.file.parent / file for file in rules])
+        self.rules = [doc.file.parent / file for file in rules]
+        self.names = load(self.rules, base=Base.HEADRACE)  # and aliases; no rule of it is used
         self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
         for i, workload in enumerate(self.workloads):
             if isinstance(workload, PcapWorkload) and not workload.file.is_file():
@@ -249,8 +250,15 @@ class _Expander:
         wish = self.study.graphs
         if wish is None:
             return []
-        wanted, _ = resolve(wish.vnfs, self.knowledge)
-        counter = Counter(compile_problem(wanted, self.knowledge))
+        knowledge = load(self.rules, base=wish.base)
+        wanted, _ = resolve(wish.vnfs, knowledge)
+        for want in wanted:
+            if want.kind not in knowledge.vnfs and self.names.find(want.kind) is not None:
+                raise self.doc.error(
+                    ("graphs", "vnfs"), f"the knowledge base {wish.base} has no such VNF; allowed: "
+                    f"base: {Base.HEADRACE}, which has it", value=want.kind,
+                )  # fmt: skip
+        counter = Counter(compile_problem(wanted, knowledge))
         if wish.sample is not None:
             graphs = list(sample(counter, min(wish.sample, GRAPHS_MAX + 1), wish.seed))
         else:
@@ -272,7 +280,7 @@ class _Expander:
     def _find(self, name: str) -> str | None:
         if name in self.definitions and name != TRAFFIC:
             return name
-        known = self.knowledge.find(name)
+        known = self.names.find(name)
         return known if known in self.definitions else None
 
     def _allowed(self) -> str:

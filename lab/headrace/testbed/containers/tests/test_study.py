@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
+from headrace.graph.knowledge import Base, load
 from headrace.spec import document
 from headrace.spec.appliance import is_container_study
 from headrace.testbed.containers.study import Expanded, expand_study
@@ -44,10 +45,23 @@ def test_sweeps_multiply() -> None:
 
 
 def test_a_graph_is_named_by_its_way_on() -> None:
-    [point] = expand(BASE + "graphs: {vnfs: [nat, l7-cache, ids]}\n").points
-    assert (
-        point.name == "nat (ids) → l7-cache"
-    )  # not `nat (l7-cache) → ids`: the cache gets no copy
+    points = expand(BASE + "graphs: {vnfs: [nat, l7-cache, ids]}\n").points
+    assert {point.name for point in points} == {"nat (ids) → l7-cache", "nat → l7-cache (ids)"}
+
+
+def test_graphs_by_headraces_own_knowledge() -> None:
+    points = expand(BASE + "graphs: {vnfs: [nat, router, l7-cache, ids], base: headrace}\n").points
+    assert {point.name for point in points} == {
+        "nat (ids) → router → l7-cache", "nat → router (ids) → l7-cache",
+        "router (ids) → nat → l7-cache", "router → nat (ids) → l7-cache",
+    }  # fmt: skip
+
+
+def test_the_catalogues_categories_are_the_knowledge_bases() -> None:
+    known = load(base=Base.HEADRACE).vnfs
+    for name, entry in catalogue().items():
+        if entry.definition.kind != "traffic":
+            assert entry.definition.category is known[name].category, name
 
 
 def test_an_opaque_appliance() -> None:
@@ -77,7 +91,9 @@ def test_an_opaque_appliance() -> None:
         ("chain: [nat]\nworkload: {kind: dns}", "workload.kind: got 'dns'"),
         ("{}", "give `chain`"),
         ("graphs: {vnfs: [nat, zzzz]}", "no such VNF"),
-        ("graphs: {vnfs: [nat:3, router:3, switch]}", "no such VNF"),
+        ("graphs: {vnfs: [nat:3, router:3, switch], base: headrace}", "no such VNF"),
+        ("graphs: {vnfs: [nat, router]}", "the knowledge base nfvinsight has no such VNF"),
+        ("graphs: {vnfs: [nat], base: s4}", "graphs.base"),
         ("graphs: {vnfs: [nat, router], parallel: 2}", "graphs: parallel: nothing on the kernel's"),
         (
             "chain: [nat]\nappliances: {a: {kind: routed, image: x, capabilities: [FLY]}}",
