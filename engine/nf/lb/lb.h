@@ -27,6 +27,7 @@ struct lb_backend_params {
 	uint64_t port;
 	uint64_t weight;
 	struct param_mac mac;
+	uint64_t count; /* addresses, this one and those that follow; 1 once the members are made */
 };
 
 struct lb_vip_params {

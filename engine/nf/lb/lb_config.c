@@ -66,29 +66,57 @@ static int check_member(const struct lb_params *p, const struct lb_member *m, co
 	return 0;
 }
 
+static const struct lb_backend_params *backend_at(const struct lb_params *p, unsigned int v, size_t i)
+{
+	return (const struct lb_backend_params *)vip_at(p, v)->backends.items + i;
+}
+
+/* The address behind it; false: it was the last one there is. */
+static bool next_address(struct param_ip *ip)
+{
+	for (int i = ip->family == 4 ? 3 : 15; i >= 0; i--)
+		if (++ip->addr[i])
+			return true;
+	return false;
+}
+
+static int add_backends(struct lb_members *members, const struct lb_params *p, unsigned int v, size_t i,
+			struct err *err)
+{
+	struct lb_backend_params one = *backend_at(p, v, i);
+	uint64_t count = one.count;
+	char path[64];
+
+	one.count = 1;
+	for (uint64_t n = 0; n < count; n++) {
+		if (n && !next_address(&one.address)) {
+			snprintf(path, sizeof(path), "params.vips[%u].backends[%zu].count", v, i);
+			return err_set(err, EINVAL, path, "address %llu of it is past the last one",
+				       (unsigned long long)n);
+		}
+		members->list[members->count++] = (struct lb_member){.params = one, .vip = (uint16_t)v};
+	}
+	return 0;
+}
+
 int lb_members_init(struct lb_members *members, const struct lb_params *p, struct err *err)
 {
-	size_t total = 0;
+	uint64_t total = 0;
+	int rc = 0;
 
 	for (unsigned int v = 0; v < p->vips.count; v++)
-		total += vip_at(p, v)->backends.count;
+		for (size_t i = 0; i < vip_at(p, v)->backends.count; i++)
+			total += backend_at(p, v, i)->count;
 	if (total > LB_BACKENDS_MAX)
-		return err_set(err, EINVAL, "params.vips", "%zu backends; at most %u are allowed",
-			       total, LB_BACKENDS_MAX);
+		return err_set(err, EINVAL, "params.vips", "%llu backends; at most %u are allowed",
+			       (unsigned long long)total, LB_BACKENDS_MAX);
 	members->list = calloc(total ? total : 1, sizeof(*members->list));
 	if (!members->list)
 		return err_set(err, ENOMEM, "params.vips", "out of memory");
-	for (unsigned int v = 0; v < p->vips.count; v++) {
-		const struct param_list *list = &vip_at(p, v)->backends;
-
-		for (size_t i = 0; i < list->count; i++) {
-			struct lb_member *m = &members->list[members->count++];
-
-			m->params = ((const struct lb_backend_params *)list->items)[i];
-			m->vip = (uint16_t)v;
-		}
-	}
-	return 0;
+	for (unsigned int v = 0; v < p->vips.count && !rc; v++)
+		for (size_t i = 0; i < vip_at(p, v)->backends.count && !rc; i++)
+			rc = add_backends(members, p, v, i, err);
+	return rc;
 }
 
 static struct lb_key make_key(const struct param_ip *ip, uint8_t proto, uint16_t port)

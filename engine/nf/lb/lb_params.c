@@ -16,6 +16,9 @@ const struct param lb_backend_params[] = {
 	 .doc = "share of new flows, relative to the other backends; 0: none"},
 	{.name = "mac", .type = PARAM_MAC, .offset = offsetof(struct lb_backend_params, mac),
 	 .doc = "when given, becomes the destination MAC; mode dsr needs it"},
+	{.name = "count", .type = PARAM_UINT, .min = 1, .max = LB_BACKENDS_MAX, .def = "1",
+	 .unit = "addresses", .offset = offsetof(struct lb_backend_params, count),
+	 .doc = "so many backends alike, at this address and those that follow it"},
 	{0},
 };
 

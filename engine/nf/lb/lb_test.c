@@ -178,6 +178,35 @@ static void test_spread(void **state)
 	harness_free(h);
 }
 
+/* Backends of one entry: 300 addresses from 10.0.0.250 on, so that the third byte counts, too. */
+static void test_count(void **state)
+{
+	bool seen[300] = {false};
+	unsigned int all = 0;
+	struct harness *h;
+	struct err err;
+
+	(void)state;
+	h = harness_new("lb",
+			"{\"vips\": [{\"address\": \"192.0.2.1\", \"backends\":"
+			"[{\"address\": \"10.0.0.250\", \"count\": 300}]}]}", NULL, &err);
+	assert_non_null(h);
+	for (unsigned int flow = 0; flow < 30000; flow++) {
+		struct craft c = client(flow, 4, IPPROTO_TCP);
+		const uint8_t *out = one(h, NF_FORWARD, &c);
+		unsigned int at;
+
+		assert_non_null(out);
+		assert_int_equal(out[30] << 8 | out[31], 10 << 8);
+		at = (unsigned int)(out[32] << 8 | out[33]) - 250;
+		assert_in_range(at, 0, 299);
+		all += !seen[at];
+		seen[at] = true;
+	}
+	assert_int_equal(all, 300);
+	harness_free(h);
+}
+
 /* Flows keep their backends over every change that does not take theirs. */
 static void test_updates(void **state)
 {
@@ -444,6 +473,12 @@ static void test_bad_params(void **state)
 	    "\"port\": 5}]}]}", "params.vips[0].backends", "all ports");
 	bad("{\"mode\": \"dsr\", \"vips\": [{\"address\": \"10.0.0.1\", \"backends\":"
 	    "[{\"address\": \"10.1.0.1\"}]}]}", "params.vips[0].backends", "mac");
+	bad("{\"vips\": [{\"address\": \"10.0.0.1\", \"backends\":"
+	    "[{\"address\": \"255.255.255.254\", \"count\": 3}]}]}",
+	    "params.vips[0].backends[0].count", "address 2 of it is past the last one");
+	bad("{\"vips\": [{\"address\": \"10.0.0.1\", \"backends\":"
+	    "[{\"address\": \"10.1.0.1\", \"count\": 65534}, {\"address\": \"10.3.0.1\"}]}]}",
+	    "params.vips", "65535 backends; at most 65534");
 }
 
 int main(void)
@@ -452,6 +487,7 @@ int main(void)
 		cmocka_unit_test(test_rewrites),    cmocka_unit_test(test_rewrites_v6),
 		cmocka_unit_test(test_udp_without_checksum),
 		cmocka_unit_test(test_spread),      cmocka_unit_test(test_updates),
+		cmocka_unit_test(test_count),
 		cmocka_unit_test(test_bad_updates), cmocka_unit_test(test_full_table),
 		cmocka_unit_test(test_ageing),
 		cmocka_unit_test(test_million),      cmocka_unit_test(test_not_for_vip),
