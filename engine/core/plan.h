@@ -39,6 +39,8 @@ struct plan_wait {
 	uint64_t idle_polls, sleep_us;
 };
 
+#define POOL_ANY_NODE 1024
+
 struct plan_engine {
 	bool hugepages;
 	uint64_t memory_mb;
@@ -47,6 +49,7 @@ struct plan_engine {
 	uint64_t mbufs;
 	uint64_t mbufs_hot;
 	uint64_t mbuf_data_bytes;
+	uint64_t packets_node; /* POOL_ANY_NODE: wherever the kernel gives them */
 	struct param_list pci; /* char * */
 	struct plan_locate locate;
 	struct plan_wait wait;

@@ -121,6 +121,13 @@ static int shuffle(struct rte_mempool *pool)
 	return 0;
 }
 
+/* DPDK knows the nodes of hugepages only. */
+static int socket_of(const struct plan_engine *conf)
+{
+	return conf->hugepages && conf->packets_node < POOL_ANY_NODE ? (int)conf->packets_node
+								     : SOCKET_ID_ANY;
+}
+
 /* As rte_pktmbuf_pool_create, which knows no operations with a configuration. */
 static struct rte_mempool *tiered(const struct plan_engine *conf)
 {
@@ -131,7 +138,7 @@ static struct rte_mempool *tiered(const struct plan_engine *conf)
 	struct rte_mempool *pool = rte_mempool_create_empty(
 		"packets", (unsigned int)conf->mbufs,
 		(unsigned int)sizeof(struct rte_mbuf) + room.mbuf_data_room_size, POOL_CACHE,
-		sizeof(room), SOCKET_ID_ANY, 0);
+		sizeof(room), socket_of(conf), 0);
 	int rc;
 
 	if (!pool)
@@ -157,13 +164,17 @@ struct rte_mempool *pool_make(const struct plan_engine *conf, struct err *err)
 	struct rte_mempool *pool =
 		one ? rte_pktmbuf_pool_create("packets", (unsigned int)conf->mbufs, POOL_CACHE, 0,
 					      RTE_PKTMBUF_HEADROOM + conf->mbuf_data_bytes,
-					      SOCKET_ID_ANY)
+					      socket_of(conf))
 		    : tiered(conf);
 
 	if (!pool) {
 		err_set(err, rte_errno ? rte_errno : ENOMEM, "engine.mbufs",
 			"no memory for %lu packet buffers of %lu bytes: %s", (unsigned long)conf->mbufs,
 			(unsigned long)conf->mbuf_data_bytes, rte_strerror(rte_errno));
+		return NULL;
+	}
+	if (conf->packets_node < POOL_ANY_NODE && pool_settle(pool, conf, err)) {
+		rte_mempool_free(pool);
 		return NULL;
 	}
 	if (conf->locate.every && shuffle(pool)) {

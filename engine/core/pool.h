@@ -18,3 +18,9 @@
  * rest is touched only while queues hold more than those.
  */
 struct rte_mempool *pool_make(const struct plan_engine *conf, struct err *err);
+
+/*
+ * Has the kernel move the buffers to conf->packets_node, where they are not on it, and asks it of each
+ * where it is. An error where one is elsewhere: a figure of remote packets must be of remote packets.
+ */
+int pool_settle(struct rte_mempool *pool, const struct plan_engine *conf, struct err *err);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -20,7 +21,8 @@
 
 static struct rte_mempool *made(uint64_t hot)
 {
-	struct plan_engine conf = {.mbufs = MBUFS, .mbufs_hot = hot, .mbuf_data_bytes = 512};
+	struct plan_engine conf = {.mbufs = MBUFS, .mbufs_hot = hot, .mbuf_data_bytes = 512,
+				   .packets_node = POOL_ANY_NODE};
 	struct err err = {0};
 	struct rte_mempool *pool = pool_make(&conf, &err);
 
@@ -103,6 +105,22 @@ static void test_hot_ones_first_after_a_long_queue(void **state)
 	rte_mempool_free(pool);
 }
 
+/* Node 0 is there; node 1000 is not, and is named. (On two nodes: tests/vm.) */
+static void test_on_a_node(void **state)
+{
+	struct plan_engine conf = {.mbufs = MBUFS, .mbufs_hot = HOT, .mbuf_data_bytes = 512};
+	struct err err = {0};
+	struct rte_mempool *pool = pool_make(&conf, &err);
+
+	(void)state;
+	assert_non_null(pool);
+	rte_mempool_free(pool);
+	conf.packets_node = 1000;
+	assert_null(pool_make(&conf, &err));
+	assert_string_equal(err.path, "engine.packets_node");
+	assert_non_null(strstr(err.msg, "NUMA node 1000"));
+}
+
 static int start(void **state)
 {
 	(void)state;
@@ -115,6 +133,7 @@ int main(void)
 		cmocka_unit_test(test_every_buffer_once),
 		cmocka_unit_test(test_few_go_round),
 		cmocka_unit_test(test_hot_ones_first_after_a_long_queue),
+		cmocka_unit_test(test_on_a_node),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);

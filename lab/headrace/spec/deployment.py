@@ -223,6 +223,7 @@ class Deployment(Spec):
     memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 512
     mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None
     mbufs_hot: Annotated[Count, Field(ge=0, le=1 << 24)] | None = None
+    packets_node: Annotated[Count, Field(ge=0, le=1023)] | None = None
     burst: Annotated[Count, Field(ge=1, le=64)] = 32
     ring: Ring = Ring()
     wire: Literal["auto"] | RingSize = "auto"

@@ -22,7 +22,10 @@ def buffers(experiment: Experiment, held: int) -> dict[str, int]:
     if hot is None:
         pcap = experiment.study.workload.pcap
         hot = hot_mbufs(experiment.captured_bytes if pcap else experiment.frame.mean_bytes)
-    return {"mbufs": deployment.mbufs or held, "mbufs_hot": hot}
+    found = {"mbufs": deployment.mbufs or held, "mbufs_hot": hot}
+    if deployment.packets_node is not None:
+        found["packets_node"] = deployment.packets_node
+    return found
 
 
 def hot_mbufs(frame_bytes: float, llc_bytes: int | None = None) -> int:
