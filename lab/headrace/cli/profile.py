@@ -94,7 +94,7 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
     if store.calibration_file().exists():
         calibration = store.load(store.calibration_file(), Calibration)
     else:
-        console.print("no calibration: `headrace server calibrate` lets the model use its delays")
+        console.print("no calibration, so no memory model: `headrace server calibrate` makes one")
     state = RunState()
     try:
         most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})

@@ -44,7 +44,7 @@ def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
         headrace=headrace.__version__,
         server=server,
         measured=measured,
-        levels=levels(measured.chase[0], _sizes(server, used[0])),
+        levels=levels(measured.chase[0], _sizes(server, used[0]), measured.gather[0]),
         locate=classify(measured.placed, tested),
         load_average=round(load, 2),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of the memory hierarchy, read off a pointer chase's curve."""
+"""Levels of the memory hierarchy, read off a pointer chase's curve and a gather's."""
 
 from __future__ import annotations
 
@@ -13,23 +13,49 @@ _ABOVE, _WITHIN = 1.4, 0.6
 _MEMORY = 4.0  # times the last level
 
 
-def levels(curve: Curve, sizes: Sequence[tuple[str, int]]) -> tuple[Level, ...]:
-    """One for each cache (name, bytes), the nearest first, and memory."""
+def levels(curve: Curve, sizes: Sequence[tuple[str, int]], gather: Curve) -> tuple[Level, ...]:
+    """One for each cache (name, bytes), the nearest first, and memory. `curve`: cycles per load
+    where each waits for the one before; `gather`: per line where many are under way."""
     points = sorted(curve.points, key=lambda p: p.bytes)
+    delays = _delays(points, sizes)
+    last = sizes[-1][1] if sizes else 0
+    if sizes:
+        # Where neighbours have most of the last level memory begins before its size; what is far
+        # beyond waits for page tables, too.
+        last = min(last, _reaches(points, sum(delays[-2:]) / 2) or last)
+        delays = _delays(points, sizes, last)
+    together = _delays(sorted(gather.points, key=lambda p: p.bytes), sizes, last)
+    found = []
+    for i, (name, size) in enumerate((*sizes, ("memory", None))):
+        reaches = None
+        if size is not None:
+            reaches = _reaches(points, (delays[i] + delays[i + 1]) / 2)
+        found.append(
+            Level(
+                name=name,
+                bytes=size,
+                reaches_bytes=reaches,
+                cycles=delays[i],
+                gather_cycles=together[i],
+            )
+        )
+    return tuple(found)
+
+
+def _delays(
+    points: Sequence[ChasePoint], sizes: Sequence[tuple[str, int]], last: int = 0
+) -> list[float]:
+    """Cycles of each cache, and of memory, behind `last` bytes (0: the last level's)."""
     delays = []
     before = 0
     for _, size in sizes:
         delays.append(_delay(points, before * _ABOVE, size * _WITHIN))
         before = size
-    delays.append(_delay(points, before * _MEMORY, float("inf")))
+    delays.append(_delay(points, (last or before) * _MEMORY, float("inf")))
     # Deeper is never faster: neighbours may have taken all of a level while it was measured.
     for i in range(len(delays) - 2, -1, -1):
         delays[i] = min(delays[i], delays[i + 1])
-    found = []
-    for i, (name, size) in enumerate(sizes):
-        reaches = _reaches(points, (delays[i] + delays[i + 1]) / 2)
-        found.append(Level(name=name, bytes=size, reaches_bytes=reaches, cycles=delays[i]))
-    return (*found, Level(name="memory", bytes=None, reaches_bytes=None, cycles=delays[-1]))
+    return delays
 
 
 def _delay(points: Sequence[ChasePoint], low: float, high: float) -> float:

@@ -10,7 +10,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = [("L1", 32 * KIB), ("L2", 512 * KIB), ("L3", 32 * MIB)]
 
 
-def curve(delay: dict[int, float], noise: float = 0.0) -> Curve:
+def curve(delay: dict[int, float], noise: float = 0.0, step: float = 2**0.5) -> Curve:
     """`delay`: up to so many bytes an access takes so long."""
     points, size = [], 8.0 * KIB
     while size <= 256 * MIB:
@@ -18,23 +18,30 @@ def curve(delay: dict[int, float], noise: float = 0.0) -> Curve:
         points.append(
             ChasePoint(bytes=int(size), min=cycles, median=cycles + noise, max=cycles + 9 * noise)
         )
-        size *= 2**0.5
+        size *= step
     return Curve(node=0, page_bytes=2 * MIB, points=tuple(points))
 
 
+# As headrace-calibrate gathers: four times the size at each step.
+GATHER = curve({33 * KIB: 3, 530 * KIB: 4, 33 * MIB: 7, 1 << 40: 27}, step=4)
+
+
 def test_of_an_idle_machine() -> None:
-    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 250}, 3), SIZES)
+    found = levels(
+        curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 250}, 3), SIZES, GATHER
+    )
     assert [(one.name, one.cycles) for one in found] == [
         ("L1", 4),
         ("L2", 14),
         ("L3", 50),
         ("memory", 250),
     ]
+    assert [one.gather_cycles for one in found] == [3, 4, 7, 27]
     assert [one.reaches_bytes for one in found[:3]] == [32 * KIB, 512 * KIB, 32 * MIB]
 
 
 def test_neighbours_have_most_of_the_last_level() -> None:
-    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 3 * MIB: 50, 1 << 40: 250}), SIZES)
+    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 3 * MIB: 50, 1 << 40: 250}), SIZES, GATHER)
     assert found[2].cycles == 50
     reaches = found[2].reaches_bytes
     assert reaches is not None and 2 * MIB <= reaches <= 3 * MIB

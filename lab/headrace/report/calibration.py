@@ -141,9 +141,33 @@ def _gather(c: Calibration) -> Section:
     return Section(
         title="Gather rate",
         note="Random lines, prefetched 32 at a time before they are read: what tables that batch "
-        "their lookups can reach.",
-        tables=(Table(("working set", "cycles per line", "lines"), rows),),
+        "their lookups can reach. Parallelism: what a level takes longer than the first one where "
+        "each load waits for the one before, over what it takes longer here; so many misses a core "
+        "has under way at once.",
+        tables=(
+            Table(("working set", "cycles per line", "lines"), rows),
+            Table(("level", "one by one, cycles", "32 at once", "parallelism"), _together(c)),
+        ),
     )
+
+
+def _together(c: Calibration) -> tuple[tuple[str, ...], ...]:
+    first = c.levels[0]
+    rows = []
+    for level in c.levels:
+        if level.gather_cycles is None or first.gather_cycles is None:
+            return ()
+        longer = level.gather_cycles - first.gather_cycles
+        parallelism = (level.cycles - first.cycles) / longer if longer > 0 else None
+        rows.append(
+            (
+                level.name,
+                significant(level.cycles),
+                significant(level.gather_cycles),
+                NOT_KNOWN if parallelism is None else significant(parallelism, 2),
+            )
+        )
+    return tuple(rows)
 
 
 def _figure(f: Figure | None) -> str:

@@ -5,18 +5,26 @@ from __future__ import annotations
 
 from functools import partial
 
-from headrace.model.amat import predict
+from headrace.model.amat import (
+    PREDICTED_SHARE,
+    PREDICTED_WITHIN,
+    predict,
+    predicted_share,
+    typical_error,
+    verdict,
+)
 from headrace.model.stalls import memory_bound, not_from_memory
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
-from headrace.report.checks import at_most, table
+from headrace.report.checks import at_least, table
 from headrace.report.page import both
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section, Sheet, Table
 from headrace.report.units import NOT_KNOWN, count, percent, pps, signed_percent, significant
-from headrace.spec.profile import Point, Profile, Spread, Sweep
+from headrace.spec.profile import Fit, Point, Profile, Spread, Sweep
 
-_RESIDUAL = 0.15  # what the memory model is to explain each point of the state sweep within
+# What an entry of an NF is, where it is not a flow.
+_ENTRIES = {"l3fwd": "routes", "router": "routes", "delay": "lines", "acl": "flows"}
 
 _TITLES: dict[Sweep, tuple[str, str]] = {
     "state": ("State entries", "entries"),
@@ -58,7 +66,7 @@ def _answers(p: Profile) -> tuple[tuple[str, str], ...]:
     if len(states) > 1:
         found.append((significant(states[-1].cost.nf.median), f"cycles, {_at(states[-1])}"))
     if p.fit is not None:
-        found.append((percent(p.fit.worst, 2), "largest residual of the memory model"))
+        found.append((verdict(p.fit, _ENTRIES.get(p.nf, "flows")), "by the memory model"))
     return tuple(found)
 
 
@@ -134,35 +142,67 @@ def _bands(p: Profile) -> list[Band]:
 
 def _fit(p: Profile) -> Section | None:
     if p.fit is None:
-        return None
-    f = p.fit
-    rows = [("all in L1", "", significant(f.base_cycles), "")]
+        if sum(one.sweep == "state" for one in p.points) < 2:
+            return None
+        return Section(
+            title="Memory model",
+            note="None: it needs this server's calibration (`headrace server calibrate`, of this "
+            "version) and at least five points of state.",
+        )
+    return memory_model(p.fit, _ENTRIES.get(p.nf, "flows"))
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def memory_model(f: Fit, unit: str) -> Section:
+    """A fit, how well it predicts what it has not seen, and what follows from it in words."""
+    rows = [("all in L1", "", significant(f.base_cycles), "", "", "")]
     rows += [
         (
             f"misses of {one.level}",
             bytes_text(one.size_bytes),
             significant(one.cycles),
-            NOT_KNOWN if one.accesses is None else significant(one.accesses, 2),
+            significant(one.alone),
+            significant(one.together),
+            NOT_KNOWN if one.parallelism is None else significant(one.parallelism, 2),
         )
         for one in f.penalties
     ]
-    goal = at_most("largest residual", _RESIDUAL, f.worst)
+    within = percent(PREDICTED_WITHIN, 2)
+    goal = at_least(
+        f"points that a fit to the others predicts within {within}",
+        PREDICTED_SHARE,
+        predicted_share(f),
+        why="an older headrace made this fit",
+    )
+    kind = "while others are under way" if f.overlapped else "one after another"
+    accesses = "" if f.accesses is None else f"{significant(f.accesses, 2)} accesses, {kind}, and "
+    typical = typical_error(f)
+    error = "" if typical is None else f" Leave-one-out error: median {percent(typical, 2)}."
     return Section(
         title="Memory model",
-        note="Average memory access time (S5, section 4.3): miss rates from sizes, penalties by "
-        f"least squares, {significant(f.bytes_per_entry, 2)} bytes touched per entry. Fitted to "
-        "these points, so their residuals are no prediction's. Accesses: the penalty over the "
-        "calibrated delay, how many misses a packet waits for one after another.",
+        note=f"{sentence(verdict(f, unit))}.{error} Average memory access time (Sieber et al. 2017, "
+        "section 4.3): miss rates from sizes, what a miss costs from the calibration: of loads "
+        "that wait for one another, and of those that are under way together, whose quotient is "
+        f"the memory-level parallelism. Fitted: the base, {accesses}"
+        f"{significant(f.bytes_per_entry, 2)} bytes touched per entry. Memory-bound: over half "
+        f"of a packet's cycles wait for its {unit}.",
         tables=(
-            Table(("", "size", "cycles per packet", "accesses"), tuple(rows)),
             Table(
-                ("entries", "measured", "modelled", "residual"),
+                ("", "size", "cycles per packet", "a miss alone", "together", "parallelism"),
+                tuple(rows),
+            ),
+            Table(
+                (unit, "measured", "fitted", "predicted by a fit to the others", "error"),
                 tuple(
                     (
                         count(one.state),
                         significant(one.measured),
                         significant(one.modelled),
-                        signed_percent(one.residual),
+                        NOT_KNOWN if one.left_out is None else significant(one.left_out),
+                        signed_percent(one.error),
                     )
                     for one in f.points
                 ),

@@ -122,12 +122,15 @@ class Measured(Spec):
 
 class Level(Spec):
     """A level of the memory hierarchy. `reaches_bytes`: up to where working sets find it; less
-    than `bytes` where neighbours have their share of the cache."""
+    than `bytes` where neighbours have their share of the cache. `cycles`: of a load that waits for
+    the one before; `gather_cycles`: of a line of which 32 are fetched at once (None: an older
+    headrace calibrated)."""
 
     name: str
     bytes: int | None
     reaches_bytes: int | None
     cycles: float
+    gather_cycles: float | None = None
 
 
 class Class(Spec):

@@ -66,37 +66,55 @@ class CoRun(Spec):
 
 
 class FitPoint(Spec):
+    """`left_out`: cycles that a fit to all the other points predicts here. None: an older headrace
+    made it, or there were too few points."""
+
     state: int
     measured: float
     modelled: float
+    left_out: float | None = None
 
     @property
-    def residual(self) -> float:
-        return self.modelled / self.measured - 1 if self.measured else 0.0
+    def error(self) -> float | None:
+        """Of the prediction, relative to what was measured."""
+        return self.left_out / self.measured - 1 if self.left_out and self.measured else None
 
 
 class Penalty(Spec):
-    """What a miss of `level` costs more, all accesses of a packet together; and how many accesses
-    one after another that is, by the calibrated delays."""
+    """What a miss of `level` costs more than a hit, in TSC cycles: all accesses of a packet
+    together; one that waits for the one before (`alone`); and one while others are under way
+    (`together`), as the calibrated gather has it."""
 
     level: str
     size_bytes: int
     cycles: float
-    accesses: float | None
+    alone: float = 0.0
+    together: float = 0.0
+    accesses: float | None = None  # an older headrace's: fitted for each level apart
+
+    @property
+    def parallelism(self) -> float | None:
+        """Memory-level parallelism: how many such misses a core has under way. None: overlapped
+        altogether, or not calibrated."""
+        return self.alone / self.together if self.together > 0 else None
 
 
 class Fit(Spec):
-    """S5 section 4.3: average memory access time. Miss rates come from sizes, penalties and
-    working set per entry from least squares."""
+    """S5 section 4.3: average memory access time. Miss rates come from sizes, what a miss costs
+    from the calibration; fitted are `base_cycles`, `accesses` and `bytes_per_entry`, and whether
+    the accesses of a packet wait for one another (`overlapped` false) or are under way at once."""
 
     base_cycles: float
     bytes_per_entry: float
     penalties: tuple[Penalty, ...]
     points: tuple[FitPoint, ...]
+    accesses: float | None = None  # None: an older headrace's, whose penalties were fitted freely
+    overlapped: bool = False
 
     @property
-    def worst(self) -> float:
-        return max((abs(p.residual) for p in self.points), default=0.0)
+    def errors(self) -> tuple[float, ...]:
+        """Of leave-one-out predictions, without their sign."""
+        return tuple(abs(p.error) for p in self.points if p.error is not None)
 
 
 class PlaceCost(Spec):

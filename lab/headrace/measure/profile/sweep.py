@@ -22,8 +22,8 @@ from headrace.measure.profile import chain, events, rounds
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Placement, Sample
 from headrace.measure.profile.recipes import depends_on, recipe
-from headrace.model.amat import fit
-from headrace.spec.calibration import Calibration, Level
+from headrace.model.amat import Cache, caches, fit
+from headrace.spec.calibration import Calibration
 from headrace.spec.profile import CoRun, Places, Point, Profile, Settings, Speed, Spread, Sweep
 from headrace.spec.server import Server
 from headrace.testbed.place import usable_cpus
@@ -79,7 +79,7 @@ def profile(
         repetitions=bench.repetitions,
         speed=speed,
         points=tuple(made),
-        fit=fit(states, *_caches(server, bench.lcores[1], calibration)),
+        fit=fit(states, caches_of(server, bench.lcores[1], calibration)),
         places=places,
         corun=tuple(corun),
         pmu=counted,
@@ -87,19 +87,17 @@ def profile(
     )
 
 
-def _caches(
-    server: Server, cpu: int, calibration: Calibration | None
-) -> tuple[list[tuple[str, int]], tuple[Level, ...]]:
+def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tuple[Cache, ...]:
     """Sizes as the kernel says them; of the last level, which others share, what a calibration
-    found of it."""
+    found of it; and what a miss costs by the calibration. Empty without one of this server."""
     sizes = [(f"L{c.level}", c.size_bytes) for c in server.data_caches(cpu)]
     if calibration is None or calibration.server.hostname != server.hostname or not sizes:
-        return sizes, ()
+        return ()
     found = {level.name: level.reaches_bytes for level in calibration.levels}
     *own, (last, size) = sizes
     # Never less than the level before: what a busy machine's walk finds is no cache's size.
     least = own[-1][1] if own else 1
-    return [*own, (last, max(least, found.get(last) or size))], calibration.levels
+    return caches([*own, (last, max(least, found.get(last) or size))], calibration.levels)
 
 
 def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
