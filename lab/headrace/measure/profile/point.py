@@ -32,8 +32,9 @@ Json = dict[str, Any]
 Placement = Literal["apart", "together", "one-segment"]
 
 _DRAIN_S = 0.02
-_WARM_PPS = 3e6  # flows come in random order; so many packets/s at least see them
+_WARM_PPS = 3e6  # the first guess of the rate
 _WARM_S, _WARM_MAX_S = 0.3, 20.0
+_WARM_EACH = 4  # packets per flow, in random order: 2 in 100 flows are not among them
 _MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
 # Long enough that nobody waits for want of packets, short enough to stay in a cache.
 _WAITING_RING = 1024
@@ -168,10 +169,20 @@ def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
 
 
 def warm_up(engine: Engine, one: Prepared) -> None:
-    flows = one.experiment.study.workload.flows.count
-    # Coupon collector: n ln n draws see nearly all of n flows.
-    seconds = min(_WARM_MAX_S, max(_WARM_S, 4 * flows / _WARM_PPS))
-    trials.run(engine, paths(one.experiment), 0, seconds, _DRAIN_S)
+    """Until nearly all flows have been seen. A chain that learns them carries far fewer packets/s
+    than one that knows them, so that packets are counted, not seconds."""
+    wanted = _WARM_EACH * one.experiment.study.workload.flows.count
+    seconds, left = max(_WARM_S, wanted / _WARM_PPS), _WARM_MAX_S
+    began = packets(engine, one)
+    while True:
+        seconds = min(left, seconds)
+        trials.run(engine, paths(one.experiment), 0, seconds, _DRAIN_S)
+        left -= seconds
+        now = packets(engine, one)
+        seen = now.packets - began.packets
+        if seen >= wanted or left < _WARM_S or not seen:
+            return
+        seconds = max(_WARM_S, (wanted - seen) * (now.seconds - began.seconds) / seen)
 
 
 @contextmanager
