@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 STALLED = "stalled_cycles"
+# Of these, cycles in which a load was waited for that the first, second or last level did not have.
+STALLED_BEHIND = ("stalled_l1_miss", "stalled_l2_miss", "stalled_l3_miss")
 # Loads that the first two levels did not have, by where their line was; not every processor tells
 # all of them apart.
 BEYOND = ("loads_llc", "loads_other", "loads_memory")
@@ -16,6 +18,15 @@ def memory_bound(counted: Mapping[str, float]) -> float | None:
     if STALLED not in counted or counted.get("cycles", 0.0) <= 0:
         return None
     return min(1.0, counted[STALLED] / counted["cycles"])
+
+
+def stalled_for(counted: Mapping[str, float]) -> dict[str, float] | None:
+    """S3's figure 7: shares of all cycles that wait for the second and the last level, and for
+    memory. None where the processor does not tell them apart."""
+    if not set(STALLED_BEHIND) <= set(counted) or counted.get("cycles", 0.0) <= 0:
+        return None
+    l1, l2, l3 = (counted[name] / counted["cycles"] for name in STALLED_BEHIND)
+    return {"L2": l1 - l2, "L3": l2 - l3, "memory": l3}
 
 
 def not_from_memory(counted: Mapping[str, float]) -> float | None:

@@ -22,7 +22,7 @@ from headrace.measure.collectors.perf import (
     Counter,
     Refused,
 )
-from headrace.model.stalls import STALLED
+from headrace.model.stalls import STALLED, STALLED_BEHIND
 
 Event = tuple[int, int]  # type and config of perf_event_attr
 
@@ -55,8 +55,30 @@ _AMD: Mapping[str, Event] = {
     "loads_other": _amd(0x14),
     "loads_memory": _amd(0x48),
 }
+
+
+def _stalls(event: int, *levels: tuple[int, int]) -> dict[str, Event]:
+    """Cycles without execution while a load misses the first, second and last level, by unit mask
+    and counter mask."""
+    return {
+        name: (RAW, event | umask << 8 | mask << 24)
+        for name, (umask, mask) in zip(STALLED_BEHIND, levels, strict=True)
+    }
+
+
+# Up to Ice Lake CYCLE_ACTIVITY, STALLS_MEM_ANY and STALLS_L1D_MISS to _L3_MISS; from Golden Cove on
+# EXE_ACTIVITY.BOUND_ON_LOADS and MEMORY_ACTIVITY.
+_INTEL_STALLS: Mapping[str, Event] = {
+    STALLED: (RAW, 0xA3 | 0x14 << 8 | 0x14 << 24),
+    **_stalls(0xA3, (0x0C, 0x0C), (0x05, 0x05), (0x06, 0x06)),
+}
+_GOLDEN_COVE_STALLS: Mapping[str, Event] = {
+    STALLED: (RAW, 0xA6 | 0x21 << 8 | 0x05 << 24),
+    **_stalls(0x47, (0x03, 0x03), (0x05, 0x05), (0x09, 0x09)),
+}
+# Sapphire, Emerald and Granite Rapids; Alder and Raptor Lake.
+_GOLDEN_COVE = (0x8F, 0xCF, 0xAD, 0xAE, 0x97, 0x9A, 0xB7, 0xBA, 0xBF)
 _INTEL: Mapping[str, Event] = {
-    STALLED: (RAW, 0xA3 | 0x14 << 8 | 0x14 << 24),  # CYCLE_ACTIVITY.STALLS_MEM_ANY
     "loads_l2": _intel(0x02),
     "loads_llc": _intel(0x04),
     "loads_memory": _intel(0x20),  # or another core's: beyond the last level
@@ -76,7 +98,9 @@ def events(cpuinfo: str | None = None) -> dict[str, Event]:
     if vendor == "AuthenticAMD" and family in _AMD_FAMILIES:
         return {**GENERIC, **_AMD}
     if vendor == "GenuineIntel" and family == _INTEL_FAMILY:
-        return {**GENERIC, **_INTEL}
+        model = int(fields.get("model", "0"))
+        stalls = _GOLDEN_COVE_STALLS if model in _GOLDEN_COVE else _INTEL_STALLS
+        return {**GENERIC, **stalls, **_INTEL}
     return dict(GENERIC)
 
 

@@ -23,6 +23,10 @@ def test_events_are_the_processor_s() -> None:
     # MEM_LOAD_RETIRED.L3_HIT: event 0xd1, unit mask 0x04.
     assert pmu.events(INTEL)["loads_llc"] == (4, 0x04D1)
     assert "loads_other" not in pmu.events(INTEL)
+    # MEMORY_ACTIVITY.STALLS_L3_MISS of Golden Cove: event 0x47, unit mask 9, counter mask 9.
+    assert pmu.events(INTEL)["stalled_l3_miss"] == (4, 0x9000947)
+    # CYCLE_ACTIVITY.STALLS_L3_MISS of Skylake: event 0xa3, unit mask 6, counter mask 6.
+    assert pmu.events(INTEL.replace("143", "85"))["stalled_l3_miss"] == (4, 0x60006A3)
 
 
 @pytest.mark.parametrize("text", ["", "vendor_id: AuthenticAMD\ncpu family: 16\n", "a: b\n\n"])
