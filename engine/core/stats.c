@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include <rte_cycles.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
 #include <rte_version.h>
 
 #include "engine.h"
@@ -264,17 +266,30 @@ static double tsc_error_ppm(const struct engine *e)
 	return by_clock > 1e8 ? (by_tsc / by_clock - 1) * 1e6 : 0;
 }
 
+/* Of DPDK's heaps, what is given out: tables and packet buffers. */
+static size_t heap_bytes(void)
+{
+	struct rte_malloc_socket_stats stats;
+	size_t total = 0;
+
+	for (unsigned int i = 0; i < rte_socket_count(); i++)
+		if (!rte_malloc_get_socket_stats(rte_socket_id_by_idx(i), &stats))
+			total += stats.heap_allocsz_bytes;
+	return total;
+}
+
 json_t *stats_info(struct engine *e)
 {
 	json_t *cpus = json_array();
 
 	for (unsigned int i = 0; i < e->n_workers; i++)
 		json_array_append_new(cpus, json_integer(e->workers[i].cpu));
-	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:i, s:b, s:I, s:o, s:{s:I, s:f}}", "ok", 1,
+	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:i, s:b, s:I, s:I, s:o, s:{s:I, s:f}}", "ok", 1,
 			 "version", HEADRACE_VERSION, "dpdk", rte_version(), "build",
 			 HEADRACE_BUILD, "tsc_hz", (json_int_t)rte_get_tsc_hz(), "pid", getpid(),
 			 "hugepages", e->plan->engine.hugepages, "simd_bits",
-			 (json_int_t)e->plan->engine.simd_bits, "cpus", cpus, "clock",
+			 (json_int_t)e->plan->engine.simd_bits, "heap_bytes",
+			 (json_int_t)heap_bytes(), "cpus", cpus, "clock",
 			 "read_cost_cycles", (json_int_t)read_cost(), "tsc_error_ppm",
 			 tsc_error_ppm(e));
 }
