@@ -183,12 +183,12 @@ def memory_model(f: Fit, unit: str) -> Section:
     error = "" if typical is None else f" Leave-one-out error: median {percent(typical, 2)}."
     return Section(
         title="Memory model",
-        note=f"{sentence(verdict(f, unit))}.{error} Average memory access time (Sieber et al. 2017, "
-        "section 4.3): miss rates from sizes, what a miss costs from the calibration: of loads "
-        "that wait for one another, and of those that are under way together, whose quotient is "
-        f"the memory-level parallelism. Fitted: the base, {accesses}"
-        f"{significant(f.bytes_per_entry, 2)} bytes touched per entry. Memory-bound: over half "
-        f"of a packet's cycles wait for its {unit}.",
+        note=f"{sentence(verdict(f, unit))}.{error} Average memory access time (Sieber et al. "
+        "2017, section 4.3): miss rates from sizes, what a miss costs from the calibration: of "
+        "loads that wait for one another, and of those that are under way together, whose "
+        f"quotient is the memory-level parallelism. Fitted: the base, {accesses}"
+        f"{significant(f.bytes_per_entry, 2)} bytes touched per entry. Memory-bound: over half of "
+        f"a packet's cycles wait for its {unit}.",
         tables=(
             Table(
                 ("", "size", "cycles per packet", "a miss alone", "together", "parallelism"),
