@@ -1,39 +1,55 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""S5's figures measured on this server, with what was published beside.
+"""Towards Optimal Adaptation of NFV Packet Processing to Modern CPU Memory Architectures (Sieber et
+al. 2017; S5): its figures measured on this server, with what was published beside, and whether one
+may be held against the other.
 
-    studies/s5-placement/compare.py [figure3 figure5 figure6 figure7 sampling]
-                                    [--html PAGE] [--seconds S] [--repetitions N]
+    studies/s5-placement/compare.py [figure3 figure4a figure4b figure5 figure6 figure7a figure7b
+                                     sampling] [--html PAGE] [--seconds S] [--repetitions N]
 
 figure3  a minimal VNF's core utilisation over the rate, packets in local or remote memory
-figure5  where its packets were: the share that did not come from memory, over the rate
-figure6  RX, ACL, TX on every placement that the server has, 2 Mpps
-figure7  an ACL from 64 KB to 320 MB at a constant rate
+figure4a where its packets were: the share that did not come from memory, over the rate
+figure4b what it loads from memory for a packet, over the rate
+figure5  RX, ACL, TX on every placement that the server has, 2 Mpps
+figure6  LLC hit ratio of an ACL that grows beyond the caches, 2 Mpps
+figure7a its utilisation                figure7b its cycles, and the AMAT model fitted to them
 sampling what locating one packet in 1000 costs, in turn with runs that locate none
 
-Figure 5 and the hit ratios of figure 7 need a calibration (`headrace server calibrate`); sampling
-takes about two minutes.
+All but figures 3 and 5 and sampling need a calibration (`headrace server calibrate`); sampling
+takes about two minutes. A server of several NUMA nodes runs every placement of the paper; one of a
+single node says of each that it lacks why.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-import yaml
+from acl import figure6, figure7a, figure7b
+from places import (
+    CHAIN_MB,
+    ONE_NODE,
+    ORIGIN,
+    PUBLISHED,
+    UNLIKE,
+    Site,
+    by_node,
+    chains,
+    lost,
+    minimal,
+    sites,
+    spec,
+)
 
 from headrace.cli.comparison import Part, main
-from headrace.errors import HeadraceError
 from headrace.measure.collectors import pmu
 from headrace.measure.collectors.perf import Refused
 from headrace.measure.profile import studied
 from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run, workload
+from headrace.measure.profile.studied import Run
 from headrace.model.locate import corrected
 from headrace.model.spread import median_interval
 from headrace.model.stalls import not_from_memory
@@ -44,151 +60,174 @@ from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, bar_section, section, text
 from headrace.report.sheet import Section
 from headrace.spec.calibration import Calibration
-from headrace.testbed.server import detect
 
-HERE = Path(__file__).resolve().parent
-ORIGIN = HERE.parent / "s5-placement.yaml"
-PUBLISHED = yaml.safe_load((HERE / "published.yaml").read_text(encoding="utf-8"))
 RATES = (0.25e6, 0.5e6, 1e6, 2e6, 4e6)
 CHAIN_PPS = 2e6
-ACL_PPS = 1e6
-KB, MB = 1 << 10, 1 << 20
-ACL_BYTES = (64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB, 128 * MB, 320 * MB)
-# Lines that a packet reads of the table, each after the one before.
-ACL_READS = 4
-FRAME, FLOWS = 64, 1000
-CHAIN_MB = 512  # mbufs and rings
-MEMORY_MB = CHAIN_MB + ACL_BYTES[-1] // MB
 LOCATE = 100
+MEMORY_MB = CHAIN_MB + 1024  # for the largest ACL
 SAMPLING, SAMPLING_TURNS, SAMPLING_S, SAMPLING_COST = 1000, 60, 0.2, 0.02
-
-
-def spec(
-    nfs: list[dict[str, Any]],
-    segments: list[list[str]],
-    lcores: list[list[int]],
-    cpus: list[int],
-    locate: int = 0,
-) -> dict[str, Any]:
-    traffic = list(dict.fromkeys((cpus[0], cpus[-1])))
-    return {
-        "name": "s5-placement",
-        "chain": nfs,
-        "deployment": {
-            "execution": {"segments": segments, "lcores": lcores},
-            "lcores": {"traffic": traffic, "shared": True},
-            "memory_mb": CHAIN_MB,
-            "locate": locate,
-        },
-        "workload": workload(FRAME, FLOWS),
-    }
-
-
-def minimal(cpus: list[int], locate: int = 0) -> dict[str, Any]:
-    """Receives, touches the header, sends; its packets come from another core."""
-    return spec([{"l2fwd": {}}], [["l2fwd"]], [[cpus[-1]]], cpus, locate)
 
 
 def vnf(run: Run, name: str = "chain") -> float:
     return run.utilisation.get(name, 0.0)
 
 
-def remote_reason() -> str:
-    nodes = [n for n in detect().nodes if n.memory_bytes]
-    if len(nodes) < 2:
-        return "this server has one NUMA node"
-    return "memory of a chosen node is not given to an engine so far"
+def named(rate: float, site: str) -> str:
+    return f"{rate / 1e6:.3g} Mpps, {site}"
 
 
 def figure3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     published = PUBLISHED["utilisation_1mpps"]
-    say("figure 3, local")
-    runs = studied.run(bench, minimal(cpus), ORIGIN, RATES, wait=False)
-    points = list(zip(RATES, runs, strict=True))
-    entries = [
-        Entry(
-            f"{rate / 1e6:g} Mpps, local" + lost(run),
-            vnf(run),
-            text(published["local"]) if rate == 1e6 else None,
-        )
-        for rate, run in points
-    ]
-    entries.append(Entry("1 Mpps, remote", None, text(published["remote"]), remote_reason()))
+    entries, series = [], []
+    busy: dict[str, float] = {}
+    for site in sites(cpus):
+        say(f"figure 3, {site.name}")
+        runs = studied.run(bench, minimal(site), ORIGIN, RATES, wait=False)
+        points = list(zip(RATES, runs, strict=True))
+        entries += [
+            Entry(
+                named(rate, site.name) + lost(run),
+                vnf(run),
+                text(published[site.name]) if rate == 1e6 else None,
+                unlike=UNLIKE,
+            )
+            for rate, run in points
+        ]
+        series.append(Series(site.name, tuple((rate / 1e6, vnf(run)) for rate, run in points)))
+        busy[site.name] = dict(points)[1e6].utilisation.get("chain", 0.0)
+    if "remote" not in busy:
+        entries.append(Entry(named(1e6, "remote"), None, text(published["remote"]), ONE_NODE))
+    over = busy["remote"] / busy["local"] if busy.get("remote") and busy["local"] else None
+    paper = f"{published['remote'] / published['local']:.2f}"
+    why = "" if over is not None else ONE_NODE
+    entries.append(Entry("remote over local, 1 Mpps", over, paper, why, unlike=UNLIKE))
     return section(
         "Figure 3: core utilisation of a minimal VNF",
-        "l2fwd, 64 B. Busy cycles of its segment (S5, algorithm 1) over all cycles while sending; "
-        "polls that find nothing are not busy.",
+        "It receives, reads the first byte of the header and drops; 64 B. Busy cycles of its "
+        "segment (algorithm 1 of the paper) over all cycles while sending; polls that find nothing "
+        "are not busy. Remote: packets made on one NUMA node, in its memory, and the VNF on "
+        "another.",
         entries,
         "share",
-        [
-            Series("local", tuple((rate / 1e6, vnf(run)) for rate, run in points)),
-            *(Series(f"paper, {where}", ((1.0, value),)) for where, value in published.items()),
-        ],
+        [*series, *(Series(f"paper, {where}", ((1.0, v),)) for where, v in published.items())],
         Axes("Mpps", "utilisation", lambda v: f"{v:g}"),
     )
 
 
-def lost(run: Run) -> str:
-    return f" ({run.loss:.1%} lost)" if run.loss > 0.001 else ""
+@dataclass(frozen=True)
+class Seen:
+    """A minimal VNF at one rate; where its packets were."""
+
+    site: Site
+    rate: float  # 0: as fast as possible
+    run: Run
+    index: float | None
+
+    @property
+    def name(self) -> str:
+        fastest = "" if self.rate else " (as fast as possible)"
+        return named(self.rate or self.run.throughput_pps, self.site.name) + fastest
+
+    @property
+    def mpps(self) -> float:
+        return (self.rate or self.run.throughput_pps) / 1e6
 
 
-def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    published = PUBLISHED["llc_hit"]
-    calibration = studied.calibrated("figure5")
-    say("figure 5, local")
+_located: list[tuple[list[Seen], str]] = []  # both parts of figure 4 are of the same runs
+
+
+def located(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[list[Seen], str]:
+    """And why no PMU counted, if none did."""
+    if not _located:
+        found, absent = [], ""
+        for site in sites(cpus):
+            say(f"figure 4, {site.name}")
+            seen, absent = _seen(bench, site)
+            found += seen
+        _located.append((found, absent))
+    return _located[0]
+
+
+def _seen(bench: Bench, site: Site) -> tuple[list[Seen], str]:
+    calibration = studied.calibrated("figure4")
     rates = (*RATES, 0.0)
     with ExitStack() as stack:
         absent, count = "", None
         try:
-            count = stack.enter_context(pmu.counting(cpus[-1]))
+            count = stack.enter_context(pmu.counting(site.vnf))
         except Refused as why:
             absent = str(why)
         runs = studied.run(
-            bench, minimal(cpus, LOCATE), ORIGIN, rates, wait=False, count_events=count
+            bench, minimal(site, LOCATE), ORIGIN, rates, wait=False, count_events=count
         )
-    entries, line, counted = [], [], []
+    made = []
     for rate, run in zip(rates, runs, strict=True):
-        pps = rate or run.throughput_pps
-        name = f"{pps / 1e6:.3g} Mpps, local" + (" (as fast as possible)" if not rate else "")
         first = run.received
         index = None if first is None else network_efficiency(first, calibration)
-        if first is None or index is None:
-            entries.append(Entry(name, None, None, "no packet was located"))
-            continue
+        made.append(Seen(site, rate, run, index))
+    return made, absent or "no event of this processor is known"
+
+
+def figure4a(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    published, calibration = PUBLISHED["llc_hit"], studied.calibrated("figure4a")
+    seen, absent = located(bench, cpus, say)
+    entries = []
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for one in seen:
+        by_pmu = not_from_memory(one.run.events)
+        samples = one.run.received.samples if one.run.received is not None else 0
+        paper = None if one.rate else text(published[one.site.name])
+        for name, value, why in (
+            (f"{samples} located", one.index, "no packet was located"),
+            ("by the PMU", by_pmu, absent),
+        ):
+            missing = "" if value is not None else why
+            entries.append(Entry(f"{one.name}, {name}", value, paper, missing, unlike=UNLIKE))
+            if value is not None:
+                line = "PMU" if name == "by the PMU" else "located"
+                lines.setdefault(f"{line}, {one.site.name}", []).append((one.mpps, value))
+    if all(one.site.name != "remote" for one in seen):
         entries.append(
-            Entry(
-                f"{name}, {first.samples} samples",
-                index,
-                None if rate else text(published["local"]),
-            )
+            Entry("as fast as possible, remote", None, text(published["remote"]), ONE_NODE)
         )
-        line.append((pps / 1e6, index))
-        by_pmu = not_from_memory(run.events)
-        why = "" if by_pmu is not None else absent or "no event of this processor known"
-        entries.append(Entry(f"{name}, by the PMU", by_pmu, skipped=why))
-        if by_pmu is not None:
-            entries.append(Entry(f"{name}, PMU less located", by_pmu - index))
-            counted.append((pps / 1e6, by_pmu))
-    entries.append(Entry("high rate, remote", None, text(published["remote"]), remote_reason()))
     return section(
-        "Figure 5: packets found in a cache",
-        "Share of located packets whose first header load did not come from memory: S5's Network "
-        "Efficiency Index. Shares are corrected for how often the calibration found lines of each "
-        f"place taken for another ({calibration.locate.agreement:.1%} right). A class that mixes "
-        f"memory with another core's cache counts as memory: {classes(calibration)}. By the PMU: "
-        "all loads of the lcore that its own caches did not have, prefetched packets among them.",
+        "Figure 4a: LLC hit ratio of packets",
+        "Share of located packets whose first header load did not come from memory: the paper's "
+        "Network Efficiency Index. Shares are corrected for how often the calibration found lines "
+        f"of each place taken for another ({calibration.locate.agreement:.1%} right). A class that "
+        "mixes memory with another core's cache counts as memory, and one that mixes the last "
+        f"level with another's as the last level: {classes(calibration)}. By the PMU: all loads of "
+        "the lcore that its own caches did not have, prefetched packets among them.",
         entries,
         "share",
-        [
-            Series("located", tuple(line)),
-            Series("PMU", tuple(counted)),
-            # "At a high rate": at the end of the axis.
-            *(
-                Series(f"paper, {where}", ((line[-1][0], value),))
-                for where, value in (published.items() if line else ())
-            ),
-        ],
+        [Series(name, tuple(points)) for name, points in lines.items()],
         Axes("Mpps", "share not from memory", lambda v: f"{v:g}"),
+    )
+
+
+def figure4b(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+    seen, absent = located(bench, cpus, say)
+    entries = []
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for one in seen:
+        for name, value, why in (
+            ("header", None if one.index is None else 1 - one.index, "no packet was located"),
+            ("all loads, by the PMU", one.run.events.get("loads_memory"), absent),
+        ):
+            missing = "" if value is not None else why
+            entries.append(Entry(f"{one.name}, {name}", value, None, missing))
+            if value is not None:
+                lines.setdefault(f"{name}, {one.site.name}", []).append((one.mpps, value))
+    if all(one.site.name != "remote" for one in seen):
+        entries.append(Entry("as fast as possible, remote", None, None, ONE_NODE))
+    return section(
+        "Figure 4b: memory accesses of a packet",
+        "Loads per packet that memory served: of the header, one per packet at most, by located "
+        "packets; of all that the lcore loads, by the PMU. The paper states no numbers.",
+        entries,
+        "loads",
+        [Series(name, tuple(points)) for name, points in lines.items()],
+        Axes("Mpps", "loads from memory per packet", lambda v: f"{v:g}"),
     )
 
 
@@ -203,104 +242,62 @@ def network_efficiency(found: Located, calibration: Calibration) -> float | None
     return sum(share for name, share in shares.items() if "memory" not in name)
 
 
-def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
+def figure5(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     published = PUBLISHED["chain_utilisation_2mpps"]
-    entries = [Entry("0-1-0, nodes", None, text(published["0-1-0"]), remote_reason())]
     nfs: list[dict[str, Any]] = [
         {"name": "rx", "nf": "null"},
         {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}},
         {"name": "tx", "nf": "null"},
     ]
-    places = list(itertools.product(cpus, repeat=3))
-    say(f"figure 6, {len(places)} placements in turn")
-    specs = [spec(nfs, [["rx"], ["acl"], ["tx"]], [[cpu] for cpu in on], cpus) for on in places]
+    places, here = chains(cpus), next(iter(by_node(cpus).values()))
+    say(f"figure 5, {len(places)} placements in turn")
+    segments = [["rx"], ["acl"], ["tx"]]
+    specs = [
+        spec(nfs, segments, [[cpu] for cpu in on.lcores], (here[0], here[-1]), on.node)
+        for on in places
+    ]
     runs = studied.in_rounds(bench, specs, ORIGIN, CHAIN_PPS, wait=False)
     bars = [Bar(f"paper, nodes {on}", value, True) for on, value in published.items()]
+    entries = []
     for on, run in zip(places, runs, strict=True):
-        name = f"lcores {'-'.join(map(str, on))}"
-        bars.append(Bar(name + lost(run), vnf(run, "acl")))
+        name = on.name + lost(run)
+        bars.append(Bar(name, vnf(run, "acl")))
+        shared = "" if on.apart else "lcores are shared; "
+        paper = published.get(on.name.split(",")[0])
         entries.append(
             Entry(
-                name + lost(run),
+                name,
                 vnf(run, "acl"),
-                # The paper has a core for each.
-                text(published["0-0-0"]) if len(set(on)) == len(on) else None,
+                None if paper is None else text(paper),
+                unlike=shared + UNLIKE,
             )
         )
-    if len(cpus) < 3:
-        entries.append(
-            Entry(
-                "0-0-0, nodes, a core each",
-                None,
-                text(published["0-0-0"]),
-                f"{len(cpus)} lcores: at least two of the three share one",
-            )
-        )
+    if len(by_node(cpus)) < 2:
+        entries.append(Entry("0-1-0", None, text(published["0-1-0"]), ONE_NODE))
     return bar_section(
-        "Figure 6: RX, ACL, TX on every placement",
-        "2 Mpps of 64 B; utilisation by the ACL's segment. Which lcore RX, ACL and TX are on, all "
-        "of them on one node; source and sink are on the first and last lcore.",
+        "Figure 5: RX, ACL, TX on every placement",
+        "2 Mpps of 64 B; utilisation by the ACL's segment. 0-1-0: RX on NUMA node 0, the ACL on "
+        "node 1, TX on node 0; packets are in the first node's memory, and source and sink on its "
+        "first and last lcore.",
         entries,
         "share",
         bars,
     )
 
 
-def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    published = PUBLISHED["acl_llc_hit"]
-    calibration = studied.calibrated("figure7")
-    entries: list[Entry] = []
-    utilisation, hits = [], []
-    for size in ACL_BYTES:
-        say(f"figure 7, {size // KB} kB")
-        table = {"table_bytes": size, "table_reads": ACL_READS}
-        nfs = [{"name": "acl", "nf": "delay", "params": table}]
-        data = spec(nfs, [["acl"]], [[cpus[-1]]], cpus)
-        data["deployment"]["memory_mb"] = CHAIN_MB + size // MB
-        try:
-            [run] = studied.run(bench, data, ORIGIN, [ACL_PPS], wait=False)
-        except HeadraceError as e:  # less memory than the largest table needs
-            entries.append(Entry(f"{size / MB:g} MB", None, None, str(e)))
-            continue
-        where = f"{size / MB:g} MB{lost(run)}"
-        utilisation.append((size / MB, vnf(run)))
-        entries.append(Entry(f"{where}, utilisation", vnf(run)))
-        hit = llc_hits(run.cycles["acl"] / ACL_READS, calibration)
-        hits.append((size / MB, hit))
-        largest = size == ACL_BYTES[-1]
-        entries.append(
-            Entry(f"{where}, LLC hit ratio of its reads", hit, text(published) if largest else None)
-        )
-    return section(
-        "Figure 7: an ACL from 64 KB to 320 MB",
-        f"{ACL_PPS / 1e6:g} Mpps. A table of that size, of which each packet reads {ACL_READS} "
-        "lines at random places one after the other, is in the place of the paper's ACL, whose "
-        "compiled size cannot be chosen. Its hit ratio is where the cycles of a read lie between "
-        "the calibrated delays of the last level and of memory.",
-        entries,
-        "share",
-        [
-            Series("utilisation", tuple(utilisation)),
-            Series("LLC hit ratio", tuple(hits)),
-            *(
-                Series(f"paper, {which}", ((ACL_BYTES[-1] / MB, value),))
-                for which, value in published.items()
-            ),
-        ],
-        Axes("size, MB", "share", lambda v: f"{v:g}"),
-    )
-
-
 def sampling(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     """One engine that locates and does not, in turn: the host's moods are longer than a turn."""
     acl = {"acl": {"rules_file": "data/quickstart.rules", "default": "deny"}}
-    chains = {"l2fwd": [{"l2fwd": {}}], "l2fwd, acl": [{"l2fwd": {}}, acl]}
+    tried: dict[str, list[dict[str, Any]]] = {
+        "l2fwd": [{"l2fwd": {}}],
+        "l2fwd, acl": [{"l2fwd": {}}, acl],
+    }
     entries, checks = [], []
     short = replace(bench, seconds=min(bench.seconds, SAMPLING_S))
-    for name, nfs in chains.items():
+    for name, nfs in tried.items():
         say(f"sampling, {name}, {SAMPLING_TURNS} turns")
         names = [next(iter(nf)) for nf in nfs]
-        data = spec(nfs, [names], [[cpus[-1]]], cpus, SAMPLING)
+        data = spec(nfs, [names], [[cpus[-1]]], (cpus[0], cpus[-1]), None, locate=SAMPLING)
         [off, on] = studied.in_turn(
             short, data, ORIGIN, [locating(0), locating(SAMPLING)], SAMPLING_TURNS
         )
@@ -328,18 +325,14 @@ def locating(every: int) -> studied.Setting:
     return lambda engine: engine.request("locate", every=every)
 
 
-def llc_hits(cycles_per_read: float, calibration: Calibration) -> float:
-    delays = {one.name: one.cycles for one in calibration.levels}
-    last = [one for one in calibration.levels if one.name != "memory"][-1]
-    share = (delays["memory"] - cycles_per_read) / (delays["memory"] - last.cycles)
-    return min(1.0, max(0.0, share))
-
-
 PARTS: dict[str, Part] = {
     "figure3": figure3,
+    "figure4a": figure4a,
+    "figure4b": figure4b,
     "figure5": figure5,
     "figure6": figure6,
-    "figure7": figure7,
+    "figure7a": figure7a,
+    "figure7b": figure7b,
     "sampling": sampling,
 }
 
@@ -348,8 +341,8 @@ if __name__ == "__main__":
     sys.exit(
         main(
             PARTS,
-            "S5, measured here",
-            "Sieber et al. 2017, memory placement",
+            "NFV Packet Processing and Modern CPU Memory Architectures, measured here",
+            "Sieber et al., CAN 2017",
             (__doc__ or "").splitlines()[0],
             MEMORY_MB,
         )

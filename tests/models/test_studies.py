@@ -8,14 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from headrace.record import Audit, Bounds, LatencyNs, Result
-from headrace.report.comparison import Entry, section, text
+from headrace.report.comparison import SAME, Entry, section, text
 from headrace.report.sheet import Sheet, render
 from headrace.spec import document
 from headrace.spec.plan import ChainPlan, LayoutPlan
@@ -36,6 +36,7 @@ def load(name: str, monkeypatch: pytest.MonkeyPatch, study: str = "plan") -> Mod
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -112,12 +113,109 @@ def test_a_figure_on_the_engine(tmp_path: Path, engine_binary: Path) -> None:
     assert state_left(tmp_path) == []
 
 
-def test_a_point_is_measured_or_says_why_not() -> None:
+def test_a_point_is_measured_or_says_why_not_and_whether_it_may_be_compared() -> None:
     with pytest.raises(ValueError, match="neither measured"):
         Entry("1 Mpps")
-    made = section("t", "n", [Entry("a", 1.5, text([1, 2])), Entry("b", skipped="no NIC")], "Mpps")
-    page = render(Sheet("t", "s", sections=(made,)))
-    assert "1–2" in page and "skipped: no NIC" in page
+    with pytest.raises(ValueError, match="not whether comparable"):
+        Entry("1 Mpps", 1.5, "2")
+    entries = [
+        Entry("a", 1.5, text([1, 2]), unlike="another processor"),
+        Entry("b", skipped="no NIC"),
+        Entry("c", 1.0, "1", unlike=SAME),
+        Entry("d", 1.0),
+    ]
+    made = section("t", "n", entries, "Mpps")
+    assert [row[3] for row in made.tables[0].rows] == [
+        "no: another processor",
+        "skipped: no NIC",
+        "yes",
+        "",
+    ]
+    assert "1–2" in render(Sheet("t", "s", sections=(made,)))
+
+
+def server(nodes: dict[int, list[int]]) -> Any:
+    """What the studies ask of a server description."""
+
+    class Described:
+        def __init__(self) -> None:
+            self.nodes = [SimpleNamespace(node=n, memory_bytes=1 << 30) for n in nodes]
+
+        def node_of(self, cpu: int) -> int:
+            return next(node for node, cpus in nodes.items() if cpu in cpus)
+
+    return Described
+
+
+@pytest.mark.parametrize(
+    ("cpus", "traffic", "rtc", "pipeline"),
+    [
+        (2, (0, 1), ((0, 1),), ((0,), (1,), (0,))),
+        (3, (0, 2), ((0, 1, 2),), ((0,), (1,), (2,))),
+        (6, (0, 5), ((1, 2, 3),), ((1,), (2,), (3,))),
+        (
+            24,
+            (0, 23),
+            (tuple(range(1, 19)),),
+            (tuple(range(1, 7)), tuple(range(7, 13)), tuple(range(13, 19))),
+        ),
+    ],
+)
+def test_both_models_get_the_same_lcores(
+    monkeypatch: pytest.MonkeyPatch,
+    cpus: int,
+    traffic: tuple[int, ...],
+    rtc: tuple[tuple[int, ...], ...],
+    pipeline: tuple[tuple[int, ...], ...],
+) -> None:
+    """As in the paper, six pipelines of three against run to completion on 18; the other socket's
+    24 lcores are left alone."""
+    cuts = load("cuts", monkeypatch, "s3-execution")
+    monkeypatch.setattr(cuts, "detect", server({0: list(range(cpus)), 1: list(range(24, 48))}))
+    usable = [*range(cpus), *range(24, 48)] if cpus == 24 else list(range(cpus))
+    of = cuts.budget(usable)
+    assert of.traffic == traffic
+    assert cuts.rtc(of).lcores == rtc and cuts.pipeline(of).lcores == pipeline
+    assert {c for on in rtc for c in on} == {c for on in pipeline for c in on}
+    assert (of.unlike == SAME) == (cpus == 24)
+
+
+def test_l3fwd_has_an_exact_entry_for_each_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts = load("cuts", monkeypatch, "s3-execution")
+    acl, lb, l3fwd = (next(iter(nf.values())) for nf in cuts.chain(10_000, True))
+    assert l3fwd["fib"] == "exact" and l3fwd["ranges"][0]["count"] == 10_000
+    [vip] = lb["vips"]
+    assert vip["backends"] == [{"address": l3fwd["ranges"][0]["first"], "count": 10_000}]
+    assert acl["cache_flows"] >= 10_000 and lb["flows"] >= 10_000
+
+
+def test_placements_of_a_server_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All eight triples of nodes, and packets in the first node's memory; nothing is skipped."""
+    places = load("places", monkeypatch, "s5-placement")
+    nodes = {0: [0, 1, 2, 3, 4], 1: [5, 6, 7]}
+    monkeypatch.setattr(places, "detect", server(nodes))
+    cpus = list(range(8))
+    assert [(s.name, s.source, s.vnf, s.node) for s in places.sites(cpus)] == [
+        ("local", 0, 4, 0),
+        ("remote", 0, 5, 0),
+    ]
+    made = places.chains(cpus)
+    assert [c.name for c in made] == [
+        f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)
+    ]
+    for one in made:
+        on = "-".join("0" if cpu < 5 else "1" for cpu in one.lcores)
+        assert on == one.name and one.apart and one.node == 0 and 0 not in one.lcores
+    assert places.minimal(places.sites(cpus)[1])["deployment"]["packets_node"] == 0
+
+
+def test_placements_of_a_server_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = load("places", monkeypatch, "s5-placement")
+    monkeypatch.setattr(places, "detect", server({0: list(range(24))}))
+    assert [s.name for s in places.sites([0, 1])] == ["local"]
+    assert len(places.chains([0, 1])) == 8
+    made = places.chains(list(range(24)))
+    assert len(made) == 9 and made[-1].name == "0-0-0" and made[-1].apart
 
 
 def test_drawn_chains_are_the_same_for_a_seed(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published figures beside what was measured here: each point is measured, or says why not."""
+"""Published figures beside what was measured here: each point is measured, or says why not; and
+where both are there, whether one may be held against the other."""
 
 from __future__ import annotations
 
@@ -14,19 +15,26 @@ from headrace.report.page import both
 from headrace.report.sheet import Section, Table
 from headrace.report.units import NOT_KNOWN, significant
 
+SAME = "yes"
+
 
 @dataclass(frozen=True)
 class Entry:
-    """`published`: as text, since it may be a range; None: the paper gives no number for it."""
+    """`published`: as text, since it may be a range; None: the paper gives no number for it.
+    `unlike`: why the two may not be held against each other, or in which respect only; SAME where
+    they may. It has to be given wherever both are there."""
 
     name: str
     measured: float | None = None
     published: str | None = None
     skipped: str = ""  # why it is not measured here
+    unlike: str = ""
 
     def __post_init__(self) -> None:
         if self.measured is None and not self.skipped:
             raise ValueError(f"{self.name}: neither measured nor with a reason why not")
+        if self.measured is not None and self.published is not None and not self.unlike:
+            raise ValueError(f"{self.name}: published beside measured, but not whether comparable")
 
 
 def section(
@@ -45,7 +53,12 @@ def section(
         note=note,
         figure=both(partial(_draw, shown, axes)) if drawn and axes is not None else "",
         legend=tuple(s.name for s in shown) if drawn and len(shown) > 1 else (),
-        tables=(Table(("", f"measured, {unit}", "published", ""), tuple(map(_row, entries))),),
+        tables=(
+            Table(
+                ("", f"measured, {unit}", "published", "may be compared"),
+                tuple(map(_row, entries)),
+            ),
+        ),
     )
 
 
@@ -59,8 +72,15 @@ def bar_section(
 
 def _row(entry: Entry) -> tuple[str, ...]:
     measured = NOT_KNOWN if entry.measured is None else significant(entry.measured)
-    reason = f"skipped: {entry.skipped}" if entry.skipped else ""
-    return (entry.name, measured, entry.published or NOT_KNOWN, reason)
+    return (entry.name, measured, entry.published or NOT_KNOWN, _comparable(entry))
+
+
+def _comparable(entry: Entry) -> str:
+    if entry.skipped:
+        return f"skipped: {entry.skipped}"
+    if entry.published is None:
+        return ""
+    return entry.unlike if entry.unlike == SAME else f"no: {entry.unlike}"
 
 
 def _draw(series: list[Series], axes: Axes, width: float) -> str:
