@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.measure import trial as trials
 from headrace.measure.profile import point
 
 
@@ -25,10 +26,11 @@ def test_packets_are_counted_not_seconds(
         nonlocal done
         done += seconds
 
-    monkeypatch.setattr(point.trials, "run", trial)
+    monkeypatch.setattr(trials, "run", trial)
     monkeypatch.setattr(point, "paths", lambda experiment: ())
     monkeypatch.setattr(point, "packets", lambda e, one: point.Count(int(done * pps), done))
     workload = SimpleNamespace(flows=SimpleNamespace(count=flows))
     one: Any = SimpleNamespace(experiment=SimpleNamespace(study=SimpleNamespace(workload=workload)))
-    point.warm_up(SimpleNamespace(), one)  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace()
+    point.warm_up(engine, one)
     assert done * pps >= packets * (1 - 1e-9) and done <= 20 + 1e-9
