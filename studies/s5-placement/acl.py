@@ -98,8 +98,9 @@ def _sweep(bench: Bench, site: Site, say: studied.Say) -> Sweep:
     points = [(one.bytes, one.run.cycles["acl"]) for one in found if one.run is not None]
     fit = amat.fit(points, caches_of(detect(), site.vnf, known))
     absent = "the stored calibration is not of this server and version" if fit is None else ""
-    if fit is not None and not amat.holds(fit):
-        absent = f"by the memory model {amat.verdict(fit, 'bytes of table')}"
+    if fit is not None and not amat.told(fit):
+        absent = "its cycles do not tell the levels apart"
+        absent += "" if amat.holds(fit) else f": {amat.verdict(fit, 'bytes of table')}"
     return Sweep(tuple(found), fit, absent, uncounted)
 
 

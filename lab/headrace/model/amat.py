@@ -187,6 +187,26 @@ def holds(found: Fit) -> bool:
     return share is not None and share >= PREDICTED_SHARE
 
 
+def flat(found: Fit) -> bool:
+    """The state hardly matters: each point is predicted by the mean of the others."""
+    errors = _by_the_mean(found)
+    return sum(e <= PREDICTED_WITHIN for e in errors) >= PREDICTED_SHARE * len(errors)
+
+
+def told(found: Fit) -> bool:
+    """Whether the curve tells the levels apart: the model holds, and predicts points that it has
+    not seen at least twice as well as the mean of the others does. A curve that hardly rises passes
+    the check, too, and its levels are those of noise."""
+    errors, mean = np.array(found.errors), np.array(_by_the_mean(found))
+    return holds(found) and float((errors**2).sum()) <= float((mean**2).sum()) / 4
+
+
+def _by_the_mean(found: Fit) -> list[float]:
+    measured = [p.measured for p in found.points]
+    others = len(measured) - 1
+    return [abs((sum(measured) - one) / others / one - 1) for one in measured]
+
+
 def bound_above(found: Fit) -> float | None:
     """From how many entries on more than half of a packet's cycles wait for its state; None: with
     none that was measured. The wait grows with the entries, so that it is found by halving."""

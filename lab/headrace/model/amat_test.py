@@ -12,11 +12,13 @@ from headrace.model.amat import (
     bound_above,
     caches,
     fit,
+    flat,
     holds,
     miss_rate,
     nnls,
     predict,
     predicted_share,
+    told,
     verdict,
     waits,
 )
@@ -50,7 +52,7 @@ def cycles(entries: float, size: float, accesses: float, overlapped: bool = Fals
 def test_parameters_come_back(size: float, overlapped: bool) -> None:
     accesses = 8 if overlapped else 2
     found = fit([(n, cycles(n, size, accesses, overlapped)) for n in ENTRIES], CACHES)
-    assert found is not None and holds(found)
+    assert found is not None and holds(found) and told(found) and not flat(found)
     assert found.bytes_per_entry == pytest.approx(size, rel=0.06)
     assert found.accesses == pytest.approx(accesses, rel=0.06)
     assert found.overlapped == overlapped
@@ -118,6 +120,15 @@ def test_a_cost_that_does_not_depend_on_state() -> None:
     assert verdict(found) == (
         "not memory-bound up to 1 M entries: there 0% of a packet's cycles wait for its state"
     )
+
+
+def test_levels_of_a_curve_that_hardly_rises_are_not_told() -> None:
+    """It passes the check, as anything within 15 % does; its levels are those of noise."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        drawn = [(n, 700 * float(rng.uniform(0.95, 1.05))) for n in ENTRIES]
+        found = fit(drawn, CACHES)
+        assert found is not None and holds(found) and flat(found) and not told(found)
 
 
 def test_the_verdict_names_where_waiting_is_more_than_half() -> None:
