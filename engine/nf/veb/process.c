@@ -2,25 +2,17 @@
 #include "veb.h"
 
 #include <rte_branch_prediction.h>
+#include <rte_cycles.h>
 #include <rte_ether.h>
 #include <rte_prefetch.h>
 
 #include "nf/copy.h"
 #include "table/flow.h"
 
-/* One frame in, by which port; what the steps below need of it. */
-struct frame {
-	struct rte_mbuf *m;
-	uint64_t now; /* TSC */
-	uint16_t in;
-	enum nf_direction dir;
-};
-
-static inline bool within(struct veb_meter *meter, uint64_t now, uint32_t amount)
+static inline bool within(struct veb_meter *meter, uint64_t now)
 {
-	return !meter->on ||
-	       rte_meter_srtcm_color_blind_check(&meter->state, &meter->profile, now, amount) ==
-		       RTE_COLOR_GREEN;
+	return rte_meter_srtcm_color_blind_check(&meter->state, &meter->profile, now, 1) ==
+	       RTE_COLOR_GREEN;
 }
 
 /* IEEE 802.1Q table 8-1: these a bridge never forwards. */
@@ -31,24 +23,34 @@ static inline bool is_reserved(const uint8_t *addr)
 	return unlikely(addr[0] == 1) && !memcmp(addr, prefix, sizeof(prefix)) && addr[5] < 16;
 }
 
-static uint8_t forward(struct nf_worker *w, const struct frame *f, unsigned int to)
+static uint8_t forward(struct nf_worker *w, const struct veb_frame *f, unsigned int to)
 {
 	struct veb_worker *vw = w->state;
+	struct nic_frame frame = {.m = f->m, .dir = (uint8_t)f->dir};
+	uint8_t verdict = unlikely(vw->limited) ? veb_pass(w, &vw->out, to, &frame) : 0;
 
-	if (unlikely(!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead)))
-		return NF_DROP(DROP_RATE);
-	if (unlikely(!within(&vw->capacity, f->now, f->m->pkt_len + vw->overhead)))
-		return NF_DROP(DROP_CAPACITY);
+	if (verdict && verdict != NF_HOLD)
+		return verdict;
 	w->counters[C_FORWARDED]++;
-	return (uint8_t)to;
+	return verdict ? verdict : (uint8_t)to;
 }
 
-static void send_copy(struct nf_worker *w, const struct frame *f, unsigned int to)
+static bool sent_copy(struct nf_worker *w, struct rte_mbuf *copy, unsigned int to,
+		      enum nf_direction dir)
+{
+	struct veb_worker *vw = w->state;
+	struct nic_frame frame = {.m = copy, .dir = (uint8_t)dir, .created = true};
+	uint8_t verdict = vw->limited ? veb_pass(w, &vw->out, to, &frame) : 0;
+
+	return verdict == NF_HOLD || (!verdict && !nf_emit(w, copy, (uint8_t)to, dir));
+}
+
+static void send_copy(struct nf_worker *w, const struct veb_frame *f, unsigned int to)
 {
 	struct rte_mbuf *copy = nf_copy_packet(w, f->m, f->m->pkt_len);
 
 	/* A frame that one mbuf cannot hold is lost rather than cut short. */
-	if (!copy || copy->pkt_len < f->m->pkt_len || nf_emit(w, copy, (uint8_t)to, f->dir)) {
+	if (!copy || copy->pkt_len < f->m->pkt_len || !sent_copy(w, copy, to, f->dir)) {
 		rte_pktmbuf_free(copy);
 		w->counters[C_COPIES_LOST]++;
 		return;
@@ -57,31 +59,29 @@ static void send_copy(struct nf_worker *w, const struct frame *f, unsigned int t
 }
 
 /* To all of the ports: the frame itself to one, copies to the others. */
-static __rte_noinline uint8_t flood(struct nf_worker *w, const struct frame *f, uint64_t ports)
+static __rte_noinline uint8_t flood(struct nf_worker *w, const struct veb_frame *f, uint64_t ports)
 {
 	struct veb_worker *vw = w->state;
-	uint8_t own = NF_DROP(ports ? DROP_RATE : DROP_FILTERED);
+	uint8_t own = NF_DROP(DROP_FILTERED);
 
 	if (!ports)
 		return own;
-	if (!within(&vw->flood, f->now, 1))
+	if (!within(&vw->flood, f->now))
 		return NF_DROP(DROP_FLOOD_LIMIT);
 	w->counters[C_FLOODED]++;
 	for (; ports; ports &= ports - 1) {
 		unsigned int to = (unsigned int)__builtin_ctzll(ports);
 
-		if (!within(&vw->out[to], f->now, f->m->pkt_len + vw->overhead))
-			continue;
-		if (own < NF_EDGES_MAX)
+		if (own < NF_EDGES_MAX || own == NF_HOLD)
 			send_copy(w, f, to);
 		else
-			own = (uint8_t)to;
+			own = forward(w, f, to);
 	}
 	return own;
 }
 
 /* IEEE 802.1Qbg: a VEPA sends all frames of its stations to the bridge outside... */
-static uint8_t vepa(struct nf_worker *w, const struct frame *f, uint64_t src, uint64_t dst,
+static uint8_t vepa(struct nf_worker *w, const struct veb_frame *f, uint64_t src, uint64_t dst,
 		    bool group)
 {
 	const struct veb_params *p = w->nf->conf;
@@ -103,7 +103,7 @@ static uint8_t vepa(struct nf_worker *w, const struct frame *f, uint64_t src, ui
 	return flood(w, f, port->flood & ~(from < 0 ? 0 : 1ull << from));
 }
 
-static uint8_t bridge(struct nf_worker *w, const struct frame *f, uint64_t dst, bool group)
+static uint8_t bridge(struct nf_worker *w, const struct veb_frame *f, uint64_t dst, bool group)
 {
 	const struct veb_params *p = w->nf->conf;
 	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
@@ -124,7 +124,7 @@ static uint8_t bridge(struct nf_worker *w, const struct frame *f, uint64_t dst, 
 }
 
 /* 0, or the verdict on a frame that its source address forbids. */
-static uint8_t take_source(struct nf_worker *w, const struct frame *f, uint64_t src)
+static uint8_t take_source(struct nf_worker *w, const struct veb_frame *f, uint64_t src)
 {
 	const struct veb_params *p = w->nf->conf;
 	struct veb *veb = ((struct veb_worker *)w->state)->veb;
@@ -154,26 +154,19 @@ static uint8_t take_source(struct nf_worker *w, const struct frame *f, uint64_t 
 	return 0;
 }
 
-static uint8_t one(struct nf_worker *w, const struct frame *f)
+uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f)
 {
 	const struct veb_params *p = w->nf->conf;
-	struct veb_worker *vw = w->state;
 	const uint8_t *eth = rte_pktmbuf_mtod(f->m, const uint8_t *);
 	uint64_t src, dst;
 	uint8_t verdict;
 	bool group;
 
-	if (unlikely(f->m->data_len < RTE_ETHER_HDR_LEN))
-		return NF_ABORT;
-	if (unlikely(f->in >= vw->veb->n_ports))
-		return NF_DROP(DROP_NO_PORT);
 	group = eth[0] & 1;
 	src = macs_key(eth + RTE_ETHER_ADDR_LEN);
 	dst = macs_key(eth);
 	if (unlikely((eth[RTE_ETHER_ADDR_LEN] & 1) || !src))
 		return NF_DROP(DROP_BAD_SOURCE);
-	if (unlikely(!within(&vw->in[f->in], f->now, f->m->pkt_len + vw->overhead)))
-		return NF_DROP(DROP_RATE_IN);
 	verdict = take_source(w, f, src);
 	if (unlikely(verdict))
 		return verdict;
@@ -182,10 +175,31 @@ static uint8_t one(struct nf_worker *w, const struct frame *f)
 	return p->mode == VEB_MODE_VEPA ? vepa(w, f, src, dst, group) : bridge(w, f, dst, group);
 }
 
+/* What a port's limits let in, or what is not to wait for them. */
+static uint8_t one(struct nf_worker *w, const struct veb_frame *f)
+{
+	struct veb_worker *vw = w->state;
+	struct nic_frame frame = {.m = f->m, .dir = (uint8_t)f->dir};
+	uint8_t verdict;
+
+	if (unlikely(f->m->data_len < RTE_ETHER_HDR_LEN))
+		return NF_ABORT;
+	if (unlikely(f->in >= vw->veb->n_ports))
+		return NF_DROP(DROP_NO_PORT);
+	if (likely(!vw->limited))
+		return veb_switch(w, f);
+	verdict = veb_pass(w, &vw->in, f->in, &frame);
+	return verdict ? verdict : veb_switch(w, f);
+}
+
 void veb_process(struct nf_worker *w, struct burst *b)
 {
+	struct veb_worker *vw = w->state;
+
+	if (vw->limited)
+		nic_clock_set(&vw->clock, rte_rdtsc()); /* b->now is read once in so many polls */
 	for (unsigned int i = 0; i < b->n; i++) {
-		struct frame f = {.m = b->pkts[i], .now = b->now, .in = nf_port(b->pkts[i]),
+		struct veb_frame f = {.m = b->pkts[i], .now = b->now, .in = nf_port(b->pkts[i]),
 				  .dir = (enum nf_direction)b->direction};
 
 		if (likely(i + 2 < b->n))

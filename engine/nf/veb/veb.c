@@ -26,10 +26,12 @@ static const struct param port_params[] = {
 		"the bridge outside of a VEPA has it"},
 	{.name = "rate_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
 	 .offset = offsetof(struct veb_port_params, rate_bps),
-	 .doc = "limit of what goes out by this port; 0: none"},
+	 .doc = "limit of what goes out by this port; frames wait in its queue until there is time for them. "
+		"0: none"},
 	{.name = "in_rate_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
 	 .offset = offsetof(struct veb_port_params, in_rate_bps),
-	 .doc = "limit of what comes in by this port (an SR-IOV VF's max_tx_rate); 0: none"},
+	 .doc = "limit of what comes in by this port (an SR-IOV VF's max_tx_rate), with a queue likewise; 0: "
+		"none"},
 	{0},
 };
 
@@ -60,23 +62,24 @@ static const struct param veb_params[] = {
 	{.name = "flood_burst", .type = PARAM_UINT, .min = 1, .max = 1e9, .def = "1000",
 	 .unit = "frames", .offset = offsetof(struct veb_params, flood_burst),
 	 .doc = "how many of them may come at once"},
-	{.name = "burst_bytes", .type = PARAM_UINT, .min = 1600, .max = 1e9, .def = "65536",
+	{.name = "burst_bytes", .type = PARAM_UINT, .max = 1e9, .def = "1048576",
 	 .unit = "bytes", .offset = offsetof(struct veb_params, burst_bytes),
-	 .doc = "bucket of each port's rate limits"},
+	 .doc = "the most that a limit lets through at once when this lcore was away: a device would have "
+		"worked meanwhile"},
 	{.name = "capacity_bps", .type = PARAM_UINT, .max = 1e13, .unit = "bit/s",
 	 .offset = offsetof(struct veb_params, capacity_bps),
-	 .doc = "limit of all that the switch forwards, between its own ports too: what VF-to-VF traffic "
-		"takes is the uplink's no more (S2 section 4.2); 0: none"},
+	 .doc = "limit of the way between the device and its host (PCIe), each way: what comes from ports "
+		"that are no uplinks, and what goes to them. Such ports take turns, by bytes (deficit round "
+		"robin). A frame between two of them takes of both; 0: none"},
+	{.name = "queue_packets", .type = PARAM_UINT, .min = 1, .max = 65536, .def = "512",
+	 .unit = "frames", .offset = offsetof(struct veb_params, queue_packets),
+	 .doc = "depth of each port's two queues, where there are limits: frames wait in front of a limit, "
+		"and are lost when its queue is full"},
 	{.name = "overhead_bytes", .type = PARAM_UINT, .max = 64, .def = "24", .unit = "bytes",
 	 .offset = offsetof(struct veb_params, overhead_bytes),
 	 .doc = "added to each frame's length by the limits; 24: as on the wire, 4: with its FCS"},
 	{0},
 };
-
-static const struct veb_port_params *port_at(const struct veb_params *p, unsigned int i)
-{
-	return (const struct veb_port_params *)p->ports.items + i;
-}
 
 static int check_params(const struct veb_params *p, struct err *err)
 {
@@ -86,7 +89,7 @@ static int check_params(const struct veb_params *p, struct err *err)
 		return err_set(err, EINVAL, "params.ports", "%zu ports; allowed: 2 to %d",
 			       p->ports.count, VEB_PORTS_MAX);
 	for (unsigned int i = 0; i < p->ports.count; i++)
-		uplinks += port_at(p, i)->uplink;
+		uplinks += veb_port_at(p, i)->uplink;
 	if (!uplinks && (p->mode == VEB_MODE_VEPA || p->unknown == UNKNOWN_UPLINK))
 		return err_set(err, EINVAL, "params.ports", "none is an uplink; %s needs one",
 			       p->mode == VEB_MODE_VEPA ? "mode vepa" : "unknown: uplink");
@@ -106,9 +109,9 @@ static void wire_ports(struct veb *veb, const struct veb_params *p)
 
 	veb->n_ports = (unsigned int)p->ports.count;
 	for (unsigned int i = 0; i < veb->n_ports; i++) {
-		veb->ports[i].uplink = port_at(p, i)->uplink;
-		veb->ports[i].spoof_check = port_at(p, i)->spoof_check;
-		veb->ports[i].reflect = port_at(p, i)->reflect;
+		veb->ports[i].uplink = veb_port_at(p, i)->uplink;
+		veb->ports[i].spoof_check = veb_port_at(p, i)->spoof_check;
+		veb->ports[i].reflect = veb_port_at(p, i)->reflect;
 		if (veb->ports[i].reflect)
 			veb->ports[i].flood = 1ull << i;
 		veb->ports[i].to_uplink = (uint8_t)i;
@@ -154,7 +157,7 @@ static int add_statics(struct veb *veb, const struct veb_params *p, struct err *
 	int rc = 0;
 
 	for (unsigned int i = 0; i < veb->n_ports; i++) {
-		const struct param_list *macs = &port_at(p, i)->macs;
+		const struct param_list *macs = &veb_port_at(p, i)->macs;
 
 		for (size_t j = 0; j < macs->count && !rc; j++) {
 			snprintf(path, sizeof(path), "params.ports[%u].macs[%zu]", i, j);
@@ -201,19 +204,20 @@ static int start_meter(struct veb_meter *m, uint64_t rate, uint64_t burst, const
 {
 	struct rte_meter_srtcm_params params = {rate / (w->count ? w->count : 1), burst, 0};
 
-	if (!rate)
-		return 0;
 	if (rte_meter_srtcm_profile_config(&m->profile, &params) ||
 	    rte_meter_srtcm_config(&m->state, &m->profile))
 		return err_set(err, EINVAL, path, "%llu per second, shared by %u replicas, is too low",
 			       (unsigned long long)rate, w->count);
-	m->on = true;
 	return 0;
 }
 
 static void veb_worker_fini(struct nf_worker *w)
 {
-	free(w->state);
+	struct veb_worker *vw = w->state;
+
+	if (vw)
+		veb_limits_stop(vw);
+	free(vw);
 	w->state = NULL;
 }
 
@@ -221,27 +225,16 @@ static int veb_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct veb_params *p = w->nf->conf;
 	struct veb_worker *vw = w->state = calloc(1, sizeof(*vw));
-	char path[64];
 	int rc;
 
 	if (!vw)
 		return err_set(err, ENOMEM, "params", "out of memory");
 	vw->veb = w->nf->state;
 	vw->overhead = (uint32_t)p->overhead_bytes;
+	vw->limited = veb_has_limits(p);
 	rc = start_meter(&vw->flood, p->flood_pps, p->flood_burst, w, "params.flood_pps", err);
-	if (!rc)
-		rc = start_meter(&vw->capacity, p->capacity_bps / 8, p->burst_bytes, w,
-				 "params.capacity_bps", err);
-	for (unsigned int i = 0; i < p->ports.count && !rc; i++) {
-		const struct veb_port_params *port = port_at(p, i);
-
-		snprintf(path, sizeof(path), "params.ports[%u].rate_bps", i);
-		rc = start_meter(&vw->out[i], port->rate_bps / 8, p->burst_bytes, w, path, err);
-		snprintf(path, sizeof(path), "params.ports[%u].in_rate_bps", i);
-		if (!rc)
-			rc = start_meter(&vw->in[i], port->in_rate_bps / 8, p->burst_bytes, w, path,
-					 err);
-	}
+	if (!rc && vw->limited)
+		rc = veb_limits_start(vw, p, w, err);
 	if (rc)
 		veb_worker_fini(w);
 	return rc;
@@ -253,6 +246,8 @@ static void veb_tick(struct nf_worker *w, uint64_t now_tsc)
 
 	if (!w->index)
 		w->counters[C_EXPIRED] += macs_age(&veb->macs, flow_now(now_tsc));
+	/* Also when nothing is held: copies that wait are not. */
+	veb_serve(w, now_tsc);
 }
 
 enum op { OP_ADD, OP_REMOVE, OP_FLUSH };
@@ -320,15 +315,26 @@ static const char *const drops[] = {
 	[DROP_FILTERED] = "filtered",
 	[DROP_UNKNOWN] = "unknown-destination",
 	[DROP_FLOOD_LIMIT] = "flood-limit",
+	[DROP_UPLINK_OUT] = "uplink-out",
+	[DROP_UPLINK_IN] = "uplink-in",
 	[DROP_RATE] = "rate-limit",
 	[DROP_RATE_IN] = "in-rate-limit",
 	[DROP_CAPACITY] = "capacity",
+	[DROP_QUEUE_FULL] = "queue-full",
 	NULL,
 };
 static const char *const counters[] = {
 	[C_FORWARDED] = "forwarded", [C_FLOODED] = "flooded", [C_COPIES] = "copies",
 	[C_COPIES_LOST] = "copies-lost", [C_LEARNT] = "learnt", [C_MOVED] = "moved",
-	[C_TABLE_FULL] = "table-full", [C_EXPIRED] = "expired", NULL};
+	[C_TABLE_FULL] = "table-full", [C_EXPIRED] = "expired",
+	[C_WAITED] = "waited", [C_WAITED_NS] = "waited-ns",
+	[C_UPLINK_OUT_BYTES] = "uplink-out-bytes", [C_UPLINK_IN_BYTES] = "uplink-in-bytes",
+	[C_TO_HOST_BYTES] = "to-host-bytes", [C_FROM_HOST_BYTES] = "from-host-bytes", NULL};
+
+static const char *veb_apart(const void *conf)
+{
+	return veb_has_limits(conf) ? "it holds frames that wait for a limit" : NULL;
+}
 
 static const struct nf_ops veb_ops = {
 	.name = "veb",
@@ -336,10 +342,14 @@ static const struct nf_ops veb_ops = {
 	       "segment (its \"port\" in the plan) and an edge (p0, p1, ...). Frames go where their "
 	       "destination address is, from a table of static and learnt addresses; broadcast, "
 	       "multicast and unknown unicast flood, within a bound. Each port may have rate limits, as a "
-	       "VF and an uplink have. Uplinks: see ports; in mode vepa the bridge outside does the "
-	       "switching. All replicas share the table, without locks; each has an equal share of the "
-	       "rates. Copies that find no mbuf, or no room, are lost and counted. update: {op: add | "
-	       "remove, mac, port}, {op: flush}.",
+	       "VF and an uplink have, and the way between NIC and host one that its ports share: "
+	       "each port has a queue each way, in which frames wait for them, and are lost only when "
+	       "it is full, under the name of the limit that it waits for (uplink-out, uplink-in, "
+	       "rate-limit, in-rate-limit, capacity). What passed them is counted as *-bytes, with "
+	       "overhead_bytes. Uplinks: see ports; in mode vepa the bridge outside does the "
+	       "switching. All replicas share the table, without locks; each has queues of its own and "
+	       "an equal share of the rates. Copies that find no mbuf, or no room, are lost and "
+	       "counted. update: {op: add | remove, mac, port}, {op: flush}.",
 	.standards = "IEEE 802.1Q clauses 8.6 (frame filtering, reserved addresses) and 8.8 (filtering "
 		     "database), shared VLAN learning; IEEE 802.1Qbg: VEB, and VEPA with the filter of "
 		     "reflected frames. Left out: VLAN membership and tagging of ports, spanning tree, "
@@ -348,8 +358,7 @@ static const struct nf_ops veb_ops = {
 	.conf_size = sizeof(struct veb_params),
 	.edges = edges,
 	.drops = drops,
-	.policy_drops = 1u << DROP_SPOOFED | 1u << DROP_FILTERED | 1u << DROP_RATE |
-			1u << DROP_RATE_IN | 1u << DROP_CAPACITY,
+	.policy_drops = 1u << DROP_SPOOFED | 1u << DROP_FILTERED,
 	.counters = counters,
 	.reads = NF_F_MAC | NF_F_LENGTH,
 	.may_drop = true,
@@ -357,11 +366,13 @@ static const struct nf_ops veb_ops = {
 	.category = NF_NETWORK_ORIENTED,
 	.state_key = NF_STATE_GLOBAL,
 	.wants_port = true,
+	.apart = veb_apart,
 	.init = veb_init,
 	.fini = veb_fini,
 	.worker_init = veb_worker_init,
 	.worker_fini = veb_worker_fini,
 	.process = veb_process,
+	.poll = veb_poll,
 	.tick = veb_tick,
 	.update = veb_update,
 };

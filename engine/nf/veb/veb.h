@@ -5,6 +5,7 @@
 
 #include "core/nf.h"
 #include "macs.h"
+#include "nic.h"
 
 /* What the files of this NF share; nobody else includes it. */
 
@@ -21,9 +22,12 @@ enum veb_drop {
 	DROP_FILTERED,
 	DROP_UNKNOWN,
 	DROP_FLOOD_LIMIT,
+	DROP_UPLINK_OUT,
+	DROP_UPLINK_IN,
 	DROP_RATE,
 	DROP_RATE_IN,
 	DROP_CAPACITY,
+	DROP_QUEUE_FULL,
 };
 
 enum veb_counter {
@@ -35,6 +39,12 @@ enum veb_counter {
 	C_MOVED,
 	C_TABLE_FULL,
 	C_EXPIRED,
+	C_WAITED,
+	C_WAITED_NS,
+	C_UPLINK_OUT_BYTES,
+	C_UPLINK_IN_BYTES,
+	C_TO_HOST_BYTES,
+	C_FROM_HOST_BYTES,
 };
 
 struct veb_port_params {
@@ -48,13 +58,12 @@ struct veb_params {
 	uint32_t mode, unknown;
 	bool learning;
 	uint64_t addresses, flood_pps, flood_burst, burst_bytes, overhead_bytes;
-	uint64_t capacity_bps;
+	uint64_t capacity_bps, queue_packets;
 	double ageing_s;
 };
 
-/* Meters of one worker: its share of each rate. */
+/* Of one worker: its share of the bound on floods. */
 struct veb_meter {
-	bool on;
 	struct rte_meter_srtcm_profile profile;
 	struct rte_meter_srtcm state;
 };
@@ -74,7 +83,37 @@ struct veb {
 struct veb_worker {
 	struct veb *veb;
 	uint32_t overhead;
-	struct veb_meter out[VEB_PORTS_MAX], in[VEB_PORTS_MAX], flood, capacity;
+	bool limited; /* there are limits, and so queues */
+	struct veb_meter flood;
+	struct nic_clock clock;
+	double ns_per_time;
+	struct nic_way in, out;
 };
 
+/* One frame in, by which port; what the steps of switching need of it. */
+struct veb_frame {
+	struct rte_mbuf *m;
+	uint64_t now; /* TSC */
+	uint16_t in;
+	enum nf_direction dir;
+};
+
+static inline const struct veb_port_params *veb_port_at(const struct veb_params *p, unsigned int i)
+{
+	return (const struct veb_port_params *)p->ports.items + i;
+}
+
+bool veb_has_limits(const struct veb_params *p);
+/* Each replica has its share of the limits, and queues of its own. */
+int veb_limits_start(struct veb_worker *vw, const struct veb_params *p, const struct nf_worker *w,
+		     struct err *err);
+void veb_limits_stop(struct veb_worker *vw); /* frees the frames that wait */
+/* Past a port's limits, in or out: 0, NF_HOLD (it waits), or the drop. */
+uint8_t veb_pass(struct nf_worker *w, struct nic_way *way, unsigned int port,
+		 struct nic_frame *frame);
+/* The verdict on a frame that has come in: NF_HOLD when it waits to leave. */
+uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f);
 void veb_process(struct nf_worker *w, struct burst *b);
+void veb_poll(struct nf_worker *w);
+/* Lets go what limits have time for. */
+void veb_serve(struct nf_worker *w, uint64_t now_tsc);

@@ -171,25 +171,6 @@ static void test_64_ports(void **state)
 	harness_free(h);
 }
 
-/* 20 Mbit/s offered to a switch of 10, between two of its own ports. */
-static void test_capacity(void **state)
-{
-	struct harness *h = make(NIC ", \"capacity_bps\": 10000000}");
-	const unsigned int frames = 60000; /* two seconds */
-	double bits = 0;
-
-	(void)state;
-	for (unsigned int i = 0; i < frames; i++) {
-		harness_advance(h, (FRAME + 24) * 8 * 1000 / 20);
-		bits += feed(h, 1, 11, 13) ? (FRAME + 24) * 8 : 0;
-	}
-	bits /= frames * ((FRAME + 24) * 8 / 20e6);
-	if (bits < 9.6e6 || bits > 10.4e6)
-		fail_msg("%.0f bit/s", bits);
-	assert_true(harness_dropped(h, "capacity") > frames / 3);
-	harness_free(h);
-}
-
 /* Two uplinks of one LAN: a broadcast goes out once and comes in once. */
 static void test_two_uplinks(void **state)
 {
@@ -243,28 +224,6 @@ static void test_flood_limit(void **state)
 	}
 	assert_in_range(passed, 1990, 2031);
 	assert_int_equal(harness_dropped(h, "flood-limit"), 20020 - passed);
-	harness_free(h);
-}
-
-/* 20 Mbit/s offered to an uplink of 10, on virtual time. */
-static void test_rate(void **state)
-{
-	struct harness *h = make("{\"ports\": [{\"uplink\": true, \"rate_bps\": 10000000}, "
-				 "{\"macs\": [\"02:00:00:00:00:0b\"]}], \"unknown\": \"uplink\"}");
-	const uint64_t ns = (FRAME + 24) * 8 * 1000 / 20;
-	const unsigned int frames = 120000; /* four seconds */
-	double bits = 0;
-
-	(void)state;
-	for (unsigned int i = 0; i < frames; i++) {
-		harness_advance(h, ns);
-		bits += feed(h, 1, 11, 99) ? (FRAME + 24) * 8 : 0;
-		assert_int_equal(feed(h, 0, 99, 11), 2); /* the other way is not limited */
-	}
-	bits /= (double)frames * (double)ns / 1e9;
-	if (bits < 9.8e6 || bits > 10.2e6)
-		fail_msg("%.0f bit/s", bits);
-	assert_true(harness_dropped(h, "rate-limit") > frames / 3);
 	harness_free(h);
 }
 
@@ -396,11 +355,10 @@ int main(void)
 		cmocka_unit_test(test_learning),       cmocka_unit_test(test_sriov),
 		cmocka_unit_test(test_vepa),	       cmocka_unit_test(test_two_uplinks),
 		cmocka_unit_test(test_refused_frames), cmocka_unit_test(test_flood_limit),
-		cmocka_unit_test(test_rate),	       cmocka_unit_test(test_updates),
+		cmocka_unit_test(test_updates),
 		cmocka_unit_test(test_full_table),     cmocka_unit_test(test_million),
 		cmocka_unit_test(test_zoo),	       cmocka_unit_test(test_bad_params),
 		cmocka_unit_test(test_reflective_relay), cmocka_unit_test(test_64_ports),
-		cmocka_unit_test(test_capacity),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
