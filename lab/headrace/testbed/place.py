@@ -49,15 +49,27 @@ def usable_cpus() -> list[int]:
 
 
 def _thread_index(cpu: int) -> int:
+    siblings = _threads_of_core(cpu)
+    return siblings.index(cpu) if cpu in siblings else 0
+
+
+def _threads_of_core(cpu: int) -> list[int]:
+    """The CPU's own among them; none where the kernel does not say."""
     try:
         text = (_SYS_CPU / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
     except OSError:
-        return 0
+        return []
     siblings: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         siblings += range(int(first), int(last or first) + 1)
-    return siblings.index(cpu) if cpu in siblings else 0
+    return siblings
+
+
+def apart_first(cpus: Sequence[int], busy: Sequence[int]) -> list[int]:
+    """In their order, but last those that share a core with a busy one: a generator is no steady
+    one beside work on its core's other thread."""
+    return sorted(cpus, key=lambda cpu: not set(busy).isdisjoint(_threads_of_core(cpu)))
 
 
 def place(experiment: Experiment, doc: Document, available: list[int]) -> Placement:
@@ -150,7 +162,7 @@ def _choose(
     traffic = list(lcores.traffic or ())
     if not traffic:
         traffic = [c for c in available if c not in (lcores.chain or ())][:1] or available[:1]
-    free = [cpu for cpu in available if cpu not in traffic]
+    free = apart_first([cpu for cpu in available if cpu not in traffic], traffic)
     # As many lcores as the chain has functions: each execution model then has the same budget.
     chain = list(lcores.chain or free[: max(1, _lcores_wanted(experiment))] or traffic)
     return traffic, chain

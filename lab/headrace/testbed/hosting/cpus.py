@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lcore runs which VNF: the placements of S1, the pinning of S2 (figures 7 to 9)."""
+"""Which lcore runs which vCPU: the placements of S1, the pinning of S2 (figures 7 to 9)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Cpu:
     node: int
 
 
+Describe = Callable[[int], Cpu]
+
+
 def describe_cpu(number: int, root: Path = _SYS_CPU) -> Cpu:
     folder = root / f"cpu{number}"
     package = _number(folder / "topology" / "physical_package_id", 0)
@@ -36,13 +39,20 @@ def _number(file: Path, otherwise: int) -> int:
 
 
 def pin(
-    hosting: Hosting, vnfs: int, cpus: Sequence[Cpu], switch: Cpu, refuse: Refuse
+    hosting: Hosting,
+    vnfs: int,
+    cpus: Sequence[Cpu],
+    switch: Cpu,
+    refuse: Refuse,
+    vcpus: int = 1,
 ) -> list[tuple[int, ...]]:
-    """The lcores that each VNF may run on: one, or all where the scheduler decides."""
+    """The lcores that each vCPU may run on, VNF by VNF: one, or all where the scheduler decides. A
+    process is one vCPU."""
+    count = vnfs * vcpus
     if hosting.placement == "explicit":
-        return _explicit(hosting, vnfs, cpus, refuse)
+        return _explicit(hosting, count, cpus, refuse)
     if hosting.placement == "random":
-        return [tuple(sorted(cpu.number for cpu in cpus))] * vnfs
+        return [tuple(sorted(cpu.number for cpu in cpus))] * count
     local = [cpu for cpu in cpus if cpu.node == switch.node]
     remote = [cpu for cpu in cpus if cpu.node != switch.node]
     if hosting.placement == "worst" and not remote:
@@ -52,14 +62,23 @@ def pin(
             f"{switch.node}; allowed: numa-aware, random, explicit",
         )
     chosen = remote if hosting.placement == "worst" else [*local, *remote]
-    slots = _slots(chosen, hosting.oversubscription)
-    if hosting.oversubscription is not None and vnfs > len(slots):
+    slots = _slots(chosen, hosting.oversubscription, vcpus)
+    if hosting.oversubscription is not None and count > len(slots):
+        of_each = "" if vcpus == 1 else f" of {vcpus} vCPUs"
         raise refuse(
             "oversubscription",
-            f"{vnfs} VNFs at {hosting.oversubscription}:1 on {len(_cores(chosen))} physical cores; "
-            f"allowed: at most {len(slots)} VNFs, or a higher ratio",
+            f"{vnfs} VNFs{of_each} at {hosting.oversubscription}:1 on {len(_cores(chosen))} "
+            f"physical cores; allowed: at most {len(slots) // vcpus} VNFs, or a higher ratio",
         )
-    return [(slots[i % len(slots)],) for i in range(vnfs)]
+    return [(slots[i % len(slots)],) for i in range(count)]
+
+
+def without_siblings(cpus: Sequence[int], busy: Sequence[int], describe: Describe) -> list[int]:
+    """Those that are hardware threads of no core with a busy one: a generator whose core has work
+    on its other thread is no steady one. All but the busy where that leaves none."""
+    cores = {describe(cpu).core for cpu in busy}
+    others = [cpu for cpu in cpus if cpu not in busy]
+    return [cpu for cpu in others if describe(cpu).core not in cores] or others
 
 
 def _cores(cpus: Sequence[Cpu]) -> list[list[int]]:
@@ -69,11 +88,22 @@ def _cores(cpus: Sequence[Cpu]) -> list[list[int]]:
     return list(cores.values())
 
 
-def _slots(cpus: Sequence[Cpu], ratio: int | None) -> list[int]:
-    """Each core once, then each again on its next hardware thread, and so on (S2 figures 7-9)."""
+def _slots(cpus: Sequence[Cpu], ratio: int | None, vcpus: int) -> list[int]:
+    """Core by core, as many of its hardware threads at once as a VNF has vCPUs, so that they are
+    siblings (S2 figures 7-9); then each core again, until all of its threads, or `ratio` vCPUs,
+    are given."""
     cores = _cores(cpus)
-    rounds = ratio if ratio is not None else max(len(threads) for threads in cores)
-    return [threads[turn % len(threads)] for turn in range(rounds) for threads in cores]
+    slots: list[int] = []
+    given = 0
+    while given < max(ratio or len(threads) for threads in cores):
+        together = 0
+        for threads in cores:
+            left = (ratio or len(threads)) - given
+            turn = range(given, given + min(vcpus, len(threads), left))
+            slots += [threads[i % len(threads)] for i in turn]
+            together = max(together, len(turn))
+        given += together
+    return slots
 
 
 def _explicit(

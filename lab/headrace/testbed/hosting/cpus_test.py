@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.spec.hosting import Hosting
-from headrace.testbed.hosting.cpus import Cpu, describe_cpu, pin
+from headrace.testbed.hosting.cpus import Cpu, describe_cpu, pin, without_siblings
 
 # Two sockets of four cores with two threads each, numbered as Linux does: threads last.
 SERVER = [Cpu(n, (n % 8 // 4, n % 4), n % 8 // 4) for n in range(16)]
@@ -24,9 +24,83 @@ def refuse(key: str, problem: str) -> Exception:
     return Refused(f"{key}: {problem}")
 
 
-def pinned(vnfs: int, cpus: list[Cpu] = SERVER, **hosting: object) -> list[int]:
+def pinned(vnfs: int, cpus: list[Cpu] = SERVER, vcpus: int = 1, **hosting: object) -> list[int]:
     made = Hosting.model_validate({"kind": "process", **hosting})
-    return [lcores[0] for lcores in pin(made, vnfs, cpus, SWITCH, refuse)]
+    return [lcores[0] for lcores in pin(made, vnfs, cpus, SWITCH, refuse, vcpus)]
+
+
+# The papers' servers, numbered as Linux does: first all cores of both sockets, then their siblings.
+S1_SERVER = (2, 8)  # 2 x Xeon E5-2650: sockets, cores of each; two threads of each
+S2_SERVER = (2, 12)  # 2 x Xeon Gold 5118
+
+
+@pytest.fixture
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> list[Cpu]:
+    """As `describe_cpu` reads it of /sys."""
+    sockets, each = request.param
+    cores = sockets * each
+    for number in range(2 * cores):
+        folder = tmp_path / f"cpu{number}"
+        (folder / "topology").mkdir(parents=True)
+        socket, core = divmod(number % cores, each)
+        (folder / "topology" / "physical_package_id").write_text(f"{socket}\n")
+        (folder / "topology" / "core_id").write_text(f"{core}\n")
+        (folder / f"node{socket}").mkdir()
+    return [describe_cpu(number, tmp_path) for number in range(2 * cores)]
+
+
+def for_vnfs(server: list[Cpu], traffic: list[int], cores: int) -> list[Cpu]:
+    """So many physical cores of each socket, none of them the traffic's."""
+    free = without_siblings([cpu.number for cpu in server], traffic, lambda n: server[n])
+    kept = [server[number] for number in free]
+    return [
+        cpu
+        for cpu in kept
+        if sorted({other.core for other in kept if other.node == cpu.node}).index(cpu.core) < cores
+    ]
+
+
+@pytest.mark.parametrize("server", [S2_SERVER], indirect=True)
+@pytest.mark.parametrize(
+    ("vms", "ratio", "cores_of_a_vm", "vcpus_of_a_core"),
+    [(10, "1:1", 2, 1), (20, "2:1", 1, 2), (40, "4:1", 1, 4)],
+)
+def test_vcpus_of_a_machine_are_siblings(
+    server: list[Cpu], vms: int, ratio: str, cores_of_a_vm: int, vcpus_of_a_core: int
+) -> None:
+    """S2 figures 7 to 9: 10, 20 and 40 machines of two vCPUs on 20 of the server's 24 cores."""
+    cpus = for_vnfs(server, traffic=[0, 12], cores=10)
+    placed = pinned(vms, cpus, vcpus=2, oversubscription=ratio)
+    machines = [placed[i : i + 2] for i in range(0, len(placed), 2)]
+    assert {len({server[n].core for n in one}) for one in machines} == {cores_of_a_vm}
+    assert {server[a].node == server[b].node for a, b in machines} == {True}
+    assert all(a != b for a, b in machines)  # siblings, not twice the same thread
+    assert set(Counter(server[n].core for n in placed).values()) == {vcpus_of_a_core}
+    assert not {server[n].core for n in placed} & {server[n].core for n in (0, 12)}
+    with pytest.raises(Refused, match=f"{vms + 1} VNFs of 2 vCPUs at {ratio} on 20 physical cores"):
+        pinned(vms + 1, cpus, vcpus=2, oversubscription=ratio)
+
+
+@pytest.mark.parametrize("server", [S2_SERVER], indirect=True)
+def test_machines_fill_the_nics_socket_first(server: list[Cpu]) -> None:
+    placed = pinned(5, for_vnfs(server, traffic=[0, 1], cores=10), vcpus=2)
+    assert placed == [2, 26, 3, 27, 4, 28, 5, 29, 6, 30]
+
+
+@pytest.mark.parametrize("server", [S1_SERVER], indirect=True)
+def test_generators_siblings_stay_free(server: list[Cpu]) -> None:
+    """S1's machine has 32 lcores: with one for traffic, 30 are left for VNFs of one vCPU, those of
+    the NIC's socket first, and a core each before any core has two."""
+    free = without_siblings(range(32), [0], lambda n: server[n])
+    assert free == [n for n in range(32) if n not in (0, 16)]
+    placed = pinned(30, [server[n] for n in free])
+    assert placed[:15] == [*range(1, 8), *range(8, 16)]
+    assert sorted(placed) == free
+
+
+def test_one_core_is_shared_with_the_generator() -> None:
+    only = [Cpu(0, (0, 0), 0), Cpu(1, (0, 0), 0)]
+    assert without_siblings([0, 1], [0], lambda n: only[n]) == [1]
 
 
 def test_near_the_nic_first() -> None:

@@ -11,7 +11,7 @@ from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
 from headrace.spec.vm import VMS_MAX
 from headrace.testbed.describe import Description, files_in, with_absolute_files
-from headrace.testbed.hosting.cpus import describe_cpu, pin
+from headrace.testbed.hosting.cpus import describe_cpu, pin, without_siblings
 from headrace.testbed.hosting.host import host_plan
 from headrace.testbed.hosting.parts import (
     MAC_OUT,
@@ -65,10 +65,11 @@ def lay_out_hosted(
     vcpus = hosting.vm.vcpus if hosting.kind == "vm" else 1
     cpus = pin(
         hosting,
-        count * vcpus,
+        count,
         [describe_cpu(number) for number in free],
         nic_at(experiment, wires, count, switch_cpu(traffic)),
         lambda key, problem: doc.error((*_AT, key), problem),
+        vcpus,
     )
     chains = []
     for chain in range(hosting.chains):
@@ -182,7 +183,7 @@ def _lcores(
     told = experiment.study.deployment.lcores
     check_told(told, doc, available)
     traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
-    free = list(told.chain or [cpu for cpu in available if cpu not in traffic])
+    free = list(told.chain or without_siblings(available, traffic, describe_cpu))
     if not traffic or not free:
         raise doc.error(
             ("deployment", "lcores"),
