@@ -282,6 +282,23 @@ class Anatomy(Record):
     undivided: str = ""  # the part that could not be told from another, and where it is
 
 
+class Limit(Record):
+    """What bounds a hosted chain and is no CPU: the way between the NIC and its host (`switch`),
+    its wire (`uplink`), a VNF's licence (`rate-cap`).
+
+    `used` is the share that frames took of it while packets were sent, layer 1, of the way that
+    had more; of a licence the share that the VNF's frames asked for. `crossings`: how often it was
+    charged for each packet that arrived, that way.
+    """
+
+    kind: Literal["switch", "uplink", "rate-cap"]
+    place: str  # the NIC, or the VNF
+    gbps: float
+    used: NonNegativeFloat
+    crossings: NonNegativeFloat
+    dropped: NonNegativeInt = 0  # its queues were full
+
+
 class Application(Record):
     """What clients and third-party VNFs report of a trial on the kernel's path."""
 
@@ -345,6 +362,7 @@ class Measurement(Record):
     counters: Counters | None = None
     application: Application | None = None
     anatomy: Anatomy | None = None  # hosted chains only
+    limits: tuple[Limit, ...] = ()  # of a hosted chain's NIC and VNFs, that its spec gives them
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 
     @property

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
-from headrace.record import Counters, Measurement
+from headrace.record import Counters, Limit, Measurement
 from headrace.report.bottleneck import pipe
 from headrace.report.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
 from headrace.report.units import pps
+from headrace.testbed.hosting.parts import NIC
 
 BUSY = 0.90  # an lcore above may have been without cycles for a burst
 PAUSES = 0.1  # of a trial: who is away for longer is not helped by a larger ring
@@ -87,6 +88,9 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
             yield small
             continue
         found = pipe(at, above)
+        if found.limit is not None:
+            yield _limit_reached(found.limit, at, found.headline, found.reasons, e.repeated)
+            continue
         if found.narrowest is None:
             continue
         part = found.part(found.narrowest)
@@ -159,8 +163,49 @@ def _slow_part(
             *reasons,
             _measured(at, repeated),
         ),
-        remedy="another lcore for this segment (`replicas`), or another cut of the chain; "
-        "`headrace run` sweeps execution models",
+        remedy=_wider(part, at),
+    )
+
+
+def _wider(part: Part, at: Measurement) -> str:
+    """What the deployment allows: a hosted VNF has one lcore, and no replicas."""
+    if all(segment.hosting == "inline" for segment in at.segments):
+        return (
+            "another lcore for this segment (`replicas`), or another cut of the chain; "
+            "`headrace run` sweeps execution models"
+        )
+    if part.name == NIC:
+        return "lcores of their own for generator, switch and sink (`lcores.traffic` with three)"
+    alone = "" if not part.shares_cpu_with else "an lcore that it shares with nobody, or "
+    return (
+        f"{alone}fewer functions in this VNF (another cut: `execution`), or more chains side by "
+        "side (`hosting.chains`)"
+    )
+
+
+# What would move a limit; each word is one that the deployment takes.
+_MOVED_BY = {
+    "switch": "fewer VNFs on the way of a packet (`execution: rtc` has the chain in one): each "
+    "goes twice between NIC and host; or a NIC that has more (`hosting.switch_gbps`)",
+    "uplink": "a faster wire (`hosting.uplink_gbps`)",
+    "rate-cap": "a larger licence (`rate_cap_gbps`), or more chains side by side "
+    "(`hosting.chains`)",
+}
+_REFLECTED = "`network: veb`, whose frames from VNF to VNF do not leave by the wire; or "
+
+
+def _limit_reached(
+    limit: Limit, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
+) -> Diagnosis:
+    reflected = limit.kind == "uplink" and limit.crossings > 1.5
+    return Diagnosis(
+        rule="limit-reached",
+        weight=Weight.SHORTAGE,
+        share=1.0,  # of its kind nothing is left
+        place=f"{_place(at)}: {limit.place}",
+        text=headline,
+        evidence=(*reasons, _measured(at, repeated)),
+        remedy=(_REFLECTED if reflected else "") + _MOVED_BY[limit.kind],
     )
 
 

@@ -29,6 +29,7 @@ from headrace.testbed.engine import Engine, EngineRefused
 from headrace.testbed.hosting.anatomy import anatomy
 from headrace.testbed.hosting.hosted import HostedEngine
 from headrace.testbed.hosting.layout import Hosted
+from headrace.testbed.hosting.limits import with_limits
 from headrace.testbed.memory import Memory
 from headrace.testbed.plan import Path, paths
 from headrace.testbed.state import RunState, dpdk_prefix, telemetry_sockets
@@ -193,6 +194,7 @@ class _Measuring:
             made = [
                 _with_anatomy(one, reading, self._hosted, context.ways, self._floor) for one in made
             ]
+            made = [with_limits(one, self._hosted, len(context.ways)) for one in made]
         if isinstance(self._engine, HostedEngine) and self._engine.emulated:
             made = [as_emulated(one, self._engine.emulated) for one in made]
         for one in made:

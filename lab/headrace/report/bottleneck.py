@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from headrace.record import Measurement, Record
+from headrace.record import Limit, Measurement, Record
 
+from . import limits
 from .capacity import Part, carried_pps, parts_of
 from .repetitions import joined, left_out, together
 from .units import count, percent, plural, pps, significant
@@ -26,6 +27,7 @@ class Pipe(Record):
     carried_pps: float  # with what was dropped by policy, where that is no loss
     narrowest: str | None
     marked: tuple[str, ...] = ()  # the narrowest; of the tester also what shares its lcores
+    limit: Limit | None = None  # that holds the chain back instead of a part's cycles
     headline: str
     reasons: tuple[str, ...] = ()
 
@@ -68,14 +70,19 @@ def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) ->
     """Of all repetitions of a measurement, with trials of theirs at loads that were too high."""
     at = together(repetitions)
     parts = _levelled(joined(repetitions))
-    name, headline, reasons = _narrowest(at, above, parts, _loads(repetitions, at))
+    limit = None if at.audit.verdict == "generator-bound" else limits.limit_of(at, above)
+    if limit is not None:
+        name, headline, reasons = None, limits.headline(limit), _of_limit(limit, at, above, parts)
+    else:
+        name, headline, reasons = _narrowest(at, above, parts, _loads(repetitions, at))
     reasons += left_out(repetitions)
     return Pipe(
         parts=parts,
         throughput_pps=at.throughput_pps,
         carried_pps=carried_pps(at),
         narrowest=name,
-        marked=_marked(name, parts),
+        marked=_marked(name, parts) if limit is None else (limit.place,),
+        limit=limit,
         headline=headline,
         reasons=tuple(reasons),
     )
@@ -121,6 +128,17 @@ def _narrowest(
         *_of_estimate(part),
     ]
     return part.name, headline, reasons
+
+
+def _of_limit(
+    limit: Limit, at: Measurement, above: Sequence[Measurement], parts: Sequence[Part]
+) -> list[str]:
+    return [
+        *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
+        *_of_holding(parts),
+        *_of_policy(at),
+        *limits.reasons(limit, at, above, parts),
+    ]
 
 
 def _generator_bound(

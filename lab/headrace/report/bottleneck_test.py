@@ -13,6 +13,7 @@ from headrace.record import (
     Audit,
     Counters,
     Finding,
+    Limit,
     Measurement,
     RingReading,
     WorkerReading,
@@ -443,3 +444,48 @@ def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
     # Few are drawn each.
     few = made.model_copy(update={"parts": made.parts[:6]})
     assert few.drawn() == list(few.parts)
+
+
+def switch(used: float, dropped: int = 0, kind: str = "switch") -> Limit:
+    return Limit.model_validate(
+        {
+            "kind": kind,
+            "place": "nic",
+            "gbps": 1.0,
+            "used": used,
+            "crossings": 2,
+            "dropped": dropped,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("here", "over", "full", "named"),
+    [
+        ([switch(0.98)], [], 0, True),  # nothing more fits
+        ([switch(0.80)], [], 0, False),
+        ([switch(0.93)], [switch(1.0, 9_000)], 0, True),  # what was too much was lost there
+        ([switch(0.93)], [switch(1.0, 9_000)], 20_000, False),  # more was lost in front of a part
+        ([switch(0.50)], [switch(0.55, 9_000)], 0, False),  # a pause, not the limit
+    ],
+)
+def test_a_limit_is_named_where_it_holds_the_chain_back(
+    here: list[Limit], over: list[Limit], full: int, named: bool
+) -> None:
+    at = measurement("pipeline", 8 * MPPS, limits=tuple(here))
+    above = [measurement("pipeline", 9 * MPPS, full=full, limits=tuple(over))] if over else []
+    found = pipe_of([at], above)
+    if not named:
+        assert found.limit is None and found.narrowest == "acl"
+        return
+    assert found.headline == "Switch capacity of the NIC, 1 Gbit/s, reached."
+    assert found.narrowest is None and found.limit is not None and found.marked == ("nic",)
+    assert any("goes 2 times between NIC and host" in reason for reason in found.reasons)
+    assert any("By its cycles the chain could carry" in reason for reason in found.reasons)
+
+
+def test_of_several_limits_the_one_that_lost_most_is_named() -> None:
+    at = measurement("pipeline", 8 * MPPS)
+    both = (switch(1.0, 10), switch(1.0, 500, kind="uplink"))
+    found = pipe_of([at], [measurement("pipeline", 9 * MPPS, limits=both)])
+    assert found.headline == "Uplink of the NIC, 1 Gbit/s, reached."

@@ -68,6 +68,7 @@ def _bottleneck(e: Explained) -> dict[str, Any]:
         **e.summary.key.model_dump(),
         "throughput_pps": e.pipe.throughput_pps,
         "narrowest": e.pipe.narrowest,
+        "limit": e.pipe.limit.model_dump() if e.pipe.limit is not None else None,
         "marked": list(e.pipe.marked),
         "headline": e.pipe.headline,
         "reasons": list(e.pipe.reasons),

@@ -16,6 +16,7 @@ from .charts import pipe as pipe_chart
 from .charts.svg import NARROW, WIDE
 from .document import Group, Report
 from .evidence import Evidence, evidence
+from .limits import name_of
 from .summary import Summary
 
 
@@ -30,6 +31,7 @@ def render(report: Report, *, spec: str | None = None, layers: str = "") -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(
+        limit=name_of,
         pps=units.pps,
         ns=units.ns,
         count=units.count,

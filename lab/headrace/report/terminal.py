@@ -188,6 +188,7 @@ def _bar(
     part: Part, pipe: Pipe, largest: float, scale: units.Scale, columns: int
 ) -> Sequence[RenderableType]:
     here = part.name in pipe.marked
+    word = "narrowest" if pipe.limit is None else "limit reached"
     width = round(columns * min(1.0, (part.capacity_pps or 0.0) / largest))
     beyond = (part.capacity_pps or 0.0) > largest
     bar = Text("█" * width + ("▸" if beyond else ""), style=BAD if here else "blue")
@@ -198,7 +199,7 @@ def _bar(
         bar,
         Text(scale.text(part.capacity_pps)),
         Text(busy, style=DIM),
-        Text(f"lcore {cpus}" + (", narrowest" if here else ""), style=BAD if here else DIM),
+        Text(f"lcore {cpus}" + (f", {word}" if here else ""), style=BAD if here else DIM),
     )
 
 

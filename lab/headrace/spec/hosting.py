@@ -36,8 +36,10 @@ class Hosting(Spec):
 
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others
     stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
-    `switch_gbps` all that it switches, between VNFs too. `cpus` and `memory_limit_mb` are limits
-    of each VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real
+    `switch_gbps` the way between it and the host, each way; a frame from VNF to VNF goes by it
+    both ways. `rate_cap_gbps` is each VNF's licence: what it may send. Frames wait for a limit in
+    queues of `nic_queue` frames. `cpus` and `memory_limit_mb` are limits of each VNF's control
+    group. `vf`: how a VNF's engine reaches its virtual function of a real
     NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines
     are given theirs whole; `vf` then is the tester's way.
     """
@@ -56,6 +58,10 @@ class Hosting(Spec):
     slots: Annotated[Count, Field(ge=64, le=1 << 20)] = 1024
     uplink_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
     switch_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = None
+    rate_cap_gbps: Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)] | None = (
+        None
+    )
+    nic_queue: Annotated[Count, Field(ge=1, le=1 << 16)] = 512
     times: bool = True
     vm: Vm = Vm()
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
@@ -77,6 +83,12 @@ class Hosting(Spec):
             raise ValueError(f"active: {self.active} of {self.chains} chains; allowed: at most all")
         if (self.placement == "explicit") != (self.lcores is not None):
             raise ValueError("`placement: explicit` and `lcores` (one for each VNF) go together")
+        for key in ("uplink_gbps", "switch_gbps", "rate_cap_gbps", "nic_queue"):
+            if self.kind == "inline" and key in self.model_fields_set:
+                raise ValueError(
+                    f"{key} is of the NIC in front of hosted VNFs; got kind inline; allowed: "
+                    f"process, container, vm"
+                )
         if self.slots & (self.slots - 1):
             raise ValueError(f"slots: {self.slots}; allowed: a power of two")
         least = self.memory_mb + PROGRAM_MB

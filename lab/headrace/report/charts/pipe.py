@@ -159,6 +159,7 @@ def _rings(slot: _Slot, middle: float) -> str:
 def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
     part, x = slot.part, slot.x + slot.width / 2
     narrowest = part.name in pipe.marked
+    mark = "narrowest" if pipe.limit is None else "limit reached"
     room = slot.width - 6
     size = 10.0 if small else 12.0
     names = [part.name] if len(part.nfs) != 1 else [part.nfs[0]]
@@ -169,7 +170,7 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         lcores = f"{len(part.cpus)} lcores"
     y = TOP + BORE
     rows = [
-        text(x, 14, "narrowest", class_="mark", text_anchor="middle") if narrowest else "",
+        text(x, 14, mark, class_="mark", text_anchor="middle") if narrowest else "",
         text(x, 28, shorten(names[0], room, size), class_="part", text_anchor="middle"),
         text(x, 41, shorten(lcores, room, size), class_="small", text_anchor="middle"),
         text(

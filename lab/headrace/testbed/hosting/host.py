@@ -68,6 +68,7 @@ def host_plan(
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]
     held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held += nic_holds(nfs[NIC]["params"])
     engine = {
         **engine,
         **buffers(experiment, held + _MBUFS),
@@ -169,23 +170,41 @@ def _nic(
     nic: Json = {
         "ports": [
             *(_uplink(ways, i, hosting) for i in range(len(ways))),
-            *(_function(face, one) for one in vnfs for face in one.faces),
+            *(_function(face, one, hosting) for one in vnfs for face in one.faces),
         ],
         "mode": mode,
         "learning": False,
         "unknown": "uplink",
+        "queue_packets": hosting.nic_queue,
     }
     if hosting.switch_gbps is not None:
         nic["capacity_bps"] = int(hosting.switch_gbps * 1e9)
     return nic
 
 
-def _function(face: Face, one: Vnf) -> Json:
-    """A virtual function; what an appliance's licence allows it to send is the function's limit, as
-    an SR-IOV NIC's max_tx_rate is."""
+def rate_cap_gbps(one: Vnf, hosting: Hosting) -> float | None:
+    """What a VNF's licence allows it to send: an appliance's own goes before that of all."""
+    own = None if one.appliance is None else one.appliance.rate_cap_gbps
+    return hosting.rate_cap_gbps if own is None else own
+
+
+def nic_holds(nic: Json) -> int:
+    """Frames that may wait in the NIC's queues: of each way those of its virtual functions, and of
+    its wires, that have a limit."""
+    shared = "capacity_bps" in nic
+    queues = sum(
+        (shared and "uplink" not in port) or way in port
+        for port in nic["ports"]
+        for way in ("rate_bps", "in_rate_bps")
+    )
+    return int(nic["queue_packets"] * queues)
+
+
+def _function(face: Face, one: Vnf, hosting: Hosting) -> Json:
+    """A virtual function; a licence is the function's limit, as an SR-IOV NIC's max_tx_rate is."""
     made: Json = {"macs": [face.mac], "spoof_check": True}
-    if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
-        made["in_rate_bps"] = int(one.appliance.rate_cap_gbps * 1e9)
+    if (cap := rate_cap_gbps(one, hosting)) is not None:
+        made["in_rate_bps"] = int(cap * 1e9)
     return made
 
 

@@ -12,7 +12,7 @@ from headrace.spec.study import Experiment
 from headrace.spec.vm import VMS_MAX
 from headrace.testbed.describe import Description, files_in, with_absolute_files
 from headrace.testbed.hosting.cpus import describe_cpu, pin, without_siblings
-from headrace.testbed.hosting.host import host_plan
+from headrace.testbed.hosting.host import host_plan, rate_cap_gbps
 from headrace.testbed.hosting.parts import (
     MAC_OUT,
     NIC,
@@ -95,7 +95,7 @@ def lay_out_hosted(
     nic, switch = None, None
     network = experiment.study.deployment.network
     if network not in ("veb", "vepa"):
-        _no_rate_caps(chains, doc)
+        _no_rate_caps(chains, hosting, doc)
     if network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
         switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
@@ -114,9 +114,9 @@ def lay_out_hosted(
     return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
 
 
-def _no_rate_caps(chains: list[list[Vnf]], doc: Document) -> None:
+def _no_rate_caps(chains: list[list[Vnf]], hosting: Hosting, doc: Document) -> None:
     for one in (one for chain in chains for one in chain):
-        if one.appliance is not None and one.appliance.rate_cap_gbps is not None:
+        if rate_cap_gbps(one, hosting) is not None:
             raise doc.error(
                 ("deployment", "network"),
                 f"{one.name} has a rate_cap_gbps, which only a virtual function of the host's "

@@ -170,8 +170,8 @@ def refused(experiment: Experiment) -> tuple[str, str] | None:
     """The first word of the spec that this switch has no use for, and why."""
     deployment = experiment.study.deployment
     hosting, network = deployment.hosting, deployment.network
-    for key in ("uplink_gbps", "switch_gbps"):
-        if getattr(hosting, key) is not None:
+    for key in ("uplink_gbps", "switch_gbps", "nic_queue"):
+        if key in hosting.model_fields_set and getattr(hosting, key) is not None:
             return f"hosting.{key}", (
                 f"the limits are those of networks veb and vepa; allowed with {network}: none"
             )

@@ -17,7 +17,7 @@ from headrace.testbed.hosting.cpus import Cpu, describe_cpu
 from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
 from headrace.testbed.hosting.parts import Vnf, tester
 from headrace.testbed.plan import GENERATOR, SINK, paths
-from headrace.testbed.sriov import Pf, choose
+from headrace.testbed.sriov import Pf, choose, physical_functions
 from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
@@ -64,6 +64,17 @@ class OnNic:
 
 def needed(wires: int, vnfs: int) -> int:
     return wires * (1 + vnfs)
+
+
+def no_functions(spec: dict[str, Any]) -> str | None:
+    """Why no NIC here has virtual functions for a spec's chains of one VNF each; None: one has."""
+    chains = spec.get("deployment", {}).get("hosting", {}).get("chains", 1)
+    ways = 2 if spec.get("workload", {}).get("direction") == "both" else 1
+    most = max((pf.made or pf.total for pf in physical_functions(Path("/"))), default=0)
+    if not most:
+        return "no NIC of this machine has virtual functions"
+    wanted = needed(ways, chains)
+    return None if wanted <= most else f"{wanted} virtual functions, a NIC here has {most}"
 
 
 def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
@@ -191,8 +202,8 @@ def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
             f"{hosting.vm.driver}; the NIC says which driver a guest needs; allowed with "
             "`network: sriov`: auto"
         )
-    for key in ("uplink_gbps", "switch_gbps"):
-        if getattr(hosting, key) is not None:
+    for key in ("uplink_gbps", "switch_gbps", "nic_queue"):
+        if key in hosting.model_fields_set and getattr(hosting, key) is not None:
             return (
                 *_AT,
                 key,

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of a hosted chain's NIC and licences, as a user meets them: what they leave of a chain,
+what they are called, and that packets wait for them before any is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.bundle import Bundle
+from headrace.record import L1_OVERHEAD_BYTES, Result
+from support.lab import headrace
+
+FRAME = 128
+GBPS = 0.02
+LIMIT_PPS = GBPS * 1e9 / 8 / (FRAME + L1_OVERHEAD_BYTES)
+LOW, HIGH = 4000, 24000  # packets/s: below a half of the limit, and above all of it
+CLOSE = 0.03
+ADVICE = "hosting.chains"
+
+
+def measured(
+    folder: Path, engine: Path, hosting: str, network: str, executions: list[str]
+) -> dict[str, list[Result]]:
+    """Results by execution, the lower load first."""
+    (folder / "spec.yaml").write_text(
+        f"""
+name: limits
+chain: ['null', l2fwd]
+deployment:
+  hosting: {{kind: process, slots: 4096, {hosting}}}
+  network: {network}
+  execution: [{", ".join(executions)}]
+  hugepages: false
+workload: {{frame: [{FRAME}], flows: 60}}
+warmup: 0
+measure: {{loads: [{LOW}, {HIGH}], trial: 1, drain: 2.0}}
+"""
+    )
+    done = headrace("run", "spec.yaml", "--out", "b", folder=folder, engine=engine, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[Result]] = {}
+    for one in Bundle(folder / "b").results():
+        found.setdefault(one.execution, []).append(one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("hosting", "network", "shares", "kind", "reason", "named", "remedy"),
+    [
+        (
+            f"switch_gbps: {GBPS}", "veb", {"rtc": 1, "pipeline": 0.5}, "switch", "capacity",
+            f"Switch capacity of the NIC, {GBPS} Gbit/s, reached.", "execution: rtc",
+        ),
+        (
+            f"rate_cap_gbps: {GBPS}", "veb", {"pipeline": 1}, "rate-cap", "in-rate-limit",
+            f"Rate cap of vnf1.1, {GBPS} Gbit/s, reached.", "rate_cap_gbps",
+        ),
+        (
+            f"uplink_gbps: {GBPS}", "vepa", {"rtc": 1}, "uplink", "uplink-in",
+            f"Uplink of the NIC, {GBPS} Gbit/s, reached.", "hosting.uplink_gbps",
+        ),
+    ],
+    ids=["switch", "licence", "uplink"],
+)  # fmt: skip
+def test_a_limit_is_kept_and_named(
+    engine_binary: Path,
+    tmp_path: Path,
+    hosting: str,
+    network: str,
+    shares: dict[str, float],
+    kind: str,
+    reason: str,
+    named: str,
+    remedy: str,
+) -> None:
+    found = measured(tmp_path, engine_binary, hosting, network, list(shares))
+    for execution, share in shares.items():
+        low, high = found[execution]
+        if high.sent_pps < 1.2 * LIMIT_PPS:
+            pytest.skip(f"the machine made {high.sent_pps:.0f} of {HIGH} packets/s only")
+        assert high.throughput_pps == pytest.approx(share * LIMIT_PPS, rel=CLOSE)
+        assert low.loss_ratio == 0 and low.latency_ns and high.latency_ns
+        # 512 frames wait at the least, at the limit's rate or less.
+        assert high.latency_ns.p50 > 0.9 * 512 / LIMIT_PPS * 1e9 > 2 * low.latency_ns.p50
+        assert high.drops.keys() == {f"nic/{reason}"}
+        assert high.drops[f"nic/{reason}"] == high.lost
+        [limit] = high.limits
+        assert (limit.kind, limit.gbps, limit.dropped) == (kind, GBPS, high.lost)
+        assert limit.used >= 0.97
+        assert low.limits[0].used == pytest.approx(LOW / LIMIT_PPS / share, rel=CLOSE)
+    said = report(tmp_path, engine_binary)
+    assert [one["headline"] for one in said] == [named] * len(shares)
+    first = explained(tmp_path, engine_binary)
+    assert first and {one["text"] for one in first} >= {named}
+    for one in first:
+        assert "replicas" not in one["remedy"]
+    assert all(remedy in one["remedy"] for one in first if one["text"] == named)
+
+
+def report(folder: Path, engine: Path) -> list[dict[str, Any]]:
+    done = headrace("report", "b", "--json", folder=folder, engine=engine)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["bottlenecks"]
+    return found
+
+
+def explained(folder: Path, engine: Path) -> list[dict[str, Any]]:
+    done = headrace("explain", "b", "--json", folder=folder, engine=engine)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return [one for one in found if one["rule"] == "limit-reached"]
+
+
+def test_what_the_deployment_refuses_is_not_advised(engine_binary: Path, tmp_path: Path) -> None:
+    """A VNF has one lcore: no replicas, wherever it is slow."""
+    (tmp_path / "spec.yaml").write_text(
+        f"""
+name: slow
+chain: [{{delay: {{cycles: 100000}}}}]
+deployment: {{hosting: process, hugepages: false}}
+workload: {{frame: [{FRAME}], flows: 60}}
+warmup: 0
+measure: {{loads: [{HIGH}, 60000], trial: 1, drain: 4.0}}
+"""
+    )
+    done = headrace("run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary)
+    assert done.returncode == 0, done.stderr
+    done = headrace("explain", "b", "--json", folder=tmp_path, engine=engine_binary)
+    found = json.loads(done.stdout)
+    slow = [one for one in found if one["rule"] in ("slow-nf", "slow-segment")]
+    assert "replicas" not in done.stdout
+    if slow:  # else this machine held it up, and that is what is said
+        assert all(ADVICE in one["remedy"] or "lcores.traffic" in one["remedy"] for one in slow)
