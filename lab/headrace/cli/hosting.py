@@ -49,6 +49,7 @@ from headrace.testbed.hosting.chaos import chaos as run_chaos
 from headrace.testbed.hosting.container import no_containers
 from headrace.testbed.hosting.cpus import describe_cpu
 from headrace.testbed.hosting.hosted import HostedEngine
+from headrace.testbed.hosting.sriov import no_functions
 from headrace.testbed.hosting.vm_accel import no_kvm
 from headrace.testbed.memory import provide
 from headrace.testbed.place import usable_cpus
@@ -131,8 +132,9 @@ def study(
     if figure is not None and figure not in drawn:
         raise BadInput(f"--figure: got {figure}; allowed: {', '.join(map(str, drawn))}")
     cpus = usable_cpus()
-    nodes = len({describe_cpu(cpu).node for cpu in cpus})
-    machine = Machine(len(cpus), nodes, no_kvm, no_containers)
+    described = [describe_cpu(cpu) for cpu in cpus]
+    nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
+    machine = Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
     found = list(points(made, machine, group, figure))
     if only is not None:
         names = [point.name for point in found]

@@ -15,8 +15,8 @@ _POINTS = Path(__file__).parents[3] / "studies/s1-hosting/points.yaml"
 def test_a_point_is_listed_as_a_spec_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     study(_POINTS, group=None, figure=None, only=None, out=None, show=True, check=False)
     lines = capsys.readouterr().out.splitlines()
-    (switched,) = [line for line in lines if "bare-metal-1:" in line]
-    (routed,) = [line for line in lines if "bare-metal-2:" in line]
-    assert "chain=[l2fwd]  [" in switched
+    (switched,) = [line for line in lines if "bare-metal-l2-1:" in line]
+    (routed,) = [line for line in lines if "bare-metal-l3-1:" in line]
+    assert "bare-metal-l2-1:   [can be measured here]" in switched
     assert "chain=[{l3fwd: {fib: exact, " in " ".join(routed.split())
     assert not any("{'" in line or line == "..." for line in lines)

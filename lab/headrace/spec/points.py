@@ -23,9 +23,11 @@ class Needs(Spec):
 
     when: dict[str, Any] = Field(default_factory=dict)
     lcores: Annotated[Count, Field(ge=1)] | None = None
+    cores: Annotated[Count, Field(ge=1)] | None = None  # physical ones, traffic's among them
     nodes: Annotated[Count, Field(ge=1)] | None = None
     kvm: Literal[True] | None = None  # virtual machines that are not emulated
     containers: Literal[True] | None = None  # root, and podman or docker
+    sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
     never: str | None = None  # why this is not measured on any server
 
 
@@ -82,6 +84,9 @@ class Machine:
     nodes: int
     no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
     no_containers: Callable[[], str | None] = lambda: None  # why VNFs cannot be in containers
+    cores: int | None = None  # physical; None: as many as lcores
+    # Why no NIC has virtual functions for a spec's VNFs.
+    no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
 
 
 def points(
@@ -101,24 +106,31 @@ def _group(file: PointsFile, name: str, group: Group, machine: Machine) -> Itera
             _put(spec, path, value)
         spec["name"] = f"{name}-{i}"[:31]
         spec.setdefault("description", group.about)
-        reasons = (_lacking(need, values, machine) for need in group.needs)
+        reasons = (_lacking(need, values, spec, machine) for need in group.needs)
         reason = next(filter(None, reasons), None)
         yield Point(name, group.figures, spec["name"], values, spec, reason)
 
 
-def _lacking(need: Needs, values: dict[str, Any], machine: Machine) -> str | None:
+def _lacking(
+    need: Needs, values: dict[str, Any], spec: dict[str, Any], machine: Machine
+) -> str | None:
     if any(values.get(path) != value for path, value in need.when.items()):
         return None
     if need.never:
         return need.never
     if need.lcores is not None and machine.lcores < need.lcores:
         return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
+    cores = machine.lcores if machine.cores is None else machine.cores
+    if need.cores is not None and cores < need.cores:
+        return f"needs {need.cores} physical cores, this machine has {cores}"
     if need.nodes is not None and machine.nodes < need.nodes:
         return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
     if need.kvm and (problem := machine.no_kvm()) is not None:
         return f"needs KVM: {problem}"
     if need.containers and (problem := machine.no_containers()) is not None:
         return f"needs containers: {problem}"
+    if need.sriov and (problem := machine.no_sriov(spec)) is not None:
+        return f"needs SR-IOV: {problem}"
     return None
 
 

@@ -79,6 +79,58 @@ def test_machines_need_kvm() -> None:
     assert first.skipped == "needs KVM: there is no /dev/kvm"
 
 
+def test_sriov_is_on_a_real_nic_or_skipped() -> None:
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    for point in points(file, Machine(2, 1), "sr-iov"):
+        assert Study.model_validate(point.spec).deployment.network == "sriov"
+        assert point.skipped is None
+    none = Machine(64, 2, no_sriov=lambda spec: "no NIC of this machine has virtual functions")
+    assert {p.skipped for p in points(file, none, "sr-iov")} == {
+        "needs SR-IOV: no NIC of this machine has virtual functions"
+    }
+
+
+@pytest.mark.parametrize(
+    ("figure", "values"),
+    [
+        (7, {"oversubscription": {"1:1"}}),
+        (8, {"oversubscription": {"2:1"}}),
+        (9, {"oversubscription": {"4:1"}}),
+    ],
+)
+def test_a_figure_of_pinning_is_its_ratio(figure: int, values: dict[str, set[str]]) -> None:
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s2-hosting"]
+    found = [p.spec["deployment"]["hosting"] for p in points(file, Machine(64, 2), figure=figure)]
+    for key, allowed in values.items():
+        assert {one[key] for one in found} == allowed
+    machines = [one for one in found if one["kind"] == "vm"]
+    assert machines and all(one["vm"]["vcpus"] == 2 for one in machines)
+
+
+def test_figures_of_results_differ_by_chain_and_features() -> None:
+    """S2: PVP and PVVP, one feature and four, a pair of figures of each."""
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s2-hosting"]
+    of = {n: {p.group for p in points(file, Machine(64, 2), figure=n)} for n in range(10, 18)}
+    for first in (10, 12, 14, 16):
+        assert of[first] == of[first + 1]  # throughput and delay of the same points
+        others = set().union(*(of[n] for n in of if n not in (first, first + 1)))
+        assert of[first] and not of[first] & others
+
+
+def test_l3_has_the_papers_tables() -> None:
+    """S1: 1 M entries in each VNF, 16 M in the one of bare metal; as many destinations."""
+    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    sizes: dict[str, set[int]] = {}
+    for point in points(file, Machine(64, 2)):
+        for one in point.spec["chain"]:
+            if isinstance(one, dict) and "l3fwd" in one:
+                sizes.setdefault(point.group, set()).add(one["l3fwd"]["ranges"][0]["count"])
+                assert point.spec["workload"]["flows"]["count"] == 1 << 20
+    assert sizes == {
+        "bare-metal-l3": {1 << 20, 1 << 24}, "l3-scale": {1 << 20}, "containers-l3": {1 << 20}
+    }  # fmt: skip
+
+
 def test_containers_need_a_program_that_runs_them() -> None:
     [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
     none = Machine(64, 2, no_containers=lambda: "they need root")
