@@ -18,7 +18,11 @@ static int worker_main(void *arg)
 {
 	struct worker *w = arg;
 
-	atomic_store(&w->start_tsc, rte_rdtsc());
+	busy_begin(&w->clock);
+	w->clock.armed = 0;
+	for (unsigned int i = 0; i < w->n_replicas; i++)
+		w->clock.armed += !w->replicas[i]->until_timed;
+	atomic_store(&w->start_tsc, w->clock.mark);
 	if (w->wait->mode != WAIT_POLL)
 		return worker_wait_main(w, w->wait);
 	if (w->n_replicas == 1) {
@@ -192,6 +196,7 @@ static bool give_worker(struct engine *e, struct replica *r, unsigned int total)
 		w->replicas = calloc(total, sizeof(*w->replicas));
 	if (w->replicas)
 		w->replicas[w->n_replicas++] = r;
+	r->clock = &w->clock;
 	return w->replicas;
 }
 

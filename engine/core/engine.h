@@ -17,6 +17,7 @@ struct worker {
 	unsigned int cpu, lcore;
 	struct replica **replicas;
 	unsigned int n_replicas;
+	struct busy_clock clock;
 	_Atomic bool stop;
 	_Atomic uint64_t start_tsc; /* 0 until it runs, and while it has no replica */
 	uint64_t ref_before, ops_before; /* cycles until it began again with other replicas (replan.c) */

@@ -8,8 +8,7 @@
 /*
  * How fast a core really runs, beside its TSC. A chain of additions takes one core cycle each, and
  * an invariant TSC ticks at the base frequency, so that an addition takes at most one TSC cycle
- * where nothing holds the core back. More: power saving, or heat. A CPU that a host lends to other
- * guests without owning up to it as steal shows as pauses in polling.
+ * where nothing holds the core back. More: power saving, or heat.
  *
  * What is added comes from a register that the compiler knows nothing of: since Golden Cove Intel's
  * cores add constants while they rename registers, several in a cycle and in no time of their own.
@@ -18,7 +17,6 @@
  * servers have had four adders for long). With a busy hyperthread beside they take twice that.
  */
 #define PACE_HZ 100
-#define PACE_STANDSTILL_HZ 1000 /* a poller away for longer than this, and its work, did not run */
 #define PACE_ADDITIONS 256
 #define PACE_TRIES 3 /* an interrupt in one of them is not the core's pace */
 
@@ -26,33 +24,7 @@ struct core_pace {
 	uint64_t next;            /* TSC */
 	uint64_t samples, cycles; /* cycles: TSC, of PACE_ADDITIONS each */
 	uint64_t wide_cycles;     /* of PACE_ADDITIONS in each of four chains */
-	uint64_t last;            /* TSC of the last look at the clock; 0: it let go by itself */
-	uint64_t room;            /* packets that it may have had from one look to the next */
-	uint64_t busy_packets, busy_cycles; /* of the polls at which it was looked */
-	uint64_t standstill_cycles;
 };
-
-static __rte_noinline void pace_away(struct core_pace *p, uint64_t away)
-{
-	uint64_t work = p->busy_packets ? p->room * p->busy_cycles / p->busy_packets : 0;
-
-	/* At full load it has all that room took, give or take a tick of the kernel. */
-	if (away <= work + work / 2)
-		return;
-	p->standstill_cycles += away;
-}
-
-/*
- * Called many times in a millisecond, where functions are not slow; whoever kept the poller from
- * it, the kernel or its host. room: packets that it can have at most until the next call.
- */
-static inline void pace_watch(struct core_pace *p, uint64_t now, uint64_t room)
-{
-	if (p->last && now - p->last > rte_get_tsc_hz() / PACE_STANDSTILL_HZ)
-		pace_away(p, now - p->last);
-	p->last = now;
-	p->room = room;
-}
 
 static inline uint64_t pace_once(void)
 {

@@ -13,10 +13,6 @@
 
 #define MASK (PARALLEL_SLOTS - 1)
 #define TICK_HZ 1000
-/* One batch of a side in so many is timed on average, in random intervals as the lead's polls are.
- */
-#define TIMED_BASE 8
-#define TIMED_SPREAD 16
 /* What classification needs: the layers' lengths, and the longest TCP header. */
 #define L4_MOST 60
 
@@ -133,13 +129,10 @@ unsigned int parallel_join(struct parallel *p, struct replica *r, struct burst *
 	return n;
 }
 
-static void side_tick(struct replica *r, struct nf_worker *w)
+void parallel_side_tick(struct replica *r, uint64_t now)
 {
-	uint64_t now = rte_rdtsc();
+	struct nf_worker *w = r->side->worker;
 
-	r->now = now;
-	if (!w->nf->ops->tick || (int64_t)(now - r->next_tick) < 0)
-		return;
 	r->next_tick = now + rte_get_tsc_hz() / TICK_HZ;
 	w->nf->ops->tick(w, now);
 }
@@ -166,36 +159,29 @@ static void side_work(struct parallel_side *s, uint16_t n, uint64_t now)
 	atomic_store_explicit(&m->done, s->done, memory_order_release);
 }
 
-static __rte_noinline void side_work_timed(struct replica *r, uint16_t n)
-{
-	struct parallel_side *s = r->side;
-	uint64_t start = rte_rdtsc(), took;
-
-	r->rng = r->rng * 1664525u + 1013904223u;
-	r->until_timed = TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
-	r->timed_polls++;
-	side_tick(r, s->worker);
-	if (!n)
-		return;
-	side_work(s, n, r->now);
-	took = rte_rdtsc() - start;
-	r->ops_sampled += took;
-	s->cycles += took;
-	s->cycles_packets += n;
-}
-
 void parallel_side_poll(struct replica *r)
 {
 	struct parallel_side *s = r->side;
 	uint32_t waiting = atomic_load_explicit(&s->group->head, memory_order_acquire) - s->done;
 	uint16_t n = (uint16_t)RTE_MIN(waiting, (uint32_t)r->burst);
+	uint64_t now, took;
 
-	r->polls++;
-	r->idle_polls += !n;
-	if (unlikely(--r->until_timed == 0))
-		side_work_timed(r, n);
-	else if (n)
-		side_work(s, n, r->now);
+	if (n)
+		side_work(s, n, r->clock->mark);
+	if (likely(r->until_timed)) {
+		replica_turn(r, n);
+		return;
+	}
+	now = rte_rdtsc();
+	took = now - r->clock->mark;
+	if (n) {
+		if (!busy_paused(r->clock, took, busy_usual(&r->busy, n))) {
+			s->cycles += took;
+			s->cycles_packets += n;
+		}
+		replica_timed(r, took, n);
+	}
+	replica_turn_at(r, now, n);
 }
 
 json_t *parallel_json(const struct parallel *p)
@@ -209,7 +195,7 @@ json_t *parallel_json(const struct parallel *p)
 				    json_pack("{s:i, s:I, s:I, s:I, s:b}", "cpu", (int)r->cpu,
 					      "polls", (json_int_t)r->polls, "idle_polls",
 					      (json_int_t)r->idle_polls, "ops_cycles",
-					      (json_int_t)replica_ops_cycles(r), "copies",
+					      (json_int_t)replica_ops(r), "copies",
 					      r->side->member->copies != NULL));
 	}
 	return json_pack("{s:i, s:i, s:I, s:o}", "slots", PARALLEL_SLOTS, "used",

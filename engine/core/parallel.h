@@ -70,8 +70,9 @@ void parallel_said(struct parallel *p, const struct burst *b);
  */
 unsigned int parallel_join(struct parallel *p, struct replica *r, struct burst *b);
 
-/* Side: one poll. */
+/* Side: one poll; and its function's own time. */
 void parallel_side_poll(struct replica *r);
+void parallel_side_tick(struct replica *r, uint64_t now);
 
 /* Lead: packets on their way, and whether the next burst and what it makes would find room. */
 static inline uint32_t parallel_used(const struct parallel *p)

@@ -54,7 +54,9 @@ static int open_side(struct parallel *p, unsigned int k, const struct replica *l
 	r->cpu = s->cpus[k * s->n_cpus + lead->index];
 	r->burst = lead->burst;
 	r->rng = lead->rng + k;
-	r->until_timed = 1;
+	r->clock = &r->own_clock;
+	r->own_clock.pause = r->own_clock.still = UINT64_MAX;
+	r->own_clock.armed = 1;
 	side->group = p;
 	side->member = &p->members[k];
 	side->worker = lead->nodes[side->member->node].worker;

@@ -204,7 +204,9 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 	r->burst = s->burst;
 	r->pool = e->pool;
 	r->rng = si * 7919 + index;
-	r->until_timed = 1;
+	r->clock = &r->own_clock;
+	r->own_clock.pause = r->own_clock.still = UINT64_MAX;
+	r->own_clock.armed = 1;
 	r->n_inlets = s->n_inputs;
 	wire_nodes(r, s);
 	for (unsigned int i = 0; i < s->n_nodes; i++) {

@@ -10,19 +10,16 @@
 #include "segment.h"
 
 #define PREFETCH_AHEAD 6
-/*
- * One poll in TIMED_BASE + TIMED_SPREAD/2 on average is timed. The interval is random, lest it
- * fall into step with a period of the traffic; a TSC read is worth about a packet's forwarding.
- */
-#define TIMED_BASE 8
-#define TIMED_SPREAD 16
 #define TICK_HZ 1000
 #define LOCATE_AGAIN 4096 /* packets after which one that locates none looks whether it shall again */
 
-static inline uint32_t next_timed(struct replica *r)
+/* A part of a timed poll, from reading to reading; one that was interrupted is no sample. */
+static inline bool part_took(const struct replica *r, uint64_t *cycles, uint64_t took, uint32_t n)
 {
-	r->rng = r->rng * 1664525u + 1013904223u;
-	return TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
+	if (unlikely(busy_paused(r->clock, took, busy_usual(&r->busy, n))) && r->busy.usual)
+		return false;
+	*cycles += took - RTE_MIN(took, r->clock->read);
+	return true;
 }
 
 static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
@@ -237,9 +234,10 @@ static __rte_noinline void run_fast(struct replica *r, struct node *node, const 
 	if (!timed)
 		return;
 	end = rte_rdtsc();
-	stats->cycles += end - *t;
-	stats->cycles_packets += n;
-	fastpath_spared(r, &hits);
+	if (part_took(r, &stats->cycles, end - *t, n)) {
+		stats->cycles_packets += n;
+		fastpath_spared(r, &hits);
+	}
 	*t = rte_rdtsc();
 }
 
@@ -251,9 +249,9 @@ static __rte_noinline void note_fast(struct replica *r, struct node *node, const
 	if (!timed)
 		return;
 	/* What learning costs is the fast path's, not the function's. */
-	node->stats.cycles += end - *t;
+	part_took(r, &node->stats.cycles, end - *t, node->in.n);
 	*t = rte_rdtsc();
-	r->fast->stats.cycles += *t - end;
+	part_took(r, &r->fast->stats.cycles, *t - end, node->in.n);
 }
 
 /* The first of functions side by side; what comes of it is merged later (run_joined). */
@@ -263,7 +261,7 @@ static __rte_noinline void run_fork(struct replica *r, struct node *node, const 
 	uint64_t end;
 
 	b->direction = NF_FORWARD;
-	b->now = r->now;
+	b->now = r->clock->mark;
 	parallel_fork(r->parallel, b);
 	memset(b->verdict, 0, sizeof(b->verdict));
 	node->stats.batches++;
@@ -271,8 +269,8 @@ static __rte_noinline void run_fork(struct replica *r, struct node *node, const 
 	parallel_said(r->parallel, b);
 	if (timed) {
 		end = rte_rdtsc();
-		node->stats.cycles += end - *t;
-		node->stats.cycles_packets += b->n;
+		if (part_took(r, &node->stats.cycles, end - *t, b->n))
+			node->stats.cycles_packets += b->n;
 		*t = end;
 	}
 	b->n = 0;
@@ -285,7 +283,7 @@ static inline void run_node(struct replica *r, struct node *node, uint8_t dir, c
 	uint64_t end;
 
 	b->direction = dir;
-	b->now = r->now;
+	b->now = r->clock->mark;
 	if (unlikely(node->fast_head & 1 << dir)) {
 		run_fast(r, node, timed, t);
 		if (!b->n)
@@ -303,8 +301,8 @@ static inline void run_node(struct replica *r, struct node *node, uint8_t dir, c
 		dispatch_mixed(r, node, b);
 	if (timed) {
 		end = rte_rdtsc();
-		node->stats.cycles += end - *t;
-		node->stats.cycles_packets += b->n;
+		if (part_took(r, &node->stats.cycles, end - *t, b->n))
+			node->stats.cycles_packets += b->n;
 		*t = end;
 	}
 	b->n = 0;
@@ -353,7 +351,7 @@ static inline bool blocked(const struct replica *r)
 	return r->pending || (unlikely(r->parallel != NULL) && parallel_full(r->parallel));
 }
 
-static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed, uint64_t *t)
+static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed, uint64_t *t)
 {
 	struct rte_mbuf **pkts;
 	struct out_queue *straight = NULL;
@@ -392,10 +390,11 @@ static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const boo
 			pkts[i]->port = in->port;
 	if (timed) {
 		end = rte_rdtsc();
-		in->cycles += end - *t;
-		in->timed_packets += n;
-		r->rx_cycles += end - *t;
-		r->io_packets += n;
+		if (part_took(r, &in->cycles, end - *t, n)) {
+			in->timed_packets += n;
+			r->rx_cycles += end - *t;
+			r->io_packets += n;
+		}
 		*t = end;
 	}
 	if (b) {
@@ -410,9 +409,9 @@ static inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const boo
 	return n;
 }
 
-static inline uint16_t poll_inlets(struct replica *r, const bool timed, uint64_t *t)
+static __rte_always_inline uint32_t poll_inlets(struct replica *r, const bool timed, uint64_t *t)
 {
-	uint16_t n = 0;
+	uint32_t n = 0;
 
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		uint16_t got = poll_inlet(r, &r->inlets[i], timed, t);
@@ -420,8 +419,15 @@ static inline uint16_t poll_inlets(struct replica *r, const bool timed, uint64_t
 		if (unlikely(r->n_emitted))
 			run_emitted(r);
 		/* Per input: the straight way's buffer holds one burst. */
-		if (got)
+		if (got) {
+			uint64_t from = timed ? *t : 0;
+
 			flush_outlets(r);
+			if (timed) {
+				*t = rte_rdtsc();
+				part_took(r, &r->tx_cycles, *t - from, got);
+			}
+		}
 		n += got;
 		if (unlikely(blocked(r)))
 			break;
@@ -429,6 +435,7 @@ static inline uint16_t poll_inlets(struct replica *r, const bool timed, uint64_t
 	return n;
 }
 
+/* Functions' own time: tables are aged, reports sent. */
 static void tick(struct replica *r, uint64_t now)
 {
 	r->next_tick = now + rte_get_tsc_hz() / TICK_HZ;
@@ -446,10 +453,29 @@ static void tick(struct replica *r, uint64_t now)
 	}
 }
 
-/* NFs that hold packets may let some go; whether any did. */
-static __rte_noinline bool poll_holders(struct replica *r, const bool timed)
+void replica_upkeep(struct replica *r, uint64_t now)
 {
-	bool any = false;
+	/* What a tick emits needs the room that packets still held for an output would take. */
+	if (r->has_tick && (int64_t)(now - r->next_tick) >= 0 && !blocked(r)) {
+		if (r->side)
+			parallel_side_tick(r, now);
+		else
+			tick(r, now);
+		busy_turn(&r->busy, r->clock, rte_rdtsc(), 1);
+	}
+	if ((int64_t)(now - r->pace.next) >= 0) {
+		pace_take(&r->pace, now);
+		r->clock->mark = rte_rdtsc(); /* measuring is nobody's work */
+	}
+	r->next_upkeep = r->pace.next;
+	if (r->has_tick && (int64_t)(r->next_tick - r->next_upkeep) < 0)
+		r->next_upkeep = r->next_tick;
+}
+
+/* NFs that hold packets may let some go; how many they did. */
+static __rte_noinline uint32_t poll_holders(struct replica *r, const bool timed)
+{
+	uint32_t n = 0;
 
 	for (unsigned int i = 0; i < r->n_nodes && !blocked(r); i++) {
 		struct node *node = &r->nodes[i];
@@ -461,144 +487,103 @@ static __rte_noinline bool poll_holders(struct replica *r, const bool timed)
 		start = timed ? rte_rdtsc() : 0;
 		w->nf->ops->poll(w);
 		if (timed)
-			node->stats.cycles += rte_rdtsc() - start;
+			part_took(r, &node->stats.cycles, rte_rdtsc() - start, BURST_MAX);
 		if (!r->n_emitted)
 			continue;
-		any = true;
+		n += r->n_emitted;
 		run_emitted(r);
 		flush_outlets(r);
 	}
-	return any;
+	return n;
 }
 
-static __rte_noinline void poll_timed(struct replica *r)
-{
-	uint64_t start = rte_rdtsc(), t = start, nodes_end;
-	bool released = false;
-	uint16_t n = 0;
-
-	r->now = start;
-	r->until_timed = next_timed(r);
-	pace_watch(&r->pace, start, (uint64_t)r->until_timed * r->n_inlets * r->burst);
-	r->timed_polls++;
-	if (unlikely(r->fast))
-		fastpath_credit(r);
-	for (unsigned int i = 0; i < r->n_inlets && !blocked(r); i++) {
-		uint16_t got = poll_inlet(r, &r->inlets[i], true, &t);
-
-		if (r->n_emitted)
-			run_emitted(r);
-		if (!got)
-			continue;
-		nodes_end = t;
-		flush_outlets(r);
-		t = rte_rdtsc();
-		r->tx_cycles += t - nodes_end;
-		n += got;
-	}
-	if (unlikely(r->has_poll)) {
-		released = poll_holders(r, true);
-		if (released)
-			t = rte_rdtsc();
-	}
-	r->polls++;
-	if (n || released) {
-		r->ops_sampled += t - start;
-		r->pace.busy_packets += n;
-		r->pace.busy_cycles += t - start;
-	} else {
-		r->idle_polls++;
-	}
-	/* What a tick emits needs the room that packets still held for an output would take. */
-	if (r->has_tick && !blocked(r) && (int64_t)(start - r->next_tick) >= 0)
-		tick(r, start);
-	if (unlikely((int64_t)(start - r->pace.next) >= 0))
-		pace_take(&r->pace, start);
-}
-
-/* What functions side by side are through with goes on behind the last of them. */
-static bool run_joined(struct replica *r, const bool timed)
+/* What functions side by side are through with goes on behind the last of them; how many packets. */
+static uint32_t run_joined(struct replica *r, const bool timed, uint64_t *t)
 {
 	struct parallel *p = r->parallel;
 	uint16_t last = p->members[p->n - 1].node;
 	struct node *node = &r->nodes[last];
-	uint64_t t = timed ? rte_rdtsc() : 0;
-	bool any = false;
+	uint32_t all = 0, n;
 
-	while (!r->pending && parallel_join(p, r, &node->in)) {
+	while (!r->pending && (n = parallel_join(p, r, &node->in))) {
 		struct burst *b = &node->in;
 
-		any = true;
+		all += n;
 		node->stats.in += b->n;
 		if (all_edge_0(b))
 			leave(r, node, 0, NF_FORWARD, b->pkts, b->n);
 		else
 			dispatch_mixed(r, node, b);
 		b->n = 0;
-		run_nodes(r, last, NF_FORWARD, timed, &t);
+		if (timed)
+			*t = rte_rdtsc(); /* merging is the loop's, not a function's */
+		run_nodes(r, last, NF_FORWARD, timed, t);
 		if (r->n_emitted)
 			run_emitted(r);
 		flush_outlets(r);
 	}
-	return any;
+	return all;
 }
 
-/* Before the inputs; false: there is no room for what they would give. */
-static __rte_noinline bool poll_joined(struct replica *r)
+/* Everything that there is to do in a turn; how many packets there were. */
+static __rte_always_inline uint32_t poll_all(struct replica *r, const bool timed, uint64_t *t)
 {
-	const bool timed = r->until_timed == 1;
-	uint64_t start = timed ? rte_rdtsc() : 0;
-	bool any = run_joined(r, timed);
+	uint32_t n = 0;
 
-	if (timed && any)
-		r->ops_sampled += rte_rdtsc() - start;
-	if (likely(!blocked(r)))
-		return true;
-	r->parallel->full_polls++;
-	r->polls++;
-	r->idle_polls += !any;
-	if (timed) {
-		r->timed_polls++;
-		r->until_timed = next_timed(r);
-	} else {
-		r->until_timed--;
+	if (unlikely(r->parallel)) {
+		/* Before the inputs: it may make the room for what they give. */
+		n = run_joined(r, timed, t);
+		if (unlikely(blocked(r))) {
+			r->parallel->full_polls++;
+			return n;
+		}
+		if (timed)
+			*t = rte_rdtsc();
 	}
-	return false;
+	n += poll_inlets(r, timed, t);
+	/* After the inputs: what came in now may leave now. */
+	if (unlikely(r->has_poll))
+		n += poll_holders(r, timed);
+	return n;
+}
+
+/* Until it finds packets it is as any other poll, lest it find more of them. */
+static __rte_noinline void poll_timed(struct replica *r)
+{
+	uint64_t start = r->clock->mark, t = start, now;
+	uint32_t n = poll_all(r, true, &t);
+
+	now = rte_rdtsc();
+	if (n) {
+		replica_timed(r, now - start, n);
+		if (unlikely(r->fast))
+			fastpath_credit(r);
+	}
+	replica_turn_at(r, now, n);
 }
 
 void replica_poll(struct replica *r)
 {
+	uint32_t n;
+
 	if (unlikely(r->side)) {
 		parallel_side_poll(r);
 		return;
 	}
 	if (unlikely(r->pending)) {
 		flush_outlets(r);
-		if (r->pending)
+		if (r->pending) {
+			/* There is work, but no room for it: the reader's fault, and no use of this core. */
+			busy_turn(&r->busy, r->clock, rte_rdtsc(), 0);
 			return;
+		}
 	}
-	if (unlikely(r->parallel) && !poll_joined(r))
-		return;
-	if (unlikely(--r->until_timed == 0)) {
+	if (unlikely(!r->until_timed)) {
 		poll_timed(r);
 		return;
 	}
-	r->polls++;
-	if (unlikely(r->has_poll)) {
-		/* After the inputs: what came in now may leave now. */
-		bool got = poll_inlets(r, false, NULL);
-
-		if (!poll_holders(r, false) && !got)
-			r->idle_polls++;
-		return;
-	}
-	if (!poll_inlets(r, false, NULL))
-		r->idle_polls++;
-}
-
-uint64_t replica_ops_cycles(const struct replica *r)
-{
-	return r->timed_polls ? (double)r->ops_sampled * r->polls / r->timed_polls : 0;
+	n = poll_all(r, false, NULL);
+	replica_turn(r, n);
 }
 
 static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)

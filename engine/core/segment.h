@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "busy.h"
 #include "fastpath.h"
 #include "link.h"
 #include "located.h"
@@ -21,6 +22,13 @@
 
 #define EMIT_MAX 128 /* packets that NFs may emit in one poll */
 #define OUT_MAX (BURST_MAX + EMIT_MAX)
+/*
+ * Of the polls that find packets, one in TIMED_BASE + TIMED_SPREAD/2 on average is timed part by part. The
+ * interval is random, lest it fall into step with a period of the traffic. Nothing is done for it before it
+ * looks for packets: a poll that takes longer before it looks finds more than others do.
+ */
+#define TIMED_BASE 8
+#define TIMED_SPREAD 16
 
 /* Flow -> replica, each new flow to the next in turn; shared by all writers of a segment. */
 struct even_table;
@@ -104,7 +112,7 @@ struct replica {
 	struct fastpath *fast; /* NULL: off */
 	struct parallel *parallel; /* NULL: all functions one after the other */
 	struct parallel_side *side; /* this is no replica of its own, but another's function beside */
-	uint32_t until_timed; /* polls until the next one that is timed */
+	uint32_t until_timed; /* polls with packets before the next one that is timed */
 	uint32_t rng;
 	const struct plan_engine *locate; /* NULL: packets are not located */
 	const _Atomic uint64_t *locate_every; /* packets; 0: for now none */
@@ -114,10 +122,12 @@ struct replica {
 	size_t locate_offset;             /* where a packet begins that nobody moved, from its mbuf */
 	unsigned int n_emitted;
 	struct rte_mempool *pool;
-	uint64_t now, next_tick;
-	uint64_t polls, idle_polls, timed_polls;
-	uint64_t ops_sampled; /* cycles of timed polls that found packets (S5 algorithm 1: OPS) */
-	uint64_t ops_elsewhere; /* replica_ops_cycles when it came to its worker */
+	struct busy_clock *clock; /* its worker's; its own while it has none */
+	struct busy_clock own_clock;
+	struct busy busy;
+	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
+	uint64_t polls, idle_polls;
+	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
 	uint64_t rx_cycles, tx_cycles, io_packets;
 	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];
@@ -149,5 +159,41 @@ static inline uint64_t node_cycles_packets(const struct node *n)
 	return n->stats.cycles_packets + (n->beside ? n->beside->cycles_packets : 0);
 }
 
-/* Cycles of polls that found packets, scaled from the sampled ones. */
-uint64_t replica_ops_cycles(const struct replica *r);
+void replica_upkeep(struct replica *r, uint64_t now);
+
+/* The end of a turn with n packets, at `now`: counted, and what is due beside polling is done. */
+static inline void replica_turn_at(struct replica *r, uint64_t now, uint32_t n)
+{
+	busy_turn(&r->busy, r->clock, now, n);
+	r->polls++;
+	r->idle_polls += !n;
+	if (unlikely((int64_t)(now - r->next_upkeep) >= 0))
+		replica_upkeep(r, now);
+}
+
+/* The same, now; a turn that is to be timed begins with a reading that is fresh. */
+static inline void replica_turn(struct replica *r, uint32_t n)
+{
+	if (n)
+		r->clock->armed += !--r->until_timed;
+	if (n >= r->burst && !r->clock->armed) {
+		busy_unread(&r->busy, r->clock, n);
+		r->polls++;
+		return;
+	}
+	replica_turn_at(r, rte_rdtsc(), n);
+}
+
+/* Part by part or not, and until when not. */
+static inline void replica_timed(struct replica *r, uint64_t took, uint32_t n)
+{
+	r->rng = r->rng * 1664525u + 1013904223u;
+	r->until_timed = TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
+	r->clock->armed--;
+	busy_learn(&r->busy, took, n);
+}
+
+static inline uint64_t replica_ops(const struct replica *r)
+{
+	return busy_ops(&r->busy, r->clock);
+}

@@ -104,7 +104,7 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "pending", r->pending);
 	set_int(o, "polls", r->polls);
 	set_int(o, "idle_polls", r->idle_polls);
-	set_int(o, "ops_cycles", replica_ops_cycles(r));
+	set_int(o, "ops_cycles", replica_ops(r));
 	json_object_set_new(o, "io",
 			    json_pack("{s:I, s:I, s:I}", "rx_cycles", (json_int_t)r->rx_cycles,
 				      "tx_cycles", (json_int_t)r->tx_cycles, "packets",
@@ -166,32 +166,33 @@ json_t *stats_workers(struct engine *e)
 		const struct worker *w = &e->workers[i];
 		json_t *names = json_array(), *o = json_object();
 		uint64_t since = atomic_load(&w->start_tsc), ops = w->ops_before, samples = 0, cycles = 0,
-			 wide = 0, stood = 0;
+			 wide = 0;
 		char buf[64];
 
 		for (unsigned int j = 0; j < w->n_replicas; j++) {
 			const struct replica *r = w->replicas[j];
 
-			ops += replica_ops_cycles(r) - r->ops_elsewhere;
+			ops += replica_ops(r) - r->ops_elsewhere;
 			samples += r->pace.samples;
 			cycles += r->pace.cycles;
 			wide += r->pace.wide_cycles;
-			stood = RTE_MAX(stood, r->pace.standstill_cycles);
 			snprintf(buf, sizeof(buf), "%s.%u", e->plan->segments[r->segment].name,
 				 r->index);
 			json_array_append_new(names, json_string(buf));
 		}
 		set_int(o, "ref_cycles", w->ref_before + (since ? now - since : 0));
 		set_int(o, "ops_cycles", ops);
+		set_int(o, "idle_cycles", w->clock.idle);
 		set_int(o, "sleeps", w->sleeps);
 		set_int(o, "sleep_cycles", w->sleep_cycles);
 		json_object_set_new(o, "segments", names);
 		json_object_set_new(o, "pace",
-				    json_pack("{s:I, s:I, s:I, s:I}", "additions",
+				    json_pack("{s:I, s:I, s:I, s:I, s:I}", "additions",
 					      (json_int_t)(samples * PACE_ADDITIONS), "cycles",
 					      (json_int_t)cycles, "wide_cycles",
-					      (json_int_t)wide, "standstill_cycles",
-					      (json_int_t)stood));
+					      (json_int_t)wide, "pauses_cycles",
+					      (json_int_t)w->clock.pauses, "standstill_cycles",
+					      (json_int_t)w->clock.standstill));
 		snprintf(buf, sizeof(buf), "%u", w->cpu);
 		json_object_set_new(all, buf, o);
 	}

@@ -141,7 +141,8 @@ int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct 
 		source_start(links[i], &runs[i]);
 	}
 	if (!rc)
-		*reply = json_pack("{s:b, s:i}", "ok", 1, "epoch", e->epoch);
+		*reply = json_pack("{s:b, s:i, s:I}", "ok", 1, "epoch", e->epoch, "start_tsc",
+				   (json_int_t)runs[0].start_tsc);
 	free(runs);
 	free(links);
 	return rc;

@@ -132,9 +132,8 @@ int worker_wait_main(struct worker *worker, const struct plan_wait *conf)
 		start = rte_rdtsc();
 		wait_for_packets(&w, sleep_us);
 		worker->sleeps++;
-		worker->sleep_cycles += rte_rdtsc() - start;
-		for (unsigned int i = 0; i < worker->n_replicas; i++)
-			worker->replicas[i]->pace.last = 0;
+		worker->clock.mark = rte_rdtsc();
+		worker->sleep_cycles += worker->clock.mark - start;
 		idle = 0;
 	}
 	waiter_fini(&w);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Turns of known length: every cycle is told apart once, and to whom it belongs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/busy.h"
+
+#define PAUSE 100000
+#define STILL 1000000
+#define EMPTY 40
+
+struct lcore {
+	struct busy_clock clock;
+	struct busy a, b;
+	uint64_t now;
+};
+
+static struct lcore fresh(uint64_t usual)
+{
+	struct lcore l = {.clock = {.pause = PAUSE, .still = STILL, .mark = 1000}, .now = 1000};
+
+	l.a.usual = l.b.usual = usual * BUSY_USUAL;
+	return l;
+}
+
+static void turn(struct lcore *l, struct busy *b, uint64_t cycles, uint32_t n)
+{
+	l->now += cycles;
+	busy_turn(b, &l->clock, l->now, n);
+}
+
+static void full(struct lcore *l, struct busy *b, uint64_t cycles, uint32_t n)
+{
+	l->now += cycles;
+	busy_unread(b, &l->clock, n);
+}
+
+static uint64_t all(const struct lcore *l)
+{
+	return busy_ops(&l->a, &l->clock) + busy_ops(&l->b, &l->clock) + l->clock.idle + l->clock.pauses;
+}
+
+static void test_partial_load(void **state)
+{
+	struct lcore l = fresh(500);
+
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		turn(&l, &l.a, 700, 1);
+		for (int k = 0; k < 20; k++)
+			turn(&l, &l.a, EMPTY, 0);
+	}
+	assert_int_equal(busy_ops(&l.a, &l.clock), 700 * 1000);
+	assert_int_equal(l.clock.idle, EMPTY * 20 * 1000);
+	assert_int_equal(l.clock.pauses, 0);
+}
+
+/* Of a run of full bursts only the empty turn at its end has to be guessed. */
+static void test_full_bursts(void **state)
+{
+	struct lcore l = fresh(70);
+
+	(void)state;
+	turn(&l, &l.a, EMPTY, 0);
+	for (int i = 0; i < 100; i++) {
+		for (int k = 0; k < 7; k++)
+			full(&l, &l.a, 2240, 32);
+		turn(&l, &l.a, EMPTY, 0);
+	}
+	assert_int_equal(busy_ops(&l.a, &l.clock), 100 * 7 * 2240);
+	assert_int_equal(l.clock.idle, 101 * EMPTY);
+}
+
+/* Two replicas on one lcore, one three times as dear as the other: neither is read while both are full. */
+static void test_pool(void **state)
+{
+	struct lcore l = fresh(90);
+
+	(void)state;
+	l.b.usual = 30 * BUSY_USUAL;
+	turn(&l, &l.a, EMPTY, 0);
+	for (int i = 0; i < 100; i++) {
+		full(&l, &l.a, 2880, 32);
+		full(&l, &l.b, 960, 32);
+		turn(&l, &l.b, EMPTY, 0);
+	}
+	assert_in_range(busy_ops(&l.a, &l.clock), 287900, 288100);
+	assert_in_range(busy_ops(&l.b, &l.clock), 95900, 96100);
+	assert_in_range(all(&l), l.now - 1000 - 2, l.now - 1000);
+}
+
+static void test_pauses(void **state)
+{
+	struct lcore l = fresh(500);
+
+	(void)state;
+	turn(&l, &l.a, 700, 1);
+	turn(&l, &l.a, 700 + PAUSE, 1);  /* an interruption: its packet keeps what is usual */
+	turn(&l, &l.a, PAUSE + EMPTY, 0); /* in a turn without packets, too */
+	assert_int_equal(busy_ops(&l.a, &l.clock), 700 + 500);
+	assert_int_equal(l.clock.idle, 0);
+	assert_int_equal(l.clock.pauses, 200 + PAUSE + PAUSE + EMPTY);
+	assert_int_equal(l.clock.standstill, 0);
+	turn(&l, &l.a, 2 * STILL, 0);
+	assert_int_equal(l.clock.standstill, 2 * STILL);
+	assert_int_equal(all(&l), l.now - 1000);
+}
+
+/* A function that has become slow for good is not taken for one that is interrupted for ever. */
+static void test_slower_for_good(void **state)
+{
+	struct lcore l = fresh(500);
+	uint64_t at;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		turn(&l, &l.a, 2 * PAUSE, 1);
+		busy_learn(&l.a, 2 * PAUSE, 1);
+	}
+	at = l.clock.pauses;
+	turn(&l, &l.a, 2 * PAUSE, 1);
+	assert_int_equal(l.clock.pauses, at);
+	assert_int_equal(all(&l), l.now - 1000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_partial_load), cmocka_unit_test(test_full_bursts),
+		cmocka_unit_test(test_pool), cmocka_unit_test(test_pauses),
+		cmocka_unit_test(test_slower_for_good),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
