@@ -194,6 +194,7 @@ class ReplicaReading(Record):
     polls: NonNegativeInt = 0
     idle_polls: NonNegativeInt = 0
     ops_cycles: NonNegativeInt = 0
+    sending_ops_cycles: NonNegativeInt | None = None  # of them while the sources sent
     rx_cycles: NonNegativeInt = 0
     tx_cycles: NonNegativeInt = 0
     io_packets: NonNegativeInt = 0
@@ -230,20 +231,30 @@ class PortReading(Record):
 
 
 class WorkerReading(Record):
-    """An lcore: total (REF) and busy (OPS) cycles, S5 algorithm 1."""
+    """An lcore: total (REF) and busy (OPS) cycles (Sieber et al. 2017, algorithm 1).
+
+    Both are of the whole trial, the wait for the last packets included, in which a poller is idle
+    as the trial is over, or works off a queue: its use is told by the time of sending.
+    """
 
     cpu: int
     ref_cycles: NonNegativeInt
     ops_cycles: NonNegativeInt
+    sending_ref_cycles: NonNegativeInt | None = None  # of them while the sources sent
+    sending_ops_cycles: NonNegativeInt | None = None
     segments: tuple[str, ...] = ()
     pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
-    standstill_cycles: NonNegativeInt = 0  # pauses of over a millisecond in polling
+    pauses_cycles: NonNegativeInt = 0  # somebody kept it from working; no packet's cost
+    standstill_cycles: NonNegativeInt = 0  # of them in pauses of over a millisecond
     waited_ns: NonNegativeInt | None = None  # ready, but kept from running; None: nobody looked
 
     @property
     def utilisation(self) -> float:
-        return min(1.0, self.ops_cycles / self.ref_cycles) if self.ref_cycles else 0.0
+        """OPS / REF."""
+        if self.sending_ref_cycles:
+            return (self.sending_ops_cycles or 0) / self.sending_ref_cycles
+        return self.ops_cycles / self.ref_cycles if self.ref_cycles else 0.0
 
 
 class Counters(Record):

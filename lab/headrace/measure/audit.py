@@ -22,6 +22,8 @@ STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 
+OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
+
 BURST_MAX = 64  # engine/core/nf.h
 WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
 PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base frequency
@@ -51,6 +53,7 @@ def audit(
         _pace(counters),
         _alone(counters),
         _conservation(counters, reading),
+        _time(counters),
     ]
     return Audit(
         verdict=_verdict(findings),
@@ -64,11 +67,25 @@ def audit(
 
 def _verdict(findings: list[Finding]) -> Verdict:
     failed = {finding.check for finding in findings if not finding.ok}
-    if "conservation" in failed:
+    if failed & {"conservation", "time"}:
         return "invalid"
     if failed & {"unsent", "stretched"}:
         return "generator-bound"
     return "suspect" if failed else "ok"
+
+
+def _time(counters: Counters) -> Finding:
+    """OPS is a part of REF; VNFs that share an lcore are read one after the other."""
+    over = [w for w in counters.workers if w.utilisation > OVER_LIMIT]
+    text = "No lcore was busy for longer than there was time."
+    if over:
+        worst = max(over, key=lambda w: w.utilisation)
+        text = (
+            f"Lcore {worst.cpu} was busy for {worst.utilisation:.2f} times the time that there "
+            "was: its cycles were not counted right."
+        )
+    most = max((w.utilisation for w in counters.workers), default=0.0)
+    return Finding(check="time", ok=not over, text=text, value=most, limit=OVER_LIMIT)
 
 
 def _unsent(unsent: int, intended: int, unlimited: bool) -> Finding:

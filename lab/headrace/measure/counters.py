@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.record import (
@@ -23,15 +24,27 @@ Json = dict[str, Any]
 FASTPATH = "fast path"  # beside the functions in tables of cycles; no function can be named so
 
 
+@dataclass(frozen=True)
+class Sending:
+    """The counters while the sources still sent: what came later is no part of the load."""
+
+    at: Json  # a reading between the first packet and the last
+    unsent_cycles: int  # from the reading before the trial to the first packet
+
+
 def difference(
-    before: Json, after: Json, plan: Json, waited_ns: Mapping[int, int] | None = None
+    before: Json,
+    after: Json,
+    plan: Json,
+    waited_ns: Mapping[int, int] | None = None,
+    sending: Sending | None = None,
 ) -> Counters:
     return Counters(
         tsc_hz=int(after["tsc_hz"]),
         workers=tuple(
-            _workers(before.get("workers", {}), after.get("workers", {}), waited_ns or {})
+            _workers(before.get("workers", {}), after.get("workers", {}), waited_ns or {}, sending)
         ),
-        replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}))),
+        replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}), sending)),
         rings=_rings(before["links"], after["links"], plan),
         ports=_ports(before["links"], after["links"]),
     )
@@ -46,7 +59,20 @@ def _grown_each(before: Json, after: Json, keep_zero: bool = True) -> dict[str, 
     return grown if keep_zero else {key: value for key, value in grown.items() if value}
 
 
-def _workers(before: Json, after: Json, waited_ns: Mapping[int, int]) -> list[WorkerReading]:
+def _sent_within(sending: Sending | None, cpu: str, was: Json) -> dict[str, int]:
+    """A worker's cycles of the time of sending, in which it was, before the first packet, idle."""
+    at = sending.at["workers"].get(cpu) if sending else None
+    if sending is None or at is None:
+        return {}
+    ref = _grown(was, at, "ref_cycles") - sending.unsent_cycles
+    if ref <= 0:
+        return {}
+    return {"sending_ref_cycles": ref, "sending_ops_cycles": _grown(was, at, "ops_cycles")}
+
+
+def _workers(
+    before: Json, after: Json, waited_ns: Mapping[int, int], sending: Sending | None
+) -> list[WorkerReading]:
     return [
         WorkerReading(
             cpu=int(cpu),
@@ -55,13 +81,17 @@ def _workers(before: Json, after: Json, waited_ns: Mapping[int, int]) -> list[Wo
             segments=tuple(now.get("segments", ())),
             pace=_quotient("cycles", "additions", before.get(cpu, {}), now),
             width=_width(before.get(cpu, {}), now),
-            standstill_cycles=_grown(
-                before.get(cpu, {}).get("pace", {}), now.get("pace", {}), "standstill_cycles"
-            ),
+            pauses_cycles=_paused(before.get(cpu, {}), now, "pauses_cycles"),
+            standstill_cycles=_paused(before.get(cpu, {}), now, "standstill_cycles"),
             waited_ns=waited_ns.get(int(cpu)),
+            **_sent_within(sending, cpu, before.get(cpu, {})),
         )
         for cpu, now in after.items()
     ]
+
+
+def _paused(before: Json, now: Json, key: str) -> int:
+    return _grown(before.get("pace", {}), now.get("pace", {}), key)
 
 
 def _quotient(above: str, below: str, before: Json, after: Json) -> float | None:
@@ -76,18 +106,20 @@ def _width(before: Json, after: Json) -> float | None:
     return None if ratio is None else 4 * ratio
 
 
-def _replicas(before: Json, after: Json) -> list[ReplicaReading]:
+def _replicas(before: Json, after: Json, sending: Sending | None) -> list[ReplicaReading]:
     readings = []
     for segment, replicas in after.items():
         earlier = before.get(segment, [])
+        meanwhile = sending.at["segments"].get(segment, []) if sending else []
         for index, now in enumerate(replicas):
             was = earlier[index] if index < len(earlier) else {}
-            readings.append(_replica(segment, index, was, now))
-            readings += _sides(segment, index, was, now)
+            at = meanwhile[index] if index < len(meanwhile) else None
+            readings.append(_replica(segment, index, was, now, at))
+            readings += _sides(segment, index, was, now, at)
     return readings
 
 
-def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
+def _replica(segment: str, index: int, was: Json, now: Json, at: Json | None) -> ReplicaReading:
     io_was, io_now = was.get("io", {}), now.get("io", {})
     nfs_was = was.get("nfs", {})
     located = _located(segment, was.get("located", {}), now.get("located", {}), now)
@@ -101,6 +133,7 @@ def _replica(segment: str, index: int, was: Json, now: Json) -> ReplicaReading:
         polls=_grown(was, now, "polls"),
         idle_polls=_grown(was, now, "idle_polls"),
         ops_cycles=_grown(was, now, "ops_cycles"),
+        sending_ops_cycles=None if at is None else _grown(was, at, "ops_cycles"),
         rx_cycles=_grown(io_was, io_now, "rx_cycles"),
         tx_cycles=_grown(io_was, io_now, "tx_cycles"),
         io_packets=_grown(io_was, io_now, "packets"),
@@ -135,10 +168,11 @@ def _beside(replica: Json) -> Json:
     return sides
 
 
-def _sides(segment: str, index: int, was: Json, now: Json) -> list[ReplicaReading]:
+def _sides(segment: str, index: int, was: Json, now: Json, at: Json | None) -> list[ReplicaReading]:
     readings = []
     for name, side in _beside(now).items():
         earlier = _beside(was).get(name, {})
+        meanwhile = _beside(at or {}).get(name)
         nf = _nf(was.get("nfs", {}).get(name, {}), now["nfs"][name])
         readings.append(
             ReplicaReading(
@@ -150,6 +184,9 @@ def _sides(segment: str, index: int, was: Json, now: Json) -> list[ReplicaReadin
                 polls=_grown(earlier, side, "polls"),
                 idle_polls=_grown(earlier, side, "idle_polls"),
                 ops_cycles=_grown(earlier, side, "ops_cycles"),
+                sending_ops_cycles=(
+                    None if meanwhile is None else _grown(earlier, meanwhile, "ops_cycles")
+                ),
                 nfs={name: nf},
             )
         )
@@ -293,14 +330,9 @@ def nf_cycles(counters: Counters) -> dict[str, float]:
     return {name: cycles[name] / packets[name] for name in cycles if packets[name]}
 
 
-def utilisation(counters: Counters, sending_s: float) -> dict[str, float]:
-    """Busy (OPS) cycles over those of the time of sending. The counters also cover the wait for the
-    last packets and the engine's answers, in which a poller is idle because the trial is over."""
-    sending = sending_s * counters.tsc_hz
-    return {
-        str(worker.cpu): min(1.0, worker.ops_cycles / (min(worker.ref_cycles, sending) or 1))
-        for worker in counters.workers
-    }
+def utilisation(counters: Counters) -> dict[str, float]:
+    """OPS / REF of each lcore while packets were sent (Sieber et al. 2017, algorithm 1)."""
+    return {str(worker.cpu): worker.utilisation for worker in counters.workers}
 
 
 def dropped_by_policy(counters: Counters, policy: Mapping[str, Collection[str]]) -> int:

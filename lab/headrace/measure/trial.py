@@ -65,6 +65,7 @@ class Reading:
     watched_s: float  # that `waited_ns` is of
     read_s: float  # from `before` to `after`
     vnfs_waited_ns: dict[int, int] = field(default_factory=dict)  # of CPUs with one VNF each
+    sending: count.Sending | None = None  # None: nothing was read while packets were sent
 
 
 def run(
@@ -78,19 +79,21 @@ def run(
         vnfs_as = snapshot(*vnfs)
         began_as, watched_at = snapshot(engine.pid), time.monotonic()
         started_at = now()
-        engine.request("start", sources=sources)
+        start_tsc = int(engine.request("start", sources=sources)["start_tsc"])
         began = time.monotonic()
         time.sleep(duration_s)
-        _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
+        at = _wait_done(engine, ways, began + duration_s * _STRETCH_LIMIT + _STRETCH_SLACK_S)
         waited = kept_waiting(began_as, snapshot(engine.pid), map(int, before.get("workers", {})))
         watched_s = time.monotonic() - watched_at
         vnfs_waited = kept_waiting(vnfs_as, snapshot(*vnfs), _alone(before)) if vnfs else {}
         time.sleep(drain_s)
         after = engine.request("read")
         read_s = time.monotonic() - read_at
+    sending = None if at is None else count.Sending(at, start_tsc - int(before["tsc"]))
     return Reading(
-        load_pps, duration_s, started_at, before, after, waited, watched_s, read_s, vnfs_waited
-    )
+        load_pps, duration_s, started_at, before, after, waited, watched_s, read_s, vnfs_waited,
+        sending,
+    )  # fmt: skip
 
 
 def _alone(read: Json) -> list[int]:
@@ -121,14 +124,21 @@ def _taken(read: Json) -> list[int]:
     return [int(replica["in"]) for each in read["segments"].values() for replica in each]
 
 
-def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> None:
+def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> Json | None:
+    """The last reading that was taken while all sources still sent, if there was any. Sources start
+    some hundredths of a second after they are told: the first look mostly comes before their end.
+    """
+    last = None
     while True:
-        links = engine.request("read")["links"]
-        if all(links[way.source]["state"] == "done" for way in ways):
-            return
+        read = engine.request("read")
+        states = [read["links"][way.source]["state"] for way in ways]
+        if all(state == "running" for state in states):
+            last = read
+        if all(state == "done" for state in states):
+            return last
         if time.monotonic() > deadline:
             engine.request("stop")
-            return
+            return last
         time.sleep(_POLL_S)
 
 
@@ -192,7 +202,9 @@ def records(
     waited = {
         cpu: max(ns, reading.vnfs_waited_ns.get(cpu, 0)) for cpu, ns in reading.waited_ns.items()
     }
-    counters = count.difference(reading.before, reading.after, context.plan, waited)
+    counters = count.difference(
+        reading.before, reading.after, context.plan, waited, reading.sending
+    )
     made = [
         _record(context, reading, counters, (way,), number, phase, repetition)
         for way in context.ways
@@ -246,7 +258,7 @@ def _record(
         pdv_ns=pdv(delay),
         ipdv_ns_mean=_ipdv(sinks),
         nf_cycles=count.nf_cycles(counters),
-        utilisation=count.utilisation(counters, seconds),
+        utilisation=count.utilisation(counters),
         drops=count.drops(counters),
         located=count.located(counters),
         audit=audit(reading, ways, flows, counters, context, lost),

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hdrh.histogram import HdrHistogram
 
 from headrace.measure import trial
+from headrace.measure.counters import Sending
 from headrace.measure.results import UNINTENDED, agreement, result, unrefused
 from headrace.measure.verify import stood_still
 from headrace.record import Calibration, Trial
@@ -154,11 +156,27 @@ LINKS: Json = {"gen-forward": source(), "sink-forward": sink()}
 
 
 def test_utilisation_is_of_the_time_of_sending() -> None:
-    """A second of sending, a quarter of it busy; drain and reads make the window 1.5 s."""
+    """A quarter of a second before the first packet; one of sending, of which a quarter was busy
+    when last looked at; and half a second in which a queue is worked off."""
+    before, at, after = (read(500, 5, LINKS) for _ in range(3))
+    before["workers"] = {"1": {"ref_cycles": 7, "ops_cycles": 3}}
+    at["workers"] = {"1": {"ref_cycles": 1_050_000_007, "ops_cycles": 200_000_003}}
+    after["workers"] = {"1": {"ref_cycles": 1_750_000_007, "ops_cycles": 700_000_003}}
+    taken = reading(before, after)
+    told = replace(taken, sending=Sending(at, unsent_cycles=250_000_000))
+    assert records(told)[0].utilisation == {"1": 0.25}
+    # Where nobody looked meanwhile, all of it counts.
+    assert records(taken)[0].utilisation == {"1": 0.4}
+
+
+def test_busy_for_longer_than_there_was_time_is_not_cut_off() -> None:
     before, after = read(500, 5, LINKS), read(1500, 15, LINKS)
     before["workers"] = {"1": {"ref_cycles": 0, "ops_cycles": 0}}
-    after["workers"] = {"1": {"ref_cycles": 1_500_000_000, "ops_cycles": 250_000_000}}
-    assert records(reading(before, after))[0].utilisation == {"1": 0.25}
+    after["workers"] = {"1": {"ref_cycles": 1_000_000_000, "ops_cycles": 1_960_000_000}}
+    [made] = records(reading(before, after))
+    assert made.utilisation == {"1": 1.96}
+    assert made.audit.verdict == "invalid"
+    assert any(f.check == "time" and not f.ok for f in made.audit.findings)
 
 
 def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:

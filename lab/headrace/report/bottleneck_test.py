@@ -323,13 +323,10 @@ def test_a_record_without_waiting_times_goes_by_the_audit() -> None:
     assert pipe(at).narrowest is not None  # it is told that these lcores did not wait
 
 
-def test_a_short_stop_hides_the_costs_of_an_idle_lcore_only() -> None:
-    """One timed poll stands for 16."""
-    few, many = measurement("rtc", 0.05 * MPPS), measurement("rtc", 10 * MPPS)
-    assert pipe(held_up(few, 2, waited_s=0.01)).narrowest is None
-    assert pipe(held_up(many, 2, waited_s=0.01)).narrowest is not None
-    calm = Audit(verdict="ok")
-    assert pipe(held_up(few, 2, waited_s=0.01, audit=calm)).narrowest is not None
+def test_a_short_stop_hides_no_costs() -> None:
+    """The engine tells pauses from what packets cost, whatever the load."""
+    for load in (0.05 * MPPS, 10 * MPPS):
+        assert pipe(held_up(measurement("rtc", load), 2, waited_s=0.01)).narrowest is not None
 
 
 def test_a_tester_that_was_held_up_is_not_said_to_be_narrow() -> None:

@@ -24,7 +24,6 @@ from headrace.record import (
 )
 
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
-SAMPLED = 16  # one poll in so many is timed, and stands for the others (engine/core/segment.c)
 
 CostKind = Literal["nf", "links", "loop"]
 
@@ -103,7 +102,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         else None,
         held_up=held,
         utilisation=max(
-            (_busy_share(w, counters, at) for w in counters.workers if w.cpu in segment.cpus),
+            (w.utilisation for w in counters.workers if w.cpu in segment.cpus),
             default=None,
         ),
         share_of_busiest=busiest / packets if packets else None,
@@ -150,29 +149,19 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Co
     return tuple(costs)
 
 
-def _busy_share(worker: WorkerReading, counters: Counters, at: Measurement) -> float:
-    """Of the time in which packets were sent: the counters also span the draining after it."""
-    sending = at.duration_s * counters.tsc_hz
-    total = min(worker.ref_cycles, sending) if sending else worker.ref_cycles
-    return min(1.0, worker.ops_cycles / total) if total else 0.0
-
-
 def _held_up(workers: Sequence[WorkerReading], counters: Counters, at: Measurement) -> float | None:
-    """The share of the trial in which an lcore was kept from running, where that hides what its
-    packets cost. A poll that is interrupted while it is timed stands for all that are not timed:
-    even a short stop is then many times its length."""
+    """The share of the trial in which an lcore was kept from running, where it is so large that
+    what its packets cost is no longer the question."""
     told = {f.check: f.value or 0.0 for f in at.audit.findings if not f.ok}
-    doubted = bool(told.keys() & HELD_CHECKS)
     total = at.duration_s * counters.tsc_hz
     worst = None
     for worker in workers:
         waited = (worker.waited_ns or 0) / 1e9 * counters.tsc_hz
         if worker.waited_ns is None:  # records of before it was one
             waited = told.get("preemption", 0.0) * total
-        held = max(waited, float(worker.standstill_cycles))
-        hidden = doubted and held * SAMPLED > worker.ops_cycles / 2
-        if total and (held > HELD_UP * total or hidden):
-            worst = max(worst or 0.0, min(1.0, held / total))
+        held = max(waited, float(worker.standstill_cycles), float(worker.pauses_cycles))
+        if total and held > HELD_UP * total:
+            worst = max(worst or 0.0, held / total)
     return worst
 
 

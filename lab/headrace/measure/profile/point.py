@@ -218,7 +218,7 @@ def sample(
     """`rate_pps`: 0 is as fast as possible."""
     ways = paths(one.experiment)
     reading = trials.run(engine, ways, rate_pps, seconds, _DRAIN_S)
-    counters = count.difference(reading.before, reading.after, plan)
+    counters = count.difference(reading.before, reading.after, plan, sending=reading.sending)
     flows = [trials.flow(reading, way, "received") for way in ways]
     return read(counters, sum(f.received for f in flows) / max(f.duration_s for f in flows))
 

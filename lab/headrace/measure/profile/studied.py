@@ -169,7 +169,9 @@ def _trials(
     for _ in range(repetitions):
         ways = paths(one.experiment)
         reading = trials.run(engine, ways, rate, bench.seconds, _DRAIN_S)
-        counters = count.difference(reading.before, reading.after, one.plan)
+        counters = count.difference(
+            reading.before, reading.after, one.plan, sending=reading.sending
+        )
         flow = _carried(trials.flow(reading, ways[0], "received"), counters, one)
         sample = points.read(counters, flow.received / flow.duration_s)
         found.append((sample, counters, flow))
@@ -212,7 +214,7 @@ def _run(samples: Sequence[_Trial]) -> Run:
         cycles={
             name: median(s.nfs.get(name, 0.0) for s, _, _ in samples) for name in samples[0][0].nfs
         },
-        utilisation=_medians([_utilisation(c, f.duration_s) for _, c, f in samples]),
+        utilisation=_medians([_utilisation(c) for _, c, _ in samples]),
         rx=median(s.rx for s, _, _ in samples),
         tx=median(s.tx for s, _, _ in samples),
         source=median(s.source for s, _, _ in samples),
@@ -224,12 +226,14 @@ def _run(samples: Sequence[_Trial]) -> Run:
     )
 
 
-def _utilisation(counters: Counters, sending_s: float) -> dict[str, float]:
-    """Of the time that packets were sent for; replicas in the mean."""
+def _utilisation(counters: Counters) -> dict[str, float]:
+    """OPS / REF while packets were sent; replicas in the mean."""
+    spans = {w.cpu: w.sending_ref_cycles for w in counters.workers}
     found: dict[str, list[float]] = {}
     for replica in counters.replicas:
-        share = replica.ops_cycles / max(1.0, sending_s * counters.tsc_hz)
-        found.setdefault(replica.segment, []).append(min(1.0, share))
+        if span := spans.get(replica.cpu):
+            share = (replica.sending_ops_cycles or 0) / span
+            found.setdefault(replica.segment, []).append(share)
     return {segment: sum(shares) / len(shares) for segment, shares in found.items()}
 
 

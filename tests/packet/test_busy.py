@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OPS of REF cycles against a function of known cost, at partial load."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from support.engine import Engine, free_cpus, memory_engine
+
+Json = dict[str, Any]
+ROUNDS = 5
+WINDOW_S = 0.25
+
+
+def plan(cycles: int, cpus: tuple[int, int]) -> Json:
+    """Generator and sink on the first lcore, a function that takes so many cycles on the second."""
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {
+            "gen": {"type": "source", "params": {"frame_bytes": [64]}},
+            "wire": {"type": "ring", "params": {"size": 4096}},
+            "back": {"type": "ring", "params": {"size": 4096}},
+            "meas": {"type": "sink", "params": {}},
+        },
+        "nfs": {"delay": {"type": "delay", "params": {"cycles": cycles}}},
+        "segments": [
+            {
+                "name": "generator",
+                "cpus": [cpus[0]],
+                "inputs": [{"link": "gen", "to": "link:wire"}],
+            },
+            {
+                "name": "chain",
+                "cpus": [cpus[1]],
+                "inputs": [{"link": "wire", "to": "delay"}],
+                "nodes": {"delay": {"forward": {"out": "link:back"}}},
+            },
+            {"name": "sink", "cpus": [cpus[0]], "inputs": [{"link": "back", "to": "link:meas"}]},
+        ],
+    }
+
+
+class Window:
+    """What the engine counted between two readings."""
+
+    def __init__(self, before: Json, after: Json, cpu: int) -> None:
+        self.span = int(after["tsc"]) - int(before["tsc"])
+        self.hz = int(after["tsc_hz"])
+        chain = [read["segments"]["chain"][0] for read in (before, after)]
+        self.packets = int(chain[1]["in"]) - int(chain[0]["in"])
+        self.ops = (int(chain[1]["ops_cycles"]) - int(chain[0]["ops_cycles"])) / self.span
+        nf = [one["nfs"]["delay"] for one in chain]
+        self.sampled = (int(nf[1]["cycles_packets"]) - int(nf[0]["cycles_packets"])) / self.packets
+        workers = [read["workers"][str(cpu)] for read in (before, after)]
+
+        def grown(*keys: str) -> int:
+            found: list[Any] = list(workers)
+            for key in keys:
+                found = [one[key] for one in found]
+            return int(found[1]) - int(found[0])
+
+        self.ref = grown("ref_cycles")
+        self.told = grown("ops_cycles") + grown("idle_cycles") + grown("pace", "pauses_cycles")
+
+
+def windows(
+    binary: Path, folder: Path, cycles: int, rate: float, cpus: tuple[int, int]
+) -> list[Window]:
+    found = []
+    with Engine(binary, plan(cycles, cpus), folder) as engine:
+        seconds = 0.2 + ROUNDS * (WINDOW_S + 0.05)
+        engine.call("start", sources={"gen": {"rate_pps": rate, "duration_s": seconds}})
+        time.sleep(0.2)
+        for _ in range(ROUNDS):
+            before = engine.read()
+            time.sleep(WINDOW_S)
+            found.append(Window(before, engine.read(), cpus[1]))
+    return found
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["an lcore each", "one lcore"])
+@pytest.mark.parametrize("load", [0.1, 0.5])
+def test_known_cost(engine_binary: Path, tmp_path: Path, shared: bool, load: float) -> None:
+    """A function of 20,000 cycles raises OPS/REF by its rate times these cycles: what the engine
+    itself costs is the same with a function of none. Timing one poll in so many, and taking it for
+    all, told up to five times as much."""
+    cpus = (free_cpus()[0], free_cpus()[0 if shared else -1])
+    cycles = 20_000
+    rate = load * 2e9 / cycles
+    with_cost = windows(engine_binary, tmp_path, cycles, rate, cpus)
+    without = windows(engine_binary, tmp_path, 0, rate, cpus)
+    for one in with_cost + without:
+        assert 0 < one.ops <= 1
+        # No cycle twice, and none left out; but a pause is told at its end only.
+        assert one.told == pytest.approx(one.ref, rel=0.02)
+    expected = median(one.packets / one.span for one in with_cost) * cycles
+    found = median(one.ops for one in with_cost) - median(one.ops for one in without)
+    assert found == pytest.approx(expected, rel=0.05)
+    # Of the packets, timed polls have the share that they have of the polls that find some.
+    assert median(one.sampled for one in with_cost) == pytest.approx(1 / 16.5, rel=0.25)
