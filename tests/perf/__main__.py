@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from perf import engine, nfs, testpmd, traffic
+from perf import busy, engine, nfs, testpmd, traffic
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -171,6 +171,15 @@ class Bench:
             gain = ratio(samples[f"fast path{where}"], samples[f"plain{where}"])
             self.row(f"fast path / plain{where}", gain, "x", None if where else GOALS["fastpath"])
 
+    def busy(self) -> None:
+        """Utilisation at partial load, over what a function of known cost makes it."""
+        for where, cpus in (
+            ("an lcore each", self.cpus), ("one lcore", (self.cpus[1], self.cpus[1]))
+        ):  # fmt: skip
+            for cycles, load, known, ratios in busy.shares(BINARY, self.folder, cpus):
+                name = f"OPS/REF over {known:.3f}: {cycles} cycles at {load:.0%}, {where}"
+                self.row(name, ratios, "x")
+
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows."""
         for flows in nfs.FLOWS:
@@ -197,6 +206,7 @@ def main() -> int:
         "chain": Bench.chain,
         "fastpath": Bench.fastpath,
         "nfs": Bench.nfs,
+        "busy": Bench.busy,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("what", nargs="*", choices=[*known, []], help="all of them by default")

@@ -10,7 +10,7 @@ from itertools import groupby
 from headrace.record import Limit, Measurement, Record
 
 from . import limits
-from .capacity import Part, carried_pps, parts_of
+from .capacity import PAUSED, Part, carried_pps, parts_of
 from .repetitions import joined, left_out, together
 from .units import count, percent, plural, pps, significant
 
@@ -119,6 +119,7 @@ def _narrowest(
         *(f"Audit: {f.text}" for f in told),
         *_of_holding(parts),
         *_of_cycles(part, at),
+        *_paused(part),
         *_of_policy(at),
         *_of_lcores(part),
         *_of_loss(part, above),
@@ -263,6 +264,15 @@ def _lossy(above: Sequence[Measurement], parts: Sequence[Part]) -> Part | None:
                 full[p.name] += sum(rings[r].full for r in p.rings if r in rings)
     name = max(full, key=lambda n: full[n], default=None)
     return next((p for p in parts if p.name == name), None) if name and full[name] else None
+
+
+def _paused(part: Part) -> list[str]:
+    if (part.paused or 0.0) < PAUSED:
+        return []
+    return [
+        f"Somebody else kept its lcore from working for {percent(part.paused, 2)} of the trial: "
+        "that is in no packet's cycles."
+    ]
 
 
 def _of_cycles(part: Part, at: Measurement) -> list[str]:

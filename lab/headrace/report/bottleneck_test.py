@@ -486,3 +486,26 @@ def test_of_several_limits_the_one_that_lost_most_is_named() -> None:
     both = (switch(1.0, 10), switch(1.0, 500, kind="uplink"))
     found = pipe_of([at], [measurement("pipeline", 9 * MPPS, limits=both)])
     assert found.headline == "Uplink of the NIC, 1 Gbit/s, reached."
+
+
+def test_a_packet_costs_no_more_than_there_was_and_pauses_are_told_apart() -> None:
+    """Functions' cycles are sampled and may come out high; that an lcore was busy is counted."""
+    at = measurement("rtc", MPPS)
+    assert at.counters is not None
+    replicas = [
+        r.model_copy(update={"tx_cycles": r.tx_cycles * 3, "rx_cycles": r.rx_cycles * 3})
+        for r in at.counters.replicas
+    ]
+    workers = [
+        w.model_copy(update={"pauses_cycles": w.ref_cycles // 50}) for w in at.counters.workers
+    ]
+    counters = {"workers": tuple(workers), "replicas": tuple(replicas)}
+    at = at.model_copy(update={"counters": at.counters.model_copy(update=counters)})
+    found = pipe(at)
+    for part in (p for p in found.parts if p.role == "chain"):
+        [replica] = (r for r in replicas if r.segment == part.name)
+        each = replica.ops_cycles / replica.packets_in
+        assert part.cycles_per_packet == pytest.approx(each)
+        assert sum(c.cycles for c in part.costs) == pytest.approx(each)
+        assert part.paused == pytest.approx(0.02, rel=1e-3)
+    assert any("kept its lcore from working for 2" in r for r in found.reasons)

@@ -23,6 +23,7 @@ from headrace.record import (
     WorkerReading,
 )
 
+PAUSED = 0.001  # of a trial: worth a word
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
 
 CostKind = Literal["nf", "links", "loop"]
@@ -53,6 +54,7 @@ class Part(Record):
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
     share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    paused: float | None = None  # of the trial: kept from working; in nobody's cycles
     held_up: float | None = None  # of the trial, when its lcore's cycles say nothing for that
     share_of_lcore: float | None = None  # of the busy cycles of its busiest replica's lcore
     rings: dict[str, int] = Field(
@@ -100,6 +102,14 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         capacity_pps=_capacity(replicas, counters, at, sum(rings.values()))
         if held is None
         else None,
+        paused=max(
+            (
+                w.pauses_cycles / w.ref_cycles
+                for w in counters.workers
+                if w.cpu in segment.cpus and w.ref_cycles
+            ),
+            default=None,
+        ),
         held_up=held,
         utilisation=max(
             (w.utilisation for w in counters.workers if w.cpu in segment.cpus),
@@ -143,9 +153,14 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Co
     links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
     costs.append(Cost(name="links", kind="links", cycles=links))
     # Busy time that no NF and no link accounts for: classification, splitting, accounting.
-    rest = sum(r.ops_cycles for r in replicas) / packets - sum(c.cycles for c in costs)
-    if rest > 0:
-        costs.append(Cost(name="loop", kind="loop", cycles=rest))
+    total = sum(r.ops_cycles for r in replicas) / packets
+    sampled = sum(c.cycles for c in costs)
+    if total > sampled:
+        costs.append(Cost(name="loop", kind="loop", cycles=total - sampled))
+    elif total:
+        # Parts are sampled, but all busy time is counted: a packet cannot cost more than there was.
+        scale = total / sampled
+        costs = [c.model_copy(update={"cycles": c.cycles * scale}) for c in costs]
     return tuple(costs)
 
 

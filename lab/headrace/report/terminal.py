@@ -16,7 +16,7 @@ from headrace.measure.compared import Compared
 
 from . import document, units
 from .bottleneck import Pipe
-from .capacity import Part
+from .capacity import PAUSED, Part
 from .summary import Spread, Summary
 
 BAR, SMALL_BAR = 28, 13  # columns of the widest part; on terminals below WIDE
@@ -193,6 +193,8 @@ def _bar(
     beyond = (part.capacity_pps or 0.0) > largest
     bar = Text("█" * width + ("▸" if beyond else ""), style=BAD if here else "blue")
     busy = "" if part.utilisation is None else f"{units.percent(part.utilisation)} busy"
+    if (part.paused or 0.0) >= PAUSED:
+        busy += f", {units.percent(part.paused, 2)} paused"
     cpus = ",".join(map(str, part.cpus))
     return (
         Text(part.name, style="bold" if here else ""),
