@@ -42,6 +42,7 @@ from headrace.measure.profile import handover, studied
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench
 from headrace.measure.profile.studied import workload
+from headrace.model.levels import memory
 from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Section
@@ -67,22 +68,10 @@ def table1(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     ]
     reason = "this server has one NUMA node"
     chases = calibration.measured.chase
-    far = max(chases[1].points, key=lambda p: p.bytes).min if len(chases) > 1 else None
-    entries += [
-        Entry(
-            "remote L3",
-            None,
-            text(published["remote L3"]),
-            reason if far is None else "lines of another node's cache are not placed so far",
-        ),
-        Entry(
-            "remote DRAM",
-            far,
-            text(published["remote DRAM"]),
-            "" if far else reason,
-            unlike=OTHER_CPU,
-        ),
-    ]
+    far = memory(chases[1], calibration.levels) if len(chases) > 1 else None
+    for name, cycles in (("remote L3", remote_cache(calibration)), ("remote DRAM", far)):
+        why = "" if cycles is not None else reason
+        entries.append(Entry(name, cycles, text(published[name]), why, unlike=OTHER_CPU))
     hz = calibration.measured.tsc_hz
     return section(
         "Table 1: access delay",
@@ -91,6 +80,17 @@ def table1(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         [*entries, *bounds(calibration)],
         "cycles",
     )
+
+
+def remote_cache(calibration: Calibration) -> float | None:
+    """Lines that a core of another node has, unchanged, in its caches."""
+    node_of = calibration.server.node_of
+    found = [
+        one.clean.median
+        for one in calibration.measured.transfer or ()
+        if one.clean is not None and node_of(one.source) != node_of(one.target)
+    ]
+    return median(found) if found else None
 
 
 def bounds(calibration: Calibration) -> list[Entry]:

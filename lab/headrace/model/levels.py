@@ -42,6 +42,14 @@ def levels(curve: Curve, sizes: Sequence[tuple[str, int]], gather: Curve) -> tup
     return tuple(found)
 
 
+def memory(curve: Curve, known: Sequence[Level]) -> float:
+    """Cycles of the memory that this curve walks, another node's say: behind what walks of the
+    first node found of the last of the `known` levels."""
+    found = [one.reaches_bytes or one.bytes for one in known if one.bytes]
+    points = sorted(curve.points, key=lambda p: p.bytes)
+    return _delay(points, (found[-1] if found else 0) * _MEMORY, float("inf"))
+
+
 def _delays(
     points: Sequence[ChasePoint], sizes: Sequence[tuple[str, int]], last: int = 0
 ) -> list[float]:

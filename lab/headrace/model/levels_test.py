@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headrace.model.levels import levels
+from headrace.model.levels import levels, memory
 from headrace.spec.calibration import ChasePoint, Curve
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -38,6 +38,12 @@ def test_of_an_idle_machine() -> None:
     ]
     assert [one.gather_cycles for one in found] == [3, 4, 7, 27]
     assert [one.reaches_bytes for one in found[:3]] == [32 * KIB, 512 * KIB, 32 * MIB]
+
+
+def test_memory_of_another_node() -> None:
+    near = curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 250})
+    far = curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 420})
+    assert memory(far, levels(near, SIZES, GATHER)) == 420
 
 
 def test_neighbours_have_most_of_the_last_level() -> None:

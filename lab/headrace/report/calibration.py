@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from headrace.model.levels import memory
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.checks import Check, at_least, table
@@ -92,7 +93,7 @@ def _levels(c: Calibration) -> Section:
         for level in c.levels
     ]
     for curve in c.measured.chase[1:]:
-        last = curve.points[-1].min
+        last = memory(curve, c.levels)
         rows.append(
             (f"memory, node {curve.node}", "", "", significant(last), _ns(c, last), _S3_REMOTE)
         )
