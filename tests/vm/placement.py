@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement on two NUMA nodes, inside a guest (tests/vm/run.sh placement): where the threads and
-pages of VNFs really are, by /proc, for each of the placements of S1."""
+pages of VNFs really are, by /proc, for each of the placements of S1; and where packets are in those
+of S5, whose figures 3 and 5 are run on them."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from checks import OTHER, PF, Checks, answer, headrace, interface, load, namespaces, state
@@ -127,6 +132,75 @@ def refused(checks: Checks) -> None:
     checks.that("worst without a remote lcore is refused", done.returncode == 2 and bool(said))
 
 
+def study() -> ModuleType:
+    folder = Path(os.environ["HEADRACE_REPO"]) / "studies" / "s5-placement"
+    sys.path.insert(0, str(folder))
+    found = importlib.util.spec_from_file_location("compare", folder / "compare.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules["compare"] = module  # its dataclasses look themselves up
+    found.loader.exec_module(module)
+    return module
+
+
+def bound(pid: int, huge: bool) -> dict[int, int]:
+    """Pages of each node in the mappings that packet buffers are in: those that are bound to a
+    node, or hugepages."""
+    found: dict[int, int] = {}
+    for line in Path(f"/proc/{pid}/numa_maps").read_text().splitlines():
+        if (" huge " in line) if huge else re.search(r" bind:\d", line):
+            for node, pages in re.findall(r" N(\d+)=(\d+)", line):
+                found[int(node)] = found.get(int(node), 0) + int(pages)
+    return found
+
+
+def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
+    """The source is on node 0; its packets are where the spec says, by numa_maps."""
+    from headrace.errors import HeadraceError
+    from headrace.measure.prepare import prepare
+    from headrace.measure.profile import point
+
+    for node in (0, 1, 5):
+        data = places.minimal(places.Site("x", 0, 1, node))
+        doc, experiment = point.experiment_of(data, places.ORIGIN)
+        [one] = prepare([experiment], doc, bench.description)
+        try:
+            with point.running(bench, one, "apart", wait=False) as engine:
+                pages = bound(engine.pid, bench.memory.hugepages)
+                there = pages.get(node, 0) > 0 and set(pages) == {node}
+                checks.that(f"packets on node {node}: all their pages are", there, pages)
+        except HeadraceError as why:
+            checks.that(f"packets on node {node}: refused", node == 5 and "node 5" in str(why), why)
+
+
+def placements_of_s5(checks: Checks) -> None:
+    from headrace.measure.profile import studied
+    from headrace.testbed.memory import Memory
+
+    compare = study()
+    places = sys.modules["places"]
+    places.CHAIN_MB = 192
+    cpus = [0, 1, 2, 3]
+    found = [(s.name, s.source, s.vnf, s.node) for s in places.sites(cpus)]
+    checks.equal("S5: sites", found, [("local", 0, 1, 0), ("remote", 0, 2, 0)])
+    chains = places.chains(cpus)
+    triples = [f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)]
+    checks.equal("S5: placements", [c.name for c in chains], triples)
+    nodes = ["-".join(str(node_of(cpu)) for cpu in c.lcores) for c in chains]
+    checks.equal("S5: nodes of their lcores", nodes, triples)
+    with studied.bench(1, 0.1, 64, print) as bench:
+        bench = replace(bench, memory=Memory(False, "ordinary"))
+        packets_placed(checks, bench, places)
+        for part, wanted in (("figure3", "1 Mpps, remote"), ("figure5", "0-1-0")):
+            made = compare.PARTS[part](bench, cpus, print)
+            rows = {row[0].split(" (")[0]: row[1:] for row in made.tables[0].rows}
+            checks.that(
+                f"S5, {part}: {wanted} is measured", float(rows[wanted][0]) > 0, rows[wanted]
+            )
+            skipped = [name for name, row in rows.items() if "skipped" in row[2]]
+            checks.equal(f"S5, {part}: nothing is skipped", skipped, [])
+
+
 def main() -> int:
     checks = Checks()
     load("igb", "igbvf", "veth")
@@ -137,6 +211,7 @@ def main() -> int:
     left_to_the_scheduler(checks)
     real_nic(checks)
     refused(checks)
+    placements_of_s5(checks)
     checks.equal("left behind: namespaces, state", [namespaces(), state()], [[], []])
     ours = subprocess.run(["pgrep", "-c", "headrace-engine"], capture_output=True, text=True)
     checks.equal("left behind: engines", ours.stdout.strip(), "0")
