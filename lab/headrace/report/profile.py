@@ -180,7 +180,7 @@ def memory_model(f: Fit, unit: str) -> Section:
     kind = "while others are under way" if f.overlapped else "one after another"
     accesses = "" if f.accesses is None else f"{significant(f.accesses, 2)} accesses, {kind}, and "
     typical = typical_error(f)
-    error = "" if typical is None else f" Leave-one-out error: median {percent(typical, 2)}."
+    error = "" if typical is None else f" Leave-one-out error: median {typical:.1%}."
     return Section(
         title="Memory model",
         note=f"{sentence(verdict(f, unit))}.{error} Average memory access time (Sieber et al. "

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a profile's page says of the memory model: a verdict in words, and how far it predicts."""
+
+from __future__ import annotations
+
+from headrace.model.amat import fit
+from headrace.model.amat_test import CACHES, ENTRIES, cycles
+from headrace.report.profile import memory_model
+from headrace.spec.profile import Fit
+
+
+def test_the_verdict_and_the_errors_that_it_stands_on() -> None:
+    found = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
+    assert found is not None
+    made = memory_model(found, "flows")
+    # By hand: 30 of base equal 8 ((1 - 512/n) + 3 (1 - 8192/n)) at n = 100 k.
+    assert made.note.startswith("Memory-bound above 100 k flows, most of it for DRAM at 1 M.")
+    assert "error: median 0.0%" in made.note
+    assert "8.0 accesses, while others are under way" in made.note
+    prices, points, goal = made.tables
+    assert [row[5] for row in prices.rows] == ["", "10", "13", "10"]  # parallelism
+    assert points.columns[3] == "predicted by a fit to the others"
+    assert all(row[4].endswith("0.0\u202f%") for row in points.rows)
+    assert goal.rows[0][3] == "met"
+
+
+def test_a_fit_of_an_older_headrace_has_no_verdict() -> None:
+    old = Fit.model_validate(
+        {
+            "base_cycles": 30,
+            "bytes_per_entry": 64,
+            "penalties": [{"level": "L3", "size_bytes": 1, "cycles": 9, "accesses": 2}],
+            "points": [{"state": 100, "measured": 30, "modelled": 31}],
+        }
+    )
+    made = memory_model(old, "flows")
+    assert made.note.startswith("No verdict: an older headrace made the fit")
+    assert made.tables[2].rows[0][3] == "not measured: an older headrace made this fit"
