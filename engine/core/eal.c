@@ -14,6 +14,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 
+#include "ends.h"
 #include "engine.h"
 #include "log.h"
 
@@ -199,7 +200,7 @@ int eal_start(const struct plan *plan, bool telemetry, struct err *err)
 	/* EAL keeps pointers into argv, so it is not freed. */
 	rc = rte_eal_init(a.n, a.v);
 	if (rc >= 0)
-		return 0;
+		return pkt_marks_register(err);
 	rc = err_set(err, rte_errno ? rte_errno : EINVAL, "engine",
 		       "DPDK does not start: %s%s", rte_strerror(rte_errno),
 		       plan->engine.hugepages

@@ -198,11 +198,9 @@ static void credit_path(struct replica *r, struct fast_path *p)
 		struct node *node = &r->nodes[step->node];
 
 		node->stats.in += n;
-		if (step->verdict >= node->n_edges)
-			node->stats.dropped[step->verdict - NF_DROP(0)] += n;
-		else if (node->next[p->direction][step->verdict].kind == TO_DROP)
-			node->stats.no_route += n;
-		else
+		/* Drops have been counted where the packets went. */
+		if (step->verdict < node->n_edges &&
+		    node->next[p->direction][step->verdict].kind != TO_DROP)
 			node->stats.out[step->verdict] += n;
 		for (uint32_t bits = step->counters; bits; bits &= bits - 1)
 			node->worker->counters[__builtin_ctz(bits)] += n;

@@ -77,6 +77,8 @@ void parallel_said(struct parallel *p, const struct burst *b)
 /* What is done with a packet by the functions before the last; false: its way ends. */
 static bool merge(struct parallel *p, struct replica *r, uint32_t slot)
 {
+	const struct rte_mbuf *m = p->pkts[slot];
+
 	for (unsigned int k = 0; k + 1 < p->n; k++) {
 		struct node *node = &r->nodes[p->members[k].node];
 		uint8_t v = p->members[k].verdicts[slot];
@@ -87,13 +89,9 @@ static bool merge(struct parallel *p, struct replica *r, uint32_t slot)
 				node->stats.out[v]++;
 				continue;
 			}
-			node->stats.no_route++;
-		} else if (v >= NF_DROP(0) && v < NF_DROP(NF_DROPS_MAX)) {
-			node->stats.dropped[v - NF_DROP(0)]++;
-		} else if (v == NF_CONSUME) {
-			node->stats.consumed++;
+			ends_add(&node->stats.no_route, m, 1);
 		} else {
-			node->stats.aborted++;
+			ends_add(node_end(node, v), m, 1);
 		}
 		return false;
 	}

@@ -21,8 +21,8 @@ static void node_samples(FILE *f, const struct node *n, const char *replica)
 	snprintf(nf, sizeof(nf), "%s,nf=\"%s\",type=\"%s\"", replica, n->worker->nf->name, ops->name);
 	sample(f, "nf_packets_in_total", nf, st->in);
 	sample(f, "nf_packets_created_total", nf, st->created);
-	sample(f, "nf_packets_consumed_total", nf, st->consumed);
-	sample(f, "nf_packets_aborted_total", nf, st->aborted);
+	sample(f, "nf_packets_consumed_total", nf, ends_sum(&st->consumed));
+	sample(f, "nf_packets_aborted_total", nf, ends_sum(&st->aborted));
 	fprintf(f, "headrace_nf_packets_held{%s} %lld\n", nf, (long long)st->held);
 	sample(f, "nf_batches_total", nf, node_batches(n));
 	sample(f, "nf_sampled_cycles_total", nf, node_cycles(n));
@@ -33,7 +33,7 @@ static void node_samples(FILE *f, const struct node *n, const char *replica)
 	}
 	for (unsigned int d = 0; ops->drops && ops->drops[d]; d++) {
 		snprintf(labels, sizeof(labels), "%s,reason=\"%s\"", nf, ops->drops[d]);
-		sample(f, "nf_packets_dropped_total", labels, st->dropped[d]);
+		sample(f, "nf_packets_dropped_total", labels, ends_sum(&st->dropped[d]));
 	}
 	for (unsigned int c = 0; ops->counters && ops->counters[c]; c++) {
 		snprintf(labels, sizeof(labels), "%s,counter=\"%s\"", nf, ops->counters[c]);

@@ -62,6 +62,7 @@ static inline void flush_queue(struct replica *r, struct outlet *o, uint16_t des
 		return;
 	}
 	o->full += left;
+	ends_add_burst(&o->full_ends, q->pkts + sent, left);
 	mbuf_free_burst(q->pkts + sent, left);
 	q->n = 0;
 }
@@ -119,7 +120,7 @@ static inline void leave(struct replica *r, struct node *node, unsigned int edge
 	struct target t = node->next[dir][edge];
 
 	if (unlikely(t.kind == TO_DROP))
-		node->stats.no_route += n;
+		ends_add_burst(&node->stats.no_route, pkts, n);
 	else
 		node->stats.out[edge] += n;
 	push(r, t, pkts, n);
@@ -140,13 +141,9 @@ static __rte_noinline void dispatch_mixed(struct replica *r, struct node *node, 
 			leave(r, node, v, b->direction, &b->pkts[i], 1);
 		} else if (v == NF_HOLD) {
 			node->stats.held++;
+			ends_add(&node->stats.held_ends, b->pkts[i], 1);
 		} else {
-			if (v == NF_CONSUME)
-				node->stats.consumed++;
-			else if (v >= NF_DROP(0) && v < NF_DROP(NF_DROPS_MAX))
-				node->stats.dropped[v - NF_DROP(0)]++;
-			else
-				node->stats.aborted++;
+			ends_add(node_end(node, v), b->pkts[i], 1);
 			end[n_end++] = b->pkts[i];
 		}
 	}
@@ -197,6 +194,21 @@ static __rte_noinline void locate_again(struct replica *r, struct node *node)
 		     located_time(b->pkts[RTE_MIN(r->locating, b->n - 1)], r->locate_offset));
 }
 
+/* Drops of the fast path are counted here, and not with a path's packets: by whose they are. */
+static __rte_noinline void end_fast(struct replica *r, const struct fast_hits *hits, unsigned int from,
+				    unsigned int to)
+{
+	for (unsigned int i = from; i < to; i++) {
+		const struct fast_path *p = &r->fast->paths[hits->path[i]];
+		const struct fast_step *last = &p->steps[p->n_steps - 1];
+		struct node *node = &r->nodes[last->node];
+
+		ends_add(last->verdict >= node->n_edges ? node_end(node, last->verdict)
+							: &node->stats.no_route,
+			 hits->pkts[i], 1);
+	}
+}
+
 /* What the fast path took leaves from the end of its run; neighbours with one target together. */
 static void leave_fast(struct replica *r, struct fast_hits *hits)
 {
@@ -204,6 +216,8 @@ static void leave_fast(struct replica *r, struct fast_hits *hits)
 	unsigned int from = 0, i;
 
 	if (likely(!hits->mixed)) {
+		if (unlikely(hits->to.kind == TO_DROP))
+			end_fast(r, hits, 0, hits->n);
 		push(r, hits->to, hits->pkts, (uint16_t)hits->n);
 		return;
 	}
@@ -215,6 +229,8 @@ static void leave_fast(struct replica *r, struct fast_hits *hits)
 			if (a.kind == b.kind && a.index == b.index)
 				continue;
 		}
+		if (unlikely(a.kind == TO_DROP))
+			end_fast(r, hits, from, i);
 		push(r, a, hits->pkts + from, (uint16_t)(i - from));
 		from = i;
 	}
@@ -388,6 +404,9 @@ static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *
 	if (unlikely(in->marks_port))
 		for (uint16_t i = 0; i < n; i++)
 			pkts[i]->port = in->port;
+	if (unlikely(in->marks_reverse))
+		for (uint16_t i = 0; i < n; i++)
+			pkts[i]->ol_flags |= PKT_REVERSE;
 	if (timed) {
 		end = rte_rdtsc();
 		if (part_took(r, &in->cycles, end - *t, n)) {
@@ -596,7 +615,7 @@ static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_d
 	if (r->n_emitted == EMIT_MAX || node->beside)
 		return -ENOBUFS;
 	if (t.kind == TO_DROP)
-		node->stats.no_route++;
+		ends_add(&node->stats.no_route, m, 1);
 	else
 		node->stats.out[edge]++;
 	r->emitted[r->n_emitted++] = (struct emitted){.pkt = m, .to = t, .direction = dir};
@@ -605,7 +624,10 @@ static int emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_d
 
 int nf_emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)
 {
-	int rc = emit(w, m, edge, dir);
+	int rc;
+
+	m->ol_flags |= PKT_CREATED;
+	rc = emit(w, m, edge, dir);
 
 	if (!rc)
 		w->replica->nodes[w->node].stats.created++;
@@ -614,11 +636,14 @@ int nf_emit(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direc
 
 int nf_release(struct nf_worker *w, struct rte_mbuf *m, uint8_t edge, enum nf_direction dir)
 {
+	struct node_stats *s = &w->replica->nodes[w->node].stats;
 	int rc = emit(w, m, edge, dir);
 
-	if (!rc)
-		w->replica->nodes[w->node].stats.held--;
-	return rc;
+	if (rc)
+		return rc;
+	s->held--;
+	ends_add(&s->held_ends, m, -1);
+	return 0;
 }
 
 void nf_drop_held(struct nf_worker *w, struct rte_mbuf *m, unsigned int reason)
@@ -626,7 +651,8 @@ void nf_drop_held(struct nf_worker *w, struct rte_mbuf *m, unsigned int reason)
 	struct node_stats *s = &w->replica->nodes[w->node].stats;
 
 	s->held--;
-	s->dropped[reason]++;
+	ends_add(&s->held_ends, m, -1);
+	ends_add(&s->dropped[reason], m, 1);
 	rte_pktmbuf_free(m);
 }
 

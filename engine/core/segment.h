@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "busy.h"
+#include "ends.h"
 #include "fastpath.h"
 #include "link.h"
 #include "located.h"
@@ -51,6 +52,7 @@ struct outlet {
 	enum steer steer;
 	struct even_table *even;
 	uint64_t packets, full;
+	struct ends full_ends; /* whose packets `full` were */
 	struct link_txq q;
 	unsigned int link; /* index in plan */
 };
@@ -61,6 +63,7 @@ struct inlet {
 	uint8_t direction;
 	bool unclassified;
 	bool marks_port;
+	bool marks_reverse; /* its packets come from outside, and are reverse traffic */
 	uint16_t port; /* for nf_port */
 	uint64_t packets, cycles, timed_packets;
 	struct link_rxq q;
@@ -69,12 +72,13 @@ struct inlet {
 };
 
 struct node_stats {
-	uint64_t in, created, consumed, aborted, batches;
+	uint64_t in, created, batches;
 	int64_t held;
 	uint64_t cycles, cycles_packets; /* of the sampled polls */
 	uint64_t out[NF_EDGES_MAX];
-	uint64_t no_route; /* sent to `drop` by the plan */
-	uint64_t dropped[NF_DROPS_MAX];
+	struct ends held_ends, consumed, aborted;
+	struct ends no_route; /* sent to `drop` by the plan */
+	struct ends dropped[NF_DROPS_MAX];
 };
 
 struct node {
@@ -142,6 +146,16 @@ void replica_destroy(struct engine *e, struct replica *r);
 
 /* One turn: poll every input, run the packets through, send them on. */
 void replica_poll(struct replica *r);
+
+/* Where a packet counts whose way this verdict ends. */
+static inline struct ends *node_end(struct node *n, uint8_t verdict)
+{
+	if (verdict == NF_CONSUME)
+		return &n->stats.consumed;
+	if (verdict >= NF_DROP(0) && verdict < NF_DROP(NF_DROPS_MAX))
+		return &n->stats.dropped[verdict - NF_DROP(0)];
+	return &n->stats.aborted;
+}
 
 /* A function beside others has its batches and cycles where it runs. */
 static inline uint64_t node_batches(const struct node *n)

@@ -19,6 +19,20 @@ static void set_int(json_t *o, const char *key, uint64_t v)
 	json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
+/* Whose packets they were whose way ended here, or that are held. */
+static json_t *node_ends(const struct nf_ops *ops, const struct node_stats *st)
+{
+	json_t *o = json_object();
+
+	for (unsigned int d = 0; ops->drops && ops->drops[d]; d++)
+		ends_put(o, ops->drops[d], &st->dropped[d]);
+	ends_put(o, "no-route-out", &st->no_route);
+	ends_put(o, "malformed", &st->aborted);
+	ends_put(o, "consumed", &st->consumed);
+	ends_put(o, "held", &st->held_ends);
+	return o;
+}
+
 static json_t *node_json(const struct node *n)
 {
 	const struct nf_ops *ops = n->worker->nf->ops;
@@ -29,9 +43,9 @@ static json_t *node_json(const struct node *n)
 	for (unsigned int e = 0; e < n->n_edges; e++)
 		set_int(out, nf_edge_name(ops, e), st->out[e]);
 	for (unsigned int d = 0; ops->drops && ops->drops[d]; d++)
-		set_int(drops, ops->drops[d], st->dropped[d]);
-	if (st->no_route)
-		set_int(drops, "no-route-out", st->no_route);
+		set_int(drops, ops->drops[d], ends_sum(&st->dropped[d]));
+	if (ends_sum(&st->no_route))
+		set_int(drops, "no-route-out", ends_sum(&st->no_route));
 	for (unsigned int c = 0; ops->counters && ops->counters[c]; c++)
 		set_int(counters, ops->counters[c], n->worker->counters[c]);
 	json_object_set_new(o, "type", json_string(ops->name));
@@ -39,8 +53,9 @@ static json_t *node_json(const struct node *n)
 	set_int(o, "created", st->created);
 	json_object_set_new(o, "out", out);
 	json_object_set_new(o, "dropped", drops);
-	set_int(o, "consumed", st->consumed);
-	set_int(o, "aborted", st->aborted);
+	set_int(o, "consumed", ends_sum(&st->consumed));
+	set_int(o, "aborted", ends_sum(&st->aborted));
+	json_object_set_new(o, "ended", node_ends(ops, st));
 	json_object_set_new(o, "held", json_integer(st->held));
 	set_int(o, "batches", node_batches(n));
 	set_int(o, "cycles", node_cycles(n));
@@ -90,11 +105,14 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 					      "cycles", (json_int_t)l->cycles, "cycles_packets",
 					      (json_int_t)l->timed_packets));
 	}
-	for (unsigned int i = 0; i < r->n_outlets; i++)
-		json_object_set_new(out, e->links[r->outlets[i].link].name,
-				    json_pack("{s:I, s:I}", "packets",
-					      (json_int_t)r->outlets[i].packets, "full",
-					      (json_int_t)r->outlets[i].full));
+	for (unsigned int i = 0; i < r->n_outlets; i++) {
+		const struct outlet *l = &r->outlets[i];
+		json_t *one = json_pack("{s:I, s:I}", "packets", (json_int_t)l->packets, "full",
+					(json_int_t)l->full);
+
+		ends_put(one, "ended", &l->full_ends);
+		json_object_set_new(out, e->links[l->link].name, one);
+	}
 	for (unsigned int i = 0; i < r->n_nodes; i++)
 		json_object_set_new(nfs, r->nodes[i].worker->nf->name, node_json(&r->nodes[i]));
 	set_int(o, "cpu", r->cpu);

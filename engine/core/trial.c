@@ -72,8 +72,7 @@ static int parse_run(const char *name, const json_t *obj, struct source_run *run
 
 static int start_sinks(struct engine *e, uint64_t duration, struct err *err)
 {
-	struct replay *replays[SINK_REPLAYS_MAX] = {0};
-	uint64_t flows = 0;
+	struct sink_run run = {.epoch = e->epoch, .duration = duration, .blind = true};
 	unsigned int n = 0;
 	int rc = 0;
 
@@ -82,13 +81,15 @@ static int start_sinks(struct engine *e, uint64_t duration, struct err *err)
 
 		if (!link_is_source(l))
 			continue;
-		flows = RTE_MAX(flows, source_flow_count(l));
+		run.n_flows = RTE_MAX(run.n_flows, source_flow_count(l));
+		if (source_stamps(l) || source_replay(l))
+			run.blind = false;
 		if (source_replay(l) && n < SINK_REPLAYS_MAX)
-			replays[n++] = source_replay(l);
+			run.replays[n++] = source_replay(l);
 	}
 	for (unsigned int i = 0; i < e->n_links && !rc; i++)
 		if (link_is_sink(&e->links[i]))
-			rc = sink_start(&e->links[i], e->epoch, duration, flows, replays, err);
+			rc = sink_start(&e->links[i], &run, err);
 	return rc;
 }
 

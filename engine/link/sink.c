@@ -15,12 +15,24 @@
 
 #define FLOWS_TOP_MAX 1000u
 
-static const struct param sink_params[] = {{0}};
+struct sink_conf {
+	uint64_t missing_mb;
+};
+
+static const struct param sink_params[] = {
+	{.name = "missing_mb", .type = PARAM_UINT, .min = 1, .max = 1 << 14, .def = "128", .unit = "MB",
+	 .offset = offsetof(struct sink_conf, missing_mb),
+	 .doc = "memory, used as it is needed, for the numbers of packets that have not come: 448 numbers of "
+		"a flow take 64 bytes. With it late packets are told from duplicates; when it is full, "
+		"`undecided` counts those that cannot be. Rounded down to a power of two"},
+	{0},
+};
 
 static void trial_free(struct sink_trial *t)
 {
 	if (!t)
 		return;
+	holes_close(&t->holes);
 	rte_free(t->seen);
 	rte_free(t);
 }
@@ -69,7 +81,7 @@ static int sink_tx_open(struct link_txq *q, struct err *err)
 	return 0;
 }
 
-static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows)
+static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows, uint64_t missing_mb)
 {
 	struct flow_seen *seen;
 
@@ -90,35 +102,49 @@ static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows)
 	} else {
 		memset(seen, 0, n_flows * sizeof(*seen));
 	}
+	holes_close(&t->holes);
 	memset(t, 0, sizeof(*t));
 	hist_reset(&t->latency);
 	t->seen = seen;
 	t->n_flows = n_flows;
+	if (holes_open(&t->holes, 1ull << (63 - __builtin_clzll(missing_mb)))) {
+		trial_free(t);
+		return NULL;
+	}
 	return t;
 }
 
-int sink_start(struct link *l, unsigned int epoch, uint64_t duration, uint64_t n_flows,
-	       struct replay *const replays[SINK_REPLAYS_MAX], struct err *err)
+int sink_start(struct link *l, const struct sink_run *run, struct err *err)
 {
+	const struct sink_conf *c = l->conf;
 	struct sink *s = l->state;
 
 	for (uint16_t i = 0; i < s->n; i++) {
 		struct sink_queue *q = &s->queues[i];
-		struct sink_trial *t = trial_ready(q->spare, n_flows);
+		struct sink_trial *t = trial_ready(q->spare, run->n_flows, c->missing_mb);
 
 		if (!t) {
 			q->spare = NULL;
 			return err_set(err, ENOMEM, l->name, "no memory to measure %llu flows",
-				       (unsigned long long)n_flows);
+				       (unsigned long long)run->n_flows);
 		}
-		t->epoch = epoch;
-		t->magic = stamp_magic(epoch);
-		t->window = duration;
-		memcpy(t->replays, replays, sizeof(t->replays));
+		t->epoch = run->epoch;
+		t->magic = stamp_magic(run->epoch);
+		t->window = run->duration;
+		t->blind = run->blind;
+		memcpy(t->replays, run->replays, sizeof(t->replays));
 		/* The worker is past the old one by the next trial: sources were idle. */
 		q->spare = atomic_exchange_explicit(&q->trial, t, memory_order_acq_rel);
 	}
 	return 0;
+}
+
+static void add_tally(struct tally *sum, const struct tally *t)
+{
+	sum->packets += t->packets;
+	sum->bytes += t->bytes;
+	for (unsigned int c = 0; c < SIZE_CLASSES; c++)
+		sum->sizes[c] += t->sizes[c];
 }
 
 static void add_trial(struct sink_trial *sum, const struct sink_trial *t)
@@ -129,8 +155,12 @@ static void add_trial(struct sink_trial *sum, const struct sink_trial *t)
 	sum->within.stamped += within.stamped;
 	sum->within.matched += within.matched;
 	sum->within.duplicated += within.duplicated;
-	sum->received += t->received;
-	sum->bytes += t->bytes;
+	sum->within.own_packets += within.own_packets;
+	sum->within.own_bytes += within.own_bytes;
+	add_tally(&sum->all, &t->all);
+	add_tally(&sum->other, &t->other);
+	sum->created += t->created;
+	sum->undecided += t->undecided;
 	sum->stamped += t->stamped;
 	sum->unknown += t->unknown;
 	sum->matched += t->matched;
@@ -143,19 +173,31 @@ static void add_trial(struct sink_trial *sum, const struct sink_trial *t)
 	sum->flows += t->flows;
 	sum->ipdv_sum += t->ipdv_sum;
 	sum->ipdv_count += t->ipdv_count;
-	if (t->received && (!sum->first_tsc || t->first_tsc < sum->first_tsc))
+	if (t->all.packets && (!sum->first_tsc || t->first_tsc < sum->first_tsc))
 		sum->first_tsc = t->first_tsc;
 	sum->last_tsc = RTE_MAX(sum->last_tsc, t->last_tsc);
 	hist_add(&sum->latency, &t->latency);
 }
 
+static json_t *own_json(const struct sink_trial *t)
+{
+	struct sink_counts now = sink_counts_now(t);
+	uint64_t sizes[SIZE_CLASSES];
+
+	for (unsigned int c = 0; c < SIZE_CLASSES; c++)
+		sizes[c] = t->all.sizes[c] - t->other.sizes[c];
+	return json_pack("{s:I, s:I, s:o}", "packets", (json_int_t)now.own_packets, "bytes",
+			 (json_int_t)now.own_bytes, "sizes", sizes_json(sizes));
+}
+
 static json_t *trial_json(const struct sink_trial *t)
 {
 	double per_ns = 1e9 / (double)rte_get_tsc_hz();
+	uint64_t bytes = t->all.bytes + t->all.packets * RTE_ETHER_CRC_LEN;
 
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:I, "
-			 "s:I, s:{s:I, s:I, s:I, s:I}}",
-			 "received", (json_int_t)t->received, "bytes", (json_int_t)t->bytes,
+			 "s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}}",
+			 "received", (json_int_t)t->all.packets, "bytes", (json_int_t)bytes,
 			 "stamped", (json_int_t)t->stamped, "matched", (json_int_t)t->matched,
 			 "unknown", (json_int_t)t->unknown, "ambiguous", (json_int_t)t->ambiguous,
 			 "late", (json_int_t)t->late, "foreign", (json_int_t)t->foreign, "lost",
@@ -164,10 +206,14 @@ static json_t *trial_json(const struct sink_trial *t)
 			 hist_json(&t->latency), "ipdv_ns_mean",
 			 t->ipdv_count ? (double)t->ipdv_sum / (double)t->ipdv_count : 0.0,
 			 "ipdv_count", (json_int_t)t->ipdv_count, "duration_ns",
-			 (json_int_t)((double)(t->last_tsc - t->first_tsc) * per_ns), "within",
+			 (json_int_t)((double)(t->last_tsc - t->first_tsc) * per_ns), "created",
+			 (json_int_t)t->created, "undecided", (json_int_t)t->undecided, "own",
+			 own_json(t), "within",
 			 "received", (json_int_t)t->within.received, "stamped",
 			 (json_int_t)t->within.stamped, "matched", (json_int_t)t->within.matched,
-			 "duplicated", (json_int_t)t->within.duplicated);
+			 "duplicated", (json_int_t)t->within.duplicated, "own_packets",
+			 (json_int_t)t->within.own_packets, "own_bytes",
+			 (json_int_t)t->within.own_bytes);
 }
 
 static json_t *sink_stats(struct link *l)
@@ -238,6 +284,7 @@ static const struct link_ops sink_ops = {
 	       "delay histogram and IPDV from stamps; unstamped packets of a replayed capture are "
 	       "matched by digest.",
 	.params = sink_params,
+	.conf_size = sizeof(struct sink_conf),
 	.writes = true,
 	.init = sink_init,
 	.fini = sink_fini,

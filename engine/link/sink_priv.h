@@ -7,20 +7,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ends.h"
 #include "hist.h"
+#include "holes.h"
 #include "sink.h"
 
 #define NS_SHIFT 32 /* cycles -> ns: multiply and shift */
 
 /*
- * What is known of a flow. `window` has a bit for each of the last 64 sequence numbers below
- * `next` (the anti-replay window of RFC 4303 section 3.4.3), which tells a late packet from a
- * duplicate without storing more.
+ * What is known of a flow. `missing` has a bit for each of the last 64 sequence numbers below
+ * `next`, bit 63 for the highest: 1 if it has not come (the anti-replay window of RFC 4303 section
+ * 3.4.3 turned round, so that a new flow is all zeros). What is still missing when it leaves the
+ * window goes into the trial's holes: a late packet is told from a duplicate over the whole trial.
  */
 struct flow_seen {
 	uint32_t next; /* one above the highest sequence seen */
 	uint32_t received;
-	uint64_t window;
+	uint64_t missing;
 	uint32_t last_seq, last_delay; /* of the packet before; delay in ns, saturating */
 	uint32_t reordered, duplicated;
 };
@@ -30,6 +33,12 @@ static_assert(sizeof(struct flow_seen) == 32, "two flows per cache line");
 /* By which packets are counted as the source's, and those that are none or come again. */
 struct sink_counts {
 	uint64_t received, stamped, matched, duplicated;
+	uint64_t own_packets, own_bytes;
+};
+
+struct tally {
+	uint64_t packets, bytes; /* bytes: without FCS */
+	uint64_t sizes[SIZE_CLASSES];
 };
 
 /* All a trial's measurements of one writer; replaced as a whole at the next trial. */
@@ -38,7 +47,12 @@ struct sink_trial {
 	uint64_t magic;
 	uint64_t n_flows;
 	struct replay *replays[SINK_REPLAYS_MAX];
-	uint64_t received, bytes, stamped, unknown, matched, ambiguous, late, foreign;
+	bool blind; /* no source marks its packets: what comes is theirs */
+	/* All that came, and of it what is none of the sources' packets, or has come before. */
+	struct tally all, other;
+	struct holes holes;
+	uint64_t created, undecided;
+	uint64_t stamped, unknown, matched, ambiguous, late, foreign;
 	uint64_t lost, reordered, duplicated, flows;
 	uint64_t first_tsc, last_tsc;
 	/*
@@ -67,7 +81,16 @@ struct sink {
 
 static inline struct sink_counts sink_counts_now(const struct sink_trial *t)
 {
-	return (struct sink_counts){t->received, t->stamped, t->matched, t->duplicated};
+	uint64_t own = t->all.packets - t->other.packets;
+
+	return (struct sink_counts){
+		.received = t->all.packets,
+		.stamped = t->stamped,
+		.matched = t->matched,
+		.duplicated = t->duplicated,
+		.own_packets = own,
+		.own_bytes = t->all.bytes - t->other.bytes + own * RTE_ETHER_CRC_LEN,
+	};
 }
 
 /* The link's tx; txq->state is a struct sink_queue. Takes and frees every packet. */

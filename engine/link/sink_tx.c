@@ -17,39 +17,84 @@ static inline uint64_t cycles_to_ns(uint64_t cycles, uint64_t mult)
 	return (uint64_t)((unsigned __int128)cycles * mult >> NS_SHIFT);
 }
 
-/* A packet that is not the next of its flow. RFC 4737: reordered if below the highest seen. */
-static __rte_noinline void out_of_order(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+static inline uint32_t flow_number(const struct sink_trial *t, const struct flow_seen *f)
 {
-	uint32_t ahead = seq - f->next, behind = f->next - 1 - seq;
+	return (uint32_t)(f - t->seen);
+}
 
-	if (ahead < UINT32_MAX / 2) {
-		t->lost += ahead;
-		f->window = ahead + 1 < 64 ? f->window << (ahead + 1) | 1 : 1;
-		f->next = seq + 1;
-		return;
+/* None of the sources' packets, or one that has come before. */
+static void see_other(struct sink_trial *t, const struct rte_mbuf *m)
+{
+	t->other.packets++;
+	t->other.bytes += m->pkt_len;
+	t->other.sizes[pkt_size_class(m)]++;
+}
+
+static __rte_noinline void missing_leaves(struct sink_trial *t, const struct flow_seen *f)
+{
+	holes_add(&t->holes, flow_number(t, f), f->next - 64, 1);
+}
+
+/* Some were left out, for now or for good: the window moves past them. */
+static void skip(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+{
+	uint32_t flow = flow_number(t, f), ahead = seq - f->next, moved = ahead + 1;
+
+	t->lost += ahead;
+	if (moved < 64) {
+		holes_add_bits(&t->holes, flow, f->next - 64, f->missing & ((1ull << moved) - 1));
+		/* The new highest is bit 63, and those left out are below it. */
+		f->missing = f->missing >> moved | ((1ull << ahead) - 1) << (63 - ahead);
+	} else {
+		holes_add_bits(&t->holes, flow, f->next - 64, f->missing);
+		holes_add(&t->holes, flow, f->next, moved - 64);
+		f->missing = UINT64_MAX >> 1;
 	}
-	if (behind < 64 && f->window >> behind & 1) {
+	f->next = seq + 1;
+}
+
+/* RFC 4737: reordered if below the highest seen. False: it came before, or nobody can tell. */
+static bool late(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+{
+	uint32_t behind = f->next - 1 - seq;
+	uint64_t bit = behind < 64 ? 1ull << (63 - behind) : 0;
+
+	if (f->missing & bit) {
+		f->missing &= ~bit;
+	} else if (bit || !holes_take(&t->holes, flow_number(t, f), seq)) {
+		t->undecided += !bit && t->holes.untold;
 		t->duplicated++;
 		f->duplicated++;
-		return;
+		return false;
 	}
-	if (behind < 64)
-		f->window |= 1ull << behind;
 	t->lost--;
 	t->reordered++;
 	f->reordered++;
+	return true;
 }
 
-static inline void see_sequence(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
+static __rte_noinline void out_of_order(struct sink_trial *t, struct flow_seen *f, uint32_t seq,
+					const struct rte_mbuf *m)
+{
+	if (seq - f->next < UINT32_MAX / 2)
+		skip(t, f, seq);
+	else if (!late(t, f, seq))
+		see_other(t, m);
+}
+
+static inline void see_sequence(struct sink_trial *t, struct flow_seen *f, uint32_t seq,
+				const struct rte_mbuf *m)
 {
 	t->flows += !f->received;
 	f->received++;
 	if (likely(seq == f->next)) {
+		if (unlikely(f->missing & 1))
+			missing_leaves(t, f);
 		f->next = seq + 1;
-		f->window = f->window << 1 | 1;
+		f->missing >>= 1;
 		return;
 	}
-	out_of_order(t, f, seq);
+	out_of_order(t, f, seq, m);
 }
 
 /* RFC 5481: IPDV is between packets that were sent one after the other. */
@@ -72,9 +117,15 @@ static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *
 	struct replay_slot *s = NULL;
 	uint64_t digest, ns;
 
+	if (m->ol_flags & PKT_CREATED) {
+		t->created++;
+		see_other(t, m);
+		return;
+	}
 	/* Same mark, other trial: a straggler. */
 	if (magic >> 56 == 'H' && magic != t->magic) {
 		t->late++;
+		see_other(t, m);
 		return;
 	}
 	if (t->replays[0] && rte_pktmbuf_is_contiguous(m)) {
@@ -84,12 +135,15 @@ static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *
 	}
 	if (!s) {
 		t->unknown++;
+		if (!t->blind)
+			see_other(t, m);
 		return;
 	}
 	t->matched++;
 	s->received++;
 	if (s->received > s->sent) {
 		t->duplicated++;
+		see_other(t, m);
 		return;
 	}
 	/* With more than one on its way nobody can tell which this is. */
@@ -133,11 +187,22 @@ static inline void read_stamps(const struct sink_trial *t, struct rte_mbuf **pkt
 	}
 }
 
+static inline void count_sizes(struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n, bool differ)
+{
+	if (likely(!differ)) {
+		t->all.sizes[pkt_size_class(pkts[0])] += n;
+		return;
+	}
+	for (uint16_t i = 0; i < n; i++)
+		t->all.sizes[pkt_size_class(pkts[i])]++;
+}
+
 static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n, uint64_t now,
 			   uint64_t mult)
 {
 	struct seen_burst b;
 	uint64_t bytes = 0, sum = 0, stamped = 0, min = t->latency.min, max = t->latency.max;
+	uint32_t differ = 0;
 
 	read_stamps(t, pkts, n, &b);
 	for (uint16_t i = 0; i < n; i++) {
@@ -145,7 +210,9 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		uint64_t flow = s.flow_seq >> 32, ns;
 
 		bytes += pkts[i]->pkt_len;
-		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic)) {
+		differ |= pkts[i]->pkt_len ^ pkts[0]->pkt_len;
+		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic ||
+			     pkts[i]->ol_flags & PKT_CREATED)) {
 			see_unstamped(t, pkts[i], s.magic_time & ~STAMP_TIME_MASK, now, mult);
 			continue;
 		}
@@ -161,14 +228,16 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		max = RTE_MAX(max, ns);
 		if (unlikely(flow >= t->n_flows)) {
 			t->foreign++;
+			see_other(t, pkts[i]);
 			continue;
 		}
-		see_sequence(t, &t->seen[flow], (uint32_t)s.flow_seq);
+		see_sequence(t, &t->seen[flow], (uint32_t)s.flow_seq, pkts[i]);
 		see_delay(t, &t->seen[flow], (uint32_t)s.flow_seq, ns);
 	}
-	t->received += n;
+	t->all.packets += n;
+	t->all.bytes += bytes;
+	count_sizes(t, pkts, n, differ != 0);
 	t->stamped += stamped;
-	t->bytes += bytes + (uint64_t)n * RTE_ETHER_CRC_LEN;
 	t->latency.count += stamped;
 	t->latency.sum += sum;
 	t->latency.min = RTE_MIN(t->latency.min, min); /* unstamped packets set it too */
@@ -190,7 +259,7 @@ uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, ui
 	(void)dest;
 	if (likely(t)) {
 		now = rte_rdtsc();
-		if (!t->received)
+		if (!t->all.packets)
 			t->first_tsc = now;
 		else if (unlikely(now - t->first_tsc >= t->window && !t->over))
 			close_window(t);

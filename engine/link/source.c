@@ -216,10 +216,18 @@ uint64_t source_flow_count(const struct link *l)
 	return s->conf->flow_base + (s->flows.table ? s->flows.n : s->n_queues);
 }
 
+bool source_stamps(const struct link *l)
+{
+	const struct source *s = l->state;
+
+	return !s->replay && s->conf->craft.stamp;
+}
+
 static json_t *source_stats(struct link *l)
 {
 	const struct source *s = l->state;
 	uint64_t sent = 0, bytes = 0, behind = 0, last = 0, no_mbuf = 0, intended;
+	uint64_t sizes[SIZE_CLASSES] = {0};
 	double per_ns = 1e9 / (double)rte_get_tsc_hz();
 	bool started = s->run.epoch != 0, busy = source_busy(l);
 
@@ -230,15 +238,17 @@ static json_t *source_stats(struct link *l)
 			continue;
 		sent += q->sent;
 		bytes += q->sent_bytes;
+		for (unsigned int c = 0; c < SIZE_CLASSES; c++)
+			sizes[c] += q->sizes[c];
 		no_mbuf += q->no_mbuf;
 		behind = RTE_MAX(behind, q->pace.behind_max);
 		last = RTE_MAX(last, q->last_tsc);
 	}
 	intended = s->run.packets == UINT64_MAX || s->stopped ? sent : s->run.packets;
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "state",
+	return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "state",
 			 !started ? "idle" : busy ? "running" : "done", "intended",
 			 (json_int_t)(started ? intended : 0), "sent", (json_int_t)sent, "sent_bytes",
-			 (json_int_t)bytes, "unsent",
+			 (json_int_t)bytes, "sizes", sizes_json(sizes), "unsent",
 			 (json_int_t)(started && !busy && intended > sent ? intended - sent : 0),
 			 "no_mbuf", (json_int_t)no_mbuf, "behind_max_ns",
 			 (json_int_t)(behind * per_ns), "duration_ns",

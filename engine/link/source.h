@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "craft.h"
+#include "ends.h"
 #include "flows.h"
 #include "link.h"
 #include "pace.h"
@@ -30,6 +31,8 @@ void source_set_rate(struct link *l, double rate_pps);
 /* The replayed capture, NULL when the source makes its packets. */
 struct replay *source_replay(const struct link *l);
 uint64_t source_flow_count(const struct link *l);
+/* Whether its packets carry stamps. */
+bool source_stamps(const struct link *l);
 
 struct source_conf {
 	struct craft_conf craft;
@@ -53,6 +56,7 @@ struct source_queue {
 	uint64_t magic;
 	struct pace pace;
 	uint64_t intended, sent, sent_bytes, no_mbuf;
+	uint64_t sizes[SIZE_CLASSES]; /* of what was sent */
 	uint64_t first_tsc, last_tsc;
 	_Atomic unsigned int done_epoch; /* the last trial that came to its end */
 } __rte_cache_aligned;

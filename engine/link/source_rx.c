@@ -44,6 +44,7 @@ static void begin(struct source_queue *q)
 	q->magic = stamp_magic(r->epoch);
 	q->flow = q->mac = q->frame = q->seq = 0;
 	q->rng = s->conf->flows.seed * 0x9e3779b97f4a7c15ull + q->index;
+	memset(q->sizes, 0, sizeof(q->sizes));
 	q->sent = q->sent_bytes = q->no_mbuf = q->first_tsc = q->last_tsc = 0;
 	q->pace = (struct pace){.start_tsc = r->start_tsc};
 	pace_set_interval(&q->pace, interval);
@@ -206,6 +207,18 @@ static uint64_t fill_replay(struct source_queue *q, struct rte_mbuf **pkts, uint
 	return bytes;
 }
 
+static inline void count_sizes(struct source_queue *q, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct source *s = q->source;
+
+	if (likely(!s->replay && s->craft.n_frames == 1)) {
+		q->sizes[pkt_size_class(pkts[0])] += n;
+		return;
+	}
+	for (uint16_t i = 0; i < n; i++)
+		q->sizes[pkt_size_class(pkts[i])]++;
+}
+
 uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct source_queue *q = rxq->state;
@@ -239,6 +252,7 @@ uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		bytes = fill_table(q, pkts, due, time);
 	else
 		bytes = fill_computed(q, pkts, due, time);
+	count_sizes(q, pkts, due);
 	if (!q->sent)
 		q->first_tsc = now;
 	q->last_tsc = now;

@@ -239,8 +239,9 @@ static bool same_node(struct lockstep *l, unsigned int i)
 	const struct node *a = &l->plain.r->nodes[i], *b = &l->fast.r->nodes[i];
 	const struct nf_ops *ops = a->worker->nf->ops;
 
-	if (a->stats.in != b->stats.in || a->stats.aborted != b->stats.aborted ||
-	    a->stats.held != b->stats.held || a->stats.no_route != b->stats.no_route ||
+	if (a->stats.in != b->stats.in || a->stats.held != b->stats.held ||
+	    memcmp(&a->stats.aborted, &b->stats.aborted, sizeof(a->stats.aborted)) ||
+	    memcmp(&a->stats.no_route, &b->stats.no_route, sizeof(a->stats.no_route)) ||
 	    memcmp(a->stats.out, b->stats.out, sizeof(a->stats.out)) ||
 	    memcmp(a->stats.dropped, b->stats.dropped, sizeof(a->stats.dropped))) {
 		snprintf(l->why, sizeof(l->why), "%s: packets are counted otherwise", ops->name);

@@ -126,6 +126,7 @@ static inline bool take_out(struct shm_state *s, struct rte_mbuf *m, const struc
 	rte_memcpy(rte_pktmbuf_mtod(m, void *), slot->data, bytes);
 	m->data_len = (uint16_t)bytes;
 	m->pkt_len = bytes;
+	pkt_set_marks(m, slot->marks & 3);
 	*stamp_of(m) = now;
 	if (s->times.wait_ns)
 		note_wait(s, slot->tsc, now);
@@ -175,12 +176,14 @@ static inline bool put_in(struct shm_state *s, struct shm_slot *slot, const stru
 
 	if (unlikely(m->pkt_len > most)) {
 		s->too_long++;
+		ends_add(&s->too_long_ends, m, 1);
 		return false;
 	}
 	from = rte_pktmbuf_read(m, 0, m->pkt_len, slot->data);
 	if (likely(from != slot->data))
 		rte_memcpy(slot->data, from, m->pkt_len);
 	slot->bytes = m->pkt_len;
+	slot->marks = pkt_marks(m);
 	slot->tsc = now;
 	return true;
 }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "ends.h"
 #include "hist.h"
 #include "link.h"
 
@@ -23,7 +24,7 @@
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
-#define SHM_VERSION 1
+#define SHM_VERSION 2
 #define SHM_SLOT_ALIGN 64
 
 enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
@@ -37,7 +38,7 @@ struct shm_ring {
 struct shm_slot {
 	uint64_t tsc; /* when it was put here; the TSC is one for all processes of a machine */
 	uint32_t bytes;
-	uint32_t unused;
+	uint32_t marks; /* whose the packet is (ends.h) */
 	uint8_t data[];
 };
 
@@ -103,6 +104,7 @@ struct shm_state {
 	struct shm_times times;
 	/* Writer's lcore. */
 	uint64_t sent, too_long;
+	struct ends too_long_ends;
 	uint64_t stays, stay_cycles;
 	struct hist *stay_ns;
 	double ns_per_cycle;
