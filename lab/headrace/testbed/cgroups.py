@@ -116,6 +116,25 @@ class Group:
                 raise HeadraceError(f"{folder / file}: {value}: {error.strerror}") from None
 
 
+def throttled_ns(pid: int, proc: Path = Path("/proc")) -> int:
+    """How long the quota of a process's own control group has kept it from running."""
+    try:
+        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
+    except OSError:
+        return 0
+    there = mounts()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        root = there.get(controllers.split(",")[0])
+        if root is None or (controllers and "cpu" not in controllers.split(",")):
+            continue
+        words = _words(root / path.lstrip("/") / "cpu.stat")
+        for key, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
+            if key in words:
+                return int(words[words.index(key) + 1]) * scale
+    return 0
+
+
 def make(run: str) -> Group:
     """The run's own, for the groups of its VNFs."""
     found = find()

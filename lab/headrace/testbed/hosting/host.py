@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from headrace.spec.document import Document
@@ -19,6 +20,7 @@ from headrace.testbed.traffic import source_params
 Json = dict[str, Any]
 OUTSIDE = "outside"
 _MBUFS = 16383
+_SLOT_BYTES = 2048  # that a link has by itself
 
 
 def host_plan(
@@ -47,7 +49,8 @@ def host_plan(
         links[way.back] = {"type": "ring", "params": ring}
         links[way.sink] = {"type": "sink", "params": {}}
     faces = [face for one in vnfs for face in one.faces]
-    links |= {face.link: host_link(face, hosting) for face in faces}
+    room = data_bytes(experiment)
+    links |= {face.link: host_link(face, hosting, room) for face in faces}
     cpu = switch_cpu(traffic)
     nfs: Json = {
         NIC: {
@@ -63,7 +66,7 @@ def host_plan(
     else:
         switches = [_veb(faces, ways, cpu)]
     segments = [
-        passing(GENERATOR, traffic[0], [(way.source, way.wire) for way in ways]),
+        sending(traffic[0], ways, [way.wire for way in ways]),
         *switches,
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]
@@ -78,11 +81,13 @@ def host_plan(
     return plan, notes
 
 
-def host_link(face: Face, hosting: Hosting) -> Json:
-    """The host's end of a VNF's interface."""
+def host_link(face: Face, hosting: Hosting, room: int) -> Json:
+    """The host's end of a VNF's interface, with room for packets of so many bytes."""
     if hosting.kind == "vm":
         return vm_plan.host_link(face, hosting)
     link = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
+    if room > _SLOT_BYTES:
+        link["slot_bytes"] = room
     return {"type": "shm", "params": link}
 
 
@@ -100,6 +105,14 @@ def leaves_by(way: Path, ways: tuple[Path, ...]) -> int:
 def passing(name: str, cpu: int, links: list[tuple[str, str]]) -> Json:
     inputs = [{"link": one, "to": f"link:{other}"} for one, other in links]
     return {"name": name, "cpus": [cpu], "inputs": inputs}
+
+
+def sending(cpu: int, ways: Sequence[Path], to: Sequence[str]) -> Json:
+    """The tester's sources: a packet is marked with its direction where it is made."""
+    made = passing(GENERATOR, cpu, [(w.source, one) for w, one in zip(ways, to, strict=True)])
+    for one, way in zip(made["inputs"], ways, strict=True):
+        one["direction"] = way.direction
+    return made
 
 
 def _segment(name: str, cpu: int, inputs: list[Json], edges: Json) -> Json:

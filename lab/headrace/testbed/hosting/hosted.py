@@ -230,9 +230,9 @@ class HostedEngine(Engine):
                 if not vnf.alive:
                     raise vnf.died() from None
             raise
+        host["vnfs"] = {one.vnf.name: _clocks_of(one) for one in self.vnfs if one.alive}
         if self._by_ports:  # the others' links tell more
-            running = [one for one in self.vnfs if one.alive]
-            host["run_queue"] = {one.vnf.name: run_queue(one.pid, one.worker) for one in running}
+            host["run_queue"] = {name: one["run_queue"] for name, one in host["vnfs"].items()}
         counts = {} if self._switch is None else self._switch.counts()
         add_counts(host["links"], "", counts)
         if self._nic is not None:
@@ -244,6 +244,9 @@ class HostedEngine(Engine):
             add_counts(reading["links"], vnf.vnf.name, counts)
             if self._nic is not None:
                 self._nic.add_counts(vnf.vnf.name, reading["links"])
+            if vnf.vnf.name in host["vnfs"]:
+                own = {"workers": reading["workers"], "tsc_hz": reading["tsc_hz"]}
+                host["vnfs"][vnf.vnf.name] |= own
             for cpu, worker in reading["workers"].items():
                 _add_worker(host["workers"], cpu, worker)
         return host
@@ -255,6 +258,17 @@ class HostedEngine(Engine):
             vnf.close()
         super().close()
         self._ledger.undo()
+
+
+def _clocks_of(one: HostedVnf) -> Json:
+    """What this machine says of a VNF's process; its engine's own words come to it."""
+    return {
+        "cpus": list(one.vnf.lcores),
+        "run_queue": run_queue(one.pid, one.worker),
+        "throttled_ns": cgroups.throttled_ns(one.pid),
+        "workers": {},
+        "tsc_hz": 0,
+    }
 
 
 def _say(text: str) -> None:

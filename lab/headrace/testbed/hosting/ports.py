@@ -12,11 +12,11 @@ from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
-from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
+from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing, sending
 from headrace.testbed.hosting.parts import NIC, RUN, Vnf, switch_cpu, tester
 from headrace.testbed.openvswitch import dpdk_lacking
 from headrace.testbed.place import Placement
-from headrace.testbed.plan import GENERATOR, SINK, data_bytes, paths, wire_size
+from headrace.testbed.plan import SINK, data_bytes, paths, wire_size
 from headrace.testbed.traffic import source_params
 
 Json = dict[str, Any]
@@ -137,7 +137,7 @@ def tester_plan(
     out = [(way.wire, own[i].name) for i, way in enumerate(ways)]
     back = [(own[leaves_by(way, ways)].name, way.back) for way in ways]
     segments = [
-        passing(GENERATOR, traffic[0], [(way.source, way.wire) for way in ways]),
+        sending(traffic[0], ways, [way.wire for way in ways]),
         passing(NIC, ports_cpu(switch.network, traffic), [*out, *back]),
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]

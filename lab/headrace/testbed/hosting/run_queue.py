@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a VNF's worker was ready to run and did not: the kernel's own account of its thread.
 
-The second and third number of /proc/PID/task/TID/schedstat are the time on a run queue and how
-often it ended (Linux, Documentation/scheduler/sched-stats.rst). For a virtual machine it is that
-of the vCPU that works: what a guest cannot see of itself.
+The numbers of /proc/PID/task/TID/schedstat are the time on a CPU, that on a run queue, and how
+often the latter ended (Linux, Documentation/scheduler/sched-stats.rst). For a virtual machine they
+are those of the vCPU that works: what a guest cannot see of itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WORKER = re.compile(r"(?:lcore|rte)-worker")
 
 def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[str, int]:
     """Of the threads of a process with such names; empty where the kernel does not tell."""
-    waited = slices = 0
+    ran = waited = slices = 0
     found = False
     try:
         tasks = list((proc / str(pid) / "task").iterdir())
@@ -32,8 +32,9 @@ def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[st
         except OSError:
             continue
         if len(numbers) == 3:
-            waited, slices, found = waited + int(numbers[1]), slices + int(numbers[2]), True
-    return {"waited_ns": waited, "slices": slices} if found else {}
+            ran, found = ran + int(numbers[0]), True
+            waited, slices = waited + int(numbers[1]), slices + int(numbers[2])
+    return {"ran_ns": ran, "waited_ns": waited, "slices": slices} if found else {}
 
 
 def mean_wait_ns(waited_ns: float, slices: float, during_ns: float) -> float:

@@ -14,9 +14,9 @@ from headrace.spec.study import Experiment
 from headrace.testbed.buffers import buffers
 from headrace.testbed.describe import Description
 from headrace.testbed.hosting.cpus import Cpu, describe_cpu
-from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing
+from headrace.testbed.hosting.host import entries, even_flows, leaves_by, passing, sending
 from headrace.testbed.hosting.parts import Vnf, tester
-from headrace.testbed.plan import GENERATOR, SINK, paths
+from headrace.testbed.plan import SINK, paths
 from headrace.testbed.sriov import Pf, choose, physical_functions
 from headrace.testbed.traffic import source_params
 
@@ -127,7 +127,7 @@ def tester_plan(
         notes = even_flows(source, hosting.carrying)
         links[way.source] = {"type": "source", "params": source}
         links[way.sink] = {"type": "sink", "params": {}}
-    out = [(way.source, own[i].name) for i, way in enumerate(ways)]
+    out = sending(traffic[0], ways, [own[i].name for i in range(len(ways))])
     back = [(own[leaves_by(way, ways)].name, way.sink) for way in ways]
     made = {
         **engine,
@@ -135,7 +135,7 @@ def tester_plan(
         "mbuf_data_bytes": _BUFFER_BYTES,
         **devices(own, nic),
     }
-    segments = [passing(GENERATOR, traffic[0], out), passing(SINK, traffic[-1], back)]
+    segments = [out, passing(SINK, traffic[-1], back)]
     plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}
     return plan, notes
 
