@@ -8,6 +8,7 @@ includes the FCS, and `_l1` rates add the 20 bytes of preamble, SFD and gap per 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
@@ -18,6 +19,15 @@ Direction = Literal["forward", "reverse", "both"]
 Ground = Literal["measured", "predicted", "published"]
 Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max"]
 Verdict = Literal["ok", "generator-bound", "suspect", "invalid", "not-audited"]
+
+
+# From best to worst.
+VERDICTS: tuple[Verdict, ...] = ("ok", "not-audited", "suspect", "generator-bound", "invalid")
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """What can be said of several trials together."""
+    return max(verdicts, key=VERDICTS.index, default="not-audited")
 
 
 class Record(BaseModel):
@@ -69,8 +79,25 @@ class Audit(Record):
     intended_duration_ns: NonNegativeInt | None = None
 
     @property
+    def failed(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if not finding.ok)
+
+    @property
     def trusted(self) -> bool:
         return self.verdict == "ok"
+
+
+class Account(Record):
+    """Where the packets of one direction and size class went:
+    sent = received + dropped + held + unknown. What functions made themselves is not among them."""
+
+    direction: Direction
+    size: str  # of frames with FCS, RFC 2819's classes: "64", "65-127", ..., "1519-"; or "all"
+    sent: NonNegativeInt
+    received: NonNegativeInt  # each once
+    dropped: dict[str, int] = {}  # "place/reason"; "consumed" is one
+    held: int = 0  # more than before the trial: by functions, and in queues
+    unknown: int = 0
 
 
 class Calibration(Record):
@@ -352,6 +379,9 @@ class Measurement(Record):
     drops: dict[str, int] = {}  # "place/reason": packets
     located: tuple[Located, ...] = ()  # of all replicas
     audit: Audit
+    # What the sources sent, by direction and size class; none where nobody can tell.
+    accounts: tuple[Account, ...] = ()
+    created: Account | None = None  # `sent` is what functions made: copies, errors, exports
 
     # Beyond the names that issue 2 fixes.
     ground: Ground = "measured"

@@ -4,15 +4,28 @@ is left of VNFs that were killed."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from support.lab import headrace, killed_vnfs, state_left
+from support.lab import (
+    COMMAND,
+    environment,
+    headrace,
+    killed_vnfs,
+    runtime_dir,
+    state_left,
+    wait_for,
+)
 
 ATTEMPTS = 3
 ACL = "{acl: {rules: [{action: permit}], default: deny}}"
@@ -94,6 +107,7 @@ def test_topologies(
         if r["segment"].startswith("vnf")
     }
     assert len(passed) == vnfs
+    assert all(one["unknown"] == 0 for one in result["accounts"])
     # Every packet went through each VNF of its chain, and standing ones saw none.
     active = [name for name in passed if not ("active" in hosting and name.startswith("vnf4"))]
     chains = {name.split(".")[0] for name in active}
@@ -124,6 +138,7 @@ def test_both_ways(
     text = text.replace("flows: 60", "flows: 60, direction: both")
     results = run(tmp_path, engine_binary, text)["results"]
     assert [r["direction"] for r in results] == ["forward", "reverse", "both"]
+    assert all(r["accounts"] and r["accounts"][0]["unknown"] == 0 for r in results)
     assert all(r["loss_ratio"] == 0 and r["received_pps"] > 0 for r in results)
     rows = duckdb.sql(
         f"select direction, counters, anatomy, latency_ns.mean, received, reordered "
@@ -199,3 +214,67 @@ def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", "{kind: process, chains: 3}"))
     outcome = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)
     assert outcome["mbufs_after"] <= outcome["mbufs_before"]
+
+
+STOPPED = """
+name: stopped
+chain: ['null']
+deployment: {hosting: {kind: process, wait: poll, slots: 64}, hugepages: false}
+workload: {frame: [128], flows: 60}
+warmup: 0.2
+measure: {loads: [20000], trial: 4}
+"""
+
+
+def engines_of(folder: Path) -> list[int]:
+    """VNFs' engines of a run that this folder began."""
+    found = []
+    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = cmdline.read_bytes().decode(errors="replace").split("\0")
+            mine = any(word.startswith(str(runtime_dir(folder))) for word in words)
+            if (
+                mine
+                and "--plan" in words
+                and words[words.index("--plan") + 1].endswith("v1/plan.json")
+            ):
+                found.append(int(cmdline.parent.name))
+    return found
+
+
+def test_a_vnf_that_stood_still_is_told(engine_binary: Path, tmp_path: Path) -> None:
+    """Stopped for 0.3 s of a trial of 4 s: what it lost is not the chain's."""
+    (tmp_path / "spec.yaml").write_text(STOPPED)
+    with subprocess.Popen(
+        [COMMAND, "run", "spec.yaml", "--out", "b", "--json"], cwd=tmp_path,
+        env=environment(tmp_path, engine_binary), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as run:  # fmt: skip
+        journal = tmp_path / "b" / "trials.jsonl"
+        assert wait_for(lambda: journal.exists() and '"warm-up"' in journal.read_text(), 120)
+        time.sleep(1.5)
+        [pid] = engines_of(tmp_path)
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGCONT)
+        out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, err
+    [result] = json.loads(out)["results"]
+    assert result["lost"] > 0.05 * result["sent"]
+    [found] = [f for f in result["audit"]["findings"] if f["check"] == "standstill"]
+    assert not found["ok"] and found["text"].startswith("VNF vnf1.1's lcore")
+    assert found["value"] == pytest.approx(0.3 / 4.3, abs=0.03)
+    assert result["audit"]["verdict"] != "ok"
+    assert all(one["unknown"] == 0 for one in result["accounts"])
+
+
+def test_frames_of_4000_bytes_go_through(engine_binary: Path, tmp_path: Path) -> None:
+    text = spec("['null']", "process").replace("frame: [128]", "frame: {genome: az, z: 4000}")
+    [result] = run(tmp_path, engine_binary, text)["results"]
+    assert result["loss_ratio"] == 0
+    accounts = {one["size"]: one for one in result["accounts"]}
+    assert set(accounts) == {"all", "64", "1519-"}
+    assert accounts["1519-"]["received"] == accounts["1519-"]["sent"] > 0
+    assert result["throughput_gbps_l2"] == pytest.approx(
+        result["throughput_pps"] * (64 + 4000) / 2 * 8 / 1e9, rel=0.01
+    )

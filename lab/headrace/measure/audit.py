@@ -1,180 +1,299 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator's audit: may a trial's figure be believed as the chain's?
+"""The audit: may a trial's figure be believed as the chain's?
 
-A software generator fails silently: it sends less than told, takes longer, or stalls and then sends
-a burst. Each is checked on every trial; so is that the counters add up.
+A generator fails silently: it sends less than told, takes longer, or stalls and then sends a
+burst. A CPU stands still and nobody says so. A counter is missing, and a loss has no place. Each is
+checked on every trial, of whatever kind: a trial says what it knows as `Facts`, and one set of
+checks and limits judges it. What a trial cannot know is not checked, and not among its findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from headrace.record import Audit, Counters, Finding, Verdict
-from headrace.testbed.plan import GENERATOR, SINK, Path
+from headrace.record import Account, Audit, Finding, Verdict
 
-if TYPE_CHECKING:
-    from headrace.measure.trial import Context, Flow, Reading
-
-UNSENT_LIMIT = 1e-3  # of the intended packets
+SENT_LIMIT = 1e-3  # of the packets asked for: that were not sent, or sent without being asked for
 STRETCH_LIMIT = 1.01  # of the intended duration,
 STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's tick shows
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
-
+REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
+OTHERS_LIMIT = 0.3  # CPUs taken by others, where the load has no CPU of its own
 OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
-
-BURST_MAX = 64  # engine/core/nf.h
 WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
 PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base frequency
 
+# What may have lost packets that the chain did not: a search repeats such a trial.
+DISTURBED = frozenset({"stall", "sink", "preemption", "standstill"})
+_INVALID = frozenset({"conservation", "accounting", "surplus", "content", "time"})
+_GENERATOR = frozenset({"unsent", "oversent", "stretched", "generator-limit"})
 
-def audit(
-    reading: Reading,
-    ways: Sequence[Path],
-    flows: Sequence[Flow],
-    counters: Counters,
-    context: Context,
-    lost: int,
-) -> Audit:
-    sources = [reading.after["links"][way.source] for way in ways]
-    unsent = sum(f.unsent for f in flows)
-    behind = max(int(source["behind_max_ns"]) for source in sources)
-    actual = max(int(source["duration_ns"]) for source in sources)
-    intended = max(int(source["intended_duration_ns"]) for source in sources)
-    unlimited = reading.load_pps == 0
-    findings = [
-        _unsent(unsent, sum(f.intended for f in flows), unlimited),
-        _stretched(actual, intended, unlimited),
-        _stall(behind, reading, context, lost, unlimited),
-        _sink(counters, context),
-        _preemption(reading, lost),
-        _standstill(reading, counters, lost),
-        _pace(counters),
-        _alone(counters),
-        _conservation(counters, reading),
-        _time(counters),
-    ]
+
+@dataclass(frozen=True)
+class Clock:
+    """What kept a CPU, or a process that polls on it, from its work. None: nobody can tell."""
+
+    name: str  # begins a sentence: "Lcore 1", "VNF vnf1.1's lcore 3"
+    watched_s: float  # the time that `kept_s` is of
+    read_s: float  # the time that the others are of
+    kept_s: float | None = None  # ready to run, and kept from it by the kernel or the hypervisor
+    judged: bool = True  # False: by deployment others share its CPU, and `kept_s` is meant
+    stood_s: float | None = None  # pauses of over a millisecond in its polling, explained or not
+    throttled_s: float = 0.0  # of these, what a CPU quota of the deployment's own accounts for
+    pace: float | None = None  # TSC cycles of an addition
+    width: float | None = None  # additions at once, of four
+    tsc_hz: int = 0  # with `pace`
+    busy: float | None = None  # OPS / REF
+
+    @property
+    def unexplained_s(self) -> float | None:
+        if self.stood_s is None:
+            return None
+        return max(0.0, self.stood_s - (self.kept_s or 0.0) - self.throttled_s)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a trial. Counts are packets, of all directions that it is about, unless its
+    `unit` says otherwise; a trial in a closed loop, or at maximum rate, was asked for no count."""
+
+    sent: int
+    received: int  # of those sent, each once
+    lost: int  # what the figure is about: without what was dropped on purpose, where that is told
+    asked: int | None = None
+    unit: str = "packets"
+    intended_s: float | None = None  # of sending
+    took_s: float | None = None
+    behind_s: float | None = None  # at most behind the schedule
+    room_s: float | None = None  # what the first queue holds of it
+    sink_full: int | None = None  # lost between the chain and what measures it
+    undecided: int | None = None  # came so late that nobody can tell them from duplicates
+    clocks: Sequence[Clock] = ()
+    accounts: Sequence[Account] = ()
+    inside: int = 0  # that may be between two counters, as packets still moved when they were read
+    amiss: Mapping[str, int] | None = None  # function: packets that its own counters miss
+    wrong: int | None = None  # messages whose content is not what was sent
+    others_cpus: float | None = None  # that processes of others took
+    cpus: int = 0  # of the machine, with `others_cpus`
+    more: Sequence[Finding] = field(default=())  # what only this kind of trial can ask
+
+
+def audit(facts: Facts) -> Audit:
+    findings = tuple(_findings(facts))
+    behind, took, meant = facts.behind_s, facts.took_s, facts.intended_s
     return Audit(
-        verdict=_verdict(findings),
-        findings=tuple(findings),
-        unsent=unsent,
-        behind_max_ns=behind,
-        duration_ns=actual,
-        intended_duration_ns=intended,
+        verdict=verdict(findings),
+        findings=findings,
+        unsent=max(0, (facts.asked or 0) - facts.sent),
+        behind_max_ns=round((behind or 0.0) * 1e9),
+        duration_ns=None if took is None else round(took * 1e9),
+        intended_duration_ns=None if meant is None else round(meant * 1e9),
     )
 
 
-def _verdict(findings: list[Finding]) -> Verdict:
+def verdict(findings: Iterable[Finding]) -> Verdict:
     failed = {finding.check for finding in findings if not finding.ok}
-    if failed & {"conservation", "time"}:
+    if failed & _INVALID:
         return "invalid"
-    if failed & {"unsent", "stretched"}:
+    if failed & _GENERATOR:
         return "generator-bound"
     return "suspect" if failed else "ok"
 
 
-def _time(counters: Counters) -> Finding:
-    """OPS is a part of REF; VNFs that share an lcore are read one after the other."""
-    over = [w for w in counters.workers if w.utilisation > OVER_LIMIT]
-    text = "No lcore was busy for longer than there was time."
-    if over:
-        worst = max(over, key=lambda w: w.utilisation)
-        text = (
-            f"Lcore {worst.cpu} was busy for {worst.utilisation:.2f} times the time that there "
-            "was: its cycles were not counted right."
-        )
-    most = max((w.utilisation for w in counters.workers), default=0.0)
-    return Finding(check="time", ok=not over, text=text, value=most, limit=OVER_LIMIT)
+def with_findings(found: Audit, *more: Finding) -> Audit:
+    """A trial's audit, and what is only known when others are done."""
+    findings = (*found.findings, *more)
+    return found.model_copy(update={"findings": findings, "verdict": verdict(findings)})
 
 
-def _unsent(unsent: int, intended: int, unlimited: bool) -> Finding:
-    ratio = unsent / intended if intended and not unlimited else 0.0
-    text = f"The source made all {intended} packets."
+def refused(lost: int, sent: int) -> bool:
+    """Whether the chain, and not the generator, set a trial's figure at maximum rate."""
+    return lost > sent * REFUSED_MIN
+
+
+def unrefused(found: Audit, lost: int, sent: int) -> Audit:
+    """A trial at maximum rate that lost nothing found the generator's limit, not the chain's."""
+    if refused(lost, sent):
+        return found
+    finding = Finding(
+        check="generator-limit",
+        ok=False,
+        text="The chain took all that the generator could send; it can do at least this.",
+        value=lost / sent if sent else 0.0,
+        limit=REFUSED_MIN,
+    )
+    return with_findings(found, finding)
+
+
+def _findings(facts: Facts) -> Iterable[Finding]:
+    made = (
+        *_sent(facts),
+        _surplus(facts),
+        _stretched(facts),
+        _stall(facts),
+        _sink(facts),
+        _late(facts),
+        _preemption(facts),
+        _standstill(facts),
+        _pace(facts),
+        _alone(facts),
+        _time(facts),
+        _others(facts),
+        _content(facts),
+        _conservation(facts),
+        _accounting(facts),
+    )
+    return (*filter(None, made), *facts.more)
+
+
+def _sent(facts: Facts) -> list[Finding]:
+    if facts.asked is None:
+        return []
+    asked, unsent = facts.asked, max(0, facts.asked - facts.sent)
+    ratio = unsent / asked if asked else 0.0
+    text = f"The source made all {asked} {facts.unit}."
     if unsent:
-        text = f"The source could not make {unsent} of {intended} packets in time ({ratio:.3%})."
+        text = f"The source could not make {unsent} of {asked} {facts.unit} in time ({ratio:.3%})."
+    made = [
+        Finding(check="unsent", ok=ratio <= SENT_LIMIT, text=text, value=ratio, limit=SENT_LIMIT)
+    ]
+    over = (facts.sent - asked) / asked if asked else 0.0
+    if over > SENT_LIMIT:
+        text = f"The source sent {facts.sent} {facts.unit} where {asked} were asked for."
+        made.append(Finding(check="oversent", ok=False, text=text, value=over, limit=SENT_LIMIT))
+    return made
+
+
+def _surplus(facts: Facts) -> Finding | None:
+    """A loss below zero."""
+    over = facts.received - facts.sent
+    if over <= 0:
+        return None
     return Finding(
-        check="unsent", ok=ratio <= UNSENT_LIMIT, text=text, value=ratio, limit=UNSENT_LIMIT
+        check="surplus",
+        ok=False,
+        text=f"{over} {facts.unit} more arrived than were sent: an earlier trial left them in "
+        "queues, or they came twice.",
+        value=float(over),
+        limit=0,
     )
 
 
-def _stretched(actual: int, intended: int, unlimited: bool) -> Finding:
-    stretch = actual / intended if intended and not unlimited else 1.0
+def _stretched(facts: Facts) -> Finding | None:
+    if facts.took_s is None or not facts.intended_s:
+        return None
+    stretch = facts.took_s / facts.intended_s
+    slack = (facts.took_s - facts.intended_s) * 1e9 <= STRETCH_SLACK_NS
     return Finding(
         check="stretched",
-        ok=stretch <= STRETCH_LIMIT or actual - intended <= STRETCH_SLACK_NS,
-        text=f"Sending took {actual / 1e9:.3f} s of an intended {intended / 1e9:.3f} s.",
+        ok=stretch <= STRETCH_LIMIT or slack,
+        text=f"Sending took {facts.took_s:.3f} s of an intended {facts.intended_s:.3f} s.",
         value=stretch,
         limit=STRETCH_LIMIT,
     )
 
 
-def _stall(
-    behind_ns: int, reading: Reading, context: Context, lost: int, unlimited: bool
-) -> Finding:
+def _stall(facts: Facts) -> Finding | None:
     """After a stall an open-loop source sends what is due at once. If that is more than the first
     ring holds, a loss there says nothing about the chain."""
-    wire = context.plan["links"].get(context.ways[0].wire)
-    if unlimited or wire is None or not reading.load_pps:
-        return Finding(check="stall", ok=True, text="No schedule to fall behind.")
-    room_ns = wire["params"]["size"] / reading.load_pps * 1e9
-    late = behind_ns > room_ns and lost > 0
-    text = f"The source was at most {behind_ns / 1e3:.0f} us behind its schedule"
+    if facts.behind_s is None or facts.room_s is None:
+        return None
+    late = facts.behind_s > facts.room_s and facts.lost > 0
+    text = f"The source was at most {facts.behind_s * 1e6:.0f} us behind its schedule"
     if late:
-        text += f"; the burst that followed was more than the first ring holds ({lost} lost)"
+        text += f"; the burst that followed was more than the first ring holds ({facts.lost} lost)"
     return Finding(
-        check="stall", ok=not late, text=f"{text}.", value=float(behind_ns), limit=room_ns
+        check="stall",
+        ok=not late,
+        text=f"{text}.",
+        value=facts.behind_s * 1e9,
+        limit=facts.room_s * 1e9,
     )
 
 
-def _preemption(reading: Reading, lost: int) -> Finding:
-    """Other work on an lcore, or another guest on its core, loses packets in the chain's name."""
-    worst = max(reading.waited_ns, key=lambda cpu: reading.waited_ns[cpu], default=None)
-    if worst is None:
-        return Finding(check="preemption", ok=True, text="No lcore to watch.")
-    share = _share(reading.waited_ns[worst] / 1e9, reading.watched_s)
-    text = f"Lcore {worst} was kept from running for {share:.2%} of the trial"
-    limit = PREEMPTION_LIMIT if lost else PREEMPTION_LATENCY_LIMIT
-    if share > limit and lost:
-        text += f", and {lost} packets were lost; whose loss they are cannot be told"
-    elif share > limit:
-        text += ": the latencies are the machine's as much as the chain's"
-    return Finding(check="preemption", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+def _sink(facts: Facts) -> Finding | None:
+    """Packets that the chain delivered and the sink had no time for are no loss of the chain."""
+    if facts.sink_full is None:
+        return None
+    full = facts.sink_full
+    text = "The sink took all that the chain gave."
+    if full:
+        text = f"{full} packets were lost between the chain and the sink: the sink was too slow."
+    return Finding(check="sink", ok=full == 0, text=text, value=float(full), limit=0)
 
 
-def _standstill(reading: Reading, counters: Counters, lost: int) -> Finding:
-    """Pauses of a poller that the kernel does not account for: a host may lend the CPU to other
-    guests and not own up to it as steal."""
-    seconds = {
-        w.cpu: w.standstill_cycles / counters.tsc_hz - reading.waited_ns.get(w.cpu, 0) / 1e9
-        for w in counters.workers
-    }
-    worst = max(seconds, key=lambda cpu: seconds[cpu], default=None)
-    if worst is None or seconds[worst] <= 0:
-        return Finding(check="standstill", ok=True, text="No lcore stood still unexplained.")
-    share = _share(seconds[worst], reading.read_s)
-    limit = PREEMPTION_LIMIT if lost else PREEMPTION_LATENCY_LIMIT
-    text = f"Lcore {worst} stood still for {share:.2%} of the trial, and the kernel knows not why"
-    if share > limit:
-        text += ": a host lends this CPU to others"
-    return Finding(check="standstill", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+def _late(facts: Facts) -> Finding | None:
+    if not facts.undecided:
+        return None
+    return Finding(
+        check="late",
+        ok=False,
+        text=f"{facts.undecided} packets came so late that they cannot be told from duplicates, as "
+        "the memory for missing numbers was full; they do not count as received.",
+        value=float(facts.undecided),
+        limit=0,
+    )
 
 
 def _share(seconds: float, of: float) -> float:
     """At most all: the kernel counts stolen time in ticks, and a pause that began before the first
     reading is counted when it ends."""
-    return min(1.0, seconds / of)
+    return min(1.0, seconds / of) if of > 0 else 0.0
 
 
-def _pace(counters: Counters) -> Finding:
+def _most(facts: Facts, shares: Mapping[Clock, float]) -> tuple[Clock, float, float] | None:
+    worst = max(shares, key=lambda clock: shares[clock], default=None)
+    if worst is None:
+        return None
+    return worst, shares[worst], PREEMPTION_LIMIT if facts.lost else PREEMPTION_LATENCY_LIMIT
+
+
+def _preemption(facts: Facts) -> Finding | None:
+    """Other work on an lcore, or another guest on its core, loses packets in the chain's name."""
+    shares = {
+        c: _share(c.kept_s, c.watched_s) for c in facts.clocks if c.judged and c.kept_s is not None
+    }
+    found = _most(facts, shares)
+    if found is None:
+        return None
+    clock, share, limit = found
+    text = f"{clock.name} was kept from running for {share:.2%} of the trial"
+    if share > limit and facts.lost:
+        text += f", and {facts.lost} {facts.unit} were lost; whose loss they are cannot be told"
+    elif share > limit:
+        text += ": the latencies are the machine's as much as the chain's"
+    return Finding(check="preemption", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+
+
+def _standstill(facts: Facts) -> Finding | None:
+    """Pauses of a poller that the kernel does not account for: it was stopped, or a host lends the
+    CPU to other guests and does not own up to it as steal."""
+    shares = {
+        c: _share(c.unexplained_s, c.read_s) for c in facts.clocks if c.unexplained_s is not None
+    }
+    found = _most(facts, shares)
+    if found is None:
+        return None
+    clock, share, limit = found
+    if not share:
+        return Finding(check="standstill", ok=True, text="No lcore stood still unexplained.")
+    text = f"{clock.name} stood still for {share:.2%} of the trial, and the kernel knows not why"
+    if share > limit:
+        text += ": it was stopped, or a host lends its CPU to others"
+    return Finding(check="standstill", ok=share <= limit, text=f"{text}.", value=share, limit=limit)
+
+
+def _pace(facts: Facts) -> Finding | None:
     """A core that saves power is slow while nothing else says so: its work takes longer by the
     clock."""
-    paces = {w.cpu: w.pace for w in counters.workers if w.pace is not None}
-    worst = max(paces, key=lambda cpu: paces[cpu], default=None)
+    paces = {c: c.pace for c in facts.clocks if c.pace is not None}
+    worst = max(paces, key=lambda clock: paces[clock], default=None)
     if worst is None:
-        return Finding(check="pace", ok=True, text="Too short for the cores' pace to be taken.")
-    pace, mhz = paces[worst], counters.tsc_hz / 1e6
-    text = f"Lcore {worst} worked at {mhz / pace:.0f} MHz (base frequency {mhz:.0f} MHz)"
+        return None
+    pace, mhz = paces[worst], worst.tsc_hz / 1e6
+    text = f"{worst.name} worked at {mhz / pace:.0f} MHz (base frequency {mhz:.0f} MHz)"
     if pace > PACE_LIMIT:
         text += ": to save power, or because of heat"
     return Finding(
@@ -182,14 +301,14 @@ def _pace(counters: Counters) -> Finding:
     )
 
 
-def _alone(counters: Counters) -> Finding:
+def _alone(facts: Facts) -> Finding | None:
     """A busy hyperthread on the same core, ours or another guest's, takes half of its adders."""
-    widths = {w.cpu: w.width for w in counters.workers if w.width is not None}
-    worst = min(widths, key=lambda cpu: widths[cpu], default=None)
+    widths = {c: c.width for c in facts.clocks if c.width is not None}
+    worst = min(widths, key=lambda clock: widths[clock], default=None)
     if worst is None:
-        return Finding(check="alone", ok=True, text="Too short to tell whether cores are shared.")
+        return None
     width = widths[worst]
-    text = f"Lcore {worst} did {width:.1f} additions at once, where 4 were asked for"
+    text = f"{worst.name} did {width:.1f} additions at once, where 4 were asked for"
     if width < WIDTH_LIMIT:
         text += ": a hyperthread beside it, be it another guest's, takes a part of its core"
     return Finding(
@@ -197,29 +316,73 @@ def _alone(counters: Counters) -> Finding:
     )
 
 
-def _sink(counters: Counters, context: Context) -> Finding:
-    """Packets that the chain delivered and the sink had no time for are no loss of the chain."""
-    backs = {way.back for way in context.ways}
-    full = sum(ring.full for name, ring in counters.rings.items() if name in backs)
-    text = "The sink took all that the chain gave."
-    if full:
-        text = f"{full} packets were lost between the chain and the sink: the sink was too slow."
-    return Finding(check="sink", ok=full == 0, text=text, value=float(full), limit=0.0)
+def _time(facts: Facts) -> Finding | None:
+    """OPS is a part of REF; VNFs that share an lcore are read one after the other."""
+    shares = {c: c.busy for c in facts.clocks if c.busy is not None}
+    worst = max(shares, key=lambda clock: shares[clock], default=None)
+    if worst is None:
+        return None
+    most = shares[worst]
+    text = "No lcore was busy for longer than there was time."
+    if most > OVER_LIMIT:
+        text = (
+            f"{worst.name} was busy for {most:.2f} times the time that there was: its cycles were "
+            "not counted right."
+        )
+    return Finding(check="time", ok=most <= OVER_LIMIT, text=text, value=most, limit=OVER_LIMIT)
 
 
-def _conservation(counters: Counters, reading: Reading) -> Finding:
-    """in + created = out + dropped + consumed + change in held, at every function. Where packets
-    still waited when it was read, a function was at work, and has a burst in it."""
-    waiting = any(link.get("used") for link in reading.after["links"].values())
-    inside = BURST_MAX if waiting else 0
-    wrong: dict[str, int] = {}
-    for replica in counters.replicas:
-        if replica.segment in (GENERATOR, SINK):
-            continue
-        for name, nf in replica.nfs.items():
-            if abs(nf.missing) > inside:
-                wrong[name] = wrong.get(name, 0) + nf.missing
+def _others(facts: Facts) -> Finding | None:
+    """Work of others on the same CPUs makes a trial's figures theirs as much as the chain's."""
+    if facts.others_cpus is None:
+        return None
+    cpus = max(0.0, facts.others_cpus)
+    return Finding(
+        check="other work",
+        ok=cpus <= OTHERS_LIMIT,
+        text=f"Other processes of this machine took {cpus:.2f} of its {facts.cpus} CPUs.",
+        value=cpus,
+        limit=OTHERS_LIMIT,
+    )
+
+
+def _content(facts: Facts) -> Finding | None:
+    if facts.wrong is None:
+        return None
+    text = f"{facts.wrong} {facts.unit} arrived with another content than was sent."
+    return Finding(
+        check="content", ok=facts.wrong == 0, text=text, value=float(facts.wrong), limit=0
+    )
+
+
+def _conservation(facts: Facts) -> Finding | None:
+    """in + created = out + dropped + consumed + change in held, at every function."""
+    if facts.amiss is None:
+        return None
+    wrong = {name: count for name, count in facts.amiss.items() if abs(count) > facts.inside}
     text = "Every function's counters add up."
     if wrong:
         text = "Packets unaccounted for at " + ", ".join(f"{n} ({c})" for n, c in wrong.items())
     return Finding(check="conservation", ok=not wrong, text=text, value=float(len(wrong)), limit=0)
+
+
+def _accounting(facts: Facts) -> Finding | None:
+    """sent = received once + dropped at a place + held, of each direction and size class."""
+    if not facts.accounts:
+        return None
+    wrong = [one for one in facts.accounts if abs(one.unknown) > facts.inside]
+    worst = max((abs(one.unknown) for one in facts.accounts), default=0)
+    text = "Every packet that was sent arrived, was dropped at a known place, or is held."
+    if wrong:
+        text = "Nobody knows where packets went: " + "; ".join(map(_unknown, wrong)) + "."
+    return Finding(
+        check="accounting", ok=not wrong, text=text, value=float(worst), limit=float(facts.inside)
+    )
+
+
+def _unknown(one: Account) -> str:
+    size = "" if one.size == "all" else f" of {one.size} bytes"
+    return (
+        f"{one.direction}{size}: {one.sent} sent, {one.received} received, "
+        f"{sum(one.dropped.values())} dropped, {one.held} held, {one.unknown} unknown"
+    )

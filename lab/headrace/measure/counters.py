@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ def difference(
     return Counters(
         tsc_hz=int(after["tsc_hz"]),
         workers=tuple(
-            _workers(before.get("workers", {}), after.get("workers", {}), waited_ns or {}, sending)
+            workers(before.get("workers", {}), after.get("workers", {}), waited_ns or {}, sending)
         ),
         replicas=tuple(_replicas(before.get("segments", {}), after.get("segments", {}), sending)),
         rings=_rings(before["links"], after["links"], plan),
@@ -70,8 +70,8 @@ def _sent_within(sending: Sending | None, cpu: str, was: Json) -> dict[str, int]
     return {"sending_ref_cycles": ref, "sending_ops_cycles": _grown(was, at, "ops_cycles")}
 
 
-def _workers(
-    before: Json, after: Json, waited_ns: Mapping[int, int], sending: Sending | None
+def workers(
+    before: Json, after: Json, waited_ns: Mapping[int, int], sending: Sending | None = None
 ) -> list[WorkerReading]:
     return [
         WorkerReading(
@@ -283,7 +283,7 @@ def _rings(before: Json, after: Json, plan: Json) -> dict[str, RingReading]:
     rings = {}
     for name, now in after.items():
         if now.get("type") == "ring":
-            params = plan["links"][name].get("params", {})
+            params = plan["links"].get(name, {}).get("params", {})
             rings[name] = RingReading(
                 size=int(now.get("size", 0)),
                 full=_grown(before.get(name, {}), now, "full"),
@@ -335,34 +335,10 @@ def utilisation(counters: Counters) -> dict[str, float]:
     return {str(worker.cpu): worker.utilisation for worker in counters.workers}
 
 
-def dropped_by_policy(counters: Counters, policy: Mapping[str, Collection[str]]) -> int:
-    """Packets that functions dropped for reasons that they call policy."""
-    return sum(
-        packets
-        for replica in counters.replicas
-        for name, nf in replica.nfs.items()
-        for reason, packets in nf.dropped.items()
-        if reason in policy.get(name, ())
-    )
-
-
-def drops(counters: Counters) -> dict[str, int]:
-    """`place/reason` -> packets: the functions' reasons, malformed packets, full links."""
+def amiss(counters: Counters) -> dict[str, int]:
+    """Packets by which each function's own counters do not add up; the tester's has none."""
     found: dict[str, int] = {}
-
-    def add(place: str, reason: str, packets: int) -> None:
-        if packets:
-            key = f"{place}/{reason}"
-            found[key] = found.get(key, 0) + packets
-
     for replica in counters.replicas:
         for name, nf in replica.nfs.items():
-            for reason, packets in nf.dropped.items():
-                add(name, reason, packets)
-            add(name, "malformed", nf.aborted)
-        for link, output in replica.outputs.items():
-            add(link, "full", output.full)
-    for name, port in counters.ports.items():
-        for key in _LOST:
-            add(name, key.replace("_", "-"), getattr(port, key))
+            found[name] = found.get(name, 0) + nf.missing
     return found

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from headrace.measure.audit import with_findings
 from headrace.record import Finding, Trial
 
 
@@ -13,7 +14,4 @@ def as_emulated(made: Trial, how: str) -> Trial:
         ok=False,
         text=f"The VNFs' CPUs are emulated ({how}): it is shown that packets pass, not how fast.",
     )
-    audit = made.audit
-    verdict = "suspect" if audit.verdict == "ok" else audit.verdict
-    update = {"verdict": verdict, "findings": (*audit.findings, finding)}
-    return made.model_copy(update={"audit": audit.model_copy(update=update)})
+    return made.model_copy(update={"audit": with_findings(made.audit, finding)})

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.measure.latency import latency
 from headrace.measure.progress import time
-from headrace.measure.trial import Reading, flow, identified_by, run
+from headrace.measure.trial import Reading, flow, run
 from headrace.record import Calibration, LatencyNs
 from headrace.spec.study import Experiment
 from headrace.testbed.engine import Engine
@@ -78,8 +78,8 @@ def least(trial: Callable[[float], Loop], load_pps: float) -> LatencyNs | None:
     return min(latencies, key=lambda one: one.p50, default=None)
 
 
-def _loop(reading: Reading, ways: Sequence[Path], own: str) -> Loop:
-    flows = [flow(reading, way, own) for way in ways]
+def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
+    flows = [flow(reading, way) for way in ways]
     carried = all(
         not f.unsent and not f.lost and f.duration_s < f.intended_s + _DRAIN_S for f in flows
     )
@@ -91,14 +91,14 @@ def _loop(reading: Reading, ways: Sequence[Path], own: str) -> Loop:
 def calibrate(
     binary: FilePath, plan: dict[str, Any], state: RunState, experiment: Experiment
 ) -> Floor:
-    ways, own = paths(experiment), identified_by(experiment.study.workload)
+    ways = paths(experiment)
     with Engine(binary, plan, state) as engine:
         clock = engine.request("info").get("clock", {})
         fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
-        flows = [flow(fast, way, own) for way in ways]
+        flows = [flow(fast, way) for way in ways]
         most = sum(f.received / f.duration_s for f in flows)
         floor = least(
-            lambda load: _loop(run(engine, ways, load, _FLOOR_TRIAL_S, _DRAIN_S), ways, own),
+            lambda load: _loop(run(engine, ways, load, _FLOOR_TRIAL_S, _DRAIN_S), ways),
             most * _FLOOR_SHARE / len(ways) or _FLOOR_PACKETS / _FLOOR_TRIAL_S,
         )
     return Floor(most, floor, clock)

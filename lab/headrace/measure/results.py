@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Any
 
+from headrace.measure.audit import with_findings
 from headrace.measure.outcome import Found, Limits
-from headrace.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial, Verdict
+from headrace.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial
 
 AGREEMENT = 0.05
 UNINTENDED = "unintended-losses-only"
@@ -66,57 +67,40 @@ def compliance(found: Found) -> str | None:
 
 def _judged(audit: Audit, found: Found, limits: Limits) -> Audit:
     """The search's own reasons to doubt, added to those of the trial."""
-    text, verdict = _doubt(found, limits)
+    text, check = _doubt(found, limits)
     if text is None:
         return audit
-    worst = audit.verdict if audit.verdict in ("invalid", "generator-bound") else verdict
-    finding = Finding(check="search", ok=False, text=text)
-    return audit.model_copy(update={"verdict": worst, "findings": (*audit.findings, finding)})
+    return with_findings(audit, Finding(check=check, ok=False, text=text))
 
 
-def _doubt(found: Found, limits: Limits) -> tuple[str | None, Verdict]:
+def _doubt(found: Found, limits: Limits) -> tuple[str | None, str]:
     if found.generator_bound:
         return (
             "The load above was refused by the generator, not by the chain, which can do at least "
             "this.",
-            "generator-bound",
+            "generator-limit",
         )
     if found.disturbed:
         return (
             "At the load above packets were lost only while something else ran on the lcores, or "
             "the generator stalled; on a quiet machine the chain may do more.",
-            "suspect",
+            "search",
         )
     if found.stopped_by == "max-load":
         return (
             f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "
             "it can do at least this.",
-            "generator-bound",
+            "generator-limit",
         )
     if found.stopped_by == "min-load":
         return (
             f"Not even the lowest load ({limits.min_load:.0f} packets/s) met the goal; the figures "
             "are that trial's.",
-            "suspect",
+            "search",
         )
     if found.stopped_by == "time":
-        return "The search ran out of time; the bounds are those it had.", "suspect"
-    return None, "ok"
-
-
-def unrefused(audit: Audit, loss_ratio: float) -> Audit:
-    """A trial at maximum rate that lost nothing found the generator's limit, not the chain's."""
-    if loss_ratio > 1e-4:
-        return audit
-    finding = Finding(
-        check="generator-limit",
-        ok=False,
-        text="The chain took all that the generator could send; it can do at least this.",
-        value=loss_ratio,
-        limit=1e-4,
-    )
-    verdict = audit.verdict if audit.verdict == "invalid" else "generator-bound"
-    return audit.model_copy(update={"verdict": verdict, "findings": (*audit.findings, finding)})
+        return "The search ran out of time; the bounds are those it had.", "search"
+    return None, ""
 
 
 def agreement(results: Iterable[Result]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.bundle import BundleWriter
 from headrace.measure import environment as machine
 from headrace.measure import trial as trials
+from headrace.measure.audit import DISTURBED, unrefused
 from headrace.measure.collectors.base import Process, Targets
 from headrace.measure.collectors.watch import targets_of, watching
 from headrace.measure.emulated import as_emulated
@@ -20,7 +21,7 @@ from headrace.measure.floor import Floor, calibrate
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, between, duration, rate
-from headrace.measure.results import UNINTENDED, result, searched, unrefused
+from headrace.measure.results import UNINTENDED, result, searched
 from headrace.measure.verify import verify_path
 from headrace.record import Environment, Measurement, Phase, Result, Trial
 from headrace.spec.collect import Collect
@@ -158,7 +159,6 @@ class _Measuring:
             segments=one.segments(),
             labels=_labels(run.memory, one, engine),
             calibration=floor.calibration,
-            identified_by=trials.identified_by(self._study.workload),
             drain_s=self._measure.drain,
             policy=one.policy,
         )
@@ -210,7 +210,7 @@ class _Measuring:
     def _maximum(self) -> None:
         self._run.progress.status("maximum rate")
         made = self._trial(0, self._measure.trial, "max")
-        self._keep([result(t, "max", audit=unrefused(t.audit, t.loss_ratio)) for t in made])
+        self._keep([result(t, "max", audit=unrefused(t.audit, t.lost, t.sent)) for t in made])
         self._run.progress.say(
             f"  max: {rate(made[-1].throughput_pps)} of {rate(made[-1].sent_pps)}"
             + _by_policy(made[-1])
@@ -267,8 +267,7 @@ def _by_policy(made: Measurement) -> str:
 
 
 def _disturbed(made: Trial) -> bool:
-    checks = ("stall", "sink", "preemption")
-    return made.lost > 0 and any(f.check in checks and not f.ok for f in made.audit.findings)
+    return made.lost > 0 and any(f.check in DISTURBED and not f.ok for f in made.audit.findings)
 
 
 def _with_anatomy(

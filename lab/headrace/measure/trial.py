@@ -4,17 +4,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.bundle import now
 from headrace.measure import counters as count
-from headrace.measure.audit import audit
+from headrace.measure.accounts import (
+    Books,
+    Settled,
+    Way,
+    books,
+    settle,
+    waiting,
+    without_consumed,
+)
+from headrace.measure.audit import Facts, audit
+from headrace.measure.clocks import of_vnfs, of_workers
 from headrace.measure.latency import latency, merge, pdv
-from headrace.measure.results import UNINTENDED
-from headrace.record import Calibration, Counters, Phase, Segment, Trial, gbps
-from headrace.spec.workload import Workload
+from headrace.record import (
+    L1_OVERHEAD_BYTES,
+    Calibration,
+    Counters,
+    Direction,
+    Phase,
+    Segment,
+    Trial,
+)
 from headrace.testbed.engine import Engine
 from headrace.testbed.plan import Path
 from headrace.testbed.scheduling import kept_waiting, snapshot
@@ -27,8 +43,20 @@ _POLL_S = 0.02
 # A source that cannot keep up stretches its trial; longer than this, and it is stopped.
 _STRETCH_LIMIT = 1.5
 _STRETCH_SLACK_S = 5.0
+_BURST_MAX = 64  # engine/core/nf.h
 _EMPTY_S = 2.0
 _EMPTY_POLL_S = 0.005
+
+
+class Wires(Protocol):
+    """Names of one direction's source and sink."""
+
+    @property
+    def direction(self) -> Direction: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def sink(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -44,10 +72,8 @@ class Context:
     segments: tuple[Segment, ...]
     labels: tuple[str, ...]
     calibration: Calibration | None
-    identified_by: str  # key of the sink's count of packets that are known to be the source's
     drain_s: float
-    # node: drop reasons that are no loss. Functions count both directions together, so that with
-    # traffic both ways it is taken off the loss of their sum only.
+    # node: drop reasons that are no loss
     policy: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -69,7 +95,7 @@ class Reading:
 
 
 def run(
-    engine: Engine, ways: Sequence[Path], load_pps: float, duration_s: float, drain_s: float
+    engine: Engine, ways: Sequence[Wires], load_pps: float, duration_s: float, drain_s: float
 ) -> Reading:
     """Nothing wakes up on this side during the trial: on a small machine it would cost packets."""
     sources = {way.source: {"rate_pps": load_pps, "duration_s": duration_s} for way in ways}
@@ -87,7 +113,7 @@ def run(
         watched_s = time.monotonic() - watched_at
         vnfs_waited = kept_waiting(vnfs_as, snapshot(*vnfs), _alone(before)) if vnfs else {}
         time.sleep(drain_s)
-        after = engine.request("read")
+        after = _when_empty(engine)
         read_s = time.monotonic() - read_at
     sending = None if at is None else count.Sending(at, start_tsc - int(before["tsc"]))
     return Reading(
@@ -102,21 +128,17 @@ def _alone(read: Json) -> list[int]:
 
 
 def _when_empty(engine: Engine) -> Json:
-    """Counters once nothing of an earlier trial is on its way: a slow function takes longer for a
+    """Counters once nothing of a trial is on its way any more: a slow function takes longer for a
     full ring than any drain time, and a burst inside it would count as out, but not as in."""
     deadline = time.monotonic() + _EMPTY_S
     before = engine.request("read")
     while time.monotonic() < deadline:
         time.sleep(_EMPTY_POLL_S)
         after = engine.request("read")
-        if not _waiting(after) and _taken(after) == _taken(before):
+        if not waiting(after) and _taken(after) == _taken(before):
             return after
         before = after
     return before
-
-
-def _waiting(read: Json) -> int:
-    return sum(int(link.get("used", 0)) for link in read["links"].values())
 
 
 def _taken(read: Json) -> list[int]:
@@ -124,7 +146,7 @@ def _taken(read: Json) -> list[int]:
     return [int(replica["in"]) for each in read["segments"].values() for replica in each]
 
 
-def _wait_done(engine: Engine, ways: Sequence[Path], deadline: float) -> Json | None:
+def _wait_done(engine: Engine, ways: Sequence[Wires], deadline: float) -> Json | None:
     """The last reading that was taken while all sources still sent, if there was any. Sources start
     some hundredths of a second after they are told: the first look mostly comes before their end.
     """
@@ -152,42 +174,37 @@ class Flow:
     unsent: int
     received: int
     within: int  # of them those that came while the trial went on; the others waited somewhere
+    within_bytes: int  # with FCS
     duplicated: int
     duration_s: float
     intended_s: float
 
     @property
     def lost(self) -> int:
-        return max(0, self.sent - self.received)
+        """Below zero where more came than was sent, which the audit says."""
+        return self.sent - self.received
 
     @property
     def loss_ratio(self) -> float:
-        return self.lost / self.sent if self.sent else 0.0
+        return max(0, self.lost) / self.sent if self.sent else 0.0
 
 
-def identified_by(workload: Workload) -> str:
-    """Stamps tell the source's packets from others; a replayed capture's are known by digest."""
-    if workload.pcap is not None:
-        return "matched"
-    return "stamped" if workload.stamp else "received"
-
-
-def flow(reading: Reading, way: Path, own_count: str) -> Flow:
+def flow(reading: Reading, way: Wires) -> Flow:
     """Sources and sinks count from the trial's start, so these are plain readings.
 
     A packet counts as received once, and only if it is one that the source sent: what a function
-    makes itself (an ICMP error) and what comes twice would otherwise hide a loss.
+    makes itself (a copy, an ICMP error) and what comes twice would otherwise hide a loss.
     """
     source, sink = reading.after["links"][way.source], reading.after["links"][way.sink]
-    within = sink.get("within", sink)
     intended_ns = int(source["intended_duration_ns"])
     return Flow(
         intended=int(source["intended"]),
         sent=int(source["sent"]),
         sent_bytes=int(source["sent_bytes"]),
         unsent=int(source["unsent"]),
-        received=max(0, int(sink[own_count]) - int(sink["duplicated"])),
-        within=max(0, int(within[own_count]) - int(within["duplicated"])),
+        received=int(sink["own"]["packets"]),
+        within=int(sink["within"]["own_packets"]),
+        within_bytes=int(sink["within"]["own_bytes"]),
         duplicated=int(sink["duplicated"]),
         # A source's last packet leaves an interval before the trial's end; at 1 packet/s, a second.
         duration_s=max(int(source["duration_ns"]), intended_ns) / 1e9 or reading.duration_s,
@@ -205,38 +222,42 @@ def records(
     counters = count.difference(
         reading.before, reading.after, context.plan, waited, reading.sending
     )
-    made = [
-        _record(context, reading, counters, (way,), number, phase, repetition)
-        for way in context.ways
-    ]
-    if len(context.ways) > 1:
-        made.append(_record(context, reading, counters, context.ways, number, phase, repetition))
-    return made
+    found = books(reading.before, reading.after)
+    parts: list[tuple[Path, ...]] = [(way,) for way in context.ways]
+    if len(parts) > 1:
+        parts.append(context.ways)
+    return [_record(context, reading, counters, found, ways, number, phase, repetition)
+            for ways in parts]  # fmt: skip
 
 
 def _record(
     context: Context,
     reading: Reading,
     counters: Counters,
+    found: Books,
     ways: tuple[Path, ...],
     number: int,
     phase: Phase,
     repetition: int,
 ) -> Trial:
-    flows = [flow(reading, way, context.identified_by) for way in ways]
+    flows = [flow(reading, way) for way in ways]
     sources = [reading.after["links"][way.source] for way in ways]
     sinks = [reading.after["links"][way.sink] for way in ways]
-    seconds = max(f.duration_s for f in flows)
-    throughput = sum(f.within for f in flows) / max(f.intended_s for f in flows)
+    seconds, intended_s = max(f.duration_s for f in flows), max(f.intended_s for f in flows)
+    within = sum(f.within for f in flows)
+    bits = sum(f.within_bytes for f in flows) * 8
     sent, received = sum(f.sent for f in flows), sum(f.received for f in flows)
-    intended, lost = sum(f.intended for f in flows), sum(f.lost for f in flows)
-    # Functions do not count their drops by direction: of one direction alone every loss counts.
-    told = context.policy if len(ways) == len(context.ways) else {}
-    policy_dropped = count.dropped_by_policy(counters, told)
-    lost = max(0, lost - policy_dropped)
-    labels = tuple(one for one in context.labels if told or one != UNINTENDED)
+    intended = sum(f.intended for f in flows)
+    settled = settled_of(found, reading, ways, len(context.ways))
+    owners = [way.direction for way in ways] if len(context.ways) > 1 else ["forward", "reverse"]
+    policy_dropped = found.by_policy(owners, context.policy)
+    lost = sent - received - policy_dropped
+    facts = known(
+        reading, ways, counters, settled, lost,
+        wire=context.plan["links"].get(context.ways[0].wire),
+        backs={way.back for way in context.ways},
+    )  # fmt: skip
     sent_bytes = sum(f.sent_bytes for f in flows)
-    frame = sent_bytes / sent if sent else context.frame_bytes_mean
     readings = [_latency_reading(sink) for sink in sinks]
     combined = readings[0] if len(readings) == 1 else _merged(readings)
     delay = latency(combined)
@@ -247,27 +268,29 @@ def _record(
         execution=context.execution,
         workload=context.workload,
         load_pps=reading.load_pps * len(ways) or intended / seconds,
-        throughput_pps=throughput,
-        throughput_gbps_l1=gbps(throughput, frame, layer=1),
-        throughput_gbps_l2=gbps(throughput, frame, layer=2),
+        throughput_pps=within / intended_s,
+        throughput_gbps_l1=(bits + within * L1_OVERHEAD_BYTES * 8) / intended_s / 1e9,
+        throughput_gbps_l2=bits / intended_s / 1e9,
         offered_pps=intended / seconds,
         sent_pps=sent / seconds,
         received_pps=received / seconds,
-        loss_ratio=min(1.0, lost / sent) if sent else 0.0,
+        loss_ratio=max(0, lost) / sent if sent else 0.0,
         latency_ns=delay,
         pdv_ns=pdv(delay),
         ipdv_ns_mean=_ipdv(sinks),
         nf_cycles=count.nf_cycles(counters),
         utilisation=count.utilisation(counters),
-        drops=count.drops(counters),
+        drops=without_consumed(settled.dropped),
         located=count.located(counters),
-        audit=audit(reading, ways, flows, counters, context, lost),
+        accounts=settled.accounts,
+        created=settled.created,
+        audit=audit(facts),
         duration_s=seconds,
-        frame_bytes_mean=frame,
+        frame_bytes_mean=sent_bytes / sent if sent else context.frame_bytes_mean,
         intended=intended,
         sent=sent,
         received=received,
-        lost=lost,
+        lost=max(0, lost),
         policy_dropped=policy_dropped,
         reordered=sum(int(sink["reordered"]) for sink in sinks),
         duplicated=sum(f.duplicated for f in flows),
@@ -281,15 +304,58 @@ def _record(
         calibration=context.calibration,
         segments=context.segments,
         counters=counters,
-        labels=labels,
+        labels=context.labels,
         trial=number,
         phase=phase,
         started_at=reading.started_at,
         intended_duration_s=reading.duration_s,
     )
     if made.below_floor:
-        return made.model_copy(update={"labels": (*labels, BELOW_FLOOR)})
+        return made.model_copy(update={"labels": (*context.labels, BELOW_FLOOR)})
     return made
+
+
+def settled_of(found: Books, reading: Reading, ways: Sequence[Wires], among: int) -> Settled:
+    links = reading.after["links"]
+    return settle(found, [Way(w.direction, links[w.source], links[w.sink]) for w in ways], among)
+
+
+def known(
+    reading: Reading,
+    ways: Sequence[Wires],
+    counters: Counters,
+    settled: Settled,
+    lost: int,
+    wire: Json | None,
+    backs: Collection[str],
+) -> Facts:
+    """What the engine says of a trial, for the audit. `wire`: the plan's first ring; `backs`: the
+    rings between the chain and its sinks."""
+    sources = [reading.after["links"][way.source] for way in ways]
+    flows = [flow(reading, way) for way in ways]
+    paced = reading.load_pps > 0
+    accounts = settled.accounts if settled.created is None else (*settled.accounts, settled.created)
+    return Facts(
+        sent=sum(f.sent for f in flows),
+        received=sum(f.received for f in flows),
+        lost=lost,
+        asked=sum(f.intended for f in flows) if paced else None,
+        intended_s=max(f.intended_s for f in flows),
+        took_s=max(int(source["duration_ns"]) for source in sources) / 1e9,
+        behind_s=max(int(source["behind_max_ns"]) for source in sources) / 1e9,
+        room_s=wire["params"]["size"] / reading.load_pps if wire and paced else None,
+        sink_full=sum(ring.full for name, ring in counters.rings.items() if name in backs),
+        undecided=sum(int(reading.after["links"][way.sink].get("undecided", 0)) for way in ways),
+        clocks=[
+            *of_workers(counters.workers, counters.tsc_hz, reading.waited_ns, reading.watched_s,
+                        reading.read_s),
+            *of_vnfs(reading.before, reading.after, reading.read_s),
+        ],
+        accounts=accounts,
+        # Where packets still waited when it was read, each function may have a burst in it.
+        inside=_BURST_MAX * len(counters.replicas) if waiting(reading.after) else 0,
+        amiss=count.amiss(counters),
+    )  # fmt: skip
 
 
 def _latency_reading(sink: Json) -> Json:

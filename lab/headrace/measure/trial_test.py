@@ -11,8 +11,9 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from headrace.measure import trial
+from headrace.measure.audit import unrefused
 from headrace.measure.counters import Sending
-from headrace.measure.results import UNINTENDED, agreement, result, unrefused
+from headrace.measure.results import UNINTENDED, agreement, result
 from headrace.measure.verify import stood_still
 from headrace.record import Calibration, Trial
 from headrace.testbed.plan import Path as Way
@@ -41,6 +42,7 @@ def source(intended: int = 1000, sent: int = 1000, **more: Any) -> Json:
         "intended": intended,
         "sent": sent,
         "sent_bytes": sent * 64,
+        "sizes": {"64": sent},
         "unsent": intended - sent,
         "behind_max_ns": 1000,
         "duration_ns": 1_000_000_000,
@@ -49,13 +51,19 @@ def source(intended: int = 1000, sent: int = 1000, **more: Any) -> Json:
     }
 
 
-def sink(received: int = 990, **more: Any) -> Json:
+def sink(received: int = 990, own: int | None = None, **more: Any) -> Json:
+    """`own`: of what came, what the source sent, each once."""
+    own = received - more.get("duplicated", 0) if own is None else own
     return {
         "type": "sink",
         "received": received,
         "stamped": received,
         "matched": 0,
         "unknown": 0,
+        "created": 0,
+        "undecided": 0,
+        "own": {"packets": own, "bytes": own * 64, "sizes": {"64": own}},
+        "within": {"own_packets": own, "own_bytes": own * 64},
         "lost": 0,
         "reordered": 0,
         "duplicated": 0,
@@ -76,6 +84,7 @@ def nf(packets: int, dropped: int = 0, **more: Any) -> Json:
         "created": 0,
         "out": {"pass": packets - dropped},
         "dropped": {"denied": dropped},
+        "ended": {"denied": {"forward": {"64": dropped}}},
         "consumed": 0,
         "aborted": 0,
         "held": 0,
@@ -139,7 +148,6 @@ def records(
         segments=(),
         labels=(UNINTENDED,) if policy else (),
         calibration=None if floor_ns is None else Calibration(floor_ns=floor_ns),
-        identified_by="stamped",
         drain_s=0.1,
         policy=policy or {},
     )
@@ -182,9 +190,12 @@ def test_busy_for_longer_than_there_was_time_is_not_cut_off() -> None:
 def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
     """Ten packets denied and ten lost elsewhere: half of the loss is what was asked for."""
     links: Json = {"gen-forward": source(), "sink-forward": sink(received=980)}
-    taken = reading(read(500, 5, links), read(1500, 15, links))
+    after = read(1500, 15, links)
+    after["segments"]["chain"][0]["outputs"]["back-forward"]["ended"] = {"forward": {"64": 10}}
+    taken = reading(read(500, 5, links), after)
     everything = records(taken)[0]
     assert (everything.lost, everything.policy_dropped, everything.loss_ratio) == (20, 0, 0.02)
+    assert everything.drops == {"acl/denied": 10, "back-forward/full": 10}
     unintended = records(taken, policy={"acl": frozenset({"denied"})})[0]
     assert (unintended.lost, unintended.policy_dropped, unintended.loss_ratio) == (10, 10, 0.01)
     assert unintended.throughput_pps == 980
@@ -193,14 +204,72 @@ def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
     assert (other.lost, other.policy_dropped) == (20, 0)
 
 
-def test_of_one_direction_every_loss_counts() -> None:
-    """The functions' drops are of both directions together."""
-    links: Json = {f"{kind}-{way}": made for way in ("forward", "reverse")
-                   for kind, made in (("gen", source()), ("sink", sink(received=995)))}  # fmt: skip
-    taken = reading(read(500, 5, links), read(1500, 15, links))
-    forward, _, both = records(taken, (WAY, BACK), {"acl": frozenset({"denied"})})
-    assert (forward.lost, forward.policy_dropped, forward.labels) == (5, 0, ())
-    assert (both.lost, both.policy_dropped, both.labels) == (0, 10, (UNINTENDED,))
+def test_policy_drops_are_each_directions_own() -> None:
+    """Of ten denials eight were reverse traffic's."""
+    links: Json = {
+        "gen-forward": source(), "sink-forward": sink(998),
+        "gen-reverse": source(), "sink-reverse": sink(992),
+    }  # fmt: skip
+    before, after = read(0, 0, links), read(1000, 10, links)
+    denied = {"forward": {"64": 2}, "reverse": {"64": 8}}
+    after["segments"]["chain"][0]["nfs"]["acl"]["ended"] = {"denied": denied}
+    made = records(reading(before, after), (WAY, BACK), {"acl": frozenset({"denied"})})
+    assert [(t.lost, t.policy_dropped) for t in made] == [(0, 2), (0, 8), (0, 10)]
+    assert [t.drops for t in made] == [{"acl/denied": n} for n in (2, 8, 10)]
+    assert [t.audit.verdict for t in made] == ["ok"] * 3
+
+
+def test_copies_that_are_dropped_hide_no_loss() -> None:
+    """A mirror port's copies are denied; 40 packets themselves were lost at a full ring."""
+    links: Json = {"gen-forward": source(), "sink-forward": sink(1260, own=960, created=300)}
+    before, after = read(0, 0, links), read(1500, 0, links)
+    chain = after["segments"]["chain"][0]
+    chain["nfs"]["acl"]["ended"] = {"denied": {"created": {"64": 200}}}
+    chain["nfs"]["tee"] = nf(1000, created=500, out={"out": 1000, "copy": 500}, ended={})
+    chain["outputs"]["back-forward"]["ended"] = {"forward": {"64": 40}}
+    [made] = records(reading(before, after), policy={"acl": frozenset({"denied"})})
+    assert (made.lost, made.policy_dropped, made.loss_ratio) == (40, 0, 0.04)
+    assert made.drops == {"back-forward/full": 40}
+    assert made.created is not None
+    assert (made.created.sent, made.created.received, made.created.unknown) == (500, 300, 0)
+    assert made.created.dropped == {"acl/denied": 200}
+
+
+def test_a_loss_that_nobody_knows_of_is_no_measurement() -> None:
+    links: Json = {"gen-forward": source(), "sink-forward": sink(985)}
+    [made] = records(reading(read(0, 0, links), read(1000, 10, links)))
+    assert made.audit.verdict == "invalid"
+    [account] = made.accounts
+    assert (account.sent, account.received, account.unknown) == (1000, 985, 5)
+    [finding] = made.audit.failed
+    assert finding.check == "accounting" and "5 unknown" in finding.text
+
+
+def test_each_size_class_has_an_account() -> None:
+    sizes = {"64": 700, "1024-1518": 300}
+    links: Json = {"gen-forward": source(sizes=sizes), "sink-forward": sink(800)}
+    links["sink-forward"]["own"]["sizes"] = {"64": 700, "1024-1518": 100}
+    before, after = read(0, 0, links), read(1000, 0, links)
+    dropped = {"too-long": {"forward": {"1024-1518": 200}}}
+    after["links"]["vf1"] = {"type": "shm", "too_long": 200, "ended": dropped}
+    [made] = records(reading(before, after))
+    assert made.drops == {"vf1/too-long": 200}
+    assert [(a.size, a.sent, a.received, a.unknown) for a in made.accounts] == [
+        ("all", 1000, 800, 0), ("64", 700, 700, 0), ("1024-1518", 300, 100, 0),
+    ]  # fmt: skip
+    assert made.audit.verdict == "ok"
+
+
+def test_what_is_held_is_not_lost_without_a_place() -> None:
+    links: Json = {"gen-forward": source(), "sink-forward": sink(900)}
+    before, after = read(0, 0, links), read(1000, 0, links, held=90)
+    chain = after["segments"]["chain"][0]
+    chain["nfs"]["acl"]["ended"] = {"held": {"forward": {"64": 90}}}
+    chain["nfs"]["acl"]["out"] = {"pass": 910}
+    after["links"]["wire-forward"] = {**after["links"]["wire-forward"], "used": 10}
+    [made] = records(reading(before, after))
+    assert (made.accounts[0].held, made.accounts[0].unknown) == (100, 0)
+    assert made.audit.verdict == "ok"
 
 
 def test_a_trial_is_the_difference_of_two_reads() -> None:
@@ -218,31 +287,33 @@ def test_a_trial_is_the_difference_of_two_reads() -> None:
 
 
 def test_what_a_queue_held_at_the_end_is_received_and_no_throughput() -> None:
-    within = {"received": 820, "stamped": 810, "matched": 0, "duplicated": 10}
+    within = {"own_packets": 800, "own_bytes": 800 * 100}
     made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10, within=within)})
     assert made.throughput_pps == 800
     assert (made.received, made.received_pps, made.lost) == (990, 990, 10)
-    assert made.throughput_gbps_l2 == pytest.approx(800 * 64 * 8 / 1e9)
+    # Of what came, not of the mean of what was sent.
+    assert made.throughput_gbps_l2 == pytest.approx(800 * 100 * 8 / 1e9)
+    assert made.throughput_gbps_l1 == pytest.approx(800 * 120 * 8 / 1e9)
 
 
 def test_a_lone_packet_takes_the_whole_trial() -> None:
     """Sent at once: a rate over the time until the last packet would be millions."""
     links = {"gen-forward": source(1, 1, duration_ns=200), "sink-forward": sink(1)}
-    made = simple(links, load_pps=1.0)
+    made = simple(links, 0, load_pps=1.0)
     assert made.sent_pps == made.offered_pps == made.throughput_pps == 1
     assert made.duration_s == 1
 
 
 def test_what_a_function_made_itself_hides_no_loss() -> None:
     """An ICMP error reaches the sink unstamped; it is not one of the source's packets."""
-    made = simple({**LINKS, "sink-forward": sink(1000, stamped=990, unknown=10)})
+    made = simple({**LINKS, "sink-forward": sink(1000, own=990, unknown=10)})
     assert made.received == 990 and made.unstamped == 10
     made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10)})
     assert made.received == 990
 
 
 def test_unsent_is_never_loss() -> None:
-    made = simple({**LINKS, "gen-forward": source(1000, 900), "sink-forward": sink(900)})
+    made = simple({**LINKS, "gen-forward": source(1000, 900), "sink-forward": sink(900)}, 0)
     assert made.loss_ratio == 0 and made.lost == 0 and made.intended == 1000
     assert made.audit.verdict == "generator-bound" and made.audit.unsent == 100
 
@@ -352,9 +423,9 @@ def test_two_directions_and_their_sum() -> None:
 
 def test_maximum_rate_without_loss_is_the_generators() -> None:
     lossless = simple({**LINKS, "sink-forward": sink(1000)}, 0, load_pps=0.0)
-    assert unrefused(lossless.audit, lossless.loss_ratio).verdict == "generator-bound"
+    assert unrefused(lossless.audit, 0, 1000).verdict == "generator-bound"
     lossy = simple(LINKS, load_pps=0.0)
-    assert unrefused(lossy.audit, lossy.loss_ratio).verdict == "ok"
+    assert unrefused(lossy.audit, lossy.lost, lossy.sent).verdict == "ok"
 
 
 def test_repetitions_agree_or_it_is_said() -> None:
@@ -394,9 +465,10 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
 
 
 def test_a_function_at_work_when_it_was_read_has_a_burst_in_it() -> None:
-    before, after = read(0, 0, LINKS), read(1000, 10, LINKS, consumed=32)
-    after["links"]["wire-forward"]["used"] = 5000
+    links: Json = {"gen-forward": source(), "sink-forward": sink(458)}
+    before, after = read(0, 0, links), read(1000, 10, links, consumed=32)
+    after["links"]["wire-forward"]["used"] = 500
     assert records(reading(before, after))[0].audit.verdict != "invalid"
-    after = read(1000, 10, LINKS, consumed=65)
-    after["links"]["wire-forward"]["used"] = 5000
-    assert records(reading(before, after))[0].audit.verdict == "invalid"
+    after = read(1000, 10, links, consumed=65)
+    after["links"]["wire-forward"]["used"] = 500
+    assert [f.check for f in records(reading(before, after))[0].audit.failed] == ["conservation"]

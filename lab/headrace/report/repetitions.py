@@ -6,10 +6,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.record import Audit, Measurement
+from headrace.record import Audit, Measurement, worst
 
 from .capacity import Cost, Part, carried_pps, parts_of
-from .summary import worst
 from .units import percent
 
 

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field
 
-from headrace.record import Record, Result, Verdict
+from headrace.record import Record, Result, Verdict, worst
 
 from .units import pps
 
-# From best to worst; a summary is as good as the worst repetition in it.
-_ORDER: tuple[Verdict, ...] = ("ok", "not-audited", "suspect", "generator-bound", "invalid")
 APPLICATION = ("gbps", "requests_per_s", "errors", "retransmits")
 AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
 
@@ -90,10 +88,6 @@ class Summary(Record):
     def typical(self) -> Result:
         """The repetition nearest to the median: whose counters explain the figure."""
         return min(self.results, key=lambda r: abs(r.throughput_pps - self.throughput_pps.median))
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    return max(verdicts, key=_ORDER.index, default="not-audited")
 
 
 def spread(values: Sequence[float]) -> Spread | None:

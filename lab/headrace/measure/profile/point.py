@@ -219,7 +219,7 @@ def sample(
     ways = paths(one.experiment)
     reading = trials.run(engine, ways, rate_pps, seconds, _DRAIN_S)
     counters = count.difference(reading.before, reading.after, plan, sending=reading.sending)
-    flows = [trials.flow(reading, way, "received") for way in ways]
+    flows = [trials.flow(reading, way) for way in ways]
     return read(counters, sum(f.received for f in flows) / max(f.duration_s for f in flows))
 
 

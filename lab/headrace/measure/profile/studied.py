@@ -172,7 +172,7 @@ def _trials(
         counters = count.difference(
             reading.before, reading.after, one.plan, sending=reading.sending
         )
-        flow = _carried(trials.flow(reading, ways[0], "received"), counters, one)
+        flow = _carried(trials.flow(reading, ways[0]), counters, one)
         sample = points.read(counters, flow.received / flow.duration_s)
         found.append((sample, counters, flow))
     return found

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a trial's packets went, from two reads of the engine: to the packet, by direction and size.
+
+A read's `ended` says of each place and reason whose packets they were: a source's, forward or
+reverse, or made by a function (copies, ICMP errors, exports), and of which size class. NICs and
+switches of others count packets only, and other links than rings and shared memory forget whose a
+packet is: then only the sum of all directions and sizes can be settled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.record import Account, Direction
+
+Json = dict[str, Any]
+Sizes = Mapping[str, int]
+CREATED = "created"
+CONSUMED = "consumed"
+HELD = "held"
+SIZES = ("64", "65-127", "128-255", "256-511", "512-1023", "1024-1518", "1519-")  # RFC 2819
+_REMEMBER = ("ring", "shm", "source", "sink")  # links behind which a packet is known to be whose
+_PORT_LOST = ("rx_missed", "rx_errors", "rx_no_mbuf", "tx_errors")
+
+
+@dataclass(frozen=True)
+class Books:
+    """What grew between two reads."""
+
+    ends: dict[str, dict[str, Counter[str]]]  # "place/reason": owner: size class: packets
+    held: dict[str, Counter[str]]  # by functions; owner: size class: packets
+    plain: dict[str, int]  # "place/reason": packets of nobody knows whom
+    waiting: int  # packets in queues
+    created: int  # packets that functions made
+    remembered: bool  # whose a packet is, from end to end
+
+    def dropped(self, owners: Iterable[str], size: str | None = None) -> dict[str, int]:
+        """By place and reason; what ended on purpose (`consumed`) is among them."""
+        wanted = tuple(owners)
+        found = {
+            place: sum(_of(by.get(owner), size) for owner in wanted)
+            for place, by in self.ends.items()
+        }
+        return {place: count for place, count in found.items() if count}
+
+    def by_policy(self, owners: Iterable[str], policy: Mapping[str, Collection[str]]) -> int:
+        """Packets that functions dropped for reasons that they call policy."""
+        dropped = self.dropped(owners)
+        return sum(
+            dropped.get(f"{name}/{reason}", 0)
+            for name, reasons in policy.items()
+            for reason in reasons
+        )
+
+    def held_of(self, owners: Iterable[str], size: str | None = None) -> int:
+        return sum(_of(self.held.get(owner), size) for owner in owners)
+
+
+def _of(sizes: Counter[str] | None, size: str | None) -> int:
+    if sizes is None:
+        return 0
+    return sum(sizes.values()) if size is None else sizes[size]
+
+
+def books(before: Json, after: Json) -> Books:
+    ends: dict[str, dict[str, Counter[str]]] = {}
+    held: dict[str, Counter[str]] = {}
+    was, now = _ended(before), _ended(after)
+    for (place, reason, owner, size), count in now.items():
+        grown = count - was.get((place, reason, owner, size), 0)
+        into = held if reason == HELD else ends.setdefault(f"{place}/{reason}", {})
+        into.setdefault(owner, Counter())[size] += grown
+    for key, count in was.items():  # what was held before, and is not any more
+        if key not in now and key[1] == HELD:
+            held.setdefault(key[2], Counter())[key[3]] -= count
+    return Books(
+        ends=ends,
+        held=held,
+        plain=_plain(before["links"], after["links"]),
+        waiting=waiting(after) - waiting(before),
+        created=_created(after) - _created(before),
+        remembered=all(one.get("type") in _REMEMBER for one in after["links"].values()),
+    )
+
+
+def _ended(read: Json) -> dict[tuple[str, str, str, str], int]:
+    found: Counter[tuple[str, str, str, str]] = Counter()
+
+    def add(place: str, ended: Mapping[str, Mapping[str, Sizes]]) -> None:
+        for reason, owners in ended.items():
+            for owner, sizes in owners.items():
+                for size, count in sizes.items():
+                    found[place, reason, owner, size] += count
+
+    for replica in _replicas(read):
+        for name, nf in replica.get("nfs", {}).items():
+            add(name, nf.get("ended", {}))
+        for link, output in replica.get("outputs", {}).items():
+            add(link, {"full": output.get("ended", {})})
+    for name, link in read["links"].items():
+        add(name, link.get("ended", {}))
+    return dict(found)
+
+
+def _replicas(read: Json) -> Iterable[Json]:
+    return (replica for each in read["segments"].values() for replica in each)
+
+
+def _plain(before: Json, after: Json) -> dict[str, int]:
+    found = {}
+    for name, now in after.items():
+        was = before.get(name, {})
+        keys = _PORT_LOST if now.get("type") not in _REMEMBER else ("corrupt",)
+        for key in keys:
+            grown = int(now.get(key, 0)) - int(was.get(key, 0))
+            if grown:
+                found[f"{name}/{key.replace('_', '-')}"] = grown
+    return found
+
+
+def waiting(read: Json) -> int:
+    """Packets in queues of the engine's: rings, outputs that wait for room, functions beside."""
+    queued = sum(int(link.get("used", 0)) for link in read["links"].values())
+    return queued + sum(
+        int(replica.get("pending", 0)) + int(replica.get("parallel", {}).get("used", 0))
+        for replica in _replicas(read)
+    )
+
+
+def _created(read: Json) -> int:
+    return sum(
+        int(nf.get("created", 0))
+        for replica in _replicas(read)
+        for nf in replica.get("nfs", {}).values()
+    )
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction's source and sink, as they were read after the trial."""
+
+    direction: Direction
+    source: Json
+    sink: Json
+
+
+@dataclass(frozen=True)
+class Settled:
+    accounts: tuple[Account, ...]
+    created: Account | None  # `sent` is what functions made
+    dropped: dict[str, int] = field(default_factory=dict)  # of the sources' packets
+
+
+def settle(found: Books, ways: Sequence[Way], among: int) -> Settled:
+    """The accounts of these directions, of `among` that had traffic."""
+    whole = len(ways) == among
+    owners = ("forward", "reverse") if whole else tuple(way.direction for way in ways)
+    direction: Direction = ways[0].direction if len(ways) == 1 else "both"
+    dropped = found.dropped(owners) | (found.plain if whole else {})
+    if not whole and (not found.remembered or found.plain or found.waiting):
+        return Settled((), None, dropped)
+    total = _account(found, ways, owners, direction, whole)
+    rows = [total]
+    sizes = [size for size in SIZES if any(way.source["sizes"].get(size) for way in ways)]
+    if len(sizes) > 1 and not found.plain and not found.waiting and found.remembered:
+        rows += [_of_size(found, ways, owners, direction, size) for size in sizes]
+    created = _of_functions(found, ways) if whole and found.remembered and found.created else None
+    return Settled(tuple(rows), created, dropped)
+
+
+def _account(
+    found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, whole: bool
+) -> Account:
+    sent = sum(int(way.source["sent"]) for way in ways)
+    received = sum(int(way.sink["own"]["packets"]) for way in ways)
+    dropped = found.dropped(owners) | (found.plain if whole else {})
+    held = found.held_of(owners) + (found.waiting if whole else 0)
+    unknown = sent - received - sum(dropped.values()) - held
+    if not found.remembered and found.created:
+        # Copies were taken for what they are copies of: only all of them together add up.
+        unknown += found.created - sum(found.dropped([CREATED]).values())
+        unknown -= found.held_of([CREATED])
+        unknown -= sum(int(way.sink["duplicated"] + way.sink["created"]) for way in ways)
+    return Account(
+        direction=direction,
+        size="all",
+        sent=sent,
+        received=received,
+        dropped=dropped,
+        held=held,
+        unknown=unknown,
+    )
+
+
+def _of_size(
+    found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, size: str
+) -> Account:
+    sent = sum(int(way.source["sizes"].get(size, 0)) for way in ways)
+    received = sum(int(way.sink["own"]["sizes"].get(size, 0)) for way in ways)
+    dropped, held = found.dropped(owners, size), found.held_of(owners, size)
+    return Account(
+        direction=direction,
+        size=size,
+        sent=sent,
+        received=received,
+        dropped=dropped,
+        held=held,
+        unknown=sent - received - sum(dropped.values()) - held,
+    )
+
+
+def _of_functions(found: Books, ways: Sequence[Way]) -> Account:
+    received = sum(int(way.sink["created"]) for way in ways)
+    dropped, held = found.dropped([CREATED]), found.held_of([CREATED])
+    return Account(
+        direction="both",
+        size="all",
+        sent=found.created,
+        received=received,
+        dropped=dropped,
+        held=held,
+        unknown=found.created - received - sum(dropped.values()) - held,
+    )
+
+
+def without_consumed(dropped: Mapping[str, int]) -> dict[str, int]:
+    """What a function consumes is where the packet was to go: no drop."""
+    return {
+        place: count for place, count in dropped.items() if place.rsplit("/", 1)[-1] != CONSUMED
+    }

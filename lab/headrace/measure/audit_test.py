@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit against what it must not let pass, and what it must."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.measure.audit import Clock, Facts, audit, refused, unrefused
+from headrace.record import Account
+
+
+def facts(**more: Any) -> Facts:
+    return Facts(**{"sent": 1000, "received": 990, "lost": 10, "asked": 1000, **more})
+
+
+def clock(**more: Any) -> Clock:
+    return Clock(**{"name": "VNF vnf1.1's lcore 2", "watched_s": 8.0, "read_s": 8.0, **more})
+
+
+@pytest.mark.parametrize(
+    ("given", "check", "verdict"),
+    [
+        (facts(sent=998, received=998, lost=0), "unsent", "generator-bound"),
+        (facts(sent=1010), "oversent", "generator-bound"),
+        (facts(received=1001, lost=-1), "surplus", "invalid"),
+        (facts(intended_s=1.0, took_s=1.02), "stretched", "generator-bound"),
+        (facts(behind_s=0.2, room_s=0.1), "stall", "suspect"),
+        (facts(sink_full=1), "sink", "suspect"),
+        (facts(undecided=1), "late", "suspect"),
+        (facts(wrong=1), "content", "invalid"),
+        (facts(amiss={"acl": 1}), "conservation", "invalid"),
+        (facts(others_cpus=0.31, cpus=2), "other work", "suspect"),
+        (facts(clocks=[clock(kept_s=0.01)]), "preemption", "suspect"),
+        (facts(clocks=[clock(stood_s=0.3, kept_s=0.0)]), "standstill", "suspect"),
+        (facts(clocks=[clock(pace=1.2, tsc_hz=10**9)]), "pace", "suspect"),
+        (facts(clocks=[clock(width=2.0)]), "alone", "suspect"),
+        (
+            facts(
+                accounts=[Account(direction="forward", size="64", sent=9, received=8, unknown=1)]
+            ),
+            "accounting",
+            "invalid",
+        ),
+    ],
+)
+def test_each_check_fails_alone(given: Facts, check: str, verdict: str) -> None:
+    found = audit(given)
+    assert [finding.check for finding in found.failed] == [check]
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        facts(),
+        facts(asked=None, sent=5, received=5, lost=0),
+        # By deployment it shares its CPU; its quota was used up; the kernel knows why it stood.
+        facts(clocks=[clock(kept_s=4.0, judged=False)]),
+        facts(clocks=[clock(stood_s=0.3, throttled_s=0.3)]),
+        facts(clocks=[clock(stood_s=0.005, kept_s=0.005)]),
+        # Without a loss the limit is what a latency has of it.
+        facts(received=1000, lost=0, clocks=[clock(stood_s=0.3)]),
+        facts(amiss={"acl": 64}, inside=64),
+        facts(took_s=2.0),
+    ],
+)
+def test_what_is_as_it_should_be_is_ok(given: Facts) -> None:
+    assert audit(given).failed == ()
+
+
+def test_the_clock_that_stood_still_is_named() -> None:
+    whole = clock(name="Lcore 1", stood_s=0.0)
+    [found] = audit(facts(clocks=[whole, clock(stood_s=0.3)])).failed
+    assert found.text.startswith("VNF vnf1.1's lcore 2 stood still for 3.75% of the trial")
+
+
+def test_one_limit_says_whether_the_chain_refused() -> None:
+    assert [refused(lost, 10_000) for lost in (10, 11)] == [False, True]
+    found = audit(facts(asked=None))
+    assert unrefused(found, 10, 1000) is found
+    assert unrefused(found, 0, 1000).verdict == "generator-bound"
