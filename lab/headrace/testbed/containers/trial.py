@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 
 from headrace.bundle import now
+from headrace.measure.audit import Facts
+from headrace.measure.audit import audit as judged
 from headrace.measure.collectors.base import cpu_times_s
 from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
@@ -20,8 +22,6 @@ from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
 
 _FCS_BYTES = 4
-_OTHERS_CPUS_MAX = 0.3  # the lab itself and the containers' tool take some of it
-_UNSENT_MAX = 0.001
 
 
 @dataclass(frozen=True)
@@ -72,30 +72,26 @@ def audit(
     deployed: Deployed, workload: AnyWorkload, verified: list[Finding], seen: Observed
 ) -> Audit:
     load = seen.load
-    findings = [
-        *verified,
-        *judge(deployed, seen.before, seen.after, workload),
-        _others(seen.others),
-        Finding(
-            check="errors", ok=load.errors == 0, value=load.errors, limit=0,
-            text=f"The clients report {load.errors} errors.",
-        ),
-    ]  # fmt: skip
-    unsent = max(0, load.packets.intended - load.packets.sent) if load.packets else 0
-    if load.packets:
-        share = unsent / max(1, load.packets.intended)
-        findings.append(
-            Finding(
-                check="unsent", ok=share <= _UNSENT_MAX, value=share, limit=_UNSENT_MAX,
-                text=f"The generator could not send {unsent} of {load.packets.intended} packets.",
-            )
-        )  # fmt: skip
-    return Audit(
-        verdict="ok" if all(f.ok for f in findings) else "suspect",
-        findings=tuple(findings),
-        unsent=unsent,
-        duration_ns=int(load.duration_s * 1e9),
-        intended_duration_ns=int(workload.duration * 1e9),
+    own = load.packets
+    errors = Finding(
+        check="errors", ok=load.errors == 0, value=load.errors, limit=0,
+        text=f"The clients report {load.errors} errors.",
+    )  # fmt: skip
+    return judged(
+        Facts(
+            sent=own.sent if own else 0,
+            received=own.received if own else 0,
+            lost=own.sent - own.received if own else 0,
+            asked=own.intended if own else None,
+            intended_s=workload.duration,
+            took_s=load.duration_s,
+            behind_s=own.behind_s if own else None,
+            undecided=own.undecided if own else None,
+            clocks=own.clocks if own else (),
+            others_cpus=seen.others,  # the lab itself and the containers' tool take some of it
+            cpus=os.cpu_count() or 1,
+            more=(*verified, *judge(deployed, seen.before, seen.after, workload), errors),
+        )
     )
 
 
@@ -167,15 +163,6 @@ def _cpu_seconds(deployed: Deployed) -> dict[str, float]:
         times = cpu_times_s(pid)
         read[name] = None if times is None else sum(times)
     return {name: seconds for name, seconds in read.items() if seconds is not None}
-
-
-def _others(cpus: float) -> Finding:
-    """Work of others on the same CPUs makes a trial's figures theirs as much as the chain's."""
-    cpus = max(0.0, cpus)
-    return Finding(
-        check="other work", ok=cpus <= _OTHERS_CPUS_MAX, value=cpus, limit=_OTHERS_CPUS_MAX,
-        text=f"Other processes of this machine took {cpus:.2f} of its {os.cpu_count()} CPUs.",
-    )  # fmt: skip
 
 
 def _grown(before: Count, after: Count) -> Count:

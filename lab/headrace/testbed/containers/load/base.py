@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.measure.audit import Clock
 from headrace.record import LatencyNs
 
 GRACE_S = 60
@@ -40,6 +41,9 @@ class Packets:
     reordered: int = 0
     duplicated: int = 0
     latency_hdr: str | None = None
+    behind_s: float | None = None  # at most behind its schedule
+    undecided: int = 0  # came too late to be told from duplicates
+    clocks: tuple[Clock, ...] = ()  # of its own lcores
 
 
 def whole_seconds(seconds: float) -> int:

@@ -8,28 +8,40 @@ kernel of that namespace drops what comes to it besides: its source is an addres
 from __future__ import annotations
 
 import os
-import time
+from dataclasses import dataclass
 from typing import Any
 
+from headrace.measure.clocks import of_workers
+from headrace.measure.counters import difference
 from headrace.measure.latency import latency
-from headrace.record import LatencyNs
+from headrace.measure.trial import Reading, flow, run
+from headrace.record import Direction, LatencyNs
 from headrace.spec.appliance import PacketsWorkload
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.layout import TESTER, Interface, Layout
-from headrace.testbed.containers.load.base import GRACE_S, Load, Packets
+from headrace.testbed.containers.load.base import Load, Packets
 from headrace.testbed.engine import Engine
 from headrace.testbed.exclusive import Lcores
 from headrace.testbed.programs import find_engine
 
 _PORT = 5201  # what a firewall of the catalogue lets pass
 _DRAIN_S = 0.2
-_POLL_S = 0.05
 _WAIT_S = 600.0
 _DEVICES = {
     # Blocks of 64 KiB, 512 frames: 2 MB a direction, and bursts of the kernel's are not lost.
     "af_packet": "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512",
     "af_xdp": "net_af_xdp{n},iface={name}",
 }
+
+
+@dataclass(frozen=True)
+class _Ends:
+    direction: Direction = "forward"
+    source: str = "source"
+    sink: str = "sink"
+
+
+_ENDS = _Ends()
 
 
 def packets(deployed: Deployed, workload: PacketsWorkload, seconds: float) -> Load:
@@ -43,40 +55,30 @@ def packets(deployed: Deployed, workload: PacketsWorkload, seconds: float) -> Lo
     with (
         Lcores({_lcore(workload)}, waiting, _WAIT_S),
         Engine(find_engine(), plan, deployed.state, enter) as engine,
-        engine.measuring(),
     ):
-        run = {"rate_pps": workload.rate, "duration_s": seconds}
-        engine.request("start", sources={"source": run})
-        deadline = time.monotonic() + seconds + GRACE_S
-        while _source(engine)["state"] != "done" and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        time.sleep(_DRAIN_S)
-        return _load(engine.request("read")["links"], workload)
+        return _load(run(engine, (_ENDS,), workload.rate, seconds, _DRAIN_S))
 
 
 def _lcore(workload: PacketsWorkload) -> int:
     return max(os.sched_getaffinity(0)) if workload.lcore is None else workload.lcore
 
 
-def _source(engine: Engine) -> dict[str, Any]:
-    source: dict[str, Any] = engine.request("read")["links"]["source"]
-    return source
-
-
-def _load(links: dict[str, Any], workload: PacketsWorkload) -> Load:
-    source, sink = links["source"], links["sink"]
-    # What is not stamped (ARP, a server's advertisements) is no packet of the source's.
-    received = sink["stamped"] - sink["duplicated"]
-    sent = source["sent"]
+def _load(reading: Reading) -> Load:
+    """What is not stamped (ARP, a server's advertisements) is no packet of the source's."""
+    source, sink = (reading.after["links"][name] for name in (_ENDS.source, _ENDS.sink))
+    one = flow(reading, _ENDS)
     found: LatencyNs | None = latency(sink["latency"]) if sink["latency"].get("count") else None
+    counters = difference(reading.before, reading.after, {"links": {}})
     return Load(
         duration_s=source["duration_ns"] / 1e9,
-        bytes=received * workload.frame,
-        loss_ratio=min(1.0, max(0.0, 1 - received / sent)) if sent else 0.0,
+        bytes=int(sink["own"]["bytes"]),
+        loss_ratio=one.loss_ratio,
         latency=found,
         packets=Packets(
-            source["intended"], sent, received, sink["reordered"], sink["duplicated"],
-            sink["latency"].get("hdr"),
+            one.intended, one.sent, one.received, sink["reordered"], sink["duplicated"],
+            sink["latency"].get("hdr"), source["behind_max_ns"] / 1e9, sink["undecided"],
+            tuple(of_workers(counters.workers, counters.tsc_hz, reading.waited_ns,
+                             reading.watched_s, reading.read_s)),
         ),
     )  # fmt: skip
 
