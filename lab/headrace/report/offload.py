@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from headrace.record import Audit, Finding
+
 Json = dict[str, Any]
 
 
@@ -124,8 +126,18 @@ def remarks(rows: Sequence[Json]) -> Iterator[str]:
     if any(row["generator_bound"] for row in rows):
         yield "'>=': the generator made no more; the cycles of the router's lcore tell modes apart"
     for row in rows:
-        if row["unsent"]:
-            yield (
-                f"{row['mode']}: suspect, the generator left {row['unsent']:.0f} packets unsent "
-                "(the machine was busy, or the load is more than it makes)"
-            )
+        trials = [one[key] for one in row["repetitions"] for key in ("audit", "load_audit")]
+        found = [Audit.model_validate(trial) for trial in trials]
+        for check, text in _worst_of(found).items():
+            times = sum(any(f.check == check for f in one.failed) for one in found)
+            yield f"{row['mode']}: {row['verdict']}, {times} of {len(found)} trials: {text}"
+
+
+def _worst_of(found: Sequence[Audit]) -> dict[str, str]:
+    """Failed checks, each in the words of the trial that failed it most. That the generator made no
+    more is said by the figures' own sign."""
+    worst: dict[str, Finding] = {}
+    for finding in (f for one in found for f in one.failed if f.check != "generator-limit"):
+        if (finding.value or 0) >= (worst.get(finding.check, finding).value or 0):
+            worst[finding.check] = finding
+    return {check: finding.text for check, finding in worst.items()}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace.measure.audit import Facts, audit, unrefused
 from headrace.report.offload import remarks, show, verdicts
 
 
@@ -18,7 +19,8 @@ def row(mode: str, **changed: Any) -> dict[str, Any]:
     return {
         "mode": mode, "throughput_pps": 2e6, "cycles_per_packet": 80.0, "updates_per_s": 0.0,
         "load_pps": 1e5, "loss_ratio": 0.0, "unsent": 0, "latency_p50_ns": 1e3,
-        "latency_p99_ns": 2e3, "ipdv_mean_ns": 10.0, **figures, "goals": {"ndr": goal}, **changed,
+        "latency_p99_ns": 2e3, "ipdv_mean_ns": 10.0, **figures, "goals": {"ndr": goal},
+        "verdict": "ok", "repetitions": [], **changed,
     }  # fmt: skip
 
 
@@ -44,5 +46,15 @@ def test_what_the_generator_limited_is_marked() -> None:
     assert ">= 2.000" in console.export_text()
     assert len(list(remarks(rows))) == 1
     assert not list(remarks([row("offload")]))
-    [line] = remarks([row("offload", unsent=5)])
-    assert "5 packets unsent" in line
+
+
+def test_what_the_audit_says_of_trials_is_said() -> None:
+    lazy = audit(Facts(sent=95, received=95, lost=0, asked=100)).model_dump()
+    limited = unrefused(audit(Facts(sent=100, received=100, lost=0)), 0, 100).model_dump()
+    repetitions = [{"audit": limited, "load_audit": lazy}]
+    changed = {"verdict": "generator-bound", "repetitions": repetitions}
+    [line] = remarks([row("offload", **changed)])
+    assert line == (
+        "offload: generator-bound, 1 of 2 trials: The source could not make 5 of 100 packets in "
+        "time (5.000%)."
+    )

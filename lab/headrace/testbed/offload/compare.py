@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.record import worst
 from headrace.spec.deployment import Deployment
 from headrace.spec.offload import CompareSpec, Comparison, Mode
 from headrace.testbed.buffers import hot_mbufs
@@ -25,6 +26,7 @@ from headrace.testbed.memory import provide
 from headrace.testbed.offload.conventional import OVS_DPDK, Conventional
 from headrace.testbed.offload.fpm import prefixes
 from headrace.testbed.offload.trials import (
+    BACK,
     CHAIN,
     FPM_PORT,
     GATEWAYS,
@@ -33,6 +35,7 @@ from headrace.testbed.offload.trials import (
     MEAS,
     ROUTER,
     UPDATED,
+    WIRE,
     measure,
 )
 from headrace.testbed.openvswitch import dpdk_lacking
@@ -134,26 +137,26 @@ def _plan(c: Comparison, mode: Mode, cpus: tuple[int, int], engine: Json, addres
         "engine": engine,
         "links": {
             GEN: {"type": "source", "params": source},
-            "wire": wire,
-            "back": back,
+            WIRE: wire,
+            BACK: back,
             MEAS: {"type": "sink", "params": {}},
         },
         "nfs": {ROUTER: function},
         "segments": [
             {"name": "generator", "cpus": [traffic],
-             "inputs": [{"link": GEN, "to": "link:wire"}]},
+             "inputs": [{"link": GEN, "to": f"link:{WIRE}"}]},
             {"name": CHAIN, "cpus": [router],
-             "inputs": [{"link": "wire", "to": ROUTER, "port": 0}],
+             "inputs": [{"link": WIRE, "to": ROUTER, "port": 0}],
              "nodes": {ROUTER: {"forward": _targets(mode)}}},
             {"name": "measure", "cpus": [traffic],
-             "inputs": [{"link": "back", "to": f"link:{MEAS}"}]},
+             "inputs": [{"link": BACK, "to": f"link:{MEAS}"}]},
         ],
     }  # fmt: skip
 
 
 def _targets(mode: Mode) -> Json:
     """Nobody speaks to the VNFs here: what would be punted is lost, and shows as such."""
-    targets = {"out0": "link:back"}
+    targets = {"out0": f"link:{BACK}"}
     return targets | {"punt": "drop"} if mode in LEARNING else targets
 
 
@@ -194,6 +197,7 @@ def _summary(mode: Mode, rows: list[Json], of_all: dict[Mode, list[Json]]) -> Js
         "throughput_pps": median,
         "spread": _spread(rates),
         "generator_bound": any(row["generator_bound"] for row in rows),
+        "verdict": worst(row[key]["verdict"] for row in rows for key in ("audit", "load_audit")),
         "cycles_per_packet": statistics.median(cycles) if cycles else None,
         "of_bare_metal": ratio(rows, of_all.get("bare-metal"), _throughput),
         "times_conventional": _best_conventional(rows, of_all, _throughput),

@@ -8,12 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.measure.accounts import books
+from headrace.measure.audit import DISTURBED, audit, refused, unrefused
+from headrace.measure.counters import difference
 from headrace.measure.latency import latency
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.search import search
+from headrace.measure.trial import Flow, flow, known, run, settled_of
+from headrace.record import Audit, Direction
 from headrace.spec.offload import Comparison, Mode
 from headrace.testbed.engine import SHARE_MEASURING, Engine, set_share
 from headrace.testbed.offload.conventional import Conventional
@@ -21,18 +27,16 @@ from headrace.testbed.offload.conventional import Conventional
 Json = dict[str, Any]
 FPM_PORT = 26200
 GEN, MEAS, CHAIN, ROUTER = "gen", "meas", "chain", "fwd"
+WIRE, BACK = "wire", "back"
 GATEWAYS = ("10.255.0.1", "10.255.0.2")
 LEARNING = ("offload", "offload-updates")
 UPDATED = "offload-updates"
 _WARM_S, _DRAIN_S, _READY_S = 0.5, 0.2, 60.0
-_DRAINS_MAX = 50
 _MIN_LOAD = 10e3
-# With less lost at maximum rate the chain took what the generator could make.
-_LIMITED = 1e-3
 
 
 def measure(c: Comparison, mode: Mode, engine: Engine) -> Json:
-    with _fed(c, mode, engine) as running, running.measuring():
+    with _fed(c, mode, engine) as running:
         _trial(running, 0, _WARM_S)
         row = _at_most(c, mode, running) | _at_load(c, running)
         row["goals"] = _searched(c, running, row["sent_pps"]) if c.search else {}
@@ -44,29 +48,32 @@ def _at_most(c: Comparison, mode: Mode, engine: Engine) -> Json:
     before, began = _counts(engine, mode), time.monotonic()
     most = _trial(engine, 0, c.duration)
     after, seconds = _counts(engine, mode), time.monotonic() - began
-    sent, received = most["source"]["sent"], most["sink"]["received"]
+    one = most.flow
     packets = after["packets"] - before["packets"]
+    found = unrefused(most.audit, one.lost, one.sent)
     return {
         # Without what queues held at the end, which is a part of it where forwarding is slow.
-        "throughput_pps": most["sink"]["within"]["received"] / most["seconds"],
-        "sent_pps": sent / most["seconds"],
-        "generator_bound": received >= sent * (1 - _LIMITED),
+        "throughput_pps": one.within / one.duration_s,
+        "sent_pps": one.sent / one.duration_s,
+        "generator_bound": not refused(one.lost, one.sent),
         "cycles_per_packet": (after["cycles"] - before["cycles"]) / packets if packets else None,
         "updates_per_s": (after["updates"] - before["updates"]) / seconds,
+        "audit": found.model_dump(),
     }
 
 
 def _at_load(c: Comparison, engine: Engine) -> Json:
     made = _trial(engine, c.load, c.duration)
-    sent, received = made["source"]["sent"], made["sink"]["received"]
-    delays = latency(made["sink"]["latency"])
+    one, sink = made.flow, made.sink
+    delays = latency(sink["latency"])
     return {
-        "load_pps": sent / made["seconds"],
-        "loss_ratio": 1 - received / max(1, sent),
-        "unsent": made["source"]["unsent"],
+        "load_pps": one.sent / one.duration_s,
+        "loss_ratio": one.lost / max(1, one.sent),
+        "unsent": one.unsent,
         "latency_p50_ns": delays.p50 if delays else None,
         "latency_p99_ns": delays.p99 if delays else None,
-        "ipdv_mean_ns": made["sink"]["ipdv_ns_mean"],
+        "ipdv_mean_ns": sink["ipdv_ns_mean"],
+        "load_audit": made.audit.model_dump(),
     }
 
 
@@ -78,9 +85,10 @@ def _searched(c: Comparison, engine: Engine, most_pps: float) -> Json:
         nonlocal number
         number += 1
         made = _trial(engine, load, seconds)
-        source, received = made["source"], int(made["sink"]["received"])
-        sent = int(source["sent"])
-        return Outcome(number, int(source["intended"]), sent, max(0, sent - received))
+        found = made.flow
+        failed = {f.check for f in made.audit.findings if not f.ok}
+        disturbed = found.lost > 0 and bool(failed & DISTURBED)
+        return Outcome(number, found.intended, found.sent, max(0, found.lost), disturbed)
 
     limits = Limits(min(_MIN_LOAD, most_pps / 2), most_pps, c.search_timeout)
     return {
@@ -140,24 +148,31 @@ def _counts(engine: Engine, mode: Mode) -> Json:
     return {"cycles": chain["ops_cycles"], "packets": chain["in"], "updates": updates}
 
 
-def _trial(engine: Engine, rate: float, seconds: float) -> Json:
-    gen, meas = GEN, MEAS
+@dataclass(frozen=True)
+class _Ends:
+    source: str
+    sink: str
+    direction: Direction = "forward"
+
+
+@dataclass(frozen=True)
+class _Made:
+    flow: Flow
+    sink: Json
+    audit: Audit
+
+
+def _trial(engine: Engine, rate: float, seconds: float) -> _Made:
+    """What a queue still holds at its end would be the next trial's: `run` waits for it."""
+    ends = _Ends(GEN, MEAS)
     if isinstance(engine, Conventional):
-        gen, meas = engine.source, engine.sink
-    engine.request("start", sources={gen: {"rate_pps": rate, "duration_s": seconds}})
-    time.sleep(seconds)
-    while engine.request("read")["links"][gen]["state"] != "done":
-        time.sleep(0.02)
-    links = _drained(engine, meas)
-    return {"sink": links[meas], "source": links[gen], "seconds": links[gen]["duration_ns"] / 1e9}
-
-
-def _drained(engine: Engine, meas: str) -> Json:
-    """The links once nothing more comes: what a queue still holds would be the next trial's."""
-    links: Json = engine.request("read")["links"]
-    for _ in range(_DRAINS_MAX):
-        time.sleep(_DRAIN_S)
-        came, links = links[meas]["received"], engine.request("read")["links"]
-        if links[meas]["received"] == came:
-            break
-    return links
+        ends = _Ends(engine.source, engine.sink)
+    reading = run(engine, (ends,), rate, seconds, _DRAIN_S)
+    counters = difference(reading.before, reading.after, {"links": {}})
+    settled = settled_of(books(reading.before, reading.after), reading, (ends,), 1)
+    one = flow(reading, ends)
+    first = next((n for n in (WIRE, "wire-forward") if n in reading.after["links"]), None)
+    size = reading.after["links"][first]["size"] if first else 0
+    wire = {"params": {"size": size}} if size else None
+    facts = known(reading, (ends,), counters, settled, one.lost, wire, {BACK, "back-forward"})
+    return _Made(one, reading.after["links"][ends.sink], audit(facts))
