@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from headrace.record import Audit
 from headrace.tune.path import ServerPath
 
 Protocol = Literal["tcp", "udp"]
@@ -42,6 +43,7 @@ class Trial(Part):
     checksum_errors: int
     compared: int  # messages compared with what was sent
     wrong: int
+    audit: Audit = Audit(verdict="not-audited")
     redirected: int | None = None  # by the shortcut
     shortcut_dropped: int | None = None  # AF_XDP: frames that found a ring full
 

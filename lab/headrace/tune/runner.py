@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
+from headrace.measure.audit import Clock, Facts, audit
 from headrace.measure.collectors.hardware import cpu_times
 from headrace.measure.collectors.os import protocols
 from headrace.testbed import settings
 from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.scheduling import Snapshot, kept_waiting, snapshot
 from headrace.testbed.settings import Setting, inside
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
@@ -153,14 +155,15 @@ class Tuning:
                 stack.enter_context(applied(advice.changes(situation), self.ledger))
                 if advice.shortcut is not None:
                     shortcut = stack.enter_context(Shortcut(path, advice.shortcut))
-            before = _counters(path)
+            before, stolen, began = _counters(path), snapshot(), time.monotonic()
             said = run_load(path, protocol, self.wish.seconds, self.wish.message_bytes, segment,
                             self._ready(), self.cpus)  # fmt: skip
+            clocks = _clocks(self.cpus, stolen, snapshot(), time.monotonic() - began)
             after = _counters(path)
         return _record(
             one[0].name if one else BASELINE, protocol, number, said,
             {k: after[k] - before[k] for k in after},
-            shortcut,
+            shortcut, clocks,
         )  # fmt: skip
 
     def _ready(self) -> Path:
@@ -276,6 +279,14 @@ def waiting_fragments_bytes(path: ServerPath) -> int:
     return found
 
 
+def _clocks(cpus: Sequence[int], before: Snapshot, after: Snapshot, seconds: float) -> list[Clock]:
+    """What a hypervisor took of the two cores. That the load's own softirqs keep its processes from
+    running is a part of the path."""
+    used = sorted({cpus[0], cpus[-1]})
+    stolen = kept_waiting(before, after, used)
+    return [Clock(f"CPU {cpu}", seconds, seconds, stolen[cpu] / 1e9) for cpu in used]
+
+
 def _record(
     advice: str,
     protocol: Protocol,
@@ -283,9 +294,14 @@ def _record(
     said: dict[str, dict[str, Any]],
     grown: dict[str, float],
     shortcut: Shortcut | None,
+    clocks: Sequence[Clock],
 ) -> Trial:
     sender, receiver = said["sender"], said["receiver"]
-    received = receiver["bytes"]
+    received, sent = int(receiver["bytes"]), int(sender["bytes"])
+    facts = Facts(
+        sent=sent, received=received, lost=sent - received, unit="bytes", clocks=clocks,
+        wrong=int(receiver["wrong"]), took_s=float(sender["seconds"]),
+    )  # fmt: skip
     seconds = max(receiver["seconds"], 1e-9)
     cpu_s = sender["cpu_s"] + receiver["cpu_s"]
     return Trial(
@@ -302,6 +318,7 @@ def _record(
         checksum_errors=int(sum(v for k, v in grown.items() if k.startswith("checksum "))),
         compared=receiver["compared"],
         wrong=receiver["wrong"],
+        audit=audit(facts),
         redirected=shortcut.redirected if shortcut else None,
         shortcut_dropped=shortcut.dropped if shortcut else None,
     )

@@ -70,6 +70,11 @@ def sentences(result: TuneResult) -> list[str]:
         f"{compared} messages compared with what was sent, {wrong} were wrong; {errors} checksum "
         "errors."
     )
+    doubted = [t for t in result.trials if t.audit.failed]
+    for check in dict.fromkeys(f.check for t in doubted for f in t.audit.failed):
+        found = [f for t in doubted for f in t.audit.failed if f.check == check]
+        most = max(found, key=lambda f: f.value or 0.0)
+        said.append(f"{len(found)} of {len(result.trials)} runs are in doubt: {most.text}")
     if max(result.load_average) > 1:
         said.append(
             "Others worked on this machine meanwhile (load average "
