@@ -72,6 +72,7 @@ class Facts:
     undecided: int | None = None  # came so late that nobody can tell them from duplicates
     clocks: Sequence[Clock] = ()
     accounts: Sequence[Account] = ()
+    created: Account | None = None  # of what functions made
     inside: int = 0  # that may be between two counters, as packets still moved when they were read
     amiss: Mapping[str, int] | None = None  # function: packets that its own counters miss
     wrong: int | None = None  # messages whose content is not what was sent
@@ -370,19 +371,31 @@ def _accounting(facts: Facts) -> Finding | None:
     """sent = received once + dropped at a place + held, of each direction and size class."""
     if not facts.accounts:
         return None
-    wrong = [one for one in facts.accounts if abs(one.unknown) > facts.inside]
-    worst = max((abs(one.unknown) for one in facts.accounts), default=0)
-    text = "Every packet that was sent arrived, was dropped at a known place, or is held."
+    made = [] if facts.created is None else [facts.created]
+    everything = [*facts.accounts, *made]
+    wrong = [one for one in everything if abs(one.unknown) > facts.inside]
+    worst = max(abs(one.unknown) for one in everything)
+    shown = wrong or [one for one in everything if one.size == "all"]
+    text = "; ".join(_words(one, one is facts.created) for one in shown)
     if wrong:
-        text = "Nobody knows where packets went: " + "; ".join(map(_unknown, wrong)) + "."
+        text = f"Nobody knows where packets went: {text}"
     return Finding(
-        check="accounting", ok=not wrong, text=text, value=float(worst), limit=float(facts.inside)
+        check="accounting",
+        ok=not wrong,
+        text=f"{text[0].upper()}{text[1:]}.",
+        value=float(worst),
+        limit=float(facts.inside),
     )
 
 
-def _unknown(one: Account) -> str:
+def _words(one: Account, created: bool) -> str:
     size = "" if one.size == "all" else f" of {one.size} bytes"
+    what = "made by functions" if created else f"sent {one.direction}"
+    if one.direction == "both" and not created:
+        what = "sent both ways"
+    places = ", ".join(f"{place} {count}" for place, count in sorted(one.dropped.items()))
+    dropped = f"{sum(one.dropped.values())} were dropped" + (f" ({places})" if places else "")
     return (
-        f"{one.direction}{size}: {one.sent} sent, {one.received} received, "
-        f"{sum(one.dropped.values())} dropped, {one.held} held, {one.unknown} unknown"
+        f"of {one.sent} packets{size} {what} {one.received} arrived, {dropped}, "
+        f"{one.held} are held, {one.unknown} unknown"
     )

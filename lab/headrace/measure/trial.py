@@ -334,7 +334,6 @@ def known(
     sources = [reading.after["links"][way.source] for way in ways]
     flows = [flow(reading, way) for way in ways]
     paced = reading.load_pps > 0
-    accounts = settled.accounts if settled.created is None else (*settled.accounts, settled.created)
     return Facts(
         sent=sum(f.sent for f in flows),
         received=sum(f.received for f in flows),
@@ -351,7 +350,8 @@ def known(
                         reading.read_s),
             *of_vnfs(reading.before, reading.after, reading.read_s),
         ],
-        accounts=accounts,
+        accounts=settled.accounts,
+        created=settled.created,
         # Where packets still waited when it was read, each function may have a burst in it.
         inside=_BURST_MAX * len(counters.replicas) if waiting(reading.after) else 0,
         amiss=count.amiss(counters),
