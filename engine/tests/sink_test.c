@@ -88,17 +88,18 @@ static int64_t count_of(struct rig *r, const char *outer, const char *key)
 }
 
 struct model {
-	uint8_t came[FLOWS][NUMBERS];
+	bool came[FLOWS][NUMBERS];
 	uint32_t highest[FLOWS]; /* one above */
 	int64_t unique, duplicated, reordered;
 };
 
 static void model_see(struct model *m, uint32_t flow, uint32_t number)
 {
-	if (m->came[flow][number]++) {
+	if (m->came[flow][number]) {
 		m->duplicated++;
 		return;
 	}
+	m->came[flow][number] = true;
 	m->unique++;
 	if (number < m->highest[flow])
 		m->reordered++;

@@ -23,7 +23,8 @@ CONSUMED = "consumed"
 HELD = "held"
 SIZES = ("64", "65-127", "128-255", "256-511", "512-1023", "1024-1518", "1519-")  # RFC 2819
 _REMEMBER = ("ring", "shm", "source", "sink")  # links behind which a packet is known to be whose
-_PORT_LOST = ("rx_missed", "rx_errors", "rx_no_mbuf", "tx_errors")
+# That a device found no buffer (rx_no_mbuf) is no loss yet: what it cannot keep is missed.
+_PORT_LOST = ("rx_missed", "rx_errors", "tx_errors")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Books:
     ends: dict[str, dict[str, Counter[str]]]  # "place/reason": owner: size class: packets
     held: dict[str, Counter[str]]  # by functions; owner: size class: packets
     plain: dict[str, int]  # "place/reason": packets of nobody knows whom
+    between: dict[str, int]  # the same, at most: what kernel and engine count otherwise at a port
     waiting: int  # packets in queues
     created: int  # packets that functions made
     remembered: bool  # whose a packet is, from end to end
@@ -80,6 +82,7 @@ def books(before: Json, after: Json) -> Books:
         ends=ends,
         held=held,
         plain=_plain(before["links"], after["links"]),
+        between=_between(before["links"], after["links"]),
         waiting=waiting(after) - waiting(before),
         created=_created(after) - _created(before),
         remembered=all(one.get("type") in _REMEMBER for one in after["links"].values()),
@@ -121,6 +124,25 @@ def _plain(before: Json, after: Json) -> dict[str, int]:
     return found
 
 
+def _between(before: Json, after: Json) -> dict[str, int]:
+    """Packets that a switch gave a port, and its engine did not get, as a packet socket's ring was
+    full; and the same on the other way. Packets of the kernel's own are among them."""
+    found = {}
+    for name, now in after.items():
+        was, device = before.get(name, {}), now.get("device")
+        if device is None or now.get("type") in _REMEMBER:
+            continue
+        own = {key: int(now[key]) - int(was.get(key, 0)) for key in ("rx_packets", "tx_packets")}
+        theirs = {key: int(device[key]) - int(was.get("device", {}).get(key, 0)) for key in own}
+        for reason, lost in (
+            ("not-received", theirs["rx_packets"] - own["rx_packets"]),
+            ("not-sent", own["tx_packets"] - theirs["tx_packets"]),
+        ):
+            if lost > 0:
+                found[f"{name}/{reason}"] = lost
+    return found
+
+
 def waiting(read: Json) -> int:
     """Packets in queues of the engine's: rings, outputs that wait for room, functions beside."""
     queued = sum(int(link.get("used", 0)) for link in read["links"].values())
@@ -159,16 +181,28 @@ def settle(found: Books, ways: Sequence[Way], among: int) -> Settled:
     whole = len(ways) == among
     owners = ("forward", "reverse") if whole else tuple(way.direction for way in ways)
     direction: Direction = ways[0].direction if len(ways) == 1 else "both"
-    dropped = found.dropped(owners) | (found.plain if whole else {})
     if not whole and (not found.remembered or found.plain or found.waiting):
-        return Settled((), None, dropped)
+        return Settled((), None, found.dropped(owners))
     total = _account(found, ways, owners, direction, whole)
+    if whole:
+        total = _placed(total, found.between)
     rows = [total]
     sizes = [size for size in SIZES if any(way.source["sizes"].get(size) for way in ways)]
     if len(sizes) > 1 and not found.plain and not found.waiting and found.remembered:
         rows += [_of_size(found, ways, owners, direction, size) for size in sizes]
     created = _of_functions(found, ways) if whole and found.remembered and found.created else None
-    return Settled(tuple(rows), created, dropped)
+    return Settled(tuple(rows), created, total.dropped)
+
+
+def _placed(one: Account, between: Mapping[str, int]) -> Account:
+    """What is missing was lost where the kernel had it and the engine did not."""
+    dropped, unknown = dict(one.dropped), one.unknown
+    for place, most in between.items():
+        here = min(most, unknown)
+        if here > 0:
+            dropped[place] = here
+            unknown -= here
+    return one.model_copy(update={"dropped": dropped, "unknown": unknown})
 
 
 def _account(

@@ -10,6 +10,7 @@ from typing import Any
 from headrace.measure import counters as count
 from headrace.measure.audit import Clock
 from headrace.record import WorkerReading
+from headrace.testbed.scheduling import Snapshot, kept_waiting
 
 Json = dict[str, Any]
 
@@ -35,6 +36,17 @@ def of_workers(
             busy=one.utilisation,
         )
         for one in workers
+    ]
+
+
+def of_machine(
+    before: Snapshot, after: Snapshot, seconds: float, cpus: Iterable[int]
+) -> list[Clock]:
+    """What a hypervisor took of CPUs on which no poller of ours runs. Whom the kernel lets run
+    there is a part of what is measured."""
+    return [
+        Clock(f"CPU {cpu}", seconds, seconds, stolen / 1e9)
+        for cpu, stolen in sorted(kept_waiting(before, after, cpus).items())
     ]
 
 

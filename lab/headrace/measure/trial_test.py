@@ -260,6 +260,22 @@ def test_each_size_class_has_an_account() -> None:
     assert made.audit.verdict == "ok"
 
 
+def port(rx: int, tx: int, given: int, taken: int, **more: int) -> Json:
+    """A port's own counts, and those of the kernel's switch that it is at."""
+    device = {"rx_packets": given, "tx_packets": taken}
+    return {"type": "port", "rx_packets": rx, "tx_packets": tx, "device": device, **more}
+
+
+def test_what_a_port_did_not_get_of_the_kernel_is_lost_there() -> None:
+    links: Json = {"gen-forward": source(), "sink-forward": sink(900)}
+    before, after = read(0, 0, links), read(900, 0, links)
+    before["links"]["vf"] = port(5, 5, 5, 5)
+    after["links"]["vf"] = port(905, 905, 1008, 905, rx_no_mbuf=7)
+    [made] = records(reading(before, after))
+    assert made.drops == {"vf/not-received": 100}  # three more were the kernel's own
+    assert made.accounts[0].unknown == 0 and made.audit.verdict == "ok"
+
+
 def test_what_is_held_is_not_lost_without_a_place() -> None:
     links: Json = {"gen-forward": source(), "sink-forward": sink(900)}
     before, after = read(0, 0, links), read(1000, 0, links, held=90)

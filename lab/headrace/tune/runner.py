@@ -16,11 +16,12 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.measure.audit import Clock, Facts, audit
+from headrace.measure.clocks import of_machine
 from headrace.measure.collectors.hardware import cpu_times
 from headrace.measure.collectors.os import protocols
 from headrace.testbed import settings
 from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.scheduling import Snapshot, kept_waiting, snapshot
+from headrace.testbed.scheduling import snapshot
 from headrace.testbed.settings import Setting, inside
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
@@ -158,7 +159,8 @@ class Tuning:
             before, stolen, began = _counters(path), snapshot(), time.monotonic()
             said = run_load(path, protocol, self.wish.seconds, self.wish.message_bytes, segment,
                             self._ready(), self.cpus)  # fmt: skip
-            clocks = _clocks(self.cpus, stolen, snapshot(), time.monotonic() - began)
+            seconds, used = time.monotonic() - began, {self.cpus[0], self.cpus[-1]}
+            clocks = of_machine(stolen, snapshot(), seconds, used)
             after = _counters(path)
         return _record(
             one[0].name if one else BASELINE, protocol, number, said,
@@ -277,14 +279,6 @@ def waiting_fragments_bytes(path: ServerPath) -> int:
         line = next((text for text in shown.splitlines() if text.startswith("FRAG:")), "")
         found += int(line.split()[-1]) if line else 0
     return found
-
-
-def _clocks(cpus: Sequence[int], before: Snapshot, after: Snapshot, seconds: float) -> list[Clock]:
-    """What a hypervisor took of the two cores. That the load's own softirqs keep its processes from
-    running is a part of the path."""
-    used = sorted({cpus[0], cpus[-1]})
-    stolen = kept_waiting(before, after, used)
-    return [Clock(f"CPU {cpu}", seconds, seconds, stolen[cpu] / 1e9) for cpu in used]
 
 
 def _record(

@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 
 from headrace.bundle import now
-from headrace.measure.audit import Facts
+from headrace.measure.audit import Clock, Facts
 from headrace.measure.audit import audit as judged
+from headrace.measure.clocks import of_machine
 from headrace.measure.collectors.base import cpu_times_s
 from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
@@ -20,6 +21,7 @@ from headrace.testbed.containers.judge import Counters, judge
 from headrace.testbed.containers.load import Load, run_load
 from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
+from headrace.testbed.scheduling import snapshot
 
 _FCS_BYTES = 4
 
@@ -35,6 +37,7 @@ class Observed:
     cpu: dict[str, float]  # container, or process of the switch: CPUs used
     others: float  # CPUs that everybody else used
     packets: Count  # of the clients' interface
+    clocks: tuple[Clock, ...] = ()  # of the machine's CPUs
 
 
 def observe(
@@ -46,11 +49,12 @@ def observe(
     cpu_before = _cpu_seconds(deployed)
     interfaces = deployed.interface_counts()
     started_at, began = now(), time.monotonic()
-    busy = cpu.busy_seconds()
+    busy, clocks = cpu.busy_seconds(), snapshot()
     with watch.trial(number):
         load = run_load(deployed, workload, workload.duration, seed=number)
     elapsed = time.monotonic() - began
     busy = (cpu.busy_seconds() - busy) / elapsed
+    machine = of_machine(clocks, snapshot(), elapsed, os.sched_getaffinity(0))
     used = {
         name: (after - cpu_before[name]) / elapsed
         for name, after in _cpu_seconds(deployed).items()
@@ -64,7 +68,7 @@ def observe(
     own = 1.0 if isinstance(workload, PacketsWorkload) else 0.0  # the polling lcore
     return Observed(
         load, started_at, before, deployed.all_counters(), used,
-        max(0.0, busy - sum(used.values()) - own), packets,
+        max(0.0, busy - sum(used.values()) - own), packets, tuple(machine),
     )  # fmt: skip
 
 
@@ -87,7 +91,7 @@ def audit(
             took_s=load.duration_s,
             behind_s=own.behind_s if own else None,
             undecided=own.undecided if own else None,
-            clocks=own.clocks if own else (),
+            clocks=(*seen.clocks, *(own.clocks if own else ())),
             others_cpus=seen.others,  # the lab itself and the containers' tool take some of it
             cpus=os.cpu_count() or 1,
             more=(*verified, *judge(deployed, seen.before, seen.after, workload), errors),

@@ -23,7 +23,7 @@ from headrace.testbed.containers.plumbing import (
     within,
 )
 from headrace.testbed.hosting.ports import Port
-from headrace.testbed.hosting.switch import Switch
+from headrace.testbed.hosting.switch import PortCounts, Switch
 
 Json = dict[str, Any]
 _MTU = 9216  # the longest frame of a workload
@@ -107,8 +107,25 @@ class KernelBridge(Switch):
             return None
         return within(self._switch, partial(open_tap, self._ends[owner, port]))
 
+    def counts(self) -> dict[tuple[str, str], PortCounts]:
+        found = within(self._switch, _counted)
+        return {key: found[end] for key, end in self._ends.items() if end in found}
+
     def wait_up(self) -> None:
         within(self._switch, partial(_await_forwarding, list(self._ends.values())))
+
+
+def _counted() -> dict[str, PortCounts]:
+    """By the kernel's own statistics of this namespace's interfaces."""
+    with IPRoute() as ip:
+        links = {str(link.get_attr("IFLA_IFNAME")): link for link in ip.get_links()}
+    return {
+        name: PortCounts(
+            stats["rx_packets"], stats["tx_packets"], stats["rx_dropped"], stats["tx_dropped"]
+        )
+        for name, link in links.items()
+        if (stats := link.get_attr("IFLA_STATS64")) is not None
+    }
 
 
 def _lengthen(name: str) -> None:
