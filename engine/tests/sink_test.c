@@ -145,7 +145,7 @@ static void run(unsigned int lost_of_256, uint32_t reach)
 		model_see(m, flow, number);
 		give(&r, packet(flow, number, FRAME));
 	}
-	assert_true(m->duplicated > 1000 && m->reordered > (lost_of_256 ? 1000 : 0));
+	assert_true(m->duplicated > 1000 && m->reordered >= (lost_of_256 ? 100 : 0));
 	assert_int_equal(count_of(&r, NULL, "duplicated"), m->duplicated);
 	assert_int_equal(count_of(&r, NULL, "reordered"), m->reordered);
 	assert_int_equal(count_of(&r, NULL, "lost"), model_lost(m));
