@@ -17,53 +17,39 @@ int holes_open(struct holes *h, uint64_t megabytes)
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	h->lines = p;
-	h->mask = n - 1;
-	h->shift = 64 - (unsigned int)__builtin_ctzll(n);
-	h->room = n - n / 8; /* a fuller table is searched for too long */
+	h->n = n;
+	h->used = 1;
 	return 0;
 }
 
 void holes_close(struct holes *h)
 {
 	if (h->lines)
-		munmap(h->lines, (h->mask + 1) * sizeof(*h->lines));
+		munmap(h->lines, h->n * sizeof(*h->lines));
 	memset(h, 0, sizeof(*h));
 }
 
-/* The line of these numbers, or the free one that would be theirs. */
-static struct holes_line *find(const struct holes *h, uint64_t key)
+/* The flow's line of this number, which is none of an older one's. NULL: full. */
+static struct holes_line *line_for(struct holes *h, uint32_t *head, uint32_t number)
 {
-	uint64_t at = key * 0x9e3779b97f4a7c15ull >> h->shift;
+	struct holes_line *line = &h->lines[*head];
+	uint32_t block = number / HOLES_SPAN;
 
-	while (h->lines[at].key && h->lines[at].key != key)
-		at = (at + 1) & h->mask;
-	return &h->lines[at];
-}
-
-static uint64_t key_of(uint32_t flow, uint32_t number)
-{
-	return ((uint64_t)flow << 32 | number / HOLES_SPAN) + 1;
-}
-
-/* NULL: full. */
-static struct holes_line *line_for(struct holes *h, uint32_t flow, uint32_t number)
-{
-	uint64_t key = key_of(flow, number);
-	struct holes_line *line = find(h, key);
-
-	if (line->key)
+	if (*head && line->block == block)
 		return line;
-	if (h->used == h->room)
+	if (h->used == h->n)
 		return NULL;
-	h->used++;
-	line->key = key;
+	line = &h->lines[h->used];
+	line->block = block;
+	line->older = *head;
+	*head = (uint32_t)h->used++;
 	return line;
 }
 
 /* Bits of one line, the lowest for number `first`. */
-static void add_word(struct holes *h, uint32_t flow, uint32_t first, uint64_t bits)
+static void add_word(struct holes *h, uint32_t *head, uint32_t first, uint64_t bits)
 {
-	struct holes_line *line = line_for(h, flow, first);
+	struct holes_line *line = line_for(h, head, first);
 	uint32_t at = first % HOLES_SPAN;
 
 	if (!line) {
@@ -75,7 +61,7 @@ static void add_word(struct holes *h, uint32_t flow, uint32_t first, uint64_t bi
 		line->missing[at / 64 + 1] |= bits >> (64 - at % 64);
 }
 
-void holes_add_bits(struct holes *h, uint32_t flow, uint32_t first, uint64_t bits)
+void holes_add_bits(struct holes *h, uint32_t *head, uint32_t first, uint64_t bits)
 {
 	uint32_t skip, room;
 
@@ -87,17 +73,17 @@ void holes_add_bits(struct holes *h, uint32_t flow, uint32_t first, uint64_t bit
 	bits >>= skip;
 	room = HOLES_SPAN - first % HOLES_SPAN;
 	if (room >= 64 || !(bits >> room)) {
-		add_word(h, flow, first, bits);
+		add_word(h, head, first, bits);
 		return;
 	}
-	add_word(h, flow, first, bits & ((1ull << room) - 1));
-	holes_add_bits(h, flow, first + room, bits >> room);
+	add_word(h, head, first, bits & ((1ull << room) - 1));
+	holes_add_bits(h, head, first + room, bits >> room);
 }
 
-void holes_add(struct holes *h, uint32_t flow, uint32_t first, uint32_t count)
+void holes_add(struct holes *h, uint32_t *head, uint32_t first, uint32_t count)
 {
 	while (count) {
-		struct holes_line *line = line_for(h, flow, first);
+		struct holes_line *line = line_for(h, head, first);
 		uint32_t at = first % HOLES_SPAN, n = RTE_MIN(count, HOLES_SPAN - at);
 
 		if (!line) {
@@ -111,14 +97,17 @@ void holes_add(struct holes *h, uint32_t flow, uint32_t first, uint32_t count)
 	}
 }
 
-bool holes_take(struct holes *h, uint32_t flow, uint32_t number)
+bool holes_take(struct holes *h, uint32_t head, uint32_t number)
 {
-	struct holes_line *line = find(h, key_of(flow, number));
-	uint32_t at = number % HOLES_SPAN;
+	uint32_t block = number / HOLES_SPAN, at = number % HOLES_SPAN;
 	uint64_t bit = 1ull << at % 64;
-	bool missing = line->key && line->missing[at / 64] & bit;
+	bool missing;
 
-	if (missing)
-		line->missing[at / 64] &= ~bit;
+	while (head && h->lines[head].block > block)
+		head = h->lines[head].older;
+	if (!head || h->lines[head].block != block)
+		return false;
+	missing = h->lines[head].missing[at / 64] & bit;
+	h->lines[head].missing[at / 64] &= ~bit;
 	return missing;
 }

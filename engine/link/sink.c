@@ -24,7 +24,7 @@ static const struct param sink_params[] = {
 	 .offset = offsetof(struct sink_conf, missing_mb),
 	 .doc = "memory, used as it is needed, for the numbers of packets that have not come: 448 numbers of "
 		"a flow take 64 bytes. With it late packets are told from duplicates; when it is full, "
-		"`undecided` counts those that cannot be. Rounded down to a power of two"},
+		"`undecided` counts those that cannot be"},
 	{0},
 };
 
@@ -107,7 +107,7 @@ static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows, ui
 	hist_reset(&t->latency);
 	t->seen = seen;
 	t->n_flows = n_flows;
-	if (holes_open(&t->holes, 1ull << (63 - __builtin_clzll(missing_mb)))) {
+	if (holes_open(&t->holes, missing_mb)) {
 		trial_free(t);
 		return NULL;
 	}

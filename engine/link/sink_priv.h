@@ -20,11 +20,14 @@
  * 3.4.3 turned round, so that a new flow is all zeros). What is still missing when it leaves the
  * window goes into the trial's holes: a late packet is told from a duplicate over the whole trial.
  */
+#define DELAY_LATE UINT32_MAX /* it was none that another one follows */
+
 struct flow_seen {
 	uint32_t next; /* one above the highest sequence seen */
 	uint32_t received;
 	uint64_t missing;
-	uint32_t last_seq, last_delay; /* of the packet before; delay in ns, saturating */
+	uint32_t holes;      /* its newest line, holes.h */
+	uint32_t last_delay; /* of the packet before, in ns; or DELAY_LATE */
 	uint32_t reordered, duplicated;
 };
 

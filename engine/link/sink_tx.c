@@ -17,11 +17,6 @@ static inline uint64_t cycles_to_ns(uint64_t cycles, uint64_t mult)
 	return (uint64_t)((unsigned __int128)cycles * mult >> NS_SHIFT);
 }
 
-static inline uint32_t flow_number(const struct sink_trial *t, const struct flow_seen *f)
-{
-	return (uint32_t)(f - t->seen);
-}
-
 /* None of the sources' packets, or one that has come before. */
 static void see_other(struct sink_trial *t, const struct rte_mbuf *m)
 {
@@ -30,24 +25,24 @@ static void see_other(struct sink_trial *t, const struct rte_mbuf *m)
 	t->other.sizes[pkt_size_class(m)]++;
 }
 
-static __rte_noinline void missing_leaves(struct sink_trial *t, const struct flow_seen *f)
+static __rte_noinline void missing_leaves(struct sink_trial *t, struct flow_seen *f)
 {
-	holes_add(&t->holes, flow_number(t, f), f->next - 64, 1);
+	holes_add(&t->holes, &f->holes, f->next - 64, 1);
 }
 
 /* Some were left out, for now or for good: the window moves past them. */
 static void skip(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
 {
-	uint32_t flow = flow_number(t, f), ahead = seq - f->next, moved = ahead + 1;
+	uint32_t ahead = seq - f->next, moved = ahead + 1;
 
 	t->lost += ahead;
 	if (moved < 64) {
-		holes_add_bits(&t->holes, flow, f->next - 64, f->missing & ((1ull << moved) - 1));
+		holes_add_bits(&t->holes, &f->holes, f->next - 64, f->missing & ((1ull << moved) - 1));
 		/* The new highest is bit 63, and those left out are below it. */
 		f->missing = f->missing >> moved | ((1ull << ahead) - 1) << (63 - ahead);
 	} else {
-		holes_add_bits(&t->holes, flow, f->next - 64, f->missing);
-		holes_add(&t->holes, flow, f->next, moved - 64);
+		holes_add_bits(&t->holes, &f->holes, f->next - 64, f->missing);
+		holes_add(&t->holes, &f->holes, f->next, moved - 64);
 		f->missing = UINT64_MAX >> 1;
 	}
 	f->next = seq + 1;
@@ -61,7 +56,7 @@ static bool late(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
 
 	if (f->missing & bit) {
 		f->missing &= ~bit;
-	} else if (bit || !holes_take(&t->holes, flow_number(t, f), seq)) {
+	} else if (bit || !holes_take(&t->holes, f->holes, seq)) {
 		t->undecided += !bit && t->holes.untold;
 		t->duplicated++;
 		f->duplicated++;
@@ -74,17 +69,25 @@ static bool late(struct sink_trial *t, struct flow_seen *f, uint32_t seq)
 }
 
 static __rte_noinline void out_of_order(struct sink_trial *t, struct flow_seen *f, uint32_t seq,
-					const struct rte_mbuf *m)
+					const struct rte_mbuf *m, uint32_t delay)
 {
-	if (seq - f->next < UINT32_MAX / 2)
+	if (seq - f->next < UINT32_MAX / 2) {
 		skip(t, f, seq);
-	else if (!late(t, f, seq))
+		f->last_delay = delay;
+		return;
+	}
+	if (!late(t, f, seq))
 		see_other(t, m);
+	f->last_delay = DELAY_LATE;
 }
 
-static inline void see_sequence(struct sink_trial *t, struct flow_seen *f, uint32_t seq,
-				const struct rte_mbuf *m)
+/* RFC 5481: IPDV is between packets that were sent one after the other. */
+static inline void see_packet(struct sink_trial *t, struct flow_seen *f, uint32_t seq,
+			      const struct rte_mbuf *m, uint64_t ns)
 {
+	uint32_t delay = ns < DELAY_LATE ? (uint32_t)ns : DELAY_LATE - 1;
+	int64_t diff = (int64_t)delay - f->last_delay;
+
 	t->flows += !f->received;
 	f->received++;
 	if (likely(seq == f->next)) {
@@ -92,23 +95,14 @@ static inline void see_sequence(struct sink_trial *t, struct flow_seen *f, uint3
 			missing_leaves(t, f);
 		f->next = seq + 1;
 		f->missing >>= 1;
+		if (likely(f->received > 1 && f->last_delay != DELAY_LATE)) {
+			t->ipdv_sum += diff < 0 ? -diff : diff;
+			t->ipdv_count++;
+		}
+		f->last_delay = delay;
 		return;
 	}
-	out_of_order(t, f, seq, m);
-}
-
-/* RFC 5481: IPDV is between packets that were sent one after the other. */
-static inline void see_delay(struct sink_trial *t, struct flow_seen *f, uint32_t seq, uint64_t ns)
-{
-	uint32_t delay = ns < UINT32_MAX ? ns : UINT32_MAX;
-	int64_t diff = (int64_t)delay - f->last_delay;
-
-	if (seq == f->last_seq + 1 && f->received > 1) {
-		t->ipdv_sum += diff < 0 ? -diff : diff;
-		t->ipdv_count++;
-	}
-	f->last_seq = seq;
-	f->last_delay = delay;
+	out_of_order(t, f, seq, m, delay);
 }
 
 static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *m, uint64_t magic,
@@ -231,8 +225,7 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 			see_other(t, pkts[i]);
 			continue;
 		}
-		see_sequence(t, &t->seen[flow], (uint32_t)s.flow_seq, pkts[i]);
-		see_delay(t, &t->seen[flow], (uint32_t)s.flow_seq, ns);
+		see_packet(t, &t->seen[flow], (uint32_t)s.flow_seq, pkts[i], ns);
 	}
 	t->all.packets += n;
 	t->all.bytes += bytes;

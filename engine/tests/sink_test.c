@@ -167,7 +167,7 @@ static void test_against_a_model(void **state)
 			run(lost[i], reaches[k]);
 }
 
-/* 1 MB holds 16384 lines, of which 14336 are used: isolated losses far apart. */
+/* 1 MB holds 16383 lines: isolated losses far apart. */
 static void test_full_memory_is_said(void **state)
 {
 	const uint32_t apart = 448, lost = 20000;
