@@ -34,7 +34,8 @@ class Books:
     ends: dict[str, dict[str, Counter[str]]]  # "place/reason": owner: size class: packets
     held: dict[str, Counter[str]]  # by functions; owner: size class: packets
     plain: dict[str, int]  # "place/reason": packets of nobody knows whom
-    between: dict[str, int]  # the same, at most: what kernel and engine count otherwise at a port
+    # The same, at most: what kernel and engine count otherwise at a port, or an appliance kept.
+    between: dict[str, int]
     waiting: int  # packets in queues
     created: int  # packets that functions made
     remembered: bool  # whose a packet is, from end to end
@@ -82,7 +83,7 @@ def books(before: Json, after: Json) -> Books:
         ends=ends,
         held=held,
         plain=_plain(before["links"], after["links"]),
-        between=_between(before["links"], after["links"]),
+        between=_between(before["links"], after["links"]) | _inside(before, after),
         waiting=waiting(after) - waiting(before),
         created=_created(after) - _created(before),
         remembered=all(one.get("type") in _REMEMBER for one in after["links"].values()),
@@ -141,6 +142,28 @@ def _between(before: Json, after: Json) -> dict[str, int]:
             if lost > 0:
                 found[f"{name}/{reason}"] = lost
     return found
+
+
+def _inside(before: Json, after: Json) -> dict[str, int]:
+    """What the host's engine gave an appliance, which counts for nobody, and did not get back."""
+    found = {}
+    for name, vnf in after.get("vnfs", {}).items():
+        if vnf["opaque"]:
+            kept = _given(after, vnf["links"]) - _given(before, vnf["links"])
+            if kept > 0:
+                found[f"{name}/inside"] = kept
+    return found
+
+
+def _given(read: Json, links: Collection[str]) -> int:
+    """Packets into these links, less those out of them."""
+    return sum(
+        sign * int(reading["packets"])
+        for replica in _replicas(read)
+        for side, sign in (("outputs", 1), ("inputs", -1))
+        for link, reading in replica.get(side, {}).items()
+        if link in links
+    )
 
 
 def waiting(read: Json) -> int:

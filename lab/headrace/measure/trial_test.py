@@ -276,6 +276,20 @@ def test_what_a_port_did_not_get_of_the_kernel_is_lost_there() -> None:
     assert made.accounts[0].unknown == 0 and made.audit.verdict == "ok"
 
 
+def test_what_an_appliance_kept_is_lost_inside() -> None:
+    links: Json = {"gen-forward": source(), "sink-forward": sink(900)}
+    before, after = read(0, 0, links), read(1000, 0, links)
+    after["links"]["vf1"] = {"type": "port"}
+    chain = after["segments"]["chain"][0]
+    chain["outputs"] = {"vf1": {"packets": 1000, "full": 0}}
+    chain["inputs"]["vf1"] = {"packets": 900}
+    opaque = {"opaque": True, "links": ["vf1"], "cpus": [1], "run_queue": {}, "workers": {}}
+    after["vnfs"] = {"vnf1.1": opaque}
+    [made] = records(reading(before, after))
+    assert made.drops == {"vnf1.1/inside": 100}
+    assert made.audit.verdict == "ok"
+
+
 def test_what_is_held_is_not_lost_without_a_place() -> None:
     links: Json = {"gen-forward": source(), "sink-forward": sink(900)}
     before, after = read(0, 0, links), read(1000, 0, links, held=90)

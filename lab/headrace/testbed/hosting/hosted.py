@@ -264,6 +264,8 @@ def _clocks_of(one: HostedVnf) -> Json:
     """What this machine says of a VNF's process; its engine's own words come to it."""
     return {
         "cpus": list(one.vnf.lcores),
+        "links": [face.link for face in one.vnf.faces],  # the host's
+        "opaque": one.vnf.appliance is not None,
         "run_queue": run_queue(one.pid, one.worker),
         "throttled_ns": cgroups.throttled_ns(one.pid),
         "workers": {},
