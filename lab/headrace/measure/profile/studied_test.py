@@ -49,7 +49,7 @@ def test_the_busiest_lcore_is_the_chain_s_alone() -> None:
 
 
 def test_what_is_dropped_as_told_was_carried() -> None:
-    flow = Flow(1000, 1000, 64_000, 0, 0, 0, 0, 1.0, 1.0)
+    flow = Flow(1000, 1000, 64_000, 0, 0, 0, 0, 0, 1.0, 1.0)
     counters = Counters(tsc_hz=1, replicas=(replica("chain", 1, 0, dropped=990),))
     told: Any = SimpleNamespace(policy={"end": frozenset({"null"})})
     assert _carried(flow, counters, told).loss_ratio == 0.01
