@@ -89,7 +89,8 @@ static int open_inlet(struct engine *e, struct replica *r, struct inlet *in, str
 
 	in->rx = l->ops->rx;
 	in->unclassified = l->ops->unclassified;
-	in->marks_reverse = in->unclassified && in->direction == NF_REVERSE;
+	/* Rings, which are written here, keep the mark. */
+	in->marks_reverse = !l->ops->writer_steers && in->direction == NF_REVERSE;
 	in->q = (struct link_rxq){.link = l, .index = r->index, .state = l->state};
 	rc = l->ops->rx_open ? l->ops->rx_open(&in->q, err) : 0;
 	if (rc)

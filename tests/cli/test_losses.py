@@ -47,7 +47,7 @@ chain:
   - {nf: tee, to: {copy: watch}}
   - {name: slow, nf: delay, params: {cycles: 200000}, to: {out: out}}
   - {name: watch, nf: acl, params: {rules: [{action: deny}], default: deny}, to: {pass: drop}}
-deployment: {execution: pipeline, ring: {size: 64, on_full: drop}, hugepages: false}
+deployment: {execution: pipeline, wire: 256, hugepages: false}
 workload: {frame: nfvbench, flows: 256}
 measure: {loads: [20000], trial: 0.5, losses: unintended}
 """

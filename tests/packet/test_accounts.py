@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every packet has a place: an overloaded engine, traffic both ways, sizes mixed, and copies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from headrace.measure.accounts import Way, books, settle, waiting
+from support.engine import Engine, memory_engine
+
+Json = dict[str, Any]
+SIZES = ["64", "512-1023", "1024-1518"]
+
+
+def plan(cpus: list[int]) -> Json:
+    """tee -> slow forwards, slow -> tee in reverse; an ACL denies some of the copies."""
+
+    def source(base: int) -> Json:
+        params = {"frame_bytes": [64, 64, 594, 1518], "flows": 64, "flow_base": base}
+        return {"type": "source", "params": params}
+
+    def ring(size: int) -> Json:
+        return {"type": "ring", "params": {"size": size}}
+
+    def passing(name: str, cpu: int, ways: list[tuple[str, str, str]]) -> Json:
+        inputs = [{"link": a, "to": f"link:{b}", "direction": d} for a, b, d in ways]
+        return {"name": name, "cpus": [cpu], "inputs": inputs}
+
+    acl = {"rules": [{"action": "deny", "sport": [1024, 1040]}], "default": "permit"}
+    copies = {"pass": "drop"}
+    return {
+        "version": 1,
+        "engine": memory_engine(mbufs=16383),
+        "links": {
+            "gen": source(0), "gen-r": source(64), "wire": ring(256), "wire-r": ring(256),
+            "back": ring(1024), "back-r": ring(1024),
+            "meas": {"type": "sink", "params": {}}, "meas-r": {"type": "sink", "params": {}},
+        },
+        "nfs": {
+            "tee": {"type": "tee", "params": {}},
+            "slow": {"type": "delay", "params": {"cycles": 20000}},
+            "watch": {"type": "acl", "params": acl},
+        },
+        "segments": [
+            passing("generator", cpus[0], [("gen", "wire", "forward"),
+                                           ("gen-r", "wire-r", "reverse")]),
+            {
+                "name": "chain",
+                "cpus": [cpus[-1]],
+                "inputs": [{"link": "wire", "to": "tee"},
+                           {"link": "wire-r", "to": "slow", "direction": "reverse"}],
+                "nodes": {
+                    "tee": {"forward": {"out": "slow", "copy": "watch"},
+                            "reverse": {"out": "link:back-r", "copy": "watch"}},
+                    "slow": {"forward": {"out": "link:back"}, "reverse": {"out": "tee"}},
+                    "watch": {"forward": copies, "reverse": copies},
+                },
+            },
+            passing("measure", cpus[0], [("back", "meas", "forward"),
+                                         ("back-r", "meas-r", "reverse")]),
+        ],
+    }  # fmt: skip
+
+
+def test_every_packet_has_a_place(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    with start_engine(plan(cpus)) as engine:
+        before = engine.read()
+        run = {"rate_pps": 300_000, "duration_s": 0.2}
+        engine.call("start", sources={"gen": run, "gen-r": run})
+        time.sleep(0.3)
+
+        def over() -> bool:
+            read = engine.read()
+            done = all(read["links"][name]["state"] == "done" for name in ("gen", "gen-r"))
+            return done and not waiting(read)
+
+        engine.wait_for(over, "an empty engine", 20)
+        time.sleep(0.01)
+        links = (after := engine.read())["links"]
+    found = books(before, after)
+    forward = Way("forward", links["gen"], links["meas"])
+    reverse = Way("reverse", links["gen-r"], links["meas-r"])
+    for way, ring in ((forward, "wire/full"), (reverse, "wire-r/full")):
+        one = settle(found, [way], 2)
+        assert [(a.size, a.unknown) for a in one.accounts] == [(s, 0) for s in ("all", *SIZES)]
+        # Of its own direction only, and each size class has its share.
+        assert set(one.dropped) == {ring} and one.dropped[ring] > 1000
+        sent = {a.size: a.sent for a in one.accounts}
+        assert sent["64"] > 1.9 * sent["1024-1518"] > 0
+    both = settle(found, [forward, reverse], 2)
+    assert all(a.unknown == 0 for a in both.accounts)
+    assert both.created is not None and both.created.unknown == 0
+    assert both.created.sent == sum(links[name]["own"]["packets"] for name in ("meas", "meas-r"))
+    assert set(both.created.dropped) == {"watch/denied", "watch/no-route-out"}
