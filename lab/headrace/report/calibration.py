@@ -110,12 +110,14 @@ def _levels(c: Calibration) -> Section:
     return Section(
         title="Access delay",
         note="Loads that each wait for the one before, in random order over a working set; the "
-        f"least of {c.measured.rounds} medians, on pages of {pages}. S3's column is table 1 of the "
-        "paper, in core cycles of another machine.",
+        f"least of {c.measured.rounds} medians, on pages of {pages}. The last column is table 1 of "
+        "Zheng et al. 2019 (A Closer Look at NFV Execution Models), in core cycles of another "
+        "machine.",
         figure=both(partial(_draw, series, axes, bands)),
         tables=(
             Table(
-                ("level", "size", "found up to", "TSC cycles", "time", "S3, cycles"), tuple(rows)
+                ("level", "size", "found up to", "TSC cycles", "time", "Zheng et al., cycles"),
+                tuple(rows),
             ),
         ),
     )
@@ -185,7 +187,7 @@ def _transfers(c: Calibration) -> Section | None:
     return Section(
         title="Between cores",
         note="A line that another core has in its cache, clean or modified, loaded by this one; "
-        "then once more from its own. TSC cycles, median (least). S3's table 3 has "
+        "then once more from its own. TSC cycles, median (least). Zheng et al.'s table 3 has "
         f"{_S3_TRANSFER} for a packet's transfer within a socket, table 1 {_S3_OTHER} to another's "
         "cache.",
         tables=(Table(("CPUs", "clean", "modified", "own, then"), rows),),

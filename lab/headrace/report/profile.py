@@ -218,7 +218,8 @@ def _corun(p: Profile) -> Section | None:
     return Section(
         title="Beside a neighbour",
         note="The same with another core writing at random all over "
-        f"{bytes_text(p.corun[0].thrash_bytes)}, twice the last-level cache (S5, section 2). "
+        f"{bytes_text(p.corun[0].thrash_bytes)}, twice the last-level cache (Sieber et al. 2017, "
+        "section 2). "
         "Source, NF and sink share one lcore here.",
         tables=(
             Table(
