@@ -43,6 +43,7 @@ class Targets(BaseModel):
     cgroups: tuple[str, ...] = ()  # below the controllers' mount points
     labels: dict[str, str] = {}  # cgroup or bridge: what the report calls it
     bridges: tuple[str, ...] = ()
+    bridges_in: str | None = None  # the named network namespace of theirs; None: this process's
     ovs: Path | None = None  # run directory of an Open vSwitch of ours; None: the system's
     telemetry: tuple[Path, ...] = ()  # DPDK telemetry sockets of engines
 

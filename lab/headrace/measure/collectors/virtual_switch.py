@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.measure.collectors.base import (
     Layer,
@@ -19,7 +20,9 @@ from headrace.measure.collectors.base import (
     net_dev,
     text,
 )
+from headrace.testbed.inside import Inside
 
+T = TypeVar("T")
 _NET = Path("/sys/class/net")
 VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
 _OVS = Path("/var/run/openvswitch")
@@ -41,6 +44,8 @@ class VirtualSwitch:
 
     def __init__(self, targets: Targets) -> None:
         self._bridges = {name: targets.labels.get(name, name) for name in targets.bridges}
+        # A namespace's devices are in its own /sys alone: a thread that stays there reads it.
+        self._there = Inside(targets.bridges_in) if targets.bridges_in else None
         self._directory = targets.ovs or _OVS
         self._ovs = _vswitchd(self._directory)
 
@@ -52,22 +57,32 @@ class VirtualSwitch:
     def absent(self) -> dict[str, str]:
         missing = {
             f"bridge {b}": "no such bridge in this namespace"
-            for b in self._bridges
-            if not (_NET / b / "bridge").is_dir()
+            for b in self._call(lambda: [b for b in self._bridges if not _is_bridge(b)])
         }
         if self._ovs is not None and shutil.which("ovs-appctl") is None:
             missing["ovs_pmd_packets"] = "ovs-appctl is not installed"
         return missing
 
     def read(self) -> Iterator[Reading]:
-        devices = net_dev("self")
-        for bridge, label in self._bridges.items():
-            yield from _bridge(bridge, label, devices)
+        yield from self._call(self._read_bridges)
         if self._ovs is not None:
             yield from _ovs(self._ovs, self._directory)
 
+    def _read_bridges(self) -> list[Reading]:
+        devices = net_dev("thread-self") if self._bridges else {}
+        each = (_bridge(bridge, label, devices) for bridge, label in self._bridges.items())
+        return [reading for readings in each for reading in readings]
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return self._there.call(work) if self._there else work()
+
     def close(self) -> None:
-        return
+        if self._there:
+            self._there.close()
+
+
+def _is_bridge(name: str) -> bool:
+    return (_NET / name / "bridge").is_dir()
 
 
 def _bridge(bridge: str, label: str, devices: dict[str, list[int]]) -> Iterator[Reading]:

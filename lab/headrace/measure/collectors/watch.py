@@ -101,10 +101,13 @@ def _traced(share: float, folder: Path) -> Iterator[None]:
 
 
 def targets_of(
-    pids: dict[str, int], bridges: dict[str, str] | None = None, ovs: Path | None = None
+    pids: dict[str, int],
+    bridges: dict[str, str] | None = None,
+    ovs: Path | None = None,
+    bridges_in: str | None = None,
 ) -> Targets:
     """Of containers by their first process: the process, its namespace and its control group.
-    `bridges`: what the report calls each."""
+    `bridges`: what the report calls each; `bridges_in`: the named namespace that they are in."""
     bridges = bridges or {}
     groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}
     return Targets(
@@ -112,6 +115,7 @@ def targets_of(
         cgroups=tuple(groups),
         labels=groups | bridges,
         bridges=tuple(bridges),
+        bridges_in=bridges_in,
         ovs=ovs,
     )
 

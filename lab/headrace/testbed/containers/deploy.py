@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.measure.collectors.base import Targets
+from headrace.measure.collectors.watch import targets_of
 from headrace.spec.appliance import Allocation, NetworkName
 from headrace.testbed.containers import cpu, runtime
-from headrace.testbed.containers.fabric import Bridge, Fabric, Macvlan, Ovs, Port
+from headrace.testbed.containers.fabric import Bridge, Fabric, Macvlan, Ovs, Port, bridges_of
 from headrace.testbed.containers.layout import PORT, TESTER, Layout, Node
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
@@ -244,14 +246,14 @@ class Deployed:
                 found[name] = int(float(value))
         return found
 
-    def switches(self) -> tuple[dict[str, str], Path | None]:
-        """Linux bridges of this deployment and the LANs that they are, and the run directory of its
-        Open vSwitch."""
+    def targets(self) -> Targets:
+        """What collectors watch of this deployment; its bridges by the LANs that they are."""
         if self.network == "ovs":
-            return {}, self.state.path / "ovs"
+            return targets_of(self.pids, ovs=self.state.path / "ovs")
         if self.network != "bridge":
-            return {}, None
-        return {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}, None
+            return targets_of(self.pids)
+        bridges = {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}
+        return targets_of(self.pids, bridges, bridges_in=bridges_of(self.tag))
 
     def all_counters(self) -> dict[str, dict[str, int]]:
         """Of every container but the clients, at nearly the same time."""

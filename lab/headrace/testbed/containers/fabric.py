@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
@@ -18,6 +19,8 @@ from headrace.testbed.containers.layout import Interface
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
     add_veth,
+    make_namespace,
+    no_forwarding,
     no_offloads,
     rename,
     within,
@@ -25,6 +28,7 @@ from headrace.testbed.containers.plumbing import (
 from headrace.testbed.openvswitch import OpenVswitch
 
 _TIMEOUT_S = 30
+_BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")  # whether iptables sees frames: as on the host
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Port:
     mac: str
     number: int
     copies: list[int] = field(default_factory=list)  # ports that get a copy of its traffic
+
+
+def bridges_of(tag: str) -> str:
+    """The namespace that a deployment's bridges and their ports live in; no VNF has such a name."""
+    return f"{tag}-lans.br"
 
 
 class Fabric(ABC):
@@ -65,15 +74,39 @@ class Fabric(ABC):
         """All is attached."""
 
 
-class Bridge(Fabric):
+class Apart(Fabric):
+    """LANs of the kernel's, in a namespace of their own: the host's has nothing of them, and its
+    firewall and addresses have no part in what they forward."""
+
+    def __init__(self, tag: str, ledger: Ledger) -> None:
+        super().__init__(tag, ledger)
+        self._namespace = bridges_of(tag)
+        make_namespace(self._namespace, ledger)
+        settings = {path: path.read_text() for path in _BRIDGE_SETTINGS.glob("bridge-nf-*")}
+        within(self._namespace, no_forwarding)
+        within(self._namespace, lambda: [path.write_text(v) for path, v in settings.items()])
+
+    def add_lan(self, lan: int) -> None:
+        within(self._namespace, partial(self._add_lan, lan))
+
+    @abstractmethod
+    def _add_lan(self, lan: int) -> None: ...
+
+    def attach(self, namespace: str, interface: Interface) -> Port:
+        return within(self._namespace, partial(self._attach, namespace, interface))
+
+    @abstractmethod
+    def _attach(self, namespace: str, interface: Interface) -> Port: ...
+
+
+class Bridge(Apart):
     """A Linux bridge for each LAN; copies by tc's mirred."""
 
     def _bridge(self, lan: int) -> str:
         return f"{self.tag}b{lan}"
 
-    def add_lan(self, lan: int) -> None:
+    def _add_lan(self, lan: int) -> None:
         name = self._bridge(lan)
-        self.ledger.note("link", name)
         try:
             with IPRoute() as ip:
                 # No spanning tree, no snooping: nothing of the bridge's own on the LAN.
@@ -82,7 +115,7 @@ class Bridge(Fabric):
         except NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
 
-    def attach(self, namespace: str, interface: Interface) -> Port:
+    def _attach(self, namespace: str, interface: Interface) -> Port:
         number = self._next()
         host_end = f"{self.tag}p{number}"
         index = add_veth(host_end, namespace, interface.device, interface.mac, self.ledger)
@@ -92,6 +125,9 @@ class Bridge(Fabric):
         return Port(interface.lan, host_end, interface.mac, number)
 
     def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+        within(self._namespace, partial(self._mirror, ports, namespace, name))
+
+    def _mirror(self, ports: list[Port], namespace: str, name: str) -> None:
         host_end = f"{self.tag}p{self._next()}"
         add_veth(host_end, namespace, name, None, self.ledger)
         for port in ports:
@@ -133,15 +169,14 @@ def _tc(*arguments: str) -> None:
         )
 
 
-class Macvlan(Fabric):
+class Macvlan(Apart):
     """macvlan in bridge mode; the LAN is a device of its own, never a real one."""
 
     def _parent(self, lan: int) -> str:
         return f"{self.tag}m{lan}"
 
-    def add_lan(self, lan: int) -> None:
+    def _add_lan(self, lan: int) -> None:
         name = self._parent(lan)
-        self.ledger.note("link", name)
         try:
             with IPRoute() as ip:
                 ip.link("add", ifname=name, kind="veth", peer=f"{self.tag}n{lan}")
@@ -150,10 +185,9 @@ class Macvlan(Fabric):
         except NetlinkError as error:
             raise HeadraceError(f"macvlan parent {name}: cannot be made: {error}") from None
 
-    def attach(self, namespace: str, interface: Interface) -> Port:
+    def _attach(self, namespace: str, interface: Interface) -> Port:
         number = self._next()
         name = f"{self.tag}p{number}"
-        self.ledger.note("link", name)
         try:
             with IPRoute() as ip:
                 parent = ip.link_lookup(ifname=self._parent(interface.lan))[0]

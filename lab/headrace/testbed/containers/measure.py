@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.bundle import BundleWriter
-from headrace.measure.collectors.watch import Watch, targets_of, watching
+from headrace.measure.collectors.watch import Watch, watching
 from headrace.record import Finding, Result
 from headrace.spec.appliance import AnyWorkload, RequestWorkload
 from headrace.testbed.containers.deploy import Deployed
@@ -85,10 +85,9 @@ class Runner:
         """Each deployment's samples are in a folder of their own."""
         collect = self.expanded.study.collect
         folder = self.writer.path / "samples" / f"{len(self.layers) + 1:03}"
-        targets = targets_of(deployed.pids, *deployed.switches())
         with ExitStack() as stack:
             with self.watch.phase("collectors"):
-                watch = stack.enter_context(watching(collect, targets, folder))
+                watch = stack.enter_context(watching(collect, deployed.targets(), folder))
             try:
                 yield watch
             finally:

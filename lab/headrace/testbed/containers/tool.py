@@ -46,13 +46,19 @@ class Tool:
         return found
 
     def builds(self) -> list[list[str]]:
-        """Ways to build an image, the plainest first."""
+        """Ways to build an image, the plainest first.
+
+        podman's own network for a build is a bridge and chains of the host's firewall, which stay
+        when the build has ended: the host's network leaves nothing. docker's daemon has its bridge
+        anyway.
+        """
         if self.name == "docker":
             plain = ["build", "--force-rm"]  # also what a failed step leaves
             return [plain, [*plain, "--network=host"]]
+        plain = ["build", "--network=host"]
         # Without the right to raise limits, only the chroot isolation can run a build's commands.
         runtime = ["--runtime", "runc"] if shutil.which("runc") else []
-        return [["build"], [*runtime, "build", "--isolation=chroot", "--network=host"]]
+        return [plain, [*runtime, *plain, "--isolation=chroot"]]
 
     @property
     def logging(self) -> str:

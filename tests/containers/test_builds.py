@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The build of an image leaves its image, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headrace.testbed.containers.tool import tool
+from support.containers import headrace, lacking
+
+pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
+_WHY = lacking(base=True)
+
+
+def _host() -> tuple[set[str], str]:
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
+    return {path.name for path in Path("/sys/class/net").iterdir()}, rules.stdout
+
+
+@pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
+def test_a_build_leaves_nothing_on_the_host(tmp_path: Path) -> None:
+    """podman's own network for a build left a bridge and chains of the firewall."""
+    folder = tmp_path / "vnfs" / "tiny"
+    folder.mkdir(parents=True)
+    (folder / "vnf.yaml").write_text(
+        "name: tiny\ntitle: Nothing\ncategory: general\nkind: routed\n"
+    )
+    for script in ("start", "health", "counters"):
+        (folder / script).write_text("#!/bin/sh\n")
+    unlike = f"RUN echo {tmp_path}"  # what was run for another build would not run again
+    (folder / "Containerfile").write_text(f"FROM debian:bookworm-slim\n{unlike}\n")
+    before = _host()
+    done = headrace(tmp_path, "vnf", "build", "tiny", HEADRACE_VNFS=str(folder.parent))
+    assert done.returncode == 0, done.stderr
+    image = json.loads(
+        headrace(
+            tmp_path, "vnf", "describe", "tiny", "--json", HEADRACE_VNFS=str(folder.parent)
+        ).stdout
+    )["image"]
+    try:
+        assert _host() == before
+    finally:
+        tool().ask("rmi", "--force", image)

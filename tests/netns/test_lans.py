@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The LANs that join a deployment's containers: in a namespace of their own, forwarding, copying,
+counted, and gone with the ledger. Namespaces stand for the containers."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.measure.collectors.base import Targets
+from headrace.measure.collectors.virtual_switch import VirtualSwitch
+from headrace.testbed.containers.fabric import Bridge, Macvlan, bridges_of
+from headrace.testbed.containers.layout import Interface, Node, Route
+from headrace.testbed.containers.ledger import Ledger
+from headrace.testbed.containers.plumbing import configure, counts, make_namespace, set_up
+
+pytestmark = pytest.mark.needs_root
+PINGS = 20
+ENDS = {
+    "left": Interface("down", 0, "198.18.0.10", "down"),
+    "right": Interface("up", 0, "198.18.0.20", "up"),
+}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(tmp_path)
+    yield made
+    made.undo()
+
+
+def host() -> tuple[set[str], str]:
+    """What a deployment could leave on the host, or put through its firewall."""
+    rules = subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=False)
+    return {path.name for path in Path("/sys/class/net").iterdir()}, rules.stdout
+
+
+def ping(namespace: str, address: str) -> None:
+    command = ["ip", "netns", "exec", namespace, "ping", "-qnA", "-c", str(PINGS), address]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+def joined(tag: str, fabric: Bridge | Macvlan, ledger: Ledger) -> list[object]:
+    fabric.add_lan(0)
+    ports: list[object] = []
+    for name, interface in ENDS.items():
+        node = Node(name, name, name, "client", (interface,), routes=tuple[Route, ...]())
+        make_namespace(f"{tag}-{name}", ledger)
+        ports.append(fabric.attach(f"{tag}-{name}", interface))
+        configure(f"{tag}-{name}", node)
+    return ports
+
+
+def test_a_bridge_is_apart_and_its_counters_are_read(ledger: Ledger) -> None:
+    tag, before = f"hr{secrets.token_hex(2)}", host()
+    fabric = Bridge(tag, ledger)
+    left, _ = joined(tag, fabric, ledger)
+    make_namespace(f"{tag}-leaf", ledger)
+    fabric.mirror([left], f"{tag}-leaf", "mirror")  # type: ignore[list-item]
+    set_up(f"{tag}-leaf", "mirror")
+    assert host() == before
+    watched = VirtualSwitch(
+        Targets(bridges=(f"{tag}b0",), labels={f"{tag}b0": "LAN 0"}, bridges_in=bridges_of(tag))
+    )
+    try:
+        assert watched.refusal() is None
+        assert watched.absent() == {}
+        ping(f"{tag}-left", "198.18.0.20")
+        read = {(r.metric, r.place): r.value for r in watched.read()}
+        seen = counts(f"{tag}-left")["down"]  # the other end of the same wire
+    finally:
+        watched.close()
+    assert seen.tx_packets >= PINGS
+    assert read["rx_packets", f"LAN 0/{tag}p1"] == seen.tx_packets
+    assert read["tx_packets", f"LAN 0/{tag}p1"] == seen.rx_packets
+    assert read["bridge_fdb_entries", "LAN 0"] >= 2
+    netfilter = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+    if netfilter.exists():  # as the machine has it, and not as a new namespace would
+        assert read["bridge_netfilter", "LAN 0"] == float(netfilter.read_text())
+    assert counts(f"{tag}-leaf")["mirror"].rx_packets >= 2 * PINGS  # both directions
+    ledger.undo()
+    assert host() == before
+    assert not list(Path("/run/netns").glob(f"{tag}-*"))
+
+
+def test_macvlans_parent_is_apart(ledger: Ledger) -> None:
+    tag, before = f"hr{secrets.token_hex(2)}", host()
+    joined(tag, Macvlan(tag, ledger), ledger)
+    assert host() == before
+    ping(f"{tag}-left", "198.18.0.20")
+    assert counts(f"{tag}-right")["up"].rx_packets >= PINGS
+    ledger.undo()
+    assert not list(Path("/run/netns").glob(f"{tag}-*"))
