@@ -340,7 +340,13 @@ class Limit(Record):
 class Application(Record):
     """What clients and third-party VNFs report of a trial on the kernel's path."""
 
-    gbps: NonNegativeFloat  # of payload that arrived (HTTP: with headers)
+    gbps: NonNegativeFloat  # goodput: of payload that arrived (HTTP: with headers)
+    # Frames with FCS that arrived at the servers' and at the clients' interfaces, acknowledgements
+    # and all; None where the generator itself counts packets.
+    to_servers_gbps: NonNegativeFloat | None = None
+    to_clients_gbps: NonNegativeFloat | None = None
+    hit_ratio: float | None = Field(default=None, ge=0)  # of requests, by the first cache
+    hit_ratio_asked: float | None = None
     requests: NonNegativeInt = 0
     requests_per_s: NonNegativeFloat = 0.0
     errors: NonNegativeInt = 0

@@ -2,6 +2,8 @@
 -- wrk: a share of the requests asks for one of a few hot objects again, the rest for new ones.
 -- arguments: object size in KB, share of repeated requests, number of hot objects, seed, connections
 local size, share, hot
+local left, hot_left, owed = 0, 0, 0 -- of the block of requests that is being drawn
+local BLOCK = 100
 
 function setup(thread)
   counter = (counter or 0) + 1
@@ -16,9 +18,21 @@ function init(args)
   connections = tonumber(args[5])
 end
 
+-- Each block has the share exactly (a fraction of a request is owed to the next), in random order.
+local function repeated()
+  if left == 0 then
+    local wanted = share * BLOCK + owed
+    left, hot_left = BLOCK, math.floor(wanted + 1e-9)
+    owed = wanted - hot_left
+  end
+  local chosen = math.random() * left < hot_left
+  left, hot_left = left - 1, chosen and hot_left - 1 or hot_left
+  return chosen
+end
+
 function request()
   local name
-  if math.random() < share then
+  if repeated() then
     name = "hot-" .. math.random(hot)
   else
     serial = serial + 1

@@ -167,12 +167,19 @@ def test_several_workloads_have_an_overview(tmp_path: Path, bundle_path: Path) -
 
 def test_what_clients_saw_has_its_table(tmp_path: Path, bundle_path: Path) -> None:
     first = Bundle(bundle_path).results()[0]
-    seen = Application(gbps=1.25, requests=1000, requests_per_s=500.0, cpu={"squid": 0.7})
+    seen = Application(
+        gbps=1.25, requests=1000, requests_per_s=500.0, cpu={"squid": 0.7}, to_servers_gbps=0.0213,
+        to_clients_gbps=1.53,
+    )  # fmt: skip
     with BundleWriter(tmp_path / "a") as w:
         w.result(first.model_copy(update={"application": seen}))
     assert Bundle(tmp_path / "a").results()[0].application == seen
     page = render(report(Bundle(tmp_path / "a")))
-    assert "What clients saw" in page and "<td>1.25</td><td>500</td>" in page
+    assert "What clients saw" in page and _cells("1.25", "0.0213", "1.53", "500", "–") in page
+
+
+def _cells(*texts: str) -> str:
+    return "".join(f"<td>{text}</td>" for text in texts)
 
 
 def _scaled(result: Result, factor: float) -> Result:

@@ -12,7 +12,10 @@ from headrace.record import Record, Result, Verdict, worst
 
 from .units import pps
 
-APPLICATION = ("gbps", "requests_per_s", "errors", "retransmits")
+APPLICATION = (
+    "gbps", "to_servers_gbps", "to_clients_gbps", "requests_per_s", "hit_ratio", "errors",
+    "retransmits",
+)  # fmt: skip
 AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
 
 
@@ -162,4 +165,5 @@ def _summary(group: list[Result]) -> Summary:
 
 def _of_application(result: Result) -> dict[str, float]:
     seen = result.application
-    return {} if seen is None else {name: float(getattr(seen, name)) for name in APPLICATION}
+    figures = {} if seen is None else {name: getattr(seen, name) for name in APPLICATION}
+    return {name: float(value) for name, value in figures.items() if value is not None}

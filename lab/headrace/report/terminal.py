@@ -72,7 +72,7 @@ def table(group: document.Group, width: int) -> Table:
     if any(s.by_policy for s in (*group.summaries, *group.single)):
         columns.insert(0, OFFERED)
     if group.foreign:
-        columns = [*APPLICATION, *(c for c in columns if c.cell is not _cycles)]
+        columns = _of_applications(group, width, columns, rates, times)
     made = Table(box=None, pad_edge=False, header_style=DIM)
     made.add_column("goal", no_wrap=True)
     made.add_column("execution", overflow="fold", min_width=len("execution"))
@@ -89,6 +89,23 @@ def table(group: document.Group, width: int) -> Table:
             s.key.goal_text, _named(s), *cells, verdict(s), style=None if s.trusted else DIM
         )
     return made
+
+
+def _of_applications(
+    group: document.Group,
+    width: int,
+    columns: Sequence[Column],
+    rates: units.Scale,
+    times: units.Scale,
+) -> list[Column]:
+    """What clients saw instead of what packets of ours show: no column without a figure."""
+    chosen = [c for c in APPLICATION if width >= c.from_width] + list(columns)
+    if any("to_servers_gbps" in s.application for s in group.summaries):
+        chosen = [c for c in chosen if c.name != "Gbit/s L1"]  # the two directions are there
+    known = (
+        any(c.cell(s, rates, times) != units.NOT_KNOWN for s in group.summaries) for c in chosen
+    )
+    return [c for c, some in zip(chosen, known, strict=True) if some]
 
 
 class Column(NamedTuple):
@@ -135,9 +152,17 @@ def _seen(name: str, s: Summary) -> str:
     return units.NOT_KNOWN if found is None else units.significant(found.median)
 
 
+def _hits(s: Summary) -> str:
+    found = s.application.get("hit_ratio")
+    return units.NOT_KNOWN if found is None else f"{found.median:.0%}"
+
+
 APPLICATION = (
-    Column("Gbit/s seen", 0, lambda s, r, t: _seen("gbps", s)),
+    Column("goodput Gbit/s", 0, lambda s, r, t: _seen("gbps", s)),
+    Column("to servers", 110, lambda s, r, t: _seen("to_servers_gbps", s)),
+    Column("to clients", 110, lambda s, r, t: _seen("to_clients_gbps", s)),
     Column("requests/s", 0, lambda s, r, t: _seen("requests_per_s", s)),
+    Column("hits", 100, lambda s, r, t: _hits(s)),
 )
 
 

@@ -66,6 +66,15 @@ class Parameter(Spec):
         return None
 
 
+class Cache(Spec):
+    """Of a VNF that keeps what it fetched: the parameters that bound it, the counters that tell."""
+
+    memory_mb: str
+    object_kb: str | None = None  # the largest that it keeps
+    requests: str
+    hits: str
+
+
 class VnfDefinition(Spec):
     """vnfs/NAME/vnf.yaml.
 
@@ -94,12 +103,25 @@ class VnfDefinition(Spec):
     health_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     counters: dict[str, str] = Field(default_factory=dict)
+    cache: Cache | None = None
 
     @model_validator(mode="after")
     def _needs_are_of_parameters(self) -> VnfDefinition:
         for name in self.needs:
             if name not in self.parameters:
                 raise ValueError(f"needs: {name!r} is no parameter of this VNF")
+        return self
+
+    @model_validator(mode="after")
+    def _caches_parameters_and_counters_are_here(self) -> VnfDefinition:
+        if self.cache is None:
+            return self
+        for name in filter(None, (self.cache.memory_mb, self.cache.object_kb)):
+            if name not in self.parameters or self.parameters[name].type != "integer":
+                raise ValueError(f"cache: {name!r} is no integer parameter of this VNF")
+        for name in (self.cache.requests, self.cache.hits):
+            if name not in self.counters:
+                raise ValueError(f"cache: {name!r} is no counter of this VNF")
         return self
 
     @property

@@ -61,6 +61,12 @@ class Summary:
     def gbps(self) -> float:
         return median(r.application.gbps for r in self.results if r.application)
 
+    def of_application(self, name: str) -> float | None:
+        """The median of a figure that not every workload has."""
+        values = [getattr(r.application, name) for r in self.results if r.application]
+        known = [value for value in values if value is not None]
+        return median(known) if known else None
+
     @property
     def verdict(self) -> str:
         """Empty when every repetition can be trusted."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.record import Finding
-from headrace.spec.appliance import AnyWorkload, HttpWorkload
+from headrace.spec.appliance import AnyWorkload
+from headrace.testbed.containers.caches import judge_hits
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.layout import Node
 from headrace.testbed.containers.verify import ATTACKS
@@ -36,16 +37,23 @@ class Word:
 def judge(
     deployed: Deployed, before: Counters, after: Counters, workload: AnyWorkload
 ) -> list[Finding]:
-    findings = []
+    findings = judge_hits(deployed, workload, grown(before, after))
     for node in deployed.layout.containers:
         check = _check(node, workload)
         if check is not None and node.name in after:
             all_ = after[node.name]
-            new = {k: v - before[node.name].get(k, 0) for k, v in all_.items()}
+            new = grown(before, after)[node.name]
             finding = check(Word(node, new, all_, deployed, workload))
             if finding is not None:
                 findings.append(finding)
     return findings
+
+
+def grown(before: Counters, after: Counters) -> dict[str, dict[str, int]]:
+    return {
+        name: {key: value - before[name].get(key, 0) for key, value in values.items()}
+        for name, values in after.items()
+    }
 
 
 _Check = Callable[[Word], Finding | None]
@@ -69,14 +77,6 @@ def _firewall(word: Word) -> Finding:
     count += word.new.get("connections_packets", 0)
     text = f"passed {count} packets and refused {refused}."
     return word.say("accepted", count > 0, count, text)
-
-
-def _cache(word: Word) -> Finding:
-    requests, hits = word.new.get("requests", 0), word.new.get("hits", 0)
-    share = hits / requests if requests else 0.0
-    repeats = isinstance(word.workload, HttpWorkload) and word.workload.repeated > 0
-    ok = requests > 0 and (hits > 0 or not repeats)
-    return word.say("hits", ok, share, f"answered {share:.0%} of {requests} requests itself.")
 
 
 def _balancer(word: Word) -> Finding | None:
@@ -131,7 +131,7 @@ _OF_REQUESTS = ("l7-cache", "l4-lb", "proxy", "compression", "anti-virus", "wan-
 _CHECKS: Mapping[str, _Check] = {
     "nat": _nat,
     "ip-firewall": _firewall,
-    "l7-cache": _cache,
+    "l7-cache": _counted("requests", "requests", "was asked {} times."),
     "l4-lb": _balancer,
     "ids": _ids,
     "headrace": _counted("forwarded", "out", "sent on {} packets."),

@@ -30,10 +30,13 @@ def show(rows: Sequence[Row], console: Console) -> None:
         table = Table(title=title, title_justify="left", box=None)
         for heading in ("", "chain"):
             table.add_column(heading)
-        for heading in (*_HEADINGS, ""):
-            table.add_column(heading, justify="right")
-        for one in _of(found, statement):
-            table.add_row(one.point.role, one.point.name, *_figures(one))
+        figures = [_figures(one) for one in _of(found, statement)]
+        used = [i for i in range(len(_HEADINGS)) if any(row[i] for row in figures)]
+        for i in used:
+            table.add_column(_HEADINGS[i], justify="right", no_wrap=True)
+        table.add_column("", justify="right")
+        for one, row in zip(_of(found, statement), figures, strict=True):
+            table.add_row(one.point.role, one.point.name, *(row[i] for i in used), row[-1])
         console.print(table)
         for sentence in statement.lines:
             console.print(f"  {sentence}", markup=False, highlight=False)
@@ -42,7 +45,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
         console.print(sentence, markup=False, highlight=False)
 
 
-_HEADINGS = ("rate", "spread", "p50 ms", "p99 ms")
+_HEADINGS = ("rate", "spread", "to servers", "to clients", "hits", "p50 ms", "p99 ms")
 
 
 def _of(found: Sequence[Summary], statement: Compared) -> list[Summary]:
@@ -50,11 +53,25 @@ def _of(found: Sequence[Summary], statement: Compared) -> list[Summary]:
     return [one for one in found if (one.point.network, one.results[0].workload) == key]
 
 
-def _figures(one: Summary) -> tuple[str, str, str, str, str]:
+def _gbps(value: float | None) -> str:
+    return f"{value:.3f}" if value is not None else ""
+
+
+def _hits(one: Summary) -> str:
+    """What the chain's first cache answered itself, of what it was to."""
+    ratio, asked = one.of_application("hit_ratio"), one.of_application("hit_ratio_asked")
+    return f"{ratio:.0%} of {asked:.0%}" if ratio is not None and asked is not None else ""
+
+
+def _figures(one: Summary) -> tuple[str, ...]:
+    """One for each heading, then the verdict."""
     p50, p99 = one.latency_ms("p50"), one.latency_ms("p99")
     return (
         str(one.rate),
         f"{one.rate.spread:.0%}" if len(one.results) > 1 else "",
+        _gbps(one.of_application("to_servers_gbps")),
+        _gbps(one.of_application("to_clients_gbps")),
+        _hits(one),
         f"{p50:.2f}" if p50 is not None else "",
         f"{p99:.2f}" if p99 is not None else "",
         one.verdict,
@@ -74,7 +91,10 @@ def page(
     found = summaries(rows)
     parts.append(
         "<p class=small>Medians over the repetitions; the spread is from the lowest to the highest "
-        "of them, relative to the median.</p>"
+        "of them, relative to the median. A rate in Gbit/s is goodput: payload that arrived (of "
+        "HTTP with its headers). To servers and to clients: Gbit/s of frames in each direction, "
+        "acknowledgements and all, as they arrive at the interfaces there. Hits: the share of "
+        "requests that the chain's first cache answered itself, of that which was asked for.</p>"
     )
     for statement in compared(found):
         title = f"{statement.network}: {statement.workload}"
@@ -102,12 +122,12 @@ def _table(found: Sequence[Summary]) -> str:
     lines = []
     for one in found:
         figures = _figures(one)
-        cells = "".join(f"<td class=n>{escape(f)}</td>" for f in figures[:4])
+        cells = "".join(f"<td class=n>{escape(f)}</td>" for f in figures[:-1])
         mark = " class=suspect" if one.verdict else ""
         lines.append(
             f"<tr{mark}><td>{one.point.role}</td><td>{escape(one.point.name)}</td>{cells}"
             f"<td><span class=bar style='width:{220 * one.rate.median / most:.0f}px'></span></td>"
-            f"<td>{figures[4]}</td></tr>"
+            f"<td>{figures[-1]}</td></tr>"
         )
     heads = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
     return (
@@ -121,9 +141,9 @@ def _scaled(found: Sequence[Summary]) -> str:
     for (vnf, chain), by_count in scaled_out(found).items():
         least = next(iter(by_count.values())).rate
         for count, one in by_count.items():
-            rate, spread, p50, p99, verdict = _figures(one)
+            *own, verdict = _figures(one)
             times = f"{1 + one.rate.gain(least):.2f}" if least.median else ""
-            figures = (str(count), rate, spread, times, p50, p99)
+            figures = (str(count), times, *own)
             cells = "".join(f"<td class=n>{escape(figure)}</td>" for figure in figures)
             mark = " class=suspect" if verdict else ""
             lines.append(
@@ -132,10 +152,7 @@ def _scaled(found: Sequence[Summary]) -> str:
             )
     if not lines:
         return ""
-    heads = "".join(
-        f"<th>{h}</th>"
-        for h in ("VNF", "chain", "instances", "rate", "spread", "times", "p50 ms", "p99 ms", "")
-    )
+    heads = "".join(f"<th>{h}</th>" for h in ("VNF", "chain", "instances", "times", *_HEADINGS, ""))
     return f"<h3>Scaled out</h3><table><tr>{heads}</tr>{''.join(lines)}</table>"
 
 

@@ -31,6 +31,7 @@ from headrace.spec.appliance import (
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 from headrace.spec.study import sweep_points
+from headrace.testbed.containers.caches import sized
 from headrace.testbed.containers.deploy import Supply
 from headrace.testbed.containers.layout import Layout, lay_out
 from headrace.testbed.vnf import CatalogueEntry, VnfDefinition, catalogue
@@ -321,6 +322,8 @@ class _Expander:
             sizes = {w.object_kb for w in self.study.workload if isinstance(w, HttpWorkload)}
             parameters = {"object_kb": " ".join(map(str, sorted(sizes or {16})))}
             allocation = allocation.model_copy(update={"parameters": parameters})
+        given = sized(self.definitions[kind], allocation.parameters, self.study.workload)
+        allocation = allocation.model_copy(update={"parameters": given})
         own = self.study.appliances.get(kind)
         supply = (
             Supply(self.definitions[kind], self.entries[kind].image, allocation)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from headrace.bundle import now
 from headrace.measure.audit import Clock, Facts
@@ -14,10 +15,12 @@ from headrace.measure.clocks import of_machine
 from headrace.measure.collectors.base import cpu_times_s
 from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
-from headrace.spec.appliance import AnyWorkload, PacketsWorkload, StreamWorkload
+from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
 from headrace.testbed.containers import cpu
+from headrace.testbed.containers.caches import Looked, looked_up
 from headrace.testbed.containers.deploy import Deployed
-from headrace.testbed.containers.judge import Counters, judge
+from headrace.testbed.containers.judge import Counters, grown, judge
+from headrace.testbed.containers.layout import Node
 from headrace.testbed.containers.load import Load, run_load
 from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
@@ -36,7 +39,9 @@ class Observed:
     after: Counters
     cpu: dict[str, float]  # container, or process of the switch: CPUs used
     others: float  # CPUs that everybody else used
-    packets: Count  # of the clients' interface
+    clients: Count  # of the clients' interface
+    servers: Count  # of the servers' interfaces, together
+    looked: Looked | None = None  # what the chain's first cache answered
     clocks: tuple[Clock, ...] = ()  # of the machine's CPUs
 
 
@@ -60,15 +65,21 @@ def observe(
         for name, after in _cpu_seconds(deployed).items()
         if name in cpu_before
     }
-    client = deployed.layout.client
-    device = client.interface("down").device
-    packets = _grown(
-        interfaces[client.name][device], deployed.interface_counts()[client.name][device]
-    )
+    interfaces_after = deployed.interface_counts()
+
+    def counted(ends: Sequence[Node], side: str) -> Count:
+        each = [(node.name, node.interface(side).device) for node in ends]
+        return _sum([_grown(interfaces[n][d], interfaces_after[n][d]) for n, d in each])
+
+    layout = deployed.layout
     own = 1.0 if isinstance(workload, PacketsWorkload) else 0.0  # the polling lcore
+    counters = deployed.all_counters()
+    http = isinstance(workload, HttpWorkload)
     return Observed(
-        load, started_at, before, deployed.all_counters(), used,
-        max(0.0, busy - sum(used.values()) - own), packets, tuple(machine),
+        load, started_at, before, counters, used,
+        max(0.0, busy - sum(used.values()) - own),
+        counted([layout.client], "down"), counted(layout.of_kind("server"), "up"),
+        looked_up(deployed, grown(before, counters)) if http else None, tuple(machine),
     )  # fmt: skip
 
 
@@ -102,21 +113,20 @@ def audit(
 def record(
     point: Point, workload: AnyWorkload, number: int, repetition: int, seen: Observed, found: Audit
 ) -> Trial:
-    """Packets are the generator's own where it counts them, else those of the clients' interface,
-    where what was never cut counts as one."""
-    load, packets = seen.load, seen.packets
+    """Packets are the generator's own where it counts them. Else they are those of both directions,
+    where each arrives: at interfaces of clients and servers. What was never cut counts as one."""
+    load, clients, servers = seen.load, seen.clients, seen.servers
     seconds = load.duration_s
-    l2_bytes = packets.rx_bytes + packets.rx_packets * _FCS_BYTES
-    received, sent = packets.rx_packets, packets.tx_packets
-    if isinstance(workload, PacketsWorkload):
-        l2_bytes = load.bytes
     own = load.packets
+    to_servers, to_clients = _l2_bytes(servers), _l2_bytes(clients)
     if own:
         received, sent = own.received, own.sent
-    growth = {
-        name: {k: max(0, v - seen.before[name].get(k, 0)) for k, v in values.items()}
-        for name, values in seen.after.items()
-    }
+        l2_bytes = load.bytes if isinstance(workload, PacketsWorkload) else to_servers
+    else:
+        received = clients.rx_packets + servers.rx_packets
+        sent = clients.tx_packets + servers.tx_packets
+        l2_bytes = to_servers + to_clients
+    asked = workload.repeated if isinstance(workload, HttpWorkload) else None
     return Trial(
         chain=point.name,
         direction="forward" if own else "both",
@@ -144,7 +154,15 @@ def record(
         latency_hdr=own.latency_hdr if own else None,
         application=Application(
             gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
-            errors=load.errors, retransmits=load.retransmits, counters=growth, cpu=seen.cpu,
+            errors=load.errors, retransmits=load.retransmits, cpu=seen.cpu,
+            to_servers_gbps=None if own else to_servers * 8 / seconds / 1e9,
+            to_clients_gbps=None if own else to_clients * 8 / seconds / 1e9,
+            hit_ratio=seen.looked.ratio if seen.looked else None,
+            hit_ratio_asked=asked if seen.looked else None,
+            counters={
+                name: {key: max(0, value) for key, value in values.items()}
+                for name, values in grown(seen.before, seen.after).items()
+            },
         ),
         labels=() if _open_loop(workload) else ("closed-loop",),
         trial=number,
@@ -167,6 +185,14 @@ def _cpu_seconds(deployed: Deployed) -> dict[str, float]:
         times = cpu_times_s(pid)
         read[name] = None if times is None else sum(times)
     return {name: seconds for name, seconds in read.items() if seconds is not None}
+
+
+def _l2_bytes(count: Count) -> int:
+    return count.rx_bytes + count.rx_packets * _FCS_BYTES
+
+
+def _sum(counts: Sequence[Count]) -> Count:
+    return Count(*(sum(getattr(c, f.name) for c in counts) for f in fields(Count)))
 
 
 def _grown(before: Count, after: Count) -> Count:

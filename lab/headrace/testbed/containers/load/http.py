@@ -18,7 +18,7 @@ from headrace.testbed.containers.load.base import GRACE_S, Load, whole_seconds
 
 _MARK = "headrace "
 _TIMES_FOLLOW = "-- times"
-_URIS = 4000  # h2load takes them in turn, over and over: what a cache's first round does not hold
+_URIS = 4000
 _TIMES, _LIST = "/tmp/times", "/tmp/uris"
 
 
@@ -53,8 +53,8 @@ def _wrk(deployed: Deployed, workload: HttpWorkload, seconds: int, seed: int) ->
 def _h2load(deployed: Deployed, workload: HttpWorkload, seconds: int, seed: int) -> Load:
     """h2load over HTTP/1.1; latency from its log of every request.
 
-    It asks for a list of names in turn. A name that is not to be repeated carries the trial's
-    number, but comes again after a whole round of the list.
+    Each of its connections asks for the same list of names in turn, over and over: a name that is
+    not hot comes again, and is no hit, since the servers forbid to store it.
     """
     root = f"http://{deployed.layout.target}:{PORT}"
     names = deployed.state.path / "uris"
@@ -82,12 +82,11 @@ def _h2load(deployed: Deployed, workload: HttpWorkload, seconds: int, seed: int)
 
 
 def uris(workload: HttpWorkload, root: str, seed: int) -> str:
-    """One per line; `repeated` of them are among the hot objects."""
+    """One per line; `repeated` of them are of the hot objects, in random order."""
     draw = random.Random(seed)
+    hot = set(draw.sample(range(_URIS), round(workload.repeated * _URIS)))
     names = (
-        f"hot-{draw.randrange(workload.hot_objects) + 1}"
-        if draw.random() < workload.repeated
-        else f"{seed}-0-{i}"
+        f"hot-{draw.randrange(workload.hot_objects) + 1}" if i in hot else f"{seed}-0-{i}"
         for i in range(_URIS)
     )
     return "\n".join(f"{root}/o/{workload.object_kb}/{name}" for name in names)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
 from headrace.spec.appliance import HttpWorkload, PacketsWorkload
+from headrace.testbed.containers.caches import sized
 from headrace.testbed.containers.feasible import capabilities, cpus
 from headrace.testbed.containers.layout import lay_out
 from headrace.testbed.containers.load.http import uris
@@ -29,11 +30,23 @@ def test_the_share_of_repeated_requests(repeated: float, seed: int) -> None:
     workload = HttpWorkload(repeated=repeated, object_kb=4, hot_objects=7)
     names = uris(workload, "http://a", seed).split("\n")
     hot = [name for name in names if "/hot-" in name]
-    assert abs(len(hot) / len(names) - repeated) < 0.05
+    assert len(hot) == round(repeated * len(names))
     assert len(set(hot)) <= 7
     new = [name for name in names if "/hot-" not in name]
     assert len(set(new)) == len(new)
     assert all(name.startswith("http://a/o/4/") for name in names)
+
+
+def test_a_cache_is_as_large_as_what_is_repeated_needs() -> None:
+    cache = DEFINITIONS["l7-cache"]
+    assert sized(cache, {}, [HttpWorkload()]) == {}  # 50 objects of 16 KB: the default's 64 MB do
+    many = [HttpWorkload(object_kb=8192, hot_objects=20), HttpWorkload(object_kb=8192)]
+    enough = sized(cache, {}, many)
+    assert 50 * 8 + 32 * 8 < enough["memory_mb"] < 800  # those, and what is under way
+    assert enough["object_max_kb"] == 8192
+    assert sized(cache, {"memory_mb": 8}, many)["memory_mb"] == 8  # who says so has it
+    assert sized(DEFINITIONS["nat"], {}, many) == {}
+    assert sized(cache, {}, [HttpWorkload(repeated=0, object_kb=8192, hot_objects=9999)]) == {}
 
 
 @pytest.mark.parametrize("chain", [{}, {"nat": None, "router": "nat"}])
