@@ -207,7 +207,7 @@ static int make_workers(struct engine *e, struct err *err)
 
 	for (unsigned int i = 0; i < p->n_segments; i++)
 		total += p->segments[i].n_all_cpus;
-	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), RTE_CACHE_LINE_SIZE);
+	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), 2 * RTE_CACHE_LINE_SIZE);
 	if (!e->workers)
 		return err_set(err, ENOMEM, "segments", "out of memory");
 	for (unsigned int i = 0; i < p->n_segments; i++)

@@ -12,7 +12,10 @@
 #include "plan.h"
 #include "segment.h"
 
-/* One per CPU that any segment uses; polls its replicas in turn. */
+/*
+ * One per CPU that any segment uses; polls its replicas in turn. By two lines, as processors fetch them in pairs:
+ * each turn writes its clock, which no other lcore's turn may wait for.
+ */
 struct worker {
 	unsigned int cpu, lcore;
 	struct replica **replicas;
@@ -23,7 +26,7 @@ struct worker {
 	uint64_t ref_before, ops_before; /* cycles until it began again with other replicas (replan.c) */
 	const struct plan_wait *wait;
 	uint64_t sleeps, sleep_cycles;
-} __rte_cache_aligned;
+} __rte_aligned(2 * RTE_CACHE_LINE_SIZE);
 
 struct engine {
 	struct plan *plan;

@@ -10,9 +10,12 @@
 
 #include "engine.h"
 
+/* In pairs of lines, as processors fetch them: the next one may be another lcore's. */
 static void *hot_alloc(size_t size)
 {
-	return rte_zmalloc("replica", size, RTE_CACHE_LINE_SIZE);
+	const size_t pair = 2 * RTE_CACHE_LINE_SIZE;
+
+	return rte_zmalloc("replica", RTE_ALIGN_CEIL(size, pair), pair);
 }
 
 /* Kahn's algorithm for one direction; the plan has been checked to be acyclic. */

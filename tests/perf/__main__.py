@@ -176,9 +176,12 @@ class Bench:
         for where, cpus in (
             ("an lcore each", self.cpus), ("one lcore", (self.cpus[1], self.cpus[1]))
         ):  # fmt: skip
-            for cycles, load, known, ratios in busy.shares(BINARY, self.folder, cpus):
-                name = f"OPS/REF over {known:.3f}: {cycles} cycles at {load:.0%}, {where}"
-                self.row(name, ratios, "x")
+            (turn, packet), rows = busy.shares(BINARY, self.folder, cpus)
+            own = f"own {turn:.0f} a turn and {packet:.0f} a packet"
+            for cycles, load, printed, over in rows:
+                name = f"{cycles} cycles at {load:.0%}, {where}"
+                self.row(f"OPS/REF, {name}", printed, "x")
+                self.row(f"over known ({own}), {name}", over, "x")
 
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows."""

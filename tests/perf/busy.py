@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from numpy import polyfit
 
 from perf.boost import boost
 from perf.engine import host
@@ -52,49 +55,80 @@ def plan(cycles: int, generator: int, chain: int) -> dict[str, Any]:
     }
 
 
-def _chain(read: dict[str, Any]) -> tuple[int, int, int]:
-    chain = read["segments"]["chain"][0]
-    return int(read["tsc"]), int(chain["in"]), int(chain["ops_cycles"])
+@dataclass(frozen=True)
+class Window:
+    """What the chain's lcore did in some time, in TSC cycles."""
+
+    span: int
+    packets: int
+    turns: int  # polls that found packets
+    ops: int
 
 
-def _windows(engine: Engine, rate: float) -> list[tuple[float, float]]:
-    """(packets per cycle, OPS / REF) of several windows at one rate; 0: as fast as possible."""
+def _window(before: dict[str, Any], after: dict[str, Any]) -> Window:
+    was, now = (read["segments"]["chain"][0] for read in (before, after))
+    grown = {
+        key: int(now[key]) - int(was[key]) for key in ("in", "polls", "idle_polls", "ops_cycles")
+    }
+    return Window(
+        span=int(after["tsc"]) - int(before["tsc"]),
+        packets=grown["in"],
+        turns=grown["polls"] - grown["idle_polls"],
+        ops=grown["ops_cycles"],
+    )
+
+
+def _windows(engine: Engine, rate: float) -> list[Window]:
+    """Several windows at one rate; 0: as fast as possible."""
     seconds = WARM_S + WINDOWS * (WINDOW_S + 0.05)
     engine.call("start", sources={"gen": {"rate_pps": rate, "duration_s": seconds}})
     time.sleep(WARM_S)
     found = []
     for _ in range(WINDOWS):
-        tsc, packets, ops = _chain(engine.read())
+        before = engine.read()
         time.sleep(WINDOW_S)
-        then, more, busier = _chain(engine.read())
-        found.append(((more - packets) / (then - tsc), (busier - ops) / (then - tsc)))
+        found.append(_window(before, engine.read()))
     engine.call("stop")
     while engine.read()["links"]["gen"]["state"] != "done":
         time.sleep(0.02)
     return found
 
 
+def _peak(engine: Engine, hz: float) -> float:
+    return median(w.packets / w.span for w in _windows(engine, 0)) * hz
+
+
+def _own(
+    binary: Path, folder: Path, cpus: tuple[int, int], rates: list[float]
+) -> tuple[float, float]:
+    """(cycles of a turn, cycles of a packet) that the engine itself takes: a line through what
+    turns take with a function of no cost, by how many packets they find."""
+    with Engine(binary, plan(0, *cpus), folder) as engine:
+        boost(engine.process.pid)
+        windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
+    slope, fixed = polyfit(
+        [w.packets / w.turns for w in windows], [w.ops / w.turns for w in windows], 1
+    )
+    return float(fixed), float(slope)
+
+
 def shares(
     binary: Path, folder: Path, cpus: tuple[int, int]
-) -> list[tuple[int, float, float, Sample]]:
-    """(cycles, load, offered x cycles, what the function added to OPS / REF over that).
-
-    The load is a share of the highest rate. What the engine itself costs a packet depends on the
-    rate, not on the function: it is OPS / REF of a function of no cost at the same rate, taken off.
+) -> tuple[tuple[float, float], list[tuple[int, float, Sample, Sample]]]:
+    """The engine's own cycles (of a turn, of a packet), and by cycles of the function and load (a
+    share of the highest rate): OPS / REF as printed, and that over what the known cost makes of it.
     """
     made = []
     for cycles in CYCLES:
         with Engine(binary, plan(cycles, *cpus), folder) as engine:
             boost(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
-            peak = median(packets for packets, _ in _windows(engine, 0)) * hz
+            peak = _peak(engine, hz)
             made += [(cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS]
+    turn, packet = _own(binary, folder, cpus, sorted({rate for *_, rate in made})[::3])
     rows = []
-    with Engine(binary, plan(0, *cpus), folder) as engine:
-        boost(engine.process.pid)
-        for cycles, load, windows, rate in made:
-            own = median(ops for _, ops in _windows(engine, rate))
-            known = median(packets for packets, _ in windows) * cycles
-            ratios = Sample(tuple((ops - own) / (pace * cycles) for pace, ops in windows))
-            rows.append((cycles, load, known, ratios))
-    return rows
+    for cycles, load, windows, _ in made:
+        printed = Sample(tuple(w.ops / w.span for w in windows))
+        over = tuple(w.ops / (w.packets * (cycles + packet) + w.turns * turn) for w in windows)
+        rows.append((cycles, load, printed, Sample(over)))
+    return (turn, packet), rows
