@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,7 +39,7 @@ def plan(cpus: list[int]) -> Json:
         },
         "nfs": {
             "tee": {"type": "tee", "params": {}},
-            "slow": {"type": "delay", "params": {"cycles": 20000}},
+            "slow": {"type": "delay", "params": {"cycles": 100000}},
             "watch": {"type": "acl", "params": acl},
         },
         "segments": [
@@ -67,17 +66,20 @@ def plan(cpus: list[int]) -> Json:
 def test_every_packet_has_a_place(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
     with start_engine(plan(cpus)) as engine:
         before = engine.read()
-        run = {"rate_pps": 300_000, "duration_s": 0.2}
+        # All of them are sent, however busy the machine is; and too fast for the slow function.
+        run = {"rate_pps": 300_000, "packets": 60_000, "duration_s": 60}
         engine.call("start", sources={"gen": run, "gen-r": run})
-        time.sleep(0.3)
+
+        came: list[int] = []
 
         def over() -> bool:
-            read = engine.read()
-            done = all(read["links"][name]["state"] == "done" for name in ("gen", "gen-r"))
-            return done and not waiting(read)
+            """Nothing waits in a queue any more, and nothing has come since the last look."""
+            links = engine.read()["links"]
+            came.append(sum(int(links[name]["received"]) for name in ("meas", "meas-r")))
+            done = all(links[name]["state"] == "done" for name in ("gen", "gen-r"))
+            return done and not waiting(engine.read()) and came[-2:] == [came[-1]] * 2
 
-        engine.wait_for(over, "an empty engine", 20)
-        time.sleep(0.01)
+        engine.wait_for(over, "an empty engine", 90)
         links = (after := engine.read())["links"]
     found = books(before, after)
     forward = Way("forward", links["gen"], links["meas"])
@@ -86,7 +88,7 @@ def test_every_packet_has_a_place(start_engine: Callable[..., Engine], cpus: lis
         one = settle(found, [way], 2)
         assert [(a.size, a.unknown) for a in one.accounts] == [(s, 0) for s in ("all", *SIZES)]
         # Of its own direction only, and each size class has its share.
-        assert set(one.dropped) == {ring} and one.dropped[ring] > 1000
+        assert set(one.dropped) == {ring} and one.dropped[ring] > 0
         sent = {a.size: a.sent for a in one.accounts}
         assert sent["64"] > 1.9 * sent["1024-1518"] > 0
     both = settle(found, [forward, reverse], 2)
