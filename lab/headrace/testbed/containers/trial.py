@@ -88,6 +88,9 @@ def audit(
 ) -> Audit:
     load = seen.load
     own = load.packets
+    received = own.received if own else 0
+    if own and own.strangers:
+        received = min(received, own.sent)  # more tells nothing
     errors = Finding(
         check="errors", ok=load.errors == 0, value=load.errors, limit=0,
         text=f"The clients report {load.errors} errors.",
@@ -95,10 +98,10 @@ def audit(
     return judged(
         Facts(
             sent=own.sent if own else 0,
-            received=own.received if own else 0,
-            lost=own.sent - own.received if own else 0,
+            received=received,
+            lost=own.sent - received if own else 0,
             asked=own.intended if own else None,
-            intended_s=workload.duration,
+            intended_s=own.asked_s if own and own.asked_s else workload.duration,
             took_s=load.duration_s,
             behind_s=own.behind_s if own else None,
             undecided=own.undecided if own else None,

@@ -44,6 +44,10 @@ class Packets:
     behind_s: float | None = None  # at most behind its schedule
     undecided: int = 0  # came too late to be told from duplicates
     clocks: tuple[Clock, ...] = ()  # of its own lcores
+    asked_s: float | None = None  # where it is not the workload's duration
+    strangers: bool = (
+        False  # `received` is an interface's count, and has others' packets in it (ARP)
+    )
 
 
 def whole_seconds(seconds: float) -> int:

@@ -8,7 +8,7 @@ import re
 from headrace.errors import HeadraceError
 from headrace.spec.appliance import PcapWorkload
 from headrace.testbed.containers.deploy import Deployed
-from headrace.testbed.containers.load.base import GRACE_S, Load, Packets
+from headrace.testbed.containers.load.base import GRACE_S, Load, Packets, whole_seconds
 from headrace.testbed.containers.tool import last_words
 
 _GIVEN, _READY = "/tmp/given.pcap", "/tmp/ready.pcap"
@@ -24,9 +24,10 @@ def replay(deployed: Deployed, workload: PcapWorkload, seconds: float) -> Load:
     device = server.interface("up").device
     pace = f"--pps={workload.rate:g}" if workload.rate else "--topspeed"
     before = deployed.interface_counts()[server.name][device]
+    asked_s = whole_seconds(seconds)
     text = deployed.client(
         "sh", "-c",
-        f"tcpreplay --intf1=down --preload-pcap --loop=0 --duration={max(1, round(seconds))} "
+        f"tcpreplay --intf1=down --preload-pcap --loop=0 --duration={asked_s} "
         f"{pace} {_READY} 2>&1; sleep {_DRAIN_S}",
         timeout_s=seconds + GRACE_S,
     )  # fmt: skip
@@ -40,7 +41,9 @@ def replay(deployed: Deployed, workload: PcapWorkload, seconds: float) -> Load:
         duration_s=took,
         bytes=after.rx_bytes - before.rx_bytes,
         loss_ratio=min(1.0, max(0.0, 1 - received / sent)) if sent else 0.0,
-        packets=Packets(round(workload.rate * took) or sent, sent, received),
+        packets=Packets(
+            round(workload.rate * took) or sent, sent, received, asked_s=asked_s, strangers=True
+        ),
     )
 
 
