@@ -34,6 +34,7 @@ struct stage {
 	struct nf nf;
 	struct nf_worker worker;
 	uint64_t verdicts[256];
+	uint64_t warm[NF_COUNTERS_MAX]; /* the function's counters when timing began */
 	uint64_t burst_cycles; /* of the last burst */
 	double cycles[BURSTS], rounds[ROUNDS];
 };
@@ -192,8 +193,15 @@ static void warm_up(struct bench *b)
 			flows[i] = (f + i) % b->opt.flows;
 		run_burst(b, f, flows);
 	}
-	for (unsigned int i = 0; i < b->n_stages; i++)
-		memset(b->stages[i].verdicts, 0, sizeof(b->stages[i].verdicts));
+	for (unsigned int i = 0; i < b->n_stages; i++) {
+		struct stage *s = &b->stages[i];
+
+		/* Some functions bring their counters up to date then. */
+		if (s->nf.ops->tick)
+			s->nf.ops->tick(&s->worker, rte_rdtsc());
+		memcpy(s->warm, s->worker.counters, sizeof(s->warm));
+		memset(s->verdicts, 0, sizeof(s->verdicts));
+	}
 }
 
 static void report_stage(struct stage *s)
@@ -204,6 +212,11 @@ static void report_stage(struct stage *s)
 		if (s->verdicts[v])
 			printf("%s\"%u\": %llu", any++ ? ", " : "", v,
 			       (unsigned long long)s->verdicts[v]);
+	printf("}, \"counters\": {");
+	/* Their growth, by which one sees what path the figure is of; of gauges, the change. */
+	for (unsigned int c = 0; s->nf.ops->counters && s->nf.ops->counters[c]; c++)
+		printf("%s\"%s\": %lld", c ? ", " : "", s->nf.ops->counters[c],
+		       (long long)(s->worker.counters[c] - s->warm[c]));
 	printf("}}");
 }
 

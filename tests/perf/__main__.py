@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from perf import busy, engine, nfs, testpmd, traffic
+from perf import busy, engine, nfs, start, testpmd, traffic
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -41,6 +41,7 @@ class Bench:
         self.cpus = (cpus[0], cpus[1])
         self.tsc_hz = engine.tsc_hz(BINARY, folder)
         self.rows: list[tuple[str, str, str, str]] = []
+        self.notes: list[str] = []
         self.data: dict[str, Any] = {"tsc_hz": self.tsc_hz, "runs": runs, "seconds": seconds}
 
     def row(self, what: str, sample: Sample, unit: str, goal: float | None = None) -> None:
@@ -95,50 +96,49 @@ class Bench:
         self.row("source and sink", Sample(tuple(x.wall_cycles("loop") for x in loads)), "cycles")
 
     def chain(self) -> None:
-        """ACL (1000 rules) -> LB (4096 flows) -> L3FWD (1 M routes), run to completion."""
-        files = traffic.write_chain(self.folder)
-        source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
-        chain = [
-            ("acl", "pass", {"rules_file": files["rules"], "default": "deny"}),
-            (
-                "lb",
-                "out",
-                {"vips": [{"address": "198.19.0.1", "backends": traffic.backends()}]},
-            ),
-            ("l3fwd", "out0", {"fib": "lpm", "routes_file": files["routes"]}),
-        ]
-        empty = engine.chain_plan(source, [], self.cpus, 512)
-        plan = engine.chain_plan(source, chain, self.cpus, 1536)
-        full, baseline = [], []
+        """ACL (1000 rules) -> LB (4096 flows) -> L3FWD (1 M routes), run to completion: with acl's
+        flow cache, which has room for all flows, and without."""
+        plans = start.plans(traffic.write_chain(self.folder), self.cpus)
+        starts: dict[str, list[start.Start]] = {name: [] for name in plans}
         for _ in range(self.runs):
-            baseline.append(engine.load(BINARY, empty, self.folder, self.seconds))
-            full.append(engine.load(BINARY, plan, self.folder, self.seconds))
-        each = {
-            name: Sample(tuple(load.nf_cycles("chain", name) for load in full))
-            for name, _, _ in chain
+            for name, plan in plans.items():
+                one = start.start(BINARY, plan, self.folder, self.seconds, self.cpus)
+                starts[name].append(one)
+        for path in start.PATHS:
+            self._chain_rows(path, starts[path])
+            self.notes += start.about(path, starts[path])
+        empty = Sample(tuple(s.load.rate_mpps("chain") for s in starts["empty"]))
+        self.row("empty chain throughput", empty, "Mpps")
+
+    def _chain_rows(self, path: str, starts: list[start.Start]) -> None:
+        hits = [start.check_path(path, one) for one in starts]
+        own = [one for one in starts if one.of_the_chain]
+        bound = "" if own else ", bound by the generator"
+        label = f"(acl: {path}{bound})"
+        figures: dict[str, tuple[Callable[[start.Start], float], str]] = {
+            f"acl, {path} ({min(hits):.1%} hits){bound}": (lambda s: s.nf("acl"), "cycles"),
+            f"lb, known flow {label}": (lambda s: s.nf("lb"), "cycles"),
+            f"l3fwd {label}": (lambda s: s.nf("l3fwd"), "cycles"),
+            f"acl + lb + l3fwd {label}": (lambda s: s.work, "cycles"),
+            f"receiving from the wire {label}": (lambda s: s.receiving, "cycles"),
+            f"sending to the ring back {label}": (lambda s: s.sending, "cycles"),
+            f"chain, rings and loop included {label}": (lambda s: s.wall, "cycles"),
+            f"chain throughput {label}": (lambda s: s.load.rate_mpps("chain"), "Mpps"),
         }
-        for name, sample in each.items():
-            self.row(name, sample, "cycles")
-        together = tuple(
-            sum(values) for values in zip(*(s.values for s in each.values()), strict=True)
-        )
-        self.row("acl + lb + l3fwd", Sample(together), "cycles", GOALS["chain"])
-        self.row(
-            "chain, rings and loop included",
-            Sample(tuple(load.wall_cycles("chain") for load in full)),
-            "cycles",
-        )
-        self.row("chain throughput", Sample(tuple(x.rate_mpps("chain") for x in full)), "Mpps")
-        self.row(
-            "empty chain throughput", Sample(tuple(x.rate_mpps("chain") for x in baseline)), "Mpps"
-        )
+        for what, (value, unit) in figures.items():
+            goal = GOALS["chain"] if what.startswith("acl + ") else None
+            self.row(what, Sample(tuple(value(one) for one in own or starts)), unit, goal)
+        for name, (unit, state) in start.STATES.items():
+            values = [state(one) for one in starts]
+            self.data[f"{name} [{path}]"] = {"unit": unit, "values": values}
 
     def fastpath(self) -> None:
         """ACL (1000 rules) -> firewall -> NAT -> LB -> L3FWD, 4096 flows, with it and without: with
-        rings from and to another lcore, and the segment's loop alone on packets that it has."""
+        rings from and to another lcore, and the segment's loop alone on packets that it has. acl
+        has its own flow cache, too, and hits it."""
         files = traffic.write_chain(self.folder)
         source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
-        chain: list[tuple[str, str, dict[str, Any]]] = [
+        functions: list[tuple[str, str, dict[str, Any]]] = [
             ("acl", "pass", {"rules_file": files["rules"], "default": "deny"}),
             ("firewall", "pass", {"default": "permit"}),
             ("nat", "out", {"pool": ["203.0.113.1", "203.0.113.2"]}),
@@ -147,26 +147,31 @@ class Bench:
         ]
         plans: dict[str, dict[str, Any]] = {}
         for name, flows in (("plain", 0), ("fast path", 65536)):
-            plans[name] = engine.chain_plan(source, chain, self.cpus, 1536)
+            plans[name] = engine.chain_plan(source, functions, self.cpus, 1536)
             plans[name]["segments"][1]["fastpath"] = flows
         bound: set[str] = set()
 
         def cycles(name: str) -> float:
             load = engine.load(BINARY, plans[name], self.folder, self.seconds)
-            # A ring that is never full: it is the generator that was measured.
-            if load.after["links"]["wire"]["full"] == load.before["links"]["wire"]["full"]:
+            if load.turned_away("generator", "wire") < start.SPARE:
                 bound.add(name)
+            if name == "plain":
+                start.check_acl("flow cache hit", start.acl_counters(load))
             return load.wall_cycles("chain")
 
+        def alone(name: str) -> float:
+            said = engine.alone(BENCH_CHAIN, plans[name], files["headers"], self.folder)
+            if name == "plain":
+                start.check_acl("flow cache hit", said["counters"]["acl"])
+            return float(said["cycles_per_packet"]["median"])
+
         measures: dict[str, Callable[[], float]] = {name: partial(cycles, name) for name in plans}
-        for name, plan in plans.items():
-            measures[f"{name}, alone"] = partial(
-                engine.alone_cycles, BENCH_CHAIN, plan, files["headers"], self.folder
-            )
+        measures |= {f"{name}, alone": partial(alone, name) for name in plans}
         samples = interleave(self.runs, measures)
         for name, sample in samples.items():
-            label = f"{name} (bound by the source)" if name in bound else name
-            self.row(f"acl + firewall + nat + lb + l3fwd, {label}", sample, "cycles")
+            label = f"{name}, bound by the generator" if name in bound else name
+            label += "; acl: flow cache hit" if name.startswith("plain") else ""
+            self.row(f"acl + firewall + nat + lb + l3fwd ({label})", sample, "cycles")
         for where in ("", ", alone"):
             gain = ratio(samples[f"fast path{where}"], samples[f"plain{where}"])
             self.row(f"fast path / plain{where}", gain, "x", None if where else GOALS["fastpath"])
@@ -184,7 +189,8 @@ class Bench:
                 self.row(f"over known ({own}), {name}", over, "x")
 
     def nfs(self) -> None:
-        """Each function alone, then a multi-feature VNF of four, by the number of flows."""
+        """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
+        to the functions' tables, by their counters."""
         for flows in nfs.FLOWS:
             measures: dict[str, Callable[[], float]] = {
                 f.type: partial(nfs.cycles, BENCH_NF, (f,), flows) for f in nfs.ALONE
@@ -232,6 +238,8 @@ def main() -> int:
     for row in bench.rows:
         table.add_row(*row)
     console.print(table)
+    for note in bench.notes:
+        console.print(note, highlight=False)
     console.print(
         f"{arguments.runs} interleaved runs of {arguments.seconds:g} s each; TSC "
         f"{bench.tsc_hz / 1e9:.2f} GHz; load average {os.getloadavg()[0]:.1f}"

@@ -8,6 +8,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from perf.boost import boost
@@ -80,6 +81,20 @@ class Load:
     def rate_mpps(self, segment: str, key: str = "out") -> float:
         return self._sum(segment, key) / self.seconds / 1e6
 
+    def burst(self, segment: str) -> float:
+        """Packets of a poll that found some."""
+        return self._sum(segment, "in") / (
+            self._sum(segment, "polls") - self._sum(segment, "idle_polls")
+        )
+
+    def turned_away(self, writer: str, ring: str) -> float:
+        """The share of what the writer had for a ring that found it full."""
+        full = self._sum(writer, "outputs", ring, "full")
+        return full / (full + self._sum(writer, "outputs", ring, "packets"))
+
+    def counter(self, segment: str, nf: str, name: str) -> int:
+        return self._sum(segment, "nfs", nf, "counters", name)
+
 
 def load(
     binary: Path,
@@ -109,14 +124,23 @@ def load(
     return loads[-1]
 
 
-def alone_cycles(bench: Path, plan: dict[str, Any], headers: str, folder: Path) -> float:
-    """The chain's segment with no source and no rings: headrace-bench-chain's median."""
+def alone(bench: Path, plan: dict[str, Any], headers: str, folder: Path) -> dict[str, Any]:
+    """The chain's segment with no source and no rings: what headrace-bench-chain says."""
     segment = next(s for s in plan["segments"] if s["name"] == "chain")
     file = folder / "alone.json"
     links = {name: {"type": "bench"} for name in ("wire", "back")}
     file.write_text(json.dumps(plan | {"links": links, "segments": [segment]}))
     done = subprocess.run([bench, file, headers], capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout)["cycles_per_packet"]["median"])
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def transfer_cycles(calibrate: Path, cpus: tuple[int, int]) -> float:
+    """What a line costs that the other of these CPUs has modified, the mean of both ways."""
+    command = [str(calibrate), "--cpus", f"{cpus[0]},{cpus[1]}", "--only", "transfer"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    ways = json.loads(done.stdout)["transfer"]
+    return mean(float(way["modified"]["median"]) for way in ways)
 
 
 def tsc_hz(binary: Path, folder: Path) -> float:

@@ -9,6 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# By function: the counter that a packet of an unknown flow adds to. qos has no flows.
+UNKNOWN = {
+    "nat": "new-sessions",
+    "firewall": "new-flows",
+    "lb": "new-flows",
+    "monitor": "new-flows",
+    "dpi": "new-flows",
+}
 FLOWS = (1_000, 100_000, 1_000_000)
 # One outside address has some 60,000 ports towards one destination.
 POOL = [f"203.0.113.{i}" for i in range(1, 33)]
@@ -84,4 +92,9 @@ def cycles(binary: Path, functions: tuple[Function, ...], flows: int) -> float:
         dropped = sum(n for verdict, n in stage["verdicts"].items() if verdict != "0")
         if dropped:
             raise BenchError(f"{stage['nf']} at {flows} flows: {dropped} packets did not pass")
+        new = stage["counters"].get(UNKNOWN.get(stage["nf"], ""), 0)
+        if new:
+            raise BenchError(
+                f"{stage['nf']} at {flows} flows: {new} packets of flows it did not know"
+            )
     return float(result["cycles_per_packet"]["median"])

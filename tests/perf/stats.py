@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -29,6 +29,15 @@ class Sample:
             return "–"
         first, _, third = quantiles(self.values, n=4)
         return f"{first:.1f}-{third:.1f}"
+
+
+def within(values: Sequence[float], share: float) -> set[int]:
+    """Which values lie within this share of each other, most of them: their indices."""
+    best: set[int] = set()
+    for low in values:
+        here = {i for i, value in enumerate(values) if low <= value <= low * (1 + share)}
+        best = max(best, here, key=len)
+    return best
 
 
 def interleave(runs: int, measures: dict[str, Callable[[], float]]) -> dict[str, Sample]:

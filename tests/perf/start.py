@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts of ACL -> LB -> L3FWD on an lcore of its own, each with the state that it depended on.
+
+What receiving and sending cost depends on more than the chain. The generator's lcore and the
+chain's need about as long for a packet, so that a little decides which of them waits for the other.
+While the wire is full, the chain finds 32 packets a poll that were written long ago. When it waits,
+it takes each burst, or a part of one, out of the other core's hands, and receiving costs up to
+three times as much. A host may also move the two CPUs nearer to each other or further apart, or
+change their clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from perf import engine, traffic
+from perf.nfs import BenchError
+from perf.stats import within
+
+FUNCTIONS = ("acl", "lb", "l3fwd")
+# By the paths that acl's packets take: its parameters.
+PATHS: dict[str, dict[str, Any]] = {"flow cache hit": {}, "classification": {"cache_flows": 0}}
+CACHE_HITS = 0.99  # of the packets looked up, where the figure is called a hit's
+ASKED = 0.9  # of all packets; acl counts look-ups at ticks, the last of which may be missing
+KNOWN = 0.999  # of the load balancer's packets, after the warm-up
+# The wire turned away this share of the packets at least: else the chain waited for the generator.
+SPARE = 0.05
+WINDOW = 0.05  # starts of one bench lie within this of each other
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of an engine, and what a line cost between its two lcores before and after."""
+
+    load: engine.Load
+    transfer: tuple[float, float]
+
+    @property
+    def spare(self) -> float:
+        return self.load.turned_away("generator", "wire")
+
+    @property
+    def of_the_chain(self) -> bool:
+        return self.spare >= SPARE
+
+    def nf(self, name: str) -> float:
+        return self.load.nf_cycles("chain", name)
+
+    @property
+    def work(self) -> float:
+        return sum(self.nf(name) for name in FUNCTIONS)
+
+    @property
+    def receiving(self) -> float:
+        return self.load.io_cycles("chain", "rx_cycles")
+
+    @property
+    def sending(self) -> float:
+        return self.load.io_cycles("chain", "tx_cycles")
+
+    @property
+    def wall(self) -> float:
+        return self.load.wall_cycles("chain")
+
+    @property
+    def burst(self) -> float:
+        return self.load.burst("chain")
+
+
+STATES: dict[str, tuple[str, Callable[[Start], float]]] = {
+    "clock": ("MHz", lambda s: s.load.mhz()),
+    "additions at once": ("", lambda s: s.load.width()),
+    "standing still": ("%", lambda s: s.load.standstill() * 100),
+    "turned away by the wire": ("%", lambda s: s.spare * 100),
+    "packets a poll": ("", lambda s: s.burst),
+    "transfer of a line before": ("cycles", lambda s: s.transfer[0]),
+    "transfer of a line after": ("cycles", lambda s: s.transfer[1]),
+}
+# What of a state is not the usual: a share of its median, or so many of its unit.
+USUAL = {"standing still": (0.0, 1.0), "turned away by the wire": (0.5, 5.0)}
+
+
+def plans(files: dict[str, str], cpus: tuple[int, int]) -> dict[str, dict[str, Any]]:
+    source = {"frame_bytes": [64], "headers_file": files["headers"], "order": "random"}
+    made = {"empty": engine.chain_plan(source, [], cpus, 512)}
+    vips = [{"address": "198.19.0.1", "backends": traffic.backends()}]
+    for path, params in PATHS.items():
+        rules = {"rules_file": files["rules"], "default": "deny", **params}
+        chain: list[tuple[str, str, dict[str, Any]]] = [
+            ("acl", "pass", rules),
+            ("lb", "out", {"vips": vips}),
+            ("l3fwd", "out0", {"fib": "lpm", "routes_file": files["routes"]}),
+        ]
+        made[path] = engine.chain_plan(source, chain, cpus, 1536)
+    return made
+
+
+def start(
+    binary: Path, plan: dict[str, Any], folder: Path, seconds: float, cpus: tuple[int, int]
+) -> Start:
+    calibrate = binary.parent / "calibrate" / "headrace-calibrate"
+    before = engine.transfer_cycles(calibrate, cpus)
+    load = engine.load(binary, plan, folder, seconds)
+    return Start(load, (before, engine.transfer_cycles(calibrate, cpus)))
+
+
+def acl_counters(load: engine.Load) -> dict[str, int]:
+    names = ("permitted", "cache-hits", "cache-misses")
+    return {name: load.counter("chain", "acl", name) for name in names}
+
+
+def check_acl(path: str, counters: dict[str, int]) -> float:
+    """That the packets went the way that the figure is called after; the share of cache hits."""
+    packets, hits = counters["permitted"], counters["cache-hits"]
+    asked = hits + counters["cache-misses"]
+    hit = asked >= ASKED * packets and hits >= CACHE_HITS * asked
+    if not (hit if path == "flow cache hit" else asked == 0):
+        raise BenchError(
+            f'acl: not the path "{path}": of {packets} packets {asked} were looked up in its flow '
+            f"cache, and {hits} found"
+        )
+    return hits / asked if asked else 0.0
+
+
+def check_path(path: str, one: Start) -> float:
+    """The same of a start, and that lb knows the flows; acl's share of cache hits."""
+    counters = acl_counters(one.load)
+    known = one.load.counter("chain", "lb", "hits") / counters["permitted"]
+    if known < KNOWN:
+        raise BenchError(f"lb: {known:.2%} of the packets are of flows that it knows")
+    return check_acl(path, counters)
+
+
+def about(path: str, starts: Sequence[Start]) -> list[str]:
+    """Sentences on starts that are not alike: whose figure each is, and what differs."""
+    said = []
+    waited = [s for s in starts if not s.of_the_chain]
+    if waited:
+        said.append(
+            f"{path}: {len(waited)} of {len(starts)} starts were the generator's, as the wire "
+            f"turned away less than {SPARE:.0%} of its packets; there receiving cost "
+            f"{_range(s.receiving for s in waited)} cycles, sending "
+            f"{_range(s.sending for s in waited)}, with "
+            f"{_range(s.burst for s in waited)} packets a poll"
+        )
+    own = [s for s in starts if s.of_the_chain]
+    if len(own) < 2:
+        return said
+    inside = within([s.wall for s in own], WINDOW)
+    others = [s for i, s in enumerate(own) if i not in inside]
+    said.append(
+        f"{path}: {len(inside)} of the chain's {len(own)} starts lie within {WINDOW:.0%} of each "
+        "other" + (". The others:" if others else "")
+    )
+    return [*said, *(_other(s, [own[i] for i in inside]) for s in others)]
+
+
+def _range(values: Iterable[float]) -> str:
+    inorder = sorted(values)
+    return f"{inorder[0]:.1f}-{inorder[-1]:.1f}"
+
+
+def _other(one: Start, usual: Sequence[Start]) -> str:
+    differs = []
+    for name, (unit, value) in STATES.items():
+        middle = median(value(s) for s in usual)
+        share, absolute = USUAL.get(name, (0.03, 0.0))
+        if abs(value(one) - middle) > max(share * abs(middle), absolute):
+            differs.append(f"{name} {value(one):.1f} {unit}".rstrip() + f", usually {middle:.1f}")
+    return f"  {one.wall:.1f} cycles: " + ("; ".join(differs) or "no state looked at differs")

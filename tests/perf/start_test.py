@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a start's figure is, and what path it is of: the bench says so, or refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perf import start
+from perf.engine import Load
+from perf.nfs import BenchError
+from perf.stats import within
+
+pytestmark = pytest.mark.parallel
+
+HZ = 2_000_000_000
+PACKETS = 1_000_000
+
+
+def reading(packets: int, full: int = 0, cycles: float = 100.0, polls: int = 0) -> dict[str, Any]:
+    nf = {"cycles": 20 * packets, "cycles_packets": packets}
+    acl = {"permitted": packets, "cache-hits": packets, "cache-misses": 0}
+    pace = {
+        "additions": packets,
+        "cycles": packets // 2,
+        "wide_cycles": packets // 2,
+        "standstill_cycles": 0,
+    }
+    chain = {
+        "in": packets,
+        "polls": polls or packets // 32,
+        "idle_polls": 0,
+        "io": {"rx_cycles": 30 * packets, "tx_cycles": 3 * packets, "packets": packets},
+        "nfs": {
+            "acl": nf | {"counters": acl},
+            "lb": nf | {"counters": {"hits": packets}},
+            "l3fwd": nf,
+        },
+    }
+    wire = {"packets": packets, "full": full}
+    return {
+        "tsc": int(cycles * packets),
+        "tsc_hz": HZ,
+        "workers": {"1": {"pace": pace}},
+        "segments": {"generator": [{"outputs": {"wire": wire}}], "chain": [chain]},
+    }
+
+
+def one(full: int = PACKETS, transfer: float = 200.0, **changes: Any) -> start.Start:
+    return start.Start(Load(reading(0), reading(PACKETS, full, **changes)), (transfer, transfer))
+
+
+def test_a_start_whose_wire_turned_nothing_away_is_the_generators() -> None:
+    starts = [one(), one(full=0, polls=PACKETS // 8), one(cycles=103.0)]
+    assert [s.of_the_chain for s in starts] == [True, False, True]
+    said = start.about("flow cache hit", starts)
+    assert "1 of 3 starts were the generator's" in said[0] and "8.0-8.0 packets a poll" in said[0]
+    assert said[1].endswith("2 of the chain's 2 starts lie within 5% of each other")
+
+
+def test_of_a_start_apart_the_state_that_differs_is_named() -> None:
+    said = start.about(
+        "flow cache hit", [one(), one(), one(transfer=350, cycles=130), one(cycles=140)]
+    )
+    assert said[0].endswith("2 of the chain's 4 starts lie within 5% of each other. The others:")
+    assert "130.0 cycles: transfer of a line before 350.0 cycles, usually 200.0" in said[1]
+    assert said[2].strip() == "140.0 cycles: no state looked at differs"
+
+
+def test_a_figure_is_refused_that_is_of_another_path() -> None:
+    assert start.check_path("flow cache hit", one()) == 1.0
+    with pytest.raises(BenchError, match='"classification": of 1000000 packets 1000000 were'):
+        start.check_path("classification", one())
+    counters = {"permitted": 100, "cache-hits": 60, "cache-misses": 40}
+    with pytest.raises(BenchError, match="100 were looked up in its flow cache, and 60 found"):
+        start.check_acl("flow cache hit", counters)
+    aside = {"permitted": 1000, "cache-hits": 30, "cache-misses": 0}
+    with pytest.raises(BenchError, match="30 were looked up"):
+        start.check_acl("flow cache hit", aside)
+
+
+def test_most_values_within_a_share_of_each_other() -> None:
+    assert within([100.0, 90.0, 104.0, 105.0, 106.0], 0.05) == {0, 2, 3}
