@@ -123,6 +123,7 @@ class Bench:
             f"receiving from the wire {label}": (lambda s: s.receiving, "cycles"),
             f"sending to the ring back {label}": (lambda s: s.sending, "cycles"),
             f"chain, rings and loop included {label}": (lambda s: s.wall, "cycles"),
+            f"the same in the lcore's own cycles {label}": (lambda s: s.own, "own cycles"),
             f"chain throughput {label}": (lambda s: s.load.rate_mpps("chain"), "Mpps"),
         }
         for what, (value, unit) in figures.items():

@@ -52,12 +52,20 @@ class Load:
             segment, "nfs", nf, "cycles_packets"
         )
 
+    def clock(self, cpu: str) -> float:
+        """An lcore's own cycles in one of the TSC's, by a chain of additions."""
+        return self._pace(cpu, "additions") / self._pace(cpu, "cycles")
+
     def mhz(self) -> float:
-        """What the slowest lcore worked at, by a chain of additions."""
-        return min(
-            self.after["tsc_hz"] * self._pace(cpu, "additions") / self._pace(cpu, "cycles") / 1e6
-            for cpu in self.after["workers"]
-        )
+        """What the slowest lcore worked at."""
+        return min(map(self.clock, self.after["workers"])) * float(self.after["tsc_hz"]) / 1e6
+
+    def own_cycles(self, segment: str) -> float:
+        """As wall_cycles, in the lcore's own cycles and without what it stood still."""
+        [replica] = self.after["segments"][segment]
+        cpu = str(replica["cpu"])
+        stood = self._pace(cpu, "standstill_cycles") / (self.after["tsc"] - self.before["tsc"])
+        return self.wall_cycles(segment) * (1 - stood) * self.clock(cpu)
 
     def width(self) -> float:
         """Of four additions at once, what the worst lcore did: 2 beside a busy hyperthread."""

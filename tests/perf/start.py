@@ -67,6 +67,10 @@ class Start:
         return self.load.wall_cycles("chain")
 
     @property
+    def own(self) -> float:
+        return self.load.own_cycles("chain")
+
+    @property
     def burst(self) -> float:
         return self.load.burst("chain")
 
@@ -150,13 +154,22 @@ def about(path: str, starts: Sequence[Start]) -> list[str]:
     own = [s for s in starts if s.of_the_chain]
     if len(own) < 2:
         return said
-    inside = within([s.wall for s in own], WINDOW)
+    by_tsc, inside = (within([f(s) for s in own], WINDOW) for f in (_wall, _own))
     others = [s for i, s in enumerate(own) if i not in inside]
     said.append(
-        f"{path}: {len(inside)} of the chain's {len(own)} starts lie within {WINDOW:.0%} of each "
-        "other" + (". The others:" if others else "")
+        f"{path}: of the chain's {len(own)} starts {len(by_tsc)} lie within {WINDOW:.0%} of each "
+        f"other by the TSC ({_range(s.load.mhz() for s in own)} MHz), and {len(inside)} in the "
+        "lcore's own cycles without standing still" + (". The others:" if others else "")
     )
     return [*said, *(_other(s, [own[i] for i in inside]) for s in others)]
+
+
+def _wall(one: Start) -> float:
+    return one.wall
+
+
+def _own(one: Start) -> float:
+    return one.own
 
 
 def _range(values: Iterable[float]) -> str:
@@ -171,4 +184,4 @@ def _other(one: Start, usual: Sequence[Start]) -> str:
         share, absolute = USUAL.get(name, (0.03, 0.0))
         if abs(value(one) - middle) > max(share * abs(middle), absolute):
             differs.append(f"{name} {value(one):.1f} {unit}".rstrip() + f", usually {middle:.1f}")
-    return f"  {one.wall:.1f} cycles: " + ("; ".join(differs) or "no state looked at differs")
+    return f"  {one.own:.1f} own cycles: " + ("; ".join(differs) or "no state looked at differs")

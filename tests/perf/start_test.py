@@ -18,16 +18,24 @@ HZ = 2_000_000_000
 PACKETS = 1_000_000
 
 
-def reading(packets: int, full: int = 0, cycles: float = 100.0, polls: int = 0) -> dict[str, Any]:
+def reading(
+    packets: int,
+    full: int = 0,
+    cycles: float = 100.0,
+    polls: int = 0,
+    clock: float = 1.0,
+    stood: float = 0.0,
+) -> dict[str, Any]:
     nf = {"cycles": 20 * packets, "cycles_packets": packets}
     acl = {"permitted": packets, "cache-hits": packets, "cache-misses": 0}
     pace = {
         "additions": packets,
-        "cycles": packets // 2,
-        "wide_cycles": packets // 2,
-        "standstill_cycles": 0,
+        "cycles": int(packets / clock),
+        "wide_cycles": int(packets / clock),
+        "standstill_cycles": int(stood * cycles * packets),
     }
     chain = {
+        "cpu": 1,
         "in": packets,
         "polls": polls or packets // 32,
         "idle_polls": 0,
@@ -56,16 +64,24 @@ def test_a_start_whose_wire_turned_nothing_away_is_the_generators() -> None:
     assert [s.of_the_chain for s in starts] == [True, False, True]
     said = start.about("flow cache hit", starts)
     assert "1 of 3 starts were the generator's" in said[0] and "8.0-8.0 packets a poll" in said[0]
-    assert said[1].endswith("2 of the chain's 2 starts lie within 5% of each other")
+    assert "of the chain's 2 starts 2 lie within 5%" in said[1] and len(said) == 2
+
+
+def test_clock_and_standing_still_are_taken_off() -> None:
+    fast, stood = one(cycles=80.0, clock=1.25), one(cycles=200.0, stood=0.5)
+    assert fast.own == pytest.approx(100) and stood.own == pytest.approx(100)
+    [said] = start.about("flow cache hit", [one(), fast, stood])
+    assert "3 starts 1 lie within 5% of each other by the TSC" in said
+    assert said.endswith("and 3 in the lcore's own cycles without standing still")
 
 
 def test_of_a_start_apart_the_state_that_differs_is_named() -> None:
     said = start.about(
         "flow cache hit", [one(), one(), one(transfer=350, cycles=130), one(cycles=140)]
     )
-    assert said[0].endswith("2 of the chain's 4 starts lie within 5% of each other. The others:")
-    assert "130.0 cycles: transfer of a line before 350.0 cycles, usually 200.0" in said[1]
-    assert said[2].strip() == "140.0 cycles: no state looked at differs"
+    assert said[0].endswith("and 2 in the lcore's own cycles without standing still. The others:")
+    assert "130.0 own cycles: transfer of a line before 350.0 cycles, usually 200.0" in said[1]
+    assert said[2].strip() == "140.0 own cycles: no state looked at differs"
 
 
 def test_a_figure_is_refused_that_is_of_another_path() -> None:
