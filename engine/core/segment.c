@@ -28,10 +28,13 @@ static inline void classify_burst(struct rte_mbuf **pkts, uint16_t n, bool all)
 
 	/*
 	 * The mbufs of all, as they may come from another core one after the other otherwise: where the data
-	 * is has to be read from them. To be written: a line that is only read first is fetched twice.
+	 * is has to be read from them. To be written: a line that is only read first is fetched twice. With
+	 * each, what its first header line is if nothing was put before it or taken off.
 	 */
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		__builtin_prefetch(pkts[i], 1);
+		rte_prefetch0((const char *)(pkts[i] + 1) + RTE_PKTMBUF_HEADROOM);
+	}
 	for (i = 0; i < n && i < PREFETCH_AHEAD; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(pkts[i], void *));
 	for (i = 0; i < n; i++) {

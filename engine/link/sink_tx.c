@@ -161,6 +161,12 @@ struct seen_burst {
 static inline void read_stamps(const struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n,
 			       struct seen_burst *b)
 {
+	/*
+	 * Another core has written the mbufs. They would come one after the other, as each has to be read for
+	 * its data's address. To be written: they are freed here.
+	 */
+	for (uint16_t i = 0; i < n; i++)
+		__builtin_prefetch(pkts[i], 1);
 	for (uint16_t i = 0; i < RTE_MIN(n, AHEAD); i++)
 		rte_prefetch0(rte_pktmbuf_mtod_offset(pkts[i], char *, pkts[i]->data_len - 1));
 	for (uint16_t i = 0; i < n; i++) {
