@@ -370,7 +370,8 @@ static inline bool blocked(const struct replica *r)
 	return r->pending || (unlikely(r->parallel != NULL) && parallel_full(r->parallel));
 }
 
-static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed, uint64_t *t)
+static __rte_always_inline uint16_t poll_inlet(struct replica *r, struct inlet *in, const bool timed,
+					       uint64_t *t)
 {
 	struct rte_mbuf **pkts;
 	struct out_queue *straight = NULL;
