@@ -9,16 +9,16 @@
 
 /*
  * What an lcore's time is spent on (Sieber et al. 2017, algorithm 1: OPS of REF cycles). A turn is one
- * replica's poll with all that comes of it. The TSC is read at the end of each, and the time from reading to
- * reading is that turn's: so turns neither overlap nor leave anything out, and OPS can never be more than REF.
- * A reading holds the processor up by some 70 cycles, so that one after each full burst would cost a forwarder
- * 10 %. After a full burst there is none: the next reading is of several turns. All of them but the last were busy,
- * so that OPS stays exact but for what the empty turn took that may end them, which is taken to be as long as the
- * last. Where replicas share the lcore, these cycles are put into a pool, and divided by what their packets usually
- * take.
+ * replica's poll with all that comes of it. The TSC is read at the end of each, and the time from reading
+ * to reading is that turn's: so turns neither overlap nor leave anything out, and OPS can never be more
+ * than REF. A reading holds the processor up by some 70 cycles, so that one after each full burst would
+ * cost a forwarder 10 %. After a full burst there is none: the next reading is of several turns. All of
+ * them but the last were busy, so that OPS stays exact but for what the empty turn took that may end them,
+ * which is taken to be as long as the last. Where replicas share the lcore, these cycles are put into a
+ * pool, and divided by what their packets usually take.
  *
- * A turn that takes far longer than its packets should, was interrupted: by the kernel, or by a host that lends
- * the CPU to others. The packets' usual cost stays theirs; the rest is a pause, and told apart.
+ * A turn that takes far longer than its packets should, was interrupted: by the kernel, or by a host that
+ * lends the CPU to others. The packets' usual cost stays theirs; the rest is a pause, and told apart.
  */
 #define BUSY_PAUSE_HZ 10000     /* turns shorter than this are not doubted */
 #define BUSY_STANDSTILL_HZ 1000 /* pauses longer than this are a standstill */
@@ -34,7 +34,7 @@ struct busy_clock {
 	uint64_t still;      /* cycles; BUSY_STANDSTILL_HZ */
 	uint64_t idle;       /* cycles of turns without packets */
 	uint64_t idle_turn;  /* what the last of them took, when it was timed alone */
-	uint64_t unread;     /* what the full bursts since `mark` should have taken, in BUSY_USUALths of a cycle */
+	uint64_t unread;     /* what the full bursts since `mark` should have taken, in BUSY_USUALths */
 	uint64_t pool;       /* cycles of readings of several turns */
 	uint64_t weights;    /* replicas' weights in it, together */
 	uint32_t armed;      /* replicas whose next turn with packets is to be timed: from a fresh reading */
@@ -125,7 +125,9 @@ static inline void busy_turn(struct busy *b, struct busy_clock *c, uint64_t now,
 /* OPS: with the replica's part of the pool. */
 static inline uint64_t busy_ops(const struct busy *b, const struct busy_clock *c)
 {
-	return b->ops + (c->weights ? (uint64_t)((double)c->pool * (double)b->weight / (double)c->weights) : 0);
+	double weighed = (double)c->pool * (double)b->weight;
+
+	return b->ops + (c->weights ? (uint64_t)(weighed / (double)c->weights) : 0);
 }
 
 /* Learns what a packet usually takes; a change for good is learnt whatever its size, in steps. */

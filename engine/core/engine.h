@@ -13,8 +13,8 @@
 #include "segment.h"
 
 /*
- * One per CPU that any segment uses; polls its replicas in turn. By two lines, as processors fetch them in pairs:
- * each turn writes its clock, which no other lcore's turn may wait for.
+ * One per CPU that any segment uses; polls its replicas in turn. By two lines, as processors fetch them
+ * in pairs: each turn writes its clock, which no other lcore's turn may wait for.
  */
 struct worker {
 	unsigned int cpu, lcore;

@@ -74,7 +74,7 @@ static void delay_worker_fini(struct nf_worker *w)
 	w->state = NULL;
 }
 
-/* Half of what lies between two looks at the clock: by so much the one that ends a wait is late in the mean. */
+/* Half of what lies between two looks at the clock: so late the one that ends a wait is in the mean. */
 static uint64_t half_read(void)
 {
 	uint64_t least = UINT64_MAX;
