@@ -131,5 +131,5 @@ def test_run_queue_is_of_the_workers(tmp_path: File) -> None:
         task.mkdir(parents=True)
         (task / "comm").write_text(f"{name}\n")
         (task / "schedstat").write_text(f"{numbers}\n")
-    assert run_queue(4, WORKER, tmp_path) == {"waited_ns": 330, "slices": 8}
+    assert run_queue(4, WORKER, tmp_path) == {"ran_ns": 10, "waited_ns": 330, "slices": 8}
     assert run_queue(5, WORKER, tmp_path) == {}
