@@ -10,20 +10,20 @@ from statistics import median
 from typing import Annotated, get_args
 
 import typer
+import yaml
 from pydantic import TypeAdapter
 from rich.console import Console
 
 from headrace.cli._console import stdout
-from headrace.errors import HeadraceError, bad_value
+from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.measure.profile import chain as costs
-from headrace.measure.profile import deploy, verified
+from headrace.measure.profile import deploy, finalists, verified
 from headrace.measure.profile import stored as profiles
-from headrace.measure.profile.point import Bench
+from headrace.measure.profile.point import Bench, Json
 from headrace.measure.profile.verified import Verified
 from headrace.measure.progress import waiting_for
 from headrace.optimize import goals, search
 from headrace.optimize.goals import Wanted
-from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import Layout, Problem, loads, throughput
 from headrace.report import sheet
 from headrace.report.plan import sheet as plan_sheet
@@ -73,6 +73,10 @@ def plan(
         int, typer.Option(min=1, max=1000, help="Trials per measured cost.")
     ] = 5,
     seconds: Annotated[float, typer.Option(min=0.05, max=3600, help="Length of a trial.")] = 0.3,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the choice here, as a spec that `headrace run` takes."),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plans.")] = False,
 ) -> None:
@@ -84,6 +88,7 @@ def plan(
         raise bad_value("--costs", costs_from, allowed=", ".join(get_args(CostSource)))
     if costs_from == "profiles":
         profiles.check_stored(experiments)  # before anything is taken, or waited for
+    _check_out(out, experiments)
     cpus = _cpus(lcores)
     wanted = goals.wanted(aim, rate, slo)
     description = describe(find_engine())
@@ -94,12 +99,16 @@ def plan(
             memory = provide(experiments[0].study.deployment, state)
             bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
             console.print(f"memory: {memory.note}", markup=False)
-            plans = [
+            planned = [
                 _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
                 for e in experiments
             ]
     finally:
         state.remove()
+    plans = [plan for plan, _ in planned]
+    if out is not None:
+        _write(out, planned[0][1])
+        console.print(f"chosen layout: {out}", markup=False)
     shown = plan_sheet(plans)
     if html is not None:
         sheet.write(shown, html)
@@ -116,7 +125,10 @@ def _experiments(doc: Document) -> list[Experiment]:
         raise doc.error(("sweep",), "a plan is of one workload; allowed: no sweep")
     found: dict[tuple[str, str], Experiment] = {}
     for one in expand(doc):
-        found.setdefault((one.chain, one.workload_name), one)
+        key = one.chain, one.workload_name
+        # An execution that says where each segment runs is planned for beside the others.
+        if key not in found or (found[key].execution.lcores is None and one.execution.lcores):
+            found[key] = one
     for one in found.values():
         if not one.nodes:
             raise doc.error(("chain",), "is empty; allowed: at least one function to plan for")
@@ -127,6 +139,29 @@ def _experiments(doc: Document) -> list[Experiment]:
                 value=one.study.workload.direction,
             )
     return list(found.values())
+
+
+def _check_out(out: Path | None, experiments: list[Experiment]) -> None:
+    """Before anything is measured: a spec has one layout for all of its chains and sizes."""
+    if out is None:
+        return
+    if len(experiments) > 1:
+        named = ", ".join(f"{one.chain} {one.workload_name}" for one in experiments)
+        raise bad_value(
+            "--out",
+            str(out),
+            problem=f"the spec has several plans: {named}",
+            allowed="with one chain and one frame size",
+        )
+    if not out.parent.is_dir():
+        raise bad_value("--out", str(out), allowed="a file in a folder that exists")
+
+
+def _write(out: Path, chosen: Json) -> None:
+    try:
+        out.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--out {out}: {error.strerror}") from None
 
 
 def _cpus(wanted: int | None) -> list[int]:
@@ -150,20 +185,22 @@ def _one(
     stored: bool,
     verify: bool,
     console: Console,
-) -> ChainPlan:
+) -> tuple[ChainPlan, Json]:
+    """And the choice as a spec."""
     console.print(f"{experiment.chain}, {experiment.workload_name}:", markup=False)
 
     def say(text: str) -> None:
         console.print(f"  {text}", markup=False)
 
-    reference = None
+    reference, taken = None, frozenset[Layout]()
     if stored:
         problem = profiles.problem(doc, experiment, cpus, say)
         if verify:
             reference = profiles.reference(bench, experiment, cpus, _folder(bench))
     else:
-        priced = costs.problem(bench, doc, experiment, cpus, say)
-        problem, reference = priced.problem, priced.reference
+        at_a_load = wanted.rate_pps is not None
+        priced = costs.problem(bench, doc, experiment, cpus, say, for_latency=at_a_load)
+        problem, reference, taken = priced.problem, priced.reference, priced.taken
     if len(cpus) > _LCORES_SHARED:
         problem = replace(problem, lcores=tuple(cpus[1:-1]))
     if (wanted.aim == "latency" or wanted.within_s is not None) and len(problem.lcores) > 1:
@@ -172,11 +209,15 @@ def _one(
         runs = [" and ".join(names[r.first : r.first + r.size]) for r in problem.runs]
         say(f"may work on a packet side by side: {'; '.join(runs) or 'no neighbours'}")
     choice = goals.choose(problem, wanted)
+    if not stored and wanted.aim == "throughput":
+        choice = finalists.tried(bench, doc, experiment, problem, choice, say)
     layouts: dict[Role, Layout] = {
         "best": choice.layout,
         "rtc": search.run_to_completion(problem),
         "pipeline": search.pipeline(problem),
     }
+    if (told := deploy.told(experiment, problem)) is not None:
+        layouts["given"] = told
     found: dict[Role, Verified] = {}
     paces = None
     if verify:
@@ -188,7 +229,7 @@ def _one(
             paces = verified.then_and_now(reference, beside, bench.tsc_hz)
             say(f"pace of the machine since costs were taken: {paces.pace:.2f}")
     names = [n.name for n in experiment.nodes]
-    return ChainPlan(
+    plan = ChainPlan(
         chain=experiment.chain,
         workload=experiment.workload_name,
         lcores=problem.lcores,
@@ -210,19 +251,20 @@ def _one(
                 loop=nf.loop,
                 poll=nf.poll,
                 replicated=nf.replicated,
-                receive_behind=(nf.behind.same, nf.behind.apart) if nf.behind else None,
+                share=visits,
             )
-            for nf in problem.nfs
+            for nf, visits in zip(problem.nfs, problem.visits, strict=True)
         ),
         source=(problem.traffic.source.same, problem.traffic.source.apart),
         sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
         kept=problem.kept,
         layouts=tuple(
-            _layout(problem, names, role, layout, found.get(role), wanted.rate_pps)
+            _layout(problem, names, role, layout, found.get(role), wanted.rate_pps, taken)
             for role, layout in layouts.items()
         ),
         reference=paces,
     )
+    return plan, deploy.as_spec(doc, experiment, problem, choice.layout, bench.description)
 
 
 def _folder(bench: Bench) -> Path:
@@ -239,12 +281,16 @@ def _layout(
     layout: Layout,
     found: Verified | None,
     rate_pps: float | None,
+    taken: frozenset[Layout],
 ) -> LayoutPlan:
     rates = found.rates if found else []
     latencies = [one * 1e6 for one in found.latencies_s] if found else []
-    predicted = None if rate_pps is None else latency_s(problem, layout, rate_pps)
+    tails = [one * 1e6 for one in found.p99s_s] if found else []
+    predicted = None if rate_pps is None else search.expected(problem, layout, rate_pps)
+    tail = None if predicted is None else predicted.p99_s
     return LayoutPlan(
         role=role,
+        taken=layout in taken,
         segments=tuple(
             _segment(layout, names, i, group, on)
             for i, (group, on) in enumerate(zip(layout.groups(names), layout.lcores, strict=True))
@@ -255,8 +301,10 @@ def _layout(
         measured_min_pps=min(rates, default=None),
         measured_max_pps=max(rates, default=None),
         paced_pps=found.paced_pps if found else None,
-        predicted_latency_us=None if predicted is None else predicted * 1e6,
+        predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
         measured_latency_us=median(latencies) if latencies else None,
+        predicted_p99_us=None if tail is None else tail * 1e6,
+        measured_p99_us=min(tails, default=None),
     )
 
 

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts of long chains on many lcores, by OR-tools' CP-SAT.
 
-What a ring costs depends on whether its two ends are on one lcore, which would make the loads
-products of decisions. Two linear problems stand in: with every hop at its cheaper cost, whose bound
-no layout exceeds, and with every hop at its dearer one. From their layouts and the usual ones a
-local search by the exact costs goes on; the best of what it finds is the choice, and the bound says
-how far it can be from the best of all.
+The solver's problem has every layout, each at no more than its own cost, so that its bound is one
+of all layouts. What source and sink cost, and what the chain's ends pay for packets from the one
+and to the other, is exact: it follows from where the first and the last segment run. Between
+segments a ring is at its dearer cost but where both of its ends run on one lcore; what that saves
+there is the most that it can. A segment has its lcore's tables to itself. From the solver's layout
+and the usual ones a local search by the exact costs goes on; the best of what it finds is the
+choice, and the bound says how far it can be from the best of all.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from headrace.errors import HeadraceError
-from headrace.optimize.layout import Hop, Layout, Problem, segment, throughput
+from headrace.optimize.layout import SOURCE, Edge, Layout, Lcores, Problem, receiving, sending
+from headrace.optimize.layout import throughput as exact
 from headrace.optimize.search import Choice, improved, usual
 
 _SCALE = 100  # CP-SAT counts in integers: hundredths of a cycle
@@ -24,102 +29,192 @@ _TIME_S = 5.0
 
 
 @dataclass(frozen=True)
+class _Item:
+    """Functions first to end - 1 in one segment with so many replicas."""
+
+    first: int
+    end: int
+    replicas: int
+    chosen: Any
+    on: dict[int, Any]
+
+
+@dataclass(frozen=True)
 class _Solved:
     layout: Layout
-    load_bound: float  # cycles per packet of the busiest lcore, at least
+    load_bound: float  # cycles per packet of the source on the busiest lcore, at least
 
 
 def solve(problem: Problem, time_s: float = _TIME_S) -> Choice:
-    low, high = _solve(problem, True, time_s), _solve(problem, False, time_s)
+    found = _solve(problem, time_s)
 
     def cost(layout: Layout) -> float:
-        return 1 / throughput(problem, layout)
+        return 1 / exact(problem, layout)
 
-    starts = (low.layout, high.layout, *usual(problem))
+    starts = (found.layout, *usual(problem))
     layout = min((improved(problem, one, cost) for one in starts), key=cost)
-    bound = problem.tsc_hz * problem.kept / low.load_bound
-    return Choice(layout, throughput(problem, layout), bound, "CP-SAT and local search")
+    bound = problem.tsc_hz * problem.kept * problem.delivered / found.load_bound
+    return Choice(layout, exact(problem, layout), bound, "CP-SAT and local search")
 
 
-def _solve(problem: Problem, cheap: bool, time_s: float) -> _Solved:
+def _solve(problem: Problem, time_s: float) -> _Solved:
     model = cp_model.CpModel()
-    n, lcores = len(problem.nfs), problem.lcores
-    loads: dict[int, list[Any]] = {cpu: [] for cpu in lcores}
-    covering: list[list[Any]] = [[] for _ in range(n)]
-    items = []
+    items = list(_items(problem, model))
+    traffic = problem.traffic
+    loads: dict[int, list[Any]] = {
+        cpu: [] for cpu in (*problem.lcores, traffic.generator, traffic.measure)
+    }
+    for item in items:
+        for cpu, here in item.on.items():
+            loads[cpu].append(_scaled(_own(problem, item, cpu)) * here)
+        if item.first == 0:
+            loads[traffic.generator] += _end(problem, item, Edge(SOURCE, 0, 1.0))
+        for edge in _outward(problem, item):
+            loads[traffic.measure] += _end(problem, item, edge)
+    for cut in range(1, len(problem.nfs)):
+        left = [item for item in items if item.end == cut]
+        right = [item for item in items if item.first == cut]
+        for cpu in problem.lcores:
+            both = model.new_bool_var(f"both sides of {cut} @{cpu}")
+            model.add(both <= sum(item.on[cpu] for item in left))
+            model.add(both <= sum(item.on[cpu] for item in right))
+            most = max(_saved(problem, a, cpu, cut) for a in left)
+            most += max(_saved(problem, b, cpu, cut) for b in right)
+            loads[cpu].append(-math.ceil(most * _SCALE) * both)
+    worst = model.new_int_var(0, 1 << 40, "worst")
+    for terms in loads.values():
+        model.add(sum(terms) <= worst)
+    # Implied, but not by what the solver relaxes the problem to: the busiest has the mean at least.
+    model.add(worst >= math.floor(_mean(problem, items) * _SCALE))
+    model.minimize(worst)
+    return _answer(model, items, problem, time_s)
+
+
+def _items(problem: Problem, model: Any) -> Iterator[_Item]:
+    n = len(problem.nfs)
+    covering: list[list[Any]] = [[] for _ in problem.nfs]
     for first in range(n):
         for end in range(first + 1, n + 1):
-            for replicas in range(1, len(lcores) + 1):
-                chosen = model.new_bool_var(f"{first}-{end}x{replicas}")
-                on = [model.new_bool_var(f"{first}-{end}x{replicas}@{c}") for c in lcores]
-                model.add(sum(on) == replicas * chosen)
-                share = _cost(problem, first, end, replicas > 1, cheap) / replicas
-                cycles = int(share * _SCALE) if cheap else int(share * _SCALE) + 1
-                for cpu, here in zip(lcores, on, strict=True):
-                    loads[cpu].append(cycles * here)
+            for replicas in range(1, len(problem.lcores) + 1):
+                name = f"{first}-{end}x{replicas}"
+                chosen = model.new_bool_var(name)
+                on = {cpu: model.new_bool_var(f"{name}@{cpu}") for cpu in problem.lcores}
+                model.add(sum(on.values()) == replicas * chosen)
+                # Somewhere to begin: run to completion, on all.
+                whole = (first, end, replicas) == (0, n, len(problem.lcores))
+                for variable in (chosen, *on.values()):
+                    model.add_hint(variable, whole)
                 for i in range(first, end):
                     covering[i].append(chosen)
-                items.append((first, end, chosen, on))
+                yield _Item(first, end, replicas, chosen, on)
     for each in covering:
         model.add_exactly_one(each)
-    fixed = _fixed(problem, cheap)
-    worst = model.new_int_var(0, 1 << 40, "worst")
-    for cpu, terms in loads.items():
-        model.add(sum(terms) + int(fixed.get(cpu, 0.0) * _SCALE) <= worst)
-    for cpu, cycles_alone in fixed.items():
-        if cpu not in loads:
-            model.add(worst >= int(cycles_alone * _SCALE))
-    # Implied, but not by what the solver relaxes the problem to: with it a bound is there at once.
-    model.add(worst >= int(_least(problem, fixed, cheap) * _SCALE))
-    model.minimize(worst)
-    for first, end, chosen, on in items:  # somewhere to begin: run to completion, on all
-        whole = end - first == n and chosen.name == f"0-{n}x{len(lcores)}"
-        for variable in (chosen, *on):
-            model.add_hint(variable, whole)
+
+
+def _own(problem: Problem, item: _Item, cpu: int) -> float:
+    """What the segment costs one of its lcores, packets of other segments coming from elsewhere."""
+    own, home = _replicas(problem, item, cpu), _home(problem, item)
+    traffic, total = problem.traffic, 0.0
+    for edge in problem.ways:
+        enters, leaves = (item.first <= at < item.end for at in (edge.target, edge.origin))
+        if enters and not leaves:
+            of = (traffic.generator,) if edge.origin == SOURCE else ()
+            near: list[Lcores] = [of] if edge.origin in (SOURCE, item.first - 1) else [(), own]
+            total += edge.share * min(receiving(problem, home, edge, cpu, o, own) for o in near)
+        if leaves and not enters:
+            to = (traffic.measure,) if edge.target == len(problem.nfs) else ()
+            far: list[Lcores] = [to] if edge.target >= item.end and to else [()]
+            if not to and edge.target != item.end:
+                far.append(own)
+            total += edge.share * min(sending(problem, edge, cpu, own, t) for t in far)
+    crowd = None
+    if problem.tables:
+        crowd = sum(problem.nfs[i].relief for i in range(item.first, item.end)) / problem.tables
+        crowd /= item.replicas
+    for i in range(item.first, item.end):
+        inside = problem.on(cpu)[i].inside(item.replicas > 1, crowd)
+        total += problem.visits[i] * inside
+    return total / item.replicas
+
+
+def _saved(problem: Problem, item: _Item, cpu: int, cut: int) -> float:
+    """The most that its lcore is spared where what is at the other side of a cut is there, too."""
+    own, home, total = _replicas(problem, item, cpu), _home(problem, item), 0.0
+    others: list[Lcores] = [(), (cpu,), own]
+    for edge in problem.ways:
+        if (edge.origin, edge.target) == (cut - 1, cut):
+            if item.first == cut:
+                costs = [receiving(problem, home, edge, cpu, o, own) for o in others]
+            else:
+                costs = [sending(problem, edge, cpu, own, o) for o in others]
+            total += edge.share * max(0.0, costs[0] - min(costs))
+    return total / item.replicas
+
+
+def _mean(problem: Problem, items: Sequence[_Item]) -> float:
+    """Of all lcores, when the chain is cut so that all of them together have the least to do."""
+    n, traffic = len(problem.nfs), problem.traffic
+    least = [0.0] + [float("inf")] * n
+    for item in sorted(items, key=lambda one: one.first):
+        each = min(
+            _own(problem, item, cpu)
+            - (_saved(problem, item, cpu, item.first) if item.first else 0.0)
+            - (_saved(problem, item, cpu, item.end) if item.end < n else 0.0)
+            for cpu in problem.lcores
+        )
+        total = each * item.replicas + sum(
+            edge.share * min(_at_ends(problem, item, edge))
+            for edge in ([Edge(SOURCE, 0, 1.0)] if item.first == 0 else [])
+            + _outward(problem, item)
+        )
+        least[item.end] = min(least[item.end], least[item.first] + total)
+    return least[n] / len({*problem.lcores, traffic.generator, traffic.measure})
+
+
+def _end(problem: Problem, item: _Item, edge: Edge) -> list[Any]:
+    """The source's, or the sink's, cost of packets to or from this segment."""
+    traffic = problem.traffic
+    cpu = traffic.generator if edge.origin == SOURCE else traffic.measure
+    apart, here = (_scaled(edge.share * cycles) for cycles in _at_ends(problem, item, edge))
+    found = [apart * item.chosen]
+    return [*found, (here - apart) * item.on[cpu]] if cpu in item.on else found
+
+
+def _at_ends(problem: Problem, item: _Item, edge: Edge) -> tuple[float, float]:
+    """Apart from each of the segment's lcores, and on one of them."""
+    hop = problem.traffic.source if edge.origin == SOURCE else problem.traffic.sink
+    several = item.replicas > 1
+    return hop.mixed(0.0, several), hop.mixed(1 / item.replicas, several)
+
+
+def _outward(problem: Problem, item: _Item) -> list[Edge]:
+    n = len(problem.nfs)
+    return [e for e in problem.ways if e.target == n and item.first <= e.origin < item.end]
+
+
+def _replicas(problem: Problem, item: _Item, cpu: int) -> Lcores:
+    """Some lcores that it can be on, this one among them."""
+    return (cpu, *(c for c in problem.lcores if c != cpu))[: item.replicas]
+
+
+def _home(problem: Problem, item: _Item) -> dict[int, int]:
+    return {i: int(item.first <= i < item.end) for i in range(-1, len(problem.nfs) + 1)}
+
+
+def _scaled(cycles: float) -> int:
+    return math.floor(cycles * _SCALE)
+
+
+def _answer(model: Any, items: list[_Item], problem: Problem, time_s: float) -> _Solved:
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = time_s
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = 1
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         raise HeadraceError(f"plan: the solver found no layout within {time_s:g} s")
-    taken = sorted((item for item in items if solver.value(item[2])), key=lambda item: item[0])
+    taken = sorted((i for i in items if solver.value(i.chosen)), key=lambda item: item.first)
     layout = Layout(
-        tuple(end - first for first, end, *_ in taken),
-        tuple(
-            tuple(cpu for cpu, here in zip(lcores, on, strict=True) if solver.value(here))
-            for *_, on in taken
-        ),
+        tuple(item.end - item.first for item in taken),
+        tuple(tuple(c for c in problem.lcores if solver.value(item.on[c])) for item in taken),
     )
     return _Solved(layout, max(1.0, solver.best_objective_bound) / _SCALE)
-
-
-def _least(problem: Problem, fixed: dict[int, float], cheap: bool) -> float:
-    """No lcore can have less than the mean when all work is at its cheapest: the shortest way over
-    the chain's cuts, shared by all lcores."""
-    n = len(problem.nfs)
-    least = [0.0] + [float("inf")] * n
-    for end in range(1, n + 1):
-        for first in range(end):
-            each = min(_cost(problem, first, end, several, cheap) for several in (False, True))
-            least[end] = min(least[end], least[first] + each)
-    shared = sum(cycles for cpu, cycles in fixed.items() if cpu in problem.lcores)
-    return (least[n] + shared) / len(problem.lcores)
-
-
-def _cost(problem: Problem, first: int, end: int, replicated: bool, cheap: bool) -> float:
-    nfs = problem.nfs[first:end]
-    costs = [segment(nfs, a, b, replicated, first > 0) for a in (0.0, 1.0) for b in (0.0, 1.0)]
-    return min(costs) if cheap else max(costs) + problem.traffic.steer
-
-
-def _fixed(problem: Problem, cheap: bool) -> dict[int, float]:
-    traffic = problem.traffic
-    found: dict[int, float] = {}
-    for cpu, hop in ((traffic.generator, traffic.source), (traffic.measure, traffic.sink)):
-        found[cpu] = found.get(cpu, 0.0) + _hop(hop, cheap)
-    return found
-
-
-def _hop(hop: Hop, cheap: bool) -> float:
-    costs: list[float] = [hop.same, hop.apart, *([] if hop.spread is None else [hop.spread])]
-    return min(costs) if cheap else max(costs)

@@ -27,12 +27,10 @@ from dataclasses import dataclass
 
 from headrace.optimize.layout import (
     Beside,
-    Hop,
     Layout,
-    Lcores,
     Problem,
     lead_extra,
-    segment,
+    parts,
     side,
 )
 
@@ -161,33 +159,37 @@ def _wait(
 
 def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Stage, ...]]:
     """The way of a packet: source, the chain's segments, sink."""
-    traffic, rate = problem.traffic, rate_pps / problem.tsc_hz
-
-    def end(position: int, cpu: int, hop: Hop, others: Lcores) -> tuple[Stage, ...]:
-        cycles = hop.mixed(1 / len(others) if cpu in others else 0.0, len(others) > 1)
-        return (_stage(position, cpu, rate, cycles, traffic.poll, traffic.idle),)
-
-    way = [end(0, traffic.generator, traffic.source, layout.lcores[0])]
-    before: Lcores = (traffic.generator,)
-    first = 0
-    for i, (size, on) in enumerate(zip(layout.cuts, layout.lcores, strict=True)):
-        after = layout.lcores[i + 1] if i + 1 < len(layout.cuts) else (traffic.measure,)
-        nfs = problem.nfs[first : first + size]
-        first += size
-        several = []
-        for cpu in on:
-            near = [1 / len(them) if cpu in them else 0.0 for them in (before, after)]
-            cycles = segment(nfs, near[0], near[1], len(on) > 1, i > 0)
-            cycles += traffic.steer if len(after) > 1 else 0.0
-            if here := layout.beside_in(i):
-                cycles += lead_extra(problem, here)
-            # Receiving and sending once, whatever the number of functions.
-            poll = nfs[0].poll + sum(nf.poll for nf in nfs[1:]) / 2
-            several.append(_stage(i + 1, cpu, rate / len(on), cycles, poll, traffic.idle))
-        way.append(tuple(several))
-        before = on
-    way.append(end(len(way), traffic.measure, traffic.sink, before))
+    rate = rate_pps / problem.tsc_hz
+    polls = _polls(problem, layout)
+    full = parts(problem, layout)
+    less = parts(problem.at_less, layout) if problem.at_less is not None else None
+    way = []
+    for position, several in enumerate(full):
+        extra = 0.0
+        if 0 < position < len(polls) - 1 and (here := layout.beside_in(position - 1)):
+            extra = lead_extra(problem, here)
+        stages = []
+        for i, part in enumerate(several):
+            packets = part.packets if position else 1.0
+            cycles = part.cycles / packets + extra if packets else 0.0
+            poll = polls[position]
+            if less is not None and packets:
+                further = less[position][i].cycles / packets + extra - cycles
+                poll = max(0.0, further) / (1 - 1 / BURST)
+            at = (position, part.cpu, rate * packets)
+            stages.append(_stage(*at, cycles, poll, problem.traffic.idle))
+        way.append(tuple(stages))
     return way
+
+
+def _polls(problem: Problem, layout: Layout) -> list[float]:
+    """Receiving and sending once, whatever the number of functions."""
+    found, at = [problem.traffic.poll], 0
+    for size in layout.cuts:
+        first, *others = problem.nfs[at : at + size]
+        found.append(first.poll + sum(nf.poll for nf in others) / 2)
+        at += size
+    return [*found, problem.traffic.poll]
 
 
 def _stage(position: int, cpu: int, rate: float, cycles: float, poll: float, idle: float) -> Stage:

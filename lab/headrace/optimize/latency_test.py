@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import random
-from collections import deque
+from dataclasses import replace
 from statistics import mean
 
 import pytest
 
-from headrace.optimize.latency import BURST, Stage, latency_s, sides, stages, turn
+from headrace.optimize.latency import Stage, latency_s, sides, stages, turn
 from headrace.optimize.layout import (
     Beside,
+    Edge,
     Hop,
     Layout,
     NfCost,
@@ -20,9 +21,12 @@ from headrace.optimize.layout import (
     Traffic,
     lead_extra,
     loads,
+    parts,
     side,
     throughput,
+    transitions,
 )
+from headrace.optimize.polled import simulated, took
 
 HZ = 1e9
 
@@ -36,36 +40,12 @@ def problem(seed: int) -> Problem:
     return Problem(nfs, Traffic(Hop(30, 40), Hop(20, 40), 0, 1, 0.0, 120.0, 25.0), (0, 1), HZ)
 
 
-def simulated(way: list[tuple[Stage, ...]], rate_pps: float, packets: int) -> float:
-    """Mean seconds; each lcore polls its stages in turn, and a burst leaves when it is done."""
-    queues: dict[Stage, deque[tuple[float, float]]] = {s: deque() for one in way for s in one}
-    clocks = {s.cpu: 0.0 for s in queues}
-    begun = [i * HZ / rate_pps for i in range(packets)]
-    queues[way[0][0]].extend((t, t) for t in begun)
-    latencies: list[float] = []
-    turn_of: dict[int, list[Stage]] = {
-        cpu: sorted((s for s in queues if s.cpu == cpu), key=lambda s: s.position) for cpu in clocks
-    }
-    at = dict.fromkeys(clocks, 0)
-    choose = random.Random(7)
-    while len(latencies) < packets:
-        cpu = min(clocks, key=lambda c: clocks[c])
-        stage = turn_of[cpu][at[cpu]]
-        at[cpu] = (at[cpu] + 1) % len(turn_of[cpu])
-        now, queue = clocks[cpu], queues[stage]
-        burst: list[tuple[float, float]] = []
-        while queue and queue[0][0] <= now and len(burst) < BURST:
-            burst.append(queue.popleft())
-        if not burst:
-            clocks[cpu] += stage.idle
-            continue
-        clocks[cpu] += stage.poll + len(burst) * stage.cycles
-        if stage.position == len(way) - 1:
-            latencies += [now + stage.poll - start for _, start in burst]
-            continue
-        for _, start in burst:
-            queues[choose.choice(way[stage.position + 1])].append((clocks[cpu], start))
-    return mean(latencies[packets // 5 :]) / HZ
+def mean_of(way: list[tuple[Stage, ...]], rate_pps: float, packets: int) -> float:
+    """Seconds; each lcore polls its stages in turn, and a burst leaves when it is done."""
+    onwards = [{i + 1: 1.0} for i in range(len(way) - 1)] + [{}]
+    found = simulated(way, onwards, rate_pps / HZ, packets, seed=7)
+    assert len(found) == packets
+    return mean(found[packets // 5 :]) / HZ
 
 
 LAYOUTS = {
@@ -84,7 +64,7 @@ def test_it_is_what_polled_lcores_take(name: str, load: float, seed: int) -> Non
     rate = throughput(given, layout) * load
     predicted = latency_s(given, layout, rate)
     assert predicted is not None
-    assert predicted == pytest.approx(simulated(stages(given, layout, rate), rate, 4_000), rel=0.35)
+    assert predicted == pytest.approx(mean_of(stages(given, layout, rate), rate, 4_000), rel=0.35)
 
 
 SIDE_BY_SIDE = Layout((3,), ((0,),), Beside(Run(0, 2), (1,)))
@@ -112,7 +92,7 @@ def test_side_by_side_is_what_polled_lcores_take(load: float, seed: int) -> None
     predicted = latency_s(given, SIDE_BY_SIDE, rate)
     assert predicted is not None
     way = _as_stages(given, SIDE_BY_SIDE, rate)
-    assert predicted == pytest.approx(simulated(way, rate, 1_500), rel=0.4)
+    assert predicted == pytest.approx(mean_of(way, rate, 1_500), rel=0.4)
 
 
 def test_side_by_side_moves_work_to_the_other_lcore() -> None:
@@ -156,3 +136,58 @@ def test_a_turn_of_one_segment_by_hand() -> None:
     assert length is not None
     expected = 0.002 * length
     assert length == pytest.approx(20 + expected * 180 + expected * 50)
+
+
+def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
+    """One packet at a time, long before the next: all polls and all work, and half an idle turn."""
+    way = [
+        (Stage(0, 0, 1e-6, 30.0, 100.0, 10.0),),
+        (Stage(1, 0, 1e-6, 70.0, 500.0, 10.0),),
+        (Stage(2, 0, 1e-6, 0.0, 100.0, 10.0),),
+    ]
+    found = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
+    assert len(found) == 200
+    assert all(130 + 570 + 100 <= one <= 130 + 570 + 100 + 30 for one in found)
+
+
+def test_bursts_wait_for_each_other() -> None:
+    """At most of the load the 99th percentile is a few turns, and an overload has none."""
+    given = problem(1)
+    layout = LAYOUTS["hybrid"]
+    most = throughput(given, layout)
+    low, high = (took(given, layout, most * share) for share in (0.2, 0.8))
+    assert low is not None and high is not None
+    assert low.p99_s is not None and high.p99_s is not None
+    assert low.median_s < high.median_s < high.p99_s < 5 * high.median_s
+    assert took(given, layout, most * 1.1) is None
+
+
+def test_small_bursts_have_costs_of_their_own() -> None:
+    """Where they were measured, it is they that a poll with one packet costs."""
+    given, layout = problem(1), LAYOUTS["one segment"]
+    slow = replace(
+        given, nfs=tuple(replace(nf, work=Hop(900, 1_000)) for nf in given.nfs), at_less=None
+    )
+    both = replace(given, at_less=slow)
+    [chain] = stages(both, layout, 1e3)[1]
+    [full] = parts(given, layout)[1]
+    [small] = parts(slow, layout)[1]
+    assert chain.poll + chain.cycles == pytest.approx(small.cycles, rel=1e-9)
+    assert chain.poll / 32 + chain.cycles == pytest.approx(full.cycles, rel=1e-9)
+    found = took(both, layout, 1e3)
+    assert found is not None and found.median_s * HZ == pytest.approx(small.cycles, rel=0.2)
+
+
+def test_a_branch_has_the_latency_of_those_that_take_it() -> None:
+    """Nine of ten packets leave after the first function; the typical packet is one of them."""
+    given = problem(1)
+    slow = replace(given.nfs[2], work=Hop(50_000, 50_000))
+    edges = (Edge(-1, 0, 1.0), Edge(0, 3, 0.9), Edge(0, 1, 0.1), Edge(1, 2, 0.1), Edge(2, 3, 0.1))
+    layout = LAYOUTS["pipeline"]
+    branched = replace(given, nfs=(*given.nfs[:2], slow), edges=edges)
+    straight = replace(branched, edges=())
+    assert transitions(branched, layout)[1] == pytest.approx({2: 0.1, 4: 0.9})
+    quick, long = (took(one, layout, 1e3) for one in (branched, straight))
+    assert quick is not None and long is not None
+    assert long.median_s * HZ > 50_000 and quick.median_s < long.median_s / 10
+    assert quick.p99_s is not None and quick.p99_s * HZ > 50_000

@@ -6,51 +6,65 @@ The traffic's own segments are in it: the lcore that makes packets has less time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 Lcores = tuple[int, ...]  # of a segment, one replica on each
+SOURCE = -1
 # Of what receiving costs another function: below it packets are not classified.
 _UNCLASSIFIED = 0.5
+# Tables that are an eighth of all fit where they will ever fit.
+HALVINGS_MAX = 3.0
 
 
 @dataclass(frozen=True)
 class Hop:
-    """Cycles per packet of getting packets from, or giving them to, a ring: the other end on the
-    same lcore, or on another one (S3 table 3). `spread`: where several replicas share the packets;
-    their writer has then classified and steered them, and bursts are shorter."""
+    """Cycles per packet of what depends on where a packet comes from, or goes to: the same lcore,
+    or another one (S3 table 3). `replicas`: the same pair in a segment of several replicas, which
+    share the packets: their bursts are smaller, and what wrote them has classified them."""
 
     same: float
     apart: float
-    spread: float | None = None  # None: as the two above
+    replicas: tuple[float, float] | None = None  # None: as the two above
 
-    def mixed(self, same: float, spread: bool = False) -> float:
-        if spread and self.spread is not None:
-            return self.spread
-        return same * self.same + (1 - same) * self.apart
+    def mixed(self, same: float, replicated: bool = False) -> float:
+        near, far = (self.same, self.apart)
+        if replicated and self.replicas is not None:
+            near, far = self.replicas
+        return same * near + (1 - same) * far
 
 
 @dataclass(frozen=True)
 class NfCost:
-    """`work`: the function itself; `apart` where it is the first to touch a packet that another
-    lcore wrote. `loop`: the segment loop's part. All are per packet of full bursts."""
+    """All are cycles per packet that the function gets, in full bursts.
+
+    `work`: the function itself, as the first of its segment; behind another one it costs what it
+    does on packets of its own lcore. `tx.replicas`: to replicas on the same lcores, and to others.
+    """
 
     name: str
     rx: Hop
     work: Hop
     tx: Hop
     loop: float
-    # In a replica, on packets that its lcore has already: each has a part of the flows only.
+    # One of two replicas, on packets that its lcore has already: each has a part of the flows only.
     replicated: float | None = None  # None: as work.same
     poll: float = 0.0  # cycles that a poll costs once, however many packets it finds
-    # Receiving behind other segments, which have classified the packets as far as they needed to.
-    behind: Hop | None = None  # None: as rx
+    # Cycles that it costs less with each halving of the tables that are used on its lcore.
+    relief: float = 0.0
 
-    def inside(self, replicated: bool) -> float:
-        """Behind the first function of its segment."""
+    def inside(self, replicated: bool, crowd: float | None = None) -> float:
+        """Behind the first function of its segment. `crowd`: which part of all functions' tables
+        is used on its lcore; None: as in the runs that the costs were taken from."""
+        found, usual = self.work.same, 1.0
         if replicated and self.replicated is not None:
-            return self.replicated
-        return self.work.same
+            found, usual = self.replicated, 0.5
+        if crowd is None or not self.relief:
+            return found
+        halvings = min(HALVINGS_MAX, math.log2(usual / max(crowd, 1e-6)))
+        return max(found / 2, found - halvings * self.relief)
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,16 @@ class Traffic:
     steer: float = 0.0  # what choosing a replica for a packet adds to sending it
     poll: float = 0.0  # as of a function; of source and of sink each
     idle: float = 0.0  # cycles of a poll that finds nothing
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Packets that one function sends to another, per packet that the source makes. `origin`: its
+    position, or SOURCE; `target`: a position, or one past the last for the chain's end."""
+
+    origin: int
+    target: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +113,34 @@ class Problem:
     # What the busiest lcore's time is worth in the cycles above: the rest goes to interruptions, to
     # waiting for the other lcore, and to what measuring adds or leaves out.
     kept: float = 1.0
+    edges: tuple[Edge, ...] = ()  # none: each function sends all that it gets to the next
+    # What the functions cost on these lcores; on others, as in `nfs`.
+    special: Mapping[int, tuple[NfCost, ...]] = field(default_factory=dict)
+    # The same with a packet or little more in each burst; None: by what polls cost once.
+    at_less: Problem | None = None
+
+    def on(self, cpu: int) -> tuple[NfCost, ...]:
+        return self.special.get(cpu, self.nfs)
+
+    @cached_property
+    def tables(self) -> float:
+        """What halving all tables saves: functions' parts of it stand for their tables' sizes."""
+        return sum(nf.relief for nf in self.nfs)
+
+    @cached_property
+    def ways(self) -> tuple[Edge, ...]:
+        n = len(self.nfs)
+        return self.edges or tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
+
+    @cached_property
+    def visits(self) -> tuple[float, ...]:
+        """Packets that each function gets, per packet of the source."""
+        return tuple(sum(e.share for e in self.ways if e.target == i) for i in range(len(self.nfs)))
+
+    @cached_property
+    def delivered(self) -> float:
+        """Packets that come out at the chain's end, per packet of the source."""
+        return sum(e.share for e in self.ways if e.target == len(self.nfs))
 
 
 @dataclass(frozen=True)
@@ -144,56 +196,125 @@ def joined(names: Sequence[str], beside: Sequence[str]) -> str:
     return text
 
 
-def loads(problem: Problem, layout: Layout) -> dict[int, float]:
-    """Cycles that each lcore spends per packet of the chain's throughput.
+@dataclass
+class Part:
+    """One lcore's part of a stage: source, a segment, or sink. Both are per packet of the source;
+    `packets` are those that it gets from other stages."""
 
-    Packets are spread evenly over a segment's replicas, so the chance that one comes from the same
-    lcore is the share of the segment before that runs there.
-    """
-    traffic = problem.traffic
-    found = dict.fromkeys((*problem.lcores, traffic.generator, traffic.measure), 0.0)
-    before: Lcores = (traffic.generator,)
-    first = 0
-    to = layout.lcores[0]
-    found[traffic.generator] += traffic.source.mixed(_same(traffic.generator, to), len(to) > 1)
-    for i, (size, on) in enumerate(zip(layout.cuts, layout.lcores, strict=True)):
-        after = layout.lcores[i + 1] if i + 1 < len(layout.cuts) else (traffic.measure,)
-        nfs = problem.nfs[first : first + size]
-        first += size
-        steer = traffic.steer if len(after) > 1 else 0.0
-        for cpu in on:
-            own = segment(nfs, _same(cpu, before), _same(cpu, after), len(on) > 1, i > 0)
-            found[cpu] += (own + steer) / len(on)
-        if here := layout.beside_in(i):
-            found[on[0]] += lead_extra(problem, here)
-            for at, cpu in zip(here.run.behind, here.lcores, strict=True):
-                found[cpu] += side(problem.nfs[at])
-        before = on
-    found[traffic.measure] += traffic.sink.mixed(_same(traffic.measure, before), len(before) > 1)
+    cpu: int
+    packets: float = 0.0
+    cycles: float = 0.0
+
+
+def parts(problem: Problem, layout: Layout) -> list[list[Part]]:
+    """The stages in a packet's order, each on its lcores; a segment's replicas get equal shares."""
+    home = homes(len(problem.nfs), layout)
+    on = [(problem.traffic.generator,), *layout.lcores, (problem.traffic.measure,)]
+    found = [[Part(cpu) for cpu in cpus] for cpus in on]
+    for edge in problem.ways:
+        a, b = home[edge.origin], home[edge.target]
+        if a == b:
+            continue
+        for part in found[a]:
+            each = edge.share / len(on[a])
+            part.cycles += each * sending(problem, edge, part.cpu, on[a], on[b])
+        for part in found[b]:
+            each = edge.share / len(on[b])
+            part.packets += each
+            part.cycles += each * receiving(problem, home, edge, part.cpu, on[a], on[b])
+    crowds = _crowds(problem, home, on) if problem.tables else {}
+    for i, visits in enumerate(problem.visits):
+        here = found[home[i]]
+        for part in here:
+            nf = problem.on(part.cpu)[i]
+            cycles = nf.inside(len(here) > 1, crowds.get(part.cpu))
+            part.cycles += visits / len(here) * cycles
     return found
 
 
-def segment(
-    nfs: Sequence[NfCost],
-    from_same: float,
-    to_same: float,
-    replicated: bool = False,
-    behind: bool = False,
-) -> float:
-    """Cycles per packet of one segment, by the shares that come from and go to its own lcore.
+def homes(nfs: int, layout: Layout) -> dict[int, int]:
+    """Function -> stage. The source is stage 0, and the chain's end the last."""
+    found = {SOURCE: 0, nfs: len(layout.cuts) + 1}
+    at = 0
+    for i, size in enumerate(layout.cuts):
+        found |= dict.fromkeys(range(at, at + size), i + 1)
+        at += size
+    return found
 
-    A segment classifies packets on receipt when any of its functions needs that. Then the header is
-    there when the first one, that does not, touches it."""
-    first, last = nfs[0], nfs[-1]
-    rx = [(nf.behind if behind and nf.behind else nf.rx).mixed(from_same, replicated) for nf in nfs]
-    for_later = rx[0] < _UNCLASSIFIED * max(rx)
-    return (
-        (max(rx) if for_later else rx[0])
-        + (first.inside(replicated) if for_later else first.work.mixed(from_same, replicated))
-        + sum(nf.inside(replicated) for nf in nfs[1:])
-        + last.tx.mixed(to_same, replicated)
-        + first.loop
-    )
+
+def transitions(problem: Problem, layout: Layout) -> list[dict[int, float]]:
+    """Of each stage, the chances that a packet which it got goes to others; else it is dropped, or
+    it is two packets, of which those beyond the first are left out."""
+    home = homes(len(problem.nfs), layout)
+    entered = [1.0] + [0.0] * (len(layout.cuts) + 1)
+    sent: list[dict[int, float]] = [{} for _ in entered]
+    for edge in problem.ways:
+        a, b = home[edge.origin], home[edge.target]
+        if a != b:
+            entered[b] += edge.share
+            sent[a][b] = sent[a].get(b, 0.0) + edge.share
+    return [
+        {b: share / entered[a] for b, share in onwards.items()} if entered[a] else {}
+        for a, onwards in enumerate(sent)
+    ]
+
+
+def _crowds(problem: Problem, home: dict[int, int], on: Sequence[Lcores]) -> dict[int, float]:
+    """Which part of all functions' tables each lcore uses; a replica, its share of the flows'."""
+    found: dict[int, float] = {}
+    for i, nf in enumerate(problem.nfs):
+        here = on[home[i]]
+        for cpu in here:
+            found[cpu] = found.get(cpu, 0.0) + nf.relief / problem.tables / len(here)
+    return found
+
+
+def sending(problem: Problem, edge: Edge, cpu: int, own: Lcores, to: Lcores) -> float:
+    """To replicas, steering adds to a function's cost of sending; the source's was measured so."""
+    traffic = problem.traffic
+    if edge.origin == SOURCE:
+        return traffic.source.mixed(_same(cpu, to), len(to) > 1)
+    tx = problem.on(cpu)[edge.origin].tx
+    if len(own) > 1 and tx.replicas is not None:
+        return tx.mixed(float(own == to), replicated=True)
+    steer = traffic.steer if len(to) > 1 else 0.0
+    return tx.mixed(_same(cpu, to)) + steer
+
+
+def receiving(
+    problem: Problem, home: dict[int, int], edge: Edge, cpu: int, of: Lcores, own: Lcores
+) -> float:
+    """A segment classifies packets on receipt when any function needs that which they may yet meet
+    in it. Then the header is there when the first one, that does not, touches it."""
+    # A flow's hash takes it to the same one of as many replicas.
+    same = 1.0 if own == of and len(own) > 1 else _same(cpu, of)
+    replicated = len(own) > 1
+    if edge.target == len(problem.nfs):
+        return problem.traffic.sink.mixed(same, len(of) > 1)
+    nfs = problem.on(cpu)
+    further = [nf for i, nf in enumerate(nfs) if i >= edge.target and home[i] == home[edge.target]]
+    first = further[0]
+    rx = [nf.rx.mixed(same, replicated) for nf in further]
+    found = max(rx) + first.loop
+    if rx[0] >= _UNCLASSIFIED * max(rx):
+        found += first.work.mixed(same, replicated) - first.inside(replicated)
+    return found
+
+
+def loads(problem: Problem, layout: Layout) -> dict[int, float]:
+    """Cycles that each lcore spends per packet of the source."""
+    traffic = problem.traffic
+    found = dict.fromkeys((*problem.lcores, traffic.generator, traffic.measure), 0.0)
+    for stage in parts(problem, layout):
+        for part in stage:
+            found[part.cpu] += part.cycles
+    for i, on in enumerate(layout.lcores):
+        if here := layout.beside_in(i):
+            visits = problem.visits[here.run.first]
+            found[on[0]] += visits * lead_extra(problem, here)
+            for at, cpu in zip(here.run.behind, here.lcores, strict=True):
+                found[cpu] += visits * side(problem.nfs[at])
+    return found
 
 
 def side(nf: NfCost) -> float:
@@ -215,5 +336,6 @@ def _same(cpu: int, others: Lcores) -> float:
 
 
 def throughput(problem: Problem, layout: Layout) -> float:
-    """Packets/s when the busiest lcore has no time left."""
-    return problem.tsc_hz * problem.kept / max(loads(problem, layout).values())
+    """Packets/s that come out when the busiest lcore has no time left."""
+    sent = problem.tsc_hz * problem.kept / max(loads(problem, layout).values())
+    return sent * problem.delivered

@@ -4,14 +4,18 @@ lcores that meet both: all layouts tried where they are few, CP-SAT beyond."""
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from headrace.optimize import polled
 from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import Beside, Layout, Lcores, Problem, Run, throughput
+from headrace.optimize.polled import Took
 
 EXHAUSTIVE_MAX = 200_000
+_SIMULATED = 12  # of the layouts that are quickest by the turns of their lcores
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,15 @@ def exhaustive(problem: Problem) -> Choice:
             found, rate = layout, predicted
     assert found is not None
     return Choice(found, rate, rate, f"all {count(problem)} layouts")
+
+
+def leading(
+    problem: Problem, choice: Choice, many: int, limit: int = EXHAUSTIVE_MAX
+) -> list[Layout]:
+    """The choice and those next to it by prediction; of many layouts, those that a step away."""
+    near = layouts(problem) if count(problem) <= limit else neighbours(problem, choice.layout)
+    found = heapq.nlargest(many, near, key=lambda one: throughput(problem, one))
+    return list(dict.fromkeys((choice.layout, *found)))[:many]
 
 
 def layouts(problem: Problem) -> Iterator[Layout]:
@@ -108,7 +121,7 @@ def pipeline(problem: Problem) -> Layout:
 def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> Choice | None:
     """The lowest predicted latency at this load; None when no layout that was tried carries it."""
     fastest = best(problem, limit)
-    if fastest.bound_pps < rate_pps:
+    if fastest.bound_pps < rate_pps * problem.delivered:
         return None
 
     def cost(layout: Layout) -> float:
@@ -121,14 +134,25 @@ def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> 
         how = f"all {len(candidates)} layouts"
         if problem.runs:
             how += ", functions side by side among them"
-        chosen = min(candidates, key=cost)  # of equals the first: the simplest
+        leaders = heapq.nsmallest(_SIMULATED, candidates, key=cost)  # of equals the simplest first
     else:
         how = "the best of a search from several layouts; not proven"
         starts = (fastest.layout, *usual(problem))
-        chosen = min((improved(problem, one, cost) for one in starts), key=cost)
-    if cost(chosen) == float("inf"):
+        leaders = [improved(problem, one, cost) for one in starts]
+    leaders = [one for one in leaders if cost(one) < float("inf")]
+    found = [(at, one) for one in leaders if (at := expected(problem, one, rate_pps)) is not None]
+    if not found:
         return None
-    return Choice(chosen, throughput(problem, chosen), fastest.bound_pps, how, cost(chosen))
+    took, chosen = min(found, key=lambda pair: pair[0].median_s)
+    return Choice(chosen, throughput(problem, chosen), fastest.bound_pps, how, took.median_s)
+
+
+def expected(problem: Problem, layout: Layout, rate_pps: float) -> Took | None:
+    """The simulated latency; of functions side by side, which are not simulated, by their turns."""
+    if layout.beside is None:
+        return polled.took(problem, layout, rate_pps)
+    typical = latency_s(problem, layout, rate_pps)
+    return None if typical is None else Took(typical, None)
 
 
 def count_beside(problem: Problem) -> int:
@@ -208,7 +232,7 @@ def fewest(problem: Problem, rate_pps: float, within_s: float | None = None) -> 
         part = replace(problem, lcores=problem.lcores[:used])
         if within_s is None:
             choice = best(part)
-            if choice.predicted_pps >= rate_pps:
+            if choice.predicted_pps >= rate_pps * problem.delivered:
                 return choice
             continue
         quick = quickest(part, rate_pps)

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from headrace.optimize.latency import latency_s
 from headrace.optimize.layout import (
     Beside,
+    Edge,
     Hop,
     Layout,
     NfCost,
@@ -17,7 +19,7 @@ from headrace.optimize.layout import (
     Run,
     Traffic,
     loads,
-    segment,
+    parts,
     throughput,
 )
 from headrace.optimize.search import (
@@ -92,7 +94,6 @@ def test_a_dear_hop_makes_one_segment_and_a_free_one_need_not() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cp_sat_is_within_its_bound_of_the_best(seed: int) -> None:
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
     given = problem(seed, 4, 3, hop=10)
     exact, found = exhaustive(given), best(given, limit=0)
     assert found.how == "CP-SAT and local search"
@@ -111,7 +112,6 @@ def test_fewest_lcores() -> None:
 
 
 def test_cp_sat_where_layouts_are_too_many_to_try() -> None:
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
     given = problem(2, 7, 4, hop=10)
     assert count(given) > EXHAUSTIVE_MAX
     found = best(given)
@@ -146,7 +146,6 @@ def test_the_quickest_of_all_layouts(seed: int) -> None:
 
 
 def test_the_local_search_for_latency_is_near_the_quickest() -> None:
-    pytest.importorskip("ortools", reason="OR-tools is not installed")
     given = problem(1, 4, 2)
     rate = best(given).predicted_pps * 0.5
     exact, found = quickest(given, rate), quickest(given, rate, limit=0)
@@ -212,13 +211,59 @@ def test_side_by_side_only_with_one_replica_and_on_other_lcores() -> None:
         assert one.used == (0, 1)
 
 
+def _segment_costs(names: str, *, near: bool) -> float:
+    known = {
+        "p": NfCost("l2fwd", Hop(2, 4), Hop(7, 19), Hop(2, 4), 0),
+        "a": NfCost("acl", Hop(22, 30), Hop(60, 62), Hop(2, 4), 0),
+    }
+    nfs = tuple(known[name] for name in names)
+    given = Problem(nfs, Traffic(Hop(0, 0), Hop(0, 0), 0, 0), (0, 1), 1e9)
+    [part] = parts(given, Layout((len(names),), ((0,) if near else (1,),)))[1]
+    return part.cycles
+
+
 def test_a_segment_classifies_once_for_all_of_its_functions() -> None:
-    plain = NfCost("l2fwd", Hop(2, 4), Hop(7, 19), Hop(2, 4), 0, behind=Hop(2, 4))
-    acl = NfCost("acl", Hop(22, 30), Hop(60, 62), Hop(2, 4), 0, behind=Hop(5, 13))
     # Alone it touches the header first; behind a classification, in which the header has come, not.
-    assert segment([plain], 0, 0) == 4 + 19 + 4
-    assert segment([plain, acl], 0, 0) == 30 + 7 + 60 + 4
-    assert segment([acl, plain], 0, 0) == 30 + 62 + 7 + 4
-    # What a segment before has classified is not classified again.
-    assert segment([acl], 0, 0, behind=True) == 13 + 62 + 4
-    assert segment([plain, acl], 1, 1, behind=True) == 5 + 7 + 60 + 2
+    assert _segment_costs("p", near=False) == 4 + 19 + 4
+    assert _segment_costs("pa", near=False) == 30 + 7 + 60 + 4
+    assert _segment_costs("ap", near=False) == 30 + 62 + 7 + 4
+    assert _segment_costs("pa", near=True) == 22 + 7 + 60 + 2
+
+
+def test_a_branch_is_priced_by_where_its_packets_go() -> None:
+    """By hand: half of the packets go past the second function, which drops a quarter of them."""
+    nfs = tuple(NfCost(name, Hop(2, 10), Hop(100, 105), Hop(1, 4), 0) for name in "abc")
+    shares = {(-1, 0): 1.0, (0, 1): 0.5, (0, 2): 0.5, (1, 2): 0.375, (2, 3): 0.8}
+    edges = tuple(Edge(*way, share) for way, share in shares.items())
+    ends = Traffic(Hop(7, 7), Hop(9, 9), 0, 0)
+    given = Problem(nfs, ends, (0, 1), 1e9, edges=edges)
+    assert given.visits == (1.0, 0.5, 0.875) and given.delivered == 0.8
+    in_one = loads(given, Layout((3,), ((0,),)))
+    assert in_one[0] == pytest.approx(7 + 2 + 100 * (1 + 0.5 + 0.875) + 0.8 * (1 + 9))
+    cut = loads(given, Layout((1, 1, 1), ((0,), (1,), (0,))))
+    # To b and back over the ring; what skips it stays on the lcore, through a ring of its own.
+    b = 0.5 * (10 + 105) + 0.375 * 4
+    assert cut[1] == pytest.approx(b)
+    a = 2 + 100 + 0.5 * 4 + 0.5 * 1
+    c = 0.375 * (10 + 105) + 0.5 * (2 + 100) + 0.8 * 1
+    assert cut[0] == pytest.approx(7 + a + c + 0.8 * 9)
+    assert throughput(given, Layout((3,), ((0,),))) == pytest.approx(0.8e9 / in_one[0])
+    # As a chain in which all go through all, which it was priced as before, it looks far slower.
+    straight = replace(given, edges=())
+    assert loads(straight, Layout((3,), ((0,),)))[0] > 1.2 * in_one[0]
+
+
+def test_replicas_find_tables_that_are_a_part_of_all() -> None:
+    """Two functions whose tables push each other out: apart, each costs a halving's relief less."""
+    nfs = tuple(
+        NfCost(n, Hop(0, 0), Hop(100, 100, (130, 130)), Hop(0, 0), 0, 130, relief=20) for n in "ab"
+    )
+    given = Problem(nfs, Traffic(Hop(0, 0), Hop(0, 0), 0, 1), (0, 1), 1e9)
+    assert loads(given, Layout((2,), ((0,),)))[0] == pytest.approx(200)
+    assert loads(given, Layout((1, 1), ((0,), (1,)))) == pytest.approx({0: 80, 1: 80})
+    # As replicas both have half of all flows, as where that was measured.
+    assert loads(given, Layout((2,), ((0, 1),))) == pytest.approx({0: 130, 1: 130})
+    # One is spread and the other is not: a quarter of all tables here, three quarters there.
+    found = loads(given, Layout((1, 1), ((0, 1), (0,))))
+    assert found[1] == pytest.approx((130 - 20) / 2)
+    assert found[0] == pytest.approx((130 + 20 * 0.585) / 2 + 100 - 20 * 0.415, rel=1e-3)

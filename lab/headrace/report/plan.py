@@ -12,7 +12,12 @@ from headrace.report.units import NOT_KNOWN, percent, pps, signed_percent, signi
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 
-_NAMES = {"best": "chosen", "rtc": "run to completion", "pipeline": "pipeline"}
+_NAMES = {
+    "best": "chosen",
+    "rtc": "run to completion",
+    "pipeline": "pipeline",
+    "given": "as the spec has it",
+}
 
 
 def sheet(plans: Sequence[ChainPlan]) -> Sheet:
@@ -64,7 +69,7 @@ def _layouts(plan: ChainPlan) -> Section:
             spread = f"{pps(one.measured_min_pps)}–{pps(one.measured_max_pps)}"
         rows.append(
             (
-                _NAMES[one.role],
+                _NAMES[one.role] + (", costs taken from it" if one.taken else ""),
                 text(one),
                 loads,
                 pps(one.predicted_pps),
@@ -94,8 +99,8 @@ def _layouts(plan: ChainPlan) -> Section:
         "error",
     )
     if plan.rate_pps is not None:
-        note += f" Asked for: {_asked(plan)}. Latency is the typical packet's at that load."
-        columns = (*columns, "latency, predicted", "measured")
+        note += f" Asked for: {_asked(plan)}. Latency is at that load."
+        columns = (*columns, "latency, predicted", "measured", "p99, predicted", "measured")
     return Section(title=plan.chain, note=note, tables=(Table(columns, tuple(rows)),))
 
 
@@ -126,12 +131,17 @@ def _asked(plan: ChainPlan) -> str:
     return aims[plan.aim]
 
 
-def _latencies(one: LayoutPlan) -> tuple[str, str]:
+def _latencies(one: LayoutPlan) -> tuple[str, str, str, str]:
     def us(value: float | None) -> str:
         return NOT_KNOWN if value is None else f"{significant(value)} µs"
 
     predicted = us(one.predicted_latency_us)
-    return (predicted if one.predicted_latency_us else "overload", us(one.measured_latency_us))
+    return (
+        predicted if one.predicted_latency_us else "overload",
+        us(one.measured_latency_us),
+        us(one.predicted_p99_us),
+        us(one.measured_p99_us),
+    )
 
 
 def _costs(plan: ChainPlan) -> Section:
@@ -147,10 +157,10 @@ def _costs(plan: ChainPlan) -> Section:
             pair(f.work),
             maybe(f.replicated),
             pair(f.receive),
-            pair(f.receive_behind) if f.receive_behind else NOT_KNOWN,
             pair(f.send),
             significant(f.loop),
             significant(f.poll),
+            percent(f.share, 3),
         )
         for f in plan.functions
     ]
@@ -161,7 +171,7 @@ def _costs(plan: ChainPlan) -> Section:
     how = (
         "By their stored profiles"
         if plan.costs == "profiles"
-        else "Measured here, each alone and all in one segment"
+        else "Measured here, the whole chain in layouts that have each function in every place"
     )
     return Section(
         title=f"{plan.chain}: what the parts cost",
@@ -173,10 +183,10 @@ def _costs(plan: ChainPlan) -> Section:
                     "itself",
                     "in a replica",
                     "receive",
-                    "behind others",
                     "send",
                     "loop",
                     "a poll, once",
+                    "of the packets",
                 ),
                 tuple(rows),
             ),

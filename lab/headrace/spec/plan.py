@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.spec.base import Spec
 from headrace.spec.profile import Speed
 
-Role = Literal["best", "rtc", "pipeline"]
+Role = Literal["best", "rtc", "pipeline", "given"]
 Aim = Literal["throughput", "latency", "lcores"]
 CostSource = Literal["measured", "profiles"]
 
@@ -25,6 +25,8 @@ class SegmentPlan(Spec):
 
 class LayoutPlan(Spec):
     role: Role
+    # Costs were taken from this very layout: what is predicted of it is what it did then.
+    taken: bool = False
     segments: tuple[SegmentPlan, ...]
     predicted_pps: float
     cycles_per_lcore: dict[int, float]  # per packet of the chain's throughput
@@ -36,6 +38,8 @@ class LayoutPlan(Spec):
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
     measured_latency_us: float | None = None  # median packet
+    predicted_p99_us: float | None = None
+    measured_p99_us: float | None = None  # of the short trials that the machine disturbed least
 
     @property
     def error(self) -> float | None:
@@ -77,7 +81,7 @@ class FunctionCost(Spec):
     loop: float
     poll: float = 0.0  # what a poll that finds packets costs once
     replicated: float | None = None  # itself, in a replica
-    receive_behind: tuple[float, float] | None = None  # other segments, which have classified
+    share: float = 1.0  # of the source's packets that come to it
 
 
 class ChainPlan(Spec):

@@ -145,6 +145,14 @@ class Places(Spec):
     spread: PlaceCost
 
 
+class ReplicaCost(Spec):
+    """The NF in two replicas at once, one on the traffic's lcore and one on the other: `nf` is each
+    one's own cycles per packet. Each has half of the flows, and they share what their cores do."""
+
+    settings: Settings  # of both together
+    nf: Spread
+
+
 class Profile(Spec):
     nf: str
     params: dict[str, Any]
@@ -159,6 +167,7 @@ class Profile(Spec):
     points: tuple[Point, ...]
     fit: Fit | None
     places: Places | None = None
+    replicas: tuple[ReplicaCost, ...] = ()  # none: no state, or an older headrace made it
     corun: tuple[CoRun, ...]
     pmu: dict[str, float] | None  # per packet at the first point: cycles, instructions, misses
     pmu_absent: str | None

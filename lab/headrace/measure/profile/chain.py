@@ -4,13 +4,14 @@ in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from headrace.errors import HeadraceError
 from headrace.measure.prepare import Prepared
 from headrace.measure.profile import point as points
-from headrace.measure.profile import rounds
+from headrace.measure.profile import pricing, rounds, taken
 from headrace.measure.profile.deploy import deployed
 from headrace.measure.profile.point import Bench, Sample
 from headrace.measure.profile.rounds import Case
@@ -21,16 +22,20 @@ from headrace.spec.profile import PlaceCost, Places, Settings
 from headrace.spec.study import Experiment
 
 Say = Callable[[str], None]
-# Below this share a function alone does not get the packets that it is made for.
-_PASSES = 0.9
+# Fewer packets than these at the chain's end are no throughput to plan for.
+_DELIVERED_LEAST = 0.01
+_ALL = 0.001
+# At this part of the load a poll that finds packets finds few more than one.
+_LESS = 0.1
 # At a part of the load bursts must really be smaller to show what a poll costs once.
 _SMALLER = 0.7
 # Twice, all of it between: what is added up was then measured at the same pace.
 _ROUNDS = 2
 
 
-# The three neighbourhoods in which each function is measured; traffic is made on the first lcore
-# and measured on the last, as in every layout, so that packets' buffers travel the same way.
+# The three neighbourhoods in which each function is measured for its profile; traffic is made on
+# the first lcore and measured on the last, as in every layout, so that packets' buffers travel the
+# same way.
 def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
     first, last = lcores[0], lcores[-1]
     near = Layout((1,), ((first,),))  # packets from its own lcore, to another
@@ -40,63 +45,102 @@ def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
 
 @dataclass(frozen=True)
 class Priced:
-    """Costs; `reference`: all functions in one segment on the measuring lcore."""
+    """Costs; `reference`: all functions in one segment on the measuring lcore. `taken`: the layouts
+    that the costs were taken from."""
 
     problem: Problem
     reference: Reference
+    taken: frozenset[Layout]
 
 
 def problem(
-    bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int], say: Say
+    bench: Bench,
+    doc: Document,
+    experiment: Experiment,
+    lcores: Sequence[int],
+    say: Say,
+    for_latency: bool = False,
 ) -> Priced:
-    """Costs of each function alone, measured at the chain's own parameters and traffic."""
-    ends = _ends(lcores)
-    nodes = experiment.nodes
-    cases = [_cases(bench, doc, experiment, ends, i) for i in range(len(nodes))]
-    together = _whole(bench, doc, experiment, ends) if len(nodes) > 1 else ()
-    rounds.measure(bench, [*(one for three in cases for one in three), *together], _ROUNDS)
-    alone = [_costs(bench, ends, three) for three in cases]
-    nfs = [nf_cost(node.name, *costs) for node, costs in zip(nodes, alone, strict=True)]
-    for i, (node, (near, _, _)) in enumerate(zip(nodes, alone, strict=True)):
-        if near.passed < _PASSES and i > 0:
-            say(f"{node.name}: drops traffic that nobody has changed; measured behind others")
-    if together:
-        whole, half, in_turn = together
-        nfs = _behind(_together(nfs, alone, whole, half), in_turn)
-    traffic, kept = traffic_of(alone, lcores), kept_of(alone)
-    _tell(nfs, traffic, kept, say)
-    # Of one function `far` is all of them on the measuring lcore.
-    beside = together[0] if together else cases[0][1]
+    """Costs of each function in every place, out of runs of the whole chain on the first and the
+    last lcore, with its own parameters and traffic; for latency, with small bursts as well."""
+    ends, names = _ends(lcores), [node.name for node in experiment.nodes]
+    layouts = pricing.layouts(len(names), lcores)
+    halved = max(1, experiment.study.workload.flows.count // 2)
+    cases = {
+        name: Case(
+            deployed(
+                bench, doc, experiment, ends, layout, flows=halved if name == "half" else None
+            ),
+            less=_LESS if for_latency else None,
+        )
+        for name, layout in layouts.items()
+    }
+    rounds.measure(bench, list(cases.values()), _ROUNDS)
+    runs = {name: taken.run(case.samples, layouts[name], names) for name, case in cases.items()}
+    whole = cases["whole"]
+    edges = taken.edges(whole.samples, experiment, bench.description)
+    found = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
+    if for_latency:
+        found = _with_small_bursts(found, cases, layouts)
+    _check_delivered(experiment, found)
+    _tell(found, say)
     reference = Reference(
         f"all functions in one segment on lcore {ends.traffic.measure}",
-        beside.one,
-        beside.throughput_pps,
-        points.speed(beside.samples, bench.tsc_hz),
+        whole.one,
+        whole.throughput_pps,
+        points.speed(whole.samples, bench.tsc_hz),
     )
-    found = Problem(tuple(nfs), traffic, tuple(lcores), bench.tsc_hz, kept=kept)
-    return Priced(found, reference)
+    return Priced(found, reference, frozenset(layouts.values()))
 
 
-def _tell(nfs: Sequence[NfCost], traffic: Traffic, kept: float, say: Say) -> None:
-    for nf in nfs:
+def _check_delivered(experiment: Experiment, found: Problem) -> None:
+    if found.delivered < _DELIVERED_LEAST:
+        raise HeadraceError(
+            f"plan: cannot predict: of {experiment.chain}'s packets {found.delivered:.2%} come out "
+            f"at its end; allowed: at least {_DELIVERED_LEAST:.0%}, as a throughput is of those"
+        )
+
+
+def _with_small_bursts(
+    found: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
+) -> Problem:
+    """The same places, where a poll finds a packet or little more."""
+    names = [nf.name for nf in found.nfs]
+    runs: dict[pricing.Run, pricing.Taken] = {
+        name: taken.run(case.slow, layouts[name], names)
+        for name, case in cases.items()
+        if name != "half"
+    }
+    less = pricing.price(names, runs, found.edges, found.lcores, found.tsc_hz)
+    last: pricing.Run = "in turn" if "in turn" in runs else "whole"
+    small = [stage[0] for stage in runs[last].stages]
+    full = taken.run(cases[last].samples, layouts[last], names).stages
+    once = [
+        _poll_cost(a[0].burst, a[0].cycles, b.burst, b.cycles)
+        for a, b in zip(full, small, strict=True)
+    ]
+    nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(found.nfs, once[1:-1], strict=True))
+    idle = median(s.idle for case in cases.values() for s in case.slow)
+    traffic = replace(found.traffic, poll=min(once), idle=idle)
+    return replace(found, nfs=nfs, at_less=less, traffic=traffic)
+
+
+def _tell(found: Problem, say: Say) -> None:
+    for nf, visits in zip(found.nfs, found.visits, strict=True):
+        of_all = "" if abs(visits - 1) < _ALL else f"; it gets {visits:.1%} of the packets"
+        several = "" if nf.replicated is None else f", {nf.replicated:.1f} as one of two"
         say(
             f"{nf.name}: {nf.work.same:.1f} cycles, {nf.work.apart:.1f} on packets from another "
-            f"lcore; receive {_pair(nf.rx)}{_later(nf)}, send {_pair(nf.tx)}; "
-            f"a poll {nf.poll:.0f}"
+            f"lcore{several}; receive {_pair(nf.rx)}, send {_pair(nf.tx)}; "
+            f"a poll {nf.poll:.0f}{of_all}"
         )
-    say(
-        f"traffic: source {traffic.source.same:.1f} or {traffic.source.apart:.1f}, "
-        f"sink {traffic.sink.same:.1f} or {traffic.sink.apart:.1f}"
-    )
-    say(f"what these cycles leave out, by the functions alone: {1 - kept:.1%} of the throughput")
+    traffic = found.traffic
+    say(f"traffic: source {_pair(traffic.source)}, sink {_pair(traffic.sink)}")
+    say(f"what these cycles leave out, by those runs: {1 - found.kept:.1%} of the throughput")
 
 
 def _pair(hop: Hop) -> str:
     return f"{hop.same:.1f} or {hop.apart:.1f}"
-
-
-def _later(nf: NfCost) -> str:
-    return f", behind other segments {_pair(nf.behind)}" if nf.behind else ""
 
 
 def _ends(lcores: Sequence[int]) -> Problem:
@@ -152,6 +196,12 @@ def near_and_far(
     return near.one, far.one
 
 
+def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> Prepared:
+    """The only function of this experiment on both lcores."""
+    ends = _ends(bench.lcores)
+    return deployed(bench, doc, experiment, ends, _neighbourhoods(ends.lcores)[2], [0])
+
+
 def places(
     bench: Bench, doc: Document, experiment: Experiment, settings: Settings, lcores: Sequence[int]
 ) -> Places:
@@ -172,13 +222,18 @@ def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCos
     first_touch = max(0.0, far.nf - near.nf)
     return NfCost(
         name=name,
-        rx=Hop(near.rx, far.rx, spread.rx),
-        work=Hop(near.nf, far.nf, spread.nf),
-        tx=Hop(far.tx, near.tx, spread.tx),
+        rx=Hop(near.rx, far.rx, _both(spread.rx, far.rx - near.rx)),
+        work=Hop(near.nf, far.nf, _both(spread.nf, first_touch)),
+        tx=Hop(far.tx, near.tx, (spread.tx, spread.tx)),
         loop=median((near.loop, far.loop)),
-        replicated=max(0.0, spread.nf - first_touch / 2),
+        replicated=_both(spread.nf, first_touch)[0],
         poll=far.poll,
     )
+
+
+def _both(mean: float, further: float) -> tuple[float, float]:
+    """Of packets from the same lcore and of those from another, of which there are as many."""
+    return max(0.0, mean - further / 2), max(0.0, mean + further / 2)
 
 
 _FREE = Hop(0.0, 0.0)
@@ -225,11 +280,15 @@ def costs_of(case: Case, kept: float) -> Costs:
 
 
 def _poll(samples: Sequence[Sample], slow: Sequence[Sample]) -> float:
-    """Cycles per packet are a + poll / burst; here are two bursts."""
     (full, cycles), (small, further) = (
         (median(s.burst for s in several), median(s.chain for s in several))
         for several in (samples, slow)
     )
+    return _poll_cost(full, cycles, small, further)
+
+
+def _poll_cost(full: float, cycles: float, small: float, further: float) -> float:
+    """Cycles per packet are a + poll / burst; here are two bursts."""
     if full <= 0 or small <= 0 or small > full * _SMALLER:
         return 0.0
     # All of the cost of a full burst at most: beyond that it is the machine that was busy.
@@ -246,8 +305,8 @@ def traffic_of(
 
     steered = median(s.source_tx - (n.source_tx + f.source_tx) / 2 for n, f, s in alone)
     return Traffic(
-        source=Hop(over(0, "source"), over(1, "source"), over(2, "source")),
-        sink=Hop(over(1, "sink"), over(0, "sink"), over(2, "sink")),
+        source=Hop(over(0, "source"), over(1, "source"), (over(2, "source"),) * 2),
+        sink=Hop(over(1, "sink"), over(0, "sink"), (over(2, "sink"),) * 2),
         generator=lcores[0],
         measure=lcores[-1],
         steer=max(0.0, steered),
@@ -255,55 +314,3 @@ def traffic_of(
         poll=min((costs[1].poll for costs in alone), default=0.0),
         idle=median(costs[1].idle for costs in alone),
     )
-
-
-def _whole(
-    bench: Bench, doc: Document, experiment: Experiment, ends: Problem
-) -> tuple[Case, Case, Case]:
-    """All functions on the measuring lcore: in one segment, with all flows and with half of them;
-    and each in a segment of its own."""
-    n, on = len(experiment.nodes), (ends.traffic.measure,)
-    halved = max(1, experiment.study.workload.flows.count // 2)
-    whole, half, in_turn = (
-        Case(deployed(bench, doc, experiment, ends, layout, flows=flows))
-        for layout, flows in (
-            (Layout((n,), (on,)), None),
-            (Layout((n,), (on,)), halved),
-            (Layout((1,) * n, (on,) * n), None),
-        )
-    )
-    return whole, half, in_turn
-
-
-def _behind(nfs: Sequence[NfCost], in_turn: Case) -> list[NfCost]:
-    """What receiving costs where a segment before has classified the packets, if one has: by what
-    it costs less there than behind the source, as much less from another lcore."""
-    segments = in_turn.one.placement.segments
-    found = [nfs[0]]
-    for nf, segment in zip(nfs[1:], segments[1:], strict=True):
-        here = median(s.receive.get(segment.name, nf.rx.same) for s in in_turn.samples)
-        less = max(0.0, nf.rx.same - here)
-        behind = Hop(nf.rx.same - less, max(0.0, nf.rx.apart - less), nf.rx.spread)
-        found.append(replace(nf, behind=behind))
-    return found
-
-
-def _together(
-    nfs: Sequence[NfCost],
-    alone: Sequence[tuple[Costs, Costs, Costs]],
-    whole: Case,
-    half: Case,
-) -> list[NfCost]:
-    """Functions of one lcore share its caches, and their tables push each other's out; and some get
-    their packets changed by those before them. All of them in one segment on one lcore say what
-    each costs then; with half of the flows, what it costs in one of two replicas."""
-    found = []
-    for i, (nf, (near, far, _)) in enumerate(zip(nfs, alone, strict=True)):
-        touch = 0.0 if i and near.passed < _PASSES else max(0.0, far.nf - near.nf)
-        local, replicated = (
-            max(0.0, median(s.nfs[nf.name] for s in case.samples) - (0.0 if i else touch))
-            for case in (whole, half)
-        )
-        work = Hop(local, local + touch, replicated + touch / 2)
-        found.append(replace(nf, work=work, replicated=replicated))
-    return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from statistics import median
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import yaml
 from headrace.measure import counters as count
 from headrace.measure import trial as trials
 from headrace.measure.prepare import Prepared, prepare
-from headrace.record import Counters
+from headrace.record import Counters, ReplicaReading
 from headrace.spec import document
 from headrace.spec.profile import Cost, Settings, Speed, Spread
 from headrace.spec.study import Experiment, expand
@@ -72,7 +72,8 @@ class Sample:
     idle: float = 0.0  # cycles of a poll that found none
     pace: float | None = None  # TSC cycles of an addition, the lcores' mean
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
-    receive: dict[str, float] = field(default_factory=dict)  # the chain's segments
+    replicas: tuple[ReplicaReading, ...] = ()  # of all segments
+    sent_pps: float = 0.0  # by the source
 
     @property
     def chain(self) -> float:
@@ -220,7 +221,9 @@ def sample(
     reading = trials.run(engine, ways, rate_pps, seconds, _DRAIN_S)
     counters = count.difference(reading.before, reading.after, plan, sending=reading.sending)
     flows = [trials.flow(reading, way) for way in ways]
-    return read(counters, sum(f.received for f in flows) / max(f.duration_s for f in flows))
+    seconds = max(f.duration_s for f in flows)
+    sent, received = (sum(getattr(f, key) for f in flows) / seconds for key in ("sent", "received"))
+    return replace(read(counters, received), sent_pps=sent)
 
 
 def read(counters: Counters, throughput_pps: float) -> Sample:
@@ -230,7 +233,6 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
     source = source_tx = sink = 0.0
     packets = 0
     passed = 1.0
-    receive: dict[str, float] = {}
     for segment in {r.segment for r in counters.replicas}:
         replicas = [r for r in counters.replicas if r.segment == segment]
         got = sum(r.packets_in for r in replicas)
@@ -244,7 +246,6 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         elif segment == SINK:
             sink = rx_each + tx_each
         else:
-            receive[segment] = rx_each
             rx, tx, packets = rx + rx_each, tx + tx_each, max(packets, got)
             passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
@@ -264,7 +265,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
         idle=_idle(counters),
         pace=_known([w.pace for w in counters.workers]),
         width=_known([w.width for w in counters.workers]),
-        receive=receive,
+        replicas=counters.replicas,
     )
 
 

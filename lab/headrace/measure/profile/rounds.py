@@ -23,6 +23,7 @@ class Case:
     """One of them: samples at full load, and at a part of it."""
 
     one: Prepared
+    less: float | None = SLOW  # at this part of the load, too
     samples: list[Sample] = field(default_factory=list)
     slow: list[Sample] = field(default_factory=list)
 
@@ -54,7 +55,9 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
     with points.running(bench, case.one, "apart", wait=True) as engine:
         points.warm_up(engine, case.one)
         case.samples += full_load(bench, engine, case.one, count)
-        rate = SLOW * case.throughput_pps
+        if case.less is None:
+            return
+        rate = case.less * case.throughput_pps
         case.slow.append(points.sample(engine, case.one, bench.seconds, case.one.plan, rate))
 
 

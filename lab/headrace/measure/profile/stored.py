@@ -95,24 +95,49 @@ def reference(
 def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCost:
     at_base = nf_cost(name, places.near, places.far, places.spread)
     further = _further(profile, places.settings, wanted)
-    # Each of two replicas has half of the entries.
-    halved = wanted.model_copy(update={"state": max(1, wanted.state // 2)})
-    based = places.settings.model_copy(update={"state": max(1, places.settings.state // 2)})
-    spread = _further(profile, based, halved)
+    spread = _spread_further(profile, places.settings, wanted)
     work, replicated = at_base.work, at_base.replicated
+    replicas = None
+    if work.replicas is not None:
+        near, far = work.replicas
+        replicas = (max(0.0, near + spread), max(0.0, far + spread))
     return NfCost(
         name=name,
         rx=at_base.rx,
         work=Hop(
             max(0.0, work.same + further),
             max(0.0, work.apart + further),
-            None if work.spread is None else max(0.0, work.spread + spread),
+            replicas,
         ),
         tx=at_base.tx,
         loop=at_base.loop,
         replicated=None if replicated is None else max(0.0, replicated + spread),
         poll=at_base.poll,
     )
+
+
+def _spread_further(profile: Profile, base: Settings, wanted: Settings) -> float:
+    """Of replicas: by two of them at once, as far as state goes."""
+    known = sorted((float(r.settings.state), r.nf.median) for r in profile.replicas)
+    if not known:
+        # Each of two replicas has half of the entries; what they share nobody knows.
+        halved, based = (
+            one.model_copy(update={"state": max(1, one.state // 2)}) for one in (wanted, base)
+        )
+        return _further(profile, based, halved)
+    others = _further(profile, base, wanted.model_copy(update={"state": base.state}))
+    if wanted.state > known[-1][0] * _SLACK:
+        raise HeadraceError(
+            f"plan: cannot predict: the profile of {profile.nf} has replicas up to "
+            f"{known[-1][0]:.0f} entries, asked for {wanted.state}"
+        )
+    return others + _along(known, wanted.state) - _along(known, base.state)
+
+
+def _along(known: Sequence[tuple[float, float]], value: float) -> float:
+    """Between two points along the logarithm, as cache levels are."""
+    xs, ys = [math.log(x) for x, _ in known], [y for _, y in known]
+    return float(np.interp(math.log(max(1.0, value)), xs, ys))
 
 
 def _profile(nf: str) -> Profile:
@@ -171,7 +196,6 @@ def _further(profile: Profile, base: Settings, wanted: Settings) -> float:
 def _at(
     nf: str, sweep: Sweep, key: str, points: Sequence[Point], value: float, lenient: bool = False
 ) -> float:
-    """Between two points along the logarithm, as cache levels are."""
     known = sorted((float(getattr(p.settings, key)), p.cost.nf.median) for p in points)
     if not known:
         raise HeadraceError(
@@ -183,5 +207,4 @@ def _at(
             f"plan: cannot predict: the profile of {nf} goes up to {known[-1][0]:g} over {sweep}, "
             f"asked for {value:g}"
         )
-    xs, ys = [math.log(x) for x, _ in known], [y for _, y in known]
-    return float(np.interp(math.log(max(1.0, value)), xs, ys))
+    return _along(known, value)

@@ -13,6 +13,7 @@ from headrace.spec.profile import (
     Places,
     Point,
     Profile,
+    ReplicaCost,
     Settings,
     Spread,
     Sweep,
@@ -82,7 +83,7 @@ def test_at_its_own_setting_it_is_what_was_measured() -> None:
     made = profile()
     assert made.places is not None
     found = cost("monitor", made, made.places, BASE)
-    assert (found.work.same, found.work.apart, found.work.spread) == (40, 54, 46)
+    assert (found.work.same, found.work.apart, found.work.replicas) == (40, 54, (39, 53))
     assert found.replicated == pytest.approx(46 - 14 / 2)
     assert (found.rx.same, found.rx.apart, found.poll) == (5, 30, 100)
 
@@ -103,3 +104,19 @@ def test_outside_of_what_was_measured_nothing_is_predicted() -> None:
 
 def test_rules_do_not_matter_to_what_has_none() -> None:
     assert of(at(rules=5000)) == 54
+
+
+def test_replicas_cost_what_two_at_once_did() -> None:
+    """Not what one does with half of the state: they share caches, and get shorter bursts."""
+    measured = [(1_000, 46.0), (10_000, 70.0), (100_000, 140.0)]
+    old = profile()
+    assert old.places is not None
+    replicas = tuple(ReplicaCost(settings=at(state=n), nf=spread(c)) for n, c in measured)
+    new = old.model_copy(update={"replicas": replicas})
+    base = cost("nf", old, old.places, at()).replicated
+    found = cost("nf", new, old.places, at(state=100_000)).replicated
+    assert base is not None and found == pytest.approx(base + 140 - 46)
+    without = cost("nf", old, old.places, at(state=100_000)).replicated
+    assert without is not None and found is not None and without < found
+    with pytest.raises(HeadraceError, match="replicas up to 100000 entries, asked for 1000000"):
+        cost("nf", new, old.places, at(state=1_000_000))

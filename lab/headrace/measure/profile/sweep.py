@@ -22,9 +22,20 @@ from headrace.measure.profile import chain, events, rounds
 from headrace.measure.profile import point as points
 from headrace.measure.profile.point import Bench, Json, Placement, Sample
 from headrace.measure.profile.recipes import depends_on, recipe
+from headrace.measure.profile.rounds import Case
 from headrace.model.amat import Cache, caches, fit
 from headrace.spec.calibration import Calibration
-from headrace.spec.profile import CoRun, Places, Point, Profile, Settings, Speed, Spread, Sweep
+from headrace.spec.profile import (
+    CoRun,
+    Places,
+    Point,
+    Profile,
+    ReplicaCost,
+    Settings,
+    Speed,
+    Spread,
+    Sweep,
+)
 from headrace.spec.server import Server
 from headrace.testbed.place import usable_cpus
 
@@ -33,7 +44,7 @@ RULES = (10, 100, 1_000, 10_000)
 FRAMES = (64, 128, 256, 512, 1024, 1518)
 BURSTS = (1, 4, 8, 16, 32, 64)
 SKEWS = (0.0, 0.8, 1.0, 1.2)
-CORUN_STATES = (1_000, 31_600, 1_000_000)
+CORUN_STATES = (1_000, 10_000, 31_600, 100_000, 316_000, 1_000_000)
 BASE = Settings(state=1_000, rules=100, frame_bytes=64, burst=32, skew=0.0)
 _ROUNDS = 3
 SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
@@ -64,6 +75,7 @@ def profile(
         made, speed = _points(bench, wanted, Path(folder), say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
+        replicas = list(_replicas(bench, wanted, Path(folder), say))
         corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
         counted, absent = _pmu(bench, wanted, Path(folder))
     states = [(p.settings.state, p.cost.nf.median) for p in made if p.sweep == "state"]
@@ -81,6 +93,7 @@ def profile(
         points=tuple(made),
         fit=fit(states, caches_of(server, bench.lcores[1], calibration)),
         places=places,
+        replicas=tuple(replicas),
         corun=tuple(corun),
         pmu=counted,
         pmu_absent=absent,
@@ -147,6 +160,27 @@ def _places(bench: Bench, wanted: Wanted, folder: Path) -> Places:
     data = study(wanted, wanted.base, folder)
     doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
     return chain.places(bench, doc, experiment, wanted.base, bench.lcores)
+
+
+def _replicas(
+    bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
+) -> Iterator[ReplicaCost]:
+    """Two replicas at once, from states that fit into a core's caches to such as do not."""
+    states = [s for s in CORUN_STATES if s <= max(wanted.states)]
+    if "state" not in depends_on(wanted.nf):
+        return
+    several = []
+    for state in states:
+        settings = wanted.base.model_copy(update={"state": state})
+        data = study(wanted, settings, folder)
+        doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
+        one = chain.as_replicas(bench, doc, experiment)
+        several.append((settings, Case(one, less=None)))
+    rounds.measure(bench, [case for _, case in several], _ROUNDS)
+    for settings, case in several:
+        found = points.spread([sum(s.nfs.values()) for s in case.samples])
+        say(f"state {settings.state}, two replicas at once: {found.median:.1f} each")
+        yield ReplicaCost(settings=settings, nf=found)
 
 
 def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:
