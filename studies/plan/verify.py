@@ -3,12 +3,15 @@
 """Draw chains, plan each, run what was planned, and say how right the predictions were.
 
     studies/plan/verify.py FOLDER [--seed N] [--chains N] [--seconds S] [--repetitions N]
-                           [--again N]
+                           [--again N] [--within S] [--rate PPS]
 
 Errors are of what was measured, at the pace of when costs were taken: the chain in one segment runs
 then and in turn with what is verified. Each chain's plan is kept in FOLDER as NAME.json as soon as
 it is there, and one that is there already is not measured again: an interrupted study goes on where
-it was. The page of all of them is FOLDER/plans.html.
+it was, and --within 240 begins no chain that would take it beyond so many seconds, so that it can
+be taken in slices. The page of all of them is FOLDER/plans.html.
+
+With --rate, as 500k, latency at that load is predicted and measured, too.
 
 A machine that others share may change its pace between costs and verification; not all parts of a
 chain follow it alike, so no one factor corrects for that. Such a chain is measured again, whatever
@@ -18,6 +21,7 @@ its errors were, up to --again times; what still moved then stays in, and is sai
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -38,7 +42,13 @@ from headrace.spec.plan import ChainPlan, Reference
 PLANS = TypeAdapter(list[ChainPlan])
 CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
 MOVED = 1.15  # by more than this the machine's pace is another, one way or the other
-CHAINS, ERROR_MEDIAN, ERROR_MOST = 12, 0.10, 0.25  # what predictions are to reach, and on how many
+CHAINS, ERROR_MEDIAN, ERROR_MOST = 24, 0.07, 0.20  # what predictions are to reach, and on how many
+CLOSE_LEAST = 22  # of CHAINS
+LATENCY_ERROR, P99_FACTOR, APART = (
+    0.25,
+    2.0,
+    1.25,
+)  # and of layouts so far apart the right one first
 
 
 def stored(file: Path) -> list[ChainPlan] | None:
@@ -48,7 +58,9 @@ def stored(file: Path) -> list[ChainPlan] | None:
         return None
 
 
-def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | None:
+def planned(
+    spec: Path, seconds: float, repetitions: int, rate: str | None
+) -> list[ChainPlan] | None:
     """A process of its own: a chain that fails is named, and the others are planned."""
     file = spec.with_suffix(".json")
     found = stored(file)
@@ -56,6 +68,8 @@ def planned(spec: Path, seconds: float, repetitions: int) -> list[ChainPlan] | N
         return found
     program = Path(sys.executable).with_name("headrace")
     options = ["--verify", "--json", "--seconds", str(seconds), "--repetitions", str(repetitions)]
+    if rate is not None:
+        options += ["--aim", "throughput", "--rate", rate]
     done = subprocess.run([program, "plan", spec, *options], capture_output=True, text=True)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
@@ -84,16 +98,16 @@ def moved(plans: list[ChainPlan]) -> bool:
 
 
 def planned_steadily(
-    spec: Path, seconds: float, repetitions: int, again: int
+    spec: Path, seconds: float, repetitions: int, again: int, rate: str | None
 ) -> list[ChainPlan] | None:
-    found = planned(spec, seconds, repetitions)
+    found = planned(spec, seconds, repetitions, rate)
     for _ in range(again):
         if found is None or not moved(found):
             break
         paces = ", ".join(pace(p.reference) for p in found if p.reference is not None)
         print(f"{spec.stem}: the machine's pace became {paces}; measured again", flush=True)
         spec.with_suffix(".json").unlink(missing_ok=True)
-        found = planned(spec, seconds, repetitions)
+        found = planned(spec, seconds, repetitions, rate)
     return found
 
 
@@ -108,6 +122,9 @@ def summary(plans: list[ChainPlan]) -> list[str]:
     errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
     losses = [loss for p in plans if (loss := p.choice_loss) is not None]
     close = sum(loss <= CLOSE for loss in losses)
+    unseen = [
+        abs(e) for p in plans for one in p.layouts if (e := one.error) is not None and not one.taken
+    ] or [0.0]
     raw = [
         abs(one.predicted_pps / one.measured_pps - 1)
         for p in plans
@@ -118,10 +135,53 @@ def summary(plans: list[ChainPlan]) -> list[str]:
         f"{len(plans)} chains, {len(errors)} predictions",
         f"machine's pace another than when costs were taken: {sum(moved([p]) for p in plans)}",
         f"error of the prediction: median {median(errors):.1%}, most {max(errors):.1%}",
+        f"of these the {len(unseen)} of layouts that no cost was taken from: "
+        f"median {median(unseen):.1%}, most {max(unseen):.1%}",
         f"without regard to the machine's pace: median {median(raw):.1%}, most {max(raw):.1%}",
         f"choice: {close} of {len(losses)} are the measured best or within {CLOSE:.0%} of it, "
         f"the worst {max(losses):.1%} below",
     ]
+
+
+def latency_goals(plans: list[ChainPlan]) -> list[Check]:
+    """Of layouts that carry the load, by prediction and in truth."""
+    both = [
+        [one for one in p.layouts if one.predicted_latency_us and one.measured_latency_us]
+        for p in plans
+    ]
+    if not any(both):
+        return []
+    errors, tails, wrong = [], [], 0
+    for layouts in both:
+        for one in layouts:
+            errors.append(abs(ratio(one.predicted_latency_us, one.measured_latency_us) - 1))
+            if one.predicted_p99_us and one.measured_p99_us:
+                factor = ratio(one.predicted_p99_us, one.measured_p99_us)
+                tails.append(max(factor, 1 / factor))
+        for a, b in itertools.combinations(layouts, 2):
+            measured = ratio(a.measured_latency_us, b.measured_latency_us)
+            predicted = ratio(a.predicted_latency_us, b.predicted_latency_us)
+            apart = max(measured, 1 / measured) > APART
+            wrong += apart and (measured > 1) != (predicted > 1)
+    return [
+        at_most("median latency, error, median", LATENCY_ERROR, median(errors)),
+        at_most("median latency, error, most", LATENCY_ERROR, max(errors)),
+        at_most("p99, factor, median", P99_FACTOR, median(tails) if tails else None, text=times),
+        at_most("p99, factor, most", P99_FACTOR, max(tails, default=None), text=times),
+        at_most(f"pairs over {APART - 1:.0%} apart, ranked wrongly", 0, float(wrong), text=whole),
+    ]
+
+
+def ratio(a: float | None, b: float | None) -> float:
+    return (a or 0.0) / (b or 1.0)
+
+
+def times(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
 def goals(plans: list[ChainPlan]) -> list[Check]:
@@ -132,7 +192,12 @@ def goals(plans: list[ChainPlan]) -> list[Check]:
         at_least("chains planned and run", CHAINS, float(len(plans)), lambda v: f"{v:.0f}"),
         at_most("error, median", ERROR_MEDIAN, median(errors) if errors else None, why=why),
         at_most("error, most", ERROR_MOST, max(errors, default=None), why=why),
-        at_most("choice below the measured best", CLOSE, max(losses, default=None), why=why),
+        at_least(
+            f"choices within {CLOSE:.0%} of the measured best, of {CHAINS}",
+            CLOSE_LEAST,
+            float(sum(loss <= CLOSE for loss in losses)),
+            lambda v: f"{v:.0f}",
+        ),
     ]
 
 
@@ -144,6 +209,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a trial")
     parser.add_argument("--repetitions", type=int, default=4, help="trials per measured cost")
     parser.add_argument("--again", type=int, default=2, help="times that a chain is measured again")
+    parser.add_argument("--rate", help="latency at this load, too, as 500k (packets/s)")
+    parser.add_argument("--within", type=float, help="seconds; no chain is begun that takes longer")
     given = parser.parse_args()
     if given.again < 0:
         parser.error(f"--again {given.again}: allowed: 0 or more")
@@ -151,16 +218,21 @@ def main() -> int:
         parser.error(f"--chains {given.chains}: allowed: at least 1")
     plans: list[ChainPlan] = []
     specs = draw_chains(given.folder, given.seed, given.chains)
+    start, longest = time.monotonic(), 0.0
     for spec in specs:
         began = time.monotonic()
-        found = planned_steadily(spec, given.seconds, given.repetitions, given.again)
+        if given.within is not None and began - start + longest > given.within:
+            print("the others are for another slice", flush=True)
+            break
+        found = planned_steadily(spec, given.seconds, given.repetitions, given.again, given.rate)
         for plan in found or ():
             plans.append(plan)
+            longest = max(longest, time.monotonic() - began)
             print(line(spec.stem, plan, time.monotonic() - began), flush=True)
     if not plans:
         print("verify.py: no chain could be planned", file=sys.stderr)
         return 1
-    checks = goals(plans)
+    checks = [*goals(plans), *latency_goals(plans)]
     print("\n".join([*summary(plans), *(check.line() for check in checks)]))
     page = plan_sheet(plans)
     try:
