@@ -28,6 +28,7 @@ from headrace.optimize.search import (
     compositions,
     count,
     exhaustive,
+    expected,
     fewest,
     improved,
     layouts,
@@ -140,8 +141,9 @@ def test_the_quickest_of_all_layouts(seed: int) -> None:
     rate = best(given).predicted_pps * 0.6
     found = quickest(given, rate)
     assert found is not None and found.latency_s is not None
-    others = [latency_s(given, one, rate) for one in layouts(given)]
-    assert found.latency_s == min(one for one in others if one is not None)
+    others = [expected(given, one, rate) for one in layouts(given)]
+    # Those that are quick by the turns of their lcores are simulated; it may miss by a little.
+    assert found.latency_s <= 1.05 * min(one.median_s for one in others if one is not None)
     assert quickest(given, best(given).predicted_pps * 1.1) is None
 
 
