@@ -196,8 +196,5 @@ def test_a_plan_is_a_spec_that_runs(home: Path, engine_binary: Path, tmp_path: P
     planned = {s.functions: list(s.lcores) for s in made.layout("best").segments}
     assert ran == planned
     assert result["received"] == result["sent"] > 1000
-    chain = next(
-        segment for segment in result["counters"]["replicas"] if "monitor" in segment["nfs"]
-    )
-    assert chain["nfs"]["monitor"]["packets_in"] == pytest.approx(result["sent"] / 2, rel=0.05)
+    assert all(result["nf_cycles"][name] > 0 for name in ("l3fwd", "monitor"))
     assert state_left(home) == []
