@@ -41,7 +41,7 @@ from headrace.report.units import plural
 from headrace.spec import document
 from headrace.spec.hosting import VFS_MAX
 from headrace.spec.invalid import explain
-from headrace.spec.points import Machine, Point, PointsFile, points
+from headrace.spec.points import Machine, Point, PointsFile, points, span
 from headrace.spec.study import load_study
 from headrace.testbed.describe import describe
 from headrace.testbed.exclusive import WAIT_S, Lcores
@@ -142,6 +142,12 @@ def study(
         if not found:
             raise BadInput(f"--point: got {only}; allowed: {', '.join(names)}")
     said = stdout()
+    for shared in _shared(found, figure):
+        said.print(
+            f"Figures {shared} of the paper have these points between them: which of them are "
+            f"figure {figure}'s is not told apart.",
+            markup=False,
+        )
     if show:
         for point in found:
             text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
@@ -169,6 +175,12 @@ def study(
     said.print(f"Page: {target / 'study.html'}", markup=False)
     if failed := [row["point"] for row in rows if "failed" in row]:
         raise HeadraceError(f"{len(failed)} of {len(rows)} points failed: {', '.join(failed)}")
+
+
+def _shared(found: list[Point], figure: int | None) -> list[str]:
+    """Spans of figures that points of the one asked for belong to."""
+    spans = {text for point in found for text in point.figures if len(span(text)) > 1}
+    return sorted(text for text in spans if figure is not None and figure in span(text))
 
 
 def _new_folder(path: Path) -> None:

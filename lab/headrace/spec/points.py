@@ -53,10 +53,11 @@ class Group(Spec):
     @property
     def numbers(self) -> frozenset[int]:
         """Of its figures."""
-        return frozenset().union(*map(_span, self.figures))
+        return frozenset().union(*map(span, self.figures))
 
 
-def _span(figures: str) -> range:
+def span(figures: str) -> range:
+    """Numbers of the figures that a text names: 8, or 2-7."""
     first, _, last = figures.partition("-")
     return range(int(first), int(last or first) + 1)
 

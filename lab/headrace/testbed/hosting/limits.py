@@ -16,7 +16,10 @@ _UPLINK = (("uplink-in-bytes", "uplink-out-bytes"), ("uplink-in", "uplink-out"))
 
 
 def with_limits(made: Trial, hosted: Hosted, wires: int) -> Trial:
-    """The trial with its `limits`; as it is where none are set, or where it measured nothing."""
+    """The trial with its `limits`; as it is where none are set, where it measured nothing, and of
+    one direction of two, as limits are used by both."""
+    if wires > 1 and made.direction != "both":
+        return made
     nic = next((r for r in made.counters.replicas if NIC in r.nfs), None) if made.counters else None
     if nic is None or not made.received or not made.duration_s:
         return made
