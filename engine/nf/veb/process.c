@@ -23,16 +23,27 @@ static inline bool is_reserved(const uint8_t *addr)
 	return unlikely(addr[0] == 1) && !memcmp(addr, prefix, sizeof(prefix)) && addr[5] < 16;
 }
 
-static uint8_t forward(struct nf_worker *w, const struct veb_frame *f, unsigned int to)
+static __rte_noinline uint8_t forward_within_limits(struct nf_worker *w, const struct veb_frame *f,
+						    unsigned int to)
 {
 	struct veb_worker *vw = w->state;
 	struct nic_frame frame = {.m = f->m, .dir = (uint8_t)f->dir};
-	uint8_t verdict = unlikely(vw->limited) ? veb_pass(w, &vw->out, to, &frame) : 0;
+	uint8_t verdict = veb_pass(w, &vw->out, to, &frame);
 
 	if (verdict && verdict != NF_HOLD)
 		return verdict;
 	w->counters[C_FORWARDED]++;
 	return verdict ? verdict : (uint8_t)to;
+}
+
+static uint8_t forward(struct nf_worker *w, const struct veb_frame *f, unsigned int to)
+{
+	struct veb_worker *vw = w->state;
+
+	if (unlikely(vw->limited))
+		return forward_within_limits(w, f, to);
+	w->counters[C_FORWARDED]++;
+	return (uint8_t)to;
 }
 
 static bool sent_copy(struct nf_worker *w, struct rte_mbuf *copy, unsigned int to,
@@ -154,7 +165,7 @@ static uint8_t take_source(struct nf_worker *w, const struct veb_frame *f, uint6
 	return 0;
 }
 
-uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f)
+static __rte_always_inline uint8_t switch_frame(struct nf_worker *w, const struct veb_frame *f)
 {
 	const struct veb_params *p = w->nf->conf;
 	const uint8_t *eth = rte_pktmbuf_mtod(f->m, const uint8_t *);
@@ -175,21 +186,30 @@ uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f)
 	return p->mode == VEB_MODE_VEPA ? vepa(w, f, src, dst, group) : bridge(w, f, dst, group);
 }
 
-/* What a port's limits let in, or what is not to wait for them. */
-static uint8_t one(struct nf_worker *w, const struct veb_frame *f)
+uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f)
+{
+	return switch_frame(w, f);
+}
+
+/* What a port's limits let in. */
+static __rte_noinline uint8_t within_limits(struct nf_worker *w, const struct veb_frame *f)
 {
 	struct veb_worker *vw = w->state;
 	struct nic_frame frame = {.m = f->m, .dir = (uint8_t)f->dir};
-	uint8_t verdict;
+	uint8_t verdict = veb_pass(w, &vw->in, f->in, &frame);
+
+	return verdict ? verdict : veb_switch(w, f);
+}
+
+static inline uint8_t one(struct nf_worker *w, const struct veb_frame *f)
+{
+	const struct veb_worker *vw = w->state;
 
 	if (unlikely(f->m->data_len < RTE_ETHER_HDR_LEN))
 		return NF_ABORT;
 	if (unlikely(f->in >= vw->veb->n_ports))
 		return NF_DROP(DROP_NO_PORT);
-	if (likely(!vw->limited))
-		return veb_switch(w, f);
-	verdict = veb_pass(w, &vw->in, f->in, &frame);
-	return verdict ? verdict : veb_switch(w, f);
+	return unlikely(vw->limited) ? within_limits(w, f) : switch_frame(w, f);
 }
 
 void veb_process(struct nf_worker *w, struct burst *b)

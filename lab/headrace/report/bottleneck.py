@@ -72,7 +72,8 @@ def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) ->
     parts = _levelled(joined(repetitions))
     limit = None if at.audit.verdict == "generator-bound" else limits.limit_of(at, above)
     if limit is not None:
-        name, headline, reasons = None, limits.headline(limit), _of_limit(limit, at, above, parts)
+        name, headline = None, limits.headline(limit)
+        reasons = _of_limit(limit, at, repetitions, above, parts)
     else:
         name, headline, reasons = _narrowest(at, above, parts, _loads(repetitions, at))
     reasons += left_out(repetitions)
@@ -132,13 +133,17 @@ def _narrowest(
 
 
 def _of_limit(
-    limit: Limit, at: Measurement, above: Sequence[Measurement], parts: Sequence[Part]
+    limit: Limit,
+    at: Measurement,
+    repetitions: Sequence[Measurement],
+    above: Sequence[Measurement],
+    parts: Sequence[Part],
 ) -> list[str]:
     return [
         *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
         *_of_holding(parts),
         *_of_policy(at),
-        *limits.reasons(limit, at, above, parts),
+        *limits.reasons(limit, at, repetitions, above, parts),
     ]
 
 

@@ -509,3 +509,15 @@ def test_a_packet_costs_no_more_than_there_was_and_pauses_are_told_apart() -> No
         assert sum(c.cycles for c in part.costs) == pytest.approx(each)
         assert part.paused == pytest.approx(0.02, rel=1e-3)
     assert any("kept its lcore from working for 2" in r for r in found.reasons)
+
+
+def test_of_repetitions_the_median_use_is_told() -> None:
+    """A disturbed one carried less, and used less of the limit; it is not what the others show."""
+    each = [
+        measurement("pipeline", load * MPPS, repetition=n, limits=(switch(used, 5),))
+        for n, load, used in ((1, 6, 0.747), (2, 8, 0.997), (3, 8, 0.996))
+    ]
+    over = measurement("pipeline", 9 * MPPS, limits=(switch(1.0, 900),))
+    found = pipe_of(each, [over])
+    assert found.limit is not None
+    assert "At 8.00\u202fMpps frames take 99.6\u202f% of it (layer 1)." in found.reasons

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from headrace.record import Limit, Measurement
 
+from . import units
 from .capacity import Part, carried_pps
-from .units import count, ns, percent, pps
+from .units import count, percent, pps
 
 FULL = 0.9  # of a limit in a trial whose frames it lost: what lacks went with them
 REACHED = 0.97  # of a limit that has lost nothing yet
@@ -54,12 +56,18 @@ def headline(limit: Limit) -> str:
 
 
 def reasons(
-    limit: Limit, at: Measurement, above: Sequence[Measurement], parts: Sequence[Part]
+    limit: Limit,
+    at: Measurement,
+    repetitions: Sequence[Measurement],
+    above: Sequence[Measurement],
+    parts: Sequence[Part],
 ) -> list[str]:
+    """`at`: the repetitions together."""
     return [
         *_of_use(limit, at),
         *_of_loss(limit, above),
-        *_of_waiting(at, above),
+        *_of_waiting(repetitions),
+        *_of_waiting(above),
         *_of_cycles(at, parts),
     ]
 
@@ -74,21 +82,27 @@ def _of_use(limit: Limit, at: Measurement) -> list[str]:
 
 
 def _of_loss(limit: Limit, above: Sequence[Measurement]) -> list[str]:
+    several = len(above) > 1
     return [
-        f"At {pps(one.load_pps)}, which the chain did not carry, {count(lost.dropped)} frames "
-        f"found its queue full ({percent(lost.dropped / (one.sent or 1), 2)} of those sent)."
+        f"{f'In repetition {one.repetition} at' if several else 'At'} {pps(one.load_pps)}, which "
+        f"the chain did not carry, {count(lost.dropped)} frames found its queue full "
+        f"({percent(lost.dropped / (one.sent or 1), 2)} of those sent)."
         for one in above
         for lost in one.limits
         if (lost.kind, lost.place) == (limit.kind, limit.place) and lost.dropped
     ]
 
 
-def _of_waiting(at: Measurement, above: Sequence[Measurement]) -> list[str]:
+def _of_waiting(repetitions: Sequence[Measurement]) -> list[str]:
+    """The median of the repetitions, as their loads are."""
+    found = [(one, ns) for one in repetitions if (ns := _waited_ns(one)) is not None]
+    if not found:
+        return []
+    load = statistics.median(one.load_pps or one.sent_pps for one, _ in found)
+    waited = statistics.median(ns for _, ns in found)
     return [
-        f"At a load of {pps(one.load_pps or one.sent_pps)} packets waited {ns(waited)} in the "
-        "NIC's queues on average."
-        for one in (at, *above)
-        if (waited := _waited_ns(one)) is not None
+        f"At a load of {pps(load)} packets waited {units.ns(waited)} in the NIC's queues on "
+        "average."
     ]
 
 

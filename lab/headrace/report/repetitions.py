@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.record import Audit, Measurement, worst
+from headrace.record import Audit, Limit, Measurement, worst
 
 from .capacity import Cost, Part, carried_pps, parts_of
 from .units import percent
@@ -32,8 +32,25 @@ def together(repetitions: Sequence[Measurement]) -> Measurement:
         for name in ("duration_s", "intended", "sent", "received", "lost", "policy_dropped")
     }
     verdict = worst(r.audit.verdict for r in repetitions)
-    return base.model_copy(
-        update={**medians, **sums, "audit": Audit(verdict=verdict, findings=findings)}
+    audit = Audit(verdict=verdict, findings=findings)
+    used = _limits([r.limits for r in repetitions])
+    return base.model_copy(update={**medians, **sums, "audit": audit, "limits": used})
+
+
+def _limits(each: Sequence[Sequence[Limit]]) -> tuple[Limit, ...]:
+    """Of each limit the median of what was used of it, and all that was lost for it."""
+    same: dict[tuple[str, str], list[Limit]] = {}
+    for one in (one for limits in each for one in limits):
+        same.setdefault((one.kind, one.place), []).append(one)
+    return tuple(
+        ones[0].model_copy(
+            update={
+                "used": statistics.median(one.used for one in ones),
+                "crossings": statistics.median(one.crossings for one in ones),
+                "dropped": sum(one.dropped for one in ones),
+            }
+        )
+        for ones in same.values()
     )
 
 
