@@ -22,6 +22,7 @@ from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.judge import Counters, grown, judge
 from headrace.testbed.containers.layout import Node
 from headrace.testbed.containers.load import Load, run_load
+from headrace.testbed.containers.load.base import whole_seconds
 from headrace.testbed.containers.plumbing import Count
 from headrace.testbed.containers.study import Point, swept_text
 from headrace.testbed.scheduling import snapshot
@@ -101,7 +102,7 @@ def audit(
             received=received,
             lost=own.sent - received if own else 0,
             asked=own.intended if own else None,
-            intended_s=own.asked_s if own and own.asked_s else workload.duration,
+            intended_s=own.asked_s if own and own.asked_s else asked_s(workload),
             took_s=load.duration_s,
             behind_s=own.behind_s if own else None,
             undecided=own.undecided if own else None,
@@ -111,6 +112,12 @@ def audit(
             more=(*verified, *judge(deployed, seen.before, seen.after, workload), errors),
         )
     )
+
+
+def asked_s(workload: AnyWorkload) -> float:
+    """The duration that the load generator was given: most take whole seconds."""
+    own = isinstance(workload, PacketsWorkload)
+    return workload.duration if own else float(whole_seconds(workload.duration))
 
 
 def record(
@@ -171,7 +178,7 @@ def record(
         trial=number,
         phase="fixed" if own else "max",
         started_at=seen.started_at,
-        intended_duration_s=workload.duration,
+        intended_duration_s=asked_s(workload),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from headrace.testbed.containers.feasible import capabilities, cpus
 from headrace.testbed.containers.layout import lay_out
 from headrace.testbed.containers.load.http import uris
 from headrace.testbed.containers.load.packets import make_plan
+from headrace.testbed.containers.trial import asked_s
 from headrace.testbed.programs import find_engine
 from headrace.testbed.vnf import catalogue
 
@@ -67,6 +68,13 @@ def test_the_testers_plan_is_one_that_the_engine_takes(
     tester = layout.of_kind("tester")[0]
     first = layout.first_hops[0] if chain else tester.interface("up")
     assert mac == first.mac
+
+
+def test_a_trial_is_as_long_as_its_generator_was_told_to_be() -> None:
+    """wrk takes whole seconds: half a second was stretched to one, and called generator-bound."""
+    assert asked_s(HttpWorkload(duration=0.5)) == 1
+    assert asked_s(HttpWorkload(duration=1.6)) == 2
+    assert asked_s(PacketsWorkload(kind="packets", duration=0.5)) == 0.5
 
 
 def test_capabilities_by_their_bits() -> None:
