@@ -135,16 +135,32 @@ static __always_inline void slot_free(struct slot *s, __u32 i)
 		slot_count(i, head, -1);
 }
 
+/*
+ * A packet is gone, and no hook saw its end. TCP merges a segment into the one before it in its
+ * socket's queue, or in its backlog while a process holds the socket, and frees what is left of it
+ * without a tracepoint (tcp_try_coalesce, tcp_add_backlog): where it was last seen tells which.
+ */
+static __noinline int count_unseen(struct slot *s, __u32 otherwise)
+{
+	bool tcp = s->id.proto == IPPROTO_TCP_;
+
+	if (s->flags & SLOT_SHARED)
+		count(CNT_ended_shared);
+	else if (tcp && s->last_stage == STAGE_TCP_PROBE)
+		count(CNT_queue_merged);
+	else if (tcp && (s->last_stage == STAGE_RECEIVE || s->last_stage == STAGE_TCP_RCV))
+		count(CNT_backlog_merged);
+	else
+		count(otherwise);
+	return 0;
+}
+
 /* A slot whose packet is gone without a trace may be taken; what became of it is counted. */
 static __always_inline bool slot_stale(struct slot *s, __u64 now)
 {
-	if (s->flags & SLOT_SHARED) {
-		count(CNT_ended_shared);
-		return true;
-	}
-	if (now - s->last_ns < expiry_ns)
+	if (!(s->flags & SLOT_SHARED) && now - s->last_ns < expiry_ns)
 		return false;
-	count(CNT_lost_expired);
+	count_unseen(s, CNT_lost_expired);
 	return true;
 }
 

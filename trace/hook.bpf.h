@@ -269,7 +269,7 @@ static __always_inline bool still_same(struct slot *s, struct sk_buff *skb, enum
 	if (!ident_read(skb, stage, id, s->id.payload_valid) && ident_same(&s->id, id))
 		return true;
 other:
-	count(s->flags & SLOT_SHARED ? CNT_ended_shared : CNT_reuse_detected);
+	count_unseen(s, CNT_reuse_detected);
 	return false;
 }
 

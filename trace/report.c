@@ -195,6 +195,11 @@ static int report_counters(struct tracer *t, json_t *out, uint64_t beyond)
 	return lost > INT32_MAX ? INT32_MAX : (int)lost;
 }
 
+static json_int_t count_of(json_t *counts, const char *name)
+{
+	return json_integer_value(json_object_get(counts, name));
+}
+
 /* Packets that were still followed when tracing ended, by the stage seen last. */
 static void report_unfinished(struct tracer *t, const struct options *o, json_t *out)
 {
@@ -217,6 +222,34 @@ static void report_unfinished(struct tracer *t, const struct options *o, json_t 
 	json_object_set_new(out, "unfinished", j);
 	j = json_object_get(json_object_get(out, "packets"), "ended_shared");
 	json_integer_set(j, json_integer_value(j) + shared);
+}
+
+/* What became of every packet followed: the counts of both parts add up to those begun. */
+static void report_whole_way(json_t *out)
+{
+	static const char *const seen[] = {"delivered", "consumed", "dropped", "acked",
+					   "reassembled"};
+	static const char *const not_seen[] = {"gro_merged", "queue_merged", "backlog_merged",
+					       "ended_shared", "reuse_detected"};
+	json_t *packets = json_object_get(out, "packets"), *of[2], *stage;
+	json_int_t begun, waiting = 0;
+	const char *name;
+
+	of[0] = json_object();
+	of[1] = json_object();
+	for (unsigned int i = 0; i < 5; i++) {
+		json_object_set(of[0], seen[i], json_object_get(packets, seen[i]));
+		json_object_set(of[1], not_seen[i], json_object_get(packets, not_seen[i]));
+	}
+	json_object_set(of[1], "expired", json_object_get(json_object_get(out, "lost"), "expired"));
+	json_object_foreach(json_object_get(out, "unfinished"), name, stage)
+		waiting += json_integer_value(stage);
+	json_object_set_new(of[1], "unfinished", json_integer(waiting));
+	begun = count_of(packets, "sampled") + count_of(packets, "gso_segments") +
+		count_of(packets, "fragmented") - count_of(packets, "gso_parents");
+	json_object_set_new(out, "whole_way",
+			    json_pack("{s:I,s:o,s:o}", "begun", begun, "seen", of[0], "left_out",
+				      of[1]));
 }
 
 static void report_drops(struct tracer *t, struct names *n, json_t *out)
@@ -350,6 +383,7 @@ json_t *report(struct tracer *t, const struct options *o, struct names *n, doubl
 		return NULL;
 	}
 	report_unfinished(t, o, out);
+	report_whole_way(out);
 	report_drops(t, n, out);
 	if (o->softirq)
 		report_softirq(t, out, duration_s);

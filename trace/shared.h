@@ -144,6 +144,8 @@ struct softirq {
 	C(fragmented, "fragments followed on from a packet that was cut")                          \
 	C(head_replaced, "packets followed over a change of their data buffer")                    \
 	C(clones_skipped, "events of a clone while the original is followed")                      \
+	C(queue_merged, "TCP, end not seen: merged in its socket's queue, or freed there unread")  \
+	C(backlog_merged, "TCP, end not seen: merged while its socket was in use, or freed")       \
 	C(ended_shared, "sk_buff freed while clones held the data, not seen again")                \
 	C(reuse_detected, "end not seen: the address came again with other contents")      \
 	C(lost_table, "sampled, but the table had no room")                                        \

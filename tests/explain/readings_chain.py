@@ -26,7 +26,7 @@ from readings import Agreement, Found, Skipped, Trace, between, cores, grown, sh
 
 from headrace.bundle import Bundle
 from headrace.measure.collectors.layers import Windows
-from headrace.measure.collectors.watch import STACK, STACK_ABSENT, trial_times
+from headrace.measure.collectors.watch import STACK_ABSENT, stack_file, trial_times
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Result
 from headrace.testbed.state import state_directories
@@ -223,12 +223,15 @@ def _system(w: Windows, counted: str, begin: int, end: int) -> Iterator[Found]:
 
 
 def _softirqs(samples: Path) -> Iterator[Found]:
-    """Of the whole time that was watched."""
-    if not (samples / STACK).is_file():
+    """Of the trial, which alone was traced."""
+    (t,) = trial_times(samples)
+    stack = samples / stack_file(t.trial)
+    if not stack.is_file():
         yield Skipped("softirq time", (samples / STACK_ABSENT).read_text().strip())
         return
-    traced = StackTrace.model_validate_json((samples / STACK).read_text())
-    ours = Windows.of(samples).hardware.total("cpu_softirq_ns") / 1e9
+    traced = StackTrace.model_validate_json(stack.read_text())
+    of_trial = Windows.of(samples, t.begin_ns, t.end_ns).hardware
+    ours = of_trial.total("cpu_softirq_ns") / 1e9
     yield Agreement("softirqs by vector, s", ours, softirq_s(traced), "the stack tracer's")
 
 

@@ -226,6 +226,33 @@ def test_segments_copies_and_merging(
     assert stage(result, "net_dev_queue", "net_dev_start_xmit", "rc")["count"] > 100
 
 
+def tcp_counters(lan: Lan, namespace: str) -> dict[str, int]:
+    """The kernel's own, of one namespace: TcpExt of /proc/net/netstat."""
+    lines = lan.inside(namespace, "cat", "/proc/net/netstat").splitlines()
+    names, values = (line.split()[1:] for line in lines if line.startswith("TcpExt:"))
+    return dict(zip(names, map(int, values), strict=True))
+
+
+def test_who_is_left_out_of_the_whole_way_is_what_tcp_merged(
+    traced: Traced, lan: Lan, pair: tuple[str, str]
+) -> None:
+    """TCP merges segments in its socket's queue without a tracepoint, and counts how many."""
+    a, b = pair
+    p = traced.begin("--sample", "1", "--packets", "65536")
+    traced.tcp((b, "10.77.0.2"), a)
+    result = traced.end(p)
+    way, counted = result["whole_way"], [tcp_counters(lan, n) for n in pair]
+    assert sum(way["seen"].values()) + sum(way["left_out"].values()) == way["begun"]
+    merged = sum(c["TCPRcvCoalesce"] for c in counted)
+    # The buffer of one that was merged need not have come again when tracing ends.
+    queued = way["left_out"]["queue_merged"] + result["unfinished"].get("tcp_probe", 0)
+    assert merged > 0
+    assert queued == pytest.approx(merged, rel=0.02, abs=5)
+    waited = sum(c["TCPBacklogCoalesce"] for c in counted)
+    assert way["left_out"]["backlog_merged"] == pytest.approx(waited, rel=0.05, abs=8)
+    assert way["left_out"]["reuse_detected"] <= 0.01 * way["begun"]
+
+
 def test_softirq_time_by_cpu(traced: Traced, pair: tuple[str, str]) -> None:
     a, b = pair
     p = traced.begin("--softirq", *UDP)

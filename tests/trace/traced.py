@@ -118,12 +118,9 @@ def end_to_end(result: dict[str, Any], begin: str, end: str, device: str) -> dic
 
 def ends(result: dict[str, Any]) -> int:
     """Where followed packets ended, wherever that was: each exactly once."""
-    p = result["packets"]
-    known = ("delivered", "consumed", "dropped", "acked", "gro_merged", "reassembled")
-    seen = sum(p[k] for k in known) + p["ended_shared"] + p["reuse_detected"] + p["gso_parents"]
-    return int(seen + sum(result["unfinished"].values()) + result["lost"]["expired"])
+    way = result["whole_way"]
+    return sum(way["seen"].values()) + sum(way["left_out"].values())
 
 
 def begun(result: dict[str, Any]) -> int:
-    p = result["packets"]
-    return int(p["sampled"] + p["gso_segments"] + p["fragmented"])
+    return int(result["whole_way"]["begun"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.bundle import Bundle
 from headrace.errors import HeadraceError, bad_value
 from headrace.measure.collectors.samples import Samples, Window
-from headrace.measure.collectors.watch import STACK, trial_times
+from headrace.measure.collectors.watch import stack_file, trial_times
 from headrace.measure.compared import Compared, read_compared
 from headrace.measure.stack.result import StackTrace
 from headrace.record import Measurement, Result, Trial
@@ -68,7 +68,16 @@ def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
     samples, results = Samples(folder), {r.trial: r for r in of_study}
     whole = _evidence(folder, samples)
     evidence = tuple(
-        _within(replace(whole, results=[results[t.trial]]), samples, t.begin_ns, t.end_ns)
+        _within(
+            replace(
+                whole,
+                results=[results[t.trial]],
+                stack=_stack(folder / stack_file(t.trial)) or whole.stack,
+            ),
+            samples,
+            t.begin_ns,
+            t.end_ns,
+        )
         for t in trial_times(folder)
         if t.trial in results
     ) or (whole,)
@@ -104,9 +113,8 @@ def _evidence(
     results: Sequence[Result] = (),
     trials: Sequence[Trial] = (),
 ) -> Evidence:
-    stack = folder / STACK
     known = Evidence(
-        stack=load(stack, StackTrace) if stack.is_file() else None,
+        stack=_stack(folder / stack_file()),
         results=results,
         trials=trials,
         compared=read_compared(folder),
@@ -114,6 +122,10 @@ def _evidence(
         layers=tuple(samples.about.get("layers", {})),
     )
     return _within(known, samples)
+
+
+def _stack(file: Path) -> StackTrace | None:
+    return load(file, StackTrace) if file.is_file() else None
 
 
 def _within(

@@ -14,7 +14,7 @@ from headrace.explain.diagnosis import Diagnosis
 from headrace.explain.evidence import deployment
 from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
 from headrace.measure.collectors.samples import Samples
-from headrace.measure.collectors.watch import STACK, STACK_ABSENT, trial_times
+from headrace.measure.collectors.watch import STACK_ABSENT, stack_file, trial_times
 from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.measure.stack.show import time_text
 from headrace.record import Result
@@ -37,7 +37,7 @@ class Layers:
     """What one folder of samples says."""
 
     trials: dict[int, list[Figure]]
-    stack: StackTrace | None
+    stacks: dict[int, StackTrace]  # by trial; 0: of the whole time
     stack_absent: str
     costs: dict[str, float]  # layer: share of one CPU
     diagnoses: tuple[Diagnosis, ...]
@@ -50,20 +50,22 @@ def read(
     samples = Samples(folder)
     if not samples.present:
         return None
-    stack = None
-    if (folder / STACK).is_file():
-        stack = load(folder / STACK, StackTrace)
     times = trial_times(folder)
+    files = {0: folder / stack_file()} | {t.trial: folder / stack_file(t.trial) for t in times}
+    stacks = {trial: load(file, StackTrace) for trial, file in files.items() if file.is_file()}
+    whole = stacks.get(0)
     absent = folder / STACK_ABSENT
     return Layers(
         trials={
             t.trial: figures(
-                Windows.within(samples, t.begin_ns, t.end_ns), goodput.get(t.trial), stack
+                Windows.within(samples, t.begin_ns, t.end_ns),
+                goodput.get(t.trial),
+                stacks.get(t.trial, whole),
             )
             for t in times
         }
-        or {0: figures(Windows.within(samples), None, stack)},
-        stack=stack,
+        or {0: figures(Windows.within(samples), None, whole)},
+        stacks=stacks,
         stack_absent=absent.read_text().strip() if absent.is_file() else "it was not asked for",
         costs={
             layer: facts["cost"]["share_of_one_cpu"]
@@ -138,17 +140,24 @@ def _places(layers: Layers, number: int, known: Mapping[int, float]) -> str:
 
 
 def _stack(layers: Layers) -> str:
-    if layers.stack is None:
+    if not layers.stacks:
         return f"<p>Not traced: {escape(layers.stack_absent)}</p>"
-    lost = layers.stack.lost_total
+    if len(layers.stacks) == 1:
+        return _one_stack(next(iter(layers.stacks.values())))
+    return "".join(
+        f"<details><summary>Trial {trial}</summary>{_one_stack(stack)}</details>"
+        for trial, stack in layers.stacks.items()
+    )
+
+
+def _one_stack(stack: StackTrace) -> str:
     told = (
-        f"{layers.stack.packets['sampled']} of {layers.stack.packets['first_stage']} packets "
-        f"followed; lost events: {lost}."
+        f"{stack.packets['sampled']} of {stack.packets['first_stage']} packets followed; lost "
+        f"events: {stack.lost_total}."
     )
-    return (
-        f"<p>{told}</p>{stages_picture(layers.stack)}"
-        f"<h4>Softirqs</h4>{softirq_picture(layers.stack.softirq)}"
-    )
+    if stack.whole_way is not None and stack.whole_way.begun:
+        told = " ".join((told, *stack.whole_way.sentences()))
+    return f"<p>{told}</p>{stages_picture(stack)}<h4>Softirqs</h4>{softirq_picture(stack.softirq)}"
 
 
 def stages_picture(stack: StackTrace) -> str:
@@ -205,7 +214,8 @@ def softirq_picture(cores: tuple[SoftirqCpu, ...]) -> str:
 
 def _costs(layers: Layers) -> str:
     said = [f"{layer} {share:.2%}" for layer, share in layers.costs.items()]
-    if layers.stack is not None and layers.stack.program_ns():
-        share = layers.stack.program_ns() / (layers.stack.duration_s * 1e9)
+    programs = sum(stack.program_ns() for stack in layers.stacks.values())
+    if programs:
+        share = programs / sum(stack.duration_s * 1e9 for stack in layers.stacks.values())
         said.append(f"stack tracer {share:.2%}")
     return f"<p>Cost of watching, of one CPU: {escape(', '.join(said))}.</p>"

@@ -178,6 +178,8 @@ def _stack_latency(stack: StackTrace | None) -> Figure:
         return Figure("os", "stack latency", None, "µs", absent="no traced packet's way ended")
     mean = sum(e.sum_ns for e in ways) / count / 1e3
     detail = f"mean of {count} packets; lost events: {stack.lost_total}"
+    if stack.whole_way is not None and stack.whole_way.begun:
+        detail = f"{detail}. {stack.whole_way.sentences()[1]}"
     return Figure("os", "stack latency", mean, "µs", detail)
 
 

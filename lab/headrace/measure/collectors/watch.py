@@ -7,7 +7,8 @@ stack tracer, into one folder.
             ...
 
 `trials.json` there says when each trial ran, by the samples' own clock; a sample is taken at its
-begin and at its end, so that what is counted between them is the trial's.
+begin and at its end, so that what is counted between them is the trial's. `stack-001.json` is the
+stack trace of trial 1.
 """
 
 from __future__ import annotations
@@ -49,11 +50,16 @@ def trial_times(folder: Path) -> tuple[Watched, ...]:
     return load(path, _Times).root if path.is_file() else ()
 
 
+def stack_file(trial: int | None = None) -> str:
+    """The stack trace of a trial; None: of the whole time that was watched."""
+    return STACK if trial is None else f"stack-{trial:03}.json"
+
+
 class Watch:
     """What notes the trials. Without layers it does nothing."""
 
-    def __init__(self, sampler: Sampler | None, folder: Path) -> None:
-        self._sampler, self._folder = sampler, folder
+    def __init__(self, sampler: Sampler | None, folder: Path, trace: float = 0.0) -> None:
+        self._sampler, self._folder, self._trace = sampler, folder, trace
         self._trials: list[Watched] = []
 
     @contextmanager
@@ -61,27 +67,36 @@ class Watch:
         if self._sampler is None:
             yield
             return
-        begin = self._sampler.now()
-        yield
-        self._sampler.now()
-        end = self._sampler.last_ns
+        with _traced(self._trace, self._folder, number):
+            begin = self._sampler.now()
+            yield
+            self._sampler.now()
+            end = self._sampler.last_ns
         self._trials.append(Watched(trial=number, begin_ns=begin, end_ns=end))
         written = _Times(tuple(self._trials)).model_dump_json()
         (self._folder / TRIALS).write_text(written + "\n")
 
 
 @contextmanager
-def watching(wanted: Collect, targets: Targets, folder: Path) -> Iterator[Watch]:
+def watching(
+    wanted: Collect, targets: Targets, folder: Path, *, each_trial: bool = False
+) -> Iterator[Watch]:
+    """`each_trial`: packets are traced in the trials that are noted, each by itself; else all the
+    time."""
     if not wanted.layers:
         yield Watch(None, folder)
         return
     chosen = collectors(targets, wanted.layers)
-    with Sampler(chosen, folder, wanted.period) as sampler, _traced(wanted.trace, folder):
-        yield Watch(sampler, folder)
+    with Sampler(chosen, folder, wanted.period) as sampler:
+        if each_trial:
+            yield Watch(sampler, folder, wanted.trace)
+            return
+        with _traced(wanted.trace, folder):
+            yield Watch(sampler, folder)
 
 
 @contextmanager
-def _traced(share: float, folder: Path) -> Iterator[None]:
+def _traced(share: float, folder: Path, trial: int | None = None) -> Iterator[None]:
     """That packets cannot be traced is said in the folder, and ends no measurement."""
     if not share:
         yield
@@ -95,7 +110,7 @@ def _traced(share: float, folder: Path) -> Iterator[None]:
         return
     try:
         yield
-        (folder / STACK).write_text(tracer.stop().model_dump_json(by_alias=True) + "\n")
+        (folder / stack_file(trial)).write_text(tracer.stop().model_dump_json(by_alias=True) + "\n")
     finally:
         tracer.__exit__(None, None, None)
 

@@ -96,6 +96,54 @@ class Path(Part):
     drop_reason: str | None = None
 
 
+class WholeWay(Part):
+    """What became of the packets followed: whose whole way was seen, and who is left out of it.
+
+    GSO packets are counted by the segments that they were cut into.
+    """
+
+    begun: int
+    seen: dict[str, int]
+    left_out: dict[str, int]
+
+    @property
+    def unaccounted(self) -> int:
+        """0, unless the tracer's own books are wrong."""
+        return self.begun - sum(self.seen.values()) - sum(self.left_out.values())
+
+    def share(self, counts: dict[str, int]) -> float:
+        return sum(counts.values()) / self.begun if self.begun else 0.0
+
+    def sentences(self) -> tuple[str, str]:
+        """Of all packets followed, in shares that add up to 100 %."""
+        return (
+            f"To the end of their way: {self.share(self.seen):.1%} of the packets followed"
+            f"{self._listed(self.seen)}.",
+            f"Left out of the whole way: {self.share(self.left_out):.1%}"
+            f"{self._listed(self.left_out | {'not accounted for': self.unaccounted})}.",
+        )
+
+    def _listed(self, counts: dict[str, int]) -> str:
+        shares = {_FATES.get(k, k): n / self.begun for k, n in counts.items() if n}
+        listed = ", ".join(f"{k} {s:.1%}" for k, s in sorted(shares.items(), key=lambda i: -i[1]))
+        return f" ({listed})" if listed else ""
+
+
+_FATES = {
+    "delivered": "copied to an application",
+    "consumed": "freed after use",
+    "acked": "used up by TCP",
+    "reassembled": "made a datagram",
+    "gro_merged": "merged by GRO",
+    "queue_merged": "merged in a socket's queue",
+    "backlog_merged": "merged in a socket's backlog",
+    "ended_shared": "freed while a clone held the data",
+    "reuse_detected": "end not seen",
+    "expired": "not seen for long",
+    "unfinished": "under way at the end of tracing",
+}
+
+
 class StackTrace(Part):
     version: int
     kernel: str
@@ -108,6 +156,7 @@ class StackTrace(Part):
     stages: tuple[StageLatency, ...]
     end_to_end: tuple[StageLatency, ...]
     unfinished: dict[str, int]
+    whole_way: WholeWay | None = None  # of a trace that was made before it was counted
     drops: tuple[Drop, ...]
     softirq: tuple[SoftirqCpu, ...] = ()
     programs: tuple[Program, ...]

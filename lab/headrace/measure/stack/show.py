@@ -30,6 +30,8 @@ def show(trace: StackTrace, console: Console) -> None:
         console.print("No packet was sent or received while tracing.")
     _latencies("stage", trace.stages, console)
     _latencies("whole way", trace.end_to_end, console)
+    if trace.whole_way is not None and trace.whole_way.begun:
+        console.print("\n" + "\n".join(trace.whole_way.sentences()), markup=False)
     _drops(trace, console)
     _softirq(trace, console)
     _happened(trace, console)
@@ -90,8 +92,6 @@ _TOLD = {
     "datagrams_reassembled": "datagrams put together again",
     "head_replaced": "packets followed into a buffer of their own",
     "clones_skipped": "events of clones not counted",
-    "reuse_detected": "packets' end was not seen: their buffer came again with another packet",
-    "ended_shared": "packets freed while a clone held their data, not seen again",
     "audited": "payloads compared, {audit_false} false matches",
 }
 

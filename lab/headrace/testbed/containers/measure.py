@@ -87,7 +87,9 @@ class Runner:
         folder = self.writer.path / "samples" / f"{len(self.layers) + 1:03}"
         with ExitStack() as stack:
             with self.watch.phase("collectors"):
-                watch = stack.enter_context(watching(collect, deployed.targets(), folder))
+                watch = stack.enter_context(
+                    watching(collect, deployed.targets(), folder, each_trial=True)
+                )
             try:
                 yield watch
             finally:
