@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * Idle and softirq time of each core, from switch to switch and from entry to exit. The kernel's own
- * account goes by clock ticks, which do not see what begins and ends between two of them.
+ * Idle and softirq time of each core, from switch to switch and from entry to exit, and its time by
+ * network namespace. The kernel's own account goes by clock ticks, which do not see what begins and
+ * ends between two of them, and charges a softirq to the task that it interrupts.
  */
-#include "kernel.h"
-
-#include "cores.h"
+#include "charge.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -41,15 +40,15 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	bool was = !prev->pid, is = !next->pid;
+	__u64 now = bpf_ktime_get_ns();
 	struct core_times *c;
-	__u64 now;
 
+	charge_switch(next, now);
 	if (was == is)
 		return 0;
 	c = here();
 	if (!c)
 		return 0;
-	now = bpf_ktime_get_ns();
 	change(c);
 	if (was && c->idle_since_ns)
 		c->idle_ns += now - c->idle_since_ns;
@@ -66,11 +65,14 @@ SEC("tp_btf/cpu_idle")
 int BPF_PROG(on_idle, unsigned int state, unsigned int cpu)
 {
 	struct core_times *c = here();
+	__u64 now;
 
 	if (!c || c->idle_since_ns || state == -1u)
 		return 0;
+	now = bpf_ktime_get_ns();
+	charge_switch(bpf_get_current_task_btf(), now);
 	change(c);
-	c->idle_since_ns = bpf_ktime_get_ns();
+	c->idle_since_ns = now;
 	changed(c);
 	return 0;
 }
@@ -79,11 +81,13 @@ SEC("tp_btf/softirq_entry")
 int BPF_PROG(on_softirq_entry, unsigned int vector)
 {
 	struct core_times *c = here();
+	__u64 now = bpf_ktime_get_ns();
 
+	charge_softirq(true, now);
 	if (!c)
 		return 0;
 	change(c);
-	c->softirq_since_ns = bpf_ktime_get_ns();
+	c->softirq_since_ns = now;
 	changed(c);
 	return 0;
 }
@@ -91,12 +95,13 @@ int BPF_PROG(on_softirq_entry, unsigned int vector)
 SEC("tp_btf/softirq_exit")
 int BPF_PROG(on_softirq_exit, unsigned int vector)
 {
+	__u64 now = bpf_ktime_get_ns(), ns;
 	struct core_times *c = here();
-	__u64 ns;
 
+	charge_softirq(false, now);
 	if (!c || !c->softirq_since_ns)
 		return 0;
-	ns = bpf_ktime_get_ns() - c->softirq_since_ns;
+	ns = now - c->softirq_since_ns;
 	change(c);
 	c->softirq_ns += ns;
 	if (c->idle_since_ns)
@@ -106,17 +111,19 @@ int BPF_PROG(on_softirq_exit, unsigned int vector)
 	return 0;
 }
 
-/* Run once on each core after the others are attached: who is idle then has no switch to tell it. */
+/* Run once on each core after the others are attached: who runs then has no switch to tell it. */
 SEC("raw_tp")
 int begin(void *ctx)
 {
 	struct core_times *c = here();
+	__u64 now = bpf_ktime_get_ns();
 
+	charge_switch(bpf_get_current_task_btf(), now);
 	if (!c)
 		return 0;
 	change(c);
 	if (!bpf_get_current_pid_tgid() && !c->idle_since_ns)
-		c->idle_since_ns = bpf_ktime_get_ns();
+		c->idle_since_ns = now;
 	changed(c);
 	return 0;
 }

@@ -20,16 +20,23 @@ typedef struct {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct task_struct {
-	int pid;
-};
-
 struct ns_common {
 	unsigned int inum;
 };
 
 struct net {
 	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct task_struct {
+	int pid;
+	unsigned int flags;
+	char comm[16];
+	struct nsproxy *nsproxy;
 };
 
 typedef struct {
@@ -55,6 +62,10 @@ struct net_device {
 	possible_net_t nd_net;
 	const struct net_device_ops *netdev_ops;
 	struct device dev;
+};
+
+struct napi_struct {
+	struct net_device *dev;
 };
 
 struct sk_buff {

@@ -352,7 +352,10 @@ class Application(Record):
     errors: NonNegativeInt = 0
     retransmits: NonNegativeInt = 0
     counters: dict[str, dict[str, int]] = {}  # container: its own counters' growth
-    cpu: dict[str, float] = {}  # container: CPUs used
+    cpu: dict[str, float] = {}  # container: CPUs that its processes used
+    stack: dict[str, float] = {}  # container, or what forwards between: CPUs, on its packets
+    quota: dict[str, float] = {}  # container: share of its `cpus` that it used
+    cycles: dict[str, float] = {}  # container: of both, for each packet that it received
 
 
 class Measurement(Record):

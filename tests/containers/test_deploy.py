@@ -168,6 +168,23 @@ def _both_directions(tcp: dict[str, Any]) -> None:
     assert tcp["throughput_gbps_l2"] == pytest.approx(both)
 
 
+@needs("nat", "ip-firewall", "traffic")
+def test_cpus_hold_what_the_kernel_forwards(tmp_path: Path) -> None:
+    """A NAT has no process that forwards: its share of the CPUs is held all the same, and known."""
+    done = run(
+        tmp_path,
+        "name: test\ndeployment: {hosting: container}\nchain: [nat, ip-firewall]\n"
+        "sweep: {vnfs.nat.cpus: [0.05, 0.4]}\n"
+        "workload: {kind: tcp, duration: 2 s, warmup: 1 s}\n",
+    )
+    small, large = (r["application"] for r in results(done))
+    # Other work on the machine, and packets that its ring had no room for, leave a NAT some of it.
+    assert 0.4 < small["quota"]["nat"] < 1.1
+    assert 0 < small["stack"]["nat"] < 0.06
+    assert large["gbps"] > 2 * small["gbps"]  # 8 times the quota, where there is time for it
+    assert small["stack"]["ip-firewall"] > 0 and small["cycles"]["ip-firewall"] > 100
+
+
 @needs("nat", "router", "traffic")
 @pytest.mark.parametrize("link", ["af_packet", "af_xdp"])
 def test_own_source_and_sink_have_a_latency_per_packet(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,92 @@ def test_it_ends_with_the_lab(hardware: Hardware) -> None:
             return
         time.sleep(0.05)
     pytest.fail(f"headrace-cores {pid} goes on")
+
+
+@pytest.fixture
+def clock() -> Iterator[cores.CoreClock]:
+    made = cores.core_clock()
+    try:
+        if made.refused:
+            pytest.skip(made.refused)
+        yield made
+    finally:
+        made.close()
+
+
+def grown(before: dict[int, cores.Spent], after: dict[int, cores.Spent]) -> dict[int, cores.Spent]:
+    none = cores.Spent(0, 0)
+    return {
+        inode: cores.Spent(now[0] - was[0], now[1] - was[1])
+        for inode, now in after.items()
+        for was in (before.get(inode, none),)
+    }
+
+
+def inode(namespace: str) -> int:
+    return (Path("/run/netns") / namespace).stat().st_ino
+
+
+SEND = (
+    "import socket, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    "end = time.monotonic() + 1.5\n"
+    "while time.monotonic() < end:\n s.sendto(bytes(1000), ('10.78.2.1', 7000))"
+)
+
+
+def routed(lan: Lan) -> tuple[str, str, str]:
+    """Sender, router, receiver, each interface of which is polled by a thread of its own."""
+    a, r, c = lan.namespace("a"), lan.namespace("r"), lan.namespace("c")
+    lan.veth((a, "va"), (r, "ra"))
+    lan.veth((r, "rc"), (c, "vc"))
+    for namespace, interface, address in (
+        (a, "va", "10.78.1.1/24"), (r, "ra", "10.78.1.254/24"),
+        (r, "rc", "10.78.2.254/24"), (c, "vc", "10.78.2.1/24"),
+    ):  # fmt: skip
+        lan.address(namespace, interface, address)
+        lan.inside(namespace, "ethtool", "-K", interface, "tso", "off", "gro", "on")
+        polled = f"echo 1 > /sys/class/net/{interface}/threaded"
+        lan.inside(namespace, "sh", "-c", polled)
+    lan.inside(a, "ip", "route", "add", "default", "via", "10.78.1.254")
+    lan.inside(c, "ip", "route", "add", "default", "via", "10.78.2.254")
+    lan.sysctl(r, "net.ipv4.ip_forward", "1")
+    return a, r, c
+
+
+def polling_ns(*interfaces: str) -> int:
+    """CPU time of the threads that poll these, by the scheduler's own account."""
+    total = 0
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with suppress(OSError):
+            if comm.read_text().startswith(tuple(f"napi/{i}-" for i in interfaces)):
+                total += int((comm.parent / "schedstat").read_text().split()[0])
+    return total
+
+
+def test_the_stacks_time_is_that_of_the_namespace_it_works_for(
+    clock: cores.CoreClock, lan: Lan
+) -> None:
+    """A router has no process at all. Its two polling threads do nothing but forward for it."""
+    a, r, _ = routed(lan)
+    before, polled = clock.spent(), polling_ns("ra", "rc")
+    lan.inside(a, sys.executable, "-c", SEND)
+    took = grown(before, clock.spent())
+    by_threads = polling_ns("ra", "rc") - polled
+    assert by_threads > 10_000_000
+    # What interrupts the threads is in the scheduler's account of them, and not in ours.
+    assert 0.8 * by_threads < took[inode(r)].stack < 1.02 * by_threads
+    assert took[inode(r)].processes < 0.05 * took[inode(r)].stack
+    assert took[inode(a)].processes > took[inode(a)].stack
+
+
+def test_all_time_is_somebodys(clock: cores.CoreClock, lan: Lan) -> None:
+    a, _, _ = routed(lan)
+    began = time.monotonic_ns()
+    idle = {r.place: r.value for r in clock.read() if r.metric == "cpu_idle_ns"}
+    before = clock.spent()
+    lan.inside(a, sys.executable, "-c", SEND)
+    took = grown(before, clock.spent())
+    rested = sum(r.value - idle[r.place] for r in clock.read() if r.metric == "cpu_idle_ns")
+    passed = (time.monotonic_ns() - began) * len(idle)
+    accounted = rested + sum(sum(one) for one in took.values())
+    assert accounted == pytest.approx(passed, rel=0.01)

@@ -114,9 +114,9 @@ def test_places_are_of_the_trial_that_is_named() -> None:
         return [Figure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]
 
     trials = {3: one(1.0, "cache 1"), 4: one(3.0, "cache 3"), 5: one(None, "")}
-    page = fragment("", Layers(trials, None, "off", {}, ()))
+    page = fragment("", Layers(trials, {}, "off", {}, ()))
     assert "<td>2 CPUs</td><td>trial 3, 1 CPUs: cache 1</td>" in page
-    alone = fragment("", Layers({3: trials[3]}, None, "off", {}, ()))
+    alone = fragment("", Layers({3: trials[3]}, {}, "off", {}, ()))
     assert "median of 1 trial<" in alone and "<td>1 CPUs</td><td>cache 1</td>" in alone
 
 
@@ -129,7 +129,7 @@ def test_the_pictures_are_of_what_was_traced(tmp_path: Path, lan: Lan) -> None:
     with watching(wanted, targets_of({"self": os.getpid()}), tmp_path) as watch, watch.trial(1):
         lan.inside(a, "ping", "-q", "-f", "-c", "500", "10.76.0.2")
     layers = read(tmp_path, {})
-    assert layers is not None and layers.stack is not None
+    assert layers is not None and layers.stacks
     page = fragment("traced", layers)
     assert "net_dev_queue → net_dev_start_xmit" in page
     assert "CPU 0" in page and "NET_RX" in page

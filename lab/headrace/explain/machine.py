@@ -39,6 +39,25 @@ def cpu_quota(e: Evidence) -> Iterator[Diagnosis]:
         )
 
 
+def forwarding_quota(e: Evidence) -> Iterator[Diagnosis]:
+    """As `cpu_quota`, of a VNF for which the kernel forwards, in threads that are held to it."""
+    quota = e.virtualization.now("forwarding_quota_cpus")
+    for name, ns in e.virtualization.rate("forwarding_cpu_ns").items():
+        share = ns / 1e9 / quota[name]
+        if share < FULL_THREAD:
+            continue
+        yield Diagnosis(
+            rule="cpu-quota",
+            weight=Weight.SHORTAGE,
+            share=share,
+            place=name,
+            text=f"the kernel's forwarding for {name} used up the CPU that it may have",
+            evidence=(f"it may use {quota[name]:.3g} CPUs and used {ns / 1e9:.3g}",),
+            remedy=f"raise its quota (`vnfs.{name.rstrip('0123456789')}.cpus`), or less work in it "
+            "for each packet",
+        )
+
+
 def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
     for name, delay in e.os.rate("run_queue_delay_ns").items():
         share = delay / 1e9
@@ -86,10 +105,7 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
     by_cpu = cores.busy(e.hardware)
     if not by_cpu or (busy := sum(by_cpu.values()) / len(by_cpu)) < BUSY:
         return
-    used = {name: ns / 1e9 for name, ns in e.virtualization.rate("cgroup_cpu_ns").items()}
-    switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
-    used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
-    softirq = sum(cores.softirq(e.hardware).values())
+    used, softirq = _used(e)
     others = max(0.0, sum(by_cpu.values()) - sum(used.values()) - softirq)
     most = sorted(used, key=lambda name: -used[name])
     named = [f"{name} {used[name]:.2f}" for name in most if used[name] >= 0.01]
@@ -101,12 +117,34 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
         place="machine",
         text=f"all {len(by_cpu)} CPUs were busy for {busy:.0%} of the time"
         + (", mostly with what is not of this run" if strange else ""),
-        evidence=(", ".join([*named, f"softirqs {softirq:.2f}", f"others {others:.2f} CPUs"]),),
+        evidence=(
+            ", ".join(
+                [
+                    *named,
+                    *([f"softirqs {softirq:.2f}"] if softirq else []),
+                    f"others {others:.2f} CPUs",
+                ]
+            ),
+        ),
         remedy="end the other work, then measure again"
         if strange
         else "more CPUs, or the tester on another machine; less work in "
         + (most[0] if most else "what runs there"),
     )
+
+
+def _used(e: Evidence) -> tuple[dict[str, float], float]:
+    """CPUs by container or switch, and of softirqs apart: where these are charged to whom they
+    worked for, none."""
+    charged = [r.application for r in e.results if r.application and r.application.stack]
+    if len(charged) == 1:
+        [one] = charged
+        names = dict.fromkeys((*one.cpu, *one.stack))
+        return {n: one.cpu.get(n, 0.0) + one.stack.get(n, 0.0) for n in names}, 0.0
+    used = {name: ns / 1e9 for name, ns in e.virtualization.rate("cgroup_cpu_ns").items()}
+    switch = [e.virtual_switch.rate(f"process_{kind}_s") for kind in ("user", "system")]
+    used |= {name: sum(part.get(name, 0.0) for part in switch) for name in switch[0]}
+    return used, sum(cores.softirq(e.hardware).values())
 
 
 def core_full(e: Evidence) -> Iterator[Diagnosis]:
@@ -141,4 +179,12 @@ def stolen(e: Evidence) -> Iterator[Diagnosis]:
             )
 
 
-RULES = (cpu_quota, waiting_for_a_core, busy_thread, machine_full, core_full, stolen)
+RULES = (
+    cpu_quota,
+    forwarding_quota,
+    waiting_for_a_core,
+    busy_thread,
+    machine_full,
+    core_full,
+    stolen,
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headrace.explain.diagnosis import Diagnosis, Weight
 from headrace.explain.evidence import Evidence
-from headrace.measure.collectors.virtual_switch import VSWITCHD
+from headrace.measure.collectors.virtual_switch import BRIDGE, VSWITCHD
 
 
 def narrowest_vnf(e: Evidence) -> Iterator[Diagnosis]:
@@ -22,7 +22,7 @@ def narrowest_vnf(e: Evidence) -> Iterator[Diagnosis]:
                 f"{one.network}, {one.workload}",
                 evidence=one.sentences,
                 remedy="another network (`deployment.network`), or fewer passages through it"
-                if one.vnf == VSWITCHD
+                if one.vnf in (BRIDGE, VSWITCHD)
                 else f"more instances of {one.vnf} or more CPU for it where that raises the "
                 "rate, less work in it where not",
             )

@@ -82,6 +82,7 @@ class Appliance(Spec):
     environment: dict[str, str] = Field(default_factory=dict)
     command: tuple[str, ...] = ()
     whole_frames: bool = False  # reads frames itself: no offloads on its networks
+    forwards: Literal["kernel", "process", "itself"] = "kernel"  # who does, where `kind` is routed
 
 
 class Allocation(Spec):

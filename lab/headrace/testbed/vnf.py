@@ -96,7 +96,9 @@ class VnfDefinition(Spec):
     needs: dict[str, dict[str, Capabilities]] = Field(default_factory=dict)
     devices: tuple[str, ...] = ()
     whole_frames: bool = False  # reads frames itself: no offloads on its networks
-    forwards: Literal["kernel", "itself"] = "kernel"  # who forwards what a `routed` VNF gets
+    # Who forwards what a `routed` VNF gets: the kernel; a process that the kernel's forwarding
+    # hands it to and takes it back from; or a process that reads the interfaces itself.
+    forwards: Literal["kernel", "process", "itself"] = "kernel"
     engine: bool = False  # its image holds headrace's own engine
     ports: dict[Port, Device] = Field(default_factory=dict)  # what it calls its interfaces
     addresses: dict[Side, Address] = Field(default_factory=dict)
@@ -123,6 +125,11 @@ class VnfDefinition(Spec):
             if name not in self.counters:
                 raise ValueError(f"cache: {name!r} is no counter of this VNF")
         return self
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether it is the kernel that forwards for it, and no process of the container's."""
+        return self.kind == "routed" and self.forwards == "kernel"
 
     @property
     def splits(self) -> bool:

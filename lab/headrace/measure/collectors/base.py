@@ -33,6 +33,16 @@ class Process(BaseModel):
     pid: int
 
 
+class Held(BaseModel):
+    """Kernel threads that forward for a container, and the CPUs that they may take together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    cpus: float
+    threads: tuple[int, ...]
+
+
 class Targets(BaseModel):
     """What belongs to the experiment. Empty: the machine as a whole is read all the same."""
 
@@ -44,6 +54,7 @@ class Targets(BaseModel):
     labels: dict[str, str] = {}  # cgroup or bridge: what the report calls it
     bridges: tuple[str, ...] = ()
     bridges_in: str | None = None  # the named network namespace of theirs; None: this process's
+    held: tuple[Held, ...] = ()
     ovs: Path | None = None  # run directory of an Open vSwitch of ours; None: the system's
     telemetry: tuple[Path, ...] = ()  # DPDK telemetry sockets of engines
 
@@ -78,6 +89,12 @@ def cpu_times_s(pid: int) -> tuple[float, float] | None:
         return None
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) / _HZ, int(fields[12]) / _HZ
+
+
+def thread_ns(thread: int) -> int | None:
+    """CPU time that a thread has had; /proc/PID/schedstat. None: it has gone."""
+    fields = (text(f"/proc/{thread}/schedstat") or "").split()
+    return int(fields[0]) if len(fields) == 3 else None
 
 
 _OWN_ENGINE = "headrace-engine"  # its workers poll, and count their idle time themselves

@@ -4,13 +4,19 @@ task and its softirqs from switch to switch; by the kernel's clock ticks elsewhe
 
 The ticks are samples, and see nothing that begins and ends between two of them: of a machine whose
 idle times are short they miss several per cent, and in half a second there are about a hundred.
+
+The same programs say whose the time was, by network namespace: of a process, that of its namespace;
+of a softirq, that of the packet which it worked on. The kernel's own account charges a softirq to
+the task that it happened to interrupt: the way through a whole chain to the client that sent.
 """
 
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from headrace.errors import HeadraceError
 from headrace.measure.collectors.base import Reading
@@ -20,11 +26,19 @@ from headrace.testbed import programs
 _TICKS_S = 0.5  # below, a core's time in its states is a few clock ticks, and says nothing
 
 
+class Spent(NamedTuple):
+    """CPU time of a network namespace, ns since the programs began."""
+
+    processes: int  # of its processes, without the softirqs that interrupted them
+    stack: int  # of the kernel's work on its packets, in softirqs and NAPI threads
+
+
 class CoreClock:
     """headrace-cores, of which each line is one reading."""
 
     def __init__(self) -> None:
         self.refused: str | None = None
+        self._one = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         try:
             program = programs.find_beside_tracer("headrace-cores")
@@ -44,21 +58,58 @@ class CoreClock:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             return ""
-        with suppress(OSError):  # it has ended
-            process.stdin.write("\n")
-            process.stdin.flush()
-        return process.stdout.readline()
+        with self._one:
+            with suppress(OSError):  # it has ended
+                process.stdin.write("\n")
+                process.stdin.flush()
+            return process.stdout.readline()
 
     def read(self) -> Iterator[Reading]:
         for core in self._ask().split():
-            cpu, idle, softirq = core.split(":")
-            yield Reading("cpu_idle_ns", f"cpu{cpu}", int(idle))
-            yield Reading("cpu_softirq_ns", f"cpu{cpu}", int(softirq))
+            if not core.startswith("@"):
+                cpu, idle, softirq = core.split(":")
+                yield Reading("cpu_idle_ns", f"cpu{cpu}", int(idle))
+                yield Reading("cpu_softirq_ns", f"cpu{cpu}", int(softirq))
+
+    def spent(self) -> dict[int, Spent]:
+        """By the namespace's inode number; 0: of softirqs that had no packet, as timers. None
+        where the kernel takes no BPF programs."""
+        found = {}
+        for one in self._ask().split():
+            if one.startswith("@"):
+                namespace, processes, stack = one[1:].split(":")
+                found[int(namespace)] = Spent(int(processes), int(stack))
+        return found
 
     def close(self) -> None:
         if self._process is not None:
             self._process.communicate()
             self._process = None
+
+
+class _Shared(CoreClock):
+    """Closed when the last that asked for it closes it."""
+
+    users = 0
+
+    def close(self) -> None:
+        global _shared
+        self.users -= 1
+        if not self.users:
+            _shared = None
+            super().close()
+
+
+_shared: _Shared | None = None
+
+
+def core_clock() -> CoreClock:
+    """The one of this process, to be closed by each that asks: each more would run at every packet
+    once more."""
+    global _shared
+    _shared = _shared or _Shared()
+    _shared.users += 1
+    return _shared
 
 
 def busy(hardware: Window) -> dict[str, float]:

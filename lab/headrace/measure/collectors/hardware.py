@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.measure.collectors.base import Layer, Reading, Targets, number, text
-from headrace.measure.collectors.cores import CoreClock
+from headrace.measure.collectors.cores import core_clock
 from headrace.measure.collectors.perf import (
     CACHE_MISSES,
     CACHE_REFERENCES,
@@ -37,7 +37,7 @@ class Hardware:
     def __init__(self, targets: Targets) -> None:
         self._counters: dict[tuple[str, str], Counter] = {}
         self._no_pmu: str | None = None
-        self._clock = CoreClock()
+        self._clock = core_clock()
         self._open()
 
     def _open(self) -> None:

@@ -25,6 +25,7 @@ from headrace.testbed.inside import Inside
 T = TypeVar("T")
 _NET = Path("/sys/class/net")
 VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
+BRIDGE = "kernel bridge"  # where it does
 _OVS = Path("/var/run/openvswitch")
 _FDB_ENTRY_BYTES = 16  # struct __fdb_entry, <linux/if_bridge.h>
 _PMD = re.compile(r"pmd thread numa_id \d+ core_id (\d+):")

@@ -17,6 +17,7 @@ from headrace.measure.collectors.base import (
     number,
     pairs,
     text,
+    thread_ns,
 )
 from headrace.testbed.cgroups import mounts
 
@@ -28,6 +29,7 @@ class Virtualization:
         self._cgroups = targets.cgroups
         self._labels = targets.labels
         self._processes = targets.processes
+        self._held = targets.held
         self._mounts = mounts()
 
     def refusal(self) -> str | None:
@@ -45,6 +47,10 @@ class Virtualization:
     def read(self) -> Iterator[Reading]:
         for name in self._cgroups:
             yield from self._cgroup(name)
+        for one in self._held:
+            used = [thread_ns(thread) for thread in one.threads]
+            yield Reading("forwarding_cpu_ns", one.name, sum(ns or 0 for ns in used))
+            yield Reading("forwarding_quota_cpus", one.name, one.cpus, "gauge")
         own = netns_of(1)
         seen = {own}
         for process in self._processes:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.errors import HeadraceError
 from headrace.measure.collectors import collectors
-from headrace.measure.collectors.base import Process, Targets
+from headrace.measure.collectors.base import Held, Process, Targets
 from headrace.measure.collectors.sampler import Sampler
 from headrace.measure.stack.tracer import Tracer
 from headrace.spec.collect import Collect
@@ -120,6 +120,7 @@ def targets_of(
     bridges: dict[str, str] | None = None,
     ovs: Path | None = None,
     bridges_in: str | None = None,
+    held: tuple[Held, ...] = (),
 ) -> Targets:
     """Of containers by their first process: the process, its namespace and its control group.
     `bridges`: what the report calls each; `bridges_in`: the named namespace that they are in."""
@@ -132,6 +133,7 @@ def targets_of(
         bridges=tuple(bridges),
         bridges_in=bridges_in,
         ovs=ovs,
+        held=held,
     )
 
 

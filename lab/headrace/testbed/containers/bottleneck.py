@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which VNF is the narrowest, and how we know (S4 section 5.1).
 
-Three kinds of evidence, the strongest first: what more instances, or more CPU, of one VNF do to
-the whole chain; the rate of each VNF alone against the baseline without any; and how much of the
-CPU each took in the chains' own trials.
+The kinds of evidence, the strongest first: what more instances, or more CPU, of one VNF do to the
+whole chain; the rate of each VNF alone against the baseline without any; who used up the CPU that
+it may have; and how much of the CPU each took in the chains' own trials.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from statistics import median
 
 from headrace.graph.draw import one_line
 from headrace.measure.compared import Compared
+from headrace.record import Application
 from headrace.testbed.containers.figures import NOTICEABLE, Rate, Summary, rate
 from headrace.testbed.containers.study import swept_text
 
 _BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
 _FULL = 0.9  # of all CPUs
+_USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
 
 
 def compared(found: Sequence[Summary]) -> list[Compared]:
@@ -44,6 +46,7 @@ def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared
         )
     scaled = _scaling(found, sentences)
     narrowest = _narrowest_alone(found, sentences)
+    exhausted = _exhausted(found, sentences)
     busiest = _busiest(found, sentences)
     in_vain = {vnf for vnf, _ in scaled_out(found)} - {scaled}
     if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(found)}:
@@ -52,8 +55,8 @@ def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared
             "which forwards between the VNFs, takes more CPU than any of them."
         )
         narrowest = busiest
-    vnf = scaled or narrowest or busiest
-    if vnf is not None and vnf == busiest and narrowest is None and scaled is None:
+    vnf = scaled or narrowest or exhausted or busiest
+    if vnf is not None and vnf == busiest and not (scaled or narrowest or exhausted):
         sentences.append(f"What names {vnf} is its CPU time alone: the weakest evidence.")
     return Compared(
         network=network, workload=workload, vnf=vnf, sentences=tuple(sentences),
@@ -83,11 +86,32 @@ def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | No
     return None
 
 
+def _exhausted(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    """The VNF that used up the CPU which it may have, in the chains' trials."""
+    shares: dict[str, list[float]] = {}
+    for one in (s for s in found if s.point.role == "chain"):
+        kinds = {n.name: n.vnf for n in one.point.layout.nodes}
+        for result in one.results:
+            for name, share in (result.application.quota if result.application else {}).items():
+                shares.setdefault(kinds[name], []).append(share)
+    medians = {vnf: median(values) for vnf, values in shares.items()}
+    if not medians:
+        return None
+    sentences.append(
+        "Of the CPU that each may have (`cpus`): "
+        + ", ".join(f"{v} {s:.0%}" for v, s in sorted(medians.items(), key=lambda i: -i[1]))
+        + "."
+    )
+    most = max(medians, key=lambda vnf: medians[vnf])
+    return most if medians[most] >= _USED_UP else None
+
+
 def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
-    """By the CPU that its containers used in the chains' trials; a switch that is a process counts
-    as well, by the process's name."""
+    """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
+    included; what forwards between them counts as well, by its name."""
     used: dict[str, list[float]] = {}
     all_: list[float] = []
+    charged = True
     for result, nodes, kinds in (
         (
             result,
@@ -98,7 +122,8 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
         if one.point.role == "chain"
         for result in one.results
     ):
-        cpu = result.application.cpu if result.application else {}
+        cpu = _cpus(result.application)
+        charged &= bool(result.application and result.application.stack)
         all_.append(sum(cpu.values()))
         total: dict[str, float] = {}
         for name, cpus in cpu.items():
@@ -115,7 +140,11 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
     sentences.append(
         f"In the chains, of {cpus_here} CPUs: "
         + ", ".join(f"{k} {v:.2f}" for k, v in sorted(medians.items(), key=lambda i: -i[1]))
-        + ". Forwarding in the kernel is charged to no container."
+        + (
+            ", with the kernel's work on their packets."
+            if charged
+            else ". Forwarding in the kernel is charged to no container."
+        )
     )
     if median(all_) >= _FULL * cpus_here:
         sentences.append(
@@ -123,6 +152,16 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
             "chains could do on more CPUs this machine cannot say."
         )
     return busiest if medians[busiest] >= _BUSY_CPUS else None
+
+
+def _cpus(application: Application | None) -> dict[str, float]:
+    """Of processes and of the stack together."""
+    if application is None:
+        return {}
+    names = dict.fromkeys((*application.cpu, *application.stack))
+    return {
+        name: application.cpu.get(name, 0.0) + application.stack.get(name, 0.0) for name in names
+    }
 
 
 def scaled_out(found: Sequence[Summary]) -> dict[tuple[str, str], dict[int, Summary]]:

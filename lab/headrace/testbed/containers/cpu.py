@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -41,3 +42,10 @@ def busy_seconds() -> float:
     """CPU time that all processes of this machine have used, interrupts and softirqs apart."""
     user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def listed(text: str) -> Iterator[int]:
+    """0,2-3 as cpuset(7) writes it."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.measure.collectors.base import Targets
+from headrace.measure.collectors.base import Held, Targets
+from headrace.measure.collectors.cores import core_clock
 from headrace.measure.collectors.watch import targets_of
 from headrace.spec.appliance import Allocation, NetworkName
 from headrace.testbed.containers import cpu, runtime
 from headrace.testbed.containers.fabric import Bridge, Fabric, Macvlan, Ovs, Port, bridges_of
+from headrace.testbed.containers.forwarding import End, Forwarding, Shifter
 from headrace.testbed.containers.layout import PORT, TESTER, Layout, Node
 from headrace.testbed.containers.ledger import Ledger
 from headrace.testbed.containers.plumbing import (
@@ -89,18 +91,26 @@ class Deployed:
         self.pids: dict[str, int] = {}  # node: its container's first process
         self.switch_pids: dict[str, int] = {}  # of a switch that is not in the kernel
         self.watch = watch or Stopwatch()
+        self.clock = core_clock()
+        self.forwarding: dict[str, Forwarding] = {}  # of nodes whose share of the kernel is held
+        self._shifter = Shifter(())
 
     def __enter__(self) -> Deployed:
         try:
             self._make()
         except BaseException:
-            self.ledger.undo()
+            self._undo()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         with self.watch.phase("removing"):
-            self.ledger.undo()
+            self._undo()
+
+    def _undo(self) -> None:
+        self._shifter.stop()
+        self.clock.close()
+        self.ledger.undo()
 
     def name(self, node: Node) -> str:
         """Of its namespace and its container."""
@@ -150,6 +160,7 @@ class Deployed:
             set_up(self.name(leaf), leaf.mirror)
         fabric.finish()
         self._adapt()
+        self._poll(fabric, ports)
 
     def _fabric(self) -> Fabric:
         if self.network == "ovs":
@@ -180,6 +191,23 @@ class Deployed:
                     silent.setdefault(own.device, {})[other.address] = other.mac
             for device, neighbours in silent.items():
                 know(self.name(node), device, neighbours)
+
+    def _poll(self, fabric: Fabric, ports: Mapping[tuple[str, str], Port]) -> None:
+        """Hold to their `cpus` or `cpuset` those for which the kernel forwards."""
+        for node in self.layout.of_kind("routed"):
+            supply = self.supplies[node.vnf]
+            given = supply.allocation
+            if not supply.definition.in_kernel or (given.cpus is None and given.cpuset is None):
+                continue
+            one = self.forwarding[node.name] = Forwarding(node.name, given.cpus)
+            for interface in node.interfaces:
+                own = End(self.name(node), interface.device)
+                far = End(fabric.namespace, ports[node.name, interface.name].host_end)
+                one.poll(own, far, merge=fabric.merges)
+            if given.cpuset is not None:
+                one.bind(given.cpuset)
+            one.hold()
+        self._shifter = Shifter(tuple(self.forwarding.values()))
 
     def _start(self, node: Node) -> None:
         supply = self.supplies[node.vnf]
@@ -249,11 +277,20 @@ class Deployed:
     def targets(self) -> Targets:
         """What collectors watch of this deployment; its bridges by the LANs that they are."""
         if self.network == "ovs":
-            return targets_of(self.pids, ovs=self.state.path / "ovs")
+            return targets_of(self.pids, ovs=self.state.path / "ovs", held=self.held())
         if self.network != "bridge":
             return targets_of(self.pids)
         bridges = {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}
-        return targets_of(self.pids, bridges, bridges_in=bridges_of(self.tag))
+        inside = bridges_of(self.tag)
+        return targets_of(self.pids, bridges, bridges_in=inside, held=self.held())
+
+    def held(self) -> tuple[Held, ...]:
+        """Whose forwarding in the kernel is held to its `cpus`, by which threads."""
+        return tuple(
+            Held(name=name, cpus=one.cpus, threads=tuple(one.threads))
+            for name, one in self.forwarding.items()
+            if one.cpus is not None
+        )
 
     def all_counters(self) -> dict[str, dict[str, int]]:
         """Of every container but the clients, at nearly the same time."""

@@ -54,6 +54,8 @@ class Fabric(ABC):
         self.tag = tag
         self.ledger = ledger
         self.processes: dict[str, int] = {}  # that forward, where the kernel does not
+        self.namespace = ""  # where the ports' other ends are, if anywhere
+        self.merges = True  # whether those ends may receive merged frames
         self._ports = 0
 
     def _next(self) -> int:
@@ -80,7 +82,7 @@ class Apart(Fabric):
 
     def __init__(self, tag: str, ledger: Ledger) -> None:
         super().__init__(tag, ledger)
-        self._namespace = bridges_of(tag)
+        self.namespace = self._namespace = bridges_of(tag)
         make_namespace(self._namespace, ledger)
         settings = {path: path.read_text() for path in _BRIDGE_SETTINGS.glob("bridge-nf-*")}
         within(self._namespace, no_forwarding)
@@ -215,6 +217,7 @@ class Ovs(Fabric):
         self.ports: list[Port] = []
         self._additions: list[str] = []  # all ports in one transaction: each waits for the switch
         self.switch = OpenVswitch(tag, ledger, directory / "ovs")
+        self.namespace, self.merges = self.switch.namespace, False
         # As the containers: a bridge forwards on the CPU time of those.
         for pid in self.switch.daemons:
             cpu.shield(pid)

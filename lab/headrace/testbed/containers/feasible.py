@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.spec.appliance import PacketsWorkload
+from headrace.testbed.containers.cpu import listed
 from headrace.testbed.containers.deploy import Supply
+from headrace.testbed.containers.forwarding import LIMITED, reservable
 from headrace.testbed.containers.sriov import no_mirror
 from headrace.testbed.containers.study import Expanded, Point
 from headrace.testbed.openvswitch import find_tool
@@ -31,6 +32,7 @@ def check(expanded: Expanded) -> None:
     """The first thing that this machine cannot do, named."""
     for point in expanded.points:
         _network(point, expanded)
+        check_kernel(point)
     for supply in {id(s): s for point in expanded.points for s in point.supplies.values()}.values():
         _supply(supply)
     for workload in expanded.study.workload:
@@ -46,6 +48,37 @@ def _network(point: Point, expanded: Expanded) -> None:
         choose(expanded.study.deployment.pf, point.layout.ports)
     if point.network == "ovs":
         find_tool("ovs-vswitchd")
+
+
+def check_kernel(point: Point) -> None:
+    """What `cpus` and `cpuset` mean where the kernel forwards for a VNF: see `forwarding`."""
+    reserved = 0.0
+    for node in point.layout.of_kind("routed"):
+        supply = point.supplies[node.vnf]
+        given = supply.allocation
+        if not supply.definition.in_kernel or (given.cpus is None and given.cpuset is None):
+            continue
+        key = "cpus" if given.cpus is not None else "cpuset"
+        place, forwards = f"vnfs.{node.vnf}.{key}", f"the kernel forwards for {node.vnf}"
+        if point.network not in LIMITED:
+            raise BadInput(
+                f"{place}: {forwards}, and on {point.network} not in threads of its own; allowed "
+                f"with deployment.network: {', '.join(LIMITED)}"
+            )
+        if given.cpus is not None and given.cpuset is not None:
+            raise BadInput(
+                f"vnfs.{node.vnf}.cpuset: {forwards}, in threads whose time is limited "
+                "(SCHED_DEADLINE), and the kernel binds no such thread to some CPUs only; allowed: "
+                "`cpus` or `cpuset`"
+            )
+        reserved += given.cpus or 0.0
+        most = reservable()
+        if reserved > most:
+            raise BadInput(
+                f"{place}: {forwards}, in threads whose time is limited (SCHED_DEADLINE); those of "
+                f"{point.name} ask for {reserved:g} CPUs together; allowed: at most {most:g} here "
+                "(kernel.sched_rt_runtime_us of each kernel.sched_rt_period_us)"
+            )
 
 
 def _supply(supply: Supply) -> None:
@@ -68,7 +101,7 @@ def _supply(supply: Supply) -> None:
     cpuset = supply.allocation.cpuset
     if cpuset is not None:
         here = os.sched_getaffinity(0)
-        missing = sorted(set(cpus(cpuset)) - here)
+        missing = sorted(set(listed(cpuset)) - here)
         if missing:
             allowed = ",".join(map(str, sorted(here)))
             raise BadInput(
@@ -90,10 +123,3 @@ def capabilities(status: str) -> set[str]:
     line = next(line for line in status.splitlines() if line.startswith("CapBnd:"))
     mask = int(line.split()[1], 16)
     return {name for bit, name in enumerate(_CAPABILITIES.split()) if mask >> bit & 1}
-
-
-def cpus(text: str) -> Iterator[int]:
-    """0,2-3 as cpuset(7) writes it."""
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)

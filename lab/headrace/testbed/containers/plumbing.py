@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -189,15 +190,18 @@ def open_tap(name: str) -> int:
 
 def no_offloads(interface: str, *, only: tuple[str, ...] = tuple(_OFFLOADS)) -> None:
     """Turn offloads off in the current namespace: what is switched in user space must be whole."""
+    for name in only:
+        with suppress(OSError):  # a driver without that offload
+            offload(interface, name, on=False)
+
+
+def offload(interface: str, name: str, *, on: bool) -> None:
+    """Turn one on or off in the current namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        for name in only:
-            value = bytearray(struct.pack("II", _OFFLOADS[name], 0))
-            buffer = (ctypes.c_char * len(value)).from_buffer(value)
-            request = struct.pack("16sP", interface.encode(), ctypes.addressof(buffer))
-            try:
-                fcntl.ioctl(control, _SIOCETHTOOL, request + bytes(24 - struct.calcsize("P")))
-            except OSError:
-                continue  # a driver without that offload
+        value = bytearray(struct.pack("II", _OFFLOADS[name], on))
+        buffer = (ctypes.c_char * len(value)).from_buffer(value)
+        request = struct.pack("16sP", interface.encode(), ctypes.addressof(buffer))
+        fcntl.ioctl(control, _SIOCETHTOOL, request + bytes(24 - struct.calcsize("P")))
 
 
 def no_forwarding() -> None:

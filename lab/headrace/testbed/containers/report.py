@@ -11,6 +11,7 @@ from rich.table import Table
 
 from headrace.graph import draw
 from headrace.measure.compared import Compared
+from headrace.record import Application
 from headrace.testbed.containers.bottleneck import compared, scale_up, scaled_out
 from headrace.testbed.containers.figures import Summary, summaries
 from headrace.testbed.containers.measure import Row
@@ -195,11 +196,27 @@ def _evidence(row: Row) -> str:
     )
     title = f"{row.point.network}: {row.point.name}, repetition {row.result.repetition}"
     application = row.result.application
-    cpu = ", ".join(f"{k} {v:.2f}" for k, v in application.cpu.items()) if application else ""
+    cpu = "".join(f"<li>{escape(line)}</li>" for line in _used(application))
     return (
         f"<details><summary>{escape(title)}: {row.result.audit.verdict}</summary>"
-        f"<ul>{said}<li>CPUs used: {escape(cpu)}</li></ul></details>"
+        f"<ul>{said}{cpu}</ul></details>"
     )
+
+
+def _used(application: Application | None) -> list[str]:
+    if application is None:
+        return []
+    listed = {
+        "CPUs used by processes": (application.cpu, ".2f"),
+        "CPUs used by the kernel's stack, on packets of": (application.stack, ".2f"),
+        "Share used of the CPU allowed (`cpus`)": (application.quota, ".0%"),
+        "Cycles for each packet received": (application.cycles, ".0f"),
+    }
+    return [
+        f"{title}: " + ", ".join(f"{name} {value:{digits}}" for name, value in values.items())
+        for title, (values, digits) in listed.items()
+        if values
+    ]
 
 
 def _pictures(rows: Sequence[Row]) -> str:

@@ -158,6 +158,7 @@ class _Expander:
                 name=name, title=f"appliance {a.image}", category=Category.UNCLASSIFIED,
                 kind=a.kind, hides_source=a.hides_source, scale_out=a.scale_out,
                 capabilities=a.capabilities, devices=a.devices, whole_frames=a.whole_frames,
+                forwards=a.forwards,
                 ports=a.ports, addresses=a.addresses, health_timeout_s=a.health_timeout_s,
             )
             for name, a in self.study.appliances.items()

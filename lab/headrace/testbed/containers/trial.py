@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from statistics import mean
 
 from headrace.bundle import now
 from headrace.measure.audit import Clock, Facts
 from headrace.measure.audit import audit as judged
 from headrace.measure.clocks import of_machine
-from headrace.measure.collectors.base import cpu_times_s
+from headrace.measure.collectors.hardware import frequencies
 from headrace.measure.collectors.watch import Watch
 from headrace.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
 from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
-from headrace.testbed.containers import cpu
+from headrace.testbed.containers import charge
 from headrace.testbed.containers.caches import Looked, looked_up
 from headrace.testbed.containers.deploy import Deployed
 from headrace.testbed.containers.judge import Counters, grown, judge
@@ -38,8 +38,8 @@ class Observed:
     started_at: str
     before: Counters
     after: Counters
-    cpu: dict[str, float]  # container, or process of the switch: CPUs used
-    others: float  # CPUs that everybody else used
+    used: charge.Used
+    cycles: dict[str, float]  # container: for each packet that it received
     clients: Count  # of the clients' interface
     servers: Count  # of the servers' interfaces, together
     looked: Looked | None = None  # what the chain's first cache answered
@@ -52,20 +52,14 @@ def observe(
     """`number`: of the trial. `before`: the appliances' counters when nothing has happened since
     they were last read. What is watched is the load alone, without what reads the counters."""
     before = before or deployed.all_counters()
-    cpu_before = _cpu_seconds(deployed)
     interfaces = deployed.interface_counts()
-    started_at, began = now(), time.monotonic()
-    busy, clocks = cpu.busy_seconds(), snapshot()
+    started_at, clocks = now(), snapshot()
     with watch.trial(number):
+        began = charge.read(deployed, deployed.clock)
         load = run_load(deployed, workload, workload.duration, seed=number)
-    elapsed = time.monotonic() - began
-    busy = (cpu.busy_seconds() - busy) / elapsed
+        ended = charge.read(deployed, deployed.clock)
+    elapsed = ended.at_s - began.at_s
     machine = of_machine(clocks, snapshot(), elapsed, os.sched_getaffinity(0))
-    used = {
-        name: (after - cpu_before[name]) / elapsed
-        for name, after in _cpu_seconds(deployed).items()
-        if name in cpu_before
-    }
     interfaces_after = deployed.interface_counts()
 
     def counted(ends: Sequence[Node], side: str) -> Count:
@@ -73,15 +67,37 @@ def observe(
         return _sum([_grown(interfaces[n][d], interfaces_after[n][d]) for n, d in each])
 
     layout = deployed.layout
-    own = 1.0 if isinstance(workload, PacketsWorkload) else 0.0  # the polling lcore
+    polling = 1.0 if isinstance(workload, PacketsWorkload) else 0.0
+    used = charge.used(deployed, began, ended, polling, load.duration_s)
+    received = _received(interfaces, interfaces_after)
     counters = deployed.all_counters()
     http = isinstance(workload, HttpWorkload)
     return Observed(
-        load, started_at, before, counters, used,
-        max(0.0, busy - sum(used.values()) - own),
+        load, started_at, before, counters, used, _cycles(used, received, elapsed),
         counted([layout.client], "down"), counted(layout.of_kind("server"), "up"),
         looked_up(deployed, grown(before, counters)) if http else None, tuple(machine),
     )  # fmt: skip
+
+
+def _received(
+    before: Mapping[str, Mapping[str, Count]], after: Mapping[str, Mapping[str, Count]]
+) -> dict[str, int]:
+    """Packets, by container."""
+    return {
+        name: sum(_grown(before[name][d], c).rx_packets for d, c in devices.items() if d != "lo")
+        for name, devices in after.items()
+    }
+
+
+def _cycles(used: charge.Used, received: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """CPU time by the CPUs' frequency, over the packets that a container's interfaces received:
+    segments that were never cut count as one. None without what the stack took."""
+    hz = [r.value * 1e6 for r in frequencies()]
+    return {
+        name: (used.stack[name] + used.processes.get(name, 0.0)) * seconds * mean(hz) / packets
+        for name, packets in received.items()
+        if packets and hz and name in used.stack
+    }
 
 
 def audit(
@@ -107,7 +123,7 @@ def audit(
             behind_s=own.behind_s if own else None,
             undecided=own.undecided if own else None,
             clocks=(*seen.clocks, *(own.clocks if own else ())),
-            others_cpus=seen.others,  # the lab itself and the containers' tool take some of it
+            others_cpus=seen.used.others,  # the lab itself and the containers' tool take some of it
             cpus=os.cpu_count() or 1,
             more=(*verified, *judge(deployed, seen.before, seen.after, workload), errors),
         )
@@ -164,7 +180,8 @@ def record(
         latency_hdr=own.latency_hdr if own else None,
         application=Application(
             gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
-            errors=load.errors, retransmits=load.retransmits, cpu=seen.cpu,
+            errors=load.errors, retransmits=load.retransmits, cpu=seen.used.processes,
+            stack=seen.used.stack, quota=seen.used.quota, cycles=seen.cycles,
             to_servers_gbps=None if own else to_servers * 8 / seconds / 1e9,
             to_clients_gbps=None if own else to_clients * 8 / seconds / 1e9,
             hit_ratio=seen.looked.ratio if seen.looked else None,
@@ -186,15 +203,6 @@ def _open_loop(workload: AnyWorkload) -> bool:
     if isinstance(workload, StreamWorkload):
         return workload.kind == "udp"
     return workload.kind in ("packets", "pcap")
-
-
-def _cpu_seconds(deployed: Deployed) -> dict[str, float]:
-    """Of all that belongs to the run and is not the lab itself."""
-    read = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
-    for name, pid in deployed.switch_pids.items():
-        times = cpu_times_s(pid)
-        read[name] = None if times is None else sum(times)
-    return {name: seconds for name, seconds in read.items() if seconds is not None}
 
 
 def _l2_bytes(count: Count) -> int:

@@ -29,6 +29,8 @@ def summary(
     instances: int = 1,
     verdict: Verdict = "ok",
     cpu: dict[str, float] | None = None,
+    stack: dict[str, float] | None = None,
+    quota: dict[str, float] | None = None,
     swept: tuple[tuple[str, Any], ...] = (),
 ) -> Summary:
     graph: Graph = {} if role == "baseline" else {subject: None} if role == "alone" else CHAIN
@@ -43,7 +45,9 @@ def summary(
             workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
             throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
             loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
-            application=Application(gbps=value, requests=1, cpu=cpu or {}),
+            application=Application(
+                gbps=value, requests=1, cpu=cpu or {}, stack=stack or {}, quota=quota or {}
+            ),
         )
         for i, value in enumerate(gbps)
     )  # fmt: skip
@@ -88,6 +92,22 @@ def test_cpu_time_is_the_weakest_evidence_and_none_is_none() -> None:
     assert any("weakest evidence" in s for s in busy.sentences)
     [idle] = compared([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.0})])
     assert idle.vnf is None
+
+
+def test_the_kernels_work_for_a_vnf_counts_as_its_own() -> None:
+    used = {"nat": 0.0, "l7-cache": 0.3}
+    [forwarded] = compared([summary("chain", 1.0, cpu=used, stack={"nat": 0.6, "l7-cache": 0.1})])
+    assert forwarded.vnf == "nat"
+    assert any("nat 0.60, l7-cache 0.40" in s for s in forwarded.sentences)
+
+
+def test_who_used_up_its_cpus_goes_before_who_used_most() -> None:
+    used = {"nat": 0.05, "l7-cache": 0.8}
+    [held] = compared([summary("chain", 1.0, cpu=used, quota={"nat": 0.99, "l7-cache": 0.4})])
+    assert held.vnf == "nat"
+    assert not any("weakest evidence" in s for s in held.sentences)
+    [free] = compared([summary("chain", 1.0, cpu=used, quota={"nat": 0.5})])
+    assert free.vnf == "l7-cache"
 
 
 def test_the_switch_is_named_when_its_process_takes_the_most() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headrace.errors import HeadraceError
 from headrace.spec.appliance import HttpWorkload, PacketsWorkload
 from headrace.testbed.containers.caches import sized
-from headrace.testbed.containers.feasible import capabilities, cpus
+from headrace.testbed.containers.cpu import listed
+from headrace.testbed.containers.feasible import capabilities
 from headrace.testbed.containers.layout import lay_out
 from headrace.testbed.containers.load.http import uris
 from headrace.testbed.containers.load.packets import make_plan
@@ -83,4 +84,4 @@ def test_capabilities_by_their_bits() -> None:
 
 
 def test_lists_of_cpus() -> None:
-    assert list(cpus("0,2-4,7")) == [0, 2, 3, 4, 7]
+    assert list(listed("0,2-4,7")) == [0, 2, 3, 4, 7]
