@@ -43,8 +43,18 @@ struct busy_clock {
 	uint64_t standstill; /* of which in pauses of over a millisecond */
 };
 
+/*
+ * Sums over turns that were read alone and not timed part by part: what a turn takes, and each of its packets, is a
+ * line through them. A turn's own cost is why an lcore can be busy all the time at half of the load that it can
+ * carry: with more packets to be had it takes more at a time.
+ */
+struct busy_turns {
+	uint64_t n, packets, packets_squared, cycles, cycles_by_packets;
+};
+
 /* A replica's. */
 struct busy {
+	struct busy_turns turns;
 	uint64_t ops;   /* cycles of turns with packets, pauses taken off, that were read alone */
 	uint64_t weight; /* in the pool */
 	uint64_t usual; /* cycles of a packet, in BUSY_USUALths; 0: none was timed yet */
@@ -128,6 +138,20 @@ static inline uint64_t busy_ops(const struct busy *b, const struct busy_clock *c
 	double weighed = (double)c->pool * (double)b->weight;
 
 	return b->ops + (c->weights ? (uint64_t)(weighed / (double)c->weights) : 0);
+}
+
+/* Before busy_turn, of a turn that nothing but its packets was done in. */
+static inline void busy_count_turn(struct busy *b, const struct busy_clock *c, uint64_t now, uint64_t n)
+{
+	uint64_t took = now - c->mark;
+
+	if (c->unread || took > c->pause)
+		return;
+	b->turns.n++;
+	b->turns.packets += n;
+	b->turns.packets_squared += n * n;
+	b->turns.cycles += took;
+	b->turns.cycles_by_packets += took * n;
 }
 
 /* Learns what a packet usually takes; a change for good is learnt whatever its size, in steps. */

@@ -188,6 +188,8 @@ static inline void replica_turn_at(struct replica *r, uint64_t now, uint32_t n)
 /* The same, now; a turn that is to be timed begins with a reading that is fresh. */
 static inline void replica_turn(struct replica *r, uint32_t n)
 {
+	uint64_t now;
+
 	if (n)
 		r->clock->armed += !--r->until_timed;
 	if (n >= r->burst && !r->clock->armed) {
@@ -195,7 +197,10 @@ static inline void replica_turn(struct replica *r, uint32_t n)
 		r->polls++;
 		return;
 	}
-	replica_turn_at(r, rte_rdtsc(), n);
+	now = rte_rdtsc();
+	if (n)
+		busy_count_turn(&r->busy, r->clock, now, n);
+	replica_turn_at(r, now, n);
 }
 
 /* Part by part or not, and until when not. */

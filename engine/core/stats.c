@@ -91,6 +91,14 @@ static json_t *located_all(struct engine *e, const struct replica *r)
 	return json_pack("{s:o, s:o}", "inputs", inputs, "nfs", nfs);
 }
 
+static json_t *turns_json(const struct busy_turns *t)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "n", (json_int_t)t->n, "packets",
+			 (json_int_t)t->packets, "packets_squared", (json_int_t)t->packets_squared,
+			 "cycles", (json_int_t)t->cycles, "cycles_by_packets",
+			 (json_int_t)t->cycles_by_packets);
+}
+
 static json_t *replica_json(struct engine *e, const struct replica *r)
 {
 	json_t *o = json_object(), *in = json_object(), *out = json_object(), *nfs = json_object();
@@ -123,6 +131,8 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "polls", r->polls);
 	set_int(o, "idle_polls", r->idle_polls);
 	set_int(o, "ops_cycles", replica_ops(r));
+	set_int(o, "burst", r->burst);
+	json_object_set_new(o, "turns", turns_json(&r->busy.turns));
 	json_object_set_new(o, "io",
 			    json_pack("{s:I, s:I, s:I}", "rx_cycles", (json_int_t)r->rx_cycles,
 				      "tx_cycles", (json_int_t)r->tx_cycles, "packets",

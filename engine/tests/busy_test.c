@@ -110,6 +110,31 @@ static void test_pauses(void **state)
 	assert_int_equal(all(&l), l.now - 1000);
 }
 
+/* A turn of 400 cycles and 30 for each packet: sums that a line through them gives back. */
+static void test_line(void **state)
+{
+	struct lcore l = fresh(100);
+	const struct busy_turns *t = &l.a.turns;
+	double mean, slope;
+
+	(void)state;
+	for (uint32_t i = 0; i < 3000; i++) {
+		uint32_t n = 1 + i % 7;
+
+		l.now += 400 + 30 * n;
+		busy_count_turn(&l.a, &l.clock, l.now, n);
+		busy_turn(&l.a, &l.clock, l.now, n);
+	}
+	mean = (double)t->packets / t->n;
+	slope = ((double)t->cycles_by_packets / t->n - mean * t->cycles / t->n) /
+		((double)t->packets_squared / t->n - mean * mean);
+	assert_in_range((uint64_t)(slope * 1000), 29990, 30010);
+	assert_in_range((uint64_t)(((double)t->cycles / t->n - slope * mean) * 10), 3999, 4001);
+	l.now += 2 * PAUSE;
+	busy_count_turn(&l.a, &l.clock, l.now, 1); /* interrupted: no turn of these */
+	assert_int_equal(t->n, 3000);
+}
+
 /* A function that has become slow for good is not taken for one that is interrupted for ever. */
 static void test_slower_for_good(void **state)
 {
@@ -132,7 +157,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_partial_load), cmocka_unit_test(test_full_bursts),
 		cmocka_unit_test(test_pool), cmocka_unit_test(test_pauses),
-		cmocka_unit_test(test_slower_for_good),
+		cmocka_unit_test(test_slower_for_good), cmocka_unit_test(test_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,6 +210,33 @@ class FastpathReading(Record):
         return self.cycles / self.cycles_packets if self.cycles_packets else None
 
 
+LINE_TURNS = 100  # fewer tell no line,
+LINE_SPREAD = 0.05  # and neither do polls that all find as many; variance over squared mean
+
+
+class Turns(Record):
+    """Sums over a replica's polls that found packets, but no full burst: what a poll takes by
+    itself and what each packet takes is a line through them."""
+
+    n: NonNegativeInt = 0
+    packets: NonNegativeInt = 0
+    packets_squared: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_by_packets: NonNegativeInt = 0
+
+    def line(self) -> tuple[float, float] | None:
+        """(cycles of a poll, cycles of a packet) by least squares; None: they do not tell."""
+        if self.n < LINE_TURNS:
+            return None
+        mean, cycles = self.packets / self.n, self.cycles / self.n
+        variance = self.packets_squared / self.n - mean * mean
+        if variance < LINE_SPREAD * mean * mean:
+            return None
+        slope = (self.cycles_by_packets / self.n - mean * cycles) / variance
+        fixed = cycles - slope * mean
+        return (fixed, slope) if fixed > 0 and slope > 0 else None
+
+
 class ReplicaReading(Record):
     """One replica of a segment during one trial."""
 
@@ -222,6 +249,8 @@ class ReplicaReading(Record):
     idle_polls: NonNegativeInt = 0
     ops_cycles: NonNegativeInt = 0
     sending_ops_cycles: NonNegativeInt | None = None  # of them while the sources sent
+    burst: NonNegativeInt | None = None  # the most packets that it takes from an input at once
+    turns: Turns = Turns()
     rx_cycles: NonNegativeInt = 0
     tx_cycles: NonNegativeInt = 0
     io_packets: NonNegativeInt = 0
@@ -230,6 +259,19 @@ class ReplicaReading(Record):
     nfs: dict[str, NfReading] = {}
     located: tuple[Located, ...] = ()
     fastpath: FastpathReading | None = None
+
+    @property
+    def mean_burst(self) -> float | None:
+        found = self.polls - self.idle_polls
+        return self.packets_in / found if found else None
+
+    @property
+    def full_burst_cycles(self) -> float | None:
+        """What a packet takes when each poll finds a full burst; None: not known."""
+        line, each = self.turns.line(), self.ops_cycles / (self.packets_in or 1)
+        if line is None or not self.burst or not each:
+            return None
+        return min(each, line[0] / self.burst + line[1])
 
     @property
     def io_cycles_per_packet(self) -> float | None:

@@ -16,6 +16,7 @@ from headrace.record import (
     PortReading,
     ReplicaReading,
     RingReading,
+    Turns,
     WorkerReading,
 )
 
@@ -134,6 +135,8 @@ def _replica(segment: str, index: int, was: Json, now: Json, at: Json | None) ->
         idle_polls=_grown(was, now, "idle_polls"),
         ops_cycles=_grown(was, now, "ops_cycles"),
         sending_ops_cycles=None if at is None else _grown(was, at, "ops_cycles"),
+        burst=now.get("burst"),
+        turns=Turns(**_grown_each(was.get("turns", {}), now.get("turns", {}))),
         rx_cycles=_grown(io_was, io_now, "rx_cycles"),
         tx_cycles=_grown(io_was, io_now, "tx_cycles"),
         io_packets=_grown(io_was, io_now, "packets"),

@@ -15,6 +15,7 @@ from .repetitions import joined, left_out, together
 from .units import count, percent, plural, pps, significant
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
+FULL_BURST = 0.75  # of the most that a poll takes
 HALF = 0.5  # of an lcore's time: below it the batches are small
 CLOSE = 0.10  # parts nearer to each other than this cannot be told apart
 ALIKE = 8  # so many parts of the same functions are drawn as one
@@ -302,6 +303,11 @@ def _of_lcores(part: Part) -> list[str]:
     cpus = ", ".join(str(c) for c in part.cpus)
     if part.utilisation is not None:
         left = "no cycles left" if part.utilisation >= BUSY else "the rest found no packets to poll"
+        if part.utilisation >= BUSY and _room(part):
+            left = (
+                f"its polls found {significant(part.burst or 0.0, 2)} of at most {part.most_burst} "
+                "packets: when more come it takes more at a time"
+            )
         texts.append(
             f"{plural(len(part.cpus), 'lcore')} ({cpus}): the busiest spent "
             f"{percent(part.utilisation)} of its time on packets; {left}."
@@ -396,9 +402,20 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     ]
 
 
+def _room(part: Part) -> bool:
+    """Its polls could have found more: they are no measure of what it can carry."""
+    return bool(part.burst and part.most_burst and part.burst < FULL_BURST * part.most_burst)
+
+
 def _of_estimate(part: Part) -> list[str]:
     """What keeps the capacity from being more than an estimate."""
-    if part.utilisation is None or part.utilisation >= HALF:
+    if part.full_burst_cycles is not None and part.cycles_per_packet and _room(part):
+        return [
+            f"In full bursts a packet costs {significant(part.full_burst_cycles)} cycles, by a "
+            "line through the polls of this trial, in those that came "
+            f"{significant(part.cycles_per_packet)}: what it can carry goes by the former."
+        ]
+    if part.utilisation is None or (part.utilisation >= HALF and not _room(part)):
         return []
     return [
         "So far from its limit this is an estimate on the safe side: fuller batches cost less per "

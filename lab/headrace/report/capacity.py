@@ -54,6 +54,9 @@ class Part(Record):
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
     share_of_busiest: float | None = None  # of its packets; 1 / replicas when even
+    burst: float | None = None  # packets that a poll found, in the mean,
+    most_burst: int | None = None  # of so many at most; and what a packet costs when it finds these
+    full_burst_cycles: float | None = None
     paused: float | None = None  # of the trial: kept from working; in nobody's cycles
     held_up: float | None = None  # of the trial, when its lcore's cycles say nothing for that
     share_of_lcore: float | None = None  # of the busy cycles of its busiest replica's lcore
@@ -102,6 +105,9 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         capacity_pps=_capacity(replicas, counters, at, sum(rings.values()))
         if held is None
         else None,
+        burst=_together(replicas, [r.mean_burst for r in replicas]),
+        most_burst=max((r.burst for r in replicas if r.burst), default=None),
+        full_burst_cycles=_together(replicas, [r.full_burst_cycles for r in replicas]),
         paused=max(
             (
                 w.pauses_cycles / w.ref_cycles
@@ -184,6 +190,18 @@ def _busy_cycles(replica: ReplicaReading) -> float:
     return sum(c.cycles for c in costs_of([replica], ())) * replica.packets_in
 
 
+def _full_cycles(replica: ReplicaReading) -> float:
+    full = replica.full_burst_cycles
+    return _busy_cycles(replica) if full is None else full * replica.packets_in
+
+
+def _together(replicas: Sequence[ReplicaReading], values: Sequence[float | None]) -> float | None:
+    """The mean over packets, where all replicas know it."""
+    packets = sum(r.packets_in for r in replicas)
+    known = [v * r.packets_in for v, r in zip(values, replicas, strict=True) if v is not None]
+    return sum(known) / packets if packets and len(known) == len(values) else None
+
+
 def _share_of_lcore(replicas: Sequence[ReplicaReading], counters: Counters) -> float | None:
     busiest = max(replicas, key=_busy_cycles, default=None)
     if busiest is None:
@@ -195,7 +213,10 @@ def _share_of_lcore(replicas: Sequence[ReplicaReading], counters: Counters) -> f
 def _capacity(
     replicas: Sequence[ReplicaReading], counters: Counters, at: Measurement, full: int
 ) -> float | None:
-    """The load on the chain at which the first of the part's lcores has no cycles left."""
+    """The load on the chain at which the first of the part's lcores has no cycles left.
+
+    Then its polls find full bursts, in which a packet costs less than it did here, if they did not.
+    """
     offered = at.sent or max((r.packets_in for r in counters.replicas), default=0)
     packets = sum(r.packets_in for r in replicas)
     if not packets or not offered:
@@ -205,7 +226,7 @@ def _capacity(
         on_cpu = [r for r in counters.replicas if r.cpu == replica.cpu]
         # Cycles this lcore would need for one packet offered to the chain, had nothing
         # been lost in front of this part.
-        cycles = sum(_busy_cycles(r) for r in on_cpu) / offered * (packets + full) / packets
+        cycles = sum(_full_cycles(r) for r in on_cpu) / offered * (packets + full) / packets
         if cycles > 0:
             widths.append(counters.tsc_hz / cycles)
     if not widths:
