@@ -44,9 +44,9 @@ struct busy_clock {
 };
 
 /*
- * Sums over turns that were read alone and not timed part by part: what a turn takes, and each of its packets, is a
- * line through them. A turn's own cost is why an lcore can be busy all the time at half of the load that it can
- * carry: with more packets to be had it takes more at a time.
+ * Sums over turns that were read alone and not timed part by part: what a turn takes, and each of its
+ * packets, is a line through them. A turn's own cost is why an lcore can be busy all the time at half of the
+ * load that it can carry: with more packets to be had it takes more at a time.
  */
 struct busy_turns {
 	uint64_t n, packets, packets_squared, cycles, cycles_by_packets;

@@ -95,10 +95,10 @@ def test_known_cost(engine_binary: Path, tmp_path: Path, shared: bool, load: flo
     rate = load * 2e9 / cycles
     with_cost = windows(engine_binary, tmp_path, cycles, rate, cpus)
     without = windows(engine_binary, tmp_path, 0, rate, cpus)
-    for one in with_cost + without:
-        assert 0 < one.ops <= 1
-        # No cycle twice, and none left out; but a pause is told at its end only.
-        assert one.told == pytest.approx(one.ref, rel=0.02)
+    # No cycle twice, and none left out; but a pause that a reading falls into is told at its end.
+    both = with_cost + without
+    assert all(0 < one.ops <= 1 for one in both)
+    assert median(one.told / one.ref for one in both) == pytest.approx(1, abs=0.005)
     expected = median(one.packets / one.span for one in with_cost) * cycles
     found = median(one.ops for one in with_cost) - median(one.ops for one in without)
     assert found == pytest.approx(expected, rel=0.05)
