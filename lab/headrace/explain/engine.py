@@ -114,8 +114,11 @@ def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagno
     reader = next((p for p in parts_of(above) if p.name == part.name), None)
     if reader is None or reader.utilisation is None or (reader.held_up or 0.0) > PAUSES:
         return None
-    busy = reader.utilisation
-    if busy >= BUSY:
+    used = reader.utilisation
+    if reader.capacity_pps and reader.full_burst_cycles:
+        # With small bursts it may be busy all the time, and yet take more when more come.
+        used = min(used, above.load_pps / reader.capacity_pps)
+    if used >= BUSY:
         return None
     full = _full(part, above.counters)
     if not full:
@@ -131,8 +134,8 @@ def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagno
         weight=Weight.LOSS,
         share=lost / max(above.intended, 1),
         place=f"{_place(above)}: {ring}",
-        text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, was busy "
-        f"for only {busy:.0%} of the time",
+        text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, had "
+        f"{1 - used:.0%} of its capacity left",
         evidence=(
             f"{lost} of {above.intended} packets found it full",
             f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
