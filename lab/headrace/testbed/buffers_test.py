@@ -8,7 +8,14 @@ from headrace.testbed.buffers import hot_mbufs
 
 @pytest.mark.parametrize(
     ("frame", "llc_mb", "mbufs"),
-    [(64, 32, 32768), (256, 32, 8192), (1518, 32, 4096), (64, 16, 16384), (9000, 4, 4096)],
+    [
+        (64, 32, 32768),
+        (256, 32, 8192),
+        (1518, 32, 4096),
+        (64, 16, 16384),
+        (9000, 4, 4096),
+        (1518, 480, 4096),
+    ],
 )
 def test_as_many_as_fit_an_eighth_of_the_cache(frame: int, llc_mb: int, mbufs: int) -> None:
     assert hot_mbufs(frame, llc_mb << 20) == mbufs
