@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,6 +44,18 @@ struct busy_clock {
 	uint64_t standstill; /* of which in pauses of over a millisecond */
 };
 
+/* The time in which a trial's sources are to send; end 0: no trial yet. The control thread's. */
+struct busy_window {
+	_Atomic uint64_t start, end; /* TSC */
+};
+
+/* What was counted at the first and at the last look within it, some hundredths of a second from its ends. */
+struct busy_within {
+	uint64_t window; /* its start: whose looks these are */
+	uint64_t first_tsc, first_ops, first_pauses;
+	uint64_t last_tsc, last_ops, last_pauses;
+};
+
 /*
  * Sums over turns that were read alone and not timed part by part: what a turn takes, and each of its
  * packets, is a line through them. A turn's own cost is why an lcore can be busy all the time at half of the
@@ -55,6 +68,7 @@ struct busy_turns {
 /* A replica's. */
 struct busy {
 	struct busy_turns turns;
+	struct busy_within within;
 	uint64_t ops;   /* cycles of turns with packets, pauses taken off, that were read alone */
 	uint64_t weight; /* in the pool */
 	uint64_t usual; /* cycles of a packet, in BUSY_USUALths; 0: none was timed yet */
@@ -152,6 +166,25 @@ static inline void busy_count_turn(struct busy *b, const struct busy_clock *c, u
 	b->turns.packets_squared += n * n;
 	b->turns.cycles += took;
 	b->turns.cycles_by_packets += took * n;
+}
+
+/* Some hundred times a second. */
+static inline void busy_look(struct busy *b, const struct busy_clock *c, struct busy_window *w, uint64_t now)
+{
+	uint64_t start = atomic_load_explicit(&w->start, memory_order_acquire);
+	struct busy_within *in = &b->within;
+
+	if (now < start || now > atomic_load_explicit(&w->end, memory_order_relaxed))
+		return;
+	in->last_tsc = now;
+	in->last_ops = busy_ops(b, c);
+	in->last_pauses = c->pauses;
+	if (in->window == start)
+		return;
+	in->window = start;
+	in->first_tsc = in->last_tsc;
+	in->first_ops = in->last_ops;
+	in->first_pauses = in->last_pauses;
 }
 
 /* Learns what a packet usually takes; a change for good is learnt whatever its size, in steps. */

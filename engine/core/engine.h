@@ -41,6 +41,7 @@ struct engine {
 	unsigned int n_workers;
 	bool checking;      /* nothing will run: of the links, only what makes packets or reads files */
 	unsigned int epoch; /* of trials */
+	struct busy_window window; /* the last one's */
 	_Atomic uint64_t locate_every; /* packets; as the plan has it until `locate` says otherwise */
 	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
 };

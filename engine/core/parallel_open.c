@@ -54,6 +54,7 @@ static int open_side(struct parallel *p, unsigned int k, const struct replica *l
 	r->cpu = s->cpus[k * s->n_cpus + lead->index];
 	r->burst = lead->burst;
 	r->rng = lead->rng + k;
+	r->window = lead->window;
 	r->clock = &r->own_clock;
 	r->own_clock.pause = r->own_clock.still = UINT64_MAX;
 	r->own_clock.armed = 1;

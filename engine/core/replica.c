@@ -209,6 +209,7 @@ int replica_create(struct engine *e, unsigned int si, unsigned int index, struct
 	r->burst = s->burst;
 	r->pool = e->pool;
 	r->rng = si * 7919 + index;
+	r->window = &e->window;
 	r->clock = &r->own_clock;
 	r->own_clock.pause = r->own_clock.still = UINT64_MAX;
 	r->own_clock.armed = 1;

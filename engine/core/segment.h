@@ -129,6 +129,7 @@ struct replica {
 	struct busy_clock *clock; /* its worker's; its own while it has none */
 	struct busy_clock own_clock;
 	struct busy busy;
+	struct busy_window *window; /* the engine's */
 	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
 	uint64_t polls, idle_polls;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */

@@ -99,6 +99,16 @@ static json_t *turns_json(const struct busy_turns *t)
 			 (json_int_t)t->cycles_by_packets);
 }
 
+/* Of the time of sending; NULL: nobody looked twice within it. */
+static json_t *sending_json(struct engine *e, const struct busy_within *in)
+{
+	if (in->window != atomic_load(&e->window.start) || in->last_tsc <= in->first_tsc)
+		return NULL;
+	return json_pack("{s:I, s:I, s:I}", "ref_cycles", (json_int_t)(in->last_tsc - in->first_tsc),
+			 "ops_cycles", (json_int_t)(in->last_ops - in->first_ops), "pauses_cycles",
+			 (json_int_t)(in->last_pauses - in->first_pauses));
+}
+
 static json_t *replica_json(struct engine *e, const struct replica *r)
 {
 	json_t *o = json_object(), *in = json_object(), *out = json_object(), *nfs = json_object();
@@ -131,6 +141,7 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "polls", r->polls);
 	set_int(o, "idle_polls", r->idle_polls);
 	set_int(o, "ops_cycles", replica_ops(r));
+	json_object_set_new(o, "sending", sending_json(e, &r->busy.within));
 	set_int(o, "burst", r->burst);
 	json_object_set_new(o, "turns", turns_json(&r->busy.turns));
 	json_object_set_new(o, "io",
@@ -185,6 +196,16 @@ json_t *stats_link(struct engine *e, unsigned int link)
 	return o;
 }
 
+/* Replicas of an lcore look at nearly the same times. */
+static void add_within(struct busy_within *all, const struct busy_within *in)
+{
+	if (in->window != all->window)
+		return;
+	all->last_tsc = RTE_MAX(all->last_tsc, in->last_tsc - in->first_tsc);
+	all->last_ops += in->last_ops - in->first_ops;
+	all->last_pauses = RTE_MAX(all->last_pauses, in->last_pauses - in->first_pauses);
+}
+
 json_t *stats_workers(struct engine *e)
 {
 	json_t *all = json_object();
@@ -193,6 +214,7 @@ json_t *stats_workers(struct engine *e)
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		const struct worker *w = &e->workers[i];
 		json_t *names = json_array(), *o = json_object();
+		struct busy_within within = {.window = atomic_load(&e->window.start)};
 		uint64_t since = atomic_load(&w->start_tsc), ops = w->ops_before, samples = 0, cycles = 0,
 			 wide = 0;
 		char buf[64];
@@ -201,6 +223,7 @@ json_t *stats_workers(struct engine *e)
 			const struct replica *r = w->replicas[j];
 
 			ops += replica_ops(r) - r->ops_elsewhere;
+			add_within(&within, &r->busy.within);
 			samples += r->pace.samples;
 			cycles += r->pace.cycles;
 			wide += r->pace.wide_cycles;
@@ -211,6 +234,7 @@ json_t *stats_workers(struct engine *e)
 		set_int(o, "ref_cycles", w->ref_before + (since ? now - since : 0));
 		set_int(o, "ops_cycles", ops);
 		set_int(o, "idle_cycles", w->clock.idle);
+		json_object_set_new(o, "sending", sending_json(e, &within));
 		set_int(o, "sleeps", w->sleeps);
 		set_int(o, "sleep_cycles", w->sleep_cycles);
 		json_object_set_new(o, "segments", names);

@@ -135,11 +135,16 @@ int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct 
 		}
 		rc = start_sinks(e, duration, err);
 	}
+	atomic_store(&e->window.end, 0); /* nobody looks while it changes */
 	for (unsigned int i = 0; i < n && !rc; i++) {
 		runs[i].epoch = e->epoch;
 		runs[i].start_tsc = (i ? runs[0].start_tsc
 				       : rte_rdtsc() + rte_get_tsc_hz() / START_DELAY_HZ);
 		source_start(links[i], &runs[i]);
+	}
+	if (!rc) {
+		atomic_store(&e->window.start, runs[0].start_tsc);
+		atomic_store(&e->window.end, runs[0].start_tsc + duration);
 	}
 	if (!rc)
 		*reply = json_pack("{s:b, s:i, s:I}", "ok", 1, "epoch", e->epoch, "start_tsc",

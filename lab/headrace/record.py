@@ -211,6 +211,7 @@ class FastpathReading(Record):
 
 
 LINE_TURNS = 100  # fewer tell no line,
+LINE_BURST = 1.5  # and neither do polls that mostly find one packet,
 LINE_SPREAD = 0.05  # and neither do polls that all find as many; variance over squared mean
 
 
@@ -230,7 +231,7 @@ class Turns(Record):
             return None
         mean, cycles = self.packets / self.n, self.cycles / self.n
         variance = self.packets_squared / self.n - mean * mean
-        if variance < LINE_SPREAD * mean * mean:
+        if mean < LINE_BURST or variance < LINE_SPREAD * mean * mean:
             return None
         slope = (self.cycles_by_packets / self.n - mean * cycles) / variance
         fixed = cycles - slope * mean
@@ -311,6 +312,7 @@ class WorkerReading(Record):
     ops_cycles: NonNegativeInt
     sending_ref_cycles: NonNegativeInt | None = None  # of them while the sources sent
     sending_ops_cycles: NonNegativeInt | None = None
+    sending_pauses_cycles: NonNegativeInt | None = None
     segments: tuple[str, ...] = ()
     pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread

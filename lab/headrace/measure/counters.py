@@ -60,8 +60,10 @@ def _grown_each(before: Json, after: Json, keep_zero: bool = True) -> dict[str, 
     return grown if keep_zero else {key: value for key, value in grown.items() if value}
 
 
-def _sent_within(sending: Sending | None, cpu: str, was: Json) -> dict[str, int]:
+def _sent_within(sending: Sending | None, cpu: str, was: Json, now: Json) -> dict[str, int]:
     """A worker's cycles of the time of sending, in which it was, before the first packet, idle."""
+    if own := now.get("sending"):  # the engine itself looked
+        return {f"sending_{key}": int(own[key]) for key in own}
     at = sending.at["workers"].get(cpu) if sending else None
     if sending is None or at is None:
         return {}
@@ -85,7 +87,7 @@ def workers(
             pauses_cycles=_paused(before.get(cpu, {}), now, "pauses_cycles"),
             standstill_cycles=_paused(before.get(cpu, {}), now, "standstill_cycles"),
             waited_ns=waited_ns.get(int(cpu)),
-            **_sent_within(sending, cpu, before.get(cpu, {})),
+            **_sent_within(sending, cpu, before.get(cpu, {}), now),
         )
         for cpu, now in after.items()
     ]
@@ -315,20 +317,32 @@ def _ports(before: Json, after: Json) -> dict[str, PortReading]:
     return found
 
 
+def sampled_share(replica: ReplicaReading) -> float:
+    """What parts' sampled cycles are multiplied by: 1, or less where they come out as more than all
+    busy time, which is counted. Polls that are timed part by part take a little longer than others.
+    """
+    sampled = (replica.io_cycles_per_packet or 0.0) * replica.packets_in
+    sampled += sum((nf.cycles_per_packet or 0.0) * nf.packets_in for nf in replica.nfs.values())
+    if replica.fastpath:
+        sampled += (replica.fastpath.cycles_per_packet or 0.0) * replica.packets_in
+    return min(1.0, replica.ops_cycles / sampled) if sampled and replica.ops_cycles else 1.0
+
+
 def nf_cycles(counters: Counters) -> dict[str, float]:
     """Cycles per packet of each function, over all its replicas, and of the fast path.
 
     Where there is one, a function's are per packet that counts as its own, seen or spared: so they
     add up with the fast path's to what a packet costs.
     """
-    cycles: dict[str, int] = {}
+    cycles: dict[str, float] = {}
     packets: dict[str, int] = {}
     for replica in counters.replicas:
+        share = sampled_share(replica)
         for name, nf in replica.nfs.items():
-            cycles[name] = cycles.get(name, 0) + nf.cycles
+            cycles[name] = cycles.get(name, 0.0) + nf.cycles * share
             packets[name] = packets.get(name, 0) + nf.cycles_packets
         if fast := replica.fastpath:
-            cycles[FASTPATH] = cycles.get(FASTPATH, 0) + fast.cycles
+            cycles[FASTPATH] = cycles.get(FASTPATH, 0.0) + fast.cycles * share
             packets[FASTPATH] = packets.get(FASTPATH, 0) + fast.cycles_packets
     return {name: cycles[name] / packets[name] for name in cycles if packets[name]}
 

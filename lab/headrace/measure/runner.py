@@ -267,6 +267,10 @@ def _by_policy(made: Measurement) -> str:
 
 
 def _disturbed(made: Trial) -> bool:
+    """Lost for the machine's sake, as far as one can tell: what a limit that the spec gives turned
+    away was lost for that, whatever else went on."""
+    if made.lost <= 2 * sum(limit.dropped for limit in made.limits):
+        return False
     return made.lost > 0 and any(f.check in DISTURBED and not f.ok for f in made.audit.findings)
 
 

@@ -109,11 +109,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         most_burst=max((r.burst for r in replicas if r.burst), default=None),
         full_burst_cycles=_together(replicas, [r.full_burst_cycles for r in replicas]),
         paused=max(
-            (
-                w.pauses_cycles / w.ref_cycles
-                for w in counters.workers
-                if w.cpu in segment.cpus and w.ref_cycles
-            ),
+            (_paused(w) for w in counters.workers if w.cpu in segment.cpus),
             default=None,
         ),
         held_up=held,
@@ -180,10 +176,18 @@ def _held_up(workers: Sequence[WorkerReading], counters: Counters, at: Measureme
         waited = (worker.waited_ns or 0) / 1e9 * counters.tsc_hz
         if worker.waited_ns is None:  # records of before it was one
             waited = told.get("preemption", 0.0) * total
-        held = max(waited, float(worker.standstill_cycles), float(worker.pauses_cycles))
-        if total and held > HELD_UP * total:
-            worst = max(worst or 0.0, held / total)
+        held = max(waited / total if total else 0.0, _paused(worker))
+        if held > HELD_UP:
+            worst = max(worst or 0.0, held)
     return worst
+
+
+def _paused(worker: WorkerReading) -> float:
+    """The share of the time of sending in which somebody else had the lcore."""
+    if worker.sending_ref_cycles and worker.sending_pauses_cycles is not None:
+        return worker.sending_pauses_cycles / worker.sending_ref_cycles
+    lost = max(worker.pauses_cycles, worker.standstill_cycles)
+    return lost / worker.ref_cycles if worker.ref_cycles else 0.0
 
 
 def _busy_cycles(replica: ReplicaReading) -> float:
