@@ -120,10 +120,13 @@ def test_use_while_packets_were_sent(engine_binary: Path, tmp_path: Path) -> Non
         engine.call("start", sources={"gen": {"rate_pps": 0.3 * hz / 20_000, "duration_s": 0.4}})
         time.sleep(1.0)
         light = engine.read()
-    for read, least, most in ((overloaded, 0.95, 1.0), (light, 0.29, 0.34)):
+    for read in (overloaded, light):
         sending = read["workers"][str(cpus[1])]["sending"]
-        used = (sending["ops_cycles"] + sending["pauses_cycles"]) / sending["ref_cycles"]
         assert sending["ref_cycles"] / hz == pytest.approx(0.4, rel=0.1)
-        assert least <= used <= most + 0.01
+        used = sending["ops_cycles"] / sending["ref_cycles"]
+        if read is light:
+            assert 0.27 <= used <= 0.37
+        else:
+            assert used <= 1 and used + sending["pauses_cycles"] / sending["ref_cycles"] > 0.95
         replica = read["segments"]["chain"][0]["sending"]
         assert replica["ops_cycles"] == sending["ops_cycles"]
