@@ -102,7 +102,8 @@ def test_known_cost(engine_binary: Path, tmp_path: Path, shared: bool, load: flo
     expected = median(one.packets / one.span for one in with_cost) * cycles
     # Interruptions too short to be told from work only add to it.
     found = min(one.ops for one in with_cost) - min(one.ops for one in without)
-    assert found == pytest.approx(expected, rel=0.05)
+    # What the machine itself costs: `make bench BENCH_ARGS=busy` has it closer.
+    assert found == pytest.approx(expected, rel=0.1)
     # Of the packets, timed polls have the share that they have of the polls that find some.
     assert median(one.sampled for one in with_cost) == pytest.approx(1 / 16.5, rel=0.25)
 
