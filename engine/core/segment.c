@@ -479,6 +479,9 @@ static void tick(struct replica *r, uint64_t now)
 void replica_upkeep(struct replica *r, uint64_t now)
 {
 	busy_look(&r->busy, r->clock, r->window, now);
+	/* After the last packets no poll is timed any more. */
+	if (r->fast)
+		fastpath_credit(r);
 	/* What a tick emits needs the room that packets still held for an output would take. */
 	if (r->has_tick && (int64_t)(now - r->next_tick) >= 0 && !blocked(r)) {
 		if (r->side)
