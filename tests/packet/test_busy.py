@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from perf.engine import chain_plan
 from support.engine import Engine, free_cpus, memory_engine
 
 Json = dict[str, Any]
@@ -19,31 +20,8 @@ WINDOW_S = 0.25
 
 def plan(cycles: int, cpus: tuple[int, int]) -> Json:
     """Generator and sink on the first lcore, a function that takes so many cycles on the second."""
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": {"frame_bytes": [64]}},
-            "wire": {"type": "ring", "params": {"size": 4096}},
-            "back": {"type": "ring", "params": {"size": 4096}},
-            "meas": {"type": "sink", "params": {}},
-        },
-        "nfs": {"delay": {"type": "delay", "params": {"cycles": cycles}}},
-        "segments": [
-            {
-                "name": "generator",
-                "cpus": [cpus[0]],
-                "inputs": [{"link": "gen", "to": "link:wire"}],
-            },
-            {
-                "name": "chain",
-                "cpus": [cpus[1]],
-                "inputs": [{"link": "wire", "to": "delay"}],
-                "nodes": {"delay": {"forward": {"out": "link:back"}}},
-            },
-            {"name": "sink", "cpus": [cpus[0]], "inputs": [{"link": "back", "to": "link:meas"}]},
-        ],
-    }
+    chain = [("delay", "out", {"cycles": cycles})]
+    return chain_plan({"frame_bytes": [64]}, chain, cpus, 512) | {"engine": memory_engine()}
 
 
 class Window:

@@ -12,7 +12,7 @@ from typing import Any
 from numpy import polyfit
 
 from perf.boost import boost
-from perf.engine import host
+from perf.engine import chain_plan
 from perf.stats import Sample
 from support.engine import Engine
 
@@ -23,36 +23,8 @@ WINDOW_S = 0.2
 WARM_S = 0.2
 
 
-def plan(cycles: int, generator: int, chain: int) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "engine": host(),
-        "links": {
-            "gen": {"type": "source", "params": {"frame_bytes": [64]}},
-            "wire": {"type": "ring", "params": {"size": 4096}},
-            "back": {"type": "ring", "params": {"size": 4096}},
-            "meas": {"type": "sink", "params": {}},
-        },
-        "nfs": {"delay": {"type": "delay", "params": {"cycles": cycles}}},
-        "segments": [
-            {
-                "name": "generator",
-                "cpus": [generator],
-                "inputs": [{"link": "gen", "to": "link:wire"}],
-            },
-            {
-                "name": "chain",
-                "cpus": [chain],
-                "inputs": [{"link": "wire", "to": "delay"}],
-                "nodes": {"delay": {"forward": {"out": "link:back"}}},
-            },
-            {
-                "name": "sink",
-                "cpus": [generator],
-                "inputs": [{"link": "back", "to": "link:meas"}],
-            },
-        ],
-    }
+def plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
+    return chain_plan({"frame_bytes": [64]}, [("delay", "out", {"cycles": cycles})], cpus, 512)
 
 
 @dataclass(frozen=True)
@@ -103,7 +75,7 @@ def _own(
 ) -> tuple[float, float]:
     """(cycles of a turn, cycles of a packet) that the engine itself takes: a line through what
     turns take with a function of no cost, by how many packets they find."""
-    with Engine(binary, plan(0, *cpus), folder) as engine:
+    with Engine(binary, plan(0, cpus), folder) as engine:
         boost(engine.process.pid)
         windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
     slope, fixed = polyfit(
@@ -120,7 +92,7 @@ def shares(
     """
     made = []
     for cycles in CYCLES:
-        with Engine(binary, plan(cycles, *cpus), folder) as engine:
+        with Engine(binary, plan(cycles, cpus), folder) as engine:
             boost(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
             peak = _peak(engine, hz)
