@@ -8,6 +8,8 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 
+#include "tsc.h"
+
 /*
  * What an lcore's time is spent on (Sieber et al. 2017, algorithm 1: OPS of REF cycles). A turn is one
  * replica's poll with all that comes of it. The TSC is read at the end of each, and the time from reading
@@ -26,7 +28,6 @@
 #define BUSY_LONG 4             /* times what so many packets usually take */
 #define BUSY_USUAL 16           /* `usual` counts in so many parts of a cycle */
 #define BUSY_SLOW 8             /* and changes by so much of what a turn differs from it */
-#define BUSY_TRIES 64
 
 /* A worker's. */
 struct busy_clock {
@@ -76,14 +77,7 @@ struct busy {
 
 static inline void busy_begin(struct busy_clock *c)
 {
-	uint64_t least = UINT64_MAX;
-
-	for (unsigned int i = 0; i < BUSY_TRIES; i++) {
-		uint64_t start = rte_rdtsc();
-
-		least = RTE_MIN(least, rte_rdtsc() - start);
-	}
-	c->read = least;
+	c->read = tsc_read_cycles();
 	c->pause = rte_get_tsc_hz() / BUSY_PAUSE_HZ;
 	c->still = rte_get_tsc_hz() / BUSY_STANDSTILL_HZ;
 	c->unread = 0;

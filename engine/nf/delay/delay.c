@@ -6,6 +6,7 @@
 #include <rte_cycles.h>
 
 #include "core/nf.h"
+#include "core/tsc.h"
 
 /*
  * The synthetic NF of studies: a known cost per packet, and nothing else. Each kind is real work:
@@ -45,8 +46,6 @@ static const struct param delay_params[] = {
 	{0},
 };
 
-#define CLOCK_TRIES 64
-
 struct delay_worker {
 	uint64_t half_read; /* cycles */
 	uint8_t *table;
@@ -74,19 +73,6 @@ static void delay_worker_fini(struct nf_worker *w)
 	w->state = NULL;
 }
 
-/* Half of what lies between two looks at the clock: so late the one that ends a wait is in the mean. */
-static uint64_t half_read(void)
-{
-	uint64_t least = UINT64_MAX;
-
-	for (unsigned int i = 0; i < CLOCK_TRIES; i++) {
-		uint64_t start = rte_rdtsc();
-
-		least = RTE_MIN(least, rte_rdtsc() - start);
-	}
-	return least / 2;
-}
-
 static int delay_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct delay_params *p = w->nf->conf;
@@ -94,7 +80,8 @@ static int delay_worker_init(struct nf_worker *w, struct err *err)
 
 	if (!d)
 		return err_set(err, ENOMEM, "params", "out of memory");
-	d->half_read = half_read();
+	/* By so much the look that ends a wait is late in the mean. */
+	d->half_read = tsc_read_cycles() / 2;
 	d->lines = p->table_bytes / LINE;
 	if (!d->lines)
 		return 0;
