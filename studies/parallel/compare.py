@@ -22,13 +22,13 @@ from typing import Any
 
 import yaml
 
-from headrace.bundle import Bundle
+from headrace.analyse.units import percent, pps, significant
 from headrace.errors import BadInput, HeadraceError
-from headrace.record import Result
+from headrace.record.bundle import Bundle
+from headrace.record.record import Result
 from headrace.report import sheet
 from headrace.report.checks import Check, at_most, section
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import percent, pps, significant
 
 SPEC = Path(__file__).resolve().parent.parent / "parallel.yaml"
 GOAL, RATIO_MOST, HALF = "ndr", 0.7, "half of the latter's NDR"

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from headrace.measure.profile.recipes import recipe
+from headrace.profile.recipes import recipe
 from headrace.spec.profile import Settings
 
 FUNCTIONS = ("acl", "firewall", "l2fwd", "l3fwd", "lb", "monitor", "nat")

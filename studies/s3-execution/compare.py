@@ -38,11 +38,11 @@ from frames import figure5
 from state import figure2, figure6, figure7
 
 from headrace.cli.comparison import Part, main
-from headrace.measure.profile import handover, studied
-from headrace.measure.profile import point as points
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import workload
 from headrace.model.levels import memory
+from headrace.profile import handover, studied
+from headrace.profile import point as points
+from headrace.profile.point import Bench
+from headrace.profile.studied import workload
 from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Section

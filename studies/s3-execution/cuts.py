@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run, workload
+from headrace.host.server import detect
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Run, workload
 from headrace.report.comparison import SAME
-from headrace.testbed.server import detect
 
 HERE = Path(__file__).resolve().parent
 ORIGIN = HERE.parent / "s3-execution.yaml"  # what paths of the specs are relative to

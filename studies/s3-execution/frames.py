@@ -21,17 +21,17 @@ from cuts import (
     spec,
 )
 
-from headrace.measure.profile import chain as costs
-from headrace.measure.profile import point as points
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run
-from headrace.optimize import search
-from headrace.optimize.layout import Layout, throughput
+from headrace.analyse.units import pps, significant
+from headrace.layout import search
+from headrace.layout.layout import Layout, throughput
+from headrace.profile import chain as costs
+from headrace.profile import point as points
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Run
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
 from headrace.report.sheet import Section, Table
-from headrace.report.units import pps, significant
 
 FRAMES = (64, 128, 256, 512, 1024, 1518)
 FRAME_AXIS = "frame, bytes"

@@ -20,22 +20,22 @@ from cuts import (
     spec,
 )
 
-from headrace.measure.collectors import pmu
-from headrace.measure.collectors.perf import Refused
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run
-from headrace.measure.profile.sweep import caches_of
+from headrace.analyse.units import NOT_KNOWN, count, pps, significant
+from headrace.collect import pmu
+from headrace.collect.perf import Refused
+from headrace.host.server import detect
 from headrace.model import amat
 from headrace.model.stalls import stalled_for
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Run
+from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import SAME, Entry, section, text
 from headrace.report.profile import memory_model
 from headrace.report.sheet import Section, Table
-from headrace.report.units import NOT_KNOWN, count, pps, significant
 from headrace.spec.calibration import Calibration
 from headrace.spec.profile import Fit
-from headrace.testbed.server import detect
 
 LB_STATES = (1_000, 4_000, 10_000, 20_000, 40_000, 100_000, 400_000, 1_000_000)
 STATES = (1_000, 10_000, 100_000, 1_000_000)

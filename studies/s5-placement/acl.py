@@ -13,23 +13,23 @@ from typing import Any
 
 from places import CHAIN_MB, ORIGIN, PUBLISHED, UNLIKE, Site, lost, sites, spec
 
+from headrace.analyse.units import count
+from headrace.collect import pmu
+from headrace.collect.perf import Refused
 from headrace.errors import HeadraceError
-from headrace.measure.collectors import pmu
-from headrace.measure.collectors.perf import Refused
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run
-from headrace.measure.profile.sweep import caches_of
+from headrace.host.server import detect
 from headrace.model import amat
 from headrace.model.stalls import not_from_memory
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Run
+from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
 from headrace.report.profile import memory_model
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section
-from headrace.report.units import count
 from headrace.spec.profile import Fit
-from headrace.testbed.server import detect
 
 PPS = 2e6
 MB = 1 << 20

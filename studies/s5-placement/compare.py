@@ -45,15 +45,15 @@ from places import (
 )
 
 from headrace.cli.comparison import Part, main
-from headrace.measure.collectors import pmu
-from headrace.measure.collectors.perf import Refused
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Run
+from headrace.collect import pmu
+from headrace.collect.perf import Refused
 from headrace.model.locate import corrected
 from headrace.model.spread import median_interval
 from headrace.model.stalls import not_from_memory
-from headrace.record import Located
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Run
+from headrace.record.record import Located
 from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.checks import at_most, table

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from headrace.measure.profile.studied import Run, workload
-from headrace.testbed.server import detect
+from headrace.host.server import detect
+from headrace.profile.studied import Run, workload
 
 HERE = Path(__file__).resolve().parent
 ORIGIN = HERE.parent / "s5-placement.yaml"

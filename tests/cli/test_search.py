@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace.bundle import Bundle
+from headrace.record.bundle import Bundle
 from support.lab import COMMAND, environment, headrace, state_left
 
 SPEC = """\

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testbed.containers.tool import tool
+from headrace.host.tool import tool
 from support.containers import headrace, lacking
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]

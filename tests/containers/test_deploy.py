@@ -258,7 +258,7 @@ def test_an_image_of_the_users_with_ports_and_addresses_of_its_own(tmp_path: Pat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_sriov_is_refused_where_no_nic_has_functions(tmp_path: Path) -> None:
-    from headrace.testbed.sriov import physical_functions
+    from headrace.host.sriov import physical_functions
 
     if physical_functions():
         pytest.skip("this machine has a NIC with SR-IOV functions")

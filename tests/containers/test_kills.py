@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testbed.containers.tool import tool
+from headrace.host.tool import tool
 from support.containers import (
     HEADRACE,
     TAG,

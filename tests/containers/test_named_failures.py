@@ -89,7 +89,7 @@ def test_an_address_that_somebody_has(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="capabilities of root")
 @pytest.mark.skipif(_NO_TOOL is not None, reason=str(_NO_TOOL))
 def test_a_capability_that_the_machine_does_not_grant(tmp_path: Path) -> None:
-    from headrace.testbed.containers.feasible import capabilities
+    from headrace.ground.appliances.feasible import capabilities
 
     granted = capabilities(Path("/proc/self/status").read_text())
     absent = {"SYS_RESOURCE", "SYS_MODULE", "SYS_RAWIO", "SYS_BOOT"} - granted

@@ -19,7 +19,7 @@ from statistics import median, quantiles
 
 import overhead
 
-from headrace.testbed.programs import find_beside_tracer
+from headrace.host.programs import find_beside_tracer
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headrace.explain import explain
-from headrace.explain.diagnosis import Weight
-from headrace.explain.evidence import of
+from headrace.analyse.diagnosis import Weight
+from headrace.analyse.evidence import of
+from headrace.analyse.rules import explain
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

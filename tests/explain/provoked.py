@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.measure.collectors import Sampler, Targets, collectors
-from headrace.measure.collectors.base import Process, pairs
-from headrace.measure.collectors.virtualization import mounts
-from headrace.testbed.containers.fabric import Ovs
-from headrace.testbed.containers.layout import Interface
-from headrace.testbed.containers.ledger import Ledger
+from headrace.collect import Sampler, Targets, collectors
+from headrace.collect.base import Process, pairs
+from headrace.collect.virtualization import mounts
+from headrace.ground.appliances.fabric import Ovs
+from headrace.ground.appliances.layout import Interface
+from headrace.host.ledger import Ledger
 from support.netns import Lan
 
 PEER = Path(__file__).resolve().parents[1] / "trace" / "peer.py"

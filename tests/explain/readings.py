@@ -30,14 +30,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headrace.measure.collectors import Sampler, Targets, collectors
-from headrace.measure.collectors.base import Process
-from headrace.measure.collectors.cores import busy, softirq
-from headrace.measure.collectors.layers import Windows
-from headrace.measure.collectors.samples import Window
-from headrace.measure.stack.result import StackTrace
-from headrace.measure.stack.tracer import Tracer, why_not
-from headrace.testbed.cgroups import mounts
+from headrace.collect import Sampler, Targets, collectors
+from headrace.collect.base import Process
+from headrace.collect.cores import busy, softirq
+from headrace.collect.layers import Windows
+from headrace.collect.samples import Window
+from headrace.collect.stack.result import StackTrace
+from headrace.collect.stack.tracer import Tracer, why_not
+from headrace.host.cgroups import mounts
 from support.netns import Lan, ip
 
 GOAL = 0.02

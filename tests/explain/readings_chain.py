@@ -24,12 +24,12 @@ from pathlib import Path
 
 from readings import Agreement, Found, Skipped, Trace, between, cores, grown, show, softirq_s
 
-from headrace.bundle import Bundle
-from headrace.measure.collectors.layers import Windows
-from headrace.measure.collectors.watch import STACK_ABSENT, stack_file, trial_times
-from headrace.measure.stack.result import StackTrace
-from headrace.record import Result
-from headrace.testbed.state import state_directories
+from headrace.collect.layers import Windows
+from headrace.collect.stack.result import StackTrace
+from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
+from headrace.host.state import state_directories
+from headrace.record.bundle import Bundle
+from headrace.record.record import Result
 
 PERIOD_S = 0.2
 SPEC = """name: readings

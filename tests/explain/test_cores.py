@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from provoked import pair
 
-from headrace.measure.collectors import cores
-from headrace.measure.collectors.base import Targets
-from headrace.measure.collectors.hardware import Hardware
-from headrace.measure.collectors.sampler import Sampler
-from headrace.measure.collectors.samples import Samples, Window
+from headrace.collect import cores
+from headrace.collect.base import Targets
+from headrace.collect.hardware import Hardware
+from headrace.collect.sampler import Sampler
+from headrace.collect.samples import Samples, Window
 from support.netns import Lan
 
 pytestmark = pytest.mark.needs_root
@@ -79,7 +79,7 @@ def test_it_ends_with_the_lab(hardware: Hardware) -> None:
     """Its input is a pipe of the lab's: however that ends, there is nothing left."""
     code = (
         "import os, signal\n"
-        "from headrace.measure.collectors.cores import CoreClock\n"
+        "from headrace.collect.cores import CoreClock\n"
         "clock = CoreClock()\nassert list(clock.read())\n"
         "print(clock._process.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )

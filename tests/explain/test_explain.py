@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from provoked import CONDITIONS, HEADRACE, CannotProvoke, light_traffic, provoke
 
-from headrace.explain import Diagnosis, explain
-from headrace.explain.diagnosis import Weight
-from headrace.explain.evidence import of
+from headrace.analyse.diagnosis import Diagnosis, Weight
+from headrace.analyse.evidence import of
+from headrace.analyse.rules import explain
 from support.netns import Lan
 
 pytestmark = pytest.mark.needs_root

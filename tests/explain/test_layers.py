@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from provoked import pair, running, until
 
-from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
-from headrace.measure.collectors.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
-from headrace.measure.stack.tracer import why_not
+from headrace.collect.layers import Figure, Goodput, Windows, figures
+from headrace.collect.stack.tracer import why_not
+from headrace.collect.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
 from headrace.report.layers import Layers, fragment, read
 from headrace.spec.collect import ALL_LAYERS, Collect
 from support.netns import Lan, ip

@@ -14,9 +14,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from headrace.collect.samples import Samples, Window
 from headrace.errors import HeadraceError
-from headrace.measure.collectors.samples import Samples, Window
-from headrace.testbed import cgroups
+from headrace.host import cgroups
 from support.containers import lacking
 from support.lab import COMMAND, environment, headrace, state_left
 

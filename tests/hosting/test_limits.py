@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.bundle import Bundle
-from headrace.record import L1_OVERHEAD_BYTES, Result
+from headrace.record.bundle import Bundle
+from headrace.record.record import L1_OVERHEAD_BYTES, Result
 from support.lab import headrace
 
 FRAME = 128

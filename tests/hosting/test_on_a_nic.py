@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testbed.sriov import physical_functions
+from headrace.host.sriov import physical_functions
 from support.lab import headrace, state_left
 
 NO_NIC = "this machine has no NIC with SR-IOV functions (`headrace doctor` says what it has)"

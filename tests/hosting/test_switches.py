@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.testbed.openvswitch import dpdk_lacking
-from headrace.testbed.state import Process
+from headrace.host.openvswitch import dpdk_lacking
+from headrace.host.state import Process
 from support.containers import lacking
 from support.lab import (
     COMMAND,

@@ -17,10 +17,10 @@ import duckdb
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.testbed.hosting.vm_accel import find_qemu
-from headrace.testbed.hosting.vm_cpio import Archive
-from headrace.testbed.hosting.vm_kernel import find_kernel
-from headrace.testbed.openvswitch import dpdk_lacking
+from headrace.ground.hosted.vm_accel import find_qemu
+from headrace.ground.hosted.vm_cpio import Archive
+from headrace.ground.hosted.vm_kernel import find_kernel
+from headrace.host.openvswitch import dpdk_lacking
 from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left, wait_for
 
 ATTEMPTS = 3

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.record import Audit, Bounds, LatencyNs, Result
+from headrace.record.record import Audit, Bounds, LatencyNs, Result
 from headrace.report.comparison import SAME, Entry, section, text
 from headrace.report.sheet import Sheet, render
 from headrace.spec import document

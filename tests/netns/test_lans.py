@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.measure.collectors.base import Targets
-from headrace.measure.collectors.virtual_switch import VirtualSwitch
-from headrace.testbed.containers.fabric import Bridge, Macvlan, bridges_of
-from headrace.testbed.containers.layout import Interface, Node, Route
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.containers.plumbing import configure, counts, make_namespace, set_up
+from headrace.collect.base import Targets
+from headrace.collect.virtual_switch import VirtualSwitch
+from headrace.ground.appliances.deploy import configure
+from headrace.ground.appliances.fabric import Bridge, Macvlan, bridges_of
+from headrace.ground.appliances.layout import Interface, Node, Route
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import counts, make_namespace, set_up
 
 pytestmark = pytest.mark.needs_root
 PINGS = 20

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testbed.offload.namespaces import of
+from headrace.ground.offload.namespaces import of
 from support.netns import netns_refusal, run
 from support.routers import Hosts, Pings, Routers, daemons_missing, frr, reaches
 

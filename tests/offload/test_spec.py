@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testbed.openvswitch import dpdk_lacking
+from headrace.host.openvswitch import dpdk_lacking
 
 GOOD = """\
 name: t

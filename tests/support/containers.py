@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headrace.testbed.containers.tool import installed
+from headrace.host.tool import installed
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
@@ -24,10 +24,10 @@ _OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
 
 def lacking(*vnfs: str, base: bool = False) -> str | None:
     """Why these VNFs cannot be run here, and what mends it."""
-    from headrace.testbed.containers.images import has_image
-    from headrace.testbed.containers.tool import BASE_IMAGE
-    from headrace.testbed.hosting.container import no_containers
-    from headrace.testbed.vnf import catalogue
+    from headrace.ground.appliances.images import has_image
+    from headrace.ground.hosted.container import no_containers
+    from headrace.ground.vnf import catalogue
+    from headrace.host.tool import BASE_IMAGE
 
     if (why := no_containers()) is not None:
         return f"no containers: {why}"

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import yaml
 
+from headrace.ground.offload.namespaces import of
+from headrace.ground.offload.service import Service
 from headrace.spec.document import load
 from headrace.spec.offload import Offload, read
-from headrace.testbed.offload.namespaces import of
-from headrace.testbed.offload.service import Service
 from support.netns import Lan, ip, run
 
 BGP = """\

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.measure.collectors.perf import CYCLES, HARDWARE, Counter, Refused
+from headrace.collect.perf import CYCLES, HARDWARE, Counter, Refused
 
 REPO = Path(__file__).resolve().parents[2]
 SECONDS = 2

@@ -274,7 +274,7 @@ def test_the_kernel_counts_the_cost(traced: Traced, pair: tuple[str, str]) -> No
 
 LAB = """
 import sys
-from headrace.measure.stack.tracer import Tracer
+from headrace.collect.stack.tracer import Tracer
 with Tracer(["--sample", "0.01"]) as tracer:
     print(tracer._process.pid, flush=True)
     sys.stdin.read()

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.testbed import settings
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.settings import Setting
+from headrace.host import settings
+from headrace.host.ledger import Ledger
+from headrace.host.settings import Setting
 from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
 from headrace.tune.discover import discover
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
@@ -276,9 +276,9 @@ def test_a_killed_run_is_undone_by_clean(tmp_path: Path) -> None:
     mtu = Path(f"/sys/class/net/{name}/mtu")
     script = (
         "import time\n"
-        "from headrace.testbed.containers.ledger import Ledger\n"
-        "from headrace.testbed.settings import Setting\n"
-        "from headrace.testbed.state import RunState\n"
+        "from headrace.host.ledger import Ledger\n"
+        "from headrace.host.settings import Setting\n"
+        "from headrace.host.state import RunState\n"
         "from headrace.tune.runner import applied\n"
         f"s = Setting(namespace='', target='{mtu}', value='9000')\n"
         "with applied([s], Ledger(RunState().path)):\n"

@@ -158,7 +158,7 @@ def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
     """The source is on node 0; its packets are where the spec says, by numa_maps."""
     from headrace.errors import HeadraceError
     from headrace.measure.prepare import prepare
-    from headrace.measure.profile import point
+    from headrace.profile import point
 
     for node in (0, 1, 5):
         data = places.minimal(places.Site("x", 0, 1, node))
@@ -174,8 +174,8 @@ def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
 
 
 def placements_of_s5(checks: Checks) -> None:
-    from headrace.measure.profile import studied
-    from headrace.testbed.memory import Memory
+    from headrace.host.memory import Memory
+    from headrace.profile import studied
 
     compare = study()
     places = sys.modules["places"]

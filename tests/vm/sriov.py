@@ -30,7 +30,7 @@ from checks import (
     until,
 )
 
-from headrace.testbed.vnf import find
+from headrace.ground.vnf import find
 
 STORAGE = """\
 [storage]

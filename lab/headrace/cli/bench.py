@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from rich.table import Table
 
 from headrace.cli._console import stdout
-from headrace.measure.bench_fib import BenchRow, Spread, parse_entries, run_bench
+from headrace.profile.bench_fib import BenchRow, Spread, parse_entries, run_bench
 
 app = typer.Typer(no_args_is_help=True, help="Measure parts of the engine by themselves.")
 

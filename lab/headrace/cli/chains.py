@@ -18,9 +18,10 @@ from headrace.graph import draw
 from headrace.graph.conflict import why_none
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, Graph, parse
-from headrace.graph.knowledge import Base, Category, load, with_declared
+from headrace.graph.knowledge import Category, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
+from headrace.spec.appliance import Base
 
 SHOWN = 20  # graphs shown in a terminal unless a limit is given
 DRAWN = 1000  # graphs drawn in one SVG at most

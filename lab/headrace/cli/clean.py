@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.testbed.state import clean as clean_state
+from headrace.host.state import clean as clean_state
 
 
 def clean(

@@ -15,12 +15,12 @@ from rich.table import Table
 
 from headrace.cli._console import stdout
 from headrace.cli._folder import make_folder
+from headrace.collect import Collector, Sampler, Targets, collectors
+from headrace.collect.base import LAYERS, Process
+from headrace.collect.sampler import PERIOD_MIN_S
+from headrace.collect.samples import Samples
 from headrace.errors import EXIT_INTERRUPTED, bad_value
-from headrace.measure.collectors import Collector, Sampler, Targets, collectors
-from headrace.measure.collectors.base import LAYERS, Process
-from headrace.measure.collectors.sampler import PERIOD_MIN_S
-from headrace.measure.collectors.samples import Samples
-from headrace.testbed.cgroups import mounts
+from headrace.host.cgroups import mounts
 
 
 def collect(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.cli._console import stdout
+from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
-from headrace.measure.profile import studied
-from headrace.measure.profile.point import Bench
-from headrace.measure.profile.studied import Say
+from headrace.profile import studied
+from headrace.profile.point import Bench
+from headrace.profile.studied import Say
 from headrace.report import sheet
 from headrace.report.sheet import Section, Sheet
-from headrace.testbed.place import usable_cpus
 
 Part = Callable[[Bench, list[int], Say], Section | tuple[Section, ...]]
 

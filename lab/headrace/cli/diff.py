@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.bundle import Bundle
+from headrace.analyse import units
+from headrace.analyse.compare import FEWEST, Change, Compared, Diff, Difference
+from headrace.analyse.compare import diff as compare_bundles
+from headrace.analyse.summary import Key
 from headrace.cli._console import stdout
-from headrace.report import units
-from headrace.report.compare import FEWEST, Change, Compared, Diff, Difference
-from headrace.report.compare import diff as compare_bundles
-from headrace.report.summary import Key
+from headrace.record.bundle import Bundle
 
 
 def diff(

@@ -16,7 +16,7 @@ from headrace.cli._console import stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
 from headrace.doctor.check import Check
 from headrace.errors import EXIT_FAILURE, HeadraceError
-from headrace.testbed.programs import find_engine
+from headrace.host.programs import find_engine
 
 _MARK = {
     "ok": ("✓", "green"),

@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.diagnosis import Diagnosis
+from headrace.analyse.evidence import parts
+from headrace.analyse.rules import explain_parts
 from headrace.cli._console import stdout
-from headrace.explain import Diagnosis, explain_parts
-from headrace.explain.evidence import parts
 from headrace.spec.collect import ALL_LAYERS
 
 _NAMED = 3  # deployments; all are in --json

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.cli.report import finish_run
-from headrace.report.testdata import make_bundle
+from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.record.testdata import make_bundle
 
 
 @pytest.fixture

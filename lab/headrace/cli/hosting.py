@@ -15,16 +15,31 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from headrace.bundle import Bundle
+from headrace.analyse.units import plural
 from headrace.cli._console import stdout
 from headrace.cli._folder import make_folder
 from headrace.cli.hosting_where import where
 from headrace.cli.run import run as run_spec
+from headrace.engine.describe import describe
+from headrace.engine.place import usable_cpus
+from headrace.engine.plan import paths
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.ground.hosted.chaos import chaos as run_chaos
+from headrace.ground.hosted.container import no_containers
+from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.hosted import HostedEngine
+from headrace.ground.hosted.sriov import no_functions
+from headrace.ground.hosted.vm_accel import no_kvm
+from headrace.host.exclusive import WAIT_S, Lcores
+from headrace.host.memory import provide
+from headrace.host.programs import find_engine
+from headrace.host.server import detect
+from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
 from headrace.measure.prepare import prepare
 from headrace.measure.progress import waiting_for
 from headrace.model.hosting import Server, capacity
 from headrace.model.hosting import explain as explain_capacity
+from headrace.record.bundle import Bundle
 from headrace.report.hosting import (
     below_floor,
     brief,
@@ -37,26 +52,11 @@ from headrace.report.hosting import (
 )
 from headrace.report.hosting_page import sheet
 from headrace.report.sheet import write
-from headrace.report.units import plural
 from headrace.spec import document
 from headrace.spec.hosting import VFS_MAX
 from headrace.spec.invalid import explain
 from headrace.spec.points import Machine, Point, PointsFile, points, span
 from headrace.spec.study import load_study
-from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import WAIT_S, Lcores
-from headrace.testbed.hosting.chaos import chaos as run_chaos
-from headrace.testbed.hosting.container import no_containers
-from headrace.testbed.hosting.cpus import describe_cpu
-from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.sriov import no_functions
-from headrace.testbed.hosting.vm_accel import no_kvm
-from headrace.testbed.memory import provide
-from headrace.testbed.place import usable_cpus
-from headrace.testbed.plan import paths
-from headrace.testbed.programs import find_engine
-from headrace.testbed.server import detect
-from headrace.testbed.state import RunState, dpdk_directories, dpdk_prefix
 
 app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs killed under traffic.")
 

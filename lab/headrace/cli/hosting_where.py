@@ -14,23 +14,23 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli._console import stdout
+from headrace.engine.describe import describe
+from headrace.engine.plan import paths
 from headrace.errors import HeadraceError
+from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.hosted import HostedEngine
+from headrace.ground.hosted.parts import Vnf
+from headrace.ground.hosted.run_queue import WORKER
+from headrace.ground.hosted.where import MACHINE, Whereabouts, whereabouts
+from headrace.host.exclusive import Lcores
+from headrace.host.memory import provide
+from headrace.host.programs import find_engine
+from headrace.host.state import RunState, dpdk_prefix
 from headrace.measure.prepare import Prepared, prepare
 from headrace.measure.progress import waiting_for
 from headrace.report.server import bytes_text, cpus_text
 from headrace.spec.hosting import KINDS
 from headrace.spec.study import load_study
-from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import Lcores
-from headrace.testbed.hosting.cpus import describe_cpu
-from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.parts import Vnf
-from headrace.testbed.hosting.run_queue import WORKER
-from headrace.testbed.hosting.where import MACHINE, Whereabouts, whereabouts
-from headrace.testbed.memory import provide
-from headrace.testbed.plan import paths
-from headrace.testbed.programs import find_engine
-from headrace.testbed.state import RunState, dpdk_prefix
 
 HOST = "host"
 _SETTLE_S = 1.0  # queues fill, and the scheduler has its say

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli._console import stdout
+from headrace.engine.describe import describe
+from headrace.engine.reference import parameters
 from headrace.errors import BadInput, unknown
-from headrace.testbed.describe import describe
-from headrace.testbed.programs import find_engine
-from headrace.testbed.reference import parameters
+from headrace.host.programs import find_engine
 
 
 def nf(

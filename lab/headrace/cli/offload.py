@@ -13,20 +13,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.units import plural
+from headrace.engine.place import usable_cpus
 from headrace.errors import HeadraceError
+from headrace.ground.offload.checks import checked
+from headrace.ground.offload.service import Service
+from headrace.host.exclusive import WAIT_S, Lcores, holder
+from headrace.measure.offload_chaos import chaos as run_chaos
+from headrace.measure.offload_compare import compare, traffic_cpus
+from headrace.measure.offload_convergence import convergence, prefixes
 from headrace.report.offload import show
 from headrace.report.offload_convergence import show_convergence
-from headrace.report.units import plural
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, read
-from headrace.testbed.exclusive import WAIT_S, Lcores, holder
-from headrace.testbed.offload.chaos import chaos as run_chaos
-from headrace.testbed.offload.checks import checked
-from headrace.testbed.offload.compare import compare, traffic_cpus
-from headrace.testbed.offload.convergence import convergence, prefixes
-from headrace.testbed.offload.service import Service
-from headrace.testbed.place import usable_cpus
 
 
 def offload(

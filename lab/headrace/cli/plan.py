@@ -15,16 +15,22 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from headrace.cli._console import stdout
+from headrace.engine.describe import describe
+from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
-from headrace.measure.profile import chain as costs
-from headrace.measure.profile import deploy, finalists, verified
-from headrace.measure.profile import stored as profiles
-from headrace.measure.profile.point import Bench, Json
-from headrace.measure.profile.verified import Verified
+from headrace.host.exclusive import Lcores
+from headrace.host.memory import provide
+from headrace.host.programs import find_engine
+from headrace.host.state import RunState
+from headrace.layout import goals, search
+from headrace.layout.goals import Wanted
+from headrace.layout.layout import Layout, Problem, loads, throughput
 from headrace.measure.progress import waiting_for
-from headrace.optimize import goals, search
-from headrace.optimize.goals import Wanted
-from headrace.optimize.layout import Layout, Problem, loads, throughput
+from headrace.profile import chain as costs
+from headrace.profile import deploy, finalists, verified
+from headrace.profile import stored as profiles
+from headrace.profile.point import Bench, Json
+from headrace.profile.verified import Verified
 from headrace.report import sheet
 from headrace.report.plan import sheet as plan_sheet
 from headrace.spec import document
@@ -38,12 +44,6 @@ from headrace.spec.plan import (
     SegmentPlan,
 )
 from headrace.spec.study import Experiment, expand
-from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import Lcores
-from headrace.testbed.memory import provide
-from headrace.testbed.place import usable_cpus
-from headrace.testbed.programs import find_engine
-from headrace.testbed.state import RunState
 
 _LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too
 

@@ -12,24 +12,24 @@ import yaml
 from rich.console import Console
 
 from headrace.cli._console import stdout
+from headrace.engine.describe import Description, describe
+from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value, unknown
-from headrace.measure.profile import sweep
-from headrace.measure.profile.point import Bench, memory_mb
-from headrace.measure.profile.sweep import SWEEPS, Wanted
+from headrace.host import store
+from headrace.host.exclusive import Lcores
+from headrace.host.memory import provide
+from headrace.host.programs import find_engine
+from headrace.host.server import detect
+from headrace.host.state import RunState
 from headrace.measure.progress import waiting_for
+from headrace.profile import sweep
+from headrace.profile.point import Bench, memory_mb
+from headrace.profile.sweep import SWEEPS, Wanted
 from headrace.report import sheet
 from headrace.report.profile import sheet as profile_sheet
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 from headrace.spec.profile import Profile
-from headrace.testbed import store
-from headrace.testbed.describe import Description, describe
-from headrace.testbed.exclusive import Lcores
-from headrace.testbed.memory import provide
-from headrace.testbed.place import usable_cpus
-from headrace.testbed.programs import find_engine
-from headrace.testbed.server import detect
-from headrace.testbed.state import RunState
 
 STATE_MAX = 10_000_000
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6}

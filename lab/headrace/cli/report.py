@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.bundle import Bundle, write_whole
+from headrace.analyse.document import Report
+from headrace.analyse.document import report as make_report
 from headrace.cli._console import stdout
 from headrace.errors import BadInput
-from headrace.report.document import Report
-from headrace.report.document import report as make_report
+from headrace.record.bundle import Bundle, write_whole
 from headrace.report.layers import of_bundle
 from headrace.report.machine import as_json
 from headrace.report.page import render

@@ -10,13 +10,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from headrace.bundle import BundleError, BundleWriter
 from headrace.cli.diff import diff
 from headrace.cli.doctor import doctor, mends
 from headrace.cli.report import report
 from headrace.doctor import engine
 from headrace.doctor.check import Check
-from headrace.report.testdata import make_bundle
+from headrace.record.bundle import BundleError, BundleWriter
+from headrace.record.testdata import make_bundle
 
 RESULT_NAMES = {
     "chain", "direction", "repetition", "execution", "workload", "goal", "load_pps",

@@ -15,26 +15,26 @@ import typer
 from rich.console import Console
 
 import headrace
-from headrace.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
+from headrace.engine.describe import describe
 from headrace.errors import BadInput
+from headrace.host.exclusive import WAIT_S, Lcores
+from headrace.host.memory import provide
+from headrace.host.programs import find_engine
+from headrace.host.state import RunState
 from headrace.measure.prepare import Prepared, input_files, prepare
 from headrace.measure.progress import Progress, expected_s, waiting_for
 from headrace.measure.results import agreement
 from headrace.measure.runner import Run
-from headrace.record import Result
+from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.record.record import Result
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.appliance import is_container_study
 from headrace.spec.document import Document
 from headrace.spec.study import Study, expand
-from headrace.testbed.describe import describe
-from headrace.testbed.exclusive import WAIT_S, Lcores
-from headrace.testbed.memory import provide
-from headrace.testbed.programs import find_engine
-from headrace.testbed.state import RunState
 
 
 def run(
@@ -64,7 +64,7 @@ def run(
             _show_preview(_containers(doc), as_json)
         else:
             # Loaded when wanted: the rest of the command need not wait half a second for it.
-            from headrace.testbed.containers.main import run_containers
+            from headrace.cli._appliances import run_containers
 
             run_containers(doc, out, as_json)
         return
@@ -169,8 +169,8 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
 
 
 def _containers(doc: Document) -> Preview:
-    from headrace.testbed.containers import feasible
-    from headrace.testbed.containers.study import expand_study, swept_text
+    from headrace.ground.appliances import feasible
+    from headrace.ground.appliances.study import expand_study, swept_text
 
     expanded = expand_study(doc)
     feasible.check(expanded)

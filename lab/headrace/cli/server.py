@@ -10,12 +10,12 @@ import typer
 
 from headrace.cli._console import stdout
 from headrace.errors import bad_value
-from headrace.measure.calibrate import calibrate as run_calibration
+from headrace.host import store
+from headrace.host.server import detect as find
+from headrace.profile.calibrate import calibrate as run_calibration
 from headrace.report import server as report
 from headrace.report import sheet
 from headrace.report.calibration import sheet as calibration_sheet
-from headrace.testbed import store
-from headrace.testbed.server import detect as find
 
 ROUNDS_MAX = 20
 

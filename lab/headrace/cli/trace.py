@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 
 from headrace.cli._console import stdout
+from headrace.collect.stack.result import StackTrace
+from headrace.collect.stack.show import show
+from headrace.collect.stack.tracer import Tracer, tracing
 from headrace.errors import HeadraceError, bad_value
-from headrace.measure.stack.result import StackTrace
-from headrace.measure.stack.show import show
-from headrace.measure.stack.tracer import Tracer, tracing
 
 
 class Backend(StrEnum):

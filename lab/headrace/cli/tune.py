@@ -14,8 +14,8 @@ from rich.console import Console
 
 from headrace.cli._console import stdout
 from headrace.errors import HeadraceError, bad_value
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.state import RunState
+from headrace.host.ledger import Ledger
+from headrace.host.state import RunState
 from headrace.tune.advice import ALL, Advice
 from headrace.tune.discover import namespace
 from headrace.tune.load import MESSAGE_MAX

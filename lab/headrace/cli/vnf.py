@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 from headrace.cli._console import stdout
-from headrace.testbed.containers.images import build_all, has_image
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.state import RunState
-from headrace.testbed.vnf import catalogue, find
+from headrace.ground.appliances.images import build_all, has_image
+from headrace.ground.vnf import catalogue, find
+from headrace.host.ledger import Ledger
+from headrace.host.state import RunState
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
 

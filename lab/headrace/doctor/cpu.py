@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from .check import Check, read, sudo
+from headrace.doctor.check import Check, read, sudo
 
 GROUP = "processor"
 _CPU = Path("/sys/devices/system/cpu")

@@ -7,11 +7,10 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from headrace.doctor.check import Check, apt, read, run
 from headrace.errors import HeadraceError
-from headrace.measure import bench_fib, calibrate
-from headrace.testbed import programs
-
-from .check import Check, apt, read, run
+from headrace.host import programs
+from headrace.profile import bench_fib, calibrate
 
 GROUP = "software"
 _DPDK_MIN = (22, 11)

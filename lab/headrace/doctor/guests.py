@@ -8,9 +8,8 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from headrace.testbed.server import detect
-
-from .check import Check, apt, root, run
+from headrace.doctor.check import Check, apt, root, run
+from headrace.host.server import detect
 
 GROUP = "hosting"
 _DEVICE = "igb"  # QEMU's Intel 82576, with SR-IOV; since QEMU 8.0

@@ -7,9 +7,8 @@ import os
 import resource
 from collections.abc import Iterator
 
-from headrace.testbed import hugepages
-
-from .check import Check, root, sudo
+from headrace.doctor.check import Check, root, sudo
+from headrace.host import hugepages
 
 GROUP = "memory"
 _WANTED_MB = 1024

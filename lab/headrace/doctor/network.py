@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.testbed.sriov import physical_functions
-
-from .check import Check, Status, apt, read, root, run, sudo
+from headrace.doctor.check import Check, Status, apt, read, root, run, sudo
+from headrace.host.sriov import physical_functions
 
 GROUP = "network"
 _AF_XDP = 44

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from .check import Check, read, root, sudo
+from headrace.doctor.check import Check, read, root, sudo
 
 GROUP = "observation"
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # syscall numbers

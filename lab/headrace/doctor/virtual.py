@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .check import Check, apt, root, run, sudo
+from headrace.doctor.check import Check, apt, root, run, sudo
 
 GROUP = "hosting"
 _GUEST_S = 3.0

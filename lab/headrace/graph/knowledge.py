@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from headrace.errors import BadInput
 from headrace.spec import document
+from headrace.spec.appliance import Base
 from headrace.spec.invalid import explain
 
 
@@ -162,13 +163,6 @@ def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:
         for i, rule in enumerate(more.rules)
     ]
     return Knowledge(vnfs=vnfs, rules=tuple(rules))
-
-
-class Base(StrEnum):
-    """The knowledge bases that come with headrace; each has what those before it have."""
-
-    NFVINSIGHT = "nfvinsight"
-    HEADRACE = "headrace"
 
 
 def _base(wanted: Base) -> Knowledge:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Base, Category, Knowledge, Vnf, load, normal_name
+from headrace.graph.knowledge import Category, Knowledge, Vnf, load, normal_name
 from headrace.graph.parallel import may_join
 from headrace.graph.rules import Relation, Rule, parse_rules
+from headrace.spec.appliance import Base
 
 Content = tuple[int, ...]  # how many VNFs of each class
 NO_LIMIT = 1 << 30

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.record import Account, Direction
+from headrace.record.record import Account, Direction
 
 Json = dict[str, Any]
 Sizes = Mapping[str, int]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.record import Account, Audit, Finding, Verdict
+from headrace.record.record import Account, Audit, Finding, Verdict
 
 SENT_LIMIT = 1e-3  # of the packets asked for: that were not sent, or sent without being asked for
 STRETCH_LIMIT = 1.01  # of the intended duration,

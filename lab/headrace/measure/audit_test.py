@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.measure.audit import Clock, Facts, audit, refused, unrefused
-from headrace.record import Account
+from headrace.record.record import Account
 
 
 def facts(**more: Any) -> Facts:

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.host.scheduling import Snapshot, kept_waiting
 from headrace.measure import counters as count
 from headrace.measure.audit import Clock
-from headrace.record import WorkerReading
-from headrace.testbed.scheduling import Snapshot, kept_waiting
+from headrace.record.record import WorkerReading
 
 Json = dict[str, Any]
 

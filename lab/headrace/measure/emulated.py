@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headrace.measure.audit import with_findings
-from headrace.record import Finding, Trial
+from headrace.record.record import Finding, Trial
 
 
 def as_emulated(made: Trial, how: str) -> Trial:

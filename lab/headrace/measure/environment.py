@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from headrace.bundle import now
-from headrace.record import Environment
-from headrace.testbed import hugepages
+from headrace.host import hugepages
+from headrace.record.bundle import now
+from headrace.record.record import Environment
 
 _CPU = Path("/sys/devices/system/cpu")
 _LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")

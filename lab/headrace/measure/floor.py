@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from headrace.measure.latency import latency
+from headrace.engine.engine import Engine
+from headrace.engine.plan import Path, paths
+from headrace.host.state import RunState
 from headrace.measure.progress import time
 from headrace.measure.trial import Reading, flow, run
-from headrace.record import Calibration, LatencyNs
+from headrace.record.latency import latency
+from headrace.record.record import Calibration, LatencyNs
 from headrace.spec.study import Experiment
-from headrace.testbed.engine import Engine
-from headrace.testbed.plan import Path, paths
-from headrace.testbed.state import RunState
 
 _TRIAL_S = 0.5
 _DRAIN_S = 0.05

@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.engine import passage
+from headrace.engine.describe import Description, files_in, largest_captured
+from headrace.engine.engine import Engine
+from headrace.engine.place import PlacedSegment, Placement, place, usable_cpus
+from headrace.engine.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
+from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.ground.hosted.container import check as check_containers
+from headrace.ground.hosted.hosted import HostedEngine
+from headrace.ground.hosted.layout import Hosted, lay_out_hosted
+from headrace.host import store
+from headrace.host.state import RunState
 from headrace.measure.counters import side_name
-from headrace.record import Segment
+from headrace.record.record import Segment
 from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
-from headrace.testbed import passage, store
-from headrace.testbed.describe import Description, files_in, largest_captured
-from headrace.testbed.engine import Engine
-from headrace.testbed.hosting.container import check as check_containers
-from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.layout import Hosted, lay_out_hosted
-from headrace.testbed.place import PlacedSegment, Placement, place, usable_cpus
-from headrace.testbed.plan import GENERATOR, SINK, check_nodes, compile_plan, direct_plan
-from headrace.testbed.state import RunState
-from headrace.testbed.traffic import refusal
 
 Json = dict[str, Any]
 

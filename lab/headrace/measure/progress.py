@@ -11,9 +11,9 @@ from time import monotonic
 
 from rich.console import Console
 
+from headrace.host.exclusive import WAIT_S, holder
 from headrace.measure.outcome import Bounds
 from headrace.spec.measure import Measure
-from headrace.testbed.exclusive import WAIT_S, holder
 
 # How many trials a search takes per goal beyond the first, from the search's own tests.
 _FIRST_GOAL_TRIALS, _NEXT_GOAL_TRIALS = 12, 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 
+from headrace.host.exclusive import Lcores
 from headrace.measure.progress import waiting_for
-from headrace.testbed.exclusive import Lcores
 
 CPU = 100_500  # no machine's; other tests have theirs
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.measure.audit import with_findings
 from headrace.measure.outcome import Found, Limits
-from headrace.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial
+from headrace.record.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial
 
 AGREEMENT = 0.05
 UNINTENDED = "unintended-losses-only"

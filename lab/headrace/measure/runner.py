@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from headrace.bundle import BundleWriter
+from headrace.collect.base import Process, Targets
+from headrace.collect.watch import targets_of, watching
+from headrace.engine.engine import Engine, EngineRefused
+from headrace.engine.plan import Path, paths
+from headrace.engine.traffic import refusal
+from headrace.ground.hosted.hosted import HostedEngine
+from headrace.ground.hosted.layout import Hosted
+from headrace.ground.hosted.limits import with_limits
+from headrace.host.memory import Memory
+from headrace.host.state import RunState, dpdk_prefix, telemetry_sockets
 from headrace.measure import environment as machine
 from headrace.measure import trial as trials
+from headrace.measure.anatomy import anatomy
 from headrace.measure.audit import DISTURBED, unrefused
-from headrace.measure.collectors.base import Process, Targets
-from headrace.measure.collectors.watch import targets_of, watching
 from headrace.measure.emulated import as_emulated
 from headrace.measure.floor import Floor, calibrate
 from headrace.measure.outcome import Limits, Outcome
@@ -23,18 +31,10 @@ from headrace.measure.prepare import Prepared
 from headrace.measure.progress import Progress, between, duration, rate
 from headrace.measure.results import UNINTENDED, result, searched
 from headrace.measure.verify import verify_path
-from headrace.record import Environment, Measurement, Phase, Result, Trial
+from headrace.record.bundle import BundleWriter
+from headrace.record.record import Environment, Measurement, Phase, Result, Trial
 from headrace.spec.collect import Collect
 from headrace.spec.document import Document
-from headrace.testbed.engine import Engine, EngineRefused
-from headrace.testbed.hosting.anatomy import anatomy
-from headrace.testbed.hosting.hosted import HostedEngine
-from headrace.testbed.hosting.layout import Hosted
-from headrace.testbed.hosting.limits import with_limits
-from headrace.testbed.memory import Memory
-from headrace.testbed.plan import Path, paths
-from headrace.testbed.state import RunState, dpdk_prefix, telemetry_sockets
-from headrace.testbed.traffic import refusal
 
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.

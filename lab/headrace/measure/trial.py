@@ -8,7 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headrace.bundle import now
+from headrace.engine.engine import Engine
+from headrace.engine.plan import Path
+from headrace.host.scheduling import kept_waiting, snapshot
 from headrace.measure import counters as count
 from headrace.measure.accounts import (
     Books,
@@ -21,8 +23,9 @@ from headrace.measure.accounts import (
 )
 from headrace.measure.audit import Facts, audit
 from headrace.measure.clocks import of_vnfs, of_workers
-from headrace.measure.latency import latency, merge, pdv
-from headrace.record import (
+from headrace.record.bundle import now
+from headrace.record.latency import latency, merge, pdv
+from headrace.record.record import (
     L1_OVERHEAD_BYTES,
     Calibration,
     Counters,
@@ -31,9 +34,6 @@ from headrace.record import (
     Segment,
     Trial,
 )
-from headrace.testbed.engine import Engine
-from headrace.testbed.plan import Path
-from headrace.testbed.scheduling import kept_waiting, snapshot
 
 Json = dict[str, Any]
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 
+from headrace.engine.plan import Path as Way
 from headrace.measure import trial
 from headrace.measure.audit import unrefused
 from headrace.measure.counters import Sending
 from headrace.measure.results import UNINTENDED, agreement, result
 from headrace.measure.verify import stood_still
-from headrace.record import Calibration, Trial
-from headrace.testbed.plan import Path as Way
+from headrace.record.record import Calibration, Trial
 
 Json = dict[str, Any]
 WAY, BACK = Way("forward"), Way("reverse")

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.engine.engine import Engine
+from headrace.engine.plan import Path
+from headrace.engine.ways import chain_of
 from headrace.errors import HeadraceError
 from headrace.measure import counters as count
-from headrace.record import Counters
+from headrace.record.record import Counters
 from headrace.spec.study import Experiment
-from headrace.testbed.engine import Engine
-from headrace.testbed.plan import Path
-from headrace.testbed.ways import chain_of
 
 Json = dict[str, Any]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from headrace.analyse.units import NOT_KNOWN, count, ns, percent, significant
 from headrace.model.levels import memory
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
@@ -12,7 +13,6 @@ from headrace.report.checks import Check, at_least, table
 from headrace.report.page import both
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import NOT_KNOWN, count, ns, percent, significant
 from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
 
 # S3, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never instead.

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headrace.analyse.units import NOT_KNOWN, percent
 from headrace.report.sheet import Section, Table
-from headrace.report.units import NOT_KNOWN, percent
 
 Text = Callable[[float], str]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from headrace.analyse.units import NOT_KNOWN, significant
 from headrace.report.charts import bars, lines
 from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.page import both
 from headrace.report.sheet import Section, Table
-from headrace.report.units import NOT_KNOWN, significant
 
 SAME = "yes"
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.record import Finding, Goal, Record, Result, Verdict
-
-from .document import Report
-from .summary import Summary
-from .units import count, exact_percent, ns, percent, plural, pps, significant
+from headrace.analyse.document import Report
+from headrace.analyse.summary import Summary
+from headrace.analyse.units import count, exact_percent, flat, ns, percent, plural, pps, significant
+from headrace.record.record import Finding, Goal, Record, Result, Verdict
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -190,20 +189,3 @@ def _environment(report: Report) -> tuple[tuple[str, Facts], ...]:
     return tuple(
         (topic, tuple(flat(facts))) for topic, facts in topics.items() if any(True for _ in facts)
     )
-
-
-def flat(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    """Nested facts as `a.b` names with readable values."""
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
-        elif isinstance(value, list | tuple):
-            yield prefix + name, ", ".join(map(str, value)) or "none"
-        elif isinstance(value, bool):
-            yield prefix + name, "yes" if value else "no"
-        elif isinstance(value, float):
-            yield prefix + name, significant(value)
-        elif isinstance(value, int) and abs(value) >= 10_000:
-            yield prefix + name, count(value)
-        elif value not in (None, ""):
-            yield prefix + name, str(value)

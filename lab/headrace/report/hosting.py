@@ -11,10 +11,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from headrace.analyse.units import ns, plural
 from headrace.model.hosting import best_case
-from headrace.record import Anatomy, Measurement, Result
+from headrace.record.record import Anatomy, Measurement, Result
 from headrace.report.charts.svg import el, line, picture, rect, text, title
-from headrace.report.units import ns, plural
 from headrace.spec.points import PointsFile
 
 PARTS = ("generator", "switch", "queue", "scheduler", "VNF")

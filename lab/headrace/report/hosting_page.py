@@ -9,14 +9,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from headrace.record import Anatomy
+from headrace.analyse.units import significant
+from headrace.record.record import Anatomy
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import text
 from headrace.report.hosting import PARTS, Stack, draw_stack, parts, words
 from headrace.report.page import both
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import significant
 from headrace.spec.points import Group, PointsFile
 
 Row = dict[str, Any]

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from headrace.bundle import Bundle, BundleWriter
 from headrace.cli.hosting import app
 from headrace.errors import HeadraceError
-from headrace.record import Anatomy, Calibration
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.record import Anatomy, Calibration
 from headrace.report.hosting import PARTS, Stack, draw_stack, flow, with_best_case, words
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.bundle import Bundle, BundleWriter
-from headrace.record import Audit, Result, Segment
-from headrace.report.document import Report, report
+from headrace.analyse.document import Report, report
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.record import Audit, Result, Segment
 from headrace.report.page import render
 from headrace.report.terminal import show
 

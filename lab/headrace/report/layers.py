@@ -9,18 +9,18 @@ from html import escape
 from pathlib import Path
 from statistics import median
 
-from headrace.explain import explain
-from headrace.explain.diagnosis import Diagnosis
-from headrace.explain.evidence import deployment
-from headrace.measure.collectors.layers import Figure, Goodput, Windows, figures
-from headrace.measure.collectors.samples import Samples
-from headrace.measure.collectors.watch import STACK_ABSENT, stack_file, trial_times
-from headrace.measure.stack.result import SoftirqCpu, StackTrace, StageLatency
-from headrace.measure.stack.show import time_text
-from headrace.record import Result
+from headrace.analyse.diagnosis import Diagnosis
+from headrace.analyse.evidence import deployment
+from headrace.analyse.rules import explain
+from headrace.analyse.units import plural
+from headrace.collect.layers import Figure, Goodput, Windows, figures
+from headrace.collect.samples import Samples
+from headrace.collect.stack.result import SoftirqCpu, StackTrace, StageLatency
+from headrace.collect.stack.show import time_text
+from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
+from headrace.host.store import load
+from headrace.record.record import Result
 from headrace.report.charts import svg
-from headrace.report.units import plural
-from headrace.testbed.store import load
 
 _STAGES = 12
 _VECTORS = {

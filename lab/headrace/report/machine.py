@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.record import Result
-
-from .capacity import Part
-from .document import Explained, Report
-from .summary import Spread, Summary
+from headrace.analyse.capacity import Part
+from headrace.analyse.document import Explained, Report
+from headrace.analyse.summary import Spread, Summary
+from headrace.record.record import Result
 
 # Large, and in the bundle's Parquet for those who want them.
 _NOT_IN_ROWS = {"counters", "latency_hdr"}

@@ -10,14 +10,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from . import units
+from headrace.analyse import units
+from headrace.analyse.document import Group, Report
+from headrace.analyse.limits import name_of
+from headrace.analyse.summary import Summary
+
 from .charts import cycles, load, percentiles, throughput
 from .charts import pipe as pipe_chart
 from .charts.svg import NARROW, WIDE
-from .document import Group, Report
 from .evidence import Evidence, evidence
-from .limits import name_of
-from .summary import Summary
 
 
 def render(report: Report, *, spec: str | None = None, layers: str = "") -> str:

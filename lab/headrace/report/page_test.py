@@ -10,17 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bundle import Bundle, BundleWriter
+from headrace.analyse.capacity import Part
+from headrace.analyse.compare import Change, Diff
+from headrace.analyse.document import report
+from headrace.analyse.summary import AGREE_RATIO, summarise
+from headrace.analyse.units import ns
 from headrace.doctor.check import Check
-from headrace.record import Application, Audit, Bounds, Calibration, Goal, Result, Segment, Trial
-from headrace.report.capacity import Part
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.record import (
+    Application,
+    Audit,
+    Bounds,
+    Calibration,
+    Goal,
+    Result,
+    Segment,
+    Trial,
+)
+from headrace.record.testdata import make_bundle
 from headrace.report.charts import percentiles
-from headrace.report.compare import Change, Diff
-from headrace.report.document import report
 from headrace.report.page import render
-from headrace.report.summary import AGREE_RATIO, summarise
-from headrace.report.testdata import make_bundle
-from headrace.report.units import ns
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from headrace.optimize.layout import joined
+from headrace.analyse.units import NOT_KNOWN, percent, pps, signed_percent, significant
+from headrace.layout.layout import joined
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import NOT_KNOWN, percent, pps, signed_percent, significant
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 

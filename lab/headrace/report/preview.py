@@ -6,8 +6,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
+from headrace.analyse.units import plural
 from headrace.measure.progress import duration
-from headrace.report.units import plural
 
 
 class Point(BaseModel):

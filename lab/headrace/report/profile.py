@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from headrace.analyse.units import NOT_KNOWN, count, percent, pps, signed_percent, significant
 from headrace.model.amat import (
     PREDICTED_SHARE,
     PREDICTED_WITHIN,
@@ -20,7 +21,6 @@ from headrace.report.checks import at_least, table
 from headrace.report.page import both
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.report.units import NOT_KNOWN, count, percent, pps, signed_percent, significant
 from headrace.spec.profile import Fit, Point, Profile, Spread, Sweep
 
 # What an entry of an NF is, where it is not a flow.

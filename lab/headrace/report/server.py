@@ -6,7 +6,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from headrace.report.units import NOT_KNOWN
+from headrace.analyse.units import NOT_KNOWN
 from headrace.spec.server import Cpus, Nic, NumaNode, Server
 
 

@@ -12,12 +12,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from headrace.measure.compared import Compared
-
-from . import document, units
-from .bottleneck import Pipe
-from .capacity import PAUSED, Part
-from .summary import Spread, Summary
+from headrace.analyse import document, units
+from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.capacity import PAUSED, Part
+from headrace.analyse.compared import Compared
+from headrace.analyse.summary import Spread, Summary
 
 BAR, SMALL_BAR = 28, 13  # columns of the widest part; on terminals below WIDE
 WIDE = 100

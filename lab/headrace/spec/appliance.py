@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from headrace.graph.knowledge import Base
 from headrace.spec.base import (
     CPUS_PATTERN,
     INTERFACE_PATTERN,
@@ -22,6 +22,14 @@ from headrace.spec.base import (
 from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Count
 from headrace.spec.document import Document
+
+
+class Base(StrEnum):
+    """The knowledge bases that come with headrace; each has what those before it have."""
+
+    NFVINSIGHT = "nfvinsight"
+    HEADRACE = "headrace"
+
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 NetworkName = Literal["bridge", "ovs", "macvlan", "sriov"]

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from headrace.errors import HeadraceError
-from headrace.testbed import settings
-from headrace.testbed.settings import Setting
+from headrace.host import settings
+from headrace.host.settings import Setting
 from headrace.tune.path import BRIDGE_NF, ServerPath
 from headrace.tune.program import find_shortcut, ways
 from headrace.tune.result import Finding, Protocol, Trial

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, bad_value
-from headrace.testbed import settings
+from headrace.host import settings
 from headrace.tune.path import ServerPath, Station
 
 _NAMESPACES = Path("/run/netns")

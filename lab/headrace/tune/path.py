@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 from pyroute2 import IPRoute, NetlinkError, netns
 
 from headrace.errors import HeadraceError
-from headrace.testbed import settings
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.containers.plumbing import make_namespace, within
+from headrace.host import settings
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import make_namespace, within
 
 BRIDGE = "br0"
 _ROLES = ("server", "a", "b")

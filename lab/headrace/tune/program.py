@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from headrace.testbed import programs
+from headrace.host import programs
 
 
 def find_shortcut() -> Path:

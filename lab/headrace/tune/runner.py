@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.collect.hardware import cpu_times
+from headrace.collect.os import protocols
 from headrace.errors import HeadraceError
+from headrace.host import settings
+from headrace.host.ledger import Ledger
+from headrace.host.scheduling import snapshot
+from headrace.host.settings import Setting, inside
 from headrace.measure.audit import Clock, Facts, audit
 from headrace.measure.clocks import of_machine
-from headrace.measure.collectors.hardware import cpu_times
-from headrace.measure.collectors.os import protocols
-from headrace.testbed import settings
-from headrace.testbed.containers.ledger import Ledger
-from headrace.testbed.scheduling import snapshot
-from headrace.testbed.settings import Setting, inside
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover

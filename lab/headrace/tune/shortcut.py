@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from headrace.errors import HeadraceError
-from headrace.testbed.settings import inside
+from headrace.host.settings import inside
 from headrace.tune.advice import Way
 from headrace.tune.path import ServerPath
 from headrace.tune.program import find_shortcut

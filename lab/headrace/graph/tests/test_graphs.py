@@ -19,10 +19,11 @@ from headrace.graph import count
 from headrace.graph.count import Counter
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Enumerator, parse, stream
-from headrace.graph.knowledge import EMPTY, Base, Category, Knowledge, PlacedRule, Vnf, load
+from headrace.graph.knowledge import EMPTY, Category, Knowledge, PlacedRule, Vnf, load
 from headrace.graph.problem import Wanted, compile_problem, resolve
 from headrace.graph.tests.model import Model
 from headrace.graph.unrank import Unranker, combination, multiset, sample
+from headrace.spec.appliance import Base
 
 FIVE = ["IDS", "NAT", "L4 LB", "L7 cache", "IP firewall"]  # S4's example
 

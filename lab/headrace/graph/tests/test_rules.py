@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Base, Category, Knowledge, PlacedRule, load, with_declared
+from headrace.graph.knowledge import Category, Knowledge, PlacedRule, load, with_declared
 from headrace.graph.parallel import Parallel, verdict
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.rules import parse_rules
+from headrace.spec.appliance import Base
 
 
 @pytest.mark.parametrize(

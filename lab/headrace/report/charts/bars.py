@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..units import significant
+from headrace.analyse.units import significant
+
 from .svg import line, linear, picture, rect, shorten, text, text_width, ticks, title
 
 ROW, BAR, AXIS = 28.0, 16.0, 40.0

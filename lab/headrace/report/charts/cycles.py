@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..bottleneck import Pipe
-from ..capacity import Cost, CostKind
-from ..units import significant
+from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.capacity import Cost, CostKind
+from headrace.analyse.units import significant
+
 from .svg import fits, line, linear, picture, rect, shorten, text, text_width, ticks, title
 
 ROW, AXIS = 36.0, 26.0

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..units import significant
+from headrace.analyse.units import significant
+
 from .svg import (
     decades,
     el,

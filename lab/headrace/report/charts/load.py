@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..summary import Summary
-from ..units import Scale, loss, ns, rate_scale, time_scale
+from headrace.analyse.summary import Summary
+from headrace.analyse.units import Scale, loss, ns, rate_scale, time_scale
+
 from .svg import (
     Map,
     decades,

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from hdrh.histogram import HdrHistogram
 
-from headrace.record import Result
+from headrace.analyse.units import ns, significant, time_scale
+from headrace.record.record import Result
 
-from ..units import ns, significant, time_scale
 from .svg import (
     Map,
     decades,

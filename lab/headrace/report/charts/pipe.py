@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..bottleneck import Pipe
-from ..capacity import Part
-from ..units import SPACE, Scale, count, percent, rate_scale, significant
+from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.capacity import Part
+from headrace.analyse.units import SPACE, Scale, count, percent, rate_scale, significant
+
 from .svg import el, fits, line, picture, rect, shorten, text, title
 
 BORE = 104.0  # drawn height of the widest part

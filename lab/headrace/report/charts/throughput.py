@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..summary import Summary
-from ..units import SPACE, percent, pps, rate_scale
+from headrace.analyse.summary import Summary
+from headrace.analyse.units import SPACE, percent, pps, rate_scale
+
 from .svg import covering, el, line, linear, picture, rect, shorten, text, text_width, title
 
 ROW, AXIS = 38.0, 26.0

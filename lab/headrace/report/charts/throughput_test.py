@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.bundle import Bundle
+from headrace.analyse.summary import summarise
+from headrace.record.bundle import Bundle
 from headrace.report.charts.svg import NARROW, WIDE, covering
 from headrace.report.charts.throughput import draw
-from headrace.report.summary import summarise
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VNF is the narrowest, and how we know (S4 section 5.1).
+
+The kinds of evidence, the strongest first: what more instances, or more CPU, of one VNF do to the
+whole chain; the rate of each VNF alone against the baseline without any; who used up the CPU that
+it may have; and how much of the CPU each took in the chains' own trials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from headrace.analyse.compared import Compared
+from headrace.graph.draw import one_line
+from headrace.ground.appliances.study import swept_text
+from headrace.measure.appliance_figures import NOTICEABLE, Rate, Summary, rate
+from headrace.record.record import Application
+
+_BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
+_FULL = 0.9  # of all CPUs
+_USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
+
+
+def compared(found: Sequence[Summary]) -> list[Compared]:
+    """For each network and workload: the bottleneck, if one can be named, and the evidence."""
+    groups: dict[tuple[str, str], list[Summary]] = {}
+    for one in found:
+        groups.setdefault((one.point.network, one.results[0].workload), []).append(one)
+    return [_compared(*key, some) for key, some in groups.items()]
+
+
+def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared:
+    sentences: list[str] = []
+    doubtful = sum(bool(one.verdict) for one in found)
+    if doubtful:
+        failed = Counter(
+            f.check for one in found for r in one.results for f in r.audit.findings if not f.ok
+        )
+        why = "".join(f", {check} ({count})" for check, count in failed.most_common())
+        sentences.append(
+            f"{doubtful} of {len(found)} measurements are suspect{why} (see the evidence): what "
+            "follows is to be repeated before it is believed."
+        )
+    scaled = _scaling(found, sentences)
+    narrowest = _narrowest_alone(found, sentences)
+    exhausted = _exhausted(found, sentences)
+    busiest = _busiest(found, sentences)
+    in_vain = {vnf for vnf, _ in scaled_out(found)} - {scaled}
+    if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(found)}:
+        sentences.append(
+            f"More of {narrowest}, which is the narrowest alone, changes nothing, and {busiest}, "
+            "which forwards between the VNFs, takes more CPU than any of them."
+        )
+        narrowest = busiest
+    vnf = scaled or narrowest or exhausted or busiest
+    if vnf is not None and vnf == busiest and not (scaled or narrowest or exhausted):
+        sentences.append(f"What names {vnf} is its CPU time alone: the weakest evidence.")
+    return Compared(
+        network=network, workload=workload, vnf=vnf, sentences=tuple(sentences),
+        doubtful=bool(doubtful),
+    )  # fmt: skip
+
+
+def _vnfs(found: Sequence[Summary]) -> set[str]:
+    return {n.vnf for one in found for n in one.point.layout.nodes}
+
+
+def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    alone = {one.point.subject: one.rate for one in found if one.point.role == "alone"}
+    baseline = next((one.rate for one in found if one.point.role == "baseline"), None)
+    if not alone:
+        return None
+    ordered = sorted(alone, key=lambda name: alone[name].median)
+    sentences.append("Alone: " + ", ".join(f"{name} {alone[name]}" for name in ordered) + ".")
+    narrowest = ordered[0]
+    if baseline is None:
+        return narrowest
+    lost = -alone[narrowest].gain(baseline)
+    sentences.append(f"Without any VNF: {baseline}; {narrowest} alone loses {lost:.0%} of it.")
+    if baseline.above(alone[narrowest]):
+        return narrowest
+    sentences.append("That is no more than repetitions differ by: no VNF is narrow alone.")
+    return None
+
+
+def _exhausted(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    """The VNF that used up the CPU which it may have, in the chains' trials."""
+    shares: dict[str, list[float]] = {}
+    for one in (s for s in found if s.point.role == "chain"):
+        kinds = {n.name: n.vnf for n in one.point.layout.nodes}
+        for result in one.results:
+            for name, share in (result.application.quota if result.application else {}).items():
+                shares.setdefault(kinds[name], []).append(share)
+    medians = {vnf: median(values) for vnf, values in shares.items()}
+    if not medians:
+        return None
+    sentences.append(
+        "Of the CPU that each may have (`cpus`): "
+        + ", ".join(f"{v} {s:.0%}" for v, s in sorted(medians.items(), key=lambda i: -i[1]))
+        + "."
+    )
+    most = max(medians, key=lambda vnf: medians[vnf])
+    return most if medians[most] >= _USED_UP else None
+
+
+def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
+    included; what forwards between them counts as well, by its name."""
+    used: dict[str, list[float]] = {}
+    all_: list[float] = []
+    charged = True
+    for result, nodes, kinds in (
+        (
+            result,
+            {n.name for n in one.point.layout.nodes},
+            {n.name: n.vnf for n in one.point.layout.of_kind("routed", "proxy", "leaf")},
+        )
+        for one in found
+        if one.point.role == "chain"
+        for result in one.results
+    ):
+        cpu = _cpus(result.application)
+        charged &= bool(result.application and result.application.stack)
+        all_.append(sum(cpu.values()))
+        total: dict[str, float] = {}
+        for name, cpus in cpu.items():
+            kind = kinds.get(name) if name in nodes else name
+            if kind is not None:
+                total[kind] = total.get(kind, 0.0) + cpus
+        for kind, cpus in total.items():
+            used.setdefault(kind, []).append(cpus)
+    if not used:
+        return None
+    medians = {kind: median(values) for kind, values in used.items()}
+    busiest = max(medians, key=lambda kind: medians[kind])
+    cpus_here = os.cpu_count() or 1
+    sentences.append(
+        f"In the chains, of {cpus_here} CPUs: "
+        + ", ".join(f"{k} {v:.2f}" for k, v in sorted(medians.items(), key=lambda i: -i[1]))
+        + (
+            ", with the kernel's work on their packets."
+            if charged
+            else ". Forwarding in the kernel is charged to no container."
+        )
+    )
+    if median(all_) >= _FULL * cpus_here:
+        sentences.append(
+            f"Containers, clients and servers took {median(all_):.2f} CPUs together: what the "
+            "chains could do on more CPUs this machine cannot say."
+        )
+    return busiest if medians[busiest] >= _BUSY_CPUS else None
+
+
+def _cpus(application: Application | None) -> dict[str, float]:
+    """Of processes and of the stack together."""
+    if application is None:
+        return {}
+    names = dict.fromkeys((*application.cpu, *application.stack))
+    return {
+        name: application.cpu.get(name, 0.0) + application.stack.get(name, 0.0) for name in names
+    }
+
+
+def scaled_out(found: Sequence[Summary]) -> dict[tuple[str, str], dict[int, Summary]]:
+    """(VNF, chain) -> instances -> what was measured, on one network with one workload.
+
+    Each chain for itself: what is compared differs in the number of instances only.
+    """
+    groups: dict[tuple[str, str], dict[int, Summary]] = {}
+    for one in found:
+        if one.point.role == "scale-out":
+            key = (one.point.subject, one_line(one.point.graph))
+            groups.setdefault(key, {})[one.point.instances] = one
+    for (vnf, chain), by_count in groups.items():
+        for one in found:
+            if one.point.role == "chain" and one_line(one.point.graph) == chain:
+                by_count.setdefault(sum(n.vnf == vnf for n in one.point.layout.nodes), one)
+    return {key: dict(sorted(by_count.items())) for key, by_count in groups.items()}
+
+
+def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
+    gains: dict[str, float] = {}
+    for (vnf, chain), by_count in scaled_out(found).items():
+        rates = {count: one.rate for count, one in by_count.items()}
+        counts = list(rates)
+        listed = ", ".join(f"{n}: {rates[n]}" for n in counts)
+        gain, raised = _compare(rates[counts[0]], [rates[n] for n in counts[1:]])
+        sentences.append(f"{vnf} of {chain} with {listed}{_verdict(gain, raised, 'instances')}.")
+        if raised:
+            gains[vnf] = max(gain, gains.get(vnf, 0.0))
+    return max(gains, key=lambda vnf: gains[vnf]) if gains else None
+
+
+def _compare(first: Rate, more: Sequence[Rate]) -> tuple[float, bool]:
+    best = max(more, key=lambda one: one.median, default=first)
+    return best.gain(first), best.above(first)
+
+
+def _verdict(gain: float, raised: bool, what: str) -> str:
+    raises = "raises" if raised else "does not clearly raise"
+    return f": adding {what} {raises} the rate ({gain:+.0%})"
+
+
+def scale_up(found: Sequence[Summary]) -> list[str]:
+    """What a sweep over one VNF's CPUs, memory or parameters did to each chain, all else equal."""
+    groups: dict[tuple[str, ...], list[tuple[object, Summary]]] = {}
+    for one in found:
+        for path, value in one.point.swept:
+            others = swept_text(tuple((p, v) for p, v in one.point.swept if p != path))
+            if path.startswith("vnfs.") and one.point.role in ("chain", "alone"):
+                base = one.results[0].workload.removesuffix(swept_text(one.point.swept))
+                name = f"{one.point.role} {one.point.name}"
+                groups.setdefault((path, one.point.network, base, name, others), []).append(
+                    (value, one)
+                )
+    sentences = []
+    for (path, network, base, name, others), some in groups.items():
+        if len(some) < 2 or path.split(".")[1] not in some[0][1].point.supplies:
+            continue
+        rates = [(value, rate(one.results)) for value, one in some]
+        low = min(rates, key=lambda item: item[1].median)
+        high = max(rates, key=lambda item: item[1].median)
+        differs = high[1].above(low[1])
+        sentences.append(
+            f"{network}, {base}{others}: {name} with {path} = "
+            + ", ".join(f"{value}: {one}" for value, one in rates)
+            + (
+                f": {high[0]} instead of {low[0]} gives {high[1].gain(low[1]):+.0%}."
+                if differs
+                else f": no difference beyond {NOTICEABLE:.0%} and what repetitions differ by."
+            )
+        )
+    return sentences

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VNF is named, and on what evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.analyse.appliances import compared, scale_up
+from headrace.graph.enumerate import Graph
+from headrace.ground.appliances.deploy import Supply
+from headrace.ground.appliances.layout import lay_out
+from headrace.ground.appliances.study import Point, Role, swept_text
+from headrace.ground.vnf import catalogue
+from headrace.measure.appliance_figures import Rate, Summary
+from headrace.measure.appliance_measure import Row
+from headrace.record.record import Application, Audit, Result, Verdict
+from headrace.report.appliances_report import page
+from headrace.spec.appliance import Allocation, HttpWorkload
+
+ENTRIES = catalogue()
+DEFINITIONS = {name: entry.definition for name, entry in ENTRIES.items()}
+CHAIN: Graph = {"nat": None, "l7-cache": "nat"}
+
+
+def summary(
+    role: Role,
+    *gbps: float,
+    subject: str = "",
+    instances: int = 1,
+    verdict: Verdict = "ok",
+    cpu: dict[str, float] | None = None,
+    stack: dict[str, float] | None = None,
+    quota: dict[str, float] | None = None,
+    swept: tuple[tuple[str, Any], ...] = (),
+) -> Summary:
+    graph: Graph = {} if role == "baseline" else {subject: None} if role == "alone" else CHAIN
+    kinds = {v: v for v in graph}
+    layout = lay_out(graph, kinds, DEFINITIONS, {}, 1)
+    supplies = {v: Supply(DEFINITIONS[v], ENTRIES[v].image, Allocation()) for v in graph}
+    point = Point(role, role, graph, kinds, layout, "bridge", supplies, (HttpWorkload(),), subject,
+                  instances, swept)  # fmt: skip
+    results = tuple(
+        Result(
+            chain=role, direction="both", repetition=i + 1, execution="container bridge",
+            workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
+            throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
+            loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
+            application=Application(
+                gbps=value, requests=1, cpu=cpu or {}, stack=stack or {}, quota=quota or {}
+            ),
+        )
+        for i, value in enumerate(gbps)
+    )  # fmt: skip
+    return Summary(point, results)
+
+
+def test_what_scaling_out_raises_is_the_bottleneck() -> None:
+    found = [
+        summary("baseline", 2.0, 2.1),
+        summary("alone", 0.5, 0.5, subject="nat"),  # narrower alone, yet more of it changes nothing
+        summary("alone", 0.6, 0.6, subject="l7-cache"),
+        summary("chain", 0.40, 0.42),
+        summary("scale-out", 0.70, 0.75, subject="l7-cache", instances=2),
+        summary("scale-out", 0.41, 0.43, subject="nat", instances=2),
+    ]
+    [statement] = compared(found)
+    assert statement.vnf == "l7-cache"
+    assert any("adding instances raises" in s for s in statement.sentences)
+    assert any("nat" in s and "does not clearly raise" in s for s in statement.sentences)
+
+
+def test_without_scaling_the_narrowest_alone() -> None:
+    found = [
+        summary("baseline", 2.0, 2.1),
+        summary("alone", 1.9, 2.0, subject="nat"),
+        summary("alone", 0.6, 0.6, subject="l7-cache"),
+    ]
+    [statement] = compared(found)
+    assert statement.vnf == "l7-cache"
+
+
+def test_nobody_is_named_when_repetitions_differ_by_as_much() -> None:
+    found = [summary("baseline", 1.0, 2.0), summary("alone", 0.9, 1.6, subject="nat")]
+    [statement] = compared(found)
+    assert statement.vnf is None
+    assert any("no VNF is narrow alone" in s for s in statement.sentences)
+
+
+def test_cpu_time_is_the_weakest_evidence_and_none_is_none() -> None:
+    [busy] = compared([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.8, "client": 0.5})])
+    assert busy.vnf == "l7-cache"
+    assert any("weakest evidence" in s for s in busy.sentences)
+    [idle] = compared([summary("chain", 1.0, cpu={"nat": 0.0, "l7-cache": 0.0})])
+    assert idle.vnf is None
+
+
+def test_the_kernels_work_for_a_vnf_counts_as_its_own() -> None:
+    used = {"nat": 0.0, "l7-cache": 0.3}
+    [forwarded] = compared([summary("chain", 1.0, cpu=used, stack={"nat": 0.6, "l7-cache": 0.1})])
+    assert forwarded.vnf == "nat"
+    assert any("nat 0.60, l7-cache 0.40" in s for s in forwarded.sentences)
+
+
+def test_who_used_up_its_cpus_goes_before_who_used_most() -> None:
+    used = {"nat": 0.05, "l7-cache": 0.8}
+    [held] = compared([summary("chain", 1.0, cpu=used, quota={"nat": 0.99, "l7-cache": 0.4})])
+    assert held.vnf == "nat"
+    assert not any("weakest evidence" in s for s in held.sentences)
+    [free] = compared([summary("chain", 1.0, cpu=used, quota={"nat": 0.5})])
+    assert free.vnf == "l7-cache"
+
+
+def test_the_switch_is_named_when_its_process_takes_the_most() -> None:
+    used = {"nat": 0.0, "l7-cache": 0.2, "client": 1.5, "ovs-vswitchd": 0.9}
+    [switched] = compared([summary("chain", 1.0, cpu=used)])
+    assert switched.vnf == "ovs-vswitchd"
+    found = [
+        summary("baseline", 2.0),
+        summary("alone", 0.5, subject="l7-cache"),
+        summary("chain", 0.40, 0.42, cpu=used),
+        summary("scale-out", 0.41, 0.43, subject="l7-cache", instances=2),
+    ]
+    [in_vain] = compared(found)
+    assert in_vain.vnf == "ovs-vswitchd"
+    [gained] = compared([*found[:3], summary("scale-out", 0.7, subject="l7-cache", instances=2)])
+    assert gained.vnf == "l7-cache"
+
+
+def test_scaling_up_compares_what_differs_in_one_thing() -> None:
+    path = "vnfs.l7-cache.cpus"
+    found = [
+        summary("chain", 0.20, 0.21, swept=((path, 0.2), ("workload.connections", 16))),
+        summary("chain", 0.60, 0.61, swept=((path, 0.6), ("workload.connections", 16))),
+        summary("chain", 9.0, 9.0, swept=((path, 0.2), ("workload.connections", 32))),
+    ]
+    [sentence] = scale_up(found)
+    assert "0.6 instead of 0.2 gives +195%" in sentence
+    assert "workload.connections=16: chain chain with vnfs.l7-cache.cpus = 0.2" in sentence
+
+
+def test_a_difference_needs_more_than_chance() -> None:
+    assert Rate(1.2, 1.15, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))
+    assert not Rate(1.2, 1.05, 1.3, "").above(Rate(1.0, 0.9, 1.1, ""))  # they overlap
+    assert not Rate(1.05, 1.05, 1.05, "").above(Rate(1.0, 1.0, 1.0, ""))  # too little
+
+
+def test_the_page_shows_what_each_number_of_instances_reached() -> None:
+    found = [
+        summary("chain", 0.40, 0.42),
+        summary("scale-out", 0.82, 0.82, subject="l7-cache", instances=2),
+        summary("scale-out", 1.23, 1.23, subject="l7-cache", instances=4),
+    ]
+    text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+    _, _, table = text.partition("<h3>Scaled out</h3>")
+    rows = table.partition("</table>")[0].split("<tr>")[2:]
+    assert ["<td>l7-cache</td>" in row for row in rows] == [True] * 3
+    for row, count, times in zip(rows, "124", ("1.00", "2.00", "3.00"), strict=True):
+        assert f"<td class=n>{count}</td>" in row
+        assert f"<td class=n>{times}</td>" in row
+    assert "Scaled out" not in page("t", "", [Row(found[0].point, found[0].results[0])])
+
+
+def test_a_bottleneck_by_doubtful_measurements_is_called_suspect() -> None:
+    baseline = summary("baseline", 2.0, 2.0)
+    cases: tuple[tuple[Verdict, str], ...] = (
+        ("ok", "<p>Bottleneck: nat.</p>"),
+        ("suspect", "<p>Suspect bottleneck: nat.</p>"),
+    )
+    for verdict, said in cases:
+        found = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
+        text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+        assert said in text

@@ -1,0 +1,559 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The narrowest part is found from counters alone, and said only where they show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analyse.bottleneck import Pipe, pipe, pipe_of
+from headrace.analyse.capacity import Part, parts_of
+from headrace.analyse.document import above, report
+from headrace.analyse.units import significant
+from headrace.record.bundle import Bundle
+from headrace.record.record import (
+    Audit,
+    Counters,
+    Finding,
+    Limit,
+    Measurement,
+    ReplicaReading,
+    RingReading,
+    Turns,
+    WorkerReading,
+)
+from headrace.record.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
+from headrace.report.charts import cycles
+from headrace.report.charts.pipe import draw
+
+MPPS = 1e6
+
+
+def measurement(execution: str, load: float, *, full: int = 0, **changes: Any) -> Measurement:
+    segments = segments_of(EXECUTIONS[execution])
+    sent = int(load * 2)
+    fields: dict[str, Any] = {
+        "chain": "edge",
+        "direction": "forward",
+        "repetition": 1,
+        "execution": execution,
+        "workload": "64B",
+        "load_pps": load,
+        "throughput_pps": load,
+        "throughput_gbps_l1": 1.0,
+        "throughput_gbps_l2": 1.0,
+        "offered_pps": load,
+        "sent_pps": load,
+        "received_pps": load,
+        "loss_ratio": 0.0,
+        "audit": Audit(verdict="ok"),
+        "duration_s": 2.0,
+        "sent": sent,
+        "segments": segments,
+        "counters": counters_of(segments, sent, full, 1.0),
+    }
+    return Measurement(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("execution", "narrowest"),
+    [("rtc", "acl+lb+l3fwd"), ("hybrid", "lb+l3fwd"), ("pipeline", "acl")],
+)
+def test_the_part_with_most_cycles_is_narrowest(execution: str, narrowest: str) -> None:
+    found = pipe(measurement(execution, 10 * MPPS))
+    assert found.narrowest == narrowest
+    assert found.part(narrowest).capacity_pps == pytest.approx(
+        capacity(EXECUTIONS[execution]), rel=0.01
+    )
+
+
+def test_capacity_grows_with_the_lcores() -> None:
+    one, three = pipe(measurement("rtc", MPPS)), pipe(measurement("rtc x 3", MPPS))
+    name = "acl+lb+l3fwd"
+    ratio = (three.part(name).capacity_pps or 0) / (one.part(name).capacity_pps or 1)
+    assert ratio == pytest.approx(3, rel=0.01)
+
+
+def test_segments_on_one_lcore_share_its_cycles() -> None:
+    apart = measurement("pipeline", 5 * MPPS)
+    counters = apart.counters
+    assert counters is not None
+    chain = [s for s in apart.segments if s.role == "chain"]
+    names = [s.name for s in chain]
+    replicas = tuple(
+        r.model_copy(update={"cpu": 2}) if r.segment in names else r for r in counters.replicas
+    )
+    busy = sum(r.ops_cycles for r in replicas if r.cpu == 2)
+    workers = tuple(w for w in counters.workers if w.cpu < 2)
+    together = apart.model_copy(
+        update={
+            "segments": tuple(
+                s.model_copy(
+                    update={"cpus": (2,), "shares_cpu_with": tuple(n for n in names if n != s.name)}
+                )
+                if s in chain
+                else s
+                for s in apart.segments
+            ),
+            "counters": Counters(
+                tsc_hz=TSC_HZ,
+                workers=(*workers, WorkerReading(cpu=2, ref_cycles=2 * TSC_HZ, ops_cycles=busy)),
+                replicas=replicas,
+                rings=counters.rings,
+            ),
+        }
+    )
+    found = pipe(together)
+    assert (found.narrowest, found.marked) == ("acl", ("acl",))  # the costliest of them
+    expected = TSC_HZ / sum(TSC_HZ / (pipe(apart).part(n).capacity_pps or 1) for n in names)
+    for name in names:
+        assert found.part(name).capacity_pps == pytest.approx(expected, rel=0.01)
+    assert "share is narrowest" in found.headline
+    assert "acl is the costliest of them" in found.headline
+    share = found.part("acl").share_of_lcore
+    assert share is not None and share == pytest.approx(
+        expected / (pipe(apart).part("acl").capacity_pps or 1), rel=0.01
+    )
+    assert sum(found.part(n).share_of_lcore or 0.0 for n in names) == pytest.approx(1.0)
+    assert together.counters is not None
+    full = {
+        name: r.model_copy(update={"full": together.sent // 2}) if name == "to-acl" else r
+        for name, r in together.counters.rings.items()
+    }
+    lossy = pipe(
+        together.model_copy(
+            update={"counters": together.counters.model_copy(update={"rings": full})}
+        )
+    )
+    assert len({lossy.part(n).capacity_pps for n in names}) == 1
+    assert (lossy.part("l3fwd").capacity_pps or 0) < 0.8 * expected
+    gains = next(r for r in found.reasons if r.startswith("On an lcore of its own"))
+    assert gains.endswith(f"gains at most {significant(min(1 / share, 1 / (1 - share)), 2)} times.")
+
+
+def test_a_full_ring_above_the_found_rate_is_the_evidence() -> None:
+    at = measurement("pipeline", 20 * MPPS)
+    counters = measurement("pipeline", 21 * MPPS).counters
+    assert counters is not None
+    rings = counters.rings | {"to-lb": RingReading(size=4096, full=123_456)}
+    above = measurement(
+        "pipeline", 21 * MPPS, counters=counters.model_copy(update={"rings": rings})
+    )
+    found = pipe(at, above)
+    assert found.narrowest == "lb"
+    said = " ".join(found.reasons)
+    assert "to-lb" in said and "123\u202f456" in said
+    assert "By cycles alone acl would be narrower" in said
+
+
+def test_a_chain_that_carried_more_than_the_estimate_can_carry_that() -> None:
+    at = measurement("rtc", 30 * MPPS)  # beyond what its cycles allow: it was held up
+    assert pipe(at).part("acl+lb+l3fwd").capacity_pps == pytest.approx(30 * MPPS)
+
+
+def test_uneven_replicas_narrow_the_part() -> None:
+    even = measurement("rtc x 3", 10 * MPPS)
+    counters = even.counters
+    assert counters is not None
+    first, *others = [r for r in counters.replicas if r.segment == "acl+lb+l3fwd"]
+    double = first.model_copy(
+        update={"packets_in": first.packets_in * 2, "ops_cycles": first.ops_cycles * 2}
+    )
+    uneven = even.model_copy(
+        update={
+            "counters": counters.model_copy(
+                update={
+                    "replicas": tuple(
+                        double if r is first else r for r in counters.replicas if r is not others[0]
+                    )
+                }
+            )
+        }
+    )
+    found = pipe(uneven)
+    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+        (pipe(even).part("acl+lb+l3fwd").capacity_pps or 0) / 2, rel=0.02
+    )
+    assert any("unevenly" in r for r in found.reasons)
+
+
+def test_a_generator_bound_figure_names_no_part_of_the_chain() -> None:
+    bound = Audit(verdict="generator-bound")
+    found = pipe(measurement("rtc", 5 * MPPS, audit=bound))
+    assert found.narrowest is None and not found.marked
+    assert "lower bound" in found.headline
+    assert any("held up" in r for r in found.reasons)
+    at_limit = pipe(measurement("rtc x 3", 42 * MPPS, audit=bound))
+    assert at_limit.narrowest == "generator"
+
+
+def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
+    """Bars and mark follow one rule: the smallest capacity, wherever it is."""
+    found = pipe(measurement("rtc x 3", 38 * MPPS))
+    narrowest = min(found.parts, key=lambda p: p.capacity_pps or 0.0)
+    assert narrowest.role == "generator"
+    assert found.narrowest == "generator" and "generator" in found.marked
+    assert "The tester is narrower than the chain" in found.headline
+    assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in found.reasons)
+
+
+def test_intended_drops_are_said_and_the_bound_is_of_the_load() -> None:
+    policed: dict[str, Any] = {"throughput_pps": 334.0, "policy_dropped": 19_332, "sent": 20_000}
+    bound = Audit(verdict="generator-bound")
+    found = pipe(measurement("rtc", 10_000, audit=bound, **policed))
+    assert "a load of 10.0\u202fkpps is the most" in found.headline
+    assert "334" not in found.headline and found.carried_pps == pytest.approx(10_000)
+    said = next(r for r in found.reasons if "dropped by policy" in r)
+    assert "19\u202f332 packets" in said and "throughput of 334\u202fpps" in said
+    clean = pipe(measurement("rtc", 10_000, audit=bound))
+    assert not any("policy" in r for r in clean.reasons)
+
+
+def test_a_trial_nobody_asked_for_is_no_evidence(bundle_path: Path) -> None:
+    bundle = Bundle(bundle_path)
+    result, trials = bundle.results()[0], bundle.trials()
+    assert above(result, trials) is not None
+    for phase in ("warm-up", "max", "calibration"):
+        other = [t.model_copy(update={"phase": phase}) for t in trials]
+        assert above(result, other) is None
+
+
+def test_without_counters_nothing_is_claimed() -> None:
+    found = pipe(measurement("rtc", 5 * MPPS, counters=None))
+    assert found.narrowest is None
+    assert "No counters" in found.headline
+
+
+def test_a_report_explains_each_measured_execution(bundle_path: Path) -> None:
+    (group,) = report(Bundle(bundle_path)).groups
+    assert group.primary == "ndr"
+    named = {e.summary.key.execution: e.pipe.narrowest for e in group.explained}
+    assert named == {
+        "rtc": "acl+lb+l3fwd",
+        "hybrid": "lb+l3fwd",
+        "pipeline": "acl",
+        "rtc x 3": "generator",
+    }
+
+
+def test_a_function_beside_may_be_the_narrowest() -> None:
+    """It has an lcore, but no ring: its packets come from the segment that it is beside."""
+    at = measurement("hybrid", MPPS)
+    lead, tail = at.segments[1], at.segments[2]
+    assert at.counters is not None
+    side = next(r for r in at.counters.replicas if r.segment == tail.name)
+    slow = {name: nf.model_copy(update={"cycles": nf.cycles * 9}) for name, nf in side.nfs.items()}
+    beside = side.model_copy(
+        update={
+            "segment": f"{lead.name}:slow", "inputs": {}, "outputs": {}, "io_packets": 0,
+            "rx_cycles": 0, "tx_cycles": 0, "nfs": slow, "ops_cycles": side.ops_cycles * 9,
+        }
+    )  # fmt: skip
+    replicas = [beside if r is side else r for r in at.counters.replicas]
+    segments = [
+        s.model_copy(update={"name": beside.segment}) if s is tail else s for s in at.segments
+    ]
+    found = pipe(
+        at.model_copy(
+            update={
+                "segments": tuple(segments),
+                "counters": at.counters.model_copy(update={"replicas": tuple(replicas)}),
+            }
+        )
+    )
+    assert found.narrowest == f"{lead.name}:slow"
+    part = found.part(beside.segment)
+    assert part.rings == {}
+    assert part.utilisation is not None
+    assert "slow" in draw(found, 900)
+
+
+WAITED = Audit(
+    verdict="suspect",
+    findings=(
+        Finding(
+            check="preemption", ok=False, value=0.43, limit=0.05,
+            text="Lcore 2 was kept from running for 43.00% of the trial.",
+        ),
+    ),
+)  # fmt: skip
+
+
+def held_up(
+    at: Measurement, cpu: int, *, waited_s: float = 0.0, stood_s: float = 0.0, audit: Audit = WAITED
+) -> Measurement:
+    """An interrupted poll was timed, so that links cost a hundred times what they do."""
+    assert at.counters is not None
+    hurt: dict[str, Any] = {"waited_ns": int(waited_s * 1e9)}
+    hurt["standstill_cycles"] = int(stood_s * TSC_HZ)
+    workers = [
+        w.model_copy(update=hurt if w.cpu == cpu else {"waited_ns": 0}) for w in at.counters.workers
+    ]
+    replicas = [
+        r.model_copy(update={"tx_cycles": r.tx_cycles * 100}) if r.cpu == cpu else r
+        for r in at.counters.replicas
+    ]
+    counters = {"workers": tuple(workers), "replicas": tuple(replicas)}
+    return at.model_copy(
+        update={"audit": audit, "counters": at.counters.model_copy(update=counters)}
+    )
+
+
+@pytest.mark.parametrize("why", [{"waited_s": 0.86}, {"stood_s": 0.86}])
+def test_time_in_which_an_lcore_did_not_run_is_no_packets_cost(why: dict[str, Any]) -> None:
+    at = held_up(measurement("pipeline", MPPS), 2, **why)
+    found = pipe(at)
+    assert found.narrowest is None and not found.marked
+    assert found.headline.startswith("Not named: the measurement was disturbed. acl did not run")
+    part = found.part("acl")
+    assert (part.capacity_pps, part.cycles_per_packet, part.costs) == (None, None, ())
+    assert part.held_up == pytest.approx(0.43)
+    assert (found.part("lb").capacity_pps or 0) > MPPS
+    assert any("acl (lcore 2) was held up for 43" in r for r in found.reasons)
+    assert cycles.stack("pipeline", found) is None
+    assert "Not named" in draw(found, 900)
+
+
+def test_a_record_without_waiting_times_goes_by_the_audit() -> None:
+    at = held_up(measurement("rtc", MPPS), 2)
+    assert at.counters is not None
+    old = [w.model_copy(update={"waited_ns": None}) for w in at.counters.workers]
+    counters = at.counters.model_copy(update={"workers": tuple(old)})
+    assert pipe(at.model_copy(update={"counters": counters})).narrowest is None
+    assert pipe(at).narrowest is not None  # it is told that these lcores did not wait
+
+
+def test_a_short_stop_hides_no_costs() -> None:
+    """The engine tells pauses from what packets cost, whatever the load."""
+    for load in (0.05 * MPPS, 10 * MPPS):
+        assert pipe(held_up(measurement("rtc", load), 2, waited_s=0.01)).narrowest is not None
+
+
+def test_a_tester_that_was_held_up_is_not_said_to_be_narrow() -> None:
+    found = pipe(held_up(measurement("rtc", MPPS), 0, waited_s=0.86))
+    assert found.narrowest == "acl+lb+l3fwd"
+    assert found.part("generator").capacity_pps is None
+    bound = WAITED.model_copy(update={"verdict": "generator-bound"})
+    busy = measurement("rtc x 3", 42 * MPPS)
+    assert pipe(held_up(busy, 0, waited_s=0.86, audit=bound)).narrowest is None
+
+
+def test_a_ring_in_front_of_whom_did_not_run_is_no_evidence() -> None:
+    at, above = measurement("pipeline", 20 * MPPS), measurement("pipeline", 21 * MPPS)
+    assert above.counters is not None
+    rings = above.counters.rings | {"to-lb": RingReading(size=4096, full=123_456)}
+    above = above.model_copy(
+        update={"counters": above.counters.model_copy(update={"rings": rings})}
+    )
+    assert pipe(at, above).narrowest == "lb"
+    assert pipe(at, held_up(above, 3, waited_s=0.86)).narrowest == "acl"
+
+
+def repeated(*loads: float, **changes: Any) -> list[Measurement]:
+    return [measurement("rtc", load, repetition=i + 1, **changes) for i, load in enumerate(loads)]
+
+
+def test_a_bound_is_of_all_repetitions_as_the_table_is() -> None:
+    found = pipe_of(
+        repeated(0.0366 * MPPS, 0.0953 * MPPS, audit=Audit(verdict="generator-bound")), []
+    )
+    assert found.throughput_pps == pytest.approx(65_950)
+    assert "66.0\u202fkpps (median of 2 repetitions; the most 95.3\u202fkpps)" in found.headline
+    assert all((p.capacity_pps or 0) >= 95_300 for p in found.parts)
+    mixed = repeated(MPPS, 1.1 * MPPS)
+    bound = mixed[1].model_copy(update={"audit": Audit(verdict="generator-bound")})
+    assert "lower bound" in pipe_of([mixed[0], bound], []).headline  # as the table's `≥`
+
+
+def test_no_part_is_narrower_than_what_came_through_in_any_repetition() -> None:
+    """A repetition whose lcores seemed slow does not take back what another one showed."""
+    slow = repeated(2 * MPPS, 2 * MPPS)
+    assert slow[0].counters is not None
+    dear = [
+        r.model_copy(update={"ops_cycles": r.ops_cycles * 40}) for r in slow[0].counters.replicas
+    ]
+    counters = slow[0].counters.model_copy(update={"replicas": tuple(dear)})
+    slow = [one.model_copy(update={"counters": counters}) for one in slow]
+    fast = measurement("rtc", 15 * MPPS, repetition=3)
+    found = pipe_of([*slow, fast], [])
+    assert found.carried_pps == pytest.approx(2 * MPPS)
+    assert min(p.capacity_pps or 0 for p in found.parts) == pytest.approx(15 * MPPS)
+
+
+def test_cycles_are_the_median_and_packets_the_sum() -> None:
+    each = repeated(MPPS, MPPS, MPPS)
+    dear = held_up(each[0], 2, audit=Audit(verdict="ok"))  # its links cost a hundred times more
+    part = pipe_of([dear, *each[1:]], []).part("acl+lb+l3fwd")
+    one = pipe(each[1]).part("acl+lb+l3fwd")
+    assert part.cycles_per_packet == pytest.approx(one.cycles_per_packet)
+    assert part.drops == {name: 3 * n for name, n in one.drops.items()}
+
+
+def test_a_repetition_in_which_an_lcore_did_not_run_is_named_and_left_out() -> None:
+    each = repeated(MPPS, MPPS)
+    found = pipe_of([held_up(each[0], 2, waited_s=0.86), each[1]], [])
+    assert found.narrowest == "acl+lb+l3fwd"
+    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+        pipe(each[1]).part("acl+lb+l3fwd").capacity_pps
+    )
+    assert any(r.startswith("Repetition 1 is not in the cycles") for r in found.reasons)
+    assert any(r.startswith("Audit: Repetition 1: Lcore 2") for r in found.reasons)
+    both = pipe_of([held_up(one, 2, waited_s=0.86) for one in each], [])
+    assert both.narrowest is None and "Not named" in both.headline
+
+
+def test_loss_above_names_its_repetition() -> None:
+    above = repeated(25 * MPPS, 26 * MPPS, full=5_000)
+    found = pipe_of(repeated(20 * MPPS, 20 * MPPS), above)
+    assert [r[:18] for r in found.reasons if "did not carry" in r] == [
+        "In repetition 1 at",
+        "In repetition 2 at",
+    ]
+
+
+def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
+    def part(name: str, nf: str, capacity: float, cpu: int) -> Part:
+        return Part(
+            name=name, role="chain", cpus=(cpu,), nfs=(nf,), capacity_pps=capacity, utilisation=0.5
+        )
+
+    many = [part(f"vnf{i}.1", f"vnf{i}.1-l2fwd", i * MPPS, i % 2) for i in range(1, 64)]
+    made = Pipe(
+        parts=(
+            Part(name="generator", role="generator", cpus=(0,)),
+            *many,
+            part("other", "l3fwd", 2 * MPPS, 1),
+        ),
+        throughput_pps=MPPS,
+        carried_pps=MPPS,
+        narrowest="vnf1.1",
+        marked=("vnf1.1",),
+        headline="",
+    )
+    drawn = made.drawn()
+    assert [p.name for p in drawn] == [
+        "generator",
+        "vnf1.1",
+        "vnf2.1 … vnf63.1 (62)",
+        "other",
+    ]
+    assert (drawn[2].capacity_pps, drawn[2].cpus) == (2 * MPPS, (0, 1))
+    # Few are drawn each.
+    few = made.model_copy(update={"parts": made.parts[:6]})
+    assert few.drawn() == list(few.parts)
+
+
+def switch(used: float, dropped: int = 0, kind: str = "switch") -> Limit:
+    return Limit.model_validate(
+        {
+            "kind": kind,
+            "place": "nic",
+            "gbps": 1.0,
+            "used": used,
+            "crossings": 2,
+            "dropped": dropped,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("here", "over", "full", "named"),
+    [
+        ([switch(0.98)], [], 0, True),  # nothing more fits
+        ([switch(0.80)], [], 0, False),
+        ([switch(0.93)], [switch(1.0, 9_000)], 0, True),  # what was too much was lost there
+        ([switch(0.93)], [switch(1.0, 9_000)], 20_000, False),  # more was lost in front of a part
+        ([switch(0.50)], [switch(0.55, 9_000)], 0, False),  # a pause, not the limit
+    ],
+)
+def test_a_limit_is_named_where_it_holds_the_chain_back(
+    here: list[Limit], over: list[Limit], full: int, named: bool
+) -> None:
+    at = measurement("pipeline", 8 * MPPS, limits=tuple(here))
+    above = [measurement("pipeline", 9 * MPPS, full=full, limits=tuple(over))] if over else []
+    found = pipe_of([at], above)
+    if not named:
+        assert found.limit is None and found.narrowest == "acl"
+        return
+    assert found.headline == "Switch capacity of the NIC, 1 Gbit/s, reached."
+    assert found.narrowest is None and found.limit is not None and found.marked == ("nic",)
+    assert any("goes 2 times between NIC and host" in reason for reason in found.reasons)
+    assert any("By its cycles the chain could carry" in reason for reason in found.reasons)
+
+
+def test_of_several_limits_the_one_that_lost_most_is_named() -> None:
+    at = measurement("pipeline", 8 * MPPS)
+    both = (switch(1.0, 10), switch(1.0, 500, kind="uplink"))
+    found = pipe_of([at], [measurement("pipeline", 9 * MPPS, limits=both)])
+    assert found.headline == "Uplink of the NIC, 1 Gbit/s, reached."
+
+
+def test_a_packet_costs_no_more_than_there_was_and_pauses_are_told_apart() -> None:
+    """Functions' cycles are sampled and may come out high; that an lcore was busy is counted."""
+    at = measurement("rtc", MPPS)
+    assert at.counters is not None
+    replicas = [
+        r.model_copy(update={"tx_cycles": r.tx_cycles * 3, "rx_cycles": r.rx_cycles * 3})
+        for r in at.counters.replicas
+    ]
+    workers = [
+        w.model_copy(update={"pauses_cycles": w.ref_cycles // 50}) for w in at.counters.workers
+    ]
+    counters = {"workers": tuple(workers), "replicas": tuple(replicas)}
+    at = at.model_copy(update={"counters": at.counters.model_copy(update=counters)})
+    found = pipe(at)
+    for part in (p for p in found.parts if p.role == "chain"):
+        [replica] = (r for r in replicas if r.segment == part.name)
+        each = replica.ops_cycles / replica.packets_in
+        assert part.cycles_per_packet == pytest.approx(each)
+        assert sum(c.cycles for c in part.costs) == pytest.approx(each)
+        assert part.paused == pytest.approx(0.02, rel=1e-3)
+    assert any("kept its lcore from working for 2" in r for r in found.reasons)
+
+
+def test_of_repetitions_the_median_use_is_told() -> None:
+    """A disturbed one carried less, and used less of the limit; it is not what the others show."""
+    each = [
+        measurement("pipeline", load * MPPS, repetition=n, limits=(switch(used, 5),))
+        for n, load, used in ((1, 6, 0.747), (2, 8, 0.997), (3, 8, 0.996))
+    ]
+    over = measurement("pipeline", 9 * MPPS, limits=(switch(1.0, 900),))
+    found = pipe_of(each, [over])
+    assert found.limit is not None
+    assert "At 8.00\u202fMpps frames take 99.6\u202f% of it (layer 1)." in found.reasons
+
+
+def test_an_lcore_busy_with_small_bursts_can_carry_more() -> None:
+    """Each poll takes 800 cycles by itself and 60 for each packet: with 3 packets in the mean it is
+    busy all the time, and with 32 it takes over three times as many."""
+    at = measurement("rtc", MPPS)
+    assert at.counters is not None
+    tsc_hz = at.counters.tsc_hz
+    sizes = [1 + i % 5 for i in range(1000)]
+    took = [800 + 60 * n for n in sizes]
+    turns = Turns(
+        n=len(sizes),
+        packets=sum(sizes),
+        packets_squared=sum(n * n for n in sizes),
+        cycles=sum(took),
+        cycles_by_packets=sum(n * t for n, t in zip(sizes, took, strict=True)),
+    )
+
+    def small(r: ReplicaReading) -> ReplicaReading:
+        if r.segment in ("generator", "sink"):
+            return r
+        polls = r.packets_in // 3
+        ops = int(r.packets_in * (800 / 3 + 60))
+        changes = {"turns": turns, "burst": 32, "polls": polls, "idle_polls": 0, "ops_cycles": ops}
+        return r.model_copy(update=changes)
+
+    replicas = tuple(map(small, at.counters.replicas))
+    at = at.model_copy(update={"counters": at.counters.model_copy(update={"replicas": replicas})})
+    [part] = [p for p in parts_of(at) if p.role == "chain"]
+    assert part.burst == pytest.approx(3, rel=1e-3)
+    assert part.full_burst_cycles == pytest.approx(800 / 32 + 60, rel=1e-6)
+    assert part.cycles_per_packet == pytest.approx(800 / 3 + 60, rel=1e-3)
+    assert part.capacity_pps == pytest.approx(tsc_hz / 85, rel=0.01)
+    assert any("In full bursts a packet costs 85.0 cycles" in r for r in pipe(at).reasons)

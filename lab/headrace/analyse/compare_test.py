@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A difference counts only beyond the spread, and only between figures that may be trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.analyse.compare import Change, Diff, Significance, diff, permutation_p
+from headrace.record.bundle import Bundle
+from headrace.record.testdata import make_bundle
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compare") / "slower"
+    return make_bundle(path, repetitions=4, speed=0.9, seed=5, governor="powersave")
+
+
+@pytest.fixture(scope="module")
+def found(bundle_path: Path, slower: Path) -> Diff:
+    return diff(Bundle(bundle_path), Bundle(slower))
+
+
+def change(found: Diff, execution: str, metric: str) -> Change:
+    row = next(
+        c for c in found.compared if c.key.execution == execution and c.key.ground == "measured"
+    )
+    return next(c for c in row.changes if c.metric == metric)
+
+
+def test_a_slower_run_is_worse(found: Diff) -> None:
+    throughput = change(found, "rtc", "throughput")
+    assert throughput.significance == "different" and throughput.better is False
+    assert throughput.ratio == pytest.approx(-0.1, abs=0.03)
+    assert change(found, "rtc", "cycles acl").significance == "within-spread"
+
+
+def test_an_untrusted_rate_is_not_compared(found: Diff) -> None:
+    assert change(found, "rtc x 3", "throughput").significance == "not-trusted"
+
+
+def test_what_surrounds_the_results_is_compared(found: Diff) -> None:
+    named = {(d.where, d.name): (d.a, d.b) for d in found.differences}
+    assert named == {
+        ("spec", "speed"): ("1", "0.9"),
+        ("environment", "cpu.governor"): (None, "powersave"),
+    }
+
+
+def test_a_run_does_not_differ_from_itself(bundle_path: Path) -> None:
+    same = diff(Bundle(bundle_path), Bundle(bundle_path))
+    assert not same.changed and not same.differences
+    assert not same.only_a and not same.only_b
+
+
+def test_one_repetition_shows_no_spread(bundle_path: Path, tmp_path: Path) -> None:
+    once = make_bundle(tmp_path / "once", repetitions=1, speed=0.5)
+    found = diff(Bundle(bundle_path), Bundle(once))
+    assert change(found, "rtc", "throughput").significance == "unknown"
+
+
+@pytest.mark.parametrize(("repetitions", "told"), [(2, "unknown"), (3, "different")])
+def test_two_repetitions_a_side_cannot_tell(
+    tmp_path: Path, repetitions: int, told: Significance
+) -> None:
+    """However far apart: of four equal values two and two are apart in 2 of 6 arrangements."""
+    fast = make_bundle(tmp_path / "fast", repetitions=repetitions)
+    slow = make_bundle(tmp_path / "slow", repetitions=repetitions, speed=0.5, seed=2)
+    found = diff(Bundle(fast), Bundle(slow))
+    one = change(found, "rtc", "throughput")
+    assert one.significance == told and found.changed == (told == "different")
+    assert one.better is (None if told == "unknown" else False)
+
+
+def test_permutation_p_of_separate_groups() -> None:
+    # 2 of the 70 ways to split eight values are as extreme as this one.
+    assert permutation_p([1, 2, 3, 4], [11, 12, 13, 14]) == pytest.approx(2 / 70)
+    assert permutation_p([1, 2, 3], [11, 12, 13]) is None
+
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=5)
+
+
+@settings(deadline=None)
+@given(VALUES, VALUES)
+def test_permutation_p_is_a_probability(a: list[float], b: list[float]) -> None:
+    p = permutation_p(a, b)
+    assert p is not None and 0 < p <= 1
+    assert permutation_p(b, a) == pytest.approx(p)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says, before it has a form: terminal, HTML and JSON are drawn from this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from headrace.analyse.bottleneck import Pipe, pipe_of
+from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.summary import Summary, summarise
+from headrace.analyse.units import count, ns, percent, plural
+from headrace.record.bundle import Bundle, Status
+from headrace.record.record import Environment, Measurement, Phase, Record, Result, Segment, Trial
+
+_VNF = re.compile(r"vnf(\d+)\.\d+")
+ASKED: tuple[Phase, ...] = ("search", "fixed")
+IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
+
+
+class Explained(Record):
+    """A summary and where its chain is narrowest."""
+
+    summary: Summary
+    pipe: Pipe
+
+
+class Group(Record):
+    """Results that stand in one table: the same chain and workload.
+
+    With traffic both ways the sum is shown and explained (an lcore serves both directions);
+    the single directions stand beside it.
+    """
+
+    chain: str
+    workload: str
+    direction: str
+    nfs: tuple[str, ...]  # of one chain, where several of a kind are hosted
+    copies: int  # how many of them
+    goals: tuple[str, ...]
+    primary: str  # the goal that the pictures show
+    summaries: tuple[Summary, ...]
+    single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
+    explained: tuple[Explained, ...]  # of the primary goal, measured ones
+    compared: tuple[Compared, ...] = ()  # what a study of containers says instead
+
+    @property
+    def repeated(self) -> bool:
+        return any(len(s.results) > 1 for s in self.summaries)
+
+    @property
+    def foreign(self) -> bool:
+        """Third-party VNFs: no functions of ours, and their graph may be more than a chain."""
+        return any(s.application for s in self.summaries)
+
+    @property
+    def intended(self) -> tuple[str, ...]:
+        """What was dropped on purpose, where that is not in the loss."""
+        rows = (*self.summaries, *self.single)
+        return tuple(_by_policy(s) for s in rows if s.by_policy)
+
+
+class Report(Record):
+    name: str
+    path: str
+    status: Status
+    groups: tuple[Group, ...]
+    trials: int
+    cautions: tuple[str, ...]  # what a reader must know before reading any figure
+    environment: Environment | None
+
+    @property
+    def title(self) -> str:
+        chains = dict.fromkeys(g.chain for g in self.groups)
+        return ", ".join(chains) or self.name
+
+
+def report(bundle: Bundle) -> Report:
+    results, trials = bundle.results(), bundle.trials()
+    compared = read_compared(bundle.path / "samples")
+    summaries = summarise(results)
+    keys = dict.fromkeys((s.key.chain, s.key.workload) for s in summaries)
+    groups = tuple(
+        _group([s for s in summaries if (s.key.chain, s.key.workload) == key], trials, compared)
+        for key in keys
+    )
+    return Report(
+        name=bundle.path.resolve().name,
+        path=str(bundle.path),
+        status=bundle.status,
+        groups=groups,
+        trials=len({t.trial for t in trials}),
+        cautions=(
+            *_cautions(bundle.status, summaries, results),
+            *_disturbed(bundle.environment),
+        ),
+        environment=bundle.environment,
+    )
+
+
+def _group(
+    all_ways: Sequence[Summary], trials: Sequence[Trial], compared: Sequence[Compared]
+) -> Group:
+    ways = {s.key.direction for s in all_ways}
+    main = "both" if "both" in ways else all_ways[0].key.direction
+    summaries = [s for s in all_ways if s.key.direction == main]
+    first = summaries[0].key
+    primary = _primary(summaries)
+    shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
+    return Group(
+        chain=first.chain,
+        workload=first.workload,
+        direction=first.direction,
+        nfs=nfs_of(summaries),
+        copies=_copies(summaries),
+        goals=tuple(dict.fromkeys(s.key.goal_text for s in summaries)),
+        primary=primary,
+        summaries=tuple(summaries),
+        single=tuple(s for s in all_ways if s.key.direction != main),
+        explained=tuple(
+            Explained(summary=s, pipe=pipe_of(s.results, _above_each(s.results, trials)))
+            for s in shown
+            if not s.application  # its VNFs are no segments of ours
+        ),
+        compared=tuple(c for c in compared if c.workload == first.workload),
+    )
+
+
+def _primary(summaries: Sequence[Summary]) -> str:
+    """The strictest search goal; else the maximum rate; else the highest load that most
+    executions were measured at."""
+    measured = [s for s in summaries if s.key.ground == "measured"] or list(summaries)
+    texts = [s.key.goal_text for s in measured]
+
+    def strictness(s: Summary) -> tuple[int, float, float]:
+        goal = s.results[0].goal_parameters
+        if goal is not None:
+            return (0, goal.loss_ratio, 0.0)
+        if s.key.load_pps is None:
+            return (1, 0.0, 0.0)
+        return (2, -texts.count(s.key.goal_text), -s.key.load_pps)
+
+    return min(measured, key=strictness).key.goal_text
+
+
+def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:
+    """The chain's NFs in order, from the cut of the first summary that has one."""
+    for s in summaries:
+        cut = [g for g in s.typical.segments if g.role == "chain"]
+        if cut:
+            return tuple(nf for g in cut if _hosted_chain(g) in (None, 1) for nf in g.nfs)
+    return tuple(summaries[0].nf_cycles)
+
+
+def _hosted_chain(segment: Segment) -> int | None:
+    """`vnf2.1` is the first VNF of the second chain; None: in no chain of VNFs."""
+    found = _VNF.fullmatch(segment.name) if segment.hosting != "inline" else None
+    return int(found[1]) if found else None
+
+
+def _copies(summaries: Sequence[Summary]) -> int:
+    return max((_hosted_chain(g) or 1 for s in summaries for g in s.typical.segments), default=1)
+
+
+def _by_policy(s: Summary) -> str:
+    dropped, sent = sum(r.policy_dropped for r in s.results), sum(r.sent for r in s.results)
+    way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
+    share = percent(dropped / (sent or 1))
+    return (
+        f"{s.key.execution}, {s.key.goal_text}{way}: {count(dropped)} of "
+        f"{count(sent)} packets sent ({share}) were dropped by policy; they are in "
+        "neither the loss nor the throughput."
+    )
+
+
+def _above_each(results: Sequence[Result], trials: Sequence[Trial]) -> list[Measurement]:
+    return [one for r in results if (one := above(r, trials)) is not None]
+
+
+def above(result: Result, trials: Sequence[Trial]) -> Measurement | None:
+    """The trial of the same repetition at the lowest load that the chain did not carry, of those
+    that were asked for: a warm-up or a calibration is far beyond what anybody wants to know."""
+    allowed = result.goal_parameters.loss_ratio if result.goal_parameters else 0.0
+    candidates = [
+        t
+        for t in trials
+        if t.chain == result.chain
+        and t.direction == result.direction
+        and t.execution == result.execution
+        and t.workload == result.workload
+        and t.repetition == result.repetition
+        and t.phase in ASKED
+        and t.load_pps > result.load_pps
+        and t.loss_ratio > allowed
+        and t.counters is not None
+    ]
+    return min(candidates, key=lambda t: t.load_pps, default=None)
+
+
+def shared(segments: Sequence[Segment]) -> list[str]:
+    return [
+        f"{s.name} shares its lcore with {', '.join(s.shares_cpu_with)}."
+        for s in segments
+        if s.shares_cpu_with
+    ]
+
+
+def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Result]) -> list[str]:
+    texts = []
+    if (unfinished := status.unfinished) is not None:
+        texts.append(f"{unfinished} It holds the trials that had ended.")
+    if not results:
+        texts.append("There are no results in it.")
+    measured = [s for s in summaries if s.key.ground == "measured"]
+    for verdict, meaning in _MEANING.items():
+        found = [s for s in measured if s.verdict == verdict and not _short_of_load(s)]
+        if found:
+            texts.append(f"{meaning}: {_rows(found)}.")
+    short = [s for s in measured if _short_of_load(s)]
+    if short:
+        texts.append(f"The generator did not make these loads as asked: {_rows(short)}.")
+    apart = [s for s in measured if s.disagree]
+    for name in dict.fromkeys(s.key.chain for s in apart):
+        of_chain = [s for s in measured if s.key.chain == name]
+        several = len({s.key.workload for s in of_chain}) > 1
+        rows = "; ".join(_spread(s, several) for s in of_chain if s.disagree)
+        texts.append(f"Repetitions of {name} do not agree within 5 %: {rows}.")
+    texts += _below_floor(measured)
+    left_out = sum(s.excluded for s in measured)
+    if left_out:
+        texts.append(f"{plural(left_out, 'invalid repetition')} left out of the figures.")
+    return texts
+
+
+def _below_floor(summaries: Sequence[Summary]) -> list[str]:
+    rows = [s for s in summaries if any(r.below_floor for r in s.results)]
+    found = [r for s in rows for r in s.results if r.below_floor]
+    floors = [r.calibration.floor_ns for r in found if r.calibration is not None]
+    if not floors:
+        return []
+    latencies = [r.latency_ns.p50 for r in found if r.latency_ns is not None]
+    return [
+        f"The tester's own latency floor ({ns(max(floors))}) is above what was measured through "
+        f"the chain (p50 from {ns(min(latencies))}), so it is none: other work disturbed its "
+        f"calibration. Latencies stand as measured, without it: {_rows(rows)}."
+    ]
+
+
+def _disturbed(environment: Environment | None) -> list[str]:
+    """Other work at the start; the load at the end is mostly the engine's own polling."""
+    load = environment.noise.get("load_average") if environment else None
+    if not isinstance(load, list | tuple) or not load or float(load[0]) < IDLE_LOAD:
+        return []
+    return [
+        f"Other work ran on this machine when the run began (load average {float(load[0]):.1f}): "
+        "expect lower and less steady figures than on an idle one."
+    ]
+
+
+_MEANING = {
+    "generator-bound": "The generator, not the chain, set these loads; they are lower bounds",
+    "suspect": "An audit check failed; read its finding before using these figures",
+    "invalid": "These are no measurements of the chain",
+    "not-audited": "Nothing checked the generator for these figures",
+}
+
+
+def _short_of_load(s: Summary) -> bool:
+    return s.verdict == "generator-bound" and not s.lower_bound
+
+
+def _rows(summaries: Sequence[Summary]) -> str:
+    """`rtc (ndr, pdr); pipeline (ndr)`, with the chain's name where there are several."""
+    goals: dict[str, list[str]] = {}
+    chains = len({s.key.chain for s in summaries}) > 1
+    for s in summaries:
+        name = f"{s.key.chain}, {s.key.execution}" if chains else s.key.execution
+        known = goals.setdefault(name, [])
+        if s.key.goal_text not in known:
+            known.append(s.key.goal_text)
+    return "; ".join(f"{name} ({', '.join(known)})" for name, known in goals.items())
+
+
+def _spread(s: Summary, with_workload: bool) -> str:
+    way = "" if s.key.direction in ("forward", "both") else f", {s.key.direction}"
+    workload = f", {s.key.workload}" if with_workload else ""
+    spread = percent(s.throughput_pps.relative, 2)
+    return f"{s.key.execution}, {s.key.goal_text}{workload}{way} ({spread})"

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules look at: samples of the layers, trials, a stack trace; each may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.document import ASKED, above
+from headrace.collect.samples import Samples, Window
+from headrace.collect.stack.result import StackTrace
+from headrace.collect.watch import stack_file, trial_times
+from headrace.errors import HeadraceError, bad_value
+from headrace.host.store import load
+from headrace.record.bundle import Bundle
+from headrace.record.record import Measurement, Result, Trial
+
+_EMPTY = Window(0.0, {}, {}, {})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    os: Window = _EMPTY
+    virtualization: Window = _EMPTY
+    virtual_switch: Window = _EMPTY
+    hardware: Window = _EMPTY
+    stack: StackTrace | None = None
+    results: Sequence[Result] = ()
+    trials: Sequence[Trial] = ()
+    compared: tuple[Compared, ...] = ()
+    absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
+    layers: tuple[str, ...] = ()  # that were sampled
+    unfinished: str | None = None  # the run, and why
+
+    @property
+    def repeated(self) -> bool:
+        return any(r.repetition > 1 for r in self.results)
+
+    def measurements(self) -> list[tuple[Measurement, Measurement | None]]:
+        """Each result, and a trial of the same experiment at a load that it did not carry."""
+        return [(r, above(r, self.trials)) for r in self.results]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One deployment of a study, and what is known of each of its trials; without a title: what
+    is known of the whole."""
+
+    title: str
+    evidence: tuple[Evidence, ...]
+
+
+def parts(path: Path) -> list[Part]:
+    """Of a run bundle, whose deployments may each have a folder of samples, or of a folder that
+    `headrace collect` wrote."""
+    whole = of(path)
+    below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
+    found = [deployment(folder, whole.results) for folder in below]
+    measured = [part for part in found if any(e.results for e in part.evidence)]
+    return [Part("", (whole,)), *(measured or found)]  # not where no trial ended
+
+
+def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
+    """By its folder of samples: each trial by those at its ends, or the whole where none is noted
+    that has a result."""
+    samples, results = Samples(folder), {r.trial: r for r in of_study}
+    whole = _evidence(folder, samples)
+    evidence = tuple(
+        _within(
+            replace(
+                whole,
+                results=[results[t.trial]],
+                stack=_stack(folder / stack_file(t.trial)) or whole.stack,
+            ),
+            samples,
+            t.begin_ns,
+            t.end_ns,
+        )
+        for t in trial_times(folder)
+        if t.trial in results
+    ) or (whole,)
+    first = next((r for e in evidence for r in e.results), None)
+    title = folder.name if first is None else f"{first.execution}, {first.chain}"
+    return Part(title, evidence)
+
+
+def of(path: Path) -> Evidence:
+    """What is known of a whole run bundle, or of a folder that `headrace collect` wrote."""
+    if (path / "status.json").is_file():
+        bundle = Bundle(path)
+        results, trials = bundle.results(), bundle.trials()
+        unfinished = bundle.status.unfinished
+        if not results and not any(t.phase in (*ASKED, "max") for t in trials):
+            why = unfinished or "its state is complete"
+            raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
+        folder = path / "samples"
+        known = _evidence(folder, Samples(folder), results, trials)
+        return replace(known, unfinished=unfinished)
+    if (path / "collectors.json").is_file():
+        return _evidence(path, Samples(path))
+    raise bad_value(
+        "BUNDLE",
+        str(path),
+        allowed="a directory that `headrace run` or `headrace collect` wrote",
+    )
+
+
+def _evidence(
+    folder: Path,
+    samples: Samples,
+    results: Sequence[Result] = (),
+    trials: Sequence[Trial] = (),
+) -> Evidence:
+    known = Evidence(
+        stack=_stack(folder / stack_file()),
+        results=results,
+        trials=trials,
+        compared=read_compared(folder),
+        absent=dict(samples.about.get("refused", {})),
+        layers=tuple(samples.about.get("layers", {})),
+    )
+    return _within(known, samples)
+
+
+def _stack(file: Path) -> StackTrace | None:
+    return load(file, StackTrace) if file.is_file() else None
+
+
+def _within(
+    known: Evidence, samples: Samples, begin_ns: int = 0, end_ns: int | None = None
+) -> Evidence:
+    return replace(
+        known,
+        os=samples.window("os", begin_ns, end_ns),
+        virtualization=samples.window("virtualization", begin_ns, end_ns),
+        virtual_switch=samples.window("virtual-switch", begin_ns, end_ns),
+        hardware=samples.window("hardware", begin_ns, end_ns),
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is to look at, and what is said where there is nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace.analyse.compared import COMPARED_FILE, Compared, write_compared
+from headrace.analyse.document import report
+from headrace.analyse.evidence import of, parts
+from headrace.analyse.rules import explain_parts
+from headrace.cli.explain import explain as explain_command
+from headrace.errors import BadInput, HeadraceError
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.record import Application, Audit, Result
+from headrace.record.testdata import make_bundle
+from headrace.report.page import render
+from headrace.report.terminal import lines
+
+
+def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> None:
+    """It waited for a lcore in vain, say; silence would read as `nothing is narrow`."""
+    with pytest.raises(HeadraceError), BundleWriter(tmp_path / "b"):
+        raise HeadraceError("lcore 1: held by process 7")
+    with pytest.raises(HeadraceError, match="no trials to explain") as caught:
+        of(tmp_path / "b")
+    assert "lcore 1: held by process 7" in str(caught.value)
+
+
+def test_what_the_tester_alone_did_is_nothing_to_explain(tmp_path: Path) -> None:
+    some = Bundle(make_bundle(tmp_path / "some", repetitions=1)).trials()[0]
+    with BundleWriter(tmp_path / "b") as writer:
+        writer.trial(some.model_copy(update={"phase": "calibration"}))
+    with pytest.raises(HeadraceError, match="no trials to explain: nothing was measured"):
+        of(tmp_path / "b")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="allowed: a directory that `headrace run`"):
+        of(tmp_path)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Two deployments, a trial each; in the second a container's thread is full."""
+    path = tmp_path / "b"
+    with BundleWriter(path) as writer:
+        for number, ns in ((1, 2e8), (2, 9.9e8)):
+            folder = f"00{number}"
+            fields: dict[str, Any] = {
+                "chain": f"chain {number}", "direction": "both", "repetition": 1,
+                "execution": "container ovs", "workload": "http", "load_pps": 0,
+                "throughput_pps": 1, "throughput_gbps_l1": 0, "throughput_gbps_l2": 0,
+                "offered_pps": 0, "sent_pps": 0, "received_pps": 0, "loss_ratio": 0,
+                "audit": Audit(verdict="ok"), "trial": number,
+                "application": Application(gbps=1),
+            }  # fmt: skip
+            writer.result(Result(**fields, goal="max"))
+            (path / "samples" / folder).mkdir(parents=True)
+            samples = "".join(
+                json.dumps({"t_ns": t, "values": {"busiest_thread_ns{cache}": t / 1e9 * ns}}) + "\n"
+                for t in (0, 10**9, 2 * 10**9)
+            )
+            writer.sample(f"{folder}/virtualization.jsonl", samples)
+            writer.sample(f"{folder}/collectors.json", '{"layers": {"virtualization": {}}}')
+            times = [{"trial": number, "begin_ns": 10**9, "end_ns": 2 * 10**9}]
+            writer.sample(f"{folder}/trials.json", json.dumps(times))
+        compared = Compared(
+            network="ovs", workload="http", vnf="cache", sentences=("Alone: cache 1.",)
+        )
+        writer.sample(COMPARED_FILE, write_compared([compared]))
+    return path
+
+
+def test_each_deployment_of_a_study_is_looked_at(study: Path) -> None:
+    first, second = explain_parts(parts(study))
+    assert (first.rule, first.place, first.deployments) == (
+        "narrowest-vnf", "ovs, http: cache", ()
+    )  # fmt: skip
+    assert (second.rule, second.place) == ("busy-thread", "cache")
+    assert second.deployments == ("container ovs, chain 2",)
+
+
+def test_a_report_says_what_the_study_compared(study: Path) -> None:
+    made = report(Bundle(study))
+    console = Console(width=120, file=StringIO())
+    for line in lines(made, 120):
+        console.print(line)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    for text in (said, render(made)):
+        assert "Bottleneck: cache." in text and "Alone: cache 1." in text
+        assert "empty chain" not in text
+
+
+@pytest.mark.parametrize("file", ["bottleneck.json", "001/trials.json", "002/collectors.json"])
+@pytest.mark.parametrize("text", ["", "[", "7"])
+def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:
+    (study / "samples" / file).write_text(text)
+    with pytest.raises(BadInput, match=file):
+        parts(study)
+
+
+def test_what_was_not_looked_at_is_said(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explain_command(study)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtual-switch, os, hardware: these were not" in said
+    assert "This run" not in said
+    shutil.rmtree(study / "samples")
+    explain_command(study)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtualization, virtual-switch, os, hardware" in said
+    assert "`collect: true`" in said
+
+
+def test_a_run_that_was_killed_is_said_to_be(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (study / "status.json").read_text()
+    (study / "status.json").write_text(text.replace("complete", "running"))
+    explain_command(study)
+    assert capsys.readouterr().out.startswith("This run is still running or was killed. What")

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The repetitions of a measurement as one: medians, as in the table; packets are summed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from headrace.analyse.capacity import Cost, Part, carried_pps, parts_of
+from headrace.analyse.units import percent
+from headrace.record.record import Audit, Limit, Measurement, worst
+
+
+def together(repetitions: Sequence[Measurement]) -> Measurement:
+    """Failed checks keep the name of their repetition; the verdict is the worst of them."""
+    if len(repetitions) == 1:
+        return repetitions[0]
+    findings = tuple(
+        f.model_copy(update={"text": f"Repetition {one.repetition}: {f.text}"})
+        for one in repetitions
+        for f in one.audit.findings
+        if not f.ok
+    )
+    base = next((r for r in repetitions if r.counters is not None), repetitions[0])
+    medians = {
+        name: statistics.median(getattr(r, name) for r in repetitions)
+        for name in ("load_pps", "throughput_pps", "offered_pps", "sent_pps")
+    }
+    sums = {
+        name: sum(getattr(r, name) for r in repetitions)
+        for name in ("duration_s", "intended", "sent", "received", "lost", "policy_dropped")
+    }
+    verdict = worst(r.audit.verdict for r in repetitions)
+    audit = Audit(verdict=verdict, findings=findings)
+    used = _limits([r.limits for r in repetitions])
+    return base.model_copy(update={**medians, **sums, "audit": audit, "limits": used})
+
+
+def _limits(each: Sequence[Sequence[Limit]]) -> tuple[Limit, ...]:
+    """Of each limit the median of what was used of it, and all that was lost for it."""
+    same: dict[tuple[str, str], list[Limit]] = {}
+    for one in (one for limits in each for one in limits):
+        same.setdefault((one.kind, one.place), []).append(one)
+    return tuple(
+        ones[0].model_copy(
+            update={
+                "used": statistics.median(one.used for one in ones),
+                "crossings": statistics.median(one.crossings for one in ones),
+                "dropped": sum(one.dropped for one in ones),
+            }
+        )
+        for ones in same.values()
+    )
+
+
+def joined(repetitions: Sequence[Measurement]) -> tuple[Part, ...]:
+    """Each part over all repetitions in which its lcore ran. What it carried in any of them is
+    proof that it can."""
+    each = [(r, parts_of(r)) for r in repetitions]
+    if len(each) == 1:
+        return each[0][1]
+    proof = max(map(carried_pps, repetitions))
+    return tuple(
+        _join([p for _, parts in each for p in parts if p.name == part.name], proof)
+        for part in each[0][1]
+    )
+
+
+def left_out(repetitions: Sequence[Measurement]) -> list[str]:
+    """Repetitions that say nothing of a part of which others do."""
+    held = [(r, p) for r in repetitions for p in parts_of(r) if p.held_up]
+    lost = {p.name for p in joined(repetitions) if p.held_up}
+    return [
+        f"Repetition {r.repetition} is not in the cycles and the capacity of {p.name}: its lcore "
+        f"was held up for {percent(p.held_up, 2)} of that trial."
+        for r, p in held
+        if p.name not in lost
+    ]
+
+
+def _join(parts: Sequence[Part], proof_pps: float) -> Part:
+    ran = [p for p in parts if p.held_up is None]
+    rings, drops = _sum(p.rings for p in parts), _sum(p.drops for p in parts)
+    if not ran:
+        longest = max(parts, key=lambda p: p.held_up or 0.0)
+        return longest.model_copy(update={"rings": rings, "drops": drops})
+    costs = _costs([p.costs for p in ran if p.costs])
+    capacity = _median(p.capacity_pps for p in ran)
+    return ran[0].model_copy(
+        update={
+            "costs": costs,
+            "cycles_per_packet": sum(c.cycles for c in costs) or None,
+            "capacity_pps": None if capacity is None else max(capacity, proof_pps),
+            "utilisation": _median(p.utilisation for p in ran),
+            "share_of_busiest": _median(p.share_of_busiest for p in ran),
+            "share_of_lcore": _median(p.share_of_lcore for p in ran),
+            "rings": rings,
+            "drops": drops,
+        }
+    )
+
+
+def _costs(each: Sequence[tuple[Cost, ...]]) -> tuple[Cost, ...]:
+    names = dict.fromkeys((c.name, c.kind) for costs in each for c in costs)
+    return tuple(
+        Cost(
+            name=name,
+            kind=kind,
+            cycles=statistics.median(
+                sum(c.cycles for c in costs if (c.name, c.kind) == (name, kind)) for costs in each
+            ),
+        )
+        for name, kind in names
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return statistics.median(known) if known else None
+
+
+def _sum(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in each:
+        for name, n in one.items():
+            total[name] = total.get(name, 0) + n
+    return total

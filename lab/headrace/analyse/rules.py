@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All rules, and the order of what they say: what the tester did wrong, loss, shortage, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headrace.analyse import rules_engine as engine
+from headrace.analyse import rules_kernel as kernel
+from headrace.analyse import rules_machine as machine
+from headrace.analyse import rules_study as study
+from headrace.analyse.diagnosis import Diagnosis, Rule
+from headrace.analyse.evidence import Evidence, Part
+
+RULES: tuple[Rule, ...] = (*engine.RULES, *machine.RULES, *kernel.RULES, *study.RULES)
+
+
+def explain(*evidence: Evidence) -> list[Diagnosis]:
+    """Of one deployment, or of a study without parts: what each of the evidence says, once."""
+    return _ordered(_loudest([d for e in evidence for rule in RULES for d in rule(e)]))
+
+
+def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
+    """Of a study: where it has several deployments, a diagnosis names those where it was found."""
+    found: list[Diagnosis] = []
+    where: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        for d in explain(*part.evidence):
+            found.append(d)
+            where.setdefault((d.rule, d.place), []).append(part.title)
+    several = sum(bool(part.title) for part in parts) > 1
+    return _ordered(
+        d.model_copy(update={"deployments": tuple(filter(None, where[d.rule, d.place]))})
+        if several
+        else d
+        for d in _loudest(found)
+    )
+
+
+def _loudest(found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """One voice per rule and place: repetitions of an experiment say the same."""
+    best: dict[tuple[str, str], Diagnosis] = {}
+    for d in found:
+        key = (d.rule, d.place)
+        if key not in best or d.share > best[key].share:
+            best[key] = d
+    return list(best.values())
+
+
+def _ordered(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+    return sorted(found, key=lambda d: (-d.weight, -d.share, d.rule, d.place))

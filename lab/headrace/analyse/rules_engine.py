@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules on the engine's counters, just below and just above the rate that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.analyse.bottleneck import pipe
+from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
+from headrace.analyse.diagnosis import Diagnosis, Weight
+from headrace.analyse.evidence import Evidence
+from headrace.analyse.units import pps
+from headrace.ground.hosted.parts import NIC
+from headrace.record.record import Counters, Limit, Measurement
+
+BUSY = 0.90  # an lcore above may have been without cycles for a burst
+PAUSES = 0.1  # of a trial: who is away for longer is not helped by a larger ring
+BURST_S = 1e-3  # of the load: a ring that holds as much is not small
+RING_LOSS = 1e-4  # of the packets that came: less is within the loss that a goal allows
+
+
+# What the tester's verdicts on a measurement mean, and what is to be done.
+_NOT_THE_CHAIN = {
+    "invalid": (
+        "an audit check found that this is no measurement of the chain",
+        "what the findings name, then measure again",
+    ),
+    "generator-bound": (
+        "the generator could not send what was asked: the chain's limit was not met",
+        "give the generator a core of its own, or larger frames, or fewer fields that vary",
+    ),
+}
+
+
+def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
+    for at, _ in e.measurements():
+        if at.audit.verdict not in _NOT_THE_CHAIN:
+            continue
+        text, remedy = _NOT_THE_CHAIN[at.audit.verdict]
+        yield Diagnosis(
+            rule=at.audit.verdict,
+            weight=Weight.TESTER,
+            share=1.0,
+            place=_place(at),
+            text=text,
+            evidence=(
+                *(f.text for f in at.audit.findings if not f.ok),
+                _measured(at, e.repeated),
+            ),
+            remedy=remedy,
+        )
+
+
+def disturbed(e: Evidence) -> Iterator[Diagnosis]:
+    """An lcore that did not run counts as slow, and its packets as lost: this comes first."""
+    for at, above in e.measurements():
+        if _smallest_ring(at, above, e.repeated) or _smallest_ring(at, at, e.repeated):
+            continue  # short pauses, which a larger ring would bridge
+        told = [f.text for f in at.audit.findings if not f.ok and f.check in HELD_CHECKS]
+        held = [p for p in parts_of(at) if p.held_up]
+        # Without one away for that long, more than this was not lost by pauses.
+        pauses = told and at.loss_ratio <= 2 * HELD_UP
+        if not pauses and not held:
+            continue
+        yield Diagnosis(
+            rule="disturbed",
+            weight=Weight.TESTER,
+            share=1.0,
+            place=_place(at),
+            text="lcores were kept from running during the trial: what the chain loses and costs "
+            "cannot be told from that",
+            evidence=(
+                *told,
+                *(f"{p.name} was held up for {p.held_up:.0%} of the trial" for p in held),
+                _measured(at, e.repeated),
+            ),
+            remedy="end the other work or keep it off the lcores (cpusets, isolcpus), or take a "
+            "machine whose CPUs are not lent to others; then measure again",
+        )
+
+
+def narrowest(e: Evidence) -> Iterator[Diagnosis]:
+    for at, above in e.measurements():
+        if at.audit.verdict in _NOT_THE_CHAIN:
+            continue
+        small = _smallest_ring(at, above, e.repeated)
+        if small is not None:
+            yield small
+            continue
+        found = pipe(at, above)
+        if found.limit is not None:
+            yield _limit_reached(found.limit, at, found.headline, found.reasons, e.repeated)
+            continue
+        if found.narrowest is None:
+            continue
+        part = found.part(found.narrowest)
+        if part.role != "chain":
+            continue
+        yield _slow_part(part, at, found.headline, found.reasons, e.repeated)
+
+
+def _smallest_ring(at: Measurement, above: Measurement | None, repeated: bool) -> Diagnosis | None:
+    chain = [p for p in parts_of(at) if p.role == "chain"]
+    found = [small for p in chain if (small := _small_ring(p, above, repeated)) is not None]
+    return max(found, key=lambda d: d.share, default=None)
+
+
+def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagnosis | None:
+    """A ring overflows although its reader has time, and it holds no more than a short burst or
+    pause of the load. What its reader's time was counts where it overflowed, not at the rate that
+    was found."""
+    if above is None or above.counters is None:
+        return None
+    reader = next((p for p in parts_of(above) if p.name == part.name), None)
+    if reader is None or reader.utilisation is None or (reader.held_up or 0.0) > PAUSES:
+        return None
+    used = reader.utilisation
+    if reader.capacity_pps and reader.full_burst_cycles:
+        # With small bursts it may be busy all the time, and yet take more when more come.
+        used = min(used, above.load_pps / reader.capacity_pps)
+    if used >= BUSY:
+        return None
+    full = _full(part, above.counters)
+    if not full:
+        return None
+    ring, lost = max(full.items(), key=lambda item: item[1])
+    if lost < RING_LOSS * max(above.intended, 1):
+        return None
+    size = above.counters.rings[ring].size
+    if size > BURST_S * above.load_pps:
+        return None
+    return Diagnosis(
+        rule="small-ring",
+        weight=Weight.LOSS,
+        share=lost / max(above.intended, 1),
+        place=f"{_place(above)}: {ring}",
+        text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, had "
+        f"{1 - used:.0%} of its capacity left",
+        evidence=(
+            f"{lost} of {above.intended} packets found it full",
+            f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
+            _measured(above, repeated),
+        ),
+        remedy="a larger ring (`size`), or smaller bursts into it",
+    )
+
+
+def _full(part: Part, counters: Counters) -> dict[str, int]:
+    return {name: counters.rings[name].full for name in part.rings if name in counters.rings}
+
+
+def _slow_part(
+    part: Part, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
+) -> Diagnosis:
+    costs = [c for c in part.costs if c.cycles > 0]
+    total = sum(c.cycles for c in costs)
+    most = max(costs, key=lambda c: c.cycles, default=None)
+    return Diagnosis(
+        rule="slow-nf" if most is not None and most.kind == "nf" else "slow-segment",
+        weight=Weight.SHORTAGE,
+        share=part.utilisation or 0.0,
+        place=f"{_place(at)}: {most.name if most is not None and most.kind == 'nf' else part.name}",
+        text=headline,
+        evidence=(
+            *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
+            *reasons,
+            _measured(at, repeated),
+        ),
+        remedy=_wider(part, at),
+    )
+
+
+def _wider(part: Part, at: Measurement) -> str:
+    """What the deployment allows: a hosted VNF has one lcore, and no replicas."""
+    if all(segment.hosting == "inline" for segment in at.segments):
+        return (
+            "another lcore for this segment (`replicas`), or another cut of the chain; "
+            "`headrace run` sweeps execution models"
+        )
+    if part.name == NIC:
+        return "lcores of their own for generator, switch and sink (`lcores.traffic` with three)"
+    alone = "" if not part.shares_cpu_with else "an lcore that it shares with nobody, or "
+    return (
+        f"{alone}fewer functions in this VNF (another cut: `execution`), or more chains side by "
+        "side (`hosting.chains`)"
+    )
+
+
+# What would move a limit; each word is one that the deployment takes.
+_MOVED_BY = {
+    "switch": "fewer VNFs on the way of a packet (`execution: rtc` has the chain in one): each "
+    "goes twice between NIC and host; or a NIC that has more (`hosting.switch_gbps`)",
+    "uplink": "a faster wire (`hosting.uplink_gbps`)",
+    "rate-cap": "a larger licence (`rate_cap_gbps`), or more chains side by side "
+    "(`hosting.chains`)",
+}
+_REFLECTED = "`network: veb`, whose frames from VNF to VNF do not leave by the wire; or "
+
+
+def _limit_reached(
+    limit: Limit, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
+) -> Diagnosis:
+    reflected = limit.kind == "uplink" and limit.crossings > 1.5
+    return Diagnosis(
+        rule="limit-reached",
+        weight=Weight.SHORTAGE,
+        share=1.0,  # of its kind nothing is left
+        place=f"{_place(at)}: {limit.place}",
+        text=headline,
+        evidence=(*reasons, _measured(at, repeated)),
+        remedy=(_REFLECTED if reflected else "") + _MOVED_BY[limit.kind],
+    )
+
+
+def _place(at: Measurement) -> str:
+    return f"{at.chain}, {at.execution}, {at.workload}"
+
+
+def _measured(at: Measurement, repeated: bool) -> str:
+    which = f", repetition {at.repetition}" if repeated else ""
+    return f"Measured: {_place(at)}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
+
+
+RULES = (disturbed, generator_bound, narrowest)

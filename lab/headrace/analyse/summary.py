@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Repetitions gathered: medians, means and spread of the results that belong together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+
+from pydantic import Field
+
+from headrace.analyse.units import pps
+from headrace.record.record import Record, Result, Verdict, worst
+
+APPLICATION = (
+    "gbps", "to_servers_gbps", "to_clients_gbps", "requests_per_s", "hit_ratio", "errors",
+    "retransmits",
+)  # fmt: skip
+AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
+
+
+class Spread(Record):
+    n: int
+    median: float
+    mean: float
+    min: float
+    max: float
+    stdev: float | None = None  # of the sample; from two repetitions on
+
+    @property
+    def relative(self) -> float | None:
+        """(max - min) / median; None when one repetition cannot tell."""
+        if self.n < 2 or not self.median:
+            return None
+        return (self.max - self.min) / self.median
+
+
+class Key(Record):
+    """What makes results comparable: repetitions share it, and so do two bundles."""
+
+    chain: str
+    workload: str
+    direction: str
+    execution: str
+    goal: str
+    ground: str = "measured"
+    load_pps: float | None = None  # of fixed loads only; searches find their own
+
+    @property
+    def goal_text(self) -> str:
+        return self.goal if self.load_pps is None else f"{self.goal} {pps(self.load_pps)}"
+
+
+class Summary(Record):
+    key: Key
+    verdict: Verdict
+    repetitions: int
+    excluded: int  # repetitions left out of the figures as invalid
+    throughput_pps: Spread
+    throughput_gbps_l1: Spread
+    throughput_gbps_l2: Spread
+    loss_ratio: Spread
+    latency_ns: dict[str, Spread] = Field(default_factory=dict)
+    pdv_ns: dict[str, Spread] = Field(default_factory=dict)
+    ipdv_ns_mean: Spread | None = None
+    nf_cycles: dict[str, Spread] = Field(default_factory=dict)
+    application: dict[str, Spread] = Field(default_factory=dict)  # what clients saw
+    disagree: bool = False  # throughput differs by more than AGREE_RATIO
+    results: tuple[Result, ...]
+
+    @property
+    def trusted(self) -> bool:
+        return self.verdict == "ok"
+
+    @property
+    def lower_bound(self) -> bool:
+        """More might have gone through, had the generator made it. A fixed load was not to find
+        out how much goes through: it bounds nothing, whoever fell short of it."""
+        return self.verdict == "generator-bound" and self.key.goal != "fixed"
+
+    @property
+    def by_policy(self) -> bool:
+        """Packets were dropped on purpose, and are not in the loss: throughput is not the load."""
+        return any(r.policy_dropped for r in self.results)
+
+    @property
+    def offered_pps(self) -> float:
+        return statistics.median(r.sent_pps for r in self.results)
+
+    @property
+    def typical(self) -> Result:
+        """The repetition nearest to the median: whose counters explain the figure."""
+        return min(self.results, key=lambda r: abs(r.throughput_pps - self.throughput_pps.median))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(
+        n=len(values),
+        median=statistics.median(values),
+        mean=statistics.fmean(values),
+        min=min(values),
+        max=max(values),
+        stdev=statistics.stdev(values) if len(values) > 1 else None,
+    )
+
+
+def key_of(result: Result) -> Key:
+    return Key(
+        chain=result.chain,
+        workload=result.workload,
+        direction=result.direction,
+        execution=result.execution,
+        goal=result.goal,
+        ground=result.ground,
+        load_pps=result.load_pps if result.goal == "fixed" else None,
+    )
+
+
+def summarise(results: Iterable[Result]) -> list[Summary]:
+    """In the order in which the results first appear."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(key_of(result).model_dump_json(), []).append(result)
+    return [_summary(group) for group in groups.values()]
+
+
+def _summary(group: list[Result]) -> Summary:
+    # An invalid repetition measured something else; it is counted, its figure is not. When
+    # all are invalid they are shown, under that label.
+    valid = [r for r in group if r.audit.verdict != "invalid"]
+    used = valid or group
+
+    def over(get: Callable[[Result], float]) -> Spread:
+        values = spread([get(r) for r in used])
+        assert values is not None
+        return values
+
+    def fields(get: Callable[[Result], dict[str, float]]) -> dict[str, Spread]:
+        rows = [get(r) for r in used]
+        names = dict.fromkeys(name for row in rows for name in row)
+        spreads = {name: spread([row[name] for row in rows if name in row]) for name in names}
+        return {name: s for name, s in spreads.items() if s is not None}
+
+    throughput = over(lambda r: r.throughput_pps)
+    return Summary(
+        key=key_of(group[0]),
+        verdict=worst(r.audit.verdict for r in used),
+        repetitions=len(group),
+        excluded=len(group) - len(used),
+        throughput_pps=throughput,
+        throughput_gbps_l1=over(lambda r: r.throughput_gbps_l1),
+        throughput_gbps_l2=over(lambda r: r.throughput_gbps_l2),
+        loss_ratio=over(lambda r: r.loss_ratio),
+        latency_ns=fields(lambda r: r.latency_ns.model_dump() if r.latency_ns else {}),
+        pdv_ns=fields(lambda r: r.pdv_ns.model_dump() if r.pdv_ns else {}),
+        ipdv_ns_mean=spread([r.ipdv_ns_mean for r in used if r.ipdv_ns_mean is not None]),
+        nf_cycles=fields(lambda r: r.nf_cycles),
+        application=fields(_of_application),
+        disagree=(throughput.relative or 0.0) > AGREE_RATIO,
+        results=tuple(used),
+    )
+
+
+def _of_application(result: Result) -> dict[str, float]:
+    seen = result.application
+    figures = {} if seen is None else {name: getattr(seen, name) for name in APPLICATION}
+    return {name: float(value) for name, value in figures.items() if value is not None}

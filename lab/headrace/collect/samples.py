@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the sampler wrote: the change of counters and the run of gauges, between two times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import RootModel
+
+from headrace.collect.base import LAYERS
+from headrace.errors import BadInput
+from headrace.host.store import load
+
+Row = tuple[int, dict[str, float]]  # CLOCK_MONOTONIC, ns; series: value
+
+
+@dataclass(frozen=True)
+class Window:
+    """First and last value of each series of one layer within a time, and how far apart."""
+
+    seconds: float
+    first: dict[str, float]
+    last: dict[str, float]
+    highest: dict[str, float]
+
+    def change(self, metric: str) -> dict[str, float]:
+        """Place -> growth of a counter."""
+        return {
+            place: self.last[key] - self.first[key]
+            for key, place in self._series(metric)
+            if key in self.first
+        }
+
+    def rate(self, metric: str) -> dict[str, float]:
+        return {p: v / self.seconds for p, v in self.change(metric).items()} if self.seconds else {}
+
+    def now(self, metric: str) -> dict[str, float]:
+        return {place: self.last[key] for key, place in self._series(metric)}
+
+    def peak(self, metric: str) -> dict[str, float]:
+        return {place: self.highest[key] for key, place in self._series(metric)}
+
+    def total(self, metric: str) -> float:
+        return sum(self.change(metric).values())
+
+    def _series(self, metric: str) -> Iterator[tuple[str, str]]:
+        for key in self.last:
+            name, brace, place = key.partition("{")
+            if name == metric:
+                yield key, place.removesuffix("}") if brace else ""
+
+
+_NONE = Window(0.0, {}, {}, {})
+
+
+class _About(RootModel[dict[str, Any]]):
+    """collectors.json."""
+
+
+class Samples:
+    """The samples of a folder; layers that were not sampled are empty windows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        about = folder / "collectors.json"
+        self.about = load(about, _About).root if about.is_file() else {}
+        self._layers: dict[str, list[Row]] = {}  # as they were asked for
+
+    @property
+    def present(self) -> bool:
+        return bool(self.about)
+
+    def window(self, layer: str, begin_ns: int = 0, end_ns: int | None = None) -> Window:
+        """Of CLOCK_MONOTONIC times; the whole by default."""
+        if layer not in LAYERS:
+            raise ValueError(layer)
+        rows = [
+            (t, values)
+            for t, values in self._rows(layer)
+            if t >= begin_ns and (end_ns is None or t <= end_ns)
+        ]
+        if not rows:
+            return _NONE
+        first: dict[str, float] = {}
+        highest: dict[str, float] = {}
+        last: dict[str, float] = {}
+        for _, values in rows:
+            for key, value in values.items():
+                first.setdefault(key, value)
+                highest[key] = max(value, highest.get(key, value))
+            last.update(values)
+        return Window((rows[-1][0] - rows[0][0]) / 1e9, first, last, highest)
+
+    def _rows(self, layer: str) -> list[Row]:
+        if layer not in self._layers:
+            path = self._folder / f"{layer}.jsonl"
+            self._layers[layer] = list(_rows(path)) if path.is_file() else []
+        return self._layers[layer]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with path.open() as f:
+        for number, line in enumerate(f, 1):
+            if not line.endswith("\n"):
+                return  # torn by a crash
+            try:
+                row = json.loads(line)
+                yield row["t_ns"], row["values"]
+            except (ValueError, KeyError):
+                raise BadInput(f"{path}:{number}: not a sample") from None

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All layers of a deployment watched while its trials run: the sampler and, if asked for, the
+stack tracer, into one folder.
+
+    with watching(study.collect, targets, bundle / "samples" / "001") as watch:
+        with watch.trial(7):
+            ...
+
+`trials.json` there says when each trial ran, by the samples' own clock; a sample is taken at its
+begin and at its end, so that what is counted between them is the trial's. `stack-001.json` is the
+stack trace of trial 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, RootModel
+
+from headrace.collect import collectors
+from headrace.collect.base import Held, Process, Targets
+from headrace.collect.sampler import Sampler
+from headrace.collect.stack.tracer import Tracer
+from headrace.errors import HeadraceError
+from headrace.host.store import load
+from headrace.spec.collect import Collect
+
+STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
+
+
+class Watched(BaseModel):
+    """When a trial ran, on CLOCK_MONOTONIC: of the samples at its ends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trial: int
+    begin_ns: int
+    end_ns: int
+
+
+class _Times(RootModel[tuple[Watched, ...]]):
+    """As the file has them."""
+
+
+def trial_times(folder: Path) -> tuple[Watched, ...]:
+    """Of a folder of samples; none where no trial ended."""
+    path = folder / TRIALS
+    return load(path, _Times).root if path.is_file() else ()
+
+
+def stack_file(trial: int | None = None) -> str:
+    """The stack trace of a trial; None: of the whole time that was watched."""
+    return STACK if trial is None else f"stack-{trial:03}.json"
+
+
+class Watch:
+    """What notes the trials. Without layers it does nothing."""
+
+    def __init__(self, sampler: Sampler | None, folder: Path, trace: float = 0.0) -> None:
+        self._sampler, self._folder, self._trace = sampler, folder, trace
+        self._trials: list[Watched] = []
+
+    @contextmanager
+    def trial(self, number: int) -> Iterator[None]:
+        if self._sampler is None:
+            yield
+            return
+        with _traced(self._trace, self._folder, number):
+            begin = self._sampler.now()
+            yield
+            self._sampler.now()
+            end = self._sampler.last_ns
+        self._trials.append(Watched(trial=number, begin_ns=begin, end_ns=end))
+        written = _Times(tuple(self._trials)).model_dump_json()
+        (self._folder / TRIALS).write_text(written + "\n")
+
+
+@contextmanager
+def watching(
+    wanted: Collect, targets: Targets, folder: Path, *, each_trial: bool = False
+) -> Iterator[Watch]:
+    """`each_trial`: packets are traced in the trials that are noted, each by itself; else all the
+    time."""
+    if not wanted.layers:
+        yield Watch(None, folder)
+        return
+    chosen = collectors(targets, wanted.layers)
+    with Sampler(chosen, folder, wanted.period) as sampler:
+        if each_trial:
+            yield Watch(sampler, folder, wanted.trace)
+            return
+        with _traced(wanted.trace, folder):
+            yield Watch(sampler, folder)
+
+
+@contextmanager
+def _traced(share: float, folder: Path, trial: int | None = None) -> Iterator[None]:
+    """That packets cannot be traced is said in the folder, and ends no measurement."""
+    if not share:
+        yield
+        return
+    try:
+        tracer = Tracer(["--softirq", "--stats", "--buckets", "--sample", repr(share)])
+        tracer.__enter__()
+    except HeadraceError as why:
+        (folder / STACK_ABSENT).write_text(f"{why}\n")
+        yield
+        return
+    try:
+        yield
+        (folder / stack_file(trial)).write_text(tracer.stop().model_dump_json(by_alias=True) + "\n")
+    finally:
+        tracer.__exit__(None, None, None)
+
+
+def targets_of(
+    pids: dict[str, int],
+    bridges: dict[str, str] | None = None,
+    ovs: Path | None = None,
+    bridges_in: str | None = None,
+    held: tuple[Held, ...] = (),
+) -> Targets:
+    """Of containers by their first process: the process, its namespace and its control group.
+    `bridges`: what the report calls each; `bridges_in`: the named namespace that they are in."""
+    bridges = bridges or {}
+    groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}
+    return Targets(
+        processes=tuple(Process(name=name, pid=pid) for name, pid in pids.items()),
+        cgroups=tuple(groups),
+        labels=groups | bridges,
+        bridges=tuple(bridges),
+        bridges_in=bridges_in,
+        ovs=ovs,
+        held=held,
+    )
+
+
+def cgroup_of(pid: int) -> str | None:
+    """Below the mount point: of the CPU's controller (v1), or the only hierarchy's (v2)."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    found: dict[str, str] = {}
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = group
+    path = found.get("cpuacct") or found.get("cpu") or found.get("")
+    return path if path and path != "/" else None

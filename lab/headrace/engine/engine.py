@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's process: started, shielded, watched, ended; and its last words when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from headrace.engine.control import Control, ControlLost
+from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.host.state import Process, RunState
+
+_START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
+_QUIT_S = 10.0
+_LAST_LINES = 5
+SHARE_MEASURING, SHARE_IDLE = -20, 0  # autogroup's nice values
+
+
+class EngineDied(HeadraceError):
+    """The engine ended when it should not have."""
+
+
+class EngineRefused(BadInput):
+    """The engine found the plan, or a file that it names, wrong."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}" if place else problem)
+        self.place, self.problem = place, problem
+
+
+class Engine:
+    """A running engine. Used as a context: leaving it ends the process, whatever happened."""
+
+    def __init__(
+        self, binary: Path, plan: dict[str, Any], state: RunState, enter: Sequence[str] = ()
+    ) -> None:
+        """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""
+        self._state = state
+        self._stderr = state.path / "engine.stderr"
+        self._socket = state.path / "control.sock"
+        self._socket.unlink(missing_ok=True)
+        plan_file = state.path / "plan.json"
+        plan_file.write_text(json.dumps(plan, indent=1))
+        command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
+        # Polling lcores must not outlive a lab that was killed.
+        command.append("--with-parent")
+        with self._stderr.open("wb") as stderr:
+            # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self.control: Control | None = None
+        self.shielded = False
+        try:
+            state.note("engine", Process.of(self._process.pid))
+            self.control = self._connect()
+            self.shielded = set_share(self.pid, SHARE_IDLE)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> Control:
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise self.last_words()
+            try:
+                return Control(self._socket)
+            except OSError:
+                time.sleep(0.02)
+        raise EngineDied(f"engine: not ready after {_START_S:g} s")
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of processes beside its own that carry packets."""
+        return {}
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Shielded for a trial. Between trials its pollers have nothing to do but would take the
+        CPU from the lab, which then computes a second for what takes it ten milliseconds."""
+        self.shielded = set_share(self.pid, SHARE_MEASURING)
+        try:
+            yield
+        finally:
+            set_share(self.pid, SHARE_IDLE)
+
+    def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        """A request; if the engine died of it or before, its last words are the error."""
+        assert self.control is not None
+        try:
+            return self.control.request(cmd, **arguments)
+        except ControlLost:
+            self._reap(1.0)
+            if self._process.poll() is not None:
+                raise self.last_words() from None
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def last_words(self) -> HeadraceError:
+        status = self._process.returncode
+        try:
+            text = self._stderr.read_text(errors="replace").strip()
+        except OSError:
+            text = ""
+        lines = text.splitlines()
+        if status == EXIT_BAD_INPUT and lines:
+            place, _, problem = lines[-1].removeprefix("headrace-engine: ").partition(": ")
+            return EngineRefused(place, problem)
+        how = f"exit status {status}"
+        if status is not None and status < 0:
+            how = f"killed by {signal.Signals(-status).name}"
+        words = " | ".join(lines[-_LAST_LINES:]) or "nothing on stderr"
+        return EngineDied(f"engine died ({how}); its last words: {words}")
+
+    def _reap(self, seconds: float) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def close(self) -> None:
+        """Ask, then tell, then kill; nothing of the engine is left behind."""
+        if self.control is not None:
+            if self._process.poll() is None:
+                with contextlib.suppress(HeadraceError):
+                    self.control.request("quit")
+            self.control.close()
+            self.control = None
+            self._reap(_QUIT_S)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._process.poll() is None:
+                self._process.send_signal(number)
+                self._reap(_QUIT_S)
+        self._state.forget("engine")
+        self._socket.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def set_share(pid: int, nice: int) -> bool:
+    """Set the CPU share of the engine's session: with autogroup (sched(7)), nice acts only inside
+    a session, and a poller that is preempted loses packets. Needs CAP_SYS_NICE; without it a lower
+    share could not be raised again, so nothing is done."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+    except OSError:
+        return False
+    return True

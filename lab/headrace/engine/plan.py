@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compile an experiment into the engine's plan (docs/design/contracts.md)."""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.engine.buffers import buffers
+from headrace.engine.describe import Description, check_params, with_absolute_files
+from headrace.engine.place import PlacedSegment, Placement
+from headrace.engine.traffic import source_params
+from headrace.engine.ways import Direction, Ways
+from headrace.errors import BadInput, unknown
+from headrace.host.server import sysfs
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+from headrace.spec.vm import APPLIANCE
+
+GENERATOR, SINK = "generator", "sink"
+_MBUFS_MIN = 16384
+_SMALL_FRAME = 512
+_DATA_BYTES_MAX = 65407  # of an mbuf, beside its headroom
+_SLOTS = 1024  # of functions side by side; copies of packets have as many
+# 4 ms at 16 Mpps; only small frames come that fast.
+_WIRE_SHARED = 65536
+_ISOLATED = pathlib.Path("/sys/devices/system/cpu/isolated")
+
+
+@dataclass(frozen=True)
+class Path:
+    """Names of what one direction's traffic meets, in order. A wire and a back are rings."""
+
+    direction: Direction
+
+    @property
+    def source(self) -> str:
+        return f"gen-{self.direction}"
+
+    @property
+    def wire(self) -> str:
+        return f"wire-{self.direction}"
+
+    @property
+    def back(self) -> str:
+        return f"back-{self.direction}"
+
+    @property
+    def sink(self) -> str:
+        return f"sink-{self.direction}"
+
+
+def paths(experiment: Experiment) -> tuple[Path, ...]:
+    direction = experiment.study.workload.direction
+    if direction == "both":
+        return Path("forward"), Path("reverse")
+    return (Path(direction),)
+
+
+def check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+    """Every function exists, its parameters are right, its edges are its own."""
+    try:
+        _check_nodes(experiment, doc, description)
+    except BadInput as error:
+        if not experiment.point:
+            raise
+        point = ", ".join(f"{path}: {value}" for path, value in experiment.point)
+        raise BadInput(f"{error} (at this point of the sweep: {point})") from None
+
+
+def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+    machines = experiment.study.deployment.hosting.kind == "vm"
+    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.nf not in description.nfs:
+            none = f"there is no function {node.nf!r}"
+            named = sorted(set(description.nfs) - ({APPLIANCE} if not machines else set()))
+            raise doc.error(at, unknown(node.nf, named, none))
+        if node.nf == APPLIANCE and not machines:
+            raise doc.error(
+                at, "an image of your own is a virtual machine; allowed with `hosting: vm`"
+            )
+        check_params(description.nfs[node.nf]["params"], node.params, doc, at)
+        edges = description.edges(node.nf)
+        for edge in node.to:
+            if edge not in edges:
+                raise doc.error(
+                    (*at[:-1], "to", edge),
+                    f"{node.nf} has no edge {edge!r}; allowed: {', '.join(edges)}",
+                )
+    inline = experiment.study.deployment.hosting.kind == "inline"
+    if inline and any(way.direction == "reverse" for way in paths(experiment)):
+        _check_way_back(experiment, doc, description)
+
+
+def _check_way_back(experiment: Experiment, doc: Document, description: Description) -> None:
+    """Reverse traffic enters where forward traffic comes out."""
+    if experiment.nodes and not ways_of(experiment, description).main:
+        ends = [n.name for n in experiment.nodes if "drop" in n.to.values()]
+        raise doc.error(
+            ("workload", "direction"),
+            f"reverse traffic enters where forward traffic comes out, and no edge that it takes in "
+            f"chain {experiment.chain} leads out (to drop leads one of: {', '.join(ends)}); "
+            "allowed: forward, or a function with an edge to `out`",
+            value=experiment.study.workload.direction,
+        )
+
+
+def ways_of(experiment: Experiment, description: Description) -> Ways:
+    edges = {node.name: description.edges(node.nf) for node in experiment.nodes}
+    return Ways(experiment.nodes, edges)
+
+
+def compile_plan(
+    experiment: Experiment,
+    placement: Placement,
+    description: Description,
+    doc: Document,
+    engine: dict[str, Any],
+) -> dict[str, Any]:
+    """The whole plan: source -> wire -> the chain's segments -> back -> sink, per direction."""
+    ways = paths(experiment)
+    deployment = experiment.study.deployment
+    cut = _Cut(experiment, placement, description)
+    links: dict[str, Any] = {}
+    for way in ways:
+        links[way.source] = {
+            "type": "source",
+            "params": source_params(experiment, way.direction, doc, description),
+        }
+        # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
+        links[way.wire] = _ring(wire_size(experiment, placement), "drop")
+        links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
+        links[way.sink] = {"type": "sink", "params": {}}
+    segments = [
+        _generator(ways, placement),
+        *(cut.segment(s, ways, deployment.burst, deployment.steer) for s in placement.segments),
+        _sink(ways, placement),
+    ]
+    for name in cut.rings:
+        links[name] = _ring(deployment.ring.size, deployment.ring.on_full)
+    nfs = {
+        node.name: {
+            "type": node.nf,
+            "params": with_absolute_files(description.nfs[node.nf]["params"], node.params, doc),
+        }
+        for node in experiment.nodes
+    }
+    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held += sum(
+        _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
+    )
+    engine = {
+        **engine,
+        **buffers(experiment, held + _MBUFS_MIN - 1),
+        "mbuf_data_bytes": data_bytes(experiment),
+    }
+    return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
+
+
+def direct_plan(
+    experiment: Experiment,
+    placement: Placement,
+    description: Description,
+    doc: Document,
+    engine: dict[str, Any],
+) -> dict[str, Any]:
+    """Source straight into sink: what the tester itself adds to a latency, and how fast it is."""
+    ways = paths(experiment)
+    links: dict[str, Any] = {}
+    for way in ways:
+        params = source_params(experiment, way.direction, doc, description)
+        links[way.source] = {"type": "source", "params": params}
+        links[way.sink] = {"type": "sink", "params": {}}
+    inputs = [_input(way.source, f"link:{way.sink}", way.direction) for way in ways]
+    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": data_bytes(experiment)}
+    segments = [{"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}]
+    return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
+
+
+def isolated_cpus() -> frozenset[int]:
+    """CPUs that the kernel schedules nothing else on (isolcpus)."""
+    return frozenset(sysfs.cpu_list(sysfs.text(_ISOLATED)))
+
+
+def wire_size(experiment: Experiment, placement: Placement) -> int:
+    """Packets that wait in front of the chain.
+
+    Where lcores are isolated that is a NIC's queue, as long as other rings. Elsewhere the kernel
+    takes a poller's CPU for a scheduler tick (4 ms at 250 Hz) every now and then, whatever its
+    priority; a short queue would make a search for the lossless rate measure that: queue over tick.
+    A long one keeps those packets, and their wait shows in the latency, where it belongs.
+    """
+    deployment = experiment.study.deployment
+    if deployment.wire != "auto":
+        return deployment.wire
+    if set(placement.cpus) <= isolated_cpus():
+        return deployment.ring.size
+    small = max(experiment.frame.sizes) <= _SMALL_FRAME and not experiment.study.workload.pcap
+    return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
+
+
+def data_bytes(experiment: Experiment) -> int:
+    """Room for the largest frame, and 128 bytes that functions may add, beside DPDK's headroom."""
+    if experiment.study.workload.pcap:
+        return min(max(2048, -(-experiment.captured_bytes // 64) * 64) + 128, _DATA_BYTES_MAX)
+    largest = max(experiment.frame.sizes)
+    if largest <= _SMALL_FRAME:
+        return 640
+    return 2176 if largest <= 2048 else 9216 + 128
+
+
+def _ring(size: int, on_full: str) -> dict[str, Any]:
+    return {"type": "ring", "params": {"size": size, "on_full": on_full}}
+
+
+def _input(link: str, to: str, direction: str) -> dict[str, Any]:
+    return {"link": link, "to": to, "direction": direction}
+
+
+def _generator(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
+    inputs = [_input(way.source, f"link:{way.wire}", way.direction) for way in ways]
+    return {"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}
+
+
+def _sink(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
+    inputs = [_input(way.back, f"link:{way.sink}", way.direction) for way in ways]
+    return {"name": SINK, "cpus": [placement.sink], "inputs": inputs}
+
+
+class _Cut:
+    """The chain cut into segments: who reaches whom directly, and who through a ring.
+
+    A ring is named after the function and direction that it leads to: all who send there share it.
+    """
+
+    def __init__(
+        self, experiment: Experiment, placement: Placement, description: Description
+    ) -> None:
+        self._order = [node.name for node in experiment.nodes]
+        self._home = {name: seg.name for seg in placement.segments for name in seg.nodes}
+        self._ways = ways_of(experiment, description)
+        self._fastpath = experiment.execution.fastpath_flows
+        self.rings: dict[str, tuple[str, Direction]] = {}
+        for way in paths(experiment):
+            for name in self._order:
+                for target in self._ways.targets(name, way.direction).values():
+                    self._note_ring(name, target, way)
+
+    def _note_ring(self, name: str, target: str, way: Path) -> None:
+        if target in self._home and self._home[target] != self._home[name]:
+            self.rings[_ring_name(target, way.direction)] = (target, way.direction)
+
+    def segment(
+        self, segment: PlacedSegment, ways: tuple[Path, ...], burst: int, steer: str
+    ) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "name": segment.name,
+            "cpus": list(segment.cpus),
+            "burst": burst,
+            "steer": steer,
+            "inputs": [entry for way in ways for entry in self._inputs(segment, way)],
+        }
+        if self._fastpath:
+            made["fastpath"] = self._fastpath
+        if segment.parallel:
+            made["parallel"] = {
+                "nodes": list(segment.parallel),
+                "cpus": [cpu for cpus in segment.beside for cpu in cpus],
+            }
+        nodes = {name: self._edges(name, ways) for name in segment.nodes}
+        if nodes:
+            made["nodes"] = nodes
+        return made
+
+    def _inputs(self, segment: PlacedSegment, way: Path) -> list[dict[str, Any]]:
+        inputs = []
+        if not self._order:
+            return [_input(way.wire, f"link:{way.back}", way.direction)]
+        # Forward traffic that ends in the chain enters it all the same.
+        first = next(iter(self._ways.meets(way.direction)), self._order[0])
+        if first in segment.nodes:
+            inputs.append(_input(way.wire, first, way.direction))
+        for ring, (target, direction) in self.rings.items():
+            if direction == way.direction and target in segment.nodes:
+                inputs.append(_input(ring, target, direction))
+        return inputs
+
+    def _edges(self, name: str, ways: tuple[Path, ...]) -> dict[str, dict[str, str]]:
+        directions: dict[str, dict[str, str]] = {
+            way.direction: self._resolved(name, way) for way in ways
+        }
+        # The engine wants `forward` always; a chain driven only in reverse has no other way.
+        return {"forward": directions.get("forward", directions[ways[0].direction]), **directions}
+
+    def _resolved(self, name: str, way: Path) -> dict[str, str]:
+        resolved = {}
+        for edge, target in self._ways.targets(name, way.direction).items():
+            if target == "out":
+                resolved[edge] = f"link:{way.back}"
+            elif target in self._home and self._home[target] != self._home[name]:
+                resolved[edge] = f"link:{_ring_name(target, way.direction)}"
+            else:
+                resolved[edge] = target
+        return resolved
+
+
+def _ring_name(target: str, direction: Direction) -> str:
+    return f"to-{target[:24]}" + ("-r" if direction == "reverse" else "")

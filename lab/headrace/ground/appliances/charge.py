@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose CPU time a trial's was: of processes, and of the kernel's work on packets, by namespace.
+
+Each node of a chain has a network namespace of its own, so a namespace's time is the node's. A
+control group's is not: the kernel charges a softirq to the task that it interrupts, and in a chain
+on one machine that is mostly the client which sent. Control groups are what is left where the
+kernel takes no BPF programs; then nobody knows what the stack took.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.collect.base import cpu_times_s
+from headrace.collect.cores import CoreClock, Spent
+from headrace.collect.virtual_switch import BRIDGE
+from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.fabric import bridges_of
+from headrace.host import cpu
+
+_NAMED = Path("/run/netns")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of one moment."""
+
+    at_s: float
+    spent: dict[int, Spent]
+    groups: dict[str, float]  # container, or process of the switch: seconds of CPU
+    forwarded: dict[str, float]  # container: seconds of the threads that forward for it
+    busy_s: float
+
+
+@dataclass(frozen=True)
+class Used:
+    """CPUs, between two moments."""
+
+    processes: dict[str, float]  # by container, or by the switch's process
+    stack: dict[str, float]  # by container, or by what forwards between them
+    others: float  # of processes that are not of the run
+    quota: dict[str, float]  # container: share of its `cpus` that it used
+
+
+def read(deployed: Deployed, clock: CoreClock) -> Reading:
+    forwarded = {
+        name: sum(one.each_ns()) / 1e9 for name, one in deployed.forwarding.items() if one.cpus
+    }
+    groups = _groups(deployed)
+    return Reading(time.monotonic(), clock.spent(), groups, forwarded, cpu.busy_seconds())
+
+
+def _groups(deployed: Deployed) -> dict[str, float]:
+    """Of all that belongs to the run and is not the lab itself."""
+    seconds = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
+    for name, pid in deployed.switch_pids.items():
+        times = cpu_times_s(pid)
+        seconds[name] = None if times is None else sum(times)
+    return {name: value for name, value in seconds.items() if value is not None}
+
+
+def _namespaces(deployed: Deployed) -> dict[str, int]:
+    """Node, or what forwards between them: its network namespace's inode number."""
+    found = {
+        node.name: (_NAMED / deployed.name(node)).stat().st_ino for node in deployed.layout.nodes
+    }
+    for name, pid in deployed.switch_pids.items():
+        found[name] = Path(f"/proc/{pid}/ns/net").stat().st_ino
+    if deployed.network == "bridge":
+        found[BRIDGE] = (_NAMED / bridges_of(deployed.tag)).stat().st_ino
+    return found
+
+
+def used(
+    deployed: Deployed, before: Reading, after: Reading, polling: float, loaded_s: float
+) -> Used:
+    """`polling`: CPUs of the lab's own generator, where control groups are all there is: it is in
+    none of them. `loaded_s`: how long the load itself took, without starting and ending it."""
+    seconds = after.at_s - before.at_s
+    groups = _grown(before.groups, after.groups, seconds)
+    limited = before.groups | before.forwarded, after.groups | after.forwarded
+    quota = _quota(deployed, _grown(*limited, loaded_s))
+    if not after.spent:
+        busy = (after.busy_s - before.busy_s) / seconds
+        return Used(groups, {}, max(0.0, busy - sum(groups.values()) - polling), quota)
+    none = Spent(0, 0)
+    grown = {
+        inode: Spent(*(a - b for a, b in zip(now, before.spent.get(inode, none), strict=True)))
+        for inode, now in after.spent.items()
+    }
+    namespaces = _namespaces(deployed)
+    own = {name: grown.get(inode, none) for name, inode in namespaces.items()}
+    processes = {name: one.processes / 1e9 / seconds for name, one in own.items()}
+    of_all = sum(one.processes for one in grown.values()) / 1e9 / seconds
+    return Used(
+        {name: processes[name] for name in (*deployed.pids, *deployed.switch_pids)},
+        {name: one.stack / 1e9 / seconds for name, one in own.items()},
+        of_all - sum(processes.values()),
+        quota,
+    )
+
+
+def _grown(before: dict[str, float], after: dict[str, float], seconds: float) -> dict[str, float]:
+    return {name: (s - before[name]) / seconds for name, s in after.items() if name in before}
+
+
+def _quota(deployed: Deployed, cpus: dict[str, float]) -> dict[str, float]:
+    """Of each container that has `cpus`; of one for which the kernel forwards, by its threads."""
+    return {
+        node.name: cpus[node.name] / given
+        for node in deployed.layout.containers
+        if (given := deployed.supplies[node.vnf].allocation.cpus) is not None and node.name in cpus
+    }

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layout put on this machine: network, containers, health, and the path proved end to end."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from headrace.collect.base import Held, Targets
+from headrace.collect.cores import core_clock
+from headrace.collect.watch import targets_of
+from headrace.errors import HeadraceError
+from headrace.ground.appliances.fabric import Bridge, Fabric, Macvlan, Ovs, Port, bridges_of
+from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
+from headrace.ground.appliances.layout import PORT, TESTER, Layout, Node
+from headrace.ground.appliances.sriov import Sriov
+from headrace.ground.vnf import VnfDefinition
+from headrace.host import cpu, runtime
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import (
+    Count,
+    adopt_namespace,
+    counts,
+    know,
+    make_namespace,
+    no_forwarding,
+    no_offloads,
+    set_up,
+    within,
+)
+from headrace.host.sriov import choose
+from headrace.host.state import RunState
+from headrace.host.stopwatch import Stopwatch
+from headrace.host.tool import last_words, tool
+from headrace.spec.appliance import Allocation, NetworkName
+
+_HEALTH_PERIOD_S = 0.2
+_UNTIL_HEALTHY = "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done"
+_STARTED_AT_ONCE = 4
+_LOOPBACK = 1  # its index in every namespace
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What a VNF is deployed from."""
+
+    definition: VnfDefinition
+    image: str
+    allocation: Allocation
+    opaque: bool = False  # the user's own image: nothing of ours is inside
+    health: tuple[str, ...] | None = None  # an opaque one's check; None: that it runs
+    given: Mapping[str, str] = field(default_factory=dict)  # an opaque one's environment
+    command: tuple[str, ...] = ()
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        return self.definition.granted(self.allocation.parameters)
+
+    def environment(self, place: str) -> dict[str, str]:
+        own = self.definition.environment(self.allocation.parameters, place)
+        return {**own, **self.given}
+
+
+class Deployed:
+    """A chain that runs. Used as a context: leaving it removes all that was made."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        supplies: Mapping[str, Supply],
+        network: NetworkName,
+        state: RunState,
+        watch: Stopwatch | None = None,
+        say: Callable[[str], None] = print,
+        pf: str | None = None,
+    ) -> None:
+        self.layout = layout
+        self.supplies = supplies
+        self.network = network
+        self.ledger = Ledger(state.path)
+        self.state = state
+        self.say = say
+        self.pf = pf
+        self.tag = f"hr{secrets.token_hex(2)}"
+        self.pids: dict[str, int] = {}  # node: its container's first process
+        self.switch_pids: dict[str, int] = {}  # of a switch that is not in the kernel
+        self.watch = watch or Stopwatch()
+        self.clock = core_clock()
+        self.forwarding: dict[str, Forwarding] = {}  # of nodes whose share of the kernel is held
+        self._shifter = Shifter(())
+
+    def __enter__(self) -> Deployed:
+        try:
+            self._make()
+        except BaseException:
+            self._undo()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.watch.phase("removing"):
+            self._undo()
+
+    def _undo(self) -> None:
+        self._shifter.stop()
+        self.clock.close()
+        self.ledger.undo()
+
+    def name(self, node: Node) -> str:
+        """Of its namespace and its container."""
+        return f"{self.tag}-{node.name}"
+
+    def _make(self) -> None:
+        probe = f"{self.tag}-probe"
+        self.ledger.note("container", probe)
+        containers = self.layout.containers
+        with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
+            with self.watch.phase("network"):
+                runtime.run_options(probe)
+                list(pool.map(self._namespace, self.layout.nodes))
+                self._join()
+            for node in containers:
+                self.ledger.note("container", self.name(node))
+            with self.watch.phase("starting containers"):
+                list(pool.map(self._start, containers))
+                found = runtime.pids([self.name(node) for node in containers])
+                self.pids = {node.name: found[self.name(node)] for node in containers}
+            with self.watch.phase("waiting for health"):
+                list(pool.map(self._wait, containers))
+        for pid in self.pids.values():
+            cpu.shield(pid)
+
+    def _namespace(self, node: Node) -> None:
+        name = self.name(node)
+        if tool().enters or node.kind == TESTER:
+            make_namespace(name, self.ledger)
+        else:
+            self.ledger.note("container", runtime.holder(name))
+            adopt_namespace(name, runtime.hold(name), self.ledger)
+
+    def _join(self) -> None:
+        fabric = self._fabric()
+        self.switch_pids = fabric.processes
+        ports: dict[tuple[str, str], Port] = {}
+        for lan in range(self.layout.lans):
+            fabric.add_lan(lan)
+        for node in self.layout.nodes:
+            for interface in node.interfaces:
+                ports[node.name, interface.name] = fabric.attach(self.name(node), interface)
+            configure(self.name(node), node)
+        for leaf in self.layout.of_kind("leaf"):
+            feeds = [ports[feed] for feed in leaf.mirrors]
+            fabric.mirror(feeds, self.name(leaf), leaf.mirror)
+            set_up(self.name(leaf), leaf.mirror)
+        fabric.finish()
+        self._adapt()
+        self._poll(fabric, ports)
+
+    def _fabric(self) -> Fabric:
+        if self.network == "ovs":
+            return Ovs(self.tag, self.ledger, self.state.path)
+        if self.network == "sriov":
+            needed = self.layout.ports
+            return Sriov(self.tag, self.ledger, choose(self.pf, needed), needed)
+        return (Bridge if self.network == "bridge" else Macvlan)(self.tag, self.ledger)
+
+    def _adapt(self) -> None:
+        """To VNFs that read frames themselves instead of leaving them to the kernel."""
+        definitions = {node.name: self.supplies[node.vnf].definition for node in self.layout.nodes}
+        if any(definition.whole_frames for definition in definitions.values()):
+            for node in self.layout.nodes:
+                for interface in node.interfaces:
+                    within(self.name(node), partial(no_offloads, interface.device))
+        readers = {
+            node.name for node in self.layout.nodes
+            if node.kind == TESTER or definitions[node.name].forwards == "itself"
+        }  # fmt: skip
+        for node in self.layout.of_kind("routed"):
+            if node.name in readers:
+                within(self.name(node), no_forwarding)
+        for node in self.layout.nodes:
+            silent: dict[str, dict[str, str]] = {}
+            for own, other in self.layout.neighbours(node):
+                if self.layout.owner(other).name in readers:
+                    silent.setdefault(own.device, {})[other.address] = other.mac
+            for device, neighbours in silent.items():
+                know(self.name(node), device, neighbours)
+
+    def _poll(self, fabric: Fabric, ports: Mapping[tuple[str, str], Port]) -> None:
+        """Hold to their `cpus` or `cpuset` those for which the kernel forwards."""
+        for node in self.layout.of_kind("routed"):
+            supply = self.supplies[node.vnf]
+            given = supply.allocation
+            if not supply.definition.in_kernel or (given.cpus is None and given.cpuset is None):
+                continue
+            one = self.forwarding[node.name] = Forwarding(node.name, given.cpus)
+            for interface in node.interfaces:
+                own = End(self.name(node), interface.device)
+                far = End(fabric.namespace, ports[node.name, interface.name].host_end)
+                one.poll(own, far, merge=fabric.merges)
+            if given.cpuset is not None:
+                one.bind(given.cpuset)
+            one.hold()
+        self._shifter = Shifter(tuple(self.forwarding.values()))
+
+    def _start(self, node: Node) -> None:
+        supply = self.supplies[node.vnf]
+        allocation = supply.allocation
+        runtime.start(
+            runtime.ContainerSpec(
+                self.name(node),
+                supply.image,
+                self.name(node),
+                self._environment(node),
+                supply.capabilities,
+                supply.definition.devices,
+                allocation.cpus,
+                allocation.cpuset,
+                allocation.memory_mb,
+                supply.command,
+            )
+        )
+
+    def _environment(self, node: Node) -> dict[str, str]:
+        own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
+        return environment(node, self.layout) | own
+
+    def _wait(self, node: Node) -> None:
+        timeout = self.supplies[node.vnf].definition.health_timeout_s
+        name = self.name(node)
+        if self._healthy_within(node, timeout):
+            return
+        if not runtime.running(name):
+            raise HeadraceError(f"VNF {node.name}: ended at its start: {runtime.logs(name)}")
+        raise HeadraceError(
+            f"VNF {node.name}: not healthy after {timeout:.0f} s: {runtime.logs(name)}"
+        )
+
+    def _healthy_within(self, node: Node, timeout_s: float) -> bool:
+        supply, name = self.supplies[node.vnf], self.name(node)
+        if not supply.opaque:
+            done = self.inside(node, "sh", "-c", _UNTIL_HEALTHY, timeout_s=timeout_s)
+            return done.returncode == 0
+        if supply.health is None:
+            return runtime.running(name)
+        deadline = time.monotonic() + timeout_s
+        while runtime.execute(name, supply.health).returncode:
+            if time.monotonic() > deadline or not runtime.running(name):
+                return False
+            time.sleep(_HEALTH_PERIOD_S)
+        return True
+
+    # reading ---------------------------------------------------------------------------
+
+    def read_counters(self, node: Node) -> dict[str, int]:
+        """The appliance's own counters; of an opaque one nothing is known."""
+        if self.supplies[node.vnf].opaque:
+            return {}
+        done = self.inside(node, "/headrace/counters")
+        if done.returncode:
+            raise HeadraceError(
+                f"VNF {node.name}: its counters cannot be read: {last_words(done.stderr)}"
+            )
+        found = {}
+        for line in done.stdout.splitlines():
+            name, _, value = line.rpartition(" ")
+            if name and value.lstrip("-").split(".")[0].isdigit():
+                found[name] = int(float(value))
+        return found
+
+    def targets(self) -> Targets:
+        """What collectors watch of this deployment; its bridges by the LANs that they are."""
+        if self.network == "ovs":
+            return targets_of(self.pids, ovs=self.state.path / "ovs", held=self.held())
+        if self.network != "bridge":
+            return targets_of(self.pids)
+        bridges = {f"{self.tag}b{lan}": f"LAN {lan}" for lan in range(self.layout.lans)}
+        inside = bridges_of(self.tag)
+        return targets_of(self.pids, bridges, bridges_in=inside, held=self.held())
+
+    def held(self) -> tuple[Held, ...]:
+        """Whose forwarding in the kernel is held to its `cpus`, by which threads."""
+        return tuple(
+            Held(name=name, cpus=one.cpus, threads=tuple(one.threads))
+            for name, one in self.forwarding.items()
+            if one.cpus is not None
+        )
+
+    def all_counters(self) -> dict[str, dict[str, int]]:
+        """Of every container but the clients, at nearly the same time."""
+        nodes = [node for node in self.layout.containers if node.kind != "client"]
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            return dict(
+                zip((n.name for n in nodes), pool.map(self.read_counters, nodes), strict=True)
+            )
+
+    def interface_counts(self) -> dict[str, dict[str, Count]]:
+        return {node.name: counts(self.name(node)) for node in self.layout.nodes}
+
+    def inside(
+        self, node: Node, *command: str, timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        """A command of ours in a container of the catalogue; what it takes is not charged to it."""
+        own = self._environment(node)
+        return runtime.enter(self.pids[node.name], command, own, timeout_s=timeout_s)
+
+    def give(self, file: Path, target: str) -> None:
+        """A file of the lab's, to the clients."""
+        runtime.copy_in(str(file), self.name(self.layout.client), target)
+
+    def ask(self, *command: str) -> str:
+        """A short command at the clients, which is no load; its output."""
+        return self._said(command[0], self.inside(self.layout.client, *command))
+
+    def client(self, *command: str, timeout_s: float = 120) -> str:
+        """A command at the clients; its output."""
+        name = self.name(self.layout.client)
+        return self._said(command[0], runtime.execute(name, command, timeout_s=timeout_s))
+
+    @staticmethod
+    def _said(program: str, done: subprocess.CompletedProcess[str]) -> str:
+        if done.returncode:
+            words = last_words(done.stderr or done.stdout)
+            raise HeadraceError(f"client: {program}: {words}")
+        return done.stdout
+
+
+def environment(node: Node, layout: Layout) -> dict[str, str]:
+    """What an entry point learns of its place (docs/vnfs.md)."""
+    values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
+    for interface in node.interfaces:
+        values[f"HR_{interface.name.upper()}"] = interface.device
+        values[f"HR_{interface.name.upper()}_ADDR"] = interface.address
+    if node.kind == "leaf":
+        values["HR_MIRROR"] = node.mirror
+    if node.service:
+        values["HR_ADDR"] = node.service
+        values["HR_UPSTREAMS"] = " ".join(node.upstreams)
+    values["HR_NEIGHBOURS"] = " ".join(
+        f"{own.device}={other.address}={other.mac}" for own, other in layout.neighbours(node)
+    )
+    values["HR_ROUTES"] = " ".join(f"{r.destination}={r.via[0]}" for r in node.routes)
+    if node.peer:
+        values["HR_PEER"] = node.peer
+    if node.kind == "client":
+        values["HR_TARGET"] = layout.target
+    return values
+
+
+def configure(namespace: str, node: Node) -> None:
+    """Addresses, then routes, of a node whose interfaces are there."""
+    within(namespace, lambda: _configure(node))
+
+
+def _configure(node: Node) -> None:
+    with IPRoute() as ip:
+        for interface in node.interfaces:
+            index = ip.link_lookup(ifname=interface.device)[0]
+            ip.addr("add", index=index, address=interface.address, prefixlen=24)
+            ip.link("set", index=index, state="up")
+        if node.service:
+            ip.addr("add", index=_LOOPBACK, address=node.service, prefixlen=32)
+        for route in node.routes:
+            _add_route(ip, route.destination, route.via)
+
+
+def _add_route(ip: IPRoute, destination: str, via: tuple[str, ...]) -> None:
+    if len(via) == 1:
+        ip.route("add", dst=destination, gateway=via[0])
+    else:
+        ip.route("add", dst=destination, multipath=[{"gateway": gateway} for gateway in via])

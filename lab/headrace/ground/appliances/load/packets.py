@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace's own source and sink at both ends of a chain of containers: latency per packet.
+
+One engine reads both ends, which are in one namespace, so that both stamps are of one clock. The
+kernel of that namespace drops what comes to it besides: its source is an address of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.engine.engine import Engine
+from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.layout import TESTER, Interface, Layout
+from headrace.ground.appliances.load.base import Load, Packets
+from headrace.host.exclusive import Lcores
+from headrace.host.programs import find_engine
+from headrace.measure.clocks import of_workers
+from headrace.measure.counters import difference
+from headrace.measure.trial import Reading, flow, run
+from headrace.record.latency import latency
+from headrace.record.record import Direction, LatencyNs
+from headrace.spec.appliance import PacketsWorkload
+
+_PORT = 5201  # what a firewall of the catalogue lets pass
+_DRAIN_S = 0.2
+_WAIT_S = 600.0
+_DEVICES = {
+    # Blocks of 64 KiB, 512 frames: 2 MB a direction, and bursts of the kernel's are not lost.
+    "af_packet": "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512",
+    "af_xdp": "net_af_xdp{n},iface={name}",
+}
+
+
+@dataclass(frozen=True)
+class _Ends:
+    direction: Direction = "forward"
+    source: str = "source"
+    sink: str = "sink"
+
+
+_ENDS = _Ends()
+
+
+def packets(deployed: Deployed, workload: PacketsWorkload, seconds: float) -> Load:
+    plan = make_plan(deployed.layout, workload, f"{deployed.tag}-tester")
+    namespace = f"{deployed.tag}-{TESTER}"
+    enter = ("ip", "netns", "exec", namespace)
+
+    def waiting(cpu: int) -> None:
+        deployed.say(f"  lcore {cpu}: waiting for another run")
+
+    with (
+        Lcores({_lcore(workload)}, waiting, _WAIT_S),
+        Engine(find_engine(), plan, deployed.state, enter) as engine,
+    ):
+        return _load(run(engine, (_ENDS,), workload.rate, seconds, _DRAIN_S))
+
+
+def _lcore(workload: PacketsWorkload) -> int:
+    return max(os.sched_getaffinity(0)) if workload.lcore is None else workload.lcore
+
+
+def _load(reading: Reading) -> Load:
+    """What is not stamped (ARP, a server's advertisements) is no packet of the source's."""
+    source, sink = (reading.after["links"][name] for name in (_ENDS.source, _ENDS.sink))
+    one = flow(reading, _ENDS)
+    found: LatencyNs | None = latency(sink["latency"]) if sink["latency"].get("count") else None
+    counters = difference(reading.before, reading.after, {"links": {}})
+    return Load(
+        duration_s=source["duration_ns"] / 1e9,
+        bytes=int(sink["own"]["bytes"]),
+        loss_ratio=one.loss_ratio,
+        latency=found,
+        packets=Packets(
+            one.intended, one.sent, one.received, sink["reordered"], sink["duplicated"],
+            sink["latency"].get("hdr"), source["behind_max_ns"] / 1e9, sink["undecided"],
+            tuple(of_workers(counters.workers, counters.tsc_hz, reading.waited_ns,
+                             reading.watched_s, reading.read_s)),
+        ),
+    )  # fmt: skip
+
+
+def make_plan(layout: Layout, workload: PacketsWorkload, prefix: str) -> dict[str, Any]:
+    """Source -> the interface at the clients' end; the one at the servers' end -> sink."""
+    tester = layout.of_kind(TESTER)[0]
+    down, up = tester.interface("down"), tester.interface("up")
+    source = {
+        "frame_bytes": [workload.frame],
+        "flows": workload.flows,
+        "vary": ["src_port"],
+        "src_ip": down.address,
+        "dst_ip": up.address,
+        "dst_port": _PORT,
+        "src_mac": down.mac,
+        "dst_macs": [hop.mac for hop in layout.first_hops or (up,)],
+    }
+    cpus = [_lcore(workload)]
+    return {
+        "version": 1,
+        "engine": {"hugepages": False, "memory_mb": 256, "file_prefix": prefix,
+                   "mbufs": 16383, "mbuf_data_bytes": 2176},
+        "links": {
+            "source": {"type": "source", "params": source},
+            "near": _device(0, down, workload),
+            "far": _device(1, up, workload),
+            "sink": {"type": "sink", "params": {}},
+        },
+        "nfs": {},
+        "segments": [
+            {"name": "generator", "cpus": cpus,
+             "inputs": [{"link": "source", "to": "link:near", "direction": "forward"}]},
+            {"name": "measure", "cpus": cpus,
+             "inputs": [{"link": "far", "to": "link:sink", "direction": "forward"}]},
+        ],
+    }  # fmt: skip
+
+
+def _device(number: int, interface: Interface, workload: PacketsWorkload) -> dict[str, Any]:
+    text = _DEVICES[workload.link].format(n=number, name=interface.device)
+    return {"type": "port", "params": {"devargs": text}}

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TCP and UDP streams by iperf3; request and response by netperf."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
+from headrace.host.tool import last_words
+from headrace.record.record import LatencyNs
+from headrace.spec.appliance import RequestWorkload, StreamWorkload
+
+_NETPERF_PORT = 5202  # as vnfs/traffic/start has it
+_DATA_PORT = 5203
+_US = 1000.0
+
+
+def stream(deployed: Deployed, workload: StreamWorkload, seconds: float) -> Load:
+    command = ["iperf3", "--json", "-c", deployed.layout.target, "-t", str(whole_seconds(seconds)),
+               "-P", str(workload.streams), "-b", f"{workload.rate_mbps}M"]  # fmt: skip
+    if workload.kind == "udp":
+        command.append("-u")
+    if workload.length is not None:
+        command += ["-l", str(workload.length)]
+    text = deployed.client(*command, timeout_s=seconds + GRACE_S)
+    end: dict[str, Any] = json.loads(text)["end"]
+    if workload.kind == "udp":
+        total = end["sum"]
+        lost = total["lost_packets"] / max(total["packets"], 1)
+        received = int(total["bytes"] * (1 - lost))
+        return Load(total["seconds"], received, loss_ratio=min(max(lost, 0.0), 1.0))
+    received = end["sum_received"]
+    return Load(
+        received["seconds"], received["bytes"], retransmits=end["sum_sent"].get("retransmits", 0)
+    )
+
+
+_COLUMNS = {
+    "MIN_LATENCY": "min",
+    "MEAN_LATENCY": "mean",
+    "P50_LATENCY": "p50",
+    "P90_LATENCY": "p90",
+    "P99_LATENCY": "p99",
+    "MAX_LATENCY": "max",
+}
+
+
+def request_response(deployed: Deployed, workload: RequestWorkload, seconds: float) -> Load:
+    """netperf's classic request and response, one outstanding; it has no 99.9th percentile, so
+    the greatest latency stands there."""
+    whole = whole_seconds(seconds)
+    wanted = ["THROUGHPUT", "ELAPSED_TIME", "TRANSPORT_RETRANS", *_COLUMNS]
+    options = ["-r", f"{workload.request},{workload.response}", "-P", f",{_DATA_PORT}"]
+    text = deployed.client(
+        "netperf", "-4", "-H", deployed.layout.target, "-p", str(_NETPERF_PORT), "-t",
+        workload.test, "-l", str(whole), "-P", "0", "--", *options, "-k", ",".join(wanted),
+        timeout_s=whole + GRACE_S,
+    )  # fmt: skip
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    if "THROUGHPUT" not in found:
+        raise HeadraceError(f"netperf: ended without a result: {last_words(text)}")
+    elapsed = float(found["ELAPSED_TIME"])
+    requests = round(float(found["THROUGHPUT"]) * elapsed)
+    latency = {name: float(found[column]) * _US for column, name in _COLUMNS.items()}
+    return Load(
+        duration_s=elapsed,
+        bytes=requests * workload.response,
+        requests=requests,
+        retransmits=max(0, int(found.get("TRANSPORT_RETRANS", "0"))),
+        latency=LatencyNs(**latency, p999=latency["max"]),
+    )
+
+
+def has_netperf(deployed: Deployed) -> bool:
+    done = deployed.inside(deployed.layout.client, "sh", "-c", "command -v netperf")
+    return done.returncode == 0

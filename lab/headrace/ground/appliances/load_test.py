@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What load generators are told, without running them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import HeadraceError
+from headrace.ground.appliances.caches import sized
+from headrace.ground.appliances.feasible import capabilities
+from headrace.ground.appliances.layout import lay_out
+from headrace.ground.appliances.load.http import uris
+from headrace.ground.appliances.load.packets import make_plan
+from headrace.ground.vnf import catalogue
+from headrace.host.cpu import listed
+from headrace.host.programs import find_engine
+from headrace.measure.appliance_trial import asked_s
+from headrace.spec.appliance import HttpWorkload, PacketsWorkload
+
+DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
+
+
+@settings(deadline=None)  # on a busy machine anything may take long
+@given(st.floats(0, 1), st.integers(0, 1000))
+def test_the_share_of_repeated_requests(repeated: float, seed: int) -> None:
+    workload = HttpWorkload(repeated=repeated, object_kb=4, hot_objects=7)
+    names = uris(workload, "http://a", seed).split("\n")
+    hot = [name for name in names if "/hot-" in name]
+    assert len(hot) == round(repeated * len(names))
+    assert len(set(hot)) <= 7
+    new = [name for name in names if "/hot-" not in name]
+    assert len(set(new)) == len(new)
+    assert all(name.startswith("http://a/o/4/") for name in names)
+
+
+def test_a_cache_is_as_large_as_what_is_repeated_needs() -> None:
+    cache = DEFINITIONS["l7-cache"]
+    assert sized(cache, {}, [HttpWorkload()]) == {}  # 50 objects of 16 KB: the default's 64 MB do
+    many = [HttpWorkload(object_kb=8192, hot_objects=20), HttpWorkload(object_kb=8192)]
+    enough = sized(cache, {}, many)
+    assert 50 * 8 + 32 * 8 < enough["memory_mb"] < 800  # those, and what is under way
+    assert enough["object_max_kb"] == 8192
+    assert sized(cache, {"memory_mb": 8}, many)["memory_mb"] == 8  # who says so has it
+    assert sized(DEFINITIONS["nat"], {}, many) == {}
+    assert sized(cache, {}, [HttpWorkload(repeated=0, object_kb=8192, hot_objects=9999)]) == {}
+
+
+@pytest.mark.parametrize("chain", [{}, {"nat": None, "router": "nat"}])
+def test_the_testers_plan_is_one_that_the_engine_takes(
+    chain: dict[str, str | None], tmp_path: Path
+) -> None:
+    try:
+        engine = find_engine()
+    except HeadraceError as error:
+        pytest.skip(str(error))
+    layout = lay_out(chain, {v: v for v in chain}, DEFINITIONS, {}, 1, tester=True)
+    plan = make_plan(layout, PacketsWorkload(kind="packets", lcore=0), "test")
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    done = subprocess.run([engine, "--check", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [mac] = plan["links"]["source"]["params"]["dst_macs"]
+    tester = layout.of_kind("tester")[0]
+    first = layout.first_hops[0] if chain else tester.interface("up")
+    assert mac == first.mac
+
+
+def test_a_trial_is_as_long_as_its_generator_was_told_to_be() -> None:
+    """wrk takes whole seconds: half a second was stretched to one, and called generator-bound."""
+    assert asked_s(HttpWorkload(duration=0.5)) == 1
+    assert asked_s(HttpWorkload(duration=1.6)) == 2
+    assert asked_s(PacketsWorkload(kind="packets", duration=0.5)) == 0.5
+
+
+def test_capabilities_by_their_bits() -> None:
+    assert capabilities("Name:\tx\nCapBnd:\t0000000000001001\n") == {"CHOWN", "NET_ADMIN"}
+    assert "CHECKPOINT_RESTORE" in capabilities("CapBnd:\t000001ffffffffff")
+
+
+def test_lists_of_cpus() -> None:
+    assert list(listed("0,2-4,7")) == [0, 2, 3, 4, 7]

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study of VNFs in containers: read, expanded to points, deployed and measured one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from headrace.graph.count import Counter
+from headrace.graph.draw import one_line
+from headrace.graph.enumerate import Graph, parse, stream
+from headrace.graph.knowledge import Category, load
+from headrace.graph.problem import compile_problem, resolve
+from headrace.graph.unrank import sample
+from headrace.ground.appliances.caches import sized
+from headrace.ground.appliances.deploy import Supply
+from headrace.ground.appliances.layout import Layout, lay_out
+from headrace.ground.vnf import CatalogueEntry, VnfDefinition, catalogue
+from headrace.spec.appliance import (
+    Allocation,
+    AnyWorkload,
+    Base,
+    ContainerStudy,
+    DnsWorkload,
+    HttpWorkload,
+    NetworkName,
+    PacketsWorkload,
+    PcapWorkload,
+    ScaleOut,
+)
+from headrace.spec.document import Document
+from headrace.spec.invalid import explain
+from headrace.spec.study import sweep_points
+
+GRAPHS_MAX = 1000
+EACH = "each"  # of a chain's VNFs that may be scaled out
+TRAFFIC = "traffic"
+Role = Literal["baseline", "alone", "chain", "scale-out"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One deployment of a study."""
+
+    role: Role
+    name: str
+    graph: Graph
+    kinds: dict[str, str]  # vertex -> VNF
+    layout: Layout
+    network: NetworkName
+    supplies: dict[str, Supply]
+    workloads: tuple[AnyWorkload, ...]
+    subject: str = ""  # the VNF that stands alone or is scaled out
+    instances: int = 1
+    swept: tuple[tuple[str, Any], ...] = ()
+
+
+def swept_text(swept: tuple[tuple[str, Any], ...]) -> str:
+    """What tells a point of a sweep from the others, behind its workload's text."""
+    return "".join(f" {path}={value}" for path, value in swept)
+
+
+@dataclass(frozen=True)
+class Expanded:
+    study: ContainerStudy
+    points: tuple[Point, ...]
+    entries: tuple[CatalogueEntry, ...]  # whose images are needed
+
+
+def expand_study(doc: Document) -> Expanded:
+    """Every deployment of the study; all that can be wrong with it is found here."""
+    entries = catalogue()
+    points: list[Point] = []
+    study = None
+    for swept in sweep_points(doc):
+        study = _validate(doc, swept)
+        expanded = _Expander(doc, study, entries, swept).points()
+        _some_use(doc, expanded)
+        points += expanded
+    assert study is not None  # sweep_points gives at least the empty point
+    used = {vnf for point in points for vnf in point.supplies}
+    return Expanded(study, tuple(points), tuple(e for n, e in entries.items() if n in used))
+
+
+def _some_use(doc: Document, points: list[Point]) -> None:
+    """A workload that no chain can take is a mistake; one that some cannot is left out there."""
+    chains = [point for point in points if point.role == "chain"]
+    for number, workload in enumerate(chains[0].workloads if chains else ()):
+        problems = [workload_problem(point, workload) for point in chains]
+        if all(problems):
+            listed = isinstance(doc.data["workload"], list) if "workload" in doc.data else True
+            place = ("workload", number) if listed else ("workload",)
+            raise doc.error(
+                (*place, "kind"), f"no chain of this study can take it: {problems[0]}",
+                value=workload.kind,
+            )  # fmt: skip
+
+
+def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStudy:
+    data = copy.deepcopy(doc.data)
+    for path, value in swept:
+        _put(doc, data, path, value)
+    try:
+        return ContainerStudy.model_validate(data)
+    except ValidationError as error:
+        swept_paths = [path for path, _ in swept]
+        raise explain(doc, error, ContainerStudy, data, swept_paths) from None
+
+
+def _put(doc: Document, data: Any, path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        data = data.setdefault(key, {})
+        if not isinstance(data, dict):
+            raise doc.error(("sweep", path), f"{key!r} has no parts; allowed: a path of mappings")
+    data[last] = value
+
+
+class _Expander:
+    """The points of one study without sweeps."""
+
+    def __init__(
+        self,
+        doc: Document,
+        study: ContainerStudy,
+        entries: dict[str, CatalogueEntry],
+        swept: tuple[tuple[str, Any], ...],
+    ) -> None:
+        self.doc = doc
+        self.study = study
+        self.entries = entries
+        self.swept = swept
+        rules = study.graphs.rules if study.graphs else ()
+        self.workloads = tuple(
+            w.model_copy(update={"file": doc.file.parent / w.file})
+            if isinstance(w, PcapWorkload) else w
+            for w in study.workload
+        )  # fmt: skip
+        self.rules = [doc.file.parent / file for file in rules]
+        self.names = load(self.rules, base=Base.HEADRACE)  # and aliases; no rule of it is used
+        self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
+        for i, workload in enumerate(self.workloads):
+            if isinstance(workload, PcapWorkload) and not workload.file.is_file():
+                raise doc.error(("workload", i, "file"), "no such file", value=str(workload.file))
+        for name in study.vnfs:
+            if self._find(name) is None:
+                swept_here = (p for p, _ in swept if p.split(".")[:2] == ["vnfs", name])
+                place = next((("sweep", path) for path in swept_here), ("vnfs", name))
+                raise doc.error(place, f"no such VNF; {self._allowed()}")
+
+    def _appliances(self) -> dict[str, VnfDefinition]:
+        return {
+            name: VnfDefinition(
+                name=name, title=f"appliance {a.image}", category=Category.UNCLASSIFIED,
+                kind=a.kind, hides_source=a.hides_source, scale_out=a.scale_out,
+                capabilities=a.capabilities, devices=a.devices, whole_frames=a.whole_frames,
+                forwards=a.forwards,
+                ports=a.ports, addresses=a.addresses, health_timeout_s=a.health_timeout_s,
+            )
+            for name, a in self.study.appliances.items()
+        }  # fmt: skip
+
+    def points(self) -> list[Point]:
+        return [point for network in self.study.deployment.network for point in self._on(network)]
+
+    def _on(self, network: NetworkName) -> Iterator[Point]:
+        chains = self._chains()
+        if self.study.baseline:
+            yield self._point("baseline", "no VNF", {}, {}, network)
+        kinds = {kind: None for _, _, used in chains for kind in used.values()}
+        if self.study.alone:
+            for kind in kinds:
+                yield self._point("alone", kind, {kind: None}, {kind: kind}, network, kind)
+        for name, graph, used in chains:
+            yield self._point("chain", name, graph, used, network)
+        for number, scale in enumerate(self.study.scale_out):
+            yield from self._scaled(number, scale, chains, network)
+
+    def _scaled(
+        self,
+        number: int,
+        scale: ScaleOut,
+        chains: list[tuple[str, Graph, dict[str, str]]],
+        network: NetworkName,
+    ) -> Iterator[Point]:
+        kind, place = self._find(scale.vnf), ("scale_out", number)
+        if kind is not None and not self.definitions[kind].scale_out and max(scale.instances) > 1:
+            alike = ", ".join(n for n, d in self.definitions.items() if d.scale_out)
+            raise self.doc.error(
+                (*place, "vnf"), f"instances of it cannot share a load; allowed: each, {alike}",
+                value=scale.vnf,
+            )  # fmt: skip
+        for name, graph, used in chains:
+            those = (
+                self._scalable(used)
+                if scale.vnf == EACH
+                else [kind] if kind in used.values() else []
+            )  # fmt: skip
+            if those and scale.chain in (None, name):
+                for one in those:
+                    # The chain as it is has been measured: it is not deployed once more.
+                    own = self._instances(str(one))
+                    for count in (n for n in scale.instances if n != own):
+                        title = f"{name} with {count} x {one}"
+                        yield self._point(
+                            "scale-out", title, graph, used, network, str(one), {str(one): count}
+                        )
+                return
+        raise self.doc.error(
+            place, f"no chain {scale.chain or ''} has the VNF {scale.vnf!r}; {self._allowed()}"
+        )
+
+    def _instances(self, kind: str) -> int:
+        given = (a.instances for n, a in self.study.vnfs.items() if self._find(n) == kind)
+        return next(given, 1)
+
+    def _scalable(self, used: dict[str, str]) -> list[str]:
+        return [kind for kind in dict.fromkeys(used.values()) if self.definitions[kind].scale_out]
+
+    def _chains(self) -> list[tuple[str, Graph, dict[str, str]]]:
+        """Name, graph, and the VNF of each vertex."""
+        found = []
+        if self.study.chain is not None:
+            found.append((self.study.name, *self._row(self.study.chain, ("chain",))))
+        for name, vnfs in self.study.chains.items():
+            found.append((name, *self._row(vnfs, ("chains", name))))
+        return found + self._generated()
+
+    def _row(
+        self, vnfs: tuple[str, ...], path: tuple[str | int, ...]
+    ) -> tuple[Graph, dict[str, str]]:
+        """VNFs in order; a leaf hangs on the one before it."""
+        graph: Graph = {}
+        kinds: dict[str, str] = {}
+        trunk: str | None = None
+        for i, given in enumerate(vnfs):
+            kind = self._find(given)
+            if kind is None:
+                raise self.doc.error((*path, i), f"no such VNF; {self._allowed()}", value=given)
+            number = list(kinds.values()).count(kind)
+            vertex = kind if not number else f"{kind}-{number + 1}"
+            graph[vertex], kinds[vertex] = trunk, kind
+            if self.definitions[kind].kind != "leaf":
+                trunk = vertex
+        return graph, kinds
+
+    def _generated(self) -> list[tuple[str, Graph, dict[str, str]]]:
+        wish = self.study.graphs
+        if wish is None:
+            return []
+        knowledge = load(self.rules, base=wish.base)
+        wanted, _ = resolve(wish.vnfs, knowledge)
+        for want in wanted:
+            if want.kind not in knowledge.vnfs and self.names.find(want.kind) is not None:
+                raise self.doc.error(
+                    ("graphs", "vnfs"), f"the knowledge base {wish.base} has no such VNF; allowed: "
+                    f"base: {Base.HEADRACE}, which has it", value=want.kind,
+                )  # fmt: skip
+        counter = Counter(compile_problem(wanted, knowledge))
+        if wish.sample is not None:
+            graphs = list(sample(counter, min(wish.sample, GRAPHS_MAX + 1), wish.seed))
+        else:
+            limit = min(wish.limit or GRAPHS_MAX + 1, GRAPHS_MAX + 1)
+            graphs = [parse(text) for text in islice(stream(counter), limit)]
+        if len(graphs) > GRAPHS_MAX:
+            raise self.doc.error(
+                ("graphs",), f"{counter.total()} graphs; allowed: {GRAPHS_MAX}, by limit or sample"
+            )
+        kinds = {item.name: item.kind for item in counter.problem.items}
+        for kind in kinds.values():
+            if kind not in self.definitions:
+                raise self.doc.error(
+                    ("graphs", "vnfs"), f"no such VNF; {self._allowed()}", value=kind
+                )
+        leaves = {name for name, kind in kinds.items() if self.definitions[kind].kind == "leaf"}
+        return [(one_line(graph, leaves), graph, {v: kinds[v] for v in graph}) for graph in graphs]
+
+    def _find(self, name: str) -> str | None:
+        if name in self.definitions and name != TRAFFIC:
+            return name
+        known = self.names.find(name)
+        return known if known in self.definitions else None
+
+    def _allowed(self) -> str:
+        return "allowed: " + ", ".join(n for n in self.definitions if n != TRAFFIC)
+
+    # one point ---------------------------------------------------------------------------
+
+    def _point(
+        self,
+        role: Role,
+        name: str,
+        graph: Graph,
+        kinds: dict[str, str],
+        network: NetworkName,
+        subject: str = "",
+        scaled: dict[str, int] | None = None,
+    ) -> Point:
+        allocations = {str(self._find(n)): a for n, a in self.study.vnfs.items()}
+        instances = {kind: allocations.get(kind, Allocation()).instances for kind in kinds.values()}
+        if role == "alone":
+            instances = {}
+        instances.update(scaled or {})
+        tester = any(isinstance(w, PacketsWorkload) for w in self.study.workload)
+        servers = self.study.deployment.servers
+        layout = lay_out(graph, kinds, self.definitions, instances, servers, tester)
+        supplies = {
+            kind: self._supply(kind, allocations.get(kind, Allocation()))
+            for kind in (*dict.fromkeys(kinds.values()), TRAFFIC)
+        }
+        count = max(instances.get(subject, 1), 1) if subject else 1
+        return Point(
+            role, name, graph, kinds, layout, network, supplies, self.workloads, subject,
+            count, self.swept,
+        )  # fmt: skip
+
+    def _supply(self, kind: str, allocation: Allocation) -> Supply:
+        if kind == TRAFFIC:
+            sizes = {w.object_kb for w in self.study.workload if isinstance(w, HttpWorkload)}
+            parameters = {"object_kb": " ".join(map(str, sorted(sizes or {16})))}
+            allocation = allocation.model_copy(update={"parameters": parameters})
+        given = sized(self.definitions[kind], allocation.parameters, self.study.workload)
+        allocation = allocation.model_copy(update={"parameters": given})
+        own = self.study.appliances.get(kind)
+        supply = (
+            Supply(self.definitions[kind], self.entries[kind].image, allocation)
+            if own is None
+            else Supply(
+                self.definitions[kind], own.image, allocation, True, own.health, own.environment,
+                own.command,
+            )
+        )  # fmt: skip
+        supply.environment(f"{self.doc.file}: vnfs.{kind}.parameters")  # complains here, not later
+        return supply
+
+
+def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
+    """Why a workload cannot run on a point."""
+    serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
+    if isinstance(workload, DnsWorkload):
+        return None if serves == {"dns"} else "DNS is answered by the VNF `dns` only"
+    if isinstance(workload, HttpWorkload):
+        return "the VNF `dns` answers no HTTP" if "dns" in serves else None
+    return "a proxy passes only requests of its own service" if serves else None

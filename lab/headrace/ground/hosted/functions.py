@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual functions of one deployed chain, and the namespaces that its engines run in."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from functools import partial
+from typing import Any
+
+from pyroute2 import IPRoute
+
+from headrace.errors import HeadraceError
+from headrace.ground.hosted.sriov import Function, OnNic
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import counts, make_namespace, no_offloads, set_up, within
+from headrace.host.sriov import Functions
+
+Json = dict[str, Any]
+TESTER = "tester"
+_CARRIER_S = 60.0  # a physical function that was down negotiates its link first
+
+
+class NicFunctions:
+    """Made when the chain is deployed; the ledger undoes it."""
+
+    def __init__(self, nic: OnNic, ledger: Ledger) -> None:
+        self.nic = nic
+        self._tag = f"hr{secrets.token_hex(2)}"
+        self._ledger = ledger
+        self.words: dict[str, str] = {}  # what plans say for addresses -> addresses
+        try:
+            self._make()
+        except BaseException:
+            ledger.undo()
+            raise
+
+    def _make(self) -> None:
+        functions = Functions(self.nic.pf, len(self.nic.functions), self._ledger)
+        for owner in dict.fromkeys(one.owner for one in self._moved):
+            make_namespace(self.namespace_of(owner), self._ledger)
+        for one in self.nic.functions:
+            if self.nic.way(one.owner) == "vfio":
+                self.words[one.pci] = functions.bind(one.mac)
+                continue
+            namespace = self.namespace_of(one.owner)
+            functions.move(namespace, one.name, one.mac)
+            within(namespace, partial(no_offloads, one.name))
+            set_up(namespace, one.name)
+        self._wait_carrier()
+
+    @property
+    def _moved(self) -> list[Function]:
+        """Those with an interface of the kernel's, in a namespace."""
+        return [one for one in self.nic.functions if self.nic.way(one.owner) != "vfio"]
+
+    def given_to(self, owner: str, name: str) -> str:
+        """The PCI address of a machine's function."""
+        [one] = (one for one in self.nic.of(owner) if one.name == name)
+        return self.words[one.pci]
+
+    def namespace_of(self, owner: str) -> str:
+        return f"{self._tag}-{owner or TESTER}"
+
+    def _wait_carrier(self) -> None:
+        deadline = time.monotonic() + _CARRIER_S
+        for one in self._moved:
+            namespace = self.namespace_of(one.owner)
+            while not within(namespace, partial(_carrier, one.name)):
+                if time.monotonic() > deadline:
+                    raise HeadraceError(
+                        f"{self.nic.pf.name}: the link of the virtual function of "
+                        f"{one.owner or TESTER} is not up after {_CARRIER_S:g} s"
+                    )
+                time.sleep(0.2)
+
+    def enter(self, owner: str) -> list[str]:
+        """What starts a command where its functions are."""
+        if self.nic.way(owner) == "vfio":
+            return []
+        return ["ip", "netns", "exec", self.namespace_of(owner)]
+
+    def fill_in(self, text: str) -> str:
+        for word, address in self.words.items():
+            text = text.replace(word, address)
+        return text
+
+    def add_counts(self, owner: str, links: Json) -> None:
+        """What the functions' own driver counted, beside what the engine did."""
+        own: list[Function] = self.nic.of(owner)
+        if self.nic.way(owner) == "vfio" or not own:
+            return
+        found = counts(self.namespace_of(owner))
+        for one in own:
+            if one.name in links and one.name in found:
+                count = found[one.name]
+                links[one.name]["device"] = {
+                    "rx_packets": count.rx_packets, "tx_packets": count.tx_packets
+                }  # fmt: skip
+
+
+def _carrier(name: str) -> bool:
+    with IPRoute() as ip:
+        found = ip.get_links(*ip.link_lookup(ifname=name))
+        return any(link.get_attr("IFLA_CARRIER") for link in found)

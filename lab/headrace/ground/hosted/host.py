@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's engine of a hosted chain: its traffic, and the switch that plays the NIC's part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from headrace.engine.buffers import buffers
+from headrace.engine.describe import Description
+from headrace.engine.place import Placement
+from headrace.engine.plan import GENERATOR, SINK, Path, data_bytes, paths, wire_size
+from headrace.engine.traffic import source_params
+from headrace.ground.hosted import vm_plan
+from headrace.ground.hosted.parts import NIC, Face, Vnf, switch_cpu, tester
+from headrace.spec.document import Document
+from headrace.spec.hosting import Hosting
+from headrace.spec.study import Experiment
+
+Json = dict[str, Any]
+OUTSIDE = "outside"
+_MBUFS = 16383
+_SLOT_BYTES = 2048  # that a link has by itself
+
+
+def host_plan(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: Json,
+    chains: list[list[Vnf]],
+    traffic: list[int],
+) -> tuple[Json, list[str]]:
+    """Each direction's traffic has a wire of its own: it comes in by one and, with traffic both
+    ways, leaves by the other."""
+    ways = paths(experiment)
+    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    vnfs = [one for chain in chains for one in chain]
+    ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
+    wire = deployment.wire if deployment.wire != "auto" else _wire(experiment, traffic)
+    links: Json = {}
+    notes: list[str] = []
+    for way in ways:
+        source = source_params(experiment, way.direction, doc, description)
+        source["dst_macs"] = entries(way, chains[: hosting.carrying])
+        notes = even_flows(source, hosting.carrying)
+        links[way.source] = {"type": "source", "params": source}
+        links[way.wire] = {"type": "ring", "params": {"size": wire, "on_full": "drop"}}
+        links[way.back] = {"type": "ring", "params": ring}
+        links[way.sink] = {"type": "sink", "params": {}}
+    faces = [face for one in vnfs for face in one.faces]
+    room = data_bytes(experiment)
+    links |= {face.link: host_link(face, hosting, room) for face in faces}
+    cpu = switch_cpu(traffic)
+    nfs: Json = {
+        NIC: {
+            "type": "veb",
+            "params": _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb"),
+        }
+    }
+    if deployment.network == "vepa":
+        names = [name for up, down in _outer(ways) for name in (up, down)]
+        links |= {name: {"type": "ring", "params": ring} for name in names}
+        nfs[OUTSIDE] = {"type": "veb", "params": _outside(faces, ways)}
+        switches = _vepa(faces, ways, cpu)
+    else:
+        switches = [_veb(faces, ways, cpu)]
+    segments = [
+        sending(traffic[0], ways, [way.wire for way in ways]),
+        *switches,
+        passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
+    ]
+    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held += nic_holds(nfs[NIC]["params"])
+    engine = {
+        **engine,
+        **buffers(experiment, held + _MBUFS),
+        "mbuf_data_bytes": data_bytes(experiment),
+    }
+    plan = {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
+    return plan, notes
+
+
+def host_link(face: Face, hosting: Hosting, room: int) -> Json:
+    """The host's end of a VNF's interface, with room for packets of so many bytes."""
+    if hosting.kind == "vm":
+        return vm_plan.host_link(face, hosting)
+    link = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
+    if room > _SLOT_BYTES:
+        link["slot_bytes"] = room
+    return {"type": "shm", "params": link}
+
+
+def entries(way: Path, chains: list[list[Vnf]]) -> list[str]:
+    """Where each chain begins for this direction."""
+    first = 0 if way.direction == "forward" else -1
+    return [chain[first].entry(way.direction).mac for chain in chains]
+
+
+def leaves_by(way: Path, ways: tuple[Path, ...]) -> int:
+    """The wire, and so the switch's port, at whose end a direction's sink is."""
+    return len(ways) - 1 - ways.index(way)
+
+
+def passing(name: str, cpu: int, links: list[tuple[str, str]]) -> Json:
+    inputs = [{"link": one, "to": f"link:{other}"} for one, other in links]
+    return {"name": name, "cpus": [cpu], "inputs": inputs}
+
+
+def sending(cpu: int, ways: Sequence[Path], to: Sequence[str]) -> Json:
+    """The tester's sources: a packet is marked with its direction where it is made."""
+    made = passing(GENERATOR, cpu, [(w.source, one) for w, one in zip(ways, to, strict=True)])
+    for one, way in zip(made["inputs"], ways, strict=True):
+        one["direction"] = way.direction
+    return made
+
+
+def _segment(name: str, cpu: int, inputs: list[Json], edges: Json) -> Json:
+    return {"name": name, "cpus": [cpu], "inputs": inputs, "nodes": {name: {"forward": edges}}}
+
+
+def _input(link: str, to: str, port: int) -> Json:
+    return {"link": link, "to": to, "port": port}
+
+
+def _veb(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> Json:
+    inputs = [_input(way.wire, NIC, port) for port, way in enumerate(ways)]
+    edges = {f"p{leaves_by(way, ways)}": f"link:{way.back}" for way in ways}
+    inputs += [_input(face.link, NIC, face.port) for face in faces]
+    return _segment(NIC, cpu, inputs, edges | _to_vnfs(faces))
+
+
+def _to_vnfs(faces: list[Face]) -> Json:
+    return {f"p{face.port}": f"link:{face.link}" for face in faces}
+
+
+def _outer(ways: tuple[Path, ...]) -> list[tuple[str, str]]:
+    """Of each wire the rings up to the bridge outside, and down from it."""
+    if len(ways) == 1:
+        return [("up", "down")]
+    return [(f"up{i}", f"down{i}") for i in range(len(ways))]
+
+
+def _vepa(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> list[Json]:
+    """The bridge outside has the NIC's wires at its first ports, and the testers behind them."""
+    wires = len(ways)
+    inputs = [_input(way.wire, OUTSIDE, wires + i) for i, way in enumerate(ways)]
+    edges = {f"p{wires + leaves_by(way, ways)}": f"link:{way.back}" for way in ways}
+    nic_inputs, nic_edges = [], {}
+    for i, (up, down) in enumerate(_outer(ways)):
+        inputs.append(_input(up, OUTSIDE, i))
+        edges[f"p{i}"] = f"link:{down}"
+        nic_inputs.append(_input(down, NIC, i))
+        nic_edges[f"p{i}"] = f"link:{up}"
+    nic_inputs += [_input(face.link, NIC, face.port) for face in faces]
+    return [
+        _segment(OUTSIDE, cpu, inputs, edges),
+        _segment(NIC, cpu, nic_inputs, nic_edges | _to_vnfs(faces)),
+    ]
+
+
+def _wire(experiment: Experiment, traffic: list[int]) -> int:
+    return wire_size(experiment, Placement(traffic[0], traffic[-1], (), ()))
+
+
+def even_flows(source: Json, chains: int) -> list[str]:
+    """Destinations are taken in turn, packet by packet: a flow stays with its chain when the number
+    of flows is a multiple of the chains'."""
+    flows = int(source.get("flows", 1))
+    most = -(-flows // chains) * chains
+    if chains == 1 or most == flows:
+        return []
+    source["flows"] = most
+    return [f"{most} flows, a multiple of the {chains} chains with traffic, for {flows}"]
+
+
+def _nic(
+    vnfs: list[Vnf],
+    ways: tuple[Path, ...],
+    hosting: Hosting,
+    mode: Literal["veb", "vepa"],
+) -> Json:
+    nic: Json = {
+        "ports": [
+            *(_uplink(ways, i, hosting) for i in range(len(ways))),
+            *(_function(face, one, hosting) for one in vnfs for face in one.faces),
+        ],
+        "mode": mode,
+        "learning": False,
+        "unknown": "uplink",
+        "queue_packets": hosting.nic_queue,
+    }
+    if hosting.switch_gbps is not None:
+        nic["capacity_bps"] = int(hosting.switch_gbps * 1e9)
+    return nic
+
+
+def rate_cap_gbps(one: Vnf, hosting: Hosting) -> float | None:
+    """What a VNF's licence allows it to send: an appliance's own goes before that of all."""
+    own = None if one.appliance is None else one.appliance.rate_cap_gbps
+    return hosting.rate_cap_gbps if own is None else own
+
+
+def nic_holds(nic: Json) -> int:
+    """Frames that may wait in the NIC's queues: of each way those of its virtual functions, and of
+    its wires, that have a limit."""
+    shared = "capacity_bps" in nic
+    queues = sum(
+        (shared and "uplink" not in port) or way in port
+        for port in nic["ports"]
+        for way in ("rate_bps", "in_rate_bps")
+    )
+    return int(nic["queue_packets"] * queues)
+
+
+def _function(face: Face, one: Vnf, hosting: Hosting) -> Json:
+    """A virtual function; a licence is the function's limit, as an SR-IOV NIC's max_tx_rate is."""
+    made: Json = {"macs": [face.mac], "spoof_check": True}
+    if (cap := rate_cap_gbps(one, hosting)) is not None:
+        made["in_rate_bps"] = int(cap * 1e9)
+    return made
+
+
+def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Json:
+    """With several wires the switch has to know what is at the end of which."""
+    made: Json = {"uplink": True}
+    if len(ways) > 1:
+        made["macs"] = [tester(way.direction) for way in ways if leaves_by(way, ways) == port]
+    if hosting.uplink_gbps is not None:
+        rate = int(hosting.uplink_gbps * 1e9)
+        made |= {"rate_bps": rate, "in_rate_bps": rate}
+    return made
+
+
+def _outside(faces: list[Face], ways: tuple[Path, ...]) -> Json:
+    """The bridge behind the wires: it gives back what is for the NIC's own (IEEE 802.1Qbg). A
+    VNF's first interface is behind the first wire, and so on, as the switch spreads its ports."""
+    wires = len(ways)
+    inner = [
+        {"macs": [f.mac for f in faces if (f.vf - 1) % wires == i], "reflect": True}
+        for i in range(wires)
+    ]
+    outer = [
+        {"macs": [tester(way.direction) for way in ways if leaves_by(way, ways) == i]}
+        for i in range(wires)
+    ]
+    return {"ports": [*inner, *outer], "learning": False}

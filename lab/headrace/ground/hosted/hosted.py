@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's engine and its VNFs, seen as one engine: what is read of them is one reading."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.control import ControlLost
+from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
+from headrace.errors import HeadraceError
+from headrace.ground.hosted.bridged import KernelBridge
+from headrace.ground.hosted.container import Containers, VnfContainer, present
+from headrace.ground.hosted.functions import NicFunctions
+from headrace.ground.hosted.layout import Hosted
+from headrace.ground.hosted.ovs_dpdk import OvsDpdk
+from headrace.ground.hosted.parts import RUN, Vnf
+from headrace.ground.hosted.ports import OnSwitch
+from headrace.ground.hosted.process import VnfProcess
+from headrace.ground.hosted.run_queue import run_queue
+from headrace.ground.hosted.switch import Switch, add_counts
+from headrace.ground.hosted.vm import Machines, VnfMachine
+from headrace.ground.hosted.vm_appliance import VnfAppliance
+from headrace.ground.hosted.vnf import HostedVnf
+from headrace.host import cgroups
+from headrace.host.ledger import Ledger
+from headrace.host.numa import started_near
+from headrace.host.state import RunState, dpdk_prefix
+from headrace.spec.hosting import Hosting
+
+Json = dict[str, Any]
+
+
+class HostedEngine(Engine):
+    """Leaving it ends the VNFs, then the host."""
+
+    def __init__(self, binary: Path, plan: Json, hosted: Hosted, state: RunState) -> None:
+        self.vnfs: list[HostedVnf] = []
+        self.notes: tuple[str, ...] = ()
+        self.labels: tuple[str, ...] = ()
+        self.emulated: str | None = None  # how, where the VNFs' CPUs are
+        self._count = len(hosted.vnfs)
+        self._ledger = Ledger(state.path)
+        self._group: cgroups.Group | None = None
+        self._nic: NicFunctions | None = None
+        for vnf in hosted.vnfs:
+            (state.path / vnf.folder).mkdir(exist_ok=True)  # links of the host have sockets there
+        text = json.dumps(plan).replace(RUN, str(state.path))
+        enter: list[str] = []
+        if hosted.nic is not None:
+            self._nic = NicFunctions(hosted.nic, self._ledger)
+            text, enter = self._nic.fill_in(text), self._nic.enter("")
+        self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
+        self._switch: Switch | None = None
+        self._by_ports = bool(hosted.nic or hosted.switch) or hosted.hosting.kind == "vm"
+        own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
+        try:
+            if hosted.switch is not None:
+                self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path)
+                enter = self._switch.enter("")
+            with started_near(own):
+                super().__init__(binary, json.loads(text), state, enter)
+        except BaseException:
+            self._ledger.undo()
+            raise
+        try:
+            self._group = self._make_group(hosted.hosting, state.path.name)
+            make = self._maker(binary, hosted.hosting, state.path)
+            self.vnfs = [make(vnf) for vnf in hosted.vnfs]
+            self._start(self.vnfs[0].at_once)
+            self.wait_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_switch(self, on: OnSwitch, hosting: Hosting, run: Path) -> Switch:
+        if on.network == "bridge":
+            return KernelBridge(on.ports, self._ledger, taps=hosting.kind == "vm")
+        return OvsDpdk(on, self._ledger, run)
+
+    def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
+        """None, and a note that says why, where control groups are not to be had."""
+        self._ledger.note("cgroup", cgroups.name_of(run))
+        try:
+            return cgroups.make(run)
+        except HeadraceError as why:
+            if hosting.kind in ("process", "vm") and hosting.limited:
+                limits = "deployment.hosting: cpus and memory_limit_mb"
+                raise HeadraceError(f"{limits} cannot be held here: {why}") from None
+            self.notes += (f"VNFs are in no control group of their own: {why}",)
+            return None
+
+    def _maker(self, binary: Path, hosting: Hosting, run: Path) -> Callable[[Vnf], HostedVnf]:
+        prefix = dpdk_prefix(run)
+        if hosting.kind == "container":
+            common = Containers(hosting, self._ledger, self._group, _say)
+            apart = self._switch or self._nic
+            within = apart.namespace_of if apart is not None else lambda _: None
+            return lambda vnf: VnfContainer(common, vnf, run, prefix, within(vnf.name))
+        if hosting.kind == "vm":
+            return self._machines(hosting, run, prefix)
+        return lambda vnf: self._as_process(binary, vnf, run, prefix, self._own_group(vnf, hosting))
+
+    def _machines(self, hosting: Hosting, run: Path, prefix: str) -> Callable[[Vnf], HostedVnf]:
+        common = Machines(hosting, self._count, self._ledger, functions=self._nic is not None)
+        behind = self._switch or self._nic
+        self.notes += common.notes
+        self.labels, self.emulated = common.labels, common.accel.emulated
+
+        def make(one: Vnf) -> HostedVnf:
+            group = self._own_group(one, hosting)
+            if one.appliance is not None:
+                return VnfAppliance(common, one, one.appliance, run, prefix, group, behind)
+            return VnfMachine(common, one, run, prefix, group, behind)
+
+        return make
+
+    def _as_process(
+        self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None
+    ) -> VnfProcess:
+        if self._nic is None:
+            enter = [] if self._switch is None else self._switch.enter(vnf.name)
+            return VnfProcess(binary, vnf, run, prefix, group, enter)
+        plan = json.loads(self._nic.fill_in(json.dumps(vnf.plan)))
+        enter = self._nic.enter(vnf.name)
+        return VnfProcess(binary, replace(vnf, plan=plan), run, prefix, group, enter)
+
+    def _own_group(self, vnf: Vnf, hosting: Hosting) -> cgroups.Group | None:
+        if self._group is None:
+            return None
+        group = cgroups.make_inside(self._group, vnf.name)
+        group.limit(hosting.cpus, hosting.memory_limit_mb)
+        return group
+
+    def _start(self, at_once: int) -> None:
+        for first in range(0, len(self.vnfs), at_once):
+            some = self.vnfs[first : first + at_once]
+            for one in some:
+                one.start()
+            for one in some:
+                one.connect()
+        self.notes += tuple(note for one in self.vnfs if (note := one.note))
+
+    def wait_up(self) -> None:
+        if self._switch is not None:
+            self._switch.wait_up()
+        if self._nic is not None or self._switch is not None:
+            return  # a NIC's carriers were waited for before the engines started
+        began = time.monotonic()
+        while True:
+            links = self.host_read()["links"]
+            down = [v for v in self.vnfs if not all(links[f.link]["up"] for f in v.vnf.faces)]
+            if not down:
+                return
+            for one in down:
+                if not one.alive:
+                    raise one.died()
+                if time.monotonic() - began > one.link_s:
+                    raise one.not_linked()
+            time.sleep(0.02)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether each VNF is in a control group of its own."""
+        return self._group is not None or isinstance(self.vnfs[0], VnfContainer)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the VNFs that run."""
+        return {one.vnf.name: one.pid for one in self.vnfs if one.alive}
+
+    @property
+    def ovs(self) -> Path | None:
+        """The run directory of an Open vSwitch of ours."""
+        return None if self._switch is None else self._switch.directory
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """All alike: a VNF with a smaller share than its host would be the host's bottleneck."""
+        self._share(SHARE_MEASURING)
+        try:
+            with super().measuring():
+                yield
+        finally:
+            self._share(SHARE_IDLE)
+
+    def _share(self, nice: int) -> None:
+        for pid in {} if self._switch is None else self._switch.pids.values():
+            set_share(pid, nice)
+        if self._group is not None:
+            self._group.share(nice)
+            return
+        for pid in self.pids.values():
+            set_share(pid, nice)
+
+    def left(self) -> list[str]:
+        """What is still there of it once it is closed, its files and sockets apart."""
+        names = [one.name for one in self.vnfs if isinstance(one, VnfContainer)]
+        folders = self._group.folders if self._group is not None else ()
+        return [*present(names), *(str(folder) for folder in folders if folder.exists())]
+
+    def host_read(self) -> Json:
+        """The host alone: VNFs may be dead."""
+        return super().request("read")
+
+    def request(self, cmd: str, **arguments: Any) -> Json:
+        reply = super().request(cmd, **arguments)
+        return self._merged(reply) if cmd == "read" and self.vnfs else reply
+
+    def _merged(self, host: Json) -> Json:
+        """Asked all at once: while sixty pollers share a CPU each answer takes its time."""
+        for vnf in self.vnfs:
+            if (why := vnf.gone()) is not None:
+                raise why
+        alive = [vnf for vnf in self.vnfs if vnf.control is not None]
+        try:
+            for vnf in alive:
+                assert vnf.control is not None
+                vnf.control.send("read")
+            readings = [(vnf, vnf.read()) for vnf in alive]
+        except ControlLost:
+            time.sleep(0.2)
+            for vnf in alive:
+                if not vnf.alive:
+                    raise vnf.died() from None
+            raise
+        host["vnfs"] = {one.vnf.name: _clocks_of(one) for one in self.vnfs if one.alive}
+        if self._by_ports:  # the others' links tell more
+            host["run_queue"] = {name: one["run_queue"] for name, one in host["vnfs"].items()}
+        counts = {} if self._switch is None else self._switch.counts()
+        add_counts(host["links"], "", counts)
+        if self._nic is not None:
+            self._nic.add_counts("", host["links"])
+        for vnf, reading in readings:
+            host["segments"] |= reading["segments"]
+            for face in vnf.vnf.faces:
+                host["links"][f"{vnf.vnf.name}:{face.name}"] = reading["links"][face.name]
+            add_counts(reading["links"], vnf.vnf.name, counts)
+            if self._nic is not None:
+                self._nic.add_counts(vnf.vnf.name, reading["links"])
+            if vnf.vnf.name in host["vnfs"]:
+                own = {"workers": reading["workers"], "tsc_hz": reading["tsc_hz"]}
+                host["vnfs"][vnf.vnf.name] |= own
+            for cpu, worker in reading["workers"].items():
+                _add_worker(host["workers"], cpu, worker)
+        return host
+
+    def close(self) -> None:
+        for vnf in self.vnfs:
+            vnf.ask_to_quit()
+        for vnf in self.vnfs:
+            vnf.close()
+        super().close()
+        self._ledger.undo()
+
+
+def _clocks_of(one: HostedVnf) -> Json:
+    """What this machine says of a VNF's process; its engine's own words come to it."""
+    return {
+        "cpus": list(one.vnf.lcores),
+        "links": [face.link for face in one.vnf.faces],  # the host's
+        "opaque": one.vnf.appliance is not None,
+        "run_queue": run_queue(one.pid, one.worker),
+        "throttled_ns": cgroups.throttled_ns(one.pid),
+        "workers": {},
+        "tsc_hz": 0,
+    }
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _add_worker(workers: Json, cpu: str, worker: Json) -> None:
+    """VNFs that share a CPU are one worker of it: busy together, present as long as the longest."""
+    there = workers.setdefault(cpu, {"ref_cycles": 0, "ops_cycles": 0, "segments": []})
+    there["ref_cycles"] = max(there["ref_cycles"], worker["ref_cycles"])
+    there["ops_cycles"] += worker["ops_cycles"]
+    there["segments"] = [*there["segments"], *worker["segments"]]

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hosted chain: its VNFs, their interfaces, where each runs, and the engine's plan of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.engine.describe import Description, files_in, with_absolute_files
+from headrace.engine.place import PlacedSegment, Placement, check_told
+from headrace.engine.plan import data_bytes, paths
+from headrace.engine.ways import Direction
+from headrace.ground.hosted.cpus import describe_cpu, pin, without_siblings
+from headrace.ground.hosted.host import host_plan, rate_cap_gbps
+from headrace.ground.hosted.parts import MAC_OUT, NIC, RUN, Face, Vnf, switch_cpu, tester, topology
+from headrace.ground.hosted.ports import OnSwitch, lay_out, ports_cpu
+from headrace.ground.hosted.sriov import OnNic, nic_at, on_nic, refused, tester_plan
+from headrace.ground.hosted.sriov import vnf_plan as vnf_plan_on_nic
+from headrace.ground.hosted.vm import Tools
+from headrace.ground.hosted.vm_plan import appliance_of
+from headrace.spec.document import Document, PathKey
+from headrace.spec.hosting import VFS_MAX, Hosting
+from headrace.spec.study import Experiment
+from headrace.spec.vm import VMS_MAX
+
+Json = dict[str, Any]
+_AT = ("deployment", "hosting")
+_WAIT_LINK_MS = 60000
+
+
+@dataclass(frozen=True)
+class Hosted:
+    placement: Placement
+    plan: Json
+    vnfs: tuple[Vnf, ...]
+    hosting: Hosting
+    topology: str
+    nic: OnNic | None = None  # the real one that is between them; None: the host's engine plays it
+    switch: OnSwitch | None = None  # of the kernel's or of Open vSwitch, instead
+
+
+def lay_out_hosted(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    available: list[int],
+    engine: Json,
+) -> Hosted:
+    hosting = experiment.study.deployment.hosting
+    groups = _groups(experiment)
+    ways = [way.direction for way in paths(experiment)]
+    wires = len(ways)
+    _check(experiment, hosting, groups, wires, doc)
+    traffic, free = _lcores(experiment, doc, available)
+    count = hosting.chains * len(groups)
+    vcpus = hosting.vm.vcpus if hosting.kind == "vm" else 1
+    cpus = pin(
+        hosting,
+        count,
+        [describe_cpu(number) for number in free],
+        nic_at(experiment, wires, count, switch_cpu(traffic)),
+        lambda key, problem: doc.error((*_AT, key), problem),
+        vcpus,
+    )
+    chains = []
+    for chain in range(hosting.chains):
+        first = chain * len(groups)
+        made = [
+            Vnf(f"vnf{chain + 1}.{step + 1}", _faces(first + step, wires), nodes,
+                cpus[(first + step + 1) * vcpus - 1], {},
+                vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
+            for step, nodes in enumerate(groups)
+        ]  # fmt: skip
+        chains.append(
+            [
+                replace(
+                    one,
+                    plan=_vnf_plan(made, one, experiment, description, doc),
+                    files=_files(one, experiment, description, doc),
+                )
+                if (own := appliance_of(one, experiment, description, doc)) is None
+                else replace(one, appliance=own, told=_told(made, one, ways))
+                for one in made
+            ]
+        )
+    nic, switch = None, None
+    network = experiment.study.deployment.network
+    if network not in ("veb", "vepa"):
+        _no_rate_caps(chains, hosting, doc)
+    if network in ("bridge", "ovs-dpdk"):
+        outer = lay_out(experiment, description, doc, engine, chains, traffic)
+        switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
+    elif network == "sriov":
+        nic = on_nic(experiment, chains)
+        chains = [
+            [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain] for chain in chains
+        ]
+        plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
+    else:
+        plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
+    vnfs = tuple(one for chain in chains for one in chain)
+    if hosting.kind == "vm":  # last: this machine's faults come after the spec's
+        Tools(hosting, len(vnfs), functions=network == "sriov")
+    placement = _placement(vnfs, traffic, notes, network)
+    return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
+
+
+def _no_rate_caps(chains: list[list[Vnf]], hosting: Hosting, doc: Document) -> None:
+    for one in (one for chain in chains for one in chain):
+        if rate_cap_gbps(one, hosting) is not None:
+            raise doc.error(
+                ("deployment", "network"),
+                f"{one.name} has a rate_cap_gbps, which only a virtual function of the host's "
+                "switch keeps; allowed: veb, vepa",
+            )
+
+
+def _faces(number: int, wires: int) -> tuple[Face, ...]:
+    """As many as there are directions."""
+    names = ("vf",) if wires == 1 else ("left", "right")
+    first = number * wires + 1
+    return tuple(
+        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{name}.sock")
+        for i, name in enumerate(names)
+    )
+
+
+def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
+    names = tuple(node.name for node in experiment.nodes)
+    if experiment.execution.segments is not None:
+        return list(experiment.execution.segments)
+    if experiment.execution.model == "pipeline" and names:
+        return [(name,) for name in names]
+    return [names]
+
+
+def _check(
+    experiment: Experiment,
+    hosting: Hosting,
+    groups: list[tuple[str, ...]],
+    wires: int,
+    doc: Document,
+) -> None:
+    count, most = hosting.chains * len(groups), VFS_MAX // wires
+    if hosting.kind == "vm":
+        most = VMS_MAX // wires
+    if count > most:
+        raise doc.error(
+            (*_AT, "chains"),
+            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
+            "the virtual functions of a port"
+            + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
+        )
+    if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
+        raise doc.error(found[0], found[1])
+    execution, workload = experiment.execution, experiment.study.workload
+    if set(execution.replicas or ()) - {1} or execution.lcores is not None:
+        raise doc.error(
+            ("deployment", "execution"),
+            "a hosted VNF has one lcore, and `hosting` says which; allowed: no replicas, no lcores",
+        )
+    if workload.pcap is not None or workload.headers.dst_mac:
+        key: PathKey = "pcap" if workload.pcap is not None else "headers"
+        raise doc.error(
+            ("workload", key),
+            "the switch finds VNFs by MAC address; allowed: made frames, no dst_mac",
+        )
+
+
+def _lcores(
+    experiment: Experiment, doc: Document, available: list[int]
+) -> tuple[list[int], list[int]]:
+    """Those of traffic and switch, and those of the VNFs."""
+    told = experiment.study.deployment.lcores
+    check_told(told, doc, available)
+    traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
+    free = list(told.chain or without_siblings(available, traffic, describe_cpu))
+    if not traffic or not free:
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"hosted VNFs need an lcore beside that of traffic; this machine gives {available}",
+        )
+    return traffic, free
+
+
+def _vnf_plan(
+    chain: list[Vnf], one: Vnf, experiment: Experiment, description: Description, doc: Document
+) -> Json:
+    """The functions, and behind them the VNF's own addresses: frames leave with one of them, for
+    the next VNF's."""
+    hosting = experiment.study.deployment.hosting
+    nodes = {node.name: node for node in experiment.nodes}
+    directions = [way.direction for way in paths(experiment)]
+    nfs: Json = {}
+    wired: Json = {}
+    for name in one.nodes:
+        node = nodes[name]
+        params = with_absolute_files(description.nfs[node.nf]["params"], node.params, doc)
+        nfs[name] = {"type": node.nf, "params": params}
+        wired[name] = {}
+        for direction in directions:
+            edges = {description.edges(node.nf)[0]: _onwards(one, name, direction)}
+            if direction == "forward":
+                edges |= {edge: _target(to, one) for edge, to in node.to.items()}
+            wired[name][direction] = edges
+    nfs[MAC_OUT] = {"type": "l2fwd", "params": _addresses(chain, one, directions)}
+    wired[MAC_OUT] = {d: {"out": f"link:{one.exit(d).name}"} for d in directions}
+    for edges in wired.values():  # the engine wants `forward` always
+        edges.setdefault("forward", edges[directions[0]])
+    return {
+        "version": 1,
+        "engine": {
+            "hugepages": False,
+            "memory_mb": hosting.memory_mb,
+            "mbufs": hosting.mbufs,
+            "mbuf_data_bytes": data_bytes(experiment),
+            "wait": {"mode": hosting.wait},
+        },
+        "links": {face.name: vnf_link(face, hosting) for face in one.faces},
+        "nfs": nfs,
+        "segments": [
+            {
+                "name": one.name,
+                "cpus": [one.lcores[0]],
+                "burst": experiment.study.deployment.burst,
+                "inputs": [
+                    {"link": one.entry(d).name, "to": _first(one, d), "direction": d}
+                    for d in directions
+                ],
+                "nodes": wired,
+            }
+        ],
+    }
+
+
+def _files(
+    one: Vnf, experiment: Experiment, description: Description, doc: Document
+) -> tuple[str, ...]:
+    nodes = (node for node in experiment.nodes if node.name in one.nodes)
+    named = (files_in(description.nfs[node.nf]["params"], node.params) for node in nodes)
+    return tuple(sorted({str(doc.resolve(name)) for names in named for name in names}))
+
+
+def vnf_link(face: Face, hosting: Hosting) -> Json:
+    """The VNF's end of an interface."""
+    link = {"socket": face.socket, "role": "client", "wait_link_ms": _WAIT_LINK_MS}
+    return {"type": "shm", "params": {**link, "times": hosting.times}}
+
+
+def _in_order(one: Vnf, direction: Direction) -> list[str]:
+    nodes = list(one.nodes if direction == "forward" else reversed(one.nodes))
+    return [*nodes, MAC_OUT]
+
+
+def _first(one: Vnf, direction: Direction) -> str:
+    return _in_order(one, direction)[0]
+
+
+def _onwards(one: Vnf, name: str, direction: Direction) -> str:
+    order = _in_order(one, direction)
+    return order[order.index(name) + 1]
+
+
+def _target(to: str, one: Vnf) -> str:
+    """Another function of this VNF; who leaves it otherwise, leaves it for the next one."""
+    return to if to in one.nodes or to == "drop" else MAC_OUT
+
+
+def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
+    """Of the frames that leave it: by each direction's interface, for the next VNF on the way."""
+    found: Json = {}
+    for direction in directions:
+        way = chain if direction == "forward" else chain[::-1]
+        behind = way[way.index(one) + 1 :]
+        to = behind[0].entry(direction).mac if behind else tester(direction)
+        prefix = "reverse_" if direction == "reverse" else ""
+        found |= {f"{prefix}src_mac": one.exit(direction).mac, f"{prefix}dst_mac": to}
+    return found
+
+
+def _told(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:
+    to = _addresses(chain, one, directions)
+    if len(directions) == 1:
+        key = "dst_mac" if directions == ["forward"] else "reverse_dst_mac"
+        return {"mac": one.faces[0].mac, "next_mac": to[key]}
+    own = {f"{face.name}_mac": face.mac for face in one.faces}
+    return {**own, "next_mac": to["dst_mac"], "reverse_next_mac": to["reverse_dst_mac"]}
+
+
+def _placement(
+    vnfs: tuple[Vnf, ...], traffic: list[int], notes: list[str], network: str
+) -> Placement:
+    switched = network != "sriov"
+    cpu = ports_cpu(network, traffic)
+    segments = [PlacedSegment(NIC, (NIC,), (cpu,))] if switched else []
+    segments += [PlacedSegment(v.name, v.nodes, v.lcores) for v in vnfs]
+    others = (switch_cpu(traffic),) if network == "ovs-dpdk" else ()
+    if len(traffic) < 3:
+        who = "generator, switch and sink" if switched else "generator and sink"
+        notes = [*notes, f"{who} share lcores {sorted(traffic)}"]
+    lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
+    if len(vnfs) > len(lcores):
+        notes = [*notes, f"{len(vnfs)} VNFs share lcores {lcores}"]
+    return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)

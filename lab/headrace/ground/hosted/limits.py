@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial of a hosted chain took of the limits that are no CPU's: its NIC's, its licences'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.ground.hosted.host import rate_cap_gbps
+from headrace.ground.hosted.layout import Hosted
+from headrace.ground.hosted.parts import NIC
+from headrace.record.record import L1_OVERHEAD_BYTES, Limit, NfReading, ReplicaReading, Trial
+
+# The NIC's counters of each way, and what it calls frames that were lost for it.
+_SWITCH = (("to-host-bytes", "from-host-bytes"), ("capacity",))
+_UPLINK = (("uplink-in-bytes", "uplink-out-bytes"), ("uplink-in", "uplink-out"))
+
+
+def with_limits(made: Trial, hosted: Hosted, wires: int) -> Trial:
+    """The trial with its `limits`; as it is where none are set, where it measured nothing, and of
+    one direction of two, as limits are used by both."""
+    if wires > 1 and made.direction != "both":
+        return made
+    nic = next((r for r in made.counters.replicas if NIC in r.nfs), None) if made.counters else None
+    if nic is None or not made.received or not made.duration_s:
+        return made
+    return made.model_copy(update={"limits": tuple(_limits(made, hosted, wires, nic))})
+
+
+def _limits(made: Trial, hosted: Hosted, wires: int, nic: ReplicaReading) -> Iterator[Limit]:
+    hosting, reading = hosted.hosting, nic.nfs[NIC]
+    if hosting.switch_gbps is not None:
+        yield _shared(made, reading, "switch", hosting.switch_gbps, 1)
+    if hosting.uplink_gbps is not None:
+        yield _shared(made, reading, "uplink", hosting.uplink_gbps, wires)
+    caps = [
+        (inputs * _bits(made) / (cap * 1e9 * made.duration_s), inputs, vnf.name, cap)
+        for vnf in hosted.vnfs
+        if (cap := rate_cap_gbps(vnf, hosting)) is not None
+        for inputs in [max(nic.inputs.get(face.link, 0) for face in vnf.faces)]
+    ]
+    if caps:
+        asked, inputs, name, cap = max(caps)
+        yield Limit(
+            kind="rate-cap",
+            place=name,
+            gbps=cap,
+            used=asked * _during(made),
+            crossings=inputs / made.received,
+            dropped=reading.dropped.get("in-rate-limit", 0),
+        )
+
+
+def _shared(made: Trial, nic: NfReading, kind: str, gbps: float, wires: int) -> Limit:
+    ways, reasons = _SWITCH if kind == "switch" else _UPLINK
+    most = max(nic.counters.get(way, 0) for way in ways)
+    return Limit.model_validate(
+        {
+            "kind": kind,
+            "place": NIC,
+            "gbps": gbps,
+            "used": most * 8 * _during(made) / (gbps * 1e9 * wires * made.duration_s),
+            "crossings": most * 8 / _bits(made) / made.received,
+            "dropped": sum(nic.dropped.get(reason, 0) for reason in reasons),
+        }
+    )
+
+
+def _bits(made: Trial) -> float:
+    return ((made.frame_bytes_mean or 0.0) + L1_OVERHEAD_BYTES) * 8
+
+
+def _during(made: Trial) -> float:
+    """Counters are read when the last packet has arrived: the share that did in the duration."""
+    return made.throughput_pps / made.received_pps if made.received_pps else 1.0

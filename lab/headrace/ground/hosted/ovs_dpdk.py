@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch with DPDK as the switch of a hosted chain: a vhost-user port for each interface.
+
+The owner of a port is its server (virtio-user of an engine, or QEMU), Open vSwitch the client: who
+was killed and comes back is found again by the switch, which tries once a second.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.ground.hosted.parts import RUN
+from headrace.ground.hosted.ports import OnSwitch, Port
+from headrace.ground.hosted.switch import PortCounts, Switch
+from headrace.host.ledger import Ledger
+from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program
+from headrace.host.programs import VSWITCHD
+from headrace.host.state import dpdk_prefix
+
+_UP_S = 60.0
+_LOOK_S = 0.1
+_SLEEP_US = 50
+# Buffers: as many as a port's queues hold and 16384, or 262144 for all ports together
+# (Open vSwitch, topics/dpdk/memory). On ordinary memory none crosses a page, so that each has one.
+_OWN_MB, _ALL_MB, _EAL_MB = 96, 1088, 64
+_OWN_MOST = 8
+_ENABLED = re.compile(r"port: (\S+)\s+queue-id:\s+\d+ \(enabled\)")
+_PORT = re.compile(r"^\s+port \d+: (\S+)")
+_COUNTED = re.compile(r"^\s+(RX|TX) packets:(\d+) errors:(\d+|\?) dropped:(\d+|\?)")
+
+
+class OvsDpdk(Switch):
+    def __init__(self, on: OnSwitch, ledger: Ledger, run: Path) -> None:
+        self._names = {f"p{number}": one for number, one in enumerate(on.ports, 1)}
+        tag = f"hr{secrets.token_hex(2)}"
+        program = dpdk_program()
+        if program is None:
+            raise HeadraceError(f"network: ovs-dpdk: {dpdk_lacking()}")
+        given = settings(on, f"{dpdk_prefix(run)}-ovs")
+        self._switch = OpenVswitch(tag, ledger, run / "ovs", program, given)
+        self.directory = self._switch.directory
+        self.pids = {VSWITCHD: self._switch.pid}
+        self._join(on, run)
+
+    def _join(self, on: OnSwitch, run: Path) -> None:
+        """All in one transaction: each waits for the switch."""
+        words: list[str] = []
+        for number, (name, one) in enumerate(self._names.items(), 1):
+            socket = one.socket.replace(RUN, str(run))
+            words += ["--", "add-port", self._switch.bridge, name, "--", "set", "interface", name]
+            words += ["type=dpdkvhostuserclient", f"options:vhost-server-path={socket}"]
+            words.append(f"ofport_request={number}")
+        self._switch.vsctl(*words)
+        self._switch.add_flows(flows(on.ports))
+
+    def wait_up(self) -> None:
+        """A vhost device is there a moment before the switch polls its queue."""
+        deadline = time.monotonic() + _UP_S
+        while True:
+            polled = set(_ENABLED.findall(self._switch.ask("dpif-netdev/pmd-rxq-show")))
+            down = [one for name, one in self._names.items() if name not in polled]
+            if not down:
+                return
+            if time.monotonic() > deadline:
+                who = ", ".join(f"{one.owner or 'tester'}:{one.name}" for one in down)
+                raise HeadraceError(
+                    f"ovs-dpdk: ports of {who} not up after {_UP_S:g} s: {self._last_error()}"
+                )
+            time.sleep(_LOOK_S)
+
+    def _last_error(self) -> str:
+        log = self._switch.directory / f"{VSWITCHD}.log"
+        errors = [line for line in log.read_text(errors="replace").splitlines() if "|ERR|" in line]
+        return errors[-1].rpartition("|")[2] if errors else "its log has no error"
+
+    def counts(self) -> dict[tuple[str, str], PortCounts]:
+        shown = counted(self._switch.ask("dpctl/show", "--statistics"))
+        return {
+            (one.owner, one.name): shown[name] for name, one in self._names.items() if name in shown
+        }
+
+
+def settings(on: OnSwitch, prefix: str) -> list[str]:
+    """Ordinary memory, as VNFs have; one poller, on the lcore that switches otherwise."""
+    each = len(on.ports) <= _OWN_MOST
+    megabytes = _EAL_MB + (_OWN_MB * len(on.ports) if each else _ALL_MB)
+    extra = f"--no-huge --legacy-mem --iova-mode=va -m {megabytes} --no-shconf --no-pci"
+    return [
+        "other_config:dpdk-init=true",
+        f"other_config:dpdk-extra=\"{extra} --no-telemetry --file-prefix={prefix}\"",
+        f"other_config:pmd-cpu-mask={1 << on.lcore:#x}",
+        f"other_config:per-port-memory={'true' if each else 'false'}",
+        # Where the tester polls on that lcore, too, one that never slept would have it wait for the
+        # end of a time slice, and the tester for that of the other's.
+        f"other_config:pmd-maxsleep={_SLEEP_US if on.shared else 0}",
+    ]  # fmt: skip
+
+
+def flows(ports: tuple[Port, ...]) -> list[str]:
+    """To whoever has the address; what is for nobody is dropped (fail_mode=secure)."""
+    return [f"dl_dst={one.mac},actions=output:{number}" for number, one in enumerate(ports, 1)]
+
+
+def counted(shown: str) -> dict[str, PortCounts]:
+    """`ovs-appctl dpctl/show --statistics`, by port."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    name = ""
+    for line in shown.splitlines():
+        if port := _PORT.match(line):
+            name = port[1]
+        elif name and (counts := _COUNTED.match(line)):
+            lost = int(counts[4]) if counts[4].isdigit() else 0
+            found.setdefault(name, {})[counts[1]] = int(counts[2]), lost
+    return {
+        port: PortCounts(both["RX"][0], both["TX"][0], both["RX"][1], both["TX"][1])
+        for port, both in found.items()
+        if len(both) == 2
+    }

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from headrace.ground.hosted.ovs_dpdk import counted, flows, settings
+from headrace.ground.hosted.ports import OnSwitch, Port
+from headrace.ground.hosted.switch import PortCounts, add_counts
+
+# Open vSwitch 3.1
+SHOWN = """\
+netdev@ovs-netdev:
+  lookups: hit:3 missed:1 lost:0
+  flows: 1
+  port 0: ovs-netdev (tap)
+    RX packets:0 errors:0 dropped:0 overruns:0 frame:0
+    TX packets:0 errors:0 dropped:0 aborted:0 carrier:0 collisions:0
+    RX bytes:0  TX bytes:0
+  port 2: p1 (dpdkvhostuserclient: configured_rx_queues=1, configured_tx_queues=1)
+    RX packets:1008029 errors:0 dropped:7 overruns:? frame:?
+    TX packets:12 errors:? dropped:3 aborted:? carrier:? collisions:?
+    RX bytes:1526155906 (1.4 GiB)  TX bytes:0
+  port 3: p2 (dpdkvhostuserclient: configured_rx_queues=1)
+    RX packets:? errors:? dropped:? overruns:? frame:?
+"""
+
+
+def on(ports: int, shared: bool = False) -> OnSwitch:
+    made = (Port("", i, f"wire{i}", f"02:00:00:00:00:{i:02x}", f"s{i}") for i in range(ports))
+    return OnSwitch(
+        "ovs-dpdk", tuple(made), slots=1024, wire=4096, lcore=2, shared=shared, times=True
+    )
+
+
+def test_counters_of_ports() -> None:
+    assert counted(SHOWN)["p1"] == PortCounts(1008029, 12, 7, 3)
+    assert "p2" not in counted(SHOWN)
+
+
+def test_what_the_switch_had_no_room_for_is_missed() -> None:
+    links = {"vf": {"rx_missed": 0}, "other": {"rx_missed": 0}}
+    counts = {
+        ("vnf1.1", "vf"): PortCounts(10, 20, 0, 3),
+        ("vnf2.1", "other"): PortCounts(9, 9, 9, 9),
+    }
+    add_counts(links, "vnf1.1", counts)
+    assert links == {
+        "vf": {"rx_missed": 3, "tx_errors": 0, "device": {"rx_packets": 20, "tx_packets": 10}},
+        "other": {"rx_missed": 0},
+    }
+
+
+def test_frames_go_by_address() -> None:
+    assert flows(on(2).ports) == [
+        "dl_dst=02:00:00:00:00:00,actions=output:1",
+        "dl_dst=02:00:00:00:00:01,actions=output:2",
+    ]
+
+
+def test_settings() -> None:
+    few, many = " ".join(settings(on(3), "x")), " ".join(settings(on(64, shared=True), "x"))
+    assert "pmd-cpu-mask=0x4" in few and "per-port-memory=true" in few
+    assert "pmd-maxsleep=0" in few and "pmd-maxsleep=0" not in many
+    assert "per-port-memory=false" in many and "--file-prefix=x" in many

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VNF as a virtual machine: QEMU with a guest of our own, or with an image of the user's.
+
+The guest's engine is asked over a virtio console port, at whose host end is one socket of a pair:
+nothing of it is in the file system, and whoever is left at either end sees the other go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.control import Control
+from headrace.errors import BadInput, HeadraceError
+from headrace.ground.hosted import vm_image, vm_plan, vm_qemu
+from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.functions import NicFunctions
+from headrace.ground.hosted.parts import RUN, Face, Vnf
+from headrace.ground.hosted.switch import Switch
+from headrace.ground.hosted.vm_accel import choose, find_qemu, qemu_version
+from headrace.ground.hosted.vm_kernel import find_kernel
+from headrace.ground.hosted.vnf import HostedVnf, last_words
+from headrace.host import hugepages
+from headrace.host.cgroups import Group
+from headrace.host.ledger import Ledger
+from headrace.spec.hosting import Hosting
+
+Json = dict[str, Any]
+_QUIT_S = 10.0
+_POLL_S = 0.1
+_GONE_S = 2.0
+_VHOST = Path("/dev/vhost-net")
+_NODES = Path("/sys/devices/system/node")
+_MEMINFO = Path("/proc/meminfo")
+_VCPU = re.compile(r"CPU (\d+)/(?:KVM|TCG)")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1bc|\r")
+
+
+class Tools:
+    """What machines are made of; HeadraceError says what is not there, and how to get it."""
+
+    def __init__(self, hosting: Hosting, vnfs: int, functions: bool) -> None:
+        """`functions`: of a NIC's, in the guests."""
+        self.qemu = find_qemu()
+        self.kernel = find_kernel()
+        self.driver = vm_image.driver_of(self.kernel, "vfio" if functions else hosting.vm.driver)
+        self.accel = choose(hosting.vm.accel, self.kernel)
+        self.engine = vm_image.guest_engine(self.accel.name)
+        _check_memory(hosting, vnfs)
+
+
+class Machines(Tools):
+    """What those of a run have in common."""
+
+    def __init__(self, hosting: Hosting, vnfs: int, ledger: Ledger, functions: bool) -> None:
+        super().__init__(hosting, vnfs, functions)
+        self.hosting, self.ledger = hosting, ledger
+        self.image = vm_image.build(self.engine, self.kernel, self.driver)
+        self.vhost = self.accel.name == "kvm" and os.access(_VHOST, os.R_OK | os.W_OK)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        how = {
+            "virtio": "DPDK's virtio driver",
+            "vfio": "DPDK's driver of the NIC's functions",
+            "af_packet": "the kernel's driver and AF_PACKET",
+        }
+        guests = f"guests: Linux {self.kernel.release}, {how[self.driver]}, {self.version}"
+        if self.accel.emulated:
+            return guests, f"guests are emulated ({self.accel.emulated}): functional figures only"
+        return guests, "guests run under KVM"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return f"accel-{self.accel.name}", f"guest-driver-{self.driver}"
+
+    @property
+    def version(self) -> str:
+        return qemu_version(self.qemu)
+
+
+def _check_memory(hosting: Hosting, vnfs: int) -> None:
+    each, wanted = hosting.vm.memory_mb, vnfs * hosting.vm.memory_mb
+    if not hosting.vm.hugepages:
+        there = _available_mb()
+        if wanted > there:
+            raise BadInput(
+                f"deployment.hosting.vm.memory_mb: got {each}; {vnfs} machines need {wanted} MB, "
+                f"and {there} MB are available here; allowed: at most {there // vnfs}"
+            )
+        return
+    found = hugepages.pool()
+    if found is None or hugepages.lacking(wanted, found):
+        free = 0 if found is None else found.free * found.page_kb // 1024
+        raise BadInput(
+            f"deployment.hosting.vm.hugepages: got true; {vnfs} machines need {wanted} MB of "
+            f"hugepages, and {free} MB are free; allowed: false, or add pages"
+            + ("" if found is None else f" to {found.control}")
+        )
+
+
+def _available_mb() -> int:
+    for line in _MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    return 1 << 30
+
+
+def _readable(end: socket.socket) -> bool:
+    return bool(select.select([end], [], [], _POLL_S)[0])
+
+
+class VnfMachine(HostedVnf):
+    at_once = 4
+
+    def __init__(
+        self,
+        common: Machines,
+        vnf: Vnf,
+        run: Path,
+        prefix: str,
+        group: Group | None,
+        behind: Switch | NicFunctions | None,
+    ) -> None:
+        super().__init__(vnf, run, prefix)
+        self._common, self._group, self._behind = common, group, behind
+        self._console = self.folder / "console"
+        self._stderr = self.folder / "qemu.stderr"
+        self._initrd = self.folder / "initrd"
+        self.worker = re.compile(rf"CPU {common.hosting.vm.vcpus - 1}/(?:KVM|TCG)")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._end: socket.socket | None = None
+
+    def start(self) -> None:
+        hosting, common = self._common.hosting, self._common
+        shutil.copyfile(common.image, self._initrd)
+        plan = self._guest_plan()
+        vm_image.own_part(plan, self.vnf.files, self._initrd)
+        vm_plan.check_room(self.vnf.name, hosting, self._initrd)
+        boot = vm_qemu.Linux(
+            common.kernel.image,
+            self._initrd,
+            vm_plan.arguments(hosting, common.driver, len(self.vnf.faces), common.accel.name),
+        )
+        self._end, theirs = socket.socketpair()
+        with theirs:
+            self._run_qemu(
+                replace(self._machine(), boot=boot, control=theirs.fileno()), theirs.fileno()
+            )
+
+    def _machine(self) -> vm_qemu.Machine:
+        hosting, common = self._common.hosting, self._common
+        return vm_qemu.Machine(
+            name=f"headrace-{self.vnf.name}",
+            accel=common.accel.name,
+            vcpus=hosting.vm.vcpus,
+            memory_mb=hosting.vm.memory_mb,
+            boot=None,
+            nics=tuple(map(self._nic, self.vnf.faces)),
+            queue=hosting.slots,
+            console=self._console,
+            pidfile=self.folder / "pid",
+            hugepages=hosting.vm.hugepages,
+            node=self._node(),
+        )
+
+    def _nic(self, face: Face) -> vm_qemu.Nic:
+        tap = function = None
+        if isinstance(self._behind, Switch):
+            tap = self._behind.tap(self.vnf.name, face.name)
+        elif self._behind is not None:
+            function = self._behind.given_to(self.vnf.name, face.name)
+        return vm_qemu.Nic(
+            mac=face.mac,
+            socket=Path(face.socket.replace(RUN, str(self._run))),
+            listens=self.vnf.listens,
+            tap=tap,
+            vhost=tap is not None and self._common.vhost,
+            function=function,
+        )
+
+    def _run_qemu(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
+        taps = [nic.tap for nic in machine.nics if nic.tap is not None]
+        try:
+            self._run_with(machine, *descriptors, *taps)
+        finally:
+            for tap in taps:  # QEMU has its own: when it ends, so does the port's carrier
+                os.close(tap)
+
+    def _run_with(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
+        machine.pidfile.unlink(missing_ok=True)
+        machine.console.unlink(missing_ok=True)
+        # Not to outlive a lab that was killed, and found by `headrace clean` if it did.
+        self._common.ledger.note("pidfile", str(machine.pidfile))
+        qemu = vm_qemu.command(self._common.qemu, machine)
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *qemu]
+        if self._group is not None:
+            command = self._group.enter(command)
+        with self._stderr.open("wb") as stderr:
+            # A session of its own: autogroup then gives each VNF the same share of a CPU.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+                start_new_session=True, pass_fds=descriptors,
+            )  # fmt: skip
+        # Its threads to come are where the first one is: off the lcores of traffic.
+        os.sched_setaffinity(self.pid, {cpu for cpus in self.vnf.vcpus for cpu in cpus})
+
+    def _guest_plan(self) -> str:
+        """Files stand where the plan says, in the guest, too."""
+        hosting, common = self._common.hosting, self._common
+        plan = vm_plan.guest_plan(self.vnf, self.vnf.plan, hosting, common.driver)
+        plan["engine"]["file_prefix"] = "headrace"
+        return json.dumps(plan, indent=1)
+
+    def _node(self) -> int | None:
+        """Of the host, for its memory: that of its vCPUs, where there are several."""
+        nodes = {describe_cpu(cpu).node for cpus in self.vnf.vcpus for cpu in cpus}
+        several = len(list(_NODES.glob("node[0-9]*"))) > 1
+        return nodes.pop() if several and len(nodes) == 1 else None
+
+    def connect(self) -> None:
+        """The port holds the question until somebody in the guest reads it."""
+        assert self._end is not None
+        end = self._end
+        control = Control(end)
+        try:
+            control.send("info")
+            self._await(lambda: _readable(end), self._common.hosting.vm.boot, "no answer")
+            control.receive("info")
+        except HeadraceError:
+            control.close()
+            if self._ended(_GONE_S):
+                raise self.died() from None
+            raise
+        self.control = control
+        self._initrd.unlink(missing_ok=True)
+        self._pin()
+
+    def _await(self, ready: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if not self.alive:
+                raise self.died()
+            if time.monotonic() > deadline:
+                raise HeadraceError(
+                    f"{self.vnf.name}: {otherwise} from its guest after {seconds:g} s (`boot`); "
+                    f"its console: {self._console_words()}"
+                )
+
+    def _pin(self) -> None:
+        """Each vCPU where the placement says; QEMU's other threads where any of them may be."""
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found = _VCPU.match((task / "comm").read_text())
+                if found:
+                    os.sched_setaffinity(int(task.name), self.vnf.vcpus[int(found[1])])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _ended(self, within_s: float) -> bool:
+        """Its sockets are closed a moment before it is gone."""
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(within_s)
+        return not self.alive
+
+    def died(self) -> HeadraceError:
+        self._ended(_GONE_S)
+        status = None if self._process is None else self._process.returncode
+        how = f"exit status {status}"
+        if status is not None and status < 0:
+            how = f"killed by {signal.Signals(-status).name}"
+        if self._group is not None and self._group.out_of_memory:
+            how += ", out of its memory_limit_mb"
+        said = self._stderr.read_text(errors="replace").strip()
+        words = last_words(said) if said else f"its console: {self._console_words()}"
+        return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({how}): {words}")
+
+    def _said(self) -> str:
+        try:
+            return _ESCAPES.sub("", self._console.read_text(errors="replace"))
+        except OSError:
+            return ""
+
+    def _console_words(self) -> str:
+        """What the engine said, where it said anything."""
+        text = self._said()
+        engine = [line for line in text.splitlines() if line.startswith("headrace-engine: ")]
+        if engine:
+            return engine[-1]
+        return last_words(text) if text.strip() else "silent"
+
+    def read(self) -> Json:
+        """Its CPU is the lcore that its vCPU is on, as this machine numbers them."""
+        reading = super().read()
+        lcore = self.vnf.lcores[0]
+        for replicas in reading["segments"].values():
+            for replica in replicas:
+                replica["cpu"] = lcore
+        reading["workers"] = {str(lcore): worker for worker in reading["workers"].values()}
+        return reading
+
+    def kill(self) -> None:
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+        self._disconnect()
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+        self._initrd.unlink(missing_ok=True)
+
+    def _answers(self, within_s: float) -> bool:
+        return self._end is not None and bool(select.select([self._end], [], [], within_s)[0])
+
+    def close(self) -> None:
+        """When the engine has said that it ends there is nothing left to be saved; a guest that
+        stands still, as emulated ones were seen to, never says so."""
+        if self.alive and self.control is not None and self._answers(_QUIT_S):
+            with contextlib.suppress(HeadraceError):
+                self.control.receive("quit")
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_QUIT_S)
+        self.kill()

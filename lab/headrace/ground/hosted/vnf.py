@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VNF as the lab sees it, whatever hosts it: started, connected, asked, killed, started again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.control import Control
+from headrace.errors import HeadraceError
+from headrace.ground.hosted.parts import RUN, Vnf
+from headrace.ground.hosted.run_queue import WORKER
+
+_START_S = 120.0
+_LAST_LINES = 3
+
+
+class HostedVnf(ABC):
+    """Started and connected in two steps, so that several can start at once."""
+
+    at_once = 64  # how many may be starting
+    link_s = 60.0  # for its links to come up
+    worker = WORKER  # what its threads that carry packets are called
+
+    def __init__(self, vnf: Vnf, run: Path, prefix: str) -> None:
+        self.vnf = vnf
+        self.folder = run / vnf.folder
+        self.folder.mkdir(exist_ok=True)
+        self.control: Control | None = None
+        self._run = run
+        self._prefix = f"{prefix}-{vnf.name}"
+        self._socket = self.folder / "c.sock"  # a path of 107 characters at most (unix(7))
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Of its engine, as this machine numbers it."""
+
+    @property
+    @abstractmethod
+    def alive(self) -> bool: ...
+
+    @abstractmethod
+    def died(self) -> HeadraceError:
+        """How, and its last words."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """As a crash would: nothing is asked. It can be started again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """After ask_to_quit, so that many end at once."""
+
+    def connect(self) -> None:
+        deadline = time.monotonic() + _START_S
+        while self.control is None:
+            if not self.alive:
+                raise self.died()
+            try:
+                self.control = Control(self._socket)
+            except OSError:
+                if time.monotonic() > deadline:
+                    why = f"{self.vnf.name}: not ready after {_START_S:g} s"
+                    raise HeadraceError(why) from None
+                time.sleep(0.02)
+        if len(self.vnf.lcores) > 1:
+            self._float()
+
+    def not_linked(self) -> HeadraceError:
+        """After `link_s`."""
+        return HeadraceError(f"links of {self.vnf.name} not up after {self.link_s:g} s")
+
+    @property
+    def note(self) -> str | None:
+        """What a user has to know of it, once it runs."""
+        return None
+
+    def gone(self) -> HeadraceError | None:
+        """How it ended, where nothing is asked of it that would tell."""
+        return None
+
+    def ask_to_quit(self) -> None:
+        if self.control is not None and self.alive:
+            with contextlib.suppress(HeadraceError):
+                self.control.send("quit")
+
+    def read(self) -> dict[str, Any]:
+        """The answer to a `read` that has been sent."""
+        assert self.control is not None
+        return self.control.receive("read")
+
+    def _clear_sockets(self) -> None:
+        """Of an engine that was killed: who listens at a path wants it to be free."""
+        for face in self.vnf.faces:
+            if self.vnf.listens:
+                Path(face.socket.replace(RUN, str(self._run))).unlink(missing_ok=True)
+        self._socket.unlink(missing_ok=True)
+
+    def _disconnect(self) -> None:
+        if self.control is not None:
+            self.control.close()
+            self.control = None
+        self._socket.unlink(missing_ok=True)
+
+    def _write_plan(self) -> Path:
+        engine = {**self.vnf.plan["engine"], "file_prefix": self._prefix}
+        text = json.dumps({**self.vnf.plan, "engine": engine}, indent=1)
+        file = self.folder / "plan.json"
+        file.write_text(text.replace(RUN, str(self._run)))
+        return file
+
+    def _float(self) -> None:
+        """The scheduler decides: the engine pins each worker to one CPU, and this undoes it."""
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(int(task.name), self.vnf.lcores)
+
+
+def last_words(text: str) -> str:
+    return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "nothing on stderr"

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a hosted chain really is: the CPUs of its threads, the NUMA nodes of its pages.
+
+What a placement asks for and what the kernel did may differ; /proc tells (sched_getaffinity(2),
+field 39 of /proc/PID/stat, /proc/PID/numa_maps).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.run_queue import WORKER
+
+_PROC = Path("/proc")
+_PROCESSOR = 36  # field 39 of proc(5), counted behind the command's name
+_ON_NODE = re.compile(r"N(\d+)=(\d+)")
+_KB = re.compile(r"kernelpagesize_kB=(\d+)")
+# DPDK's memory with and without hugepages. Libraries are not a VNF's own, nor is what it shares.
+_PACKETS = re.compile(r"file=(/memfd:nohuge|/memfd:memseg|\S*/rtemap_)")
+_GUESTS = re.compile(r"file=/memfd:memory-backend")  # QEMU's, which the host's engine maps, too
+MACHINE = re.compile(r"CPU \d+/(?:KVM|TCG)")  # QEMU's threads of vCPUs
+LOCAL_LEAST = 0.9  # a few pages were touched before a thread was where it is
+
+
+@dataclass(frozen=True)
+class Thread:
+    name: str
+    allowed: tuple[int, ...]
+    cpu: int  # where it ran last
+    works: bool  # carries packets
+
+    @property
+    def node(self) -> int:
+        return describe_cpu(self.cpu).node
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Of one engine."""
+
+    name: str
+    lcores: tuple[int, ...]  # that it was to run on
+    threads: tuple[Thread, ...]
+    kb: dict[int, int]  # NUMA node -> of its own memory
+
+    @property
+    def workers(self) -> tuple[Thread, ...]:
+        return tuple(thread for thread in self.threads if thread.works)
+
+    @property
+    def nodes(self) -> set[int]:
+        return {describe_cpu(cpu).node for cpu in self.lcores}
+
+    @property
+    def local_share(self) -> float:
+        """Of its memory, what is on the nodes of its lcores."""
+        return sum(kb for node, kb in self.kb.items() if node in self.nodes) / (
+            sum(self.kb.values()) or 1
+        )
+
+    def astray(self) -> list[str]:
+        """What is not where it was to be."""
+        wrong = [] if self.workers else [f"{self.name}: has no worker"]
+        for thread in self.workers:
+            if not set(thread.allowed) <= set(self.lcores):
+                wrong.append(f"{self.name}: {thread.name} may run on {list(thread.allowed)}")
+            if thread.cpu not in self.lcores:
+                wrong.append(f"{self.name}: {thread.name} ran on lcore {thread.cpu}")
+        if self.local_share < LOCAL_LEAST:
+            wrong.append(
+                f"{self.name}: {self.local_share:.0%} of its memory is on node "
+                f"{', '.join(map(str, sorted(self.nodes)))}"
+            )
+        return wrong
+
+
+def whereabouts(
+    name: str,
+    pid: int,
+    lcores: Iterable[int],
+    proc: Path = _PROC,
+    workers: re.Pattern[str] = WORKER,
+) -> Whereabouts:
+    """`workers`: what the threads that carry packets are called, MACHINE for a virtual machine."""
+    folder = proc / str(pid)
+    threads = [_thread(task, workers) for task in sorted((folder / "task").iterdir())]
+    maps = (folder / "numa_maps").read_text(errors="replace")
+    packets = _GUESTS if workers is MACHINE else _PACKETS
+    return Whereabouts(name, tuple(lcores), tuple(threads), memory(maps, packets))
+
+
+def _thread(task: Path, workers: re.Pattern[str]) -> Thread:
+    text = (task / "stat").read_text(errors="replace")
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    cpu = int(text.rpartition(")")[2].split()[_PROCESSOR])
+    allowed = tuple(sorted(os.sched_getaffinity(int(task.name))))
+    return Thread(name, allowed, cpu, workers.match(name) is not None)
+
+
+def memory(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:
+    """Node -> kB of the process's own memory: DPDK's, heap, stacks."""
+    found: dict[int, int] = {}
+    for line in numa_maps.splitlines():
+        own = packets.search(line) or ("file=" not in line and "anon=" in line)
+        size = _KB.search(line)
+        if not own or size is None:
+            continue
+        for node, pages in _ON_NODE.findall(line):
+            found[int(node)] = found.get(int(node), 0) + int(pages) * int(size[1])
+    return found

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import threading
+
+from headrace.ground.hosted.where import _GUESTS, Thread, Whereabouts, memory, whereabouts
+
+# Lines as Linux 6.1 writes them.
+MAPS = """\
+55df455f5000 default file=/usr/bin/headrace-engine mapped=300 N0=300 kernelpagesize_kB=4
+55df641ba000 default heap anon=4 dirty=4 active=0 N0=1 N1=3 kernelpagesize_kB=4
+7f0100000000 default file=/memfd:nohuge\\040(deleted) dirty=96 N0=32 N1=64 kernelpagesize_kB=4
+7f0200000000 default file=/memfd:headrace-shm\\040(deleted) dirty=9 N0=9 kernelpagesize_kB=4
+7f0300000000 default file=/dev/hugepages/rtemap_3 huge anon=2 dirty=2 N1=2 kernelpagesize_kB=2048
+7ffd58f7c000 default stack anon=3 dirty=3 N1=3 kernelpagesize_kB=4
+"""
+
+
+def test_own_memory_by_node() -> None:
+    """Neither the program's file nor what it shares with the host's engine is its own."""
+    assert memory(MAPS) == {0: 4 + 128, 1: 12 + 256 + 4096 + 12}
+
+
+def test_a_machines_memory_is_its_own_only() -> None:
+    """The host's engine has it mapped, too, to put packets there."""
+    line = "7f04 default file=/memfd:memory-backend-memfd\\040(deleted) N1=8 kernelpagesize_kB=4\n"
+    assert memory(MAPS + line) == memory(MAPS)
+    assert memory(line, _GUESTS) == {1: 32}
+
+
+def test_this_process() -> None:
+    """Read from the running kernel: a thread pinned to one CPU is found there."""
+    here = sorted(os.sched_getaffinity(0))
+    ready, over = threading.Event(), threading.Event()
+
+    def pinned() -> None:
+        os.sched_setaffinity(0, {here[-1]})
+        ready.set()
+        over.wait()
+
+    thread = threading.Thread(target=pinned)
+    thread.start()
+    try:
+        ready.wait()
+        found = whereabouts("me", os.getpid(), here)
+    finally:
+        over.set()
+        thread.join()
+    assert len(found.threads) >= 2
+    assert any(one.allowed == (here[-1],) and one.cpu == here[-1] for one in found.threads)
+    assert sum(found.kb.values()) > 1024 and found.local_share > 0
+
+
+def at(cpu: int, allowed: tuple[int, ...]) -> Thread:
+    return Thread("lcore-worker-1", allowed, cpu, works=True)
+
+
+def test_what_is_astray_is_said() -> None:
+    fine = Whereabouts("vnf", (0,), (at(0, (0,)),), {0: 100})
+    assert fine.astray() == []
+    away = Whereabouts("vnf", (0,), (at(1, (0, 1)),), {0: 10, 7: 90})
+    assert away.astray() == [
+        "vnf: lcore-worker-1 may run on [0, 1]",
+        "vnf: lcore-worker-1 ran on lcore 1",
+        "vnf: 10% of its memory is on node 0",
+    ]
+    assert Whereabouts("vnf", (0,), (), {0: 1}).astray() == ["vnf: has no worker"]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lcores are held by one run at a time; who waits too long learns whose they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.host.exclusive import Lcores, holder
+
+# Far above the CPUs of any machine, so that no run is disturbed.
+CPU = 4_000_000 + os.getpid()
+
+HOLD = """
+import sys, time
+from headrace.host.exclusive import Lcores
+with Lcores([int(sys.argv[1])], print):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_limit_names_the_holder() -> None:
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(CPU)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "held"
+        asked: list[int] = []
+        with pytest.raises(HeadraceError) as said, Lcores([CPU], asked.append, wait_s=0.5):
+            pass
+        assert f"lcore {CPU}" in str(said.value)
+        assert f"process {other.pid}" in str(said.value)
+        assert "--wait" in str(said.value)
+        assert asked == [CPU]
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_it_is_had_when_the_other_ends() -> None:
+    first = Lcores([CPU + 1], lambda cpu: None)
+    assert holder(CPU + 1) == f"process {os.getpid()}"
+    threading.Timer(0.3, first.release).start()
+    began = time.monotonic()
+    with Lcores([CPU + 1], lambda cpu: None, wait_s=20):
+        assert time.monotonic() - began >= 0.2
+    assert holder(CPU + 1) == "another run"  # nobody's any more, so that nobody can be named
+
+
+def test_what_was_taken_is_given_back_on_failure() -> None:
+    with Lcores([CPU + 3], lambda cpu: None):
+        with pytest.raises(HeadraceError), Lcores([CPU + 2, CPU + 3], lambda cpu: None, wait_s=0):
+            pass
+        with Lcores([CPU + 2], lambda cpu: None, wait_s=0):
+            pass

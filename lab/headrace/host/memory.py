@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decide between hugepages and ordinary memory, and reserve what is lacking."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from headrace.errors import HeadraceError
+from headrace.host import hugepages
+from headrace.host.state import RunState, claimed_kb
+from headrace.spec.deployment import Deployment
+
+# DPDK's own needs beside what the plan asks for: rings, the heap's alignment, a page per lcore.
+_EXTRA_MB = 64
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the engine runs on, and what that costs."""
+
+    hugepages: bool
+    note: str
+
+
+def provide(deployment: Deployment, state: RunState) -> Memory:
+    """Reserve hugepages if that is wanted and possible. The state's end undoes it.
+
+    To be asked for once the lcores are held: what is free before that may be gone afterwards.
+    """
+    if deployment.hugepages is False:
+        return Memory(False, _ordinary("as the spec asks"))
+    if deployment.network == "ovs-dpdk":
+        return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
+    found = hugepages.pool()
+    if found is None or not found.control.exists():
+        return _without(deployment, "this kernel has none")
+    with hugepages.locked(found.control):
+        return _reserve(deployment, state)
+
+
+def _reserve(deployment: Deployment, state: RunState) -> Memory:
+    found = hugepages.pool()  # again, now that no other run changes it
+    if found is None:
+        return _without(deployment, "this kernel has none")
+    # Free pages that another run has been promised are that run's.
+    promised = math.ceil(claimed_kb(state) / found.page_kb)
+    found = replace(found, free=max(0, found.free - promised))
+    wanted_mb = deployment.memory_mb + _EXTRA_MB
+    lacking = hugepages.lacking(wanted_mb, found)
+    if lacking == 0:
+        state.claim(wanted_mb * 1024)
+        return Memory(True, f"hugepages of {found.page_kb} kB, {found.free} were free")
+    if not hugepages.may_add():
+        return _without(
+            deployment,
+            f"{found.free} pages of {found.page_kb} kB are free, {lacking} more are needed, and "
+            f"only root may add them (echo {found.total + lacking} > {found.control})",
+        )
+    before = hugepages.count(found.control)
+    state.note_hugepages(found.control, before, lacking, done=False)
+    came = hugepages.add(lacking, found.control)
+    state.note_hugepages(found.control, before, came, done=True)
+    if came < lacking:
+        hugepages.give_back(found.control, before, came, done=True)
+        state.forget("hugepages")
+        return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
+    state.claim(wanted_mb * 1024)
+    return Memory(True, f"hugepages of {found.page_kb} kB, {came} added for this run")
+
+
+def _without(deployment: Deployment, why: str) -> Memory:
+    if deployment.hugepages is True:
+        raise HeadraceError(f"deployment.hugepages: true, but {why}")
+    return Memory(False, _ordinary(why))
+
+
+def _ordinary(why: str) -> str:
+    return f"ordinary memory of 4 kB pages ({why}): more TLB misses, so lower figures"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs at the same time reserve hugepages and give them back without taking each other's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.traffic import refusal
+from headrace.errors import HeadraceError
+from headrace.host import hugepages
+from headrace.host.memory import provide
+from headrace.host.state import RunState, claimed_kb
+from headrace.spec import document
+from headrace.spec.deployment import Deployment
+from headrace.spec.study import expand
+
+pytestmark = pytest.mark.alone
+
+WANTED = Deployment.model_validate({"memory_mb": 512})  # 288 pages of 2 MB with what DPDK needs
+
+UP_AND_DOWN = """
+import sys
+from pathlib import Path
+from headrace.host.hugepages import add, give_back, locked
+control = Path(sys.argv[1])
+for _ in range(50):
+    with locked(control):
+        add(1, control)
+    with locked(control):
+        give_back(control, 0, 1, True)
+"""
+
+CLAIM = """
+import sys
+from headrace.host.state import RunState
+RunState().claim(2048)
+print("claimed", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files in the kernel's form, with 300 free pages: the machine's own are not for a test."""
+    monkeypatch.setattr(hugepages, "_SYS", tmp_path)
+    monkeypatch.setattr(hugepages, "_MEMINFO", tmp_path / "meminfo")
+    (tmp_path / "meminfo").write_text(
+        "HugePages_Total: 300\nHugePages_Free: 300\nHugePages_Rsvd: 0\nHugepagesize: 2048 kB\n"
+    )
+    found = tmp_path / "hugepages-2048kB" / "nr_hugepages"
+    found.parent.mkdir()
+    found.write_text("300\n")
+    return found
+
+
+def test_two_at_once_lose_no_page(control: Path) -> None:
+    command = [sys.executable, "-c", UP_AND_DOWN, str(control)]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert hugepages.count(control) == 300
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root adds hugepages")
+def test_free_pages_are_promised_once(control: Path) -> None:
+    first, second = RunState(), RunState()
+    assert "300 were free" in provide(WANTED, first).note
+    assert "276 added" in provide(WANTED, second).note
+    assert hugepages.count(control) == 576
+    first.remove()
+    assert hugepages.count(control) == 576  # it found its pages there
+    second.remove()
+    assert hugepages.count(control) == 300
+
+
+def test_a_claim_ends_with_its_run() -> None:
+    own = RunState()
+    own.claim(4096)
+    with subprocess.Popen(
+        [sys.executable, "-c", CLAIM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "claimed"
+        assert claimed_kb(own) == 2048
+        other.kill()
+    assert claimed_kb(own) == 0
+
+
+def test_what_the_machine_lacks_is_not_the_specs_fault() -> None:
+    doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
+    [experiment] = expand(doc)
+    said = refusal("engine", "DPDK does not start", experiment, doc)
+    assert type(said) is HeadraceError
+    assert str(said) == "engine: DPDK does not start"
+    assert "c.yaml" in str(refusal("engine.memory_mb", "too small", experiment, doc))
+
+
+def test_a_device_is_the_networks() -> None:
+    doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
+    [experiment] = expand(doc)
+    said = str(refusal("links.wire0.params.devargs", "no such device", experiment, doc))
+    assert "deployment.network: wire0: no such device" in said
+    rate = str(refusal("links.gen-forward.params.frame_bytes", "too many", experiment, doc))
+    assert "workload.frame: too many" in rate

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs started near their lcores, so that the memory they touch first is of the same node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.host.server.sysfs import cpu_list, numbered, text
+
+_NODES = Path("/sys/devices/system/node")
+
+
+def near(lcores: Iterable[int], nodes: Path = _NODES) -> set[int]:
+    """All CPUs of the nodes that these lcores are on; theirs alone where there are no nodes."""
+    wanted = set(lcores)
+    found = set(wanted)
+    for _, node in numbered(nodes, "node"):
+        cpus = set(cpu_list(text(node / "cpulist")))
+        if cpus & wanted:
+            found |= cpus
+    return found
+
+
+@contextmanager
+def started_near(lcores: Iterable[int], nodes: Path = _NODES) -> Iterator[None]:
+    """What this thread starts meanwhile runs on those nodes only, as `numactl --cpunodebind` has
+    it. The kernel gives memory from the node of who touches it first (set_mempolicy(2)), and an
+    engine's first touch is its control thread's, which is pinned to no lcore."""
+    before = os.sched_getaffinity(0)
+    chosen = near(lcores, nodes) & before
+    if chosen:
+        os.sched_setaffinity(0, chosen)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace's own programs: where each is, and what a run of one of its tools says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from headrace.errors import BadInput, HeadraceError, bad_value
+
+VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
+REPO = Path(__file__).resolve().parents[3]
+
+
+def find(name: str, built: Iterable[Path], advice: str, variable: str | None = None) -> Path:
+    """What the environment's `variable` names, then the first of `built` that can be run, then
+    PATH's. `advice` is what to do when there is none of them."""
+    named = os.environ.get(variable) if variable else None
+    if variable and named:
+        if not os.access(named, os.X_OK):
+            raise bad_value(variable, named, allowed=f"an executable {name}")
+        return Path(named)
+    for file in built:
+        if os.access(file, os.X_OK):
+            return file
+    found = shutil.which(name)
+    if found:
+        return Path(found)
+    raise HeadraceError(f"{name}: not found{advice}")
+
+
+def find_engine() -> Path:
+    """$HEADRACE_ENGINE, then the repository's build directory, then PATH."""
+    return find(
+        "headrace-engine",
+        [REPO / "build" / "engine" / "headrace-engine"],
+        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_ENGINE",
+        variable="HEADRACE_ENGINE",
+    )
+
+
+def find_tracer() -> Path:
+    """$HEADRACE_TRACE, then the repository's build directory, then PATH."""
+    return find(
+        "headrace-trace",
+        [REPO / "build" / "trace" / "headrace-trace"],
+        "; build it with `make setup`, put it on PATH, or name it in HEADRACE_TRACE",
+        variable="HEADRACE_TRACE",
+    )
+
+
+def find_beside_tracer(name: str) -> Path:
+    """A program that is built with the tracer: beside it, or on PATH."""
+    tracer = find_tracer()
+    return find(name, [tracer.parent / name], f" beside {tracer}; build it with `make setup`")
+
+
+def find_tool(name: str, folder: str) -> Path:
+    """A program that is built with the engine: in its `folder` of the build directory, beside the
+    engine where it is installed, or on PATH."""
+    engine = find_engine()
+    return find(
+        name,
+        [engine.parent / folder / name, engine.parent / name],
+        f" beside {engine}; build it with `make setup`",
+    )
+
+
+def run_tool(tool: Path, arguments: Sequence[str], called: str) -> str:
+    """Its output; the last line on its standard error becomes the error, bad input by its status 2.
+    `called` is what users know it as."""
+    done = subprocess.run([str(tool), *arguments], capture_output=True, text=True, errors="replace")
+    if done.returncode == 0:
+        return done.stdout
+    lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+    message = lines[-1].removeprefix(f"{tool.name}: ")
+    raise BadInput(message) if done.returncode == 2 else HeadraceError(f"{called}: {message}")

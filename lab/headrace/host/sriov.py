@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SR-IOV: virtual functions of a NIC, made, handed out, taken back.
+
+Which NICs can is what `headrace server detect` finds. What is changed is in the run's ledger
+before it is done: functions that a run made are removed, others go back as they were.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.host.ledger import Ledger
+from headrace.host.server.nics import nics
+from headrace.host.server.sysfs import link_name, number, text
+
+_PCI = Path("sys/bus/pci")
+_APPEAR_S = 10.0
+_TIMEOUT_S = 30
+VFIO = "vfio-pci"
+
+
+@dataclass(frozen=True)
+class Pf:
+    """A physical function: a NIC's interface that can have virtual functions."""
+
+    name: str
+    address: str  # of PCI
+    total: int
+    made: int
+    node: int | None  # NUMA; None: the firmware does not say
+    root: Path = Path("/")
+
+    @property
+    def device(self) -> Path:
+        return self.root / _PCI / "devices" / self.address
+
+    def vf_address(self, index: int) -> str | None:
+        return link_name(self.device / f"virtfn{index}")
+
+    def vf_name(self, index: int) -> str | None:
+        """The kernel's name of a virtual function's interface, where it is in this namespace."""
+        found = sorted((self.device / f"virtfn{index}" / "net").glob("*"))
+        return found[0].name if found else None
+
+
+def physical_functions(root: Path = Path("/")) -> list[Pf]:
+    """NICs that can have virtual functions and that the kernel's driver has."""
+    return [
+        Pf(nic.interfaces[0], nic.address, nic.vfs_max, len(nic.vfs), nic.node, root)
+        for nic in nics(root)
+        if nic.vfs_max and nic.interfaces
+    ]
+
+
+def choose(
+    wanted: str | None, needed: int, root: Path = Path("/"), instead: str = "bridge, ovs, macvlan"
+) -> Pf:
+    """The NIC that a study is deployed on; bad input when there is none that can. `instead`: the
+    networks that need none."""
+    pfs = physical_functions(root)
+    if wanted is not None and wanted not in [pf.name for pf in pfs]:
+        names = ", ".join(pf.name for pf in pfs) or "none here"
+        raise BadInput(
+            f"deployment.pf: got {wanted!r}; allowed: a NIC with SR-IOV functions ({names})"
+        )
+    usable = [pf for pf in pfs if wanted in (None, pf.name)]
+    if not usable:
+        raise BadInput(
+            "deployment.network: got 'sriov'; this machine has no NIC with SR-IOV functions "
+            f"(`headrace doctor` says what it has); allowed here: {instead}"
+        )
+    for pf in usable:
+        if needed <= (pf.made or pf.total):
+            return pf
+    most = max(pf.made or pf.total for pf in usable)
+    raise BadInput(
+        f"deployment.network: got 'sriov'; a chain needs {needed} virtual functions; allowed: as "
+        f"many as a NIC here has ({most})"
+    )
+
+
+class Functions:
+    """Virtual functions of one NIC, handed out in order; made where it had none."""
+
+    def __init__(self, pf: Pf, needed: int, ledger: Ledger) -> None:
+        self.pf, self._ledger = pf, ledger
+        self._next = 0
+        # Virtual functions talk to the physical one, which answers only while it is up.
+        if not _is_up(pf.name):
+            ledger.note("up", pf.name)
+            ip("link", "set", "dev", pf.name, "up")
+        if pf.made:
+            return
+        ledger.note("vfs", pf.name)
+        try:
+            (pf.device / "sriov_numvfs").write_text(str(needed))
+        except OSError as error:
+            raise HeadraceError(
+                f"{pf.name}: {needed} virtual functions cannot be made: {error.strerror}"
+            ) from None
+
+    def _take(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def move(self, namespace: str, device: str, mac: str, vlan: int = 0) -> int:
+        """The next one's interface, into a namespace under the name `device`; its index."""
+        index, pf = self._take(), self.pf
+        name = _appear(lambda: pf.vf_name(index))
+        if name is None:
+            raise HeadraceError(
+                f"{pf.name}: its virtual function {index} ({pf.vf_address(index) or 'not there'}) "
+                "has no interface: is its driver loaded, or has somebody taken it?"
+            )
+        self._ledger.note("vf", f"{pf.name}:{index}:{name}")
+        # Its own driver first: once the physical function has set the address it may not.
+        ip("link", "set", "dev", name, "down")
+        ip("link", "set", "dev", name, "address", mac)
+        self._address(index, mac, vlan)
+        ip("link", "set", "dev", name, "netns", namespace, "name", device)
+        return index
+
+    def bind(self, mac: str) -> str:
+        """The next one, to vfio-pci: a driver in user space gets it. Its PCI address."""
+        index, pf = self._take(), self.pf
+        address = _appear(lambda: pf.vf_address(index))
+        if address is None:
+            raise HeadraceError(f"{pf.name}: its virtual function {index} is not there")
+        drivers, device = pf.root / _PCI / "drivers", pf.root / _PCI / "devices" / address
+        if not (drivers / VFIO).exists():
+            raise HeadraceError(f"{VFIO}: this driver is not loaded (`modprobe {VFIO}`)")
+        if not (device / "iommu_group").exists():
+            raise HeadraceError(
+                f"{address}: has no IOMMU group, so {VFIO} cannot have it; allowed: another `vf`, "
+                "or a kernel started with its IOMMU on (intel_iommu=on)"
+            )
+        self._address(index, mac, 0)
+        self._ledger.note("vfio", address)
+        rebind(device, VFIO)
+        return address
+
+    def _address(self, index: int, mac: str, vlan: int) -> None:
+        ip("link", "set", "dev", self.pf.name, "vf", str(index), "mac", mac, "vlan", str(vlan),
+           "spoofchk", "off" if vlan else "on")  # fmt: skip
+
+
+def rebind(device: Path, driver: str) -> None:
+    """Give a PCI function to a driver; to "", back to the one that the kernel would choose."""
+    try:
+        (device / "driver_override").write_text(f"{driver}\n")
+        if (device / "driver").exists():
+            (device / "driver" / "unbind").write_text(device.name)
+        (device.parent.parent / "drivers_probe").write_text(device.name)
+    except OSError as error:
+        to = driver or "its own driver"
+        raise HeadraceError(f"{device.name}: cannot go to {to}: {error.strerror}") from None
+
+
+def give_back(name: str) -> bool:
+    """A virtual function, PF:INDEX:NAME, as it was before; its namespace is gone by now."""
+    pf_name, index, original = name.split(":", 2)
+    pf = next((pf for pf in physical_functions() if pf.name == pf_name), None)
+    if pf is None:
+        return False
+    current = _appear(lambda: pf.vf_name(int(index)))
+    try:
+        ip("link", "set", "dev", pf.name, "vf", index, "vlan", "0", "spoofchk", "on")
+        if current is not None and current != original:
+            ip("link", "set", "dev", current, "down")
+            ip("link", "set", "dev", current, "name", original)
+    except HeadraceError:
+        return False
+    return True
+
+
+def unbind(address: str) -> bool:
+    """A virtual function that vfio-pci had, back to the kernel."""
+    device = Path("/") / _PCI / "devices" / address
+    if text(device / "driver_override") != VFIO:
+        return False
+    try:
+        rebind(device, "")
+    except HeadraceError:
+        return False
+    return True
+
+
+def remove_functions(pf_name: str) -> bool:
+    """Those that a run has made."""
+    file = Path("/sys/class/net") / pf_name / "device" / "sriov_numvfs"
+    if not number(file):
+        return False
+    try:
+        file.write_text("0")
+    except OSError:
+        return False
+    return True
+
+
+def take_down(pf_name: str) -> bool:
+    """A NIC's interface that a run brought up."""
+    if not _is_up(pf_name):
+        return False
+    try:
+        ip("link", "set", "dev", pf_name, "down")
+    except HeadraceError:
+        return False
+    return True
+
+
+def _is_up(name: str) -> bool:
+    """IFF_UP (netdevice(7)) is the lowest bit."""
+    return bool((number(Path("/sys/class/net") / name / "flags") or 0) & 1)
+
+
+def _appear(look: Callable[[], str | None]) -> str | None:
+    """Interfaces come, and come back from a namespace that has ended, a moment later."""
+    deadline = time.monotonic() + _APPEAR_S
+    while (found := look()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def ip(*arguments: str) -> None:
+    tool = shutil.which("ip") or "/sbin/ip"
+    try:
+        done = subprocess.run(
+            [tool, *arguments],
+            capture_output=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except OSError:
+        raise HeadraceError("ip: not found; install it (`apt-get install iproute2`)") from None
+    if done.returncode:
+        words = (done.stderr.strip() or "failed").splitlines()[0]
+        raise HeadraceError(f"ip {' '.join(arguments[:4])}: {words}")

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves on the machine while it runs, written down so that it can be undone.
+
+Each run has a directory in the state directory: who owns it, its engine, the hugepages it added.
+A run whose owner is gone (killed) is undone by `headrace clean`, which touches nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import HeadraceError
+from headrace.host import hugepages
+
+_KILL_WAIT_S = 5.0
+_RUN = "run-"
+
+
+def state_directories() -> list[Path]:
+    """Where state may be: the second one also when a session has a runtime directory, since sudo
+    and cron do not."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    candidates = [Path(runtime) / "headrace"] if runtime and Path(runtime).is_dir() else []
+    return [*candidates, Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"]
+
+
+def _own(directory: Path) -> bool:
+    """In /tmp anybody could have made a directory of that name."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process told apart from a later one with the same number by its start time."""
+
+    pid: int
+    started: int
+
+    @staticmethod
+    def of(pid: int) -> Process | None:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        fields = text.rpartition(")")[2].split()
+        if fields[0] == "Z":
+            return None
+        return Process(pid, int(fields[19]))  # proc(5): field 22, starttime
+
+    def alive(self) -> bool:
+        return Process.of(self.pid) == self
+
+
+class RunState:
+    """The directory of one run, made when the run begins and removed when it ends."""
+
+    def __init__(self) -> None:
+        base = state_directories()[0]
+        try:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HeadraceError(f"{base}: {error.strerror}") from None
+        if not _own(base):
+            raise HeadraceError(
+                f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
+            )
+        self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=base))
+        self.note("owner", Process.of(os.getpid()))
+
+    def note(self, what: str, process: Process | None) -> None:
+        if process is not None:
+            _put(self.path / f"{what}.json", {"pid": process.pid, "started": process.started})
+
+    def note_hugepages(self, path: Path, before: int, pages: int, done: bool) -> None:
+        """Written before the pages are asked for, and again when they came: a kill in between must
+        neither lose the count nor make us give back what we never got."""
+        _put(
+            self.path / "hugepages.json",
+            {"path": str(path), "before": before, "pages": pages, "done": done},
+        )
+
+    def claim(self, kilobytes: int) -> None:
+        """Hugepages that this run's engines will take: until they have, others must not."""
+        _put(self.path / "claim.json", {"kilobytes": kilobytes})
+
+    def forget(self, what: str) -> None:
+        (self.path / f"{what}.json").unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """The run is over: give back what it added to the machine, then forget it."""
+        _undo(self.path)
+        base = self.path.parent
+        if base.is_dir() and not any(base.iterdir()):
+            base.rmdir()
+
+
+def _put(path: Path, value: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value))
+    temporary.rename(path)
+
+
+def _get(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _process(path: Path) -> Process | None:
+    value = _get(path)
+    if isinstance(value.get("pid"), int) and isinstance(value.get("started"), int):
+        return Process(value["pid"], value["started"])
+    return None
+
+
+def claimed_kb(own: RunState) -> int:
+    """Hugepages that other runs were promised and whose engine does not have them yet."""
+    open_kb = 0
+    for base in filter(_own, state_directories()):
+        for run in base.glob(f"{_RUN}*"):
+            owner, claim = _process(run / "owner.json"), _get(run / "claim.json")
+            if run == own.path or owner is None or not owner.alive():
+                continue
+            engine = _process(run / "engine.json")
+            taken = hugepages.in_use_kb(engine.pid) if engine is not None else 0
+            open_kb += max(0, int(claim.get("kilobytes", 0)) - taken)
+    return open_kb
+
+
+def clean() -> list[str]:
+    """Undo the runs whose owner is gone. Says what was done; nothing to do is an empty list."""
+    done: list[str] = []
+    for base in state_directories():
+        if not _own(base):
+            continue
+        for run in sorted(base.glob(f"{_RUN}*")):
+            owner = _process(run / "owner.json")
+            if owner is None or not owner.alive():
+                done += _undo(run)
+        if not any(base.iterdir()):
+            base.rmdir()
+    return done
+
+
+def _undo(run: Path) -> list[str]:
+    done = []
+    engine = _process(run / "engine.json")
+    if engine is not None and engine.alive():
+        kill(engine)
+        done.append(f"killed engine {engine.pid}")
+    if (run / "resources.jsonl").exists():
+        from headrace.host.ledger import undo  # it needs this module
+
+        done += undo(run / "resources.jsonl")
+    note = _get(run / "hugepages.json")
+    if note:
+        try:
+            control = Path(note["path"])
+            with hugepages.locked(control):
+                count = hugepages.give_back(control, note["before"], note["pages"], note["done"])
+                (run / "hugepages.json").unlink()
+                (run / "claim.json").unlink(missing_ok=True)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
+        if count:
+            done.append(f"gave back {count} hugepages")
+    for directory in dpdk_directories(f"{dpdk_prefix(run)}*"):
+        if _own(directory):
+            shutil.rmtree(directory, ignore_errors=True)
+            done.append(f"removed {directory}")
+    shutil.rmtree(run, ignore_errors=True)
+    return [*done, f"removed {run}"]
+
+
+def dpdk_prefix(run: Path) -> str:
+    """The name under which a run's engine keeps DPDK's own run-time files."""
+    return f"headrace-{run.name}"
+
+
+def dpdk_directories(pattern: str) -> list[Path]:
+    """Where DPDK keeps the run-time files (telemetry's socket) of engines whose prefix matches; an
+    engine that was killed could not remove them."""
+    bases = [Path("/var/run")] if os.getuid() == 0 else []
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    bases += [Path(runtime)] if runtime else []
+    return [found for base in (*bases, Path("/tmp")) for found in base.glob(f"dpdk/{pattern}")]
+
+
+def telemetry_sockets(run: Path) -> tuple[Path, ...]:
+    """Of a run's engine, while it runs."""
+    named = (d / "dpdk_telemetry.v2" for d in dpdk_directories(dpdk_prefix(run)))
+    return tuple(s for s in named if s.exists())
+
+
+def kill(process: Process) -> None:
+    """SIGTERM, a moment to leave, then SIGKILL; never a process that took over the number."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not process.alive():
+            return
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            return
+        deadline = time.monotonic() + _KILL_WAIT_S
+        while process.alive() and time.monotonic() < deadline:
+            time.sleep(0.02)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a killed run leaves is undone; what lives is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.host.hugepages import give_back
+from headrace.host.state import Process, RunState, clean, state_directories
+
+KILLED_OWNER = """
+import os, signal, subprocess, sys
+from headrace.host.state import Process, RunState
+state = RunState()
+child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         start_new_session=True)
+state.note("engine", Process.of(child.pid))
+print(child.pid, state.path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_the_orphan_of_a_killed_run_is_ended() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_OWNER], capture_output=True, text=True, check=False
+    )
+    pid, path = done.stdout.split()
+    orphan = Process.of(int(pid))
+    assert orphan is not None and orphan.alive()
+    said = clean()
+    assert any(pid in line for line in said)
+    deadline = time.monotonic() + 2
+    while orphan.alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not orphan.alive() and not Path(path).exists()
+    assert clean() == []
+
+
+def test_a_run_that_lives_is_left_alone() -> None:
+    state = RunState()
+    assert clean() == []
+    assert state.path.exists()
+    state.remove()
+    assert not any(base.exists() for base in state_directories())
+
+
+def test_a_reused_process_number_is_not_ours() -> None:
+    mine = Process.of(os.getpid())
+    assert mine is not None
+    assert not Process(mine.pid, mine.started - 1).alive()
+
+
+@pytest.mark.parametrize(
+    ("before", "pages", "done", "now", "left"),
+    [
+        (10, 5, True, 15, 10),
+        (10, 5, True, 115, 110),  # another run added its own meanwhile
+        (10, 5, False, 12, 10),  # killed while the kernel was looking for pages
+        (10, 5, False, 10, 10),  # killed before it was asked
+        (0, 5, True, 3, 0),
+    ],
+)
+def test_only_what_was_added_is_given_back(
+    tmp_path: Path, before: int, pages: int, done: bool, now: int, left: int
+) -> None:
+    control = tmp_path / "nr_hugepages"
+    control.write_text(f"{now}\n")
+    give_back(control, before, pages, done)
+    assert int(control.read_text()) == left
+
+
+def test_notes_survive_garbage() -> None:
+    state = RunState()
+    (state.path / "owner.json").write_text("{")
+    (state.path / "engine.json").write_text(json.dumps({"pid": "x"}))
+    assert clean() == [f"removed {state.path}"]

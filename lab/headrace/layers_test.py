@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point down the list of layers (docs/design/README.md), so that no circle is left."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headrace
+
+HOUSE = Path(headrace.__file__).parent
+# From the ground up. Those of one line do not import each other.
+LAYERS = (
+    ("errors",),
+    ("spec",),
+    ("record",),
+    ("graph",),
+    ("model",),
+    ("layout",),
+    ("host",),
+    ("engine",),
+    ("collect",),
+    ("ground",),
+    ("measure",),
+    ("analyse",),
+    ("profile",),
+    ("tune", "doctor"),
+    ("report",),
+    ("cli",),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+# A ground that makes packets itself measures them, too: to be undone.
+KNOWN = {("ground", "measure")}
+
+
+def imported(file: Path) -> Iterator[tuple[str, int]]:
+    """Folders of the lab that a file imports from, and the line."""
+    package = ["headrace", *file.relative_to(HOUSE).parts[:-1]]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "headrace" and len(parts) > 1 and parts[1] != "__version__":
+                yield parts[1], node.lineno
+
+
+def edges() -> Iterator[tuple[str, str, str]]:
+    """Folder, folder that it imports from, place."""
+    for file in sorted(HOUSE.rglob("*.py")):
+        parts = file.relative_to(HOUSE).parts
+        if file.name.endswith(("_test.py", "conftest.py", "testdata.py")) or len(parts) == 1:
+            continue
+        for folder, line in imported(file):
+            if folder != parts[0]:
+                yield parts[0], folder, f"{'/'.join(parts)}:{line}"
+
+
+def test_every_folder_has_a_layer() -> None:
+    folders = {
+        file.relative_to(HOUSE).parts[0] for file in HOUSE.rglob("*.py") if file.parent != HOUSE
+    }
+    assert folders <= set(LEVEL), folders - set(LEVEL)
+
+
+def test_imports_point_down() -> None:
+    upward = [
+        f"{place} imports {to}"
+        for folder, to, place in edges()
+        if LEVEL[to] >= LEVEL[folder] and (folder, to) not in KNOWN
+    ]
+    assert not upward, upward

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a layout is chosen for, as it is asked for on the command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.errors import HeadraceError, bad_value
+from headrace.layout import search
+from headrace.layout.layout import Problem
+from headrace.layout.search import Choice
+from headrace.spec.base import Rate, rate_text
+from headrace.spec.plan import Aim
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    aim: Aim = "throughput"
+    rate_pps: float | None = None
+    within_s: float | None = None
+
+
+def wanted(aim: str | None, rate: str | None, slo: str | None) -> Wanted:
+    """--slo and --rate alone ask for the fewest lcores."""
+    if slo is not None and rate is not None:
+        raise bad_value("--rate", rate, allowed="none beside --slo, which has a rate of its own")
+    rate_pps = None if rate is None else _rate("--rate", rate)
+    within = None
+    if slo is not None:
+        rate_pps, within = _slo(slo)
+    chosen = aim or ("throughput" if rate_pps is None else "lcores")
+    if chosen not in get_args(Aim):
+        raise bad_value("--aim", chosen, allowed=", ".join(get_args(Aim)))
+    if chosen != "throughput" and rate_pps is None:
+        raise bad_value("--aim", chosen, allowed="with a load: --rate, or --slo rate=...")
+    if chosen != "lcores" and slo is not None:
+        raise bad_value("--aim", chosen, allowed="lcores, where an objective is given (--slo)")
+    return Wanted(chosen, rate_pps, within)  # type: ignore[arg-type]
+
+
+def _slo(given: str) -> tuple[float, float | None]:
+    parts: dict[str, str] = {}
+    for part in given.split(","):
+        key, _, value = part.strip().partition("=")
+        if key not in ("rate", "latency") or not value or key in parts:
+            raise bad_value("--slo", given, allowed="rate=5M or rate=5M,latency=50us")
+        parts[key] = value
+    if "rate" not in parts:
+        raise bad_value("--slo", given, allowed="a rate, too: a latency is one at a load")
+    latency = parts.get("latency")
+    return _rate("--slo", parts["rate"]), None if latency is None else _seconds(latency)
+
+
+def _rate(option: str, given: str) -> float:
+    try:
+        found = float(TypeAdapter(Rate).validate_python(given))
+    except ValidationError:
+        found = 0.0
+    if found <= 0:
+        raise bad_value(option, given, allowed="packets per second, as 1500000 or 1.5M")
+    return found
+
+
+def _seconds(given: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s)", given)
+    if match is None or float(match[1]) <= 0:
+        raise bad_value("--slo latency", given, allowed="a time, as 50us or 1.5ms")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def choose(problem: Problem, asked: Wanted) -> Choice:
+    if asked.rate_pps is None or asked.aim == "throughput":
+        return search.best(problem)
+    if asked.aim == "latency":
+        found = search.quickest(problem, asked.rate_pps)
+    else:
+        found = search.fewest(problem, asked.rate_pps, asked.within_s)
+    if found is not None:
+        return found
+    most = search.best(problem)
+    text = f"{rate_text(asked.rate_pps)} packets/s"
+    if asked.within_s is not None and most.predicted_pps >= asked.rate_pps:
+        quick = search.quickest(problem, asked.rate_pps)
+        least = "" if quick is None or quick.latency_s is None else f" {quick.latency_s * 1e6:.3g}"
+        raise HeadraceError(
+            f"plan: {text} within {asked.within_s * 1e6:g} us are not met on "
+            f"{len(problem.lcores)} lcores; predicted at best{least} us"
+        )
+    raise HeadraceError(
+        f"plan: {text} are not reached on {len(problem.lcores)} lcores; "
+        f"predicted at most {most.bound_pps:g}"
+    )

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trial: the load, and what clients, appliances, interfaces and CPUs say of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from statistics import mean
+
+from headrace.collect.hardware import frequencies
+from headrace.collect.watch import Watch
+from headrace.ground.appliances import charge
+from headrace.ground.appliances.caches import Looked, looked_up
+from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.layout import Node
+from headrace.ground.appliances.load import Load, run_load
+from headrace.ground.appliances.load.base import whole_seconds
+from headrace.ground.appliances.study import Point, swept_text
+from headrace.host.plumbing import Count
+from headrace.host.scheduling import snapshot
+from headrace.measure.appliance_judge import Counters, grown, judge
+from headrace.measure.audit import Clock, Facts
+from headrace.measure.audit import audit as judged
+from headrace.measure.clocks import of_machine
+from headrace.record.bundle import now
+from headrace.record.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
+from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
+
+_FCS_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A trial's load, and what grew while it ran."""
+
+    load: Load
+    started_at: str
+    before: Counters
+    after: Counters
+    used: charge.Used
+    cycles: dict[str, float]  # container: for each packet that it received
+    clients: Count  # of the clients' interface
+    servers: Count  # of the servers' interfaces, together
+    looked: Looked | None = None  # what the chain's first cache answered
+    clocks: tuple[Clock, ...] = ()  # of the machine's CPUs
+
+
+def observe(
+    deployed: Deployed, workload: AnyWorkload, number: int, before: Counters | None, watch: Watch
+) -> Observed:
+    """`number`: of the trial. `before`: the appliances' counters when nothing has happened since
+    they were last read. What is watched is the load alone, without what reads the counters."""
+    before = before or deployed.all_counters()
+    interfaces = deployed.interface_counts()
+    started_at, clocks = now(), snapshot()
+    with watch.trial(number):
+        began = charge.read(deployed, deployed.clock)
+        load = run_load(deployed, workload, workload.duration, seed=number)
+        ended = charge.read(deployed, deployed.clock)
+    elapsed = ended.at_s - began.at_s
+    machine = of_machine(clocks, snapshot(), elapsed, os.sched_getaffinity(0))
+    interfaces_after = deployed.interface_counts()
+
+    def counted(ends: Sequence[Node], side: str) -> Count:
+        each = [(node.name, node.interface(side).device) for node in ends]
+        return _sum([_grown(interfaces[n][d], interfaces_after[n][d]) for n, d in each])
+
+    layout = deployed.layout
+    polling = 1.0 if isinstance(workload, PacketsWorkload) else 0.0
+    used = charge.used(deployed, began, ended, polling, load.duration_s)
+    received = _received(interfaces, interfaces_after)
+    counters = deployed.all_counters()
+    http = isinstance(workload, HttpWorkload)
+    return Observed(
+        load, started_at, before, counters, used, _cycles(used, received, elapsed),
+        counted([layout.client], "down"), counted(layout.of_kind("server"), "up"),
+        looked_up(deployed, grown(before, counters)) if http else None, tuple(machine),
+    )  # fmt: skip
+
+
+def _received(
+    before: Mapping[str, Mapping[str, Count]], after: Mapping[str, Mapping[str, Count]]
+) -> dict[str, int]:
+    """Packets, by container."""
+    return {
+        name: sum(_grown(before[name][d], c).rx_packets for d, c in devices.items() if d != "lo")
+        for name, devices in after.items()
+    }
+
+
+def _cycles(used: charge.Used, received: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """CPU time by the CPUs' frequency, over the packets that a container's interfaces received:
+    segments that were never cut count as one. None without what the stack took."""
+    hz = [r.value * 1e6 for r in frequencies()]
+    return {
+        name: (used.stack[name] + used.processes.get(name, 0.0)) * seconds * mean(hz) / packets
+        for name, packets in received.items()
+        if packets and hz and name in used.stack
+    }
+
+
+def audit(
+    deployed: Deployed, workload: AnyWorkload, verified: list[Finding], seen: Observed
+) -> Audit:
+    load = seen.load
+    own = load.packets
+    received = own.received if own else 0
+    if own and own.strangers:
+        received = min(received, own.sent)  # more tells nothing
+    errors = Finding(
+        check="errors", ok=load.errors == 0, value=load.errors, limit=0,
+        text=f"The clients report {load.errors} errors.",
+    )  # fmt: skip
+    return judged(
+        Facts(
+            sent=own.sent if own else 0,
+            received=received,
+            lost=own.sent - received if own else 0,
+            asked=own.intended if own else None,
+            intended_s=own.asked_s if own and own.asked_s else asked_s(workload),
+            took_s=load.duration_s,
+            behind_s=own.behind_s if own else None,
+            undecided=own.undecided if own else None,
+            clocks=(*seen.clocks, *(own.clocks if own else ())),
+            others_cpus=seen.used.others,  # the lab itself and the containers' tool take some of it
+            cpus=os.cpu_count() or 1,
+            more=(*verified, *judge(deployed, seen.before, seen.after, workload), errors),
+        )
+    )
+
+
+def asked_s(workload: AnyWorkload) -> float:
+    """The duration that the load generator was given: most take whole seconds."""
+    own = isinstance(workload, PacketsWorkload)
+    return workload.duration if own else float(whole_seconds(workload.duration))
+
+
+def record(
+    point: Point, workload: AnyWorkload, number: int, repetition: int, seen: Observed, found: Audit
+) -> Trial:
+    """Packets are the generator's own where it counts them. Else they are those of both directions,
+    where each arrives: at interfaces of clients and servers. What was never cut counts as one."""
+    load, clients, servers = seen.load, seen.clients, seen.servers
+    seconds = load.duration_s
+    own = load.packets
+    to_servers, to_clients = _l2_bytes(servers), _l2_bytes(clients)
+    if own:
+        received, sent = own.received, own.sent
+        l2_bytes = load.bytes if isinstance(workload, PacketsWorkload) else to_servers
+    else:
+        received = clients.rx_packets + servers.rx_packets
+        sent = clients.tx_packets + servers.tx_packets
+        l2_bytes = to_servers + to_clients
+    asked = workload.repeated if isinstance(workload, HttpWorkload) else None
+    return Trial(
+        chain=point.name,
+        direction="forward" if own else "both",
+        repetition=repetition,
+        execution=f"container {point.network}",
+        workload=workload.text + swept_text(point.swept),
+        load_pps=own.intended / seconds if own else 0,
+        throughput_pps=received / seconds,
+        throughput_gbps_l1=(l2_bytes + received * L1_OVERHEAD_BYTES) * 8 / seconds / 1e9,
+        throughput_gbps_l2=l2_bytes * 8 / seconds / 1e9,
+        offered_pps=(own.intended if own else sent) / seconds,
+        sent_pps=sent / seconds,
+        received_pps=received / seconds,
+        loss_ratio=load.loss_ratio,
+        latency_ns=load.latency,
+        utilisation={},
+        audit=found,
+        duration_s=seconds,
+        intended=own.intended if own else 0,
+        sent=sent,
+        received=received,
+        lost=max(0, sent - received) if own else 0,
+        reordered=own.reordered if own else 0,
+        duplicated=own.duplicated if own else 0,
+        latency_hdr=own.latency_hdr if own else None,
+        application=Application(
+            gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
+            errors=load.errors, retransmits=load.retransmits, cpu=seen.used.processes,
+            stack=seen.used.stack, quota=seen.used.quota, cycles=seen.cycles,
+            to_servers_gbps=None if own else to_servers * 8 / seconds / 1e9,
+            to_clients_gbps=None if own else to_clients * 8 / seconds / 1e9,
+            hit_ratio=seen.looked.ratio if seen.looked else None,
+            hit_ratio_asked=asked if seen.looked else None,
+            counters={
+                name: {key: max(0, value) for key, value in values.items()}
+                for name, values in grown(seen.before, seen.after).items()
+            },
+        ),
+        labels=() if _open_loop(workload) else ("closed-loop",),
+        trial=number,
+        phase="fixed" if own else "max",
+        started_at=seen.started_at,
+        intended_duration_s=asked_s(workload),
+    )  # fmt: skip
+
+
+def _open_loop(workload: AnyWorkload) -> bool:
+    if isinstance(workload, StreamWorkload):
+        return workload.kind == "udp"
+    return workload.kind in ("packets", "pcap")
+
+
+def _l2_bytes(count: Count) -> int:
+    return count.rx_bytes + count.rx_packets * _FCS_BYTES
+
+
+def _sum(counts: Sequence[Count]) -> Count:
+    return Count(*(sum(getattr(c, f.name) for c in counts) for f in fields(Count)))
+
+
+def _grown(before: Count, after: Count) -> Count:
+    return Count(
+        after.rx_packets - before.rx_packets,
+        after.tx_packets - before.tx_packets,
+        after.rx_bytes - before.rx_bytes,
+        after.tx_bytes - before.tx_bytes,
+    )

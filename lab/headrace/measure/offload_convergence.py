@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many route changes a second a real routing daemon brings into the engine's table.
+
+A BGP speaker, BIRD in a VNF of its own, announces routes to the daemon that is measured, has them
+all change their next hop, there and back, and withdraws them: RFC 7747's convergence of the data
+plane after each event of RFC 4098, without its tester's packets, as the engine says itself when it
+has taken a change. FRR: bgpd, zebra, FPM. BIRD: the kernel's table, rtnetlink.
+"""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.collect.base import cpu_times_s
+from headrace.errors import HeadraceError
+from headrace.ground.offload import namespaces
+from headrace.ground.offload.daemons import Daemons
+from headrace.ground.offload.service import Service
+from headrace.spec.document import Document
+from headrace.spec.offload import Convergence, ConvergenceSpec, Offload
+
+Json = dict[str, Any]
+Say = Callable[[str], None]
+Networks = list[ipaddress.IPv4Network]
+_ROUTER, _SPEAKER, _LINK = "router", "speaker", "core"
+_FIRST = int(ipaddress.IPv4Address("20.0.0.0"))
+# Of the link's network, with nobody there: the routes go by the one, then by the other.
+_GATEWAYS = {
+    "left": ("10.9.0.66", "02:00:00:00:04:01"),
+    "right": ("10.9.0.67", "02:00:00:00:04:02"),
+}
+_SESSION_S = 60.0
+_QUIET_S, _POLL_S = 0.5, 0.01
+_SAMPLED = 200
+_OWN = 1  # routes of the VNF that are not the speaker's: the link's network
+_ASK_S = 60
+_FRR = """\
+hostname router
+router bgp 65001
+ bgp router-id 10.9.0.1
+ no bgp ebgp-requires-policy
+ timers bgp 30 90
+ neighbor 10.9.0.2 remote-as 65002
+ neighbor 10.9.0.2 timers connect 1
+"""
+_BIRD = """\
+router id 10.9.0.1;
+protocol device {}
+protocol kernel { ipv4 { export all; import none; }; }
+protocol bgp peer {
+  local 10.9.0.1 as 65001; neighbor 10.9.0.2 as 65002; hold time 90; connect retry time 1;
+  ipv4 { import all; export none; };
+}
+"""
+_SPEAKS = """\
+router id 10.9.0.2;
+protocol device {}
+protocol bgp peer {
+  local 10.9.0.2 as 65002; neighbor 10.9.0.1 as 65001; hold time 90; connect retry time 1;
+  ipv4 { import none; export all; };
+}
+"""
+# Those of `right` are preferred as long as they are there.
+_STATIC = """\
+protocol static {} {{
+  disabled; ipv4 {{ preference {}; }};
+  include "{}";
+}}
+"""
+# What the speaker is told, in each round; the state that the engine must come to.
+_EVENTS = (
+    ("announce", "enable left", "left"),
+    ("replace", "enable right", "right"),
+    ("replace", "disable right", "left"),
+    ("withdraw", "disable left", None),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of all routes, once."""
+
+    event: str
+    routes: int
+    per_s: float
+    seconds: float  # from the speaker's being told to the engine's last change
+    reaction_s: float  # to the engine's first one
+    busy: dict[str, float]  # CPUs that each daemon had
+
+
+def convergence(spec: ConvergenceSpec, doc: Document, cpu: int, say: Say) -> list[Json]:
+    """A row for each daemon and event."""
+    networks = prefixes(spec.convergence, doc)
+    rows = []
+    for daemon in spec.convergence.daemons:
+        with tempfile.TemporaryDirectory(prefix="headrace-convergence-") as folder:
+            made = _service_spec(spec, daemon, cpu, Path(folder), networks)
+            with Service(made, doc, say) as service:
+                changes = list(_rounds(spec.convergence, service, networks, daemon, say))
+        rows += _summary(daemon, changes)
+    return rows
+
+
+def prefixes(c: Convergence, doc: Document) -> Networks:
+    """Of the file, or /24s one after the other."""
+    if c.prefixes is None:
+        return [ipaddress.IPv4Network((_FIRST + 256 * i, 24)) for i in range(c.routes)]
+    at, file = ("convergence", "prefixes"), doc.resolve(c.prefixes)
+    found: dict[ipaddress.IPv4Network, None] = {}
+    try:
+        with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+            for number, line in enumerate(lines, 1):
+                words = line.split()
+                if words and ":" not in words[0]:
+                    try:
+                        found[ipaddress.IPv4Network(words[0])] = None
+                    except ValueError as why:
+                        raise doc.error(at, f"{file}:{number}: {why}") from None
+                if len(found) == c.routes:
+                    return list(found)
+    except (OSError, UnicodeDecodeError) as why:
+        raise doc.error(at, f"{file} cannot be read: {why}") from None
+    raise doc.error(
+        ("convergence", "routes"),
+        f"{c.routes}, but {file} has {len(found)} IPv4 prefixes; allowed: at most so many",
+    )
+
+
+def _service_spec(
+    spec: ConvergenceSpec, daemon: str, cpu: int, folder: Path, networks: Networks
+) -> Offload:
+    (folder / "router.conf").write_text(_FRR if daemon == "frr" else _BIRD)
+    speaks = _SPEAKS
+    for preference, (name, (gateway, _)) in enumerate(_GATEWAYS.items(), 200):
+        file = folder / name
+        file.write_text("".join(f"route {one} via {gateway};\n" for one in networks))
+        speaks += _STATIC.format(name, preference, file)
+    (folder / "speaker.conf").write_text(speaks)
+    vnfs = {
+        vnf: {
+            "routing": {"daemon": kind, "config": str(folder / f"{vnf}.conf"), "restart": False},
+            "interfaces": {_LINK: {"port": _LINK, "addresses": [f"10.9.0.{number}/24"]}},
+        }
+        for number, (vnf, kind) in enumerate(((_ROUTER, daemon), (_SPEAKER, "bird")), 1)
+    }
+    return Offload.model_validate(
+        {
+            "name": spec.name,
+            "ports": {_LINK: {}},
+            "vnfs": vnfs,
+            "lcore": cpu,
+            "hugepages": spec.hugepages,
+            "memory_mb": spec.memory_mb,
+        }
+    )
+
+
+def _rounds(
+    c: Convergence, service: Service, networks: Networks, daemon: str, say: Say
+) -> Iterator[Change]:
+    for address, mac in _GATEWAYS.values():
+        namespaces.add_neighbour(service.spec, _ROUTER, _LINK, address, mac)
+    _await_session(service)
+    for number in range(1, c.rounds + 1):
+        for event, command, gateway in _EVENTS:
+            one = _change(c, service, networks, event, command, gateway)
+            say(f"{number}/{c.rounds} {daemon} {event}: {one.per_s:.0f} routes/s")
+            yield one
+
+
+def _speaker(service: Service, command: str) -> str:
+    socket = service.daemons[_SPEAKER].folder / "bird.ctl"
+    return subprocess.run(
+        ["birdc", "-s", str(socket), *command.split()],
+        capture_output=True, text=True, errors="replace", timeout=_ASK_S, check=False,
+    ).stdout  # fmt: skip
+
+
+def _await_session(service: Service) -> None:
+    deadline = time.monotonic() + _SESSION_S
+    while (
+        "Established" not in _speaker(service, "show protocols peer")
+        or _shown(service)["ipv4_routes"] != _OWN  # FPM comes up on its own
+    ):
+        _alive(service)
+        if time.monotonic() > deadline:
+            raise HeadraceError(f"offload: no BGP session after {_SESSION_S:g} s")
+        time.sleep(0.2)
+
+
+def _change(
+    c: Convergence, service: Service, networks: Networks, event: str, command: str,
+    gateway: str | None,
+) -> Change:  # fmt: skip
+    before, busy = _shown(service), _cpu_s(service)
+    began_ns = time.time_ns()
+    _speaker(service, command)
+    first = _await_first(c, service, before, event)
+    wanted = _OWN + (len(networks) if gateway else 0)
+    last = _await_last(c, service, networks, wanted, gateway, event)
+    took_s, reaction_s = ((one["last_update_ns"] - began_ns) / 1e9 for one in (last, first))
+    return Change(
+        event,
+        len(networks),
+        len(networks) * _per_s(before, first, last, began_ns),
+        took_s,
+        reaction_s,
+        {name: (spent - busy[name]) / took_s for name, spent in _cpu_s(service).items()},
+    )
+
+
+def _per_s(before: Json, first: Json, last: Json, began_ns: int) -> float:
+    """The part of the changes that came after the first look at them, in its time; a route may
+    take more than one message. Where there was but one look: all, since the speaker was told."""
+    if first["updates"] == last["updates"]:
+        return float(1e9 / (last["last_update_ns"] - began_ns))
+    part = (last["updates"] - first["updates"]) / (last["updates"] - before["updates"])
+    return float(part * 1e9 / (last["last_update_ns"] - first["last_update_ns"]))
+
+
+def _shown(service: Service) -> Json:
+    [found] = [v for v in service.show()["vnfs"] if v["name"] == _ROUTER]
+    return dict(found)
+
+
+def _await_first(c: Convergence, service: Service, before: Json, event: str) -> Json:
+    """The first look after the engine took a change."""
+    deadline = time.monotonic() + c.timeout
+    while (now := _shown(service))["updates"] == before["updates"]:
+        _not_after(c, service, deadline, event)
+        time.sleep(_POLL_S)
+    return now
+
+
+def _await_last(
+    c: Convergence, service: Service, networks: Networks, wanted: int, gateway: str | None,
+    event: str,
+) -> Json:  # fmt: skip
+    """Routes are counted; their next hops are looked up, of some of them over the whole table,
+    when no change has come for a while."""
+    deadline = time.monotonic() + c.timeout
+    while True:
+        now = _shown(service)
+        quiet_ns = time.time_ns() - now["last_update_ns"]
+        there = quiet_ns > _QUIET_S * 1e9 and now["ipv4_routes"] == wanted
+        if there and all(_goes(service, one) == gateway for one in _some(networks)):
+            return now
+        _not_after(c, service, deadline, event)
+        time.sleep(_POLL_S if quiet_ns < _QUIET_S * 1e9 else _QUIET_S)
+
+
+def _some(networks: Networks) -> Networks:
+    return [*networks[:: max(1, len(networks) // _SAMPLED)], networks[-1]]
+
+
+def _goes(service: Service, network: ipaddress.IPv4Network) -> str | None:
+    """The gateway that a packet to it goes by."""
+    found = service.update(op="lookup", vnf=_ROUTER, address=str(network[0]))
+    return next((n for n, (_, mac) in _GATEWAYS.items() if mac == found.get("mac")), None)
+
+
+def _not_after(c: Convergence, service: Service, deadline: float, event: str) -> None:
+    _alive(service)
+    if time.monotonic() > deadline:
+        has = _shown(service)["ipv4_routes"]
+        raise HeadraceError(
+            f"offload: {event}: not all routes changed in {c.timeout:g} s; the table has {has}"
+        )
+
+
+def _alive(service: Service) -> None:
+    for vnf, one in service.daemons.items():
+        for daemon in one.watch()[0]:
+            raise HeadraceError(f"vnfs.{vnf}: {daemon} died: {one.last_words(daemon)}")
+
+
+def _cpu_s(service: Service) -> dict[str, float]:
+    """CPU time of each daemon, in all."""
+    return {name: sum(cpu_times_s(pid) or (0.0,)) for name, pid in _pids(service.daemons)}
+
+
+def _pids(daemons: dict[str, Daemons]) -> Iterator[tuple[str, int]]:
+    for vnf, one in daemons.items():
+        for daemon, running in one.running.items():
+            if running.process is not None:
+                yield (daemon if vnf == _ROUTER else vnf), running.process.pid
+
+
+def _summary(daemon: str, changes: list[Change]) -> list[Json]:
+    rows = []
+    for event in dict.fromkeys(one.event for one in changes):
+        those = [one for one in changes if one.event == event]
+        rates = [one.per_s for one in those]
+        rows.append(
+            {
+                "daemon": daemon,
+                "event": event,
+                "routes": those[0].routes,
+                "changes": len(those),
+                "per_s": statistics.median(rates),
+                "per_s_min": min(rates),
+                "per_s_max": max(rates),
+                "seconds": statistics.median(one.seconds for one in those),
+                "reaction_s": statistics.median(one.reaction_s for one in those),
+                "busy": {
+                    name: statistics.median(one.busy[name] for one in those)
+                    for name in those[0].busy
+                },
+            }
+        )
+    return rows

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forwarding tables' own benchmark: headrace-bench-fib, run and read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from headrace.errors import bad_value
+from headrace.host.programs import find_tool, run_tool
+
+PROGRAM = "headrace-bench-fib"
+ENTRIES_MAX = 2**31
+_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+Spread = tuple[float, float] | None
+
+
+class BenchRow(BaseModel):
+    """One table at one size. Rates are medians of interleaved runs, per second of the measuring
+    thread's CPU time; each has its least and most beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: Literal["cuckoo", "rte_fib", "rte_lpm6"]
+    key: Literal["ipv4", "ipv6", "mac", "vrf-ipv4"]
+    entries: int
+    occupancy: float
+    moved: float | None  # share of the entries that are in their second bucket
+    hits_mlps: float
+    hits_mlps_spread: Spread
+    misses_mlps: float
+    misses_mlps_spread: Spread
+    mixed_mlps: float
+    mixed_mlps_spread: Spread
+    bytes_per_entry: float
+    memory_bytes: int
+    page_bytes: int  # 0: DPDK's memory
+    load_s: float
+    updates_per_s: float | None  # None: there is no second CPU for the writer
+    updates_per_s_spread: Spread
+    updates_rate: int  # changes/s beside hits_mlps_updating
+    hits_mlps_updating: float | None
+    hits_mlps_updating_spread: Spread
+    limit_mlps: float | None  # random lines/s of the same memory; None: not for prefixes
+    limit_mlps_spread: Spread
+    peer: str | None
+    peer_mlps: float | None
+    peer_mlps_spread: Spread
+    eal_hugepages: bool  # DPDK's memory, the peer's among it, on hugepages
+    burst: int
+    runs: int
+    isa: str
+    checked: int
+    check_wrong: int
+    dpdk: str
+
+
+def parse_entries(text: str) -> int:
+    """A number of entries, with k, M or G for thousands, millions or (American) billions."""
+    match = re.fullmatch(r"([0-9][0-9_]*)([kmg]?)", text.strip(), re.IGNORECASE)
+    n = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
+    if not 1 <= n <= ENTRIES_MAX:
+        raise bad_value(
+            "--entries", text, allowed=f"1..{ENTRIES_MAX}, also as 1k, 16M or 1G, one or several"
+        )
+    return n
+
+
+def find_program() -> Path:
+    return find_tool(PROGRAM, "table")
+
+
+def run_bench(arguments: Sequence[str]) -> list[BenchRow]:
+    """Run the benchmark; its one line on standard error becomes the error."""
+    said = run_tool(find_program(), arguments, "bench fib")
+    return TypeAdapter(list[BenchRow]).validate_json(said)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibration of a server: headrace-calibrate run, read, and its curves explained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+import headrace
+from headrace.errors import BadInput, HeadraceError
+from headrace.host.programs import find_tool, run_tool
+from headrace.host.server import detect
+from headrace.model.levels import levels
+from headrace.model.locate import classify
+from headrace.record.bundle import now
+from headrace.spec.calibration import Calibration, Measured, Placed, RingCost
+from headrace.spec.server import Server
+
+PROGRAM = "headrace-calibrate"
+
+
+def find_program() -> Path:
+    return find_tool(PROGRAM, "calibrate")
+
+
+def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
+    """Measure this server, on `cpus` (all that are usable by default)."""
+    server = detect()
+    used = tuple(cpus) if cpus is not None else server.usable_cpus
+    for cpu in used:
+        if cpu not in server.usable_cpus:
+            raise BadInput(f"--cpus: got {cpu}; allowed: {', '.join(map(str, server.usable_cpus))}")
+    arguments = _arguments(server, used, rounds)
+    load = os.getloadavg()[0]
+    measured = _measured(_run(arguments))
+    # A second time, apart from the first, to try the limits on.
+    again = _run([*arguments, "--only", "placed"])
+    tested = TypeAdapter(tuple[Placed, ...]).validate_python(_json(again)["placed"])
+    return Calibration(
+        created_at=now(),
+        headrace=headrace.__version__,
+        server=server,
+        measured=measured,
+        levels=levels(measured.chase[0], _sizes(server, used[0]), measured.gather[0]),
+        locate=classify(measured.placed, tested),
+        load_average=round(load, 2),
+    )
+
+
+def ring(cpus: Sequence[int], rounds: int) -> tuple[RingCost, ...]:
+    """The ring hand-over between two CPUs again, as it is now."""
+    used = ",".join(map(str, cpus))
+    found = _json(_run(["--cpus", used, "--rounds", str(rounds), "--only", "ring"]))
+    return TypeAdapter(tuple[RingCost, ...]).validate_python(found["ring"])
+
+
+def _sizes(server: Server, cpu: int) -> list[tuple[str, int]]:
+    return [(f"L{cache.level}", cache.size_bytes) for cache in server.data_caches(cpu)]
+
+
+def _arguments(server: Server, cpus: Sequence[int], rounds: int) -> list[str]:
+    arguments = ["--cpus", ",".join(map(str, cpus)), "--rounds", str(rounds)]
+    sizes = _sizes(server, cpus[0])
+    for (_, size), option in zip(sizes, ("--l1", "--l2", "--llc"), strict=False):
+        arguments += [option, str(size)]
+    home = server.node_of(cpus[0])
+    others = [n.node for n in server.nodes if n.memory_bytes and n.node != home]
+    if home is not None and others:
+        arguments += ["--nodes", ",".join(map(str, (home, *others)))]
+    return arguments
+
+
+def _run(arguments: Sequence[str]) -> str:
+    return run_tool(find_program(), arguments, PROGRAM)
+
+
+def _json(text: str) -> dict[str, object]:
+    return TypeAdapter(dict[str, object]).validate_json(text)
+
+
+def _measured(text: str) -> Measured:
+    try:
+        return Measured.model_validate_json(text)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise HeadraceError(f"{PROGRAM}: its answer is not understood: {where}") from None

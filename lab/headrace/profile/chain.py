@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a chain's functions cost each for itself, in the neighbourhoods that a layout can put them
+in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from headrace.errors import HeadraceError
+from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
+from headrace.measure.prepare import Prepared
+from headrace.profile import point as points
+from headrace.profile import pricing, rounds, taken
+from headrace.profile.deploy import deployed
+from headrace.profile.point import Bench, Sample
+from headrace.profile.rounds import Case
+from headrace.profile.verified import Reference
+from headrace.spec.document import Document
+from headrace.spec.profile import PlaceCost, Places, Settings
+from headrace.spec.study import Experiment
+
+Say = Callable[[str], None]
+# Fewer packets than these at the chain's end are no throughput to plan for.
+_DELIVERED_LEAST = 0.01
+_ALL = 0.001
+# At this part of the load a poll that finds packets finds few more than one.
+_LESS = 0.1
+# At a part of the load bursts must really be smaller to show what a poll costs once.
+_SMALLER = 0.7
+# Twice, all of it between: what is added up was then measured at the same pace.
+_ROUNDS = 2
+
+
+# The three neighbourhoods in which each function is measured for its profile; traffic is made on
+# the first lcore and measured on the last, as in every layout, so that packets' buffers travel the
+# same way.
+def _neighbourhoods(lcores: Sequence[int]) -> tuple[Layout, Layout, Layout]:
+    first, last = lcores[0], lcores[-1]
+    near = Layout((1,), ((first,),))  # packets from its own lcore, to another
+    far = Layout((1,), ((last,),))  # from another lcore, to its own
+    return near, far, Layout((1,), ((first, last),))
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Costs; `reference`: all functions in one segment on the measuring lcore. `taken`: the layouts
+    that the costs were taken from."""
+
+    problem: Problem
+    reference: Reference
+    taken: frozenset[Layout]
+
+
+def problem(
+    bench: Bench,
+    doc: Document,
+    experiment: Experiment,
+    lcores: Sequence[int],
+    say: Say,
+    for_latency: bool = False,
+) -> Priced:
+    """Costs of each function in every place, out of runs of the whole chain on the first and the
+    last lcore, with its own parameters and traffic; for latency, with small bursts as well."""
+    ends, names = _ends(lcores), [node.name for node in experiment.nodes]
+    layouts = pricing.layouts(len(names), lcores)
+    halved = max(1, experiment.study.workload.flows.count // 2)
+    cases = {
+        name: Case(
+            deployed(
+                bench, doc, experiment, ends, layout, flows=halved if name == "half" else None
+            ),
+            less=_LESS if for_latency else None,
+        )
+        for name, layout in layouts.items()
+    }
+    rounds.measure(bench, list(cases.values()), _ROUNDS)
+    runs = {name: taken.run(case.samples, layouts[name], names) for name, case in cases.items()}
+    whole = cases["whole"]
+    edges = taken.edges(whole.samples, experiment, bench.description)
+    found = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
+    if for_latency:
+        found = _with_small_bursts(found, cases, layouts)
+    _check_delivered(experiment, found)
+    _tell(found, say)
+    reference = Reference(
+        f"all functions in one segment on lcore {ends.traffic.measure}",
+        whole.one,
+        whole.throughput_pps,
+        points.speed(whole.samples, bench.tsc_hz),
+    )
+    return Priced(found, reference, frozenset(layouts.values()))
+
+
+def _check_delivered(experiment: Experiment, found: Problem) -> None:
+    if found.delivered < _DELIVERED_LEAST:
+        raise HeadraceError(
+            f"plan: cannot predict: of {experiment.chain}'s packets {found.delivered:.2%} come out "
+            f"at its end; allowed: at least {_DELIVERED_LEAST:.0%}, as a throughput is of those"
+        )
+
+
+def _with_small_bursts(
+    found: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
+) -> Problem:
+    """The same places, where a poll finds a packet or little more."""
+    names = [nf.name for nf in found.nfs]
+    runs: dict[pricing.Run, pricing.Taken] = {
+        name: taken.run(case.slow, layouts[name], names)
+        for name, case in cases.items()
+        if name != "half"
+    }
+    less = pricing.price(names, runs, found.edges, found.lcores, found.tsc_hz)
+    last: pricing.Run = "in turn" if "in turn" in runs else "whole"
+    small = [stage[0] for stage in runs[last].stages]
+    full = taken.run(cases[last].samples, layouts[last], names).stages
+    once = [
+        _poll_cost(a[0].burst, a[0].cycles, b.burst, b.cycles)
+        for a, b in zip(full, small, strict=True)
+    ]
+    nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(found.nfs, once[1:-1], strict=True))
+    idle = median(s.idle for case in cases.values() for s in case.slow)
+    traffic = replace(found.traffic, poll=min(once), idle=idle)
+    return replace(found, nfs=nfs, at_less=less, traffic=traffic)
+
+
+def _tell(found: Problem, say: Say) -> None:
+    for nf, visits in zip(found.nfs, found.visits, strict=True):
+        of_all = "" if abs(visits - 1) < _ALL else f"; it gets {visits:.1%} of the packets"
+        several = "" if nf.replicated is None else f", {nf.replicated:.1f} as one of two"
+        say(
+            f"{nf.name}: {nf.work.same:.1f} cycles, {nf.work.apart:.1f} on packets from another "
+            f"lcore{several}; receive {_pair(nf.rx)}, send {_pair(nf.tx)}; "
+            f"a poll {nf.poll:.0f}{of_all}"
+        )
+    traffic = found.traffic
+    say(f"traffic: source {_pair(traffic.source)}, sink {_pair(traffic.sink)}")
+    say(f"what these cycles leave out, by those runs: {1 - found.kept:.1%} of the throughput")
+
+
+def _pair(hop: Hop) -> str:
+    return f"{hop.same:.1f} or {hop.apart:.1f}"
+
+
+def _ends(lcores: Sequence[int]) -> Problem:
+    """Where traffic is made and measured; nothing has a cost yet."""
+    return Problem((), Traffic(_FREE, _FREE, lcores[0], lcores[-1]), tuple(lcores), 0.0)
+
+
+def _cases(
+    bench: Bench, doc: Document, experiment: Experiment, ends: Problem, i: int
+) -> tuple[Case, Case, Case]:
+    """Of one function: near, far, spread."""
+    near, far, spread = (
+        Case(deployed(bench, doc, experiment, ends, layout, [i]))
+        for layout in _neighbourhoods(ends.lcores)
+    )
+    return near, far, spread
+
+
+def _costs(
+    bench: Bench, ends: Problem, three: tuple[Case, Case, Case]
+) -> tuple[Costs, Costs, Costs]:
+    near, far, spread = (
+        costs_of(case, _kept(case.samples, ends, layout.lcores[0], bench.tsc_hz))
+        for case, layout in zip(three, _neighbourhoods(ends.lcores), strict=True)
+    )
+    return near, far, spread
+
+
+def _kept(samples: Sequence[Sample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
+    """The throughput over what the cycles of its busiest lcore would allow."""
+    found = []
+    for s in samples:
+        loads = dict.fromkeys((ends.traffic.generator, ends.traffic.measure, *on), 0.0)
+        loads[ends.traffic.generator] += s.source
+        loads[ends.traffic.measure] += s.sink
+        for cpu in on:
+            loads[cpu] += s.chain / len(on)
+        found.append(s.throughput_pps * max(loads.values()) / tsc_hz)
+    return median(found)
+
+
+def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
+    """Of all runs of single functions; what is far from 1 is no property of the machine."""
+    least, most = _KEPT
+    return min(most, max(least, median(costs.kept for places in alone for costs in places)))
+
+
+def near_and_far(
+    bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int]
+) -> tuple[Prepared, Prepared]:
+    """The only function of this experiment: it sends to the measuring lcore; it is there."""
+    near, far, _ = _cases(bench, doc, experiment, _ends(lcores), 0)
+    return near.one, far.one
+
+
+def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> Prepared:
+    """The only function of this experiment on both lcores."""
+    ends = _ends(bench.lcores)
+    return deployed(bench, doc, experiment, ends, _neighbourhoods(ends.lcores)[2], [0])
+
+
+def places(
+    bench: Bench, doc: Document, experiment: Experiment, settings: Settings, lcores: Sequence[int]
+) -> Places:
+    """Of the only function of this experiment, for its profile."""
+    ends = _ends(lcores)
+    three = _cases(bench, doc, experiment, ends, 0)
+    rounds.measure(bench, three, _ROUNDS)
+    near, far, spread = (
+        PlaceCost(**{name: getattr(costs, name) for name in PlaceCost.model_fields})
+        for costs in _costs(bench, ends, three)
+    )
+    return Places(settings=settings, near=near, far=far, spread=spread)
+
+
+def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCost:
+    """One function, from what it cost in the three neighbourhoods. A replica has half of the flows;
+    of what it gets half comes from its own lcore."""
+    first_touch = max(0.0, far.nf - near.nf)
+    return NfCost(
+        name=name,
+        rx=Hop(near.rx, far.rx, _both(spread.rx, far.rx - near.rx)),
+        work=Hop(near.nf, far.nf, _both(spread.nf, first_touch)),
+        tx=Hop(far.tx, near.tx, (spread.tx, spread.tx)),
+        loop=median((near.loop, far.loop)),
+        replicated=_both(spread.nf, first_touch)[0],
+        poll=far.poll,
+    )
+
+
+def _both(mean: float, further: float) -> tuple[float, float]:
+    """Of packets from the same lcore and of those from another, of which there are as many."""
+    return max(0.0, mean - further / 2), max(0.0, mean + further / 2)
+
+
+_FREE = Hop(0.0, 0.0)
+_KEPT = (0.5, 1.25)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Medians of one run."""
+
+    nf: float
+    rx: float
+    tx: float
+    loop: float
+    source: float
+    source_tx: float
+    sink: float
+    passed: float
+    poll: float  # cycles of a poll that finds packets, however many
+    idle: float
+    kept: float  # the throughput over what the cycles of the busiest lcore would allow
+    throughput_pps: float
+
+
+AnyCosts = Costs | PlaceCost
+
+
+def costs_of(case: Case, kept: float) -> Costs:
+    samples, slow = case.samples, case.slow
+    return Costs(
+        nf=median(sum(s.nfs.values()) for s in samples),
+        rx=median(s.rx for s in samples),
+        tx=median(s.tx for s in samples),
+        loop=median(s.loop for s in samples),
+        source=median(s.source for s in samples),
+        source_tx=median(s.source_tx for s in samples),
+        sink=median(s.sink for s in samples),
+        passed=median(s.passed for s in samples),
+        poll=_poll(samples, slow),
+        idle=median(s.idle for s in slow),
+        kept=kept,
+        throughput_pps=case.throughput_pps,
+    )
+
+
+def _poll(samples: Sequence[Sample], slow: Sequence[Sample]) -> float:
+    (full, cycles), (small, further) = (
+        (median(s.burst for s in several), median(s.chain for s in several))
+        for several in (samples, slow)
+    )
+    return _poll_cost(full, cycles, small, further)
+
+
+def _poll_cost(full: float, cycles: float, small: float, further: float) -> float:
+    """Cycles per packet are a + poll / burst; here are two bursts."""
+    if full <= 0 or small <= 0 or small > full * _SMALLER:
+        return 0.0
+    # All of the cost of a full burst at most: beyond that it is the machine that was busy.
+    return min(max(0.0, (further - cycles) / (1 / small - 1 / full)), cycles * full)
+
+
+def traffic_of(
+    alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]], lcores: Sequence[int]
+) -> Traffic:
+    """Over all functions: source and sink do not know what is between them."""
+
+    def over(which: int, part: str) -> float:
+        return median(float(getattr(costs[which], part)) for costs in alone)
+
+    steered = median(s.source_tx - (n.source_tx + f.source_tx) / 2 for n, f, s in alone)
+    return Traffic(
+        source=Hop(over(0, "source"), over(1, "source"), (over(2, "source"),) * 2),
+        sink=Hop(over(1, "sink"), over(0, "sink"), (over(2, "sink"),) * 2),
+        generator=lcores[0],
+        measure=lcores[-1],
+        steer=max(0.0, steered),
+        # Source and sink are a link and a ring, as a function's segment is two.
+        poll=min((costs[1].poll for costs in alone), default=0.0),
+        idle=median(costs[1].idle for costs in alone),
+    )

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of an lcore's PMU per packet, under load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from headrace.engine.engine import Engine
+from headrace.measure.prepare import Prepared
+from headrace.profile import point as points
+
+Count = Callable[[], dict[str, float]]
+
+_SETTLE_S, _COUNT_S = 0.3, 0.6
+# The load outlasts the counting on a machine that makes this process wait, and is ended then.
+_LOAD_S = 8.0
+
+
+def per_packet(
+    engine: Engine, one: Prepared, count: Count, rate_pps: float = 0.0
+) -> dict[str, float]:
+    """In the middle of a trial: before and after it the lcore polls for nothing. Of the whole
+    lcore: ring, loop and polls that find nothing are in it."""
+    with points.loaded(engine, one, _LOAD_S, rate_pps):
+        time.sleep(_SETTLE_S)
+        began, before = time.monotonic(), count()
+        first = points.packets(engine, one)
+        time.sleep(_COUNT_S)
+        ended, after = time.monotonic(), count()
+        last = points.packets(engine, one)
+    # Rates, not counts: beside busy pollers this process may wait long between two readings.
+    packets_per_s = (last.packets - first.packets) / max(1e-9, last.seconds - first.seconds)
+    return {
+        name: (after[name] - before[name]) / (ended - began) / max(1.0, packets_per_s)
+        for name in after
+    }

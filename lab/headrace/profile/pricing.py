@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a chain's functions cost in each place that a layout can put them, out of a few runs of the
+whole chain in layouts that together have all of these places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Literal
+
+from headrace.layout.layout import (
+    HALVINGS_MAX,
+    Edge,
+    Hop,
+    Layout,
+    Lcores,
+    NfCost,
+    Problem,
+    Traffic,
+    homes,
+    loads,
+)
+
+# Between them they have every function: behind another in its segment; as the first of a segment,
+# with packets from its own lcore and from another, as one replica and as one of two; and sending to
+# its own lcore and to another.
+# `half`: as whole, with half of the flows.
+Run = Literal["whole", "half", "near", "in turn", "odd", "even", "replicas", "replicas in turn"]
+# Beyond this share of its work a function does not wait for its tables, but has other ways for
+# fewer flows, as a cache in front of its rules.
+_RELIEF_MOST = 0.25
+
+
+def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
+    """Traffic is made on the first lcore and measured on the last."""
+    first, last = lcores[0], lcores[-1]
+    both = (first, last)
+    found: dict[Run, Layout] = {
+        "whole": Layout((n,), ((last,),)),
+        "half": Layout((n,), ((last,),)),
+        "near": Layout((n,), ((first,),)),
+        "replicas": Layout((n,), (both,)),
+    }
+    if n > 1:
+        ones = (1,) * n
+        found |= {
+            "in turn": Layout(ones, ((last,),) * n),
+            "odd": Layout(ones, tuple(((last,), (first,))[i % 2] for i in range(n))),
+            "even": Layout(ones, tuple(((first,), (last,))[i % 2] for i in range(n))),
+            "replicas in turn": Layout(ones, (both,) * n),
+        }
+    return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """One lcore's part of a stage, in cycles per packet that it got. `nfs`: by position, each per
+    packet that came to it; `own`: of all of them."""
+
+    cpu: int
+    packets: float  # per packet of the source
+    rx: float
+    tx: float
+    loop: float
+    burst: float
+    own: float = 0.0
+    nfs: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def cycles(self) -> float:
+        return self.rx + self.tx + self.loop + self.own
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One run. `stages`: source, the segments, sink."""
+
+    layout: Layout
+    stages: tuple[tuple[Part, ...], ...]
+    sent_pps: float
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A cost in its place. `near`: the packet's other place is on the same lcore; for what replicas
+    send, it is replicas on the same lcores."""
+
+    what: str
+    nf: int
+    cpu: int
+    near: bool
+    replicated: bool
+    cycles: float
+
+
+def price(
+    names: Sequence[str],
+    runs: Mapping[Run, Taken],
+    edges: Sequence[Edge],
+    lcores: Sequence[int],
+    tsc_hz: float,
+) -> Problem:
+    """`runs`: any of them; without `half` tables are as if of no size."""
+    relief = _relief(len(names), runs)
+    seen = [
+        one for name, taken in runs.items() if name != "half" for one in _seen(taken, relief, edges)
+    ]
+
+    def nfs(cpu: int | None) -> tuple[NfCost, ...]:
+        return tuple(_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
+
+    ends = tuple(dict.fromkeys((lcores[0], lcores[-1])))
+    found = Problem(
+        nfs(None),
+        Traffic(
+            source=_hop(seen, "source", 0, None),
+            sink=_hop(seen, "sink", 0, None),
+            generator=lcores[0],
+            measure=lcores[-1],
+            steer=_steer(runs),
+        ),
+        tuple(lcores),
+        tsc_hz,
+        edges=tuple(edges),
+        special={cpu: nfs(cpu) for cpu in ends},
+    )
+    return replace(found, kept=_kept(found, runs))
+
+
+def _relief(n: int, runs: Mapping[Run, Taken]) -> list[float]:
+    """What each function saves where all of its tables are half as large."""
+    if "half" not in runs:
+        return [0.0] * n
+    whole, half = (_work(runs[name]) for name in ("whole", "half"))
+    return [min(max(0.0, whole[i] - half[i]), _RELIEF_MOST * whole[i]) for i in range(n)]
+
+
+def _work(taken: Taken) -> dict[int, float]:
+    return {i: cycles for stage in taken.stages for part in stage for i, cycles in part.nfs.items()}
+
+
+def _seen(taken: Taken, relief: Sequence[float], edges: Sequence[Edge]) -> Iterator[_Seen]:
+    on = [tuple(part.cpu for part in stage) for stage in taken.stages]
+    crowds = _crowds(taken, relief)
+    home = homes(len(relief), taken.layout)
+    for at, stage in enumerate(taken.stages):
+        before = {on[home[e.origin]] for e in edges if home[e.target] == at != home[e.origin]}
+        after = {on[home[e.target]] for e in edges if home[e.origin] == at != home[e.target]}
+        for part in stage:
+            if at == 0:
+                yield from _end("source", part, on[1])
+            elif at == len(on) - 1:
+                for others in before if len(before) == 1 else ():
+                    yield from _end("sink", part, others)
+            else:
+                yield from _received(part, before, on[at], crowds[part.cpu], relief)
+                yield from _sent(part, after, on[at])
+
+
+def _end(what: str, part: Part, others: Lcores) -> Iterator[_Seen]:
+    several = len(others) > 1
+    for near in (True, False) if several else (part.cpu in others,):
+        yield _Seen(what, 0, part.cpu, near, several, part.rx + part.tx)
+
+
+def _received(
+    part: Part, before: Set[Lcores], own: Lcores, crowd: float, relief: Sequence[float]
+) -> Iterator[_Seen]:
+    """Nothing of the first function where its packets come from the same lcore and from others."""
+    replicated = len(own) > 1
+    positions = sorted(part.nfs)
+    near = {_near(part.cpu, of, own) for of in before}
+    usual = 0.5 if replicated else 1.0
+    halvings = min(HALVINGS_MAX, math.log2(usual / crowd)) if crowd else 0.0
+    if near in ({True}, {False}):
+        [one] = near
+        yield _Seen("rx", positions[0], part.cpu, bool(one), replicated, part.rx)
+    for i in positions:
+        if i != positions[0] or near in ({True}, {False}):
+            here = i != positions[0] or near == {True}
+            cycles = part.nfs[i] + halvings * relief[i]
+            yield _Seen("work", i, part.cpu, here, replicated, cycles)
+    yield _Seen("loop", positions[0], part.cpu, True, replicated, part.loop)
+
+
+def _near(cpu: int, of: Lcores, own: Lcores) -> bool | None:
+    """Of as many replicas a flow keeps to one; None: some of both."""
+    if of == own or cpu not in of:
+        return cpu in of
+    return True if len(of) == 1 else None
+
+
+def _sent(part: Part, after: Set[Lcores], own: Lcores) -> Iterator[_Seen]:
+    """What one replica's sending costs to several is not seen apart from their steering."""
+    if len(after) != 1:
+        return
+    [to] = after
+    if len(own) > 1 or len(to) == 1:
+        yield _Seen("tx", max(part.nfs), part.cpu, to == own, len(own) > 1, part.tx)
+
+
+def _crowds(taken: Taken, relief: Sequence[float]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for stage in taken.stages:
+        for part in stage:
+            here = sum(relief[i] for i in part.nfs) / len(stage) / (sum(relief) or 1.0)
+            found[part.cpu] = found.get(part.cpu, 0.0) + here
+    return found
+
+
+def _nf(seen: Sequence[_Seen], i: int, name: str, cpu: int | None, relief: float) -> NfCost:
+    work, replicated = _hop(seen, "work", i, cpu), None
+    if work.replicas is not None:
+        replicated = work.replicas[0]
+    loops = [one.cycles for one in seen if one.what == "loop" and one.nf == i]
+    return NfCost(
+        name=name,
+        rx=_hop(seen, "rx", i, cpu),
+        work=work,
+        tx=_hop(seen, "tx", i, cpu),
+        # An lcore that had to wait for another one shows more.
+        loop=min(loops, default=0.0),
+        replicated=replicated,
+        relief=relief,
+    )
+
+
+def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
+    """What was not seen of this function is as far from what was as it is for the others."""
+
+    def cost(near: bool, replicated: bool) -> float | None:
+        here = [
+            one for one in seen if (one.what, one.near, one.replicated) == (what, near, replicated)
+        ]
+        own = [one for one in here if one.nf == i]
+        on = [one.cycles for one in own if one.cpu == cpu] or [one.cycles for one in own]
+        return median(on) if on else None
+
+    def further(replicated: bool) -> float:
+        """From near to apart, over the functions that were seen in both."""
+        pairs = []
+        for j in {one.nf for one in seen if one.what == what}:
+            near, apart = (
+                [
+                    one.cycles
+                    for one in seen
+                    if (one.what, one.nf, one.near, one.replicated) == (what, j, side, replicated)
+                ]
+                for side in (True, False)
+            )
+            if near and apart:
+                pairs.append(median(apart) - median(near))
+        return median(pairs) if pairs else 0.0
+
+    def pair(replicated: bool) -> tuple[float, float] | None:
+        near, apart = cost(True, replicated), cost(False, replicated)
+        if near is None and apart is None:
+            return None
+        if near is None:
+            assert apart is not None
+            return max(0.0, apart - further(replicated)), apart
+        if apart is None:
+            return near, max(0.0, near + further(replicated))
+        return near, apart
+
+    one = pair(False) or (0.0, 0.0)
+    return Hop(one[0], one[1], pair(True))
+
+
+def _steer(runs: Mapping[Run, Taken]) -> float:
+    """What choosing a replica adds to sending, by the source's."""
+    if "replicas" not in runs:
+        return 0.0
+    [source], [plain] = runs["replicas"].stages[0], runs["near"].stages[0]
+    return max(0.0, source.tx - plain.tx)
+
+
+def _kept(problem: Problem, runs: Mapping[Run, Taken]) -> float:
+    """The throughput over what the cycles of the busiest lcore would allow."""
+    return median(
+        taken.sent_pps * max(loads(problem, taken.layout).values()) / problem.tsc_hz
+        for name, taken in runs.items()
+        if name != "half"
+    )

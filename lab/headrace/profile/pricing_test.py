@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Costs out of runs that are made of known costs: all other layouts are then known, too."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.layout import search
+from headrace.layout.layout import (
+    SOURCE,
+    Edge,
+    Hop,
+    Layout,
+    NfCost,
+    Problem,
+    Traffic,
+    homes,
+    loads,
+    throughput,
+)
+from headrace.profile.pricing import Part, Taken, layouts, price
+
+HZ, KEPT = 2e9, 0.97
+
+
+def truth(n: int, edges: tuple[Edge, ...] = (), relief: float = 6.0) -> Problem:
+    draw = random.Random(n)
+    nfs = []
+    for i in range(n):
+        work, behind = draw.uniform(20, 120), (5, 30, 10, 65) if i else (30, 55, 12, 75)
+        replicated = work - relief + 20  # half of the tables, and short bursts
+        nfs.append(
+            NfCost(
+                name=str(i),
+                rx=Hop(behind[0], behind[1], behind[2:]),
+                work=Hop(work, work + 15, (replicated, replicated + 28)),
+                tx=Hop(3, 4, (7, 21)),
+                loop=1.0,
+                replicated=replicated,
+                relief=relief,
+            )
+        )
+    traffic = Traffic(Hop(160, 150, (185, 185)), Hop(45, 80, (70, 70)), 0, 1)
+    return Problem(tuple(nfs), traffic, (0, 1), HZ, kept=KEPT, edges=edges)
+
+
+def ran(given: Problem, layout: Layout, tables: float = 1.0) -> Taken:
+    """As the engine's counters would have it, each function's cycles at its own place."""
+    n, on = len(given.nfs), [(0,), *layout.lcores, (1,)]
+    home = homes(n, layout)
+    crowd = {
+        cpu: sum(1 / n / len(on[home[i]]) for i in range(n) if cpu in on[home[i]]) for cpu in (0, 1)
+    }
+    stages: list[tuple[Part, ...]] = []
+    stages.append((Part(0, 1.0, given.traffic.source.mixed(*_ends(0, on[1])), 0.0, 0.0, 32),))
+    for at in range(1, len(on) - 1):
+        here = [i for i in range(n) if home[i] == at]
+        stages.append(tuple(_part(given, here, on, at, cpu, crowd[cpu] * tables) for cpu in on[at]))
+    sink = given.traffic.sink.mixed(*_ends(1, on[-2]))
+    stages.append((Part(1, 1.0, sink, 0.0, 0.0, 32),))
+    return Taken(layout, tuple(stages), HZ * KEPT / max(loads(given, layout).values()))
+
+
+def _ends(cpu: int, others: tuple[int, ...]) -> tuple[float, bool]:
+    return (cpu in others) / len(others), len(others) > 1
+
+
+def _part(
+    given: Problem, here: list[int], on: list[tuple[int, ...]], at: int, cpu: int, crowd: float
+) -> Part:
+    own, of, to = on[at], on[at - 1], on[at + 1]
+    several = len(own) > 1
+    near = 1.0 if several and of == own else (cpu in of) / len(of)
+    first, last = given.nfs[here[0]], given.nfs[here[-1]]
+    work = {i: given.nfs[i].inside(several, crowd) for i in here}
+    work[here[0]] += first.work.mixed(near, several) - first.inside(several)
+    tx = last.tx.mixed(float(own == to), True) if several else last.tx.mixed((cpu in to) / len(to))
+    rx = first.rx.mixed(near, several)
+    return Part(cpu, 1 / len(own), rx, tx, 1.0, 32, sum(work.values()), work)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_every_layout_is_priced_out_of_eight(n: int) -> None:
+    given = truth(n)
+    runs = {
+        name: ran(given, layout, 0.5 if name == "half" else 1.0)
+        for name, layout in layouts(n, (0, 1)).items()
+    }
+    ways = tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
+    found = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ)
+    assert found.kept == pytest.approx(KEPT, rel=0.02)
+    for layout in search.layouts(given):
+        predicted, real = throughput(found, layout), throughput(given, layout)
+        assert predicted == pytest.approx(real, rel=0.05), layout.text("abcd"[:n])
+
+
+def test_replicas_are_not_priced_as_one_with_half_of_the_flows() -> None:
+    """Which they were, by one lcore that had half of them: without their short bursts, and without
+    what the other one takes of the caches meanwhile."""
+    given = truth(3)
+    runs = {
+        name: ran(given, layout, 0.5 if name == "half" else 1.0)
+        for name, layout in layouts(3, (0, 1)).items()
+    }
+    found = price("abc", runs, given.ways, (0, 1), HZ)
+    for i, nf in enumerate(found.nfs):
+        [half] = runs["half"].stages[1]
+        assert nf.replicated == pytest.approx(given.nfs[i].replicated, rel=1e-6)
+        if i:  # the first one has the other lcore's header to fetch besides
+            assert nf.replicated == pytest.approx(half.nfs[i] + 20)
+
+
+def test_a_function_that_gets_packets_from_two_places_is_seen_in_neither() -> None:
+    """Half of the packets go past the second function: the third gets them from both lcores."""
+    edges = (Edge(SOURCE, 0, 1.0), Edge(0, 1, 0.5), Edge(0, 2, 0.5), Edge(1, 2, 0.5), Edge(2, 3, 1))
+    given = truth(3, edges, relief=0.0)
+    runs = {name: ran(given, layout) for name, layout in layouts(3, (0, 1)).items()}
+    odd = runs["odd"]
+    mixed = Part(1, 1.0, 999.0, 4.0, 1.0, 32, 999.0, {2: 999.0})
+    runs["odd"] = Taken(odd.layout, (*odd.stages[:3], (mixed,), odd.stages[4]), odd.sent_pps)
+    found = price("abc", runs, edges, (0, 1), HZ)
+    for nfs in (found.nfs, *found.special.values()):
+        assert nfs[2].rx.apart < 100 and nfs[2].work.apart < 200

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Costs out of a stored profile: at its own setting, between its points, and outside of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.profile.stored import cost
+from headrace.spec.profile import (
+    Cost,
+    PlaceCost,
+    Places,
+    Point,
+    Profile,
+    ReplicaCost,
+    Settings,
+    Spread,
+    Sweep,
+)
+
+BASE = Settings(state=1000, rules=100, frame_bytes=64, burst=32, skew=0.0)
+
+
+def spread(value: float) -> Spread:
+    return Spread(median=value, min=value, max=value)
+
+
+def point(sweep: Sweep, cycles: float, **changed: int) -> Point:
+    none = spread(0.0)
+    costs = Cost(nf=spread(cycles), rx=none, tx=none, loop=none, throughput_pps=spread(1e6))
+    return Point(sweep=sweep, settings=BASE.model_copy(update=changed), cost=costs)
+
+
+def place(nf: float, rx: float) -> PlaceCost:
+    return PlaceCost(
+        nf=nf,
+        rx=rx,
+        tx=5,
+        loop=3,
+        source=30,
+        source_tx=5,
+        sink=20,
+        poll=100,
+        idle=20,
+        passed=1,
+    )
+
+
+def profile() -> Profile:
+    states = [point("state", c, state=n) for n, c in ((100, 48), (10_000, 60), (1_000_000, 160))]
+    frames = [point("frame", c, frame_bytes=n) for n, c in ((64, 50), (1518, 70))]
+    return Profile(
+        nf="monitor",
+        params={},
+        created_at="2026-01-01T00:00:00Z",
+        headrace="0",
+        host="h",
+        cpu=None,
+        tsc_hz=1e9,
+        hugepages=True,
+        repetitions=1,
+        points=(*states, *frames),
+        fit=None,
+        places=Places(settings=BASE, near=place(40, 5), far=place(54, 30), spread=place(46, 20)),
+        corun=(),
+        pmu=None,
+        pmu_absent="none",
+    )
+
+
+def at(**changed: int) -> Settings:
+    return BASE.model_copy(update=changed)
+
+
+def of(wanted: Settings) -> float:
+    made = profile()
+    assert made.places is not None
+    return cost("monitor", made, made.places, wanted).work.apart
+
+
+def test_at_its_own_setting_it_is_what_was_measured() -> None:
+    made = profile()
+    assert made.places is not None
+    found = cost("monitor", made, made.places, BASE)
+    assert (found.work.same, found.work.apart, found.work.replicas) == (40, 54, (39, 53))
+    assert found.replicated == pytest.approx(46 - 14 / 2)
+    assert (found.rx.same, found.rx.apart, found.poll) == (5, 30, 100)
+
+
+def test_differences_are_added() -> None:
+    assert of(at(state=10_000)) == pytest.approx(54 + 60 - 54)  # 1000 lies half way in logarithms
+    assert of(at(state=1_000_000)) == pytest.approx(54 + 160 - 54)
+    assert of(at(frame_bytes=1518)) == pytest.approx(54 + 20)
+    assert of(at(state=100_000)) == pytest.approx(54 + 110 - 54)
+
+
+def test_outside_of_what_was_measured_nothing_is_predicted() -> None:
+    with pytest.raises(HeadraceError) as refused:
+        of(at(state=5_000_000))
+    for word in ("cannot predict", "1e+06 over state", "asked for 5e+06"):
+        assert word in str(refused.value)
+
+
+def test_rules_do_not_matter_to_what_has_none() -> None:
+    assert of(at(rules=5000)) == 54
+
+
+def test_replicas_cost_what_two_at_once_did() -> None:
+    """Not what one does with half of the state: they share caches, and get shorter bursts."""
+    measured = [(1_000, 46.0), (10_000, 70.0), (100_000, 140.0)]
+    old = profile()
+    assert old.places is not None
+    replicas = tuple(ReplicaCost(settings=at(state=n), nf=spread(c)) for n, c in measured)
+    new = old.model_copy(update={"replicas": replicas})
+    base = cost("nf", old, old.places, at()).replicated
+    found = cost("nf", new, old.places, at(state=100_000)).replicated
+    assert base is not None and found == pytest.approx(base + 140 - 46)
+    without = cost("nf", old, old.places, at(state=100_000)).replicated
+    assert without is not None and found is not None and without < found
+    with pytest.raises(HeadraceError, match="replicas up to 100000 entries, asked for 1000000"):
+        cost("nf", new, old.places, at(state=1_000_000))

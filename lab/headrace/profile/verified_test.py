@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured in rounds, and read against a reference that ran beside."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.profile.rounds import alternating, shares
+from headrace.profile.verified import Verified
+from headrace.spec.plan import Reference
+
+
+@given(st.integers(1, 1000), st.integers(1, 10))
+def test_every_round_has_its_share(repetitions: int, rounds: int) -> None:
+    found = shares(repetitions, rounds)
+    assert sum(found) == repetitions and min(found) >= 1
+    assert len(found) == min(rounds, repetitions) and max(found) - min(found) <= 1
+
+
+def test_nobody_always_follows_another() -> None:
+    assert [alternating("ABC", turn) for turn in range(3)] == [
+        ["A", "B", "C"],
+        ["C", "B", "A"],
+        ["A", "B", "C"],
+    ]
+
+
+def test_a_slow_round_is_slow_for_all() -> None:
+    """The machine did half in the second round: to the layout's ratio that is nothing."""
+    beside = Verified(rates=[10e6, 5e6, 10e6])
+    assert Verified(rates=[8e6, 4e6, 8e6]).over(beside) == pytest.approx(0.8)
+    # Medians of each alone would be as far apart as the rounds.
+    assert Verified(rates=[8e6, 4e6, 4e6]).over(Verified(rates=[10e6, 5e6, 5e6])) == 0.8
+
+
+def test_the_pace_is_what_the_reference_does_now() -> None:
+    found = Reference(what="all", then_pps=10e6, now_pps=8e6, now_min_pps=7e6, now_max_pps=9e6)
+    assert found.pace == 0.8

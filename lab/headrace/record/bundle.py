@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run bundle: one directory that holds a run and can be replayed, compared, queried.
+
+    spec.yaml           as given (further input files beside it, in inputs/)
+    resolved.json       as resolved: every default written out
+    environment.json    the machine and the software
+    trials.parquet      record.Trial, one row per trial, chain and direction
+    results.parquet     record.Result
+    samples/            collectors' own files
+    report.html
+    status.json         running | complete | partial, and why
+
+While a run goes on, rows are appended to trials.jsonl and results.jsonl one by one; finish()
+turns them into Parquet. A reader takes whichever is there, so that a run that was killed keeps
+every trial that had ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from headrace.record.record import Environment, Record, Result, Trial
+from headrace.record.tables import (
+    BundleError,
+    BundleUnwritable,
+    from_journal,
+    from_parquet,
+    query,
+    to_parquet,
+)
+from headrace.spec.invalid import sentence
+
+__all__ = [
+    "Bundle",
+    "BundleError",
+    "BundleUnwritable",
+    "BundleWriter",
+    "Status",
+    "now",
+    "query",
+    "write_whole",
+]
+
+FORMAT = 1  # raised when a reader of the older form could misread the newer
+
+
+class Status(Record):
+    format: int = FORMAT
+    state: Literal["running", "complete", "partial"]
+    reason: str | None = None
+    started_at: str
+    finished_at: str | None = None
+    command: tuple[str, ...] = ()
+    headrace: str | None = None
+
+    @property
+    def unfinished(self) -> str | None:
+        """A sentence that says so, of a run that did not end by itself; None of one that did."""
+        if self.state == "complete":
+            return None
+        what = "is still running or was killed" if self.state == "running" else "is partial"
+        return f"This run {what}{f': {self.reason}' if self.reason else ''}."
+
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class _ExistsAlready(BundleError):
+    pass
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as f:
+            f.write(text)
+        temporary.replace(path)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise BundleUnwritable(path, e.strerror) from None
+
+
+class _Journal:
+    """An append-only file of JSON lines; each is the kernel's before append() returns.
+
+    So it outlives the lab, however that ends. It is not synced: waiting for a busy disk
+    between trials would stretch a run by more than a power cut is worth.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("a", encoding="utf-8")  # held open for the run
+
+    def append(self, row: BaseModel) -> None:
+        try:
+            self._file.write(row.model_dump_json() + "\n")
+            self._file.flush()
+        except OSError as e:
+            raise BundleUnwritable(self.path, e.strerror) from None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # a row that did not fit, which append() has said
+            self._file.close()
+
+
+class BundleWriter:
+    """Used as a context: leaving it finishes the bundle, as partial after an exception."""
+
+    def __init__(self, path: Path, *, command: Sequence[str] = (), version: str | None = None):
+        try:
+            path.mkdir(parents=True)
+            (path / "samples").mkdir()
+        except FileExistsError:
+            raise _ExistsAlready(
+                f"{path}: exists already; a run needs a directory of its own"
+            ) from None
+        except OSError as e:
+            raise BundleError(f"{path}: cannot be made: {e.strerror}") from None
+        self.path = path
+        self._status = Status(
+            state="running", started_at=now(), command=tuple(command), headrace=version
+        )
+        self._put_status()
+        self._trials = _Journal(path / "trials.jsonl")
+        self._results = _Journal(path / "results.jsonl")
+
+    @classmethod
+    def beside(cls, path: Path, *, command: Sequence[str] = (), version: str | None = None) -> Self:
+        """At `path`, or at `path`-2, -3, ... where runs that began in the same second are."""
+        for number in itertools.count(1):
+            named = path if number == 1 else path.with_name(f"{path.name}-{number}")
+            with contextlib.suppress(_ExistsAlready):
+                return cls(named, command=command, version=version)
+        raise AssertionError("numbers do not end")
+
+    def __enter__(self) -> BundleWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._status.state != "running":
+            return
+        if e is None:
+            self.finish()
+        elif isinstance(e, KeyboardInterrupt):
+            self.finish("partial", "interrupted")
+        else:
+            self.finish("partial", str(e) or type(e).__name__)
+
+    def spec(self, given: str, resolved: BaseModel | dict[str, Any]) -> None:
+        """`given` is the text as the user wrote it, comments and all."""
+        write_whole(self.path / "spec.yaml", given)
+        if isinstance(resolved, BaseModel):
+            resolved = resolved.model_dump(mode="json", by_alias=True)
+        write_whole(self.path / "resolved.json", json.dumps(resolved, indent=2) + "\n")
+
+    def input(self, name: str, source: Path) -> Path:
+        """Copy a file that the spec names (rules, routes, pcap), so that a replay has it."""
+        target = self.path / "inputs" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source, target)
+        except OSError as e:
+            if e.errno != errno.ENOSPC:
+                raise
+            target.unlink(missing_ok=True)
+            raise BundleUnwritable(target, e.strerror) from None
+        return target
+
+    def environment(self, environment: Environment) -> None:
+        write_whole(self.path / "environment.json", environment.model_dump_json(indent=2) + "\n")
+
+    def trial(self, trial: Trial) -> None:
+        self._trials.append(trial)
+
+    def result(self, result: Result) -> None:
+        self._results.append(result)
+
+    def sample(self, name: str, text: str) -> Path:
+        target = self.path / "samples" / name
+        write_whole(target, text)
+        return target
+
+    def finish(
+        self, state: Literal["complete", "partial"] = "complete", reason: str | None = None
+    ) -> None:
+        self._trials.close()
+        self._results.close()
+        try:
+            for journal, model in ((self._trials, Trial), (self._results, Result)):
+                to_parquet(journal.path, model, journal.path.with_suffix(".parquet"))
+                journal.path.unlink()  # only now that the table is whole
+        except BundleUnwritable as e:
+            with contextlib.suppress(BundleUnwritable):  # then it stays as of a run that died
+                self._ended("partial", str(e))
+            raise
+        self._ended(state, reason)
+
+    def _ended(self, state: Literal["complete", "partial"], reason: str | None) -> None:
+        self._status = self._status.model_copy(
+            update={"state": state, "reason": reason, "finished_at": now()}
+        )
+        self._put_status()
+
+    def _put_status(self) -> None:
+        write_whole(self.path / "status.json", self._status.model_dump_json(indent=2) + "\n")
+
+
+class Bundle:
+    """A bundle to read: finished, partial, or of a run that died."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_dir():
+            what = "is not a directory" if path.exists() else "does not exist"
+            raise BundleError(f"{path}: {what}; a bundle is the directory that `headrace run` made")
+        text = self._text("status.json")
+        if text is None:
+            raise BundleError(f"{path}: has no status.json; not a bundle of `headrace run`")
+        self.status = self._parse("status.json", text, Status)
+        if self.status.format > FORMAT:
+            raise BundleError(
+                f"{path}/status.json: format: {self.status.format} is newer than this headrace "
+                f"reads (up to {FORMAT})"
+            )
+
+    @property
+    def complete(self) -> bool:
+        return self.status.state == "complete"
+
+    @property
+    def spec_given(self) -> str | None:
+        return self._text("spec.yaml")
+
+    @property
+    def spec_resolved(self) -> dict[str, Any] | None:
+        text = self._text("resolved.json")
+        if text is None:
+            return None
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError as e:
+            raise BundleError(f"{self.path}/resolved.json:{e.lineno}: {e.msg}") from None
+        if not isinstance(document, dict):
+            raise BundleError(f"{self.path}/resolved.json: must be an object")
+        return document
+
+    @property
+    def environment(self) -> Environment | None:
+        text = self._text("environment.json")
+        return None if text is None else self._parse("environment.json", text, Environment)
+
+    def trials(self) -> list[Trial]:
+        return self._rows("trials", Trial)
+
+    def results(self) -> list[Result]:
+        return self._rows("results", Result)
+
+    def _text(self, name: str) -> str | None:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as e:
+            raise BundleError(f"{self.path}/{name}: cannot be read: {e}") from None
+
+    def _parse(self, name: str, text: str, model: type[R]) -> R:
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as e:
+            raise BundleError(f"{self.path}/{name}: {sentence(e)}") from None
+
+    def _rows(self, stem: str, model: type[R]) -> list[R]:
+        journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
+        if table.exists():
+            return from_parquet(table, model)
+        return from_journal(journal, model) if journal.exists() else []

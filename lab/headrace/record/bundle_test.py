@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundle keeps what it is given, also when the run dies half-way."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
+from headrace.record.record import (
+    Audit,
+    Bounds,
+    Counters,
+    Environment,
+    LatencyNs,
+    NfReading,
+    OutputReading,
+    PdvNs,
+    ReplicaReading,
+    Result,
+    RingReading,
+    Segment,
+    Trial,
+    WorkerReading,
+    gbps,
+)
+
+ACL = NfReading(type="acl", packets_in=10, out={"pass": 9}, dropped={"denied": 1})
+COUNTERS = Counters(
+    tsc_hz=2_300_000_000,
+    workers=(WorkerReading(cpu=1, ref_cycles=100, ops_cycles=60, segments=("chain.0",)),),
+    replicas=(
+        ReplicaReading(
+            segment="chain",
+            index=0,
+            cpu=1,
+            packets_in=10,
+            packets_out=9,
+            outputs={"back": OutputReading(packets=9, full=0)},
+            nfs={
+                "acl": NfReading(type="acl", packets_in=10, out={"pass": 9}, dropped={"denied": 1})
+            },
+        ),
+    ),
+    rings={"wire": RingReading(size=4096, full=3)},
+)
+COMMON = {
+    "chain": "edge",
+    "direction": "forward",
+    "repetition": 1,
+    "execution": "rtc",
+    "workload": "64B",
+    "load_pps": 1e6,
+    "throughput_pps": 1e6,
+    "throughput_gbps_l1": gbps(1e6, 64, layer=1),
+    "throughput_gbps_l2": gbps(1e6, 64),
+    "offered_pps": 1e6,
+    "sent_pps": 1e6,
+    "received_pps": 1e6,
+    "loss_ratio": 0.0,
+    "latency_ns": LatencyNs(mean=2, min=1, p50=2, p90=3, p99=4, p999=5, max=6),
+    "pdv_ns": PdvNs(p50=1, p99=3),
+    "nf_cycles": {"acl": 41.5},
+    "drops": {"acl/denied": 1},
+    "audit": Audit(verdict="ok"),
+    "segments": (Segment(name="chain", cpus=(1,), nfs=("acl",)),),
+    "counters": COUNTERS,
+}
+
+
+def a_trial(number: int = 1) -> Trial:
+    return Trial(
+        **COMMON,
+        trial=number,
+        phase="search",
+        started_at="2026-01-01T00:00:00Z",
+        intended_duration_s=2.0,
+    )
+
+
+def a_result() -> Result:
+    return Result(**COMMON, goal="ndr", bounds=Bounds(lower_pps=1e6, upper_pps=1.01e6, trials=9))
+
+
+def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b", command=("run", "x.yaml")) as w:
+        w.spec("chain: edge # mine\n", {"chain": "edge"})
+        w.environment(Environment(collected_at="t", cpu={"model": "x"}))
+        w.trial(a_trial(1))
+        w.trial(a_trial(2))
+        w.result(a_result())
+    b = Bundle(tmp_path / "b")
+    assert b.complete
+    assert b.trials() == [a_trial(1), a_trial(2)]
+    assert b.results() == [a_result()]
+    assert b.spec_given == "chain: edge # mine\n"
+    assert b.spec_resolved == {"chain": "edge"}
+    assert b.environment is not None and b.environment.cpu == {"model": "x"}
+    assert not list((tmp_path / "b").glob("*.jsonl"))
+
+
+def test_a_crash_keeps_the_finished_trials(tmp_path: Path) -> None:
+    w = BundleWriter(tmp_path / "b")
+    w.trial(a_trial())
+    with (tmp_path / "b" / "trials.jsonl").open("a") as f:
+        f.write('{"chain": "torn')
+    b = Bundle(tmp_path / "b")
+    assert b.status.state == "running"
+    assert b.trials() == [a_trial()]
+    assert b.results() == []
+
+
+def test_an_interrupt_leaves_a_partial_bundle(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), BundleWriter(tmp_path / "b") as w:
+        w.trial(a_trial())
+        raise KeyboardInterrupt
+    b = Bundle(tmp_path / "b")
+    assert (b.status.state, b.status.reason) == ("partial", "interrupted")
+    assert len(b.trials()) == 1
+
+
+def test_runs_of_one_second_get_names_of_their_own(tmp_path: Path) -> None:
+    made = tmp_path / "runs" / "edge-20260101-000000"
+    with ThreadPoolExecutor(8) as pool:
+        writers = list(pool.map(BundleWriter.beside, [made] * 8))
+    names = {w.path.name for w in writers}
+    assert names == {made.name, *(f"{made.name}-{n}" for n in range(2, 9))}
+    with pytest.raises(BundleError, match="exists already"):
+        BundleWriter(made)  # a name that a user gave is not changed
+
+
+def test_an_empty_run_has_the_same_columns(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "a"):
+        pass
+    with BundleWriter(tmp_path / "b") as w:
+        w.result(a_result())
+    names, rows = query(
+        [tmp_path / "a", tmp_path / "b"],
+        "SELECT bundle, goal, latency_ns.p99, nf_cycles['acl'] AS acl FROM results",
+    )
+    assert names == ["bundle", "goal", "p99", "acl"]
+    assert rows == [("b", "ndr", 4.0, 41.5)]
+
+
+def test_a_killed_run_can_be_queried(tmp_path: Path) -> None:
+    w = BundleWriter(tmp_path / "killed")
+    w.trial(a_trial())
+    with BundleWriter(tmp_path / "whole") as whole:
+        whole.trial(a_trial())
+    paths = [tmp_path / "killed", tmp_path / "whole"]
+    _, rows = query(paths, "SELECT bundle, count(*) FROM trials GROUP BY 1 ORDER BY 1")
+    assert rows == [("killed", 1), ("whole", 1)]
+    assert (tmp_path / "killed" / "trials.jsonl").exists()
+
+
+def test_bad_sql_is_said_in_one_line(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    with pytest.raises(BundleError, match="query"):
+        query([tmp_path / "b"], "SELECT nothing FROM trials")
+
+
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.write_text("")])
+def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
+    make(tmp_path / "b")
+    with pytest.raises(BundleError) as e:
+        Bundle(tmp_path / "b")
+    assert str(tmp_path / "b") in str(e.value) and "\n" not in str(e.value)
+
+
+def test_a_damaged_table_is_named(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    (tmp_path / "b" / "trials.parquet").write_bytes(b"junk")
+    with pytest.raises(BundleError, match=r"trials\.parquet"):
+        Bundle(tmp_path / "b").trials()
+
+
+def test_a_status_that_was_cut_short_is_said_in_one_line(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    file = tmp_path / "b" / "status.json"
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(BundleError) as caught:
+        _ = Bundle(tmp_path / "b").status
+    said = str(caught.value)
+    assert said.startswith(f"{file}: not valid JSON, cut short perhaps") and "\n" not in said
+
+
+def test_conservation_is_visible_in_a_reading() -> None:
+    good = NfReading(
+        type="x",
+        packets_in=10,
+        created=2,
+        out={"a": 7},
+        dropped={"d": 3},
+        consumed=1,
+        held_change=1,
+    )
+    assert good.missing == 0
+    assert good.model_copy(update={"aborted": 1}).missing == -1
+
+
+def test_gbps_layers() -> None:
+    # 14.88 Mpps of 64-byte frames fill 10GbE: RFC 2544 appendix B
+    assert round(gbps(14_880_952, 64, layer=1), 3) == 10.0
+    assert round(gbps(14_880_952, 64), 3) == 7.619

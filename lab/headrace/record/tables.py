@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a bundle on disk: JSON lines while a run goes on, Parquet afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.record.record import Result, Trial
+from headrace.spec.invalid import sentence
+
+R = TypeVar("R", bound=BaseModel)
+MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
+
+
+class BundleError(BadInput):
+    """Names the place in the bundle, what is there and what is allowed."""
+
+
+class BundleUnwritable(HeadraceError):
+    """The file, and what the system says: mostly that no space is left."""
+
+    def __init__(self, path: Path, why: str | None) -> None:
+        super().__init__(f"{path}: cannot be written: {(why or 'unknown error').lower()}")
+
+
+def from_journal(path: Path, model: type[R]) -> list[R]:
+    rows = []
+    with path.open(encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            if not line.endswith("\n"):
+                break  # torn by a crash: this trial never ended
+            try:
+                rows.append(model.model_validate_json(line))
+            except ValidationError as e:
+                raise BundleError(f"{path}:{number}: {sentence(e)}") from None
+    return rows
+
+
+def from_parquet(path: Path, model: type[R]) -> list[R]:
+    import duckdb  # heavy; most commands read no tables
+
+    try:
+        with duckdb.connect() as db:
+            cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchall()
+    except duckdb.Error as e:
+        raise BundleError(f"{path}: is not readable as Parquet: {str(e).splitlines()[0]}") from None
+    try:
+        return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
+    except ValidationError as e:
+        raise BundleError(f"{path}: {sentence(e)}") from None
+
+
+def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
+    """A torn last line, of a run that was killed, is left out."""
+    import duckdb
+
+    rows = from_journal(journal, model)
+    temporary = table.with_name(f".{table.name}.tmp")
+    whole = table.with_name(f".{table.name}.rows")
+    columns = ", ".join(f"'{n}': '{t}'" for n, t in column_types(model).items())
+    try:
+        whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
+        with duckdb.connect() as db:
+            db.execute(
+                f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
+                f"columns={{{columns}}}, maximum_object_size=67108864)) "
+                f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
+            )
+        temporary.replace(table)
+    except OSError as e:
+        raise BundleUnwritable(table, e.strerror) from None
+    except duckdb.IOException as e:
+        raise BundleUnwritable(table, _reason(str(e))) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        whole.unlink(missing_ok=True)
+
+
+def _reason(said: str) -> str:
+    """DuckDB's message, which is an object of JSON where the system gave it a number."""
+    number = re.search(r'"errno":"(\d+)"', said)
+    return os.strerror(int(number[1])) if number else said.splitlines()[0]
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def column_types(model: type[BaseModel]) -> dict[str, str]:
+    """DuckDB's type of each field, so that empty and partial bundles have the same columns."""
+    return {name: _sql_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+_SCALARS = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
+
+
+def _sql_type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in _SCALARS:
+        return _SCALARS[annotation]
+    if origin in (Union, UnionType):
+        return _sql_type(next(a for a in arguments if a is not NoneType))
+    if origin is Literal:
+        return "VARCHAR"
+    if origin is tuple:
+        return f"{_sql_type(arguments[0])}[]"
+    if origin is dict:
+        return f"MAP(VARCHAR, {_sql_type(arguments[1])})"
+    if hasattr(annotation, "__metadata__"):
+        return _sql_type(arguments[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        inner = ", ".join(f'"{n}" {t}' for n, t in column_types(annotation).items())
+        return f"STRUCT({inner})"
+    raise TypeError(f"no column type for {annotation!r}")
+
+
+def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Run SQL over the views `trials` and `results` of several bundles, killed runs' too.
+
+    Each view has the bundle's directory name in the column `bundle`.
+    """
+    import duckdb
+
+    paths = list(bundles)
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder, duckdb.connect() as db:
+        for stem in MODELS:
+            files = [_table(path, stem, Path(folder) / str(i)) for i, path in enumerate(paths)]
+            parts = " UNION ALL BY NAME ".join(
+                f"SELECT '{_quote(Path(path.resolve().name))}' AS bundle, * "
+                f"FROM read_parquet('{_quote(file)}')"
+                for path, file in zip(paths, files, strict=True)
+            )
+            if not parts:
+                raise BundleError("query: no bundle was given")
+            db.execute(f"CREATE VIEW {stem} AS {parts}")
+        try:
+            cursor = db.execute(sql)
+        except duckdb.Error as e:
+            raise BundleError(f"query: {str(e).splitlines()[0]}") from None
+        return [c[0] for c in cursor.description or ()], cursor.fetchall()
+
+
+def _table(bundle: Path, stem: str, scratch: Path) -> Path:
+    table, journal = bundle / f"{stem}.parquet", bundle / f"{stem}.jsonl"
+    if table.exists():
+        return table
+    if not journal.exists():
+        raise BundleError(f"{bundle}: has neither {table.name} nor {journal.name}; not a bundle")
+    scratch.mkdir(exist_ok=True)
+    made = scratch / table.name
+    to_parquet(journal, MODELS[stem], made)
+    return made
