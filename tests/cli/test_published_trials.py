@@ -6,7 +6,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from headrace.measure.audit import Facts, audit
+from headrace.measure.audit import audit
+from headrace.record.facts import Facts
 
 
 def published(row: dict[str, str]) -> Facts:

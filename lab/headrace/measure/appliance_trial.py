@@ -20,10 +20,10 @@ from headrace.ground.appliances.study import Point, swept_text
 from headrace.host.plumbing import Count
 from headrace.host.scheduling import snapshot
 from headrace.measure.appliance_judge import Counters, grown, judge
-from headrace.measure.audit import Clock, Facts
 from headrace.measure.audit import audit as judged
 from headrace.measure.clocks import of_machine
 from headrace.record.bundle import now
+from headrace.record.facts import Clock, Facts
 from headrace.record.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
 from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.audit import Clock, Facts, audit, refused, unrefused
+from headrace.measure.audit import audit, refused, unrefused
+from headrace.record.facts import Clock, Facts
 from headrace.record.record import Account
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.host.scheduling import Snapshot, kept_waiting
 from headrace.measure import counters as count
-from headrace.measure.audit import Clock
+from headrace.record.facts import Clock
 from headrace.record.record import WorkerReading
 
 Json = dict[str, Any]

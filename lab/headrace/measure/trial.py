@@ -21,9 +21,10 @@ from headrace.measure.accounts import (
     waiting,
     without_consumed,
 )
-from headrace.measure.audit import Facts, audit
+from headrace.measure.audit import audit
 from headrace.measure.clocks import of_vnfs, of_workers
 from headrace.record.bundle import now
+from headrace.record.facts import Facts
 from headrace.record.latency import latency, merge, pdv
 from headrace.record.record import (
     L1_OVERHEAD_BYTES,

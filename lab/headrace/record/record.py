@@ -402,8 +402,8 @@ class Application(Record):
     cycles: dict[str, float] = {}  # container: of both, for each packet that it received
 
 
-class Measurement(Record):
-    """What a trial and a result have in common; for one chain and one direction.
+class Identity(Record):
+    """What a figure is of: one chain, in one direction, deployed and loaded in one way.
 
     `direction` "both" is the sum over the two directions (latency: their merged histogram).
     """
@@ -413,6 +413,10 @@ class Measurement(Record):
     repetition: NonNegativeInt  # from 1; 0: outside of any repetition
     execution: str
     workload: str
+
+
+class Figures(Record):
+    """What a ground saw of a trial, in one direction or the sum of both; nobody has judged it."""
 
     load_pps: NonNegativeFloat  # intended
     throughput_pps: NonNegativeFloat  # received within the duration; duplicates not counted
@@ -431,12 +435,10 @@ class Measurement(Record):
     utilisation: dict[str, float] = {}  # lcore: OPS / REF while sending
     drops: dict[str, int] = {}  # "place/reason": packets
     located: tuple[Located, ...] = ()  # of all replicas
-    audit: Audit
     # What the sources sent, by direction and size class; none where nobody can tell.
     accounts: tuple[Account, ...] = ()
     created: Account | None = None  # `sent` is what functions made: copies, errors, exports
 
-    # Beyond the names that issue 2 fixes.
     ground: Ground = "measured"
     duration_s: NonNegativeFloat = 0.0
     frame_bytes_mean: float | None = None
@@ -465,6 +467,12 @@ class Measurement(Record):
         if self.latency_ns is None or self.calibration is None:
             return False
         return self.latency_ns.p50 < self.calibration.floor_ns
+
+
+class Measurement(Figures, Identity):
+    """What a trial and a result have in common."""
+
+    audit: Audit
 
 
 class Trial(Measurement):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.measure.audit import Facts, audit, unrefused
+from headrace.measure.audit import audit, unrefused
+from headrace.record.facts import Facts
 from headrace.report.offload import remarks, show, verdicts
 
 

@@ -21,8 +21,9 @@ from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
 from headrace.host.settings import Setting, inside
-from headrace.measure.audit import Clock, Facts, audit
+from headrace.measure.audit import audit
 from headrace.measure.clocks import of_machine
+from headrace.record.facts import Clock, Facts
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.measure.audit import Clock
+from headrace.record.facts import Clock
 from headrace.record.record import LatencyNs
 
 GRACE_S = 60
