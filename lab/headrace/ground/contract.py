@@ -8,7 +8,7 @@ searches or writes one down: that is the session's, once for all grounds (measur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,20 +16,24 @@ from typing import Any, Protocol
 
 from headrace.collect.base import Targets
 from headrace.host.state import RunState
+from headrace.host.stopwatch import Stopwatch
 from headrace.record.facts import Facts
 from headrace.record.record import Direction, Figures, Finding, Segment
+from headrace.spec.collect import Collect
 from headrace.spec.document import Document
-from headrace.spec.study import Study
+from headrace.spec.measure import Measure
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Site:
-    """What all points of a run have from it: its folder with the ledger of what must be undone,
-    and a place for words to the user."""
+    """What all points of a run have from it: its folder with the ledger of what must be undone, a
+    place for words to the user, and where the time goes."""
 
     state: RunState
+    say: Callable[[str], None]
+    stopwatch: Stopwatch  # phases of deploying are the ground's to name
     bundle: Path | None = None  # None: nothing is kept
     engine: Mapping[str, Any] = field(default_factory=dict)  # memory of engines, as decided once
 
@@ -43,12 +47,32 @@ class Observation:
     facts: Facts
 
 
+class Asked(Protocol):
+    """All that the session reads of a study; what else it says is its ground's."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def measure(self) -> Measure: ...
+    @property
+    def repetitions(self) -> int: ...
+    @property
+    def warmup(self) -> float: ...
+    @property
+    def collect(self) -> Collect: ...
+
+
 @dataclass(frozen=True)
 class Offer:
-    """A load that a point can be given: what its row calls it, and the spec's entry."""
+    """A load that a point can be given: what its row calls it, and the spec's entry. A workload
+    that says itself how long it is and how fast has a `measure` of its own."""
 
     workload: str
     spec: Any
+    measure: Measure | None = None  # None: the study's
+    warmup_s: float | None = None  # None: the study's
     paced: bool = True  # it takes a rate; what does not (a closed loop) has one kind of trial: max
 
 
@@ -75,11 +99,18 @@ class Deployed(Protocol):
     def most_pps(self, offer: Offer) -> float | None:
         """What its tester makes at most, each way; None: nobody knows before it is tried."""
 
+    def lacks(self, offer: Offer) -> str | None:
+        """Why it cannot be made after all, as is seen only now; None: it can."""
+
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         """Begin to send: each way at this rate; 0 is as fast as possible."""
 
+    def wait(self) -> None:
+        """For the end of what was started, and for its last packets. The collectors' share of a
+        trial is from `start` to here: what reads a ground's counters is no part of its load."""
+
     def read(self) -> Sequence[Observation]:
-        """Wait for the end of what was started, drain, and tell; each direction, then their sum."""
+        """What came of it; each direction, then their sum."""
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         """Part -> counter -> value since it was deployed."""
@@ -93,7 +124,7 @@ class Point(Protocol):
     @property
     def execution(self) -> str: ...
     @property
-    def study(self) -> Study: ...
+    def study(self) -> Asked: ...
     @property
     def cpus(self) -> frozenset[int]:
         """Lcores that must be its own while it runs."""
@@ -103,7 +134,13 @@ class Point(Protocol):
     @property
     def offers(self) -> Sequence[Offer]: ...
     @property
-    def notes(self) -> Sequence[str]: ...
+    def notes(self) -> Sequence[str]:
+        """For the user: also which of the study's workloads it cannot be given, and why."""
+
+    def resolved(self) -> Json:
+        """What the spec came to, for the bundle: whoever analyses results finds here what its
+        chain, execution and workload stand for."""
+
     def deploy(self, site: Site) -> AbstractContextManager[Deployed]: ...
 
 
@@ -114,6 +151,9 @@ class Checked:
     points: Sequence[Point]
     inputs: Mapping[str, Path]  # files that the spec names, by the name that it uses
     seconds: float | None  # that deploying takes in all, beside measuring; None: nobody knows
+    # Repetitions outside, points inside, so that a machine which slows down does so for all alike;
+    # False where deploying a point takes longer than measuring it.
+    interleaved: bool = True
 
 
 class Ground(Protocol):
