@@ -25,7 +25,7 @@ import yaml
 from headrace.analyse.units import percent, pps, significant
 from headrace.errors import BadInput, HeadraceError
 from headrace.record.bundle import Bundle
-from headrace.record.record import Result
+from headrace.record.rows import Result
 from headrace.report import sheet
 from headrace.report.checks import Check, at_most, section
 from headrace.report.sheet import Section, Sheet, Table

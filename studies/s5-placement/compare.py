@@ -53,7 +53,7 @@ from headrace.model.stalls import not_from_memory
 from headrace.profile import studied
 from headrace.profile.point import Bench
 from headrace.profile.studied import Run
-from headrace.record.record import Located
+from headrace.record.counters import Located
 from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.checks import at_most, table

@@ -29,7 +29,7 @@ from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
 from headrace.host.state import state_directories
 from headrace.record.bundle import Bundle
-from headrace.record.record import Result
+from headrace.record.rows import Result
 
 PERIOD_S = 0.2
 SPEC = """name: readings

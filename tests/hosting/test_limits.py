@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from headrace.record.bundle import Bundle
-from headrace.record.record import L1_OVERHEAD_BYTES, Result
+from headrace.record.figures import L1_OVERHEAD_BYTES
+from headrace.record.rows import Result
 from support.lab import headrace
 
 FRAME = 128

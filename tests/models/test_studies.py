@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.record.record import Audit, Bounds, LatencyNs, Result
+from headrace.record.figures import LatencyNs
+from headrace.record.rows import Bounds, Result
+from headrace.record.verdict import Audit
 from headrace.report.comparison import SAME, Entry, section, text
 from headrace.report.sheet import Sheet, render
 from headrace.spec import document

@@ -17,7 +17,7 @@ from headrace.analyse.compared import Compared
 from headrace.graph.draw import one_line
 from headrace.ground.appliances.study import swept_text
 from headrace.measure.appliance_figures import NOTICEABLE, Rate, Summary, rate
-from headrace.record.record import Application
+from headrace.record.figures import ApplicationFigures
 
 _BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
 _FULL = 0.9  # of all CPUs
@@ -154,7 +154,7 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
     return busiest if medians[busiest] >= _BUSY_CPUS else None
 
 
-def _cpus(application: Application | None) -> dict[str, float]:
+def _cpus(application: ApplicationFigures | None) -> dict[str, float]:
     """Of processes and of the stack together."""
     if application is None:
         return {}

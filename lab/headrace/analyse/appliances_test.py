@@ -13,7 +13,9 @@ from headrace.ground.appliances.study import Point, Role, swept_text
 from headrace.ground.vnf import catalogue
 from headrace.measure.appliance_figures import Rate, Summary
 from headrace.measure.appliance_measure import Row
-from headrace.record.record import Application, Audit, Result, Verdict
+from headrace.record.figures import ApplicationFigures
+from headrace.record.rows import Result
+from headrace.record.verdict import Audit, Verdict
 from headrace.report.appliances_report import page
 from headrace.spec.appliance import Allocation, HttpWorkload
 
@@ -45,7 +47,7 @@ def summary(
             workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
             throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
             loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
-            application=Application(
+            application=ApplicationFigures(
                 gbps=value, requests=1, cpu=cpu or {}, stack=stack or {}, quota=quota or {}
             ),
         )

@@ -11,7 +11,9 @@ from headrace.analyse import limits
 from headrace.analyse.capacity import PAUSED, Part, carried_pps, parts_of
 from headrace.analyse.repetitions import joined, left_out, together
 from headrace.analyse.units import count, percent, plural, pps, significant
-from headrace.record.record import Limit, Measurement, Record
+from headrace.record.frozen import Record
+from headrace.record.rows import Measurement
+from headrace.record.segments import Limit
 
 BUSY = 0.95  # a polling lcore above this share has no cycles left for a burst
 FULL_BURST = 0.75  # of the most that a poll takes

@@ -13,18 +13,11 @@ from headrace.analyse.capacity import Part, parts_of
 from headrace.analyse.document import above, report
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle
-from headrace.record.record import (
-    Audit,
-    Counters,
-    Finding,
-    Limit,
-    Measurement,
-    ReplicaReading,
-    RingReading,
-    Turns,
-    WorkerReading,
-)
+from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns, WorkerReading
+from headrace.record.rows import Measurement
+from headrace.record.segments import Limit
 from headrace.record.testdata import EXECUTIONS, TSC_HZ, capacity, counters_of, segments_of
+from headrace.record.verdict import Audit, Finding
 from headrace.report.charts import cycles
 from headrace.report.charts.pipe import draw
 

@@ -14,14 +14,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from headrace.record.record import (
-    Counters,
-    Measurement,
-    Record,
-    ReplicaReading,
-    Segment,
-    WorkerReading,
-)
+from headrace.record.counters import Counters, ReplicaReading, WorkerReading
+from headrace.record.frozen import Record
+from headrace.record.rows import Measurement
+from headrace.record.segments import Segment
 
 PAUSED = 0.001  # of a trial: worth a word
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting

@@ -12,7 +12,7 @@ from headrace.analyse.changed import asked
 from headrace.analyse.summary import Key, Spread, Summary, summarise
 from headrace.analyse.units import flat
 from headrace.record.bundle import Bundle
-from headrace.record.record import Record
+from headrace.record.frozen import Record
 
 # different: the ranges of the repetitions do not touch, nor is the step below the search's
 # resolution. within-spread: they do. unknown: so few repetitions on a side cannot tell;

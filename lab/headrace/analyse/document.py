@@ -11,7 +11,11 @@ from headrace.analyse.compared import Compared, read_compared
 from headrace.analyse.summary import Summary, summarise
 from headrace.analyse.units import count, ns, percent, plural
 from headrace.record.bundle import Bundle, Status
-from headrace.record.record import Environment, Measurement, Phase, Record, Result, Segment, Trial
+from headrace.record.environment import Environment
+from headrace.record.frozen import Record
+from headrace.record.identity import Phase
+from headrace.record.rows import Measurement, Result, Trial
+from headrace.record.segments import Segment
 
 _VNF = re.compile(r"vnf(\d+)\.\d+")
 ASKED: tuple[Phase, ...] = ("search", "fixed")

@@ -15,7 +15,7 @@ from headrace.collect.watch import stack_file, trial_times
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.store import load
 from headrace.record.bundle import Bundle
-from headrace.record.record import Measurement, Result, Trial
+from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
 

@@ -19,8 +19,10 @@ from headrace.analyse.rules import explain_parts
 from headrace.cli.explain import explain as explain_command
 from headrace.errors import BadInput, HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.record import Application, Audit, Result
+from headrace.record.figures import ApplicationFigures
+from headrace.record.rows import Result
 from headrace.record.testdata import make_bundle
+from headrace.record.verdict import Audit
 from headrace.report.page import render
 from headrace.report.terminal import lines
 
@@ -60,7 +62,7 @@ def study(tmp_path: Path) -> Path:
                 "throughput_pps": 1, "throughput_gbps_l1": 0, "throughput_gbps_l2": 0,
                 "offered_pps": 0, "sent_pps": 0, "received_pps": 0, "loss_ratio": 0,
                 "audit": Audit(verdict="ok"), "trial": number,
-                "application": Application(gbps=1),
+                "application": ApplicationFigures(gbps=1),
             }  # fmt: skip
             writer.result(Result(**fields, goal="max"))
             (path / "samples" / folder).mkdir(parents=True)

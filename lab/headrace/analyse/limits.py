@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from headrace.analyse import units
 from headrace.analyse.capacity import Part, carried_pps
 from headrace.analyse.units import count, percent, pps
-from headrace.record.record import Limit, Measurement
+from headrace.record.rows import Measurement
+from headrace.record.segments import Limit
 
 FULL = 0.9  # of a limit in a trial whose frames it lost: what lacks went with them
 REACHED = 0.97  # of a limit that has lost nothing yet

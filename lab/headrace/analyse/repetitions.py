@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from headrace.analyse.capacity import Cost, Part, carried_pps, parts_of
 from headrace.analyse.units import percent
-from headrace.record.record import Audit, Limit, Measurement, worst
+from headrace.record.rows import Measurement
+from headrace.record.segments import Limit
+from headrace.record.verdict import Audit, worst
 
 
 def together(repetitions: Sequence[Measurement]) -> Measurement:

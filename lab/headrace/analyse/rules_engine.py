@@ -11,7 +11,9 @@ from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
 from headrace.analyse.units import pps
 from headrace.ground.hosted.parts import NIC
-from headrace.record.record import Counters, Limit, Measurement
+from headrace.record.counters import Counters
+from headrace.record.rows import Measurement
+from headrace.record.segments import Limit
 
 BUSY = 0.90  # an lcore above may have been without cycles for a burst
 PAUSES = 0.1  # of a trial: who is away for longer is not helped by a larger ring

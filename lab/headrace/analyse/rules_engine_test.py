@@ -10,8 +10,10 @@ from headrace.analyse.evidence import Evidence
 from headrace.analyse.rules import explain
 from headrace.analyse.rules_engine import RULES, narrowest
 from headrace.record.bundle import Bundle
-from headrace.record.record import Audit, Finding, Result, RingReading, Trial, Verdict
+from headrace.record.counters import RingReading
+from headrace.record.rows import Result, Trial
 from headrace.record.testdata import TSC_HZ, make_bundle
+from headrace.record.verdict import Audit, Finding, Verdict
 
 LOAD = 1e6  # of the trial; its ring is of 1 ms at 1000 packets
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pydantic import Field
 
 from headrace.analyse.units import pps
-from headrace.record.record import Record, Result, Verdict, worst
+from headrace.record.frozen import Record
+from headrace.record.rows import Result
+from headrace.record.verdict import Verdict, worst
 
 APPLICATION = (
     "gbps", "to_servers_gbps", "to_clients_gbps", "requests_per_s", "hit_ratio", "errors",

@@ -28,7 +28,7 @@ from headrace.measure.progress import Progress, expected_s, waiting_for
 from headrace.measure.results import agreement
 from headrace.measure.runner import Run
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
-from headrace.record.record import Result
+from headrace.record.rows import Result
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document

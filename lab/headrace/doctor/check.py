@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from headrace.record.record import Record
+from headrace.record.frozen import Record
 
 # ok: there. limited: works, with a cost that `means` names. missing: what needs it cannot run.
 # unknown: could not be found out (as this user).

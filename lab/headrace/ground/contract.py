@@ -18,7 +18,10 @@ from headrace.collect.base import Targets
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.facts import Facts
-from headrace.record.record import Direction, Figures, Finding, Segment
+from headrace.record.figures import Figures
+from headrace.record.identity import Direction
+from headrace.record.segments import Segment
+from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure

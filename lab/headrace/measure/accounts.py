@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.record.record import Account, Direction
+from headrace.record.account import Account
+from headrace.record.identity import Direction
 
 Json = dict[str, Any]
 Sizes = Mapping[str, int]

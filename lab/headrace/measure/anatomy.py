@@ -15,7 +15,7 @@ from headrace.engine.plan import Path
 from headrace.ground.hosted.parts import Vnf
 from headrace.measure.anatomy_parts import grown, made_of
 from headrace.measure.anatomy_ports import anatomy_by_ports
-from headrace.record.record import Anatomy
+from headrace.record.segments import Anatomy
 
 Json = dict[str, Any]
 

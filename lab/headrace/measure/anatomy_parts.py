@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.record.record import Anatomy
+from headrace.record.segments import Anatomy
 
 Json = dict[str, Any]
 

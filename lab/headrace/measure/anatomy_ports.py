@@ -16,7 +16,7 @@ from headrace.engine.plan import Path
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import mean_wait_ns
 from headrace.measure.anatomy_parts import grown, made_of
-from headrace.record.record import Anatomy
+from headrace.record.segments import Anatomy
 
 Json = dict[str, Any]
 IN_MACHINES = "queue: the way back from the machine is in it"

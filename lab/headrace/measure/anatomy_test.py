@@ -12,7 +12,7 @@ from headrace.ground.hosted.parts import Face, Vnf
 from headrace.ground.hosted.run_queue import WORKER, mean_wait_ns, run_queue
 from headrace.measure.anatomy import anatomy
 from headrace.measure.anatomy_ports import IN_MACHINES, IN_SWITCH
-from headrace.record.record import Anatomy
+from headrace.record.segments import Anatomy
 from headrace.spec.vm import ApplianceVm
 
 Json = dict[str, Any]

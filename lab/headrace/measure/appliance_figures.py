@@ -9,7 +9,7 @@ from statistics import median
 
 from headrace.ground.appliances.study import Point
 from headrace.measure.appliance_measure import Row
-from headrace.record.record import Result
+from headrace.record.rows import Result
 
 NOTICEABLE = 0.1  # differences below are not called differences on a shared machine
 

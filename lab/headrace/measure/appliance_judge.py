@@ -10,7 +10,7 @@ from headrace.ground.appliances.caches import judge_hits
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import Node
 from headrace.ground.appliances.verify import ATTACKS
-from headrace.record.record import Finding
+from headrace.record.verdict import Finding
 from headrace.spec.appliance import AnyWorkload
 
 _EVEN = 0.5  # the least loaded of a round robin's servers, against the most loaded

@@ -20,7 +20,8 @@ from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure.appliance_trial import Observed, audit, observe, record
 from headrace.record.bundle import BundleWriter
-from headrace.record.record import Finding, Result
+from headrace.record.rows import Result
+from headrace.record.verdict import Finding
 from headrace.spec.appliance import AnyWorkload, RequestWorkload
 
 Say = Callable[[str], None]

@@ -23,8 +23,10 @@ from headrace.measure.appliance_judge import Counters, grown, judge
 from headrace.measure.audit import audit as judged
 from headrace.measure.clocks import of_machine
 from headrace.record.bundle import now
-from headrace.record.facts import Clock, Facts
-from headrace.record.record import L1_OVERHEAD_BYTES, Application, Audit, Finding, Trial
+from headrace.record.facts import Facts, LcoreTime
+from headrace.record.figures import L1_OVERHEAD_BYTES, ApplicationFigures
+from headrace.record.rows import Trial
+from headrace.record.verdict import Audit, Finding
 from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
 
 _FCS_BYTES = 4
@@ -43,7 +45,7 @@ class Observed:
     clients: Count  # of the clients' interface
     servers: Count  # of the servers' interfaces, together
     looked: Looked | None = None  # what the chain's first cache answered
-    clocks: tuple[Clock, ...] = ()  # of the machine's CPUs
+    clocks: tuple[LcoreTime, ...] = ()  # of the machine's CPUs
 
 
 def observe(
@@ -178,7 +180,7 @@ def record(
         reordered=own.reordered if own else 0,
         duplicated=own.duplicated if own else 0,
         latency_hdr=own.latency_hdr if own else None,
-        application=Application(
+        application=ApplicationFigures(
             gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
             errors=load.errors, retransmits=load.retransmits, cpu=seen.used.processes,
             stack=seen.used.stack, quota=seen.used.quota, cycles=seen.cycles,

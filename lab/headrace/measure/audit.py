@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.record.facts import Clock, Facts
-from headrace.record.record import Account, Audit, Finding, Verdict
+from headrace.record.account import Account
+from headrace.record.facts import Facts, LcoreTime
+from headrace.record.verdict import Audit, Finding, Verdict
 
 SENT_LIMIT = 1e-3  # of the packets asked for: that were not sent, or sent without being asked for
 STRETCH_LIMIT = 1.01  # of the intended duration,
@@ -194,7 +195,7 @@ def _share(seconds: float, of: float) -> float:
     return min(1.0, seconds / of) if of > 0 else 0.0
 
 
-def _most(facts: Facts, shares: Mapping[Clock, float]) -> tuple[Clock, float, float] | None:
+def _most(facts: Facts, shares: Mapping[LcoreTime, float]) -> tuple[LcoreTime, float, float] | None:
     worst = max(shares, key=lambda clock: shares[clock], default=None)
     if worst is None:
         return None

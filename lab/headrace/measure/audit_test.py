@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from headrace.measure.audit import audit, refused, unrefused
-from headrace.record.facts import Clock, Facts
-from headrace.record.record import Account
+from headrace.record.account import Account
+from headrace.record.facts import Facts, LcoreTime
 
 
 def facts(**more: Any) -> Facts:
     return Facts(**{"sent": 1000, "received": 990, "lost": 10, "asked": 1000, **more})
 
 
-def clock(**more: Any) -> Clock:
-    return Clock(**{"name": "VNF vnf1.1's lcore 2", "watched_s": 8.0, "read_s": 8.0, **more})
+def clock(**more: Any) -> LcoreTime:
+    return LcoreTime(**{"name": "VNF vnf1.1's lcore 2", "watched_s": 8.0, "read_s": 8.0, **more})
 
 
 @pytest.mark.parametrize(

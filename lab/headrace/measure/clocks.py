@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.host.scheduling import Snapshot, kept_waiting
 from headrace.measure import counters as count
-from headrace.record.facts import Clock
-from headrace.record.record import WorkerReading
+from headrace.record.counters import WorkerReading
+from headrace.record.facts import LcoreTime
 
 Json = dict[str, Any]
 
@@ -21,10 +21,10 @@ def of_workers(
     waited_ns: Mapping[int, int],
     watched_s: float,
     read_s: float,
-) -> list[Clock]:
+) -> list[LcoreTime]:
     """`waited_ns` is of `watched_s`; the workers' own figures of `read_s`. VNFs' have their own."""
     return [
-        Clock(
+        LcoreTime(
             name=f"Lcore {one.cpu}",
             watched_s=watched_s,
             read_s=read_s,
@@ -41,16 +41,16 @@ def of_workers(
 
 def of_machine(
     before: Snapshot, after: Snapshot, seconds: float, cpus: Iterable[int]
-) -> list[Clock]:
+) -> list[LcoreTime]:
     """What a hypervisor took of CPUs on which no poller of ours runs. Whom the kernel lets run
     there is a part of what is measured."""
     return [
-        Clock(f"CPU {cpu}", seconds, seconds, stolen / 1e9)
+        LcoreTime(f"CPU {cpu}", seconds, seconds, stolen / 1e9)
         for cpu, stolen in sorted(kept_waiting(before, after, cpus).items())
     ]
 
 
-def of_vnfs(before: Json, after: Json, read_s: float) -> list[Clock]:
+def of_vnfs(before: Json, after: Json, read_s: float) -> list[LcoreTime]:
     """Each VNF has a CPU of its own, or shares it as it was deployed: then its waiting for the
     others is meant, and what nobody of them ran while all of them polled was somebody else's."""
     vnfs: Json = after.get("vnfs", {})
@@ -66,13 +66,13 @@ def of_vnfs(before: Json, after: Json, read_s: float) -> list[Clock]:
     ]
 
 
-def _of_vnf(name: str, was: Json, now: Json, read_s: float, alone: bool) -> list[Clock]:
+def _of_vnf(name: str, was: Json, now: Json, read_s: float, alone: bool) -> list[LcoreTime]:
     throttled = _grown_s(was, now, "throttled_ns")
     waited = _grown_s(was.get("run_queue", {}), now["run_queue"], "waited_ns")
     # What its own quota took may be in the time that the kernel calls waiting.
     kept = max(0.0, waited - throttled) if now["run_queue"] else None
     clocks = [
-        Clock(
+        LcoreTime(
             name=f"VNF {name}'s lcore {worker.cpu}",
             watched_s=read_s,
             read_s=read_s,
@@ -88,11 +88,11 @@ def _of_vnf(name: str, was: Json, now: Json, read_s: float, alone: bool) -> list
     ]
     if not clocks:  # an appliance, which has no engine of ours
         cpus = ", ".join(map(str, now["cpus"]))
-        clocks = [Clock(f"VNF {name}'s lcore {cpus}", read_s, read_s, kept, alone)]
+        clocks = [LcoreTime(f"VNF {name}'s lcore {cpus}", read_s, read_s, kept, alone)]
     return clocks
 
 
-def _shared(cpu: int, before: Json, vnfs: Json, read_s: float) -> Clock | None:
+def _shared(cpu: int, before: Json, vnfs: Json, read_s: float) -> LcoreTime | None:
     """None where somebody of them slept: then nobody had to run."""
     ran_s = 0.0
     for name, now in vnfs.items():
@@ -102,7 +102,7 @@ def _shared(cpu: int, before: Json, vnfs: Json, read_s: float) -> Clock | None:
         if not now["run_queue"] or len(now["cpus"]) > 1 or _slept(was, now):
             return None
         ran_s += _grown_s(was.get("run_queue", {}), now["run_queue"], "ran_ns")
-    return Clock(f"Lcore {cpu} of several VNFs", read_s, read_s, max(0.0, read_s - ran_s))
+    return LcoreTime(f"Lcore {cpu} of several VNFs", read_s, read_s, max(0.0, read_s - ran_s))
 
 
 def _slept(was: Json, now: Json) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.record.record import (
+from headrace.record.counters import (
     Counters,
     FastpathReading,
     Located,

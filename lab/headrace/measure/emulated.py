@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from headrace.measure.audit import with_findings
-from headrace.record.record import Finding, Trial
+from headrace.record.rows import Trial
+from headrace.record.verdict import Finding
 
 
 def as_emulated(made: Trial, how: str) -> Trial:

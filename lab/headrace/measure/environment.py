@@ -15,7 +15,7 @@ from typing import Any
 import headrace
 from headrace.host import hugepages
 from headrace.record.bundle import now
-from headrace.record.record import Environment
+from headrace.record.environment import Environment
 
 _CPU = Path("/sys/devices/system/cpu")
 _LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")

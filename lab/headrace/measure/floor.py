@@ -15,8 +15,8 @@ from headrace.engine.plan import Path, paths
 from headrace.host.state import RunState
 from headrace.measure.progress import time
 from headrace.measure.trial import Reading, flow, run
+from headrace.record.figures import LatencyFloor, LatencyNs
 from headrace.record.latency import latency
-from headrace.record.record import Calibration, LatencyNs
 from headrace.spec.study import Experiment
 
 _TRIAL_S = 0.5
@@ -36,10 +36,10 @@ class Floor:
     clock: dict[str, Any]
 
     @property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> LatencyFloor | None:
         if self.floor is None:
             return None
-        return Calibration(
+        return LatencyFloor(
             floor_ns=self.floor.p50,
             floor_p99_ns=self.floor.p99,
             clock_read_cycles=self.clock.get("read_cost_cycles"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.measure.floor import Loop, least
-from headrace.record.record import LatencyNs
+from headrace.record.figures import LatencyNs
 
 
 def at(p50: float) -> LatencyNs:

@@ -39,7 +39,7 @@ from headrace.measure.offload_trials import (
     WIRE,
     measure,
 )
-from headrace.record.record import worst
+from headrace.record.verdict import worst
 from headrace.spec.deployment import Deployment
 from headrace.spec.offload import CompareSpec, Comparison, Mode
 

@@ -20,8 +20,9 @@ from headrace.measure.counters import difference
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.search import search
 from headrace.measure.trial import Flow, flow, known, run, settled_of
+from headrace.record.identity import Direction
 from headrace.record.latency import latency
-from headrace.record.record import Audit, Direction
+from headrace.record.verdict import Audit
 from headrace.spec.offload import Comparison, Mode
 
 Json = dict[str, Any]

@@ -25,7 +25,7 @@ from headrace.ground.hosted.layout import Hosted, lay_out_hosted
 from headrace.host import store
 from headrace.host.state import RunState
 from headrace.measure.counters import side_name
-from headrace.record.record import Segment
+from headrace.record.segments import Segment
 from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment

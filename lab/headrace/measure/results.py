@@ -9,7 +9,8 @@ from typing import Any
 
 from headrace.measure.audit import with_findings
 from headrace.measure.outcome import Found, Limits
-from headrace.record.record import Audit, Bounds, Finding, Goal, Measurement, Result, Trial
+from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
+from headrace.record.verdict import Audit, Finding
 
 AGREEMENT = 0.05
 UNINTENDED = "unintended-losses-only"

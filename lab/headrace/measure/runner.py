@@ -32,7 +32,9 @@ from headrace.measure.progress import Progress, between, duration, rate
 from headrace.measure.results import UNINTENDED, result, searched
 from headrace.measure.verify import verify_path
 from headrace.record.bundle import BundleWriter
-from headrace.record.record import Environment, Measurement, Phase, Result, Trial
+from headrace.record.environment import Environment
+from headrace.record.identity import Phase
+from headrace.record.rows import Measurement, Result, Trial
 from headrace.spec.collect import Collect
 from headrace.spec.document import Document
 

@@ -24,17 +24,13 @@ from headrace.measure.accounts import (
 from headrace.measure.audit import audit
 from headrace.measure.clocks import of_vnfs, of_workers
 from headrace.record.bundle import now
+from headrace.record.counters import Counters
 from headrace.record.facts import Facts
+from headrace.record.figures import L1_OVERHEAD_BYTES, LatencyFloor
+from headrace.record.identity import Direction, Phase
 from headrace.record.latency import latency, merge, pdv
-from headrace.record.record import (
-    L1_OVERHEAD_BYTES,
-    Calibration,
-    Counters,
-    Direction,
-    Phase,
-    Segment,
-    Trial,
-)
+from headrace.record.rows import Trial
+from headrace.record.segments import Segment
 
 Json = dict[str, Any]
 
@@ -72,7 +68,7 @@ class Context:
     ways: tuple[Path, ...]
     segments: tuple[Segment, ...]
     labels: tuple[str, ...]
-    calibration: Calibration | None
+    calibration: LatencyFloor | None
     drain_s: float
     # node: drop reasons that are no loss
     policy: dict[str, frozenset[str]] = field(default_factory=dict)

@@ -16,7 +16,8 @@ from headrace.measure.audit import unrefused
 from headrace.measure.counters import Sending
 from headrace.measure.results import UNINTENDED, agreement, result
 from headrace.measure.verify import stood_still
-from headrace.record.record import Calibration, Trial
+from headrace.record.figures import LatencyFloor
+from headrace.record.rows import Trial
 
 Json = dict[str, Any]
 WAY, BACK = Way("forward"), Way("reverse")
@@ -147,7 +148,7 @@ def records(
         ways=ways,
         segments=(),
         labels=(UNINTENDED,) if policy else (),
-        calibration=None if floor_ns is None else Calibration(floor_ns=floor_ns),
+        calibration=None if floor_ns is None else LatencyFloor(floor_ns=floor_ns),
         drain_s=0.1,
         policy=policy or {},
     )

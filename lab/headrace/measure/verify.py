@@ -12,7 +12,7 @@ from headrace.engine.plan import Path
 from headrace.engine.ways import chain_of
 from headrace.errors import HeadraceError
 from headrace.measure import counters as count
-from headrace.record.record import Counters
+from headrace.record.counters import Counters
 from headrace.spec.study import Experiment
 
 Json = dict[str, Any]

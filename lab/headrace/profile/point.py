@@ -21,7 +21,7 @@ from headrace.host.state import RunState, dpdk_prefix
 from headrace.measure import counters as count
 from headrace.measure import trial as trials
 from headrace.measure.prepare import Prepared, prepare
-from headrace.record.record import Counters, ReplicaReading
+from headrace.record.counters import Counters, ReplicaReading
 from headrace.spec import document
 from headrace.spec.profile import Cost, Settings, Speed, Spread
 from headrace.spec.study import Experiment, expand

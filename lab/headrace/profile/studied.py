@@ -29,7 +29,7 @@ from headrace.profile import events, rounds
 from headrace.profile import point as points
 from headrace.profile.events import Count
 from headrace.profile.point import Bench, Json
-from headrace.record.record import Counters, Located
+from headrace.record.counters import Counters, Located
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.measure.trial import Flow
 from headrace.profile.studied import Run, _busiest, _carried
-from headrace.record.record import Counters, Located, NfReading, ReplicaReading
+from headrace.record.counters import Counters, Located, NfReading, ReplicaReading
 
 
 def located(place: str, segment: str, behind_first: bool = False) -> Located:

@@ -11,7 +11,7 @@ from headrace.engine.plan import GENERATOR, ways_of
 from headrace.layout.layout import SOURCE, Edge, Layout
 from headrace.profile.point import Sample
 from headrace.profile.pricing import Part, Taken
-from headrace.record.record import NfReading, ReplicaReading
+from headrace.record.counters import NfReading, ReplicaReading
 from headrace.spec.study import Experiment
 
 

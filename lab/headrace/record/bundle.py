@@ -30,7 +30,9 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headrace.record.record import Environment, Record, Result, Trial
+from headrace.record.environment import Environment
+from headrace.record.frozen import Record
+from headrace.record.rows import Result, Trial
 from headrace.record.tables import (
     BundleError,
     BundleUnwritable,

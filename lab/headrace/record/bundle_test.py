@@ -9,23 +9,19 @@ from pathlib import Path
 import pytest
 
 from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
-from headrace.record.record import (
-    Audit,
-    Bounds,
+from headrace.record.counters import (
     Counters,
-    Environment,
-    LatencyNs,
     NfReading,
     OutputReading,
-    PdvNs,
     ReplicaReading,
-    Result,
     RingReading,
-    Segment,
-    Trial,
     WorkerReading,
-    gbps,
 )
+from headrace.record.environment import Environment
+from headrace.record.figures import LatencyNs, PdvNs, gbps
+from headrace.record.rows import Bounds, Result, Trial
+from headrace.record.segments import Segment
+from headrace.record.verdict import Audit
 
 ACL = NfReading(type="acl", packets_in=10, out={"pass": 9}, dropped={"denied": 1})
 COUNTERS = Counters(

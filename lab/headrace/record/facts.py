@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.record.record import Account, Finding
+from headrace.record.account import Account
+from headrace.record.verdict import Finding
 
 
 @dataclass(frozen=True)
-class Clock:
+class LcoreTime:
     """What kept a CPU, or a process that polls on it, from its work. None: nobody can tell."""
 
     name: str  # begins a sentence: "Lcore 1", "VNF vnf1.1's lcore 3"
@@ -48,7 +49,7 @@ class Facts:
     room_s: float | None = None  # what the first queue holds of it
     sink_full: int | None = None  # lost between the chain and what measures it
     undecided: int | None = None  # came so late that nobody can tell them from duplicates
-    clocks: Sequence[Clock] = ()
+    clocks: Sequence[LcoreTime] = ()
     accounts: Sequence[Account] = ()
     created: Account | None = None  # of what functions made
     inside: int = 0  # that may be between two counters, as packets still moved when they were read

@@ -9,7 +9,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from headrace.record.record import LatencyNs, PdvNs
+from headrace.record.figures import LatencyNs, PdvNs
 
 
 def decode(encoded: str | None) -> HdrHistogram | None:

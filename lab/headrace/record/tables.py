@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.record.record import Result, Trial
+from headrace.record.rows import Result, Trial
 from headrace.spec.invalid import sentence
 
 R = TypeVar("R", bound=BaseModel)

@@ -14,26 +14,19 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from headrace.record.bundle import BundleWriter
-from headrace.record.record import (
-    Audit,
-    Bounds,
-    Calibration,
+from headrace.record.counters import (
     Counters,
-    Environment,
-    Finding,
-    Goal,
-    LatencyNs,
     NfReading,
     OutputReading,
-    PdvNs,
     ReplicaReading,
-    Result,
     RingReading,
-    Segment,
-    Trial,
     WorkerReading,
-    gbps,
 )
+from headrace.record.environment import Environment
+from headrace.record.figures import LatencyFloor, LatencyNs, PdvNs, gbps
+from headrace.record.rows import Bounds, Goal, Result, Trial
+from headrace.record.segments import Segment
+from headrace.record.verdict import Audit, Finding
 
 TSC_HZ = 2_450_000_000
 FRAME_BYTES = 64
@@ -236,7 +229,7 @@ def _measurement(
         "lost": lost,
         "flows": 1024,
         "latency_hdr": hdr.encode().decode(),
-        "calibration": Calibration(
+        "calibration": LatencyFloor(
             floor_ns=810, floor_p99_ns=1320, clock_read_cycles=32, clock_error_ppm=0.4
         ),
         "segments": segments,

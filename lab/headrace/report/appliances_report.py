@@ -14,7 +14,7 @@ from headrace.analyse.compared import Compared
 from headrace.graph import draw
 from headrace.measure.appliance_figures import Summary, summaries
 from headrace.measure.appliance_measure import Row
-from headrace.record.record import Application
+from headrace.record.figures import ApplicationFigures
 
 _STYLE = """body{font:15px/1.5 sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#123}
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;text-align:left;
@@ -203,7 +203,7 @@ def _evidence(row: Row) -> str:
     )
 
 
-def _used(application: Application | None) -> list[str]:
+def _used(application: ApplicationFigures | None) -> list[str]:
     if application is None:
         return []
     listed = {

@@ -9,7 +9,9 @@ from typing import Any
 from headrace.analyse.document import Report
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import count, exact_percent, flat, ns, percent, plural, pps, significant
-from headrace.record.record import Finding, Goal, Record, Result, Verdict
+from headrace.record.frozen import Record
+from headrace.record.rows import Goal, Result
+from headrace.record.verdict import Finding, Verdict
 
 Facts = tuple[tuple[str, str], ...]
 

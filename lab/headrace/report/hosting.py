@@ -13,7 +13,8 @@ from rich.table import Table
 
 from headrace.analyse.units import ns, plural
 from headrace.model.hosting import best_case
-from headrace.record.record import Anatomy, Measurement, Result
+from headrace.record.rows import Measurement, Result
+from headrace.record.segments import Anatomy
 from headrace.report.charts.svg import el, line, picture, rect, text, title
 from headrace.spec.points import PointsFile
 

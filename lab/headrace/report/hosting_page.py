@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from headrace.analyse.units import significant
-from headrace.record.record import Anatomy
+from headrace.record.segments import Anatomy
 from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import text

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from headrace.cli.hosting import app
 from headrace.errors import HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.record import Anatomy, Calibration
+from headrace.record.figures import LatencyFloor
+from headrace.record.segments import Anatomy
 from headrace.report.hosting import PARTS, Stack, draw_stack, flow, with_best_case, words
 
 
@@ -50,7 +51,7 @@ def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_
     one, two = Bundle(bundle_path).trials()[:2]
     parts = Anatomy(generator_ns=3e3, switch_ns=0, queue_ns=1e3, scheduler_ns=0, vnf_ns=1e3,
                     of_which_back_ns=0)  # fmt: skip
-    high = Calibration(floor_ns=87.7e6)
+    high = LatencyFloor(floor_ns=87.7e6)
     doubted = one.model_copy(update={"anatomy": parts, "calibration": high, "phase": "fixed"})
     known = two.model_copy(update={"anatomy": parts, "phase": "fixed"})
     for name, trials in (("both", [doubted, known]), ("none", [doubted])):

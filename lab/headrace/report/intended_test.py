@@ -13,7 +13,9 @@ from rich.console import Console
 
 from headrace.analyse.document import Report, report
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.record import Audit, Result, Segment
+from headrace.record.rows import Result
+from headrace.record.segments import Segment
+from headrace.record.verdict import Audit
 from headrace.report.page import render
 from headrace.report.terminal import show
 

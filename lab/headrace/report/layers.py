@@ -19,7 +19,7 @@ from headrace.collect.stack.result import SoftirqCpu, StackTrace, StageLatency
 from headrace.collect.stack.show import time_text
 from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
 from headrace.host.store import load
-from headrace.record.record import Result
+from headrace.record.rows import Result
 from headrace.report.charts import svg
 
 _STAGES = 12

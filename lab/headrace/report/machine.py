@@ -8,7 +8,7 @@ from typing import Any
 from headrace.analyse.capacity import Part
 from headrace.analyse.document import Explained, Report
 from headrace.analyse.summary import Spread, Summary
-from headrace.record.record import Result
+from headrace.record.rows import Result
 
 # Large, and in the bundle's Parquet for those who want them.
 _NOT_IN_ROWS = {"counters", "latency_hdr"}

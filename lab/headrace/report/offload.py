@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from headrace.record.record import Audit, Finding
+from headrace.record.verdict import Audit, Finding
 
 Json = dict[str, Any]
 

@@ -17,17 +17,11 @@ from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
 from headrace.doctor.check import Check
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.record import (
-    Application,
-    Audit,
-    Bounds,
-    Calibration,
-    Goal,
-    Result,
-    Segment,
-    Trial,
-)
+from headrace.record.figures import ApplicationFigures, LatencyFloor
+from headrace.record.rows import Bounds, Goal, Result, Trial
+from headrace.record.segments import Segment
 from headrace.record.testdata import make_bundle
+from headrace.record.verdict import Audit
 from headrace.report.charts import percentiles
 from headrace.report.page import render
 
@@ -104,7 +98,7 @@ def test_a_partial_bundle_is_reported_as_such(tmp_path: Path, bundle_path: Path)
 
 def test_a_floor_above_the_latency_is_said_to_be_none(tmp_path: Path, bundle_path: Path) -> None:
     results = Bundle(bundle_path).results()
-    high = results[0].model_copy(update={"calibration": Calibration(floor_ns=87.7e6)})
+    high = results[0].model_copy(update={"calibration": LatencyFloor(floor_ns=87.7e6)})
     assert high.below_floor and not results[1].below_floor
     with BundleWriter(tmp_path / "f") as w:
         w.result(high)
@@ -133,12 +127,12 @@ def test_every_name_of_a_row_is_documented() -> None:
         pytest.skip("installed without the documentation")
     text = document.read_text()
     models = (
-        Application,
+        ApplicationFigures,
         Result,
         Trial,
         Audit,
         Bounds,
-        Calibration,
+        LatencyFloor,
         Goal,
         Segment,
         Part,
@@ -176,7 +170,7 @@ def test_several_workloads_have_an_overview(tmp_path: Path, bundle_path: Path) -
 
 def test_what_clients_saw_has_its_table(tmp_path: Path, bundle_path: Path) -> None:
     first = Bundle(bundle_path).results()[0]
-    seen = Application(
+    seen = ApplicationFigures(
         gbps=1.25, requests=1000, requests_per_s=500.0, cpu={"squid": 0.7}, to_servers_gbps=0.0213,
         to_clients_gbps=1.53,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.record.record import Audit
+from headrace.record.verdict import Audit
 from headrace.tune.path import ServerPath
 
 Protocol = Literal["tcp", "udp"]

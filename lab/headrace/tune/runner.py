@@ -23,7 +23,7 @@ from headrace.host.scheduling import snapshot
 from headrace.host.settings import Setting, inside
 from headrace.measure.audit import audit
 from headrace.measure.clocks import of_machine
-from headrace.record.facts import Clock, Facts
+from headrace.record.facts import Facts, LcoreTime
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover
@@ -289,7 +289,7 @@ def _record(
     said: dict[str, dict[str, Any]],
     grown: dict[str, float],
     shortcut: Shortcut | None,
-    clocks: Sequence[Clock],
+    clocks: Sequence[LcoreTime],
 ) -> Trial:
     sender, receiver = said["sender"], said["receiver"]
     received, sent = int(receiver["bytes"]), int(sender["bytes"])

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.ground.appliances.deploy import Deployed, Supply
 from headrace.ground.appliances.layout import Layout, Node
 from headrace.ground.vnf import VnfDefinition
-from headrace.record.record import Finding
+from headrace.record.verdict import Finding
 from headrace.spec.appliance import AnyWorkload, HttpWorkload
 
 OFF_MAX = 0.05  # of the share that was asked for

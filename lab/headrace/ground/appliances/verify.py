@@ -12,7 +12,7 @@ from headrace.ground.appliances.caches import places
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import PORT, Node
 from headrace.host.plumbing import Count
-from headrace.record.record import Finding
+from headrace.record.verdict import Finding
 from headrace.spec.appliance import AnyWorkload, HttpWorkload
 
 _ANSWER_WITHIN_S = 30

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from headrace.ground.hosted.host import rate_cap_gbps
 from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.parts import NIC
-from headrace.record.record import L1_OVERHEAD_BYTES, Limit, NfReading, ReplicaReading, Trial
+from headrace.record.counters import NfReading, ReplicaReading
+from headrace.record.figures import L1_OVERHEAD_BYTES
+from headrace.record.rows import Trial
+from headrace.record.segments import Limit
 
 # The NIC's counters of each way, and what it calls frames that were lost for it.
 _SWITCH = (("to-host-bytes", "from-host-bytes"), ("capacity",))

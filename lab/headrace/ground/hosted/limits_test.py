@@ -11,7 +11,9 @@ from headrace.engine.place import Placement
 from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.limits import with_limits
 from headrace.ground.hosted.parts import NIC, Face, Vnf
-from headrace.record.record import Audit, Counters, NfReading, ReplicaReading, Trial
+from headrace.record.counters import Counters, NfReading, ReplicaReading
+from headrace.record.rows import Trial
+from headrace.record.verdict import Audit
 from headrace.spec.hosting import Hosting
 
 FRAME, SECONDS, RECEIVED = 105, 2.0, 100_000  # 125 B on the wire: 1000 bits

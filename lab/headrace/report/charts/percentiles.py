@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hdrh.histogram import HdrHistogram
 
 from headrace.analyse.units import ns, significant, time_scale
-from headrace.record.record import Result
+from headrace.record.rows import Result
 
 from .svg import (
     Map,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.record.facts import Clock
-from headrace.record.record import LatencyNs
+from headrace.record.facts import LcoreTime
+from headrace.record.figures import LatencyNs
 
 GRACE_S = 60
 
@@ -43,7 +43,7 @@ class Packets:
     latency_hdr: str | None = None
     behind_s: float | None = None  # at most behind its schedule
     undecided: int = 0  # came too late to be told from duplicates
-    clocks: tuple[Clock, ...] = ()  # of its own lcores
+    clocks: tuple[LcoreTime, ...] = ()  # of its own lcores
     asked_s: float | None = None  # where it is not the workload's duration
     strangers: bool = (
         False  # `received` is an interface's count, and has others' packets in it (ARP)

@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import PORT
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
-from headrace.record.record import LatencyNs
+from headrace.record.figures import LatencyNs
 from headrace.spec.appliance import HttpWorkload
 
 _MARK = "headrace "

@@ -20,8 +20,9 @@ from headrace.host.programs import find_engine
 from headrace.measure.clocks import of_workers
 from headrace.measure.counters import difference
 from headrace.measure.trial import Reading, flow, run
+from headrace.record.figures import LatencyNs
+from headrace.record.identity import Direction
 from headrace.record.latency import latency
-from headrace.record.record import Direction, LatencyNs
 from headrace.spec.appliance import PacketsWorkload
 
 _PORT = 5201  # what a firewall of the catalogue lets pass

@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
 from headrace.host.tool import last_words
-from headrace.record.record import LatencyNs
+from headrace.record.figures import LatencyNs
 from headrace.spec.appliance import RequestWorkload, StreamWorkload
 
 _NETPERF_PORT = 5202  # as vnfs/traffic/start has it

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine counted in one trial: the difference of two reads of its control socket."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeInt
+
+from headrace.record.frozen import Record
+
+
+class NfReading(Record):
+    """An NF's share of one trial: the difference of two reads of the control socket."""
+
+    type: str
+    packets_in: NonNegativeInt
+    created: NonNegativeInt = 0
+    out: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    consumed: NonNegativeInt = 0
+    aborted: NonNegativeInt = 0
+    held_change: int = 0
+    batches: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_packets: NonNegativeInt = 0
+    counters: dict[str, int] = {}
+
+    @property
+    def cycles_per_packet(self) -> float | None:
+        return self.cycles / self.cycles_packets if self.cycles_packets else None
+
+    @property
+    def missing(self) -> int:
+        """Packets that the conservation law does not account for; 0 when it holds."""
+        gone = sum(self.out.values()) + sum(self.dropped.values()) + self.consumed + self.aborted
+        return self.packets_in + self.created - gone - self.held_change
+
+
+class OutputReading(Record):
+    packets: NonNegativeInt = 0
+    full: NonNegativeInt = 0  # packets that found the link full: loss charged to its reader
+
+
+class Located(Record):
+    """Where a sample of packets was when a function first touched their headers.
+
+    `index`: the share that did not come from memory; a lower bound where a class mixes memory with
+    another place. For a function that gets its packets from another core or the NIC that is S5's
+    Network Efficiency Index (section 5); one behind it in the same segment finds them in its own
+    caches, which is no merit of the system's: `behind_first`.
+    """
+
+    place: str  # NF instance, or segment without any
+    segment: str
+    behind_first: bool
+    samples: NonNegativeInt
+    disturbed: NonNegativeInt = 0  # interrupted while they were timed
+    classes: dict[str, int] = {}
+    index: float | None = None  # None: no classes, as the server is not calibrated
+    mean_cycles: float | None = None  # of the timed loads, beyond a first-level hit
+
+
+class FastpathReading(Record):
+    """What a segment's consolidated fast path did with a trial's packets."""
+
+    hits: NonNegativeInt = 0
+    misses: NonNegativeInt = 0  # went through the functions
+    recorded: NonNegativeInt = 0
+    declined: NonNegativeInt = 0
+    evicted: NonNegativeInt = 0
+    flushes: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_packets: NonNegativeInt = 0
+
+    @property
+    def cycles_per_packet(self) -> float | None:
+        return self.cycles / self.cycles_packets if self.cycles_packets else None
+
+
+LINE_TURNS = 100  # fewer tell no line,
+
+
+LINE_BURST = 1.5  # and neither do polls that mostly find one packet,
+
+
+LINE_SPREAD = 0.05  # and neither do polls that all find as many; variance over squared mean
+
+
+class Turns(Record):
+    """Sums over a replica's polls that found packets, but no full burst: what a poll takes by
+    itself and what each packet takes is a line through them."""
+
+    n: NonNegativeInt = 0
+    packets: NonNegativeInt = 0
+    packets_squared: NonNegativeInt = 0
+    cycles: NonNegativeInt = 0
+    cycles_by_packets: NonNegativeInt = 0
+
+    def line(self) -> tuple[float, float] | None:
+        """(cycles of a poll, cycles of a packet) by least squares; None: they do not tell."""
+        if self.n < LINE_TURNS:
+            return None
+        mean, cycles = self.packets / self.n, self.cycles / self.n
+        variance = self.packets_squared / self.n - mean * mean
+        if mean < LINE_BURST or variance < LINE_SPREAD * mean * mean:
+            return None
+        slope = (self.cycles_by_packets / self.n - mean * cycles) / variance
+        fixed = cycles - slope * mean
+        return (fixed, slope) if fixed > 0 and slope > 0 else None
+
+
+class ReplicaReading(Record):
+    """One replica of a segment during one trial."""
+
+    segment: str
+    index: NonNegativeInt
+    cpu: int
+    packets_in: NonNegativeInt = 0
+    packets_out: NonNegativeInt = 0
+    polls: NonNegativeInt = 0
+    idle_polls: NonNegativeInt = 0
+    ops_cycles: NonNegativeInt = 0
+    sending_ops_cycles: NonNegativeInt | None = None  # of them while the sources sent
+    burst: NonNegativeInt | None = None  # the most packets that it takes from an input at once
+    turns: Turns = Turns()
+    rx_cycles: NonNegativeInt = 0
+    tx_cycles: NonNegativeInt = 0
+    io_packets: NonNegativeInt = 0
+    inputs: dict[str, int] = {}  # link: packets
+    outputs: dict[str, OutputReading] = {}
+    nfs: dict[str, NfReading] = {}
+    located: tuple[Located, ...] = ()
+    fastpath: FastpathReading | None = None
+
+    @property
+    def mean_burst(self) -> float | None:
+        found = self.polls - self.idle_polls
+        return self.packets_in / found if found else None
+
+    @property
+    def full_burst_cycles(self) -> float | None:
+        """What a packet takes when each poll finds a full burst; None: not known."""
+        line, each = self.turns.line(), self.ops_cycles / (self.packets_in or 1)
+        if line is None or not self.burst or not each:
+            return None
+        return min(each, line[0] / self.burst + line[1])
+
+    @property
+    def io_cycles_per_packet(self) -> float | None:
+        total = self.rx_cycles + self.tx_cycles
+        return total / self.io_packets if self.io_packets else None
+
+
+class RingReading(Record):
+    size: NonNegativeInt
+    full: NonNegativeInt = 0
+    used: NonNegativeInt = 0  # at the trial's end
+    on_full: Literal["drop", "wait"] = "drop"
+
+
+class PortReading(Record):
+    """A device, as DPDK's driver counts; `device_*` is what the kernel's driver of it counted."""
+
+    rx_packets: NonNegativeInt = 0
+    tx_packets: NonNegativeInt = 0
+    rx_missed: NonNegativeInt = 0  # no room in its receive queue
+    rx_errors: NonNegativeInt = 0
+    tx_errors: NonNegativeInt = 0
+    rx_no_mbuf: NonNegativeInt = 0  # times that it found no buffer: no loss by itself
+    device_rx: NonNegativeInt | None = None
+    device_tx: NonNegativeInt | None = None
+
+
+class WorkerReading(Record):
+    """An lcore: total (REF) and busy (OPS) cycles (Sieber et al. 2017, algorithm 1).
+
+    Both are of the whole trial, the wait for the last packets included, in which a poller is idle
+    as the trial is over, or works off a queue: its use is told by the time of sending.
+    """
+
+    cpu: int
+    ref_cycles: NonNegativeInt
+    ops_cycles: NonNegativeInt
+    sending_ref_cycles: NonNegativeInt | None = None  # of them while the sources sent
+    sending_ops_cycles: NonNegativeInt | None = None
+    sending_pauses_cycles: NonNegativeInt | None = None
+    segments: tuple[str, ...] = ()
+    pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
+    width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
+    pauses_cycles: NonNegativeInt = 0  # somebody kept it from working; no packet's cost
+    standstill_cycles: NonNegativeInt = 0  # of them in pauses of over a millisecond
+    waited_ns: NonNegativeInt | None = None  # ready, but kept from running; None: nobody looked
+
+    @property
+    def utilisation(self) -> float:
+        """OPS / REF."""
+        if self.sending_ref_cycles:
+            return (self.sending_ops_cycles or 0) / self.sending_ref_cycles
+        return self.ops_cycles / self.ref_cycles if self.ref_cycles else 0.0
+
+
+class Counters(Record):
+    """Everything the engine counted in one trial; the bottleneck's explanation reads this."""
+
+    tsc_hz: NonNegativeInt
+    workers: tuple[WorkerReading, ...] = ()
+    replicas: tuple[ReplicaReading, ...] = ()
+    rings: dict[str, RingReading] = {}
+    ports: dict[str, PortReading] = {}  # a VNF's own are VNF:LINK

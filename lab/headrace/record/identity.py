@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells one measurement from another."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import NonNegativeInt
+
+from headrace.record.frozen import Record
+
+Direction = Literal["forward", "reverse", "both"]
+
+
+Ground = Literal["measured", "predicted", "published"]
+
+
+Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max"]
+
+
+class Identity(Record):
+    """What a figure is of: one chain, in one direction, deployed and loaded in one way.
+
+    `direction` "both" is the sum over the two directions (latency: their merged histogram).
+    """
+
+    chain: str
+    direction: Direction
+    repetition: NonNegativeInt  # from 1; 0: outside of any repetition
+    execution: str
+    workload: str

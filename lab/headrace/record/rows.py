@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trial and the result: what headrace says about a measurement.
+
+Field names are stable: they are the columns of a bundle's Parquet files and the keys of
+`headrace run --json` (docs/json.md).
+"""
+
+from __future__ import annotations
+
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from headrace.record.figures import Figures
+from headrace.record.frozen import Record
+from headrace.record.identity import Identity, Phase
+from headrace.record.verdict import Audit
+
+
+class Goal(Record):
+    """A search goal as the MLRsearch library takes it (draft-ietf-bmwg-mlrsearch)."""
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float
+    final_trial_s: float
+    duration_sum_s: float
+    width: float  # relative
+    initial_trial_s: float | None = None
+    expansion_coefficient: float | None = None
+    fail_fast: bool | None = None
+    label: str | None = None  # a compliance label, only where the parameters entitle to it
+
+
+class Bounds(Record):
+    """Where the search ended. None: no such bound was found."""
+
+    lower_pps: float | None = None
+    upper_pps: float | None = None
+    min_load_pps: float | None = None
+    max_load_pps: float | None = None
+    trials: NonNegativeInt = 0
+    seconds: NonNegativeFloat = 0.0
+    stopped_by: str | None = None  # "width", "max-load", "min-load", "time", "interrupt"
+
+    @property
+    def width(self) -> float | None:
+        if not self.lower_pps or not self.upper_pps:
+            return None
+        return (self.upper_pps - self.lower_pps) / self.upper_pps
+
+
+class Measurement(Figures, Identity):
+    """What a trial and a result have in common."""
+
+    audit: Audit
+
+
+class Trial(Measurement):
+    """One trial: sources started at one instant, run for a time, drained, read."""
+
+    trial: NonNegativeInt  # number within the bundle; shared by its chains and directions
+    phase: Phase
+    started_at: str  # ISO 8601, UTC
+    intended_duration_s: NonNegativeFloat
+
+
+class Result(Measurement):
+    """One row of `headrace run --json`: what a repetition found for one goal."""
+
+    goal: str  # a search goal's name, "fixed" or "max"
+    goal_parameters: Goal | None = None
+    bounds: Bounds | None = None
+    trial: NonNegativeInt | None = None  # the trial that showed it
+    provenance: str | None = None  # predicted and published rows: from what
