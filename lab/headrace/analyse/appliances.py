@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from headrace.analyse.compared import Compared
+from headrace.analyse.units import percent
 from headrace.graph.draw import one_line
 from headrace.ground.appliances.study import swept_text
 from headrace.measure.appliance_figures import NOTICEABLE, Rate, Summary, rate
@@ -79,7 +80,9 @@ def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | No
     if baseline is None:
         return narrowest
     lost = -alone[narrowest].gain(baseline)
-    sentences.append(f"Without any VNF: {baseline}; {narrowest} alone loses {lost:.0%} of it.")
+    sentences.append(
+        f"Without any VNF: {baseline}; {narrowest} alone loses {percent(lost, 2)} of it."
+    )
     if baseline.above(alone[narrowest]):
         return narrowest
     sentences.append("That is no more than repetitions differ by: no VNF is narrow alone.")
@@ -99,7 +102,7 @@ def _exhausted(found: Sequence[Summary], sentences: list[str]) -> str | None:
         return None
     sentences.append(
         "Of the CPU that each may have (`cpus`): "
-        + ", ".join(f"{v} {s:.0%}" for v, s in sorted(medians.items(), key=lambda i: -i[1]))
+        + ", ".join(f"{v} {percent(s, 2)}" for v, s in sorted(medians.items(), key=lambda i: -i[1]))
         + "."
     )
     most = max(medians, key=lambda vnf: medians[vnf])

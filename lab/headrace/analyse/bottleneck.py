@@ -85,7 +85,7 @@ def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) ->
         carried_pps=carried_pps(at),
         narrowest=name,
         marked=_marked(name, parts) if limit is None else (limit.place,),
-        limit=limit,
+        limit=None if limit is None else limits.in_result(limit, at),
         headline=headline,
         reasons=tuple(reasons),
     )
@@ -304,7 +304,7 @@ def _of_lcores(part: Part) -> list[str]:
     cpus = ", ".join(str(c) for c in part.cpus)
     if part.utilisation is not None:
         left = "no cycles left" if part.utilisation >= BUSY else "the rest found no packets to poll"
-        if part.utilisation >= BUSY and _room(part):
+        if part.utilisation >= BUSY and room(part):
             left = (
                 f"its polls found {significant(part.burst or 0.0, 2)} of at most {part.most_burst} "
                 "packets: when more come it takes more at a time"
@@ -403,20 +403,20 @@ def _of_rest(part: Part, by_width: Sequence[Part]) -> list[str]:
     ]
 
 
-def _room(part: Part) -> bool:
+def room(part: Part) -> bool:
     """Its polls could have found more: they are no measure of what it can carry."""
     return bool(part.burst and part.most_burst and part.burst < FULL_BURST * part.most_burst)
 
 
 def _of_estimate(part: Part) -> list[str]:
     """What keeps the capacity from being more than an estimate."""
-    if part.full_burst_cycles is not None and part.cycles_per_packet and _room(part):
+    if part.full_burst_cycles is not None and part.cycles_per_packet and room(part):
         return [
             f"In full bursts a packet costs {significant(part.full_burst_cycles)} cycles, by a "
             "line through the polls of this trial, in those that came "
             f"{significant(part.cycles_per_packet)}: what it can carry goes by the former."
         ]
-    if part.utilisation is None or (part.utilisation >= HALF and not _room(part)):
+    if part.utilisation is None or (part.utilisation >= HALF and not room(part)):
         return []
     return [
         "So far from its limit this is an estimate on the safe side: fuller batches cost less per "

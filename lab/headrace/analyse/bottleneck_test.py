@@ -472,6 +472,8 @@ def test_a_limit_is_named_where_it_holds_the_chain_back(
         return
     assert found.headline == "Switch capacity of the NIC, 1 Gbit/s, reached."
     assert found.narrowest is None and found.limit is not None and found.marked == ("nic",)
+    # Use and losses are this measurement's, as its own `limits` have them, not the trial's above.
+    assert found.limit == here[0]
     assert any("goes 2 times between NIC and host" in reason for reason in found.reasons)
     assert any("By its cycles the chain could carry" in reason for reason in found.reasons)
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from headrace.analyse.bottleneck import Pipe, pipe_of
+from headrace.analyse.bottleneck import Pipe, pipe_of, room
+from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared, read_compared
 from headrace.analyse.summary import Summary, summarise
-from headrace.analyse.units import count, ns, percent, plural
+from headrace.analyse.units import count, ns, percent, plural, significant
 from headrace.record.bundle import Bundle, Status
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
@@ -62,6 +63,17 @@ class Group(Record):
         """What was dropped on purpose, where that is not in the loss."""
         rows = (*self.summaries, *self.single)
         return tuple(_by_policy(s) for s in rows if s.by_policy)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the table must know of its figures."""
+        least = min(
+            (s for s in self.summaries if s.key.load_pps is not None),
+            key=lambda s: s.key.load_pps or 0.0,
+            default=None,
+        )
+        small = None if least is None else _small_bursts(least)
+        return (*self.intended, *([small] if small else []))
 
 
 class Report(Record):
@@ -174,6 +186,26 @@ def _by_policy(s: Summary) -> str:
         f"{s.key.execution}, {s.key.goal_text}{way}: {count(dropped)} of "
         f"{count(sent)} packets sent ({share}) were dropped by policy; they are in "
         "neither the loss nor the throughput."
+    )
+
+
+def _small_bursts(s: Summary) -> str | None:
+    """Why a function's cycles at a part of the load are not those at full load."""
+    parts = [p for p in parts_of(s.typical) if p.role == "chain" and room(p)]
+    if not parts:
+        return None
+    part = min(parts, key=lambda p: p.burst or 0.0)
+    full = (
+        f" In full bursts a packet takes {part.name} {significant(part.full_burst_cycles)} cycles "
+        f"in all, here {significant(part.cycles_per_packet)}."
+        if part.full_burst_cycles and part.cycles_per_packet
+        else ""
+    )
+    return (
+        f"{s.key.execution}, {s.key.goal_text}: {part.name}'s polls found "
+        f"{significant(part.burst or 0.0, 2)} of at most {part.most_burst} packets. What a poll "
+        "and caches that have gone cold cost once is spread over so few: cycles at a part of the "
+        f"load are more than at all of it.{full}"
     )
 
 

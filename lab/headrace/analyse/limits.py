@@ -38,6 +38,11 @@ def limit_of(at: Measurement, above: Sequence[Measurement]) -> Limit | None:
     )
 
 
+def in_result(limit: Limit, at: Measurement) -> Limit:
+    """The same limit as this measurement used it: a trial above used and lost more."""
+    return next((o for o in at.limits if (o.kind, o.place) == (limit.kind, limit.place)), limit)
+
+
 def _lost_elsewhere(above: Sequence[Measurement]) -> int:
     """In front of the chain's parts, which were too slow."""
     found = [one.counters for one in above if one.counters is not None]
@@ -73,7 +78,7 @@ def reasons(
 
 
 def _of_use(limit: Limit, at: Measurement) -> list[str]:
-    here = next((o for o in at.limits if (o.kind, o.place) == (limit.kind, limit.place)), limit)
+    here = in_result(limit, at)
     crossed = _CROSSED[limit.kind].format(f"{here.crossings:.2g}", limit.place)
     return [
         f"At {pps(carried_pps(at))} frames take {percent(here.used)} of it (layer 1).",

@@ -9,10 +9,10 @@ from headrace.analyse.bottleneck import pipe
 from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
-from headrace.analyse.units import pps
+from headrace.analyse.units import percent, pps
 from headrace.ground.hosted.parts import NIC
 from headrace.record.counters import Counters
-from headrace.record.rows import Measurement
+from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Limit
 
 BUSY = 0.90  # an lcore above may have been without cycles for a burst
@@ -73,7 +73,7 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
             "cannot be told from that",
             evidence=(
                 *told,
-                *(f"{p.name} was held up for {p.held_up:.0%} of the trial" for p in held),
+                *(f"{p.name} was held up for {percent(p.held_up, 2)} of the trial" for p in held),
                 _measured(at, e.repeated),
             ),
             remedy="end the other work or keep it off the lcores (cpusets, isolcpus), or take a "
@@ -137,7 +137,7 @@ def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagno
         share=lost / max(above.intended, 1),
         place=f"{_place(above)}: {ring}",
         text=f"ring {ring} ({size} packets) overflowed while {part.name}, which reads it, had "
-        f"{1 - used:.0%} of its capacity left",
+        f"{percent(1 - used, 2)} of its capacity left",
         evidence=(
             f"{lost} of {above.intended} packets found it full",
             f"it holds {size / above.load_pps * 1e6:.3g} µs of that load",
@@ -175,34 +175,41 @@ def _slow_part(
 def _wider(part: Part, at: Measurement) -> str:
     """What the deployment allows: a hosted VNF has one lcore, and no replicas."""
     if all(segment.hosting == "inline" for segment in at.segments):
-        return (
-            "another lcore for this segment (`replicas`), or another cut of the chain; "
-            "`headrace run` sweeps execution models"
+        cut = (
+            ", or another cut of the chain; `headrace run` sweeps execution models"
+            if len([nf for segment in at.segments for nf in segment.nfs]) > 1
+            else ""
         )
+        return f"another lcore for this segment (`replicas`){cut}"
     if part.name == NIC:
         return "lcores of their own for generator, switch and sink (`lcores.traffic` with three)"
     alone = "" if not part.shares_cpu_with else "an lcore that it shares with nobody, or "
-    return (
-        f"{alone}fewer functions in this VNF (another cut: `execution`), or more chains side by "
-        "side (`hosting.chains`)"
-    )
+    fewer = "fewer functions in this VNF (another cut: `execution`), or " if part.nfs[1:] else ""
+    return f"{alone}{fewer}more chains side by side (`hosting.chains`)"
 
 
 # What would move a limit; each word is one that the deployment takes.
 _MOVED_BY = {
-    "switch": "fewer VNFs on the way of a packet (`execution: rtc` has the chain in one): each "
-    "goes twice between NIC and host; or a NIC that has more (`hosting.switch_gbps`)",
+    "switch": "a NIC that has more (`hosting.switch_gbps`)",
     "uplink": "a faster wire (`hosting.uplink_gbps`)",
     "rate-cap": "a larger licence (`rate_cap_gbps`), or more chains side by side "
     "(`hosting.chains`)",
 }
+_FEWER = (
+    "fewer VNFs on the way of a packet (`execution: rtc` has the chain in one): each goes twice "
+    "between NIC and host; or "
+)
 _REFLECTED = "`network: veb`, whose frames from VNF to VNF do not leave by the wire; or "
 
 
 def _limit_reached(
     limit: Limit, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
 ) -> Diagnosis:
-    reflected = limit.kind == "uplink" and limit.crossings > 1.5
+    before = ""
+    if limit.kind == "uplink" and limit.crossings > 1.5:
+        before = _REFLECTED
+    elif limit.kind == "switch" and _several_vnfs(at):
+        before = _FEWER
     return Diagnosis(
         rule="limit-reached",
         weight=Weight.SHORTAGE,
@@ -210,8 +217,14 @@ def _limit_reached(
         place=f"{_place(at)}: {limit.place}",
         text=headline,
         evidence=(*reasons, _measured(at, repeated)),
-        remedy=(_REFLECTED if reflected else "") + _MOVED_BY[limit.kind],
+        remedy=before + _MOVED_BY[limit.kind],
     )
+
+
+def _several_vnfs(at: Measurement) -> bool:
+    """On one packet's way: they are called vnf1.1, vnf1.2 and so on."""
+    vnfs = [segment.name for segment in at.segments if segment.hosting != "inline"]
+    return any(name.rpartition(".")[2] != "1" for name in vnfs)
 
 
 def _place(at: Measurement) -> str:
@@ -220,7 +233,8 @@ def _place(at: Measurement) -> str:
 
 def _measured(at: Measurement, repeated: bool) -> str:
     which = f", repetition {at.repetition}" if repeated else ""
-    return f"Measured: {_place(at)}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
+    goal = f", {at.goal}" if isinstance(at, Result) else ""
+    return f"Measured: {_place(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
 RULES = (disturbed, generator_bound, narrowest)

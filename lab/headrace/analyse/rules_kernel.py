@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
+from headrace.analyse.units import percent
 from headrace.collect.cores import softirq
 
 # A core that spends this share of its time in softirqs has hardly any left for what they feed.
@@ -33,7 +34,8 @@ def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
         weight=Weight.LOSS if dropped else Weight.SHORTAGE,
         share=busy[cpu],
         place=cpu,
-        text=f"{cpu} spends {busy[cpu]:.0%} of its time in softirqs, the next core {others:.0%}",
+        text=f"{cpu} spends {percent(busy[cpu], 2)} of its time in softirqs, the next core "
+        f"{percent(others, 2)}",
         evidence=(f"NAPI ran out of its budget {squeezed:.0f} times on {cpu}", *lost),
         remedy="spread them: RPS (rps_cpus of the receiving device's queues), more RX queues, "
         "or threaded NAPI (echo 1 > /sys/class/net/DEVICE/threaded)",
@@ -146,7 +148,7 @@ def fragments(e: Evidence) -> Iterator[Diagnosis]:
             weight=Weight.LOSS if failed > FRAGMENTS * (whole + 1) else Weight.SHORTAGE,
             share=min(1.0, count / received),
             place=place,
-            text=f"{count / received:.0%} of the packets are IP fragments, reassembled in "
+            text=f"{percent(count / received, 2)} of the packets are IP fragments, reassembled in "
             f"{place}'s namespace",
             evidence=(
                 f"{count:.0f} fragments became {whole:.0f} datagrams; {failed:.0f} failures",
@@ -189,7 +191,8 @@ def retransmissions(e: Evidence) -> Iterator[Diagnosis]:
                 weight=Weight.ADVICE,
                 share=share,
                 place=place,
-                text=f"{share:.1%} of the TCP segments sent from {place}'s namespace are repeated",
+                text=f"{percent(share, 2)} of the TCP segments sent from {place}'s namespace are "
+                "repeated",
                 evidence=_drops(e),
                 remedy="look for the drops above: something on the way has no room",
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
+from headrace.analyse.units import percent
 from headrace.collect import cores
 
 FULL_THREAD = 0.90  # of the time; the rest is what it waited for others
@@ -31,7 +32,8 @@ def cpu_quota(e: Evidence) -> Iterator[Diagnosis]:
             weight=Weight.SHORTAGE,
             share=share,
             place=name,
-            text=f"{name} used up its CPU quota in {share:.0%} of the periods and was stopped",
+            text=f"{name} used up its CPU quota in {percent(share, 2)} of the periods and was "
+            "stopped",
             evidence=(
                 f"it may use {quota.get(name, 0):.3g} CPUs and used {used.get(name, 0) / 1e9:.3g}",
             ),
@@ -68,7 +70,7 @@ def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
                 weight=Weight.SHORTAGE,
                 share=min(1.0, share),
                 place=name,
-                text=f"{name} was ready to run but had no core for {share:.0%} of the time",
+                text=f"{name} was ready to run but had no core for {percent(share, 2)} of the time",
                 evidence=(f"it was put aside {switches:.0f} times/s",),
                 remedy="give it a core of its own, or fewer neighbours",
             )
@@ -91,8 +93,9 @@ def busy_thread(e: Evidence) -> Iterator[Diagnosis]:
             weight=Weight.TESTER if client else Weight.SHORTAGE,
             share=min(1.0, share),
             place=name,
-            text=f"a thread of {name} ran {share:.0%} of the time: it cannot do more, unless it "
-            "only polls" + (". The clients are the limit, not the chain" if client else ""),
+            text=f"a thread of {name} ran {percent(share, 2)} of the time: it cannot do more, "
+            "unless it only polls"
+            + (". The clients are the limit, not the chain" if client else ""),
             evidence=(f"all threads of {name} used {all_ / 1e9:.2f} CPUs",) if all_ else (),
             remedy="more threads or instances of it (`scale_out`), or less work for each packet",
         )
@@ -115,7 +118,7 @@ def machine_full(e: Evidence) -> Iterator[Diagnosis]:
         weight=Weight.TESTER if strange else Weight.SHORTAGE,
         share=busy,
         place="machine",
-        text=f"all {len(by_cpu)} CPUs were busy for {busy:.0%} of the time"
+        text=f"all {len(by_cpu)} CPUs were busy for {percent(busy, 2)} of the time"
         + (", mostly with what is not of this run" if strange else ""),
         evidence=(
             ", ".join(
@@ -161,7 +164,8 @@ def core_full(e: Evidence) -> Iterator[Diagnosis]:
             weight=Weight.ADVICE,  # a polling core always is
             share=busy,
             place=cpu,
-            text=f"{cpu} was busy for {busy:.0%} of the time, mostly {most} ({states[most]:.0%})",
+            text=f"{cpu} was busy for {percent(busy, 2)} of the time, mostly {most} "
+            f"({percent(states[most], 2)})",
             remedy="more cores for what runs there, or less of it",
         )
 
@@ -174,7 +178,8 @@ def stolen(e: Evidence) -> Iterator[Diagnosis]:
                 weight=Weight.TESTER,
                 share=share,
                 place=cpu,
-                text=f"the hypervisor kept {cpu} from this machine for {share:.0%} of the time",
+                text=f"the hypervisor kept {cpu} from this machine for {percent(share, 2)} of the "
+                "time",
                 remedy="measure where cores are not shared",
             )
 

@@ -17,6 +17,7 @@ APPLICATION = (
     "gbps", "to_servers_gbps", "to_clients_gbps", "requests_per_s", "hit_ratio", "errors",
     "retransmits",
 )  # fmt: skip
+WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
 AGREE_RATIO = 0.05  # repetitions that differ by more are reported as disagreeing
 
 
@@ -49,7 +50,12 @@ class Key(Record):
 
     @property
     def goal_text(self) -> str:
-        return self.goal if self.load_pps is None else f"{self.goal} {pps(self.load_pps)}"
+        """Of traffic both ways a load is asked for each way, and carried as their sum."""
+        if self.load_pps is None:
+            return self.goal
+        if self.direction == "both":
+            return f"{self.goal} 2 x {pps(self.load_pps / 2)}"
+        return f"{self.goal} {pps(self.load_pps)}"
 
 
 class Summary(Record):
@@ -65,6 +71,7 @@ class Summary(Record):
     pdv_ns: dict[str, Spread] = Field(default_factory=dict)
     ipdv_ns_mean: Spread | None = None
     nf_cycles: dict[str, Spread] = Field(default_factory=dict)
+    cycles: Spread | None = None  # of all functions, per packet that came to the chain
     application: dict[str, Spread] = Field(default_factory=dict)  # what clients saw
     disagree: bool = False  # throughput differs by more than AGREE_RATIO
     results: tuple[Result, ...]
@@ -158,10 +165,23 @@ def _summary(group: list[Result]) -> Summary:
         pdv_ns=fields(lambda r: r.pdv_ns.model_dump() if r.pdv_ns else {}),
         ipdv_ns_mean=spread([r.ipdv_ns_mean for r in used if r.ipdv_ns_mean is not None]),
         nf_cycles=fields(lambda r: r.nf_cycles),
+        cycles=spread([c for r in used if (c := functions_cycles(r)) is not None]),
         application=fields(_of_application),
         disagree=(throughput.relative or 0.0) > AGREE_RATIO,
         results=tuple(used),
     )
+
+
+def functions_cycles(result: Result) -> float | None:
+    """What the functions take of a packet that comes to the chain: one that half of the packets go
+    past counts half, a switch that they cross twice counts twice."""
+    replicas = [] if result.counters is None else result.counters.replicas
+    wires = [n for r in replicas for link, n in r.inputs.items() if link.startswith(WIRE)]
+    if not sum(wires):
+        return sum(result.nf_cycles.values()) or None
+    readings = [(name, nf.packets_in) for r in replicas for name, nf in r.nfs.items()]
+    cycles = sum(result.nf_cycles.get(name, 0.0) * packets for name, packets in readings)
+    return cycles / sum(wires) or None
 
 
 def _of_application(result: Result) -> dict[str, float]:

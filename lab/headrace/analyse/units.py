@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 NOT_KNOWN = "–"
 SPACE = "\u202f"  # narrow no-break: a number never parts from its unit
+_ALL, _DIGITS_MOST = 1e-9, 12  # nearer to all than this is all, added up in floating point
 
 
 class Scale(NamedTuple):
@@ -58,7 +59,14 @@ def count(value: int) -> str:
 
 
 def percent(ratio: float | None, digits: int = 3) -> str:
-    return NOT_KNOWN if ratio is None else f"{significant(ratio * 100, digits)}{SPACE}%"
+    """As many digits more as keep what is not all from being rounded to 100 %."""
+    if ratio is None:
+        return NOT_KNOWN
+    text = significant(ratio * 100, digits)
+    while float(text.replace(SPACE, "")) == 100 and abs(ratio - 1) > _ALL and digits < _DIGITS_MOST:
+        digits += 1
+        text = significant(ratio * 100, digits)
+    return f"{text}{SPACE}%"
 
 
 def exact_percent(ratio: float) -> str:

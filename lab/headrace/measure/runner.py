@@ -223,9 +223,13 @@ class _Measuring:
         made = self._trial(load, self._measure.trial, "fixed")
         self._keep([result(t, "fixed") for t in made])
         self._run.progress.say(
-            f"  at {rate(load)}: {rate(made[-1].throughput_pps)}, loss {made[-1].loss_ratio:.3%}"
+            f"  at {rate(load)}{self._each_way()}: {rate(made[-1].throughput_pps)}, "
+            f"loss {made[-1].loss_ratio:.3%}"
             + _by_policy(made[-1])
         )
+
+    def _each_way(self) -> str:
+        return " each way, in sum" if len(self._context.ways) > 1 else ""
 
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._run.trials

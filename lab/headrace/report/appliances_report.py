@@ -11,6 +11,7 @@ from rich.table import Table
 
 from headrace.analyse.appliances import compared, scale_up, scaled_out
 from headrace.analyse.compared import Compared
+from headrace.analyse.units import exact_percent, percent
 from headrace.graph import draw
 from headrace.measure.appliance_figures import Summary, summaries
 from headrace.measure.appliance_measure import Row
@@ -61,7 +62,9 @@ def _gbps(value: float | None) -> str:
 def _hits(one: Summary) -> str:
     """What the chain's first cache answered itself, of what it was to."""
     ratio, asked = one.of_application("hit_ratio"), one.of_application("hit_ratio_asked")
-    return f"{ratio:.0%} of {asked:.0%}" if ratio is not None and asked is not None else ""
+    if ratio is None or asked is None:
+        return ""
+    return f"{percent(ratio, 2)} of {exact_percent(asked)}"
 
 
 def _figures(one: Summary) -> tuple[str, ...]:
@@ -69,7 +72,7 @@ def _figures(one: Summary) -> tuple[str, ...]:
     p50, p99 = one.latency_ms("p50"), one.latency_ms("p99")
     return (
         str(one.rate),
-        f"{one.rate.spread:.0%}" if len(one.results) > 1 else "",
+        percent(one.rate.spread, 2) if len(one.results) > 1 else "",
         _gbps(one.of_application("to_servers_gbps")),
         _gbps(one.of_application("to_clients_gbps")),
         _hits(one),

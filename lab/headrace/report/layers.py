@@ -12,7 +12,7 @@ from statistics import median
 from headrace.analyse.diagnosis import Diagnosis
 from headrace.analyse.evidence import deployment
 from headrace.analyse.rules import explain
-from headrace.analyse.units import plural
+from headrace.analyse.units import percent, plural
 from headrace.collect.layers import Figure, Goodput, Windows, figures
 from headrace.collect.samples import Samples
 from headrace.collect.stack.result import SoftirqCpu, StackTrace, StageLatency
@@ -171,7 +171,8 @@ def stages_picture(stack: StackTrace) -> str:
     scale = svg.linear(0, shown[0][1][1] / total, 0, 260)
     for i, ((begin, to), (count, sum_ns, p99)) in enumerate(shown):
         y = 4 + i * high
-        says = f"{sum_ns / total:.0%}, mean {time_text(sum_ns / count)}, p99 {time_text(p99)}"
+        says = f"{percent(sum_ns / total, 2)}, mean {time_text(sum_ns / count)}, "
+        says += f"p99 {time_text(p99)}"
         parts.append(svg.text(0, y + 13, f"{begin} → {to}", font_size=12))
         parts.append(svg.rect(330, y + 2, scale(sum_ns / total), 14, fill="#7aa7d8"))
         parts.append(svg.text(336 + scale(sum_ns / total), y + 13, says, font_size=12))
@@ -201,13 +202,13 @@ def softirq_picture(cores: tuple[SoftirqCpu, ...]) -> str:
             if vector is None:
                 continue
             wide = 500 * vector.share
-            parts.append(
-                svg.rect(x, y + 2, wide, 14, svg.title(f"{name} {vector.share:.1%}"), fill=colour)
-            )
+            title = svg.title(f"{name} {percent(vector.share)}")
+            parts.append(svg.rect(x, y + 2, wide, 14, title, fill=colour))
             x += wide
         share = sum(v.share for v in core.vectors.values())
         most = max(core.vectors.items(), key=lambda item: item[1].share, default=None)
-        says = f"{share:.1%}" + (f", mostly {most[0]} {most[1].share:.1%}" if most else "")
+        says = percent(share)
+        says += f", mostly {most[0]} {percent(most[1].share)}" if most else ""
         parts.append(svg.text(x + 6, y + 13, says, font_size=12))
     return svg.picture(820, 8 + high * len(cores), "softirq time by CPU", *parts)
 

@@ -58,6 +58,7 @@ def _summary(s: Summary) -> dict[str, Any]:
         "pdv_ns": _spreads(s.pdv_ns),
         "ipdv_ns_mean": spread(s.ipdv_ns_mean) if s.ipdv_ns_mean else None,
         "nf_cycles": _spreads(s.nf_cycles),
+        "cycles": spread(s.cycles) if s.cycles else None,
         "application": _spreads(s.application),
     }
 

@@ -33,7 +33,7 @@ def lines(report: document.Report, width: int) -> list[RenderableType]:
     parts += [wrapped(f"! {text}", width, "  ", BAD) for text in report.cautions]
     for group in report.groups:
         parts += [Text(), Text(_title(group), style="bold"), table(group, width)]
-        parts += [wrapped(f"- {text}", width, "  ", "") for text in group.intended]
+        parts += [wrapped(f"- {text}", width, "  ", "") for text in group.notes]
         for explained in group.explained:
             parts.append(Padding(narrowest(explained, width), (1, 0, 0, 0), expand=False))
         for one in group.compared:
@@ -125,8 +125,7 @@ def _time(spreads: dict[str, Spread], name: str, times: units.Scale) -> str:
 
 
 def _cycles(s: Summary, _: units.Scale, __: units.Scale) -> str:
-    total = sum(c.median for c in s.nf_cycles.values())
-    return units.significant(total) if total else units.NOT_KNOWN
+    return units.significant(s.cycles.median) if s.cycles else units.NOT_KNOWN
 
 
 def _offered(s: Summary, _: units.Scale, __: units.Scale) -> str:
@@ -153,7 +152,7 @@ def _seen(name: str, s: Summary) -> str:
 
 def _hits(s: Summary) -> str:
     found = s.application.get("hit_ratio")
-    return units.NOT_KNOWN if found is None else f"{found.median:.0%}"
+    return units.percent(found.median if found else None, 2)
 
 
 APPLICATION = (
@@ -179,7 +178,7 @@ def verdict(s: Summary) -> Text:
 
 def narrowest(explained: document.Explained, width: int) -> Group:
     pipe, key = explained.pipe, explained.summary.key
-    head = Text(textwrap.fill(f"{key.execution}: {pipe.headline}", width))
+    head = Text(textwrap.fill(f"{key.execution}, {key.goal_text}: {pipe.headline}", width))
     head.stylize("bold", 0, len(key.execution) + 1)
     return Group(
         head,

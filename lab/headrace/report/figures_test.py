@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures that are easily taken for another one: whose they are stands beside them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from headrace.analyse.document import Report, report
+from headrace.analyse.rules_engine import _limit_reached, _wider
+from headrace.analyse.summary import functions_cycles, key_of, summarise
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.counters import Counters, NfReading, ReplicaReading
+from headrace.record.rows import Result
+from headrace.record.segments import Limit, Segment
+from headrace.report.page import render
+from headrace.report.terminal import show
+
+
+@pytest.fixture(scope="module")
+def measured(bundle_path: Path) -> Result:
+    return Bundle(bundle_path).results()[0]
+
+
+def reported(folder: Path, result: Result, **changes: Any) -> Report:
+    with BundleWriter(folder) as w:
+        w.result(result.model_copy(update=changes))
+    return report(Bundle(folder))
+
+
+def on_terminal(made: Report) -> str:
+    console = Console(file=io.StringIO(), width=140)
+    show(made, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def of_two_functions(second: int) -> Counters:
+    """Of 1000 packets on the wire the second function gets so many."""
+    nfs = {
+        name: NfReading(type=name, packets_in=n, out={}, dropped={}, batches=n, cycles=0,
+                        cycles_packets=0)
+        for name, n in (("acl", 1000), ("lb", second))
+    }  # fmt: skip
+    chain = ReplicaReading(
+        segment="acl+lb", index=0, cpu=1, packets_in=1000, inputs={"wire-forward": 1000}, nfs=nfs
+    )
+    return Counters(tsc_hz=1_000_000_000, workers=(), replicas=(chain,), rings={})
+
+
+@pytest.mark.parametrize(("second", "cycles"), [(1000, 140.0), (250, 65.0), (2000, 240.0)])
+def test_a_function_counts_by_the_packets_that_reach_it(
+    measured: Result, second: int, cycles: float
+) -> None:
+    each = {"nf_cycles": {"acl": 40.0, "lb": 100.0}, "counters": of_two_functions(second)}
+    result = measured.model_copy(update=each)
+    assert functions_cycles(result) == pytest.approx(cycles)
+    [summary] = summarise([result])
+    assert summary.cycles is not None and summary.cycles.median == pytest.approx(cycles)
+
+
+def test_a_load_both_ways_is_said_as_it_was_asked_for(measured: Result) -> None:
+    fixed = {"goal": "fixed", "load_pps": 100_000.0}
+    both = measured.model_copy(update={**fixed, "direction": "both"})
+    one = measured.model_copy(update={**fixed, "load_pps": 50_000.0})
+    assert key_of(both).goal_text == "fixed 2 x 50.0\u202fkpps"
+    assert key_of(one).goal_text == "fixed 50.0\u202fkpps"
+
+
+def test_what_a_part_can_carry_is_said_to_be_of_a_goal(tmp_path: Path, measured: Result) -> None:
+    made = reported(tmp_path / "b", measured)
+    assert f"{measured.execution}, {measured.goal}: " in on_terminal(made)
+    assert f"<h3>{measured.execution}, {measured.goal}" in render(made)
+
+
+def test_small_bursts_are_why_cycles_at_little_load_are_more(
+    tmp_path: Path, measured: Result
+) -> None:
+    assert measured.counters is not None
+    replicas = [
+        r.model_copy(update={"burst": 32, "polls": r.packets_in, "idle_polls": r.packets_in // 2})
+        for r in measured.counters.replicas
+    ]
+    counters = measured.counters.model_copy(update={"replicas": tuple(replicas)})
+    fixed = {"goal": "fixed", "load_pps": 1000.0, "counters": counters}
+    text = on_terminal(reported(tmp_path / "small", measured, **fixed))
+    assert "polls found 2.0 of at most 32 packets" in text
+    full = [r.model_copy(update={"polls": r.packets_in // 32, "idle_polls": 0}) for r in replicas]
+    counters = counters.model_copy(update={"replicas": tuple(full)})
+    text = on_terminal(
+        reported(tmp_path / "full", measured, goal="fixed", load_pps=1000.0, counters=counters)
+    )
+    assert "polls found" not in text
+
+
+def hosted(*names: str) -> tuple[Segment, ...]:
+    return tuple(
+        Segment(name=name, cpus=(1,), nfs=("l2fwd",), role="chain", hosting="process")
+        for name in names
+    )
+
+
+@pytest.mark.parametrize(
+    ("vnfs", "fewer"), [(("vnf1.1",), False), (("vnf1.1", "vnf1.2"), True),
+                        (("vnf1.1", "vnf2.1"), False)],
+)  # fmt: skip
+def test_what_the_deployment_has_already_is_no_remedy(
+    measured: Result, vnfs: tuple[str, ...], fewer: bool
+) -> None:
+    limit = Limit(kind="switch", place="nic", gbps=1.0, used=1.0, crossings=2.0)
+    at = measured.model_copy(update={"segments": hosted(*vnfs)})
+    assert ("rtc" in _limit_reached(limit, at, "", (), False).remedy) == fewer
+
+
+def test_a_chain_of_one_function_is_not_cut(measured: Result, tmp_path: Path) -> None:
+    group = reported(tmp_path / "b", measured).groups[0]
+    [part, *_] = [p for p in group.explained[0].pipe.parts if p.role == "chain"]
+    assert "another cut" in _wider(part, measured)
+    alone = Segment(name="acl", cpus=(1,), nfs=("acl",), role="chain")
+    at = measured.model_copy(update={"segments": (alone,)})
+    assert "another cut" not in _wider(part.model_copy(update={"nfs": ("acl",)}), at)
