@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.containers import explained, findings, lacking, ours, results, run
+from support.containers import explained, findings, headrace, lacking, ours, results, run
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 
@@ -268,3 +268,31 @@ def test_sriov_is_refused_where_no_nic_has_functions(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "no NIC with SR-IOV functions" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@needs("nat", "traffic")
+def test_a_bundle_is_replayed_from_another_folder(tmp_path: Path) -> None:
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+    from scapy.utils import wrpcap
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    capture = [Ether() / IP(dst="192.0.2.1") / UDP(sport=1000 + i, dport=53) for i in range(50)]
+    wrpcap(str(first / "c.pcap"), capture)
+    (first / "rules.yaml").write_text("rules: [nat first]\n")
+    done = run(
+        first,
+        "name: test\ndeployment: {hosting: container}\n"
+        "graphs: {vnfs: [nat], base: headrace, rules: [rules.yaml]}\n"
+        "workload: {kind: pcap, file: c.pcap, rate: 500, duration: 1 s}\n",
+    )
+    [result] = results(done)
+    (first / "bundle-0").rename(tmp_path / "moved")
+    shutil.rmtree(first)
+    second.mkdir()
+    again = headrace(second, "run", str(tmp_path / "moved"), "--out", "bundle", "--json")
+    [replayed] = results(again)
+    for key in ("chain", "execution", "workload", "direction", "goal"):
+        assert replayed[key] == result[key]
+    assert replayed["received"] > 100

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from headrace.analyse.compared import Compared
+from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate
 from headrace.analyse.units import percent
 from headrace.graph.draw import one_line
-from headrace.ground.appliances.study import swept_text
-from headrace.measure.appliance_figures import NOTICEABLE, Rate, Summary, rate
+from headrace.record.deployment import swept_text
 from headrace.record.figures import ApplicationFigures
 
 _BUSY_CPUS = 0.1  # a VNF that took less has not earned its name here
@@ -25,15 +25,15 @@ _FULL = 0.9  # of all CPUs
 _USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
 
 
-def compared(found: Sequence[Summary]) -> list[Compared]:
+def compared(found: Sequence[Reached]) -> list[Compared]:
     """For each network and workload: the bottleneck, if one can be named, and the evidence."""
-    groups: dict[tuple[str, str], list[Summary]] = {}
+    groups: dict[tuple[str, str], list[Reached]] = {}
     for one in found:
-        groups.setdefault((one.point.network, one.results[0].workload), []).append(one)
+        groups.setdefault((one.deployed.network, one.workload), []).append(one)
     return [_compared(*key, some) for key, some in groups.items()]
 
 
-def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared:
+def _compared(network: str, workload: str, found: Sequence[Reached]) -> Compared:
     sentences: list[str] = []
     doubtful = sum(bool(one.verdict) for one in found)
     if doubtful:
@@ -65,13 +65,13 @@ def _compared(network: str, workload: str, found: Sequence[Summary]) -> Compared
     )  # fmt: skip
 
 
-def _vnfs(found: Sequence[Summary]) -> set[str]:
-    return {n.vnf for one in found for n in one.point.layout.nodes}
+def _vnfs(found: Sequence[Reached]) -> set[str]:
+    return {vnf for one in found for vnf in one.deployed.kinds().values()}
 
 
-def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | None:
-    alone = {one.point.subject: one.rate for one in found if one.point.role == "alone"}
-    baseline = next((one.rate for one in found if one.point.role == "baseline"), None)
+def _narrowest_alone(found: Sequence[Reached], sentences: list[str]) -> str | None:
+    alone = {one.deployed.subject: one.rate for one in found if one.deployed.role == "alone"}
+    baseline = next((one.rate for one in found if one.deployed.role == "baseline"), None)
     if not alone:
         return None
     ordered = sorted(alone, key=lambda name: alone[name].median)
@@ -89,11 +89,11 @@ def _narrowest_alone(found: Sequence[Summary], sentences: list[str]) -> str | No
     return None
 
 
-def _exhausted(found: Sequence[Summary], sentences: list[str]) -> str | None:
+def _exhausted(found: Sequence[Reached], sentences: list[str]) -> str | None:
     """The VNF that used up the CPU which it may have, in the chains' trials."""
     shares: dict[str, list[float]] = {}
-    for one in (s for s in found if s.point.role == "chain"):
-        kinds = {n.name: n.vnf for n in one.point.layout.nodes}
+    for one in (s for s in found if s.deployed.role == "chain"):
+        kinds = one.deployed.kinds()
         for result in one.results:
             for name, share in (result.application.quota if result.application else {}).items():
                 shares.setdefault(kinds[name], []).append(share)
@@ -109,7 +109,7 @@ def _exhausted(found: Sequence[Summary], sentences: list[str]) -> str | None:
     return most if medians[most] >= _USED_UP else None
 
 
-def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
+def _busiest(found: Sequence[Reached], sentences: list[str]) -> str | None:
     """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
     included; what forwards between them counts as well, by its name."""
     used: dict[str, list[float]] = {}
@@ -118,11 +118,11 @@ def _busiest(found: Sequence[Summary], sentences: list[str]) -> str | None:
     for result, nodes, kinds in (
         (
             result,
-            {n.name for n in one.point.layout.nodes},
-            {n.name: n.vnf for n in one.point.layout.of_kind("routed", "proxy", "leaf")},
+            set(one.deployed.nodes),
+            one.deployed.kinds("routed", "proxy", "leaf"),
         )
         for one in found
-        if one.point.role == "chain"
+        if one.deployed.role == "chain"
         for result in one.results
     ):
         cpu = _cpus(result.application)
@@ -167,24 +167,25 @@ def _cpus(application: ApplicationFigures | None) -> dict[str, float]:
     }
 
 
-def scaled_out(found: Sequence[Summary]) -> dict[tuple[str, str], dict[int, Summary]]:
+def scaled_out(found: Sequence[Reached]) -> dict[tuple[str, str], dict[int, Reached]]:
     """(VNF, chain) -> instances -> what was measured, on one network with one workload.
 
     Each chain for itself: what is compared differs in the number of instances only.
     """
-    groups: dict[tuple[str, str], dict[int, Summary]] = {}
+    groups: dict[tuple[str, str], dict[int, Reached]] = {}
     for one in found:
-        if one.point.role == "scale-out":
-            key = (one.point.subject, one_line(one.point.graph))
-            groups.setdefault(key, {})[one.point.instances] = one
+        if one.deployed.role == "scale-out":
+            key = (one.deployed.subject, one_line(one.deployed.graph))
+            groups.setdefault(key, {})[one.deployed.instances] = one
     for (vnf, chain), by_count in groups.items():
         for one in found:
-            if one.point.role == "chain" and one_line(one.point.graph) == chain:
-                by_count.setdefault(sum(n.vnf == vnf for n in one.point.layout.nodes), one)
+            if one.deployed.role == "chain" and one_line(one.deployed.graph) == chain:
+                count = list(one.deployed.kinds().values()).count(vnf)
+                by_count.setdefault(count, one)
     return {key: dict(sorted(by_count.items())) for key, by_count in groups.items()}
 
 
-def _scaling(found: Sequence[Summary], sentences: list[str]) -> str | None:
+def _scaling(found: Sequence[Reached], sentences: list[str]) -> str | None:
     gains: dict[str, float] = {}
     for (vnf, chain), by_count in scaled_out(found).items():
         rates = {count: one.rate for count, one in by_count.items()}
@@ -207,21 +208,21 @@ def _verdict(gain: float, raised: bool, what: str) -> str:
     return f": adding {what} {raises} the rate ({gain:+.0%})"
 
 
-def scale_up(found: Sequence[Summary]) -> list[str]:
+def scale_up(found: Sequence[Reached]) -> list[str]:
     """What a sweep over one VNF's CPUs, memory or parameters did to each chain, all else equal."""
-    groups: dict[tuple[str, ...], list[tuple[object, Summary]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[object, Reached]]] = {}
     for one in found:
-        for path, value in one.point.swept:
-            others = swept_text(tuple((p, v) for p, v in one.point.swept if p != path))
-            if path.startswith("vnfs.") and one.point.role in ("chain", "alone"):
-                base = one.results[0].workload.removesuffix(swept_text(one.point.swept))
-                name = f"{one.point.role} {one.point.name}"
-                groups.setdefault((path, one.point.network, base, name, others), []).append(
+        for path, value in one.deployed.swept:
+            others = swept_text(tuple((p, v) for p, v in one.deployed.swept if p != path))
+            if path.startswith("vnfs.") and one.deployed.role in ("chain", "alone"):
+                base = one.workload.removesuffix(swept_text(one.deployed.swept))
+                name = f"{one.deployed.role} {one.deployed.chain}"
+                groups.setdefault((path, one.deployed.network, base, name, others), []).append(
                     (value, one)
                 )
     sentences = []
     for (path, network, base, name, others), some in groups.items():
-        if len(some) < 2 or path.split(".")[1] not in some[0][1].point.supplies:
+        if len(some) < 2 or path.split(".")[1] not in some[0][1].deployed.kinds().values():
             continue
         rates = [(value, rate(one.results)) for value, one in some]
         low = min(rates, key=lambda item: item[1].median)

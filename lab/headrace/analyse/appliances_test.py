@@ -6,18 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.analyse.appliances import compared, scale_up
+from headrace.analyse.reached import Rate, Reached
 from headrace.graph.enumerate import Graph
-from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.layout import lay_out
-from headrace.ground.appliances.study import Point, Role, swept_text
 from headrace.ground.vnf import catalogue
-from headrace.measure.appliance_figures import Rate, Summary
-from headrace.measure.appliance_measure import Row
+from headrace.record.deployment import DeployedGraph, DeployedNode, Role, swept_text
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit, Verdict
 from headrace.report.appliances_report import page
-from headrace.spec.appliance import Allocation, HttpWorkload
 
 ENTRIES = catalogue()
 DEFINITIONS = {name: entry.definition for name, entry in ENTRIES.items()}
@@ -34,17 +31,21 @@ def summary(
     stack: dict[str, float] | None = None,
     quota: dict[str, float] | None = None,
     swept: tuple[tuple[str, Any], ...] = (),
-) -> Summary:
+) -> Reached:
     graph: Graph = {} if role == "baseline" else {subject: None} if role == "alone" else CHAIN
     kinds = {v: v for v in graph}
     layout = lay_out(graph, kinds, DEFINITIONS, {}, 1)
-    supplies = {v: Supply(DEFINITIONS[v], ENTRIES[v].image, Allocation()) for v in graph}
-    point = Point(role, role, graph, kinds, layout, "bridge", supplies, (HttpWorkload(),), subject,
-                  instances, swept)  # fmt: skip
+    workload = "http" + swept_text(swept)
+    deployed = DeployedGraph(
+        chain=role, execution="container bridge", workloads=(workload,), role=role,
+        network="bridge", graph=graph,
+        nodes={n.name: DeployedNode(vnf=n.vnf, kind=n.kind) for n in layout.nodes},
+        subject=subject, instances=instances, swept=swept,
+    )  # fmt: skip
     results = tuple(
         Result(
             chain=role, direction="both", repetition=i + 1, execution="container bridge",
-            workload="http" + swept_text(swept), load_pps=0, throughput_pps=0,
+            workload=workload, load_pps=0, throughput_pps=0,
             throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
             loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
             application=ApplicationFigures(
@@ -53,7 +54,7 @@ def summary(
         )
         for i, value in enumerate(gbps)
     )  # fmt: skip
-    return Summary(point, results)
+    return Reached(deployed, results)
 
 
 def test_what_scaling_out_raises_is_the_bottleneck() -> None:
@@ -152,14 +153,14 @@ def test_the_page_shows_what_each_number_of_instances_reached() -> None:
         summary("scale-out", 0.82, 0.82, subject="l7-cache", instances=2),
         summary("scale-out", 1.23, 1.23, subject="l7-cache", instances=4),
     ]
-    text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+    text = page("t", "", found)
     _, _, table = text.partition("<h3>Scaled out</h3>")
     rows = table.partition("</table>")[0].split("<tr>")[2:]
     assert ["<td>l7-cache</td>" in row for row in rows] == [True] * 3
     for row, count, times in zip(rows, "124", ("1.00", "2.00", "3.00"), strict=True):
         assert f"<td class=n>{count}</td>" in row
         assert f"<td class=n>{times}</td>" in row
-    assert "Scaled out" not in page("t", "", [Row(found[0].point, found[0].results[0])])
+    assert "Scaled out" not in page("t", "", found[:1])
 
 
 def test_a_bottleneck_by_doubtful_measurements_is_called_suspect() -> None:
@@ -170,5 +171,5 @@ def test_a_bottleneck_by_doubtful_measurements_is_called_suspect() -> None:
     )
     for verdict, said in cases:
         found = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
-        text = page("t", "", [Row(one.point, result) for one in found for result in one.results])
+        text = page("t", "", found)
         assert said in text

@@ -170,7 +170,8 @@ def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
 
 def _containers(doc: Document) -> Preview:
     from headrace.ground.appliances import feasible
-    from headrace.ground.appliances.study import expand_study, swept_text
+    from headrace.ground.appliances.study import expand_study
+    from headrace.record.deployment import swept_text
 
     expanded = expand_study(doc)
     feasible.check(expanded)

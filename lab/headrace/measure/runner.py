@@ -224,8 +224,7 @@ class _Measuring:
         self._keep([result(t, "fixed") for t in made])
         self._run.progress.say(
             f"  at {rate(load)}{self._each_way()}: {rate(made[-1].throughput_pps)}, "
-            f"loss {made[-1].loss_ratio:.3%}"
-            + _by_policy(made[-1])
+            f"loss {made[-1].loss_ratio:.3%}" + _by_policy(made[-1])
         )
 
     def _each_way(self) -> str:

@@ -8,13 +8,13 @@ from html import escape
 from pathlib import Path
 
 from headrace.collect.layers import Goodput
-from headrace.measure.appliance_measure import Row
+from headrace.record.rows import Result
 from headrace.report.layers import fragment, read
 
 
-def section(watched: Sequence[tuple[str, Path]], rows: Sequence[Row]) -> str:
+def section(watched: Sequence[tuple[str, Path]], results: Sequence[Result]) -> str:
     """HTML, a part for each deployment that was watched."""
-    said, results = goodput(rows), [row.result for row in rows]
+    said = goodput(results)
     found = ((title, read(folder, said, results)) for title, folder in watched)
     return "".join(
         f"<details><summary>{escape(title)}</summary>{fragment('', layers)}</details>"
@@ -23,13 +23,11 @@ def section(watched: Sequence[tuple[str, Path]], rows: Sequence[Row]) -> str:
     )
 
 
-def goodput(rows: Sequence[Row]) -> dict[int, Goodput]:
+def goodput(results: Sequence[Result]) -> dict[int, Goodput]:
     """By trial, as the load generators say it."""
     found = {}
-    for row in rows:
-        application, latency = row.result.application, row.result.latency_ns
-        if application is not None and row.result.trial is not None:
-            found[row.result.trial] = Goodput(
-                application.gbps, latency.mean / 1e9 if latency else None
-            )
+    for result in results:
+        application, latency = result.application, result.latency_ns
+        if application is not None and result.trial is not None:
+            found[result.trial] = Goodput(application.gbps, latency.mean / 1e9 if latency else None)
     return found

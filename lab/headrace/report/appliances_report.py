@@ -11,11 +11,13 @@ from rich.table import Table
 
 from headrace.analyse.appliances import compared, scale_up, scaled_out
 from headrace.analyse.compared import Compared
+from headrace.analyse.reached import Reached
 from headrace.analyse.units import exact_percent, percent
 from headrace.graph import draw
-from headrace.measure.appliance_figures import Summary, summaries
-from headrace.measure.appliance_measure import Row
+from headrace.graph.knowledge import Category
+from headrace.record.deployment import DeployedGraph
 from headrace.record.figures import ApplicationFigures
+from headrace.record.rows import Result
 
 _STYLE = """body{font:15px/1.5 sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#123}
 table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;text-align:left;
@@ -25,8 +27,7 @@ font-variant-numeric:tabular-nums}
 .small{color:#678;font-size:85%}"""
 
 
-def show(rows: Sequence[Row], console: Console) -> None:
-    found = summaries(rows)
+def show(found: Sequence[Reached], console: Console) -> None:
     for statement in compared(found):
         title = f"{statement.network}: {statement.workload}"
         table = Table(title=title, title_justify="left", box=None)
@@ -38,7 +39,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
             table.add_column(_HEADINGS[i], justify="right", no_wrap=True)
         table.add_column("", justify="right")
         for one, row in zip(_of(found, statement), figures, strict=True):
-            table.add_row(one.point.role, one.point.name, *(row[i] for i in used), row[-1])
+            table.add_row(one.deployed.role, one.deployed.chain, *(row[i] for i in used), row[-1])
         console.print(table)
         for sentence in statement.lines:
             console.print(f"  {sentence}", markup=False, highlight=False)
@@ -50,16 +51,16 @@ def show(rows: Sequence[Row], console: Console) -> None:
 _HEADINGS = ("rate", "spread", "to servers", "to clients", "hits", "p50 ms", "p99 ms")
 
 
-def _of(found: Sequence[Summary], statement: Compared) -> list[Summary]:
+def _of(found: Sequence[Reached], statement: Compared) -> list[Reached]:
     key = (statement.network, statement.workload)
-    return [one for one in found if (one.point.network, one.results[0].workload) == key]
+    return [one for one in found if (one.deployed.network, one.workload) == key]
 
 
 def _gbps(value: float | None) -> str:
     return f"{value:.3f}" if value is not None else ""
 
 
-def _hits(one: Summary) -> str:
+def _hits(one: Reached) -> str:
     """What the chain's first cache answered itself, of what it was to."""
     ratio, asked = one.of_application("hit_ratio"), one.of_application("hit_ratio_asked")
     if ratio is None or asked is None:
@@ -67,7 +68,7 @@ def _hits(one: Summary) -> str:
     return f"{percent(ratio, 2)} of {exact_percent(asked)}"
 
 
-def _figures(one: Summary) -> tuple[str, ...]:
+def _figures(one: Reached) -> tuple[str, ...]:
     """One for each heading, then the verdict."""
     p50, p99 = one.latency_ms("p50"), one.latency_ms("p99")
     return (
@@ -83,7 +84,7 @@ def _figures(one: Summary) -> tuple[str, ...]:
 
 
 def page(
-    name: str, description: str, rows: Sequence[Row], seconds: str = "", layers: str = ""
+    name: str, description: str, found: Sequence[Reached], seconds: str = "", layers: str = ""
 ) -> str:
     """One self-contained page."""
     parts = [f"<h1>{escape(name)}</h1><p>{escape(description)}</p>"]
@@ -92,7 +93,6 @@ def page(
         "so many connections, not under a set rate. All containers, clients and servers share this "
         "machine's CPUs.</p>"
     )
-    found = summaries(rows)
     parts.append(
         "<p class=small>Medians over the repetitions; the spread is from the lowest to the highest "
         "of them, relative to the median. A rate in Gbit/s is goodput: payload that arrived (of "
@@ -113,15 +113,18 @@ def page(
         parts.append(f"<h2>Time</h2><p>{escape(seconds)}</p>")
     if layers:
         parts.append(f"<h2>Layers</h2>{layers}")
-    parts.append("<h2>Evidence</h2>" + "".join(_evidence(row) for row in rows))
-    parts.append("<h2>Chain graphs</h2>" + _pictures(rows))
+    parts.append(
+        "<h2>Evidence</h2>"
+        + "".join(_evidence(one.deployed, result) for one in found for result in one.results)
+    )
+    parts.append("<h2>Chain graphs</h2>" + _pictures(found))
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(name)}</title>"
         f"<style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
     )
 
 
-def _table(found: Sequence[Summary]) -> str:
+def _table(found: Sequence[Reached]) -> str:
     most = max((one.rate.median for one in found), default=1) or 1
     lines = []
     for one in found:
@@ -129,7 +132,7 @@ def _table(found: Sequence[Summary]) -> str:
         cells = "".join(f"<td class=n>{escape(f)}</td>" for f in figures[:-1])
         mark = " class=suspect" if one.verdict else ""
         lines.append(
-            f"<tr{mark}><td>{one.point.role}</td><td>{escape(one.point.name)}</td>{cells}"
+            f"<tr{mark}><td>{one.deployed.role}</td><td>{escape(one.deployed.chain)}</td>{cells}"
             f"<td><span class=bar style='width:{220 * one.rate.median / most:.0f}px'></span></td>"
             f"<td>{figures[-1]}</td></tr>"
         )
@@ -139,7 +142,7 @@ def _table(found: Sequence[Summary]) -> str:
     )
 
 
-def _scaled(found: Sequence[Summary]) -> str:
+def _scaled(found: Sequence[Reached]) -> str:
     """Each VNF that was scaled out: what its chain reached with so many instances."""
     lines = []
     for (vnf, chain), by_count in scaled_out(found).items():
@@ -160,24 +163,24 @@ def _scaled(found: Sequence[Summary]) -> str:
     return f"<h3>Scaled out</h3><table><tr>{heads}</tr>{''.join(lines)}</table>"
 
 
-def _networks(found: Sequence[Summary]) -> str:
+def _networks(found: Sequence[Reached]) -> str:
     """The same chain on each network, side by side."""
-    networks = list(dict.fromkeys(one.point.network for one in found))
+    networks = list(dict.fromkeys(one.deployed.network for one in found))
     if len(networks) < 2:
         return ""
     parts = ["<h2>Networks</h2>"]
-    for workload in dict.fromkeys(one.results[0].workload for one in found):
-        lines: dict[tuple[str, str], dict[str, Summary]] = {}
+    for workload in dict.fromkeys(one.workload for one in found):
+        lines: dict[tuple[str, str], dict[str, Reached]] = {}
         for one in found:
-            if one.results[0].workload == workload:
-                place = lines.setdefault((one.point.role, one.point.name), {})
-                place[one.point.network] = one
+            if one.workload == workload:
+                place = lines.setdefault((one.deployed.role, one.deployed.chain), {})
+                place[one.deployed.network] = one
         parts.append(f"<h3>{escape(workload)}</h3>" + _side_by_side(networks, lines))
     return "".join(parts)
 
 
 def _side_by_side(
-    networks: Sequence[str], lines: Mapping[tuple[str, str], Mapping[str, Summary]]
+    networks: Sequence[str], lines: Mapping[tuple[str, str], Mapping[str, Reached]]
 ) -> str:
     first, *others = networks
     heads = "".join(f"<th>{n}</th>" for n in networks)
@@ -193,16 +196,15 @@ def _side_by_side(
     return f"<table><tr><th></th><th>chain</th>{heads}</tr>{''.join(rows)}</table>"
 
 
-def _evidence(row: Row) -> str:
-    said = "".join(
-        f"<li>{'' if f.ok else '<b>✗</b> '}{escape(f.text)}</li>" for f in row.result.audit.findings
+def _evidence(deployed: DeployedGraph, result: Result) -> str:
+    items = "".join(
+        f"<li>{'' if f.ok else '<b>✗</b> '}{escape(f.text)}</li>" for f in result.audit.findings
     )
-    title = f"{row.point.network}: {row.point.name}, repetition {row.result.repetition}"
-    application = row.result.application
-    cpu = "".join(f"<li>{escape(line)}</li>" for line in _used(application))
+    title = f"{deployed.network}: {deployed.chain}, repetition {result.repetition}"
+    cpu = "".join(f"<li>{escape(line)}</li>" for line in _used(result.application))
     return (
-        f"<details><summary>{escape(title)}: {row.result.audit.verdict}</summary>"
-        f"<ul>{said}{cpu}</ul></details>"
+        f"<details><summary>{escape(title)}: {result.audit.verdict}</summary>"
+        f"<ul>{items}{cpu}</ul></details>"
     )
 
 
@@ -222,11 +224,8 @@ def _used(application: ApplicationFigures | None) -> list[str]:
     ]
 
 
-def _pictures(rows: Sequence[Row]) -> str:
-    graphs = {r.point.name: r.point for r in rows if r.point.role == "chain" and r.point.graph}
-    categories = {
-        vertex: point.supplies[kind].definition.category
-        for point in graphs.values()
-        for vertex, kind in point.kinds.items()
-    }
-    return draw.svg([point.graph for point in graphs.values()], categories)
+def _pictures(found: Sequence[Reached]) -> str:
+    chains = [one.deployed for one in found if one.deployed.role == "chain" and one.deployed.graph]
+    graphs = {one.chain: one.graph for one in chains}
+    categories = {v: Category(c) for one in chains for v, c in one.categories.items()}
+    return draw.svg(list(graphs.values()), categories)

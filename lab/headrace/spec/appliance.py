@@ -22,6 +22,7 @@ from headrace.spec.base import (
 from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Count
 from headrace.spec.document import Document
+from headrace.spec.measure import Measure
 
 
 class Base(StrEnum):
@@ -284,6 +285,15 @@ class ContainerStudy(Spec):
     sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     # On: these chains' path is the kernel's, and no lcore polls beside it.
     collect: Collect = Field(default_factory=lambda: Collect(layers=ALL_LAYERS, trace=0.01))
+
+    @property
+    def measure(self) -> Measure:
+        """Each workload says itself how long it is and how fast."""
+        return Measure.model_validate({"max": True})
+
+    @property
+    def warmup(self) -> float:
+        return 0.0
 
     @model_validator(mode="after")
     def _some_chain(self) -> ContainerStudy:

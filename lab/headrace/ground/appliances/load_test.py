@@ -17,10 +17,10 @@ from headrace.ground.appliances.feasible import capabilities
 from headrace.ground.appliances.layout import lay_out
 from headrace.ground.appliances.load.http import uris
 from headrace.ground.appliances.load.packets import make_plan
+from headrace.ground.appliances.observed import asked_s
 from headrace.ground.vnf import catalogue
 from headrace.host.cpu import listed
 from headrace.host.programs import find_engine
-from headrace.measure.appliance_trial import asked_s
 from headrace.spec.appliance import HttpWorkload, PacketsWorkload
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
@@ -73,9 +73,9 @@ def test_the_testers_plan_is_one_that_the_engine_takes(
 
 def test_a_trial_is_as_long_as_its_generator_was_told_to_be() -> None:
     """wrk takes whole seconds: half a second was stretched to one, and called generator-bound."""
-    assert asked_s(HttpWorkload(duration=0.5)) == 1
-    assert asked_s(HttpWorkload(duration=1.6)) == 2
-    assert asked_s(PacketsWorkload(kind="packets", duration=0.5)) == 0.5
+    assert asked_s(HttpWorkload(), 0.5) == 1
+    assert asked_s(HttpWorkload(), 1.6) == 2
+    assert asked_s(PacketsWorkload(kind="packets"), 0.5) == 0.5
 
 
 def test_capabilities_by_their_bits() -> None:

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,6 +21,7 @@ from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.layout import Layout, lay_out
 from headrace.ground.vnf import CatalogueEntry, VnfDefinition, catalogue
+from headrace.record.deployment import Role
 from headrace.spec.appliance import (
     Allocation,
     AnyWorkload,
@@ -40,7 +41,6 @@ from headrace.spec.study import sweep_points
 GRAPHS_MAX = 1000
 EACH = "each"  # of a chain's VNFs that may be scaled out
 TRAFFIC = "traffic"
-Role = Literal["baseline", "alone", "chain", "scale-out"]
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,6 @@ class Point:
     subject: str = ""  # the VNF that stands alone or is scaled out
     instances: int = 1
     swept: tuple[tuple[str, Any], ...] = ()
-
-
-def swept_text(swept: tuple[tuple[str, Any], ...]) -> str:
-    """What tells a point of a sweep from the others, behind its workload's text."""
-    return "".join(f" {path}={value}" for path, value in swept)
 
 
 @dataclass(frozen=True)
@@ -136,16 +131,11 @@ class _Expander:
         self.entries = entries
         self.swept = swept
         rules = study.graphs.rules if study.graphs else ()
-        self.workloads = tuple(
-            w.model_copy(update={"file": doc.file.parent / w.file})
-            if isinstance(w, PcapWorkload) else w
-            for w in study.workload
-        )  # fmt: skip
-        self.rules = [doc.file.parent / file for file in rules]
+        self.rules = [doc.resolve(file) for file in rules]
         self.names = load(self.rules, base=Base.HEADRACE)  # and aliases; no rule of it is used
         self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
-        for i, workload in enumerate(self.workloads):
-            if isinstance(workload, PcapWorkload) and not workload.file.is_file():
+        for i, workload in enumerate(study.workload):
+            if isinstance(workload, PcapWorkload) and not doc.resolve(workload.file).is_file():
                 raise doc.error(("workload", i, "file"), "no such file", value=str(workload.file))
         for name in study.vnfs:
             if self._find(name) is None:
@@ -315,7 +305,7 @@ class _Expander:
         }
         count = max(instances.get(subject, 1), 1) if subject else 1
         return Point(
-            role, name, graph, kinds, layout, network, supplies, self.workloads, subject,
+            role, name, graph, kinds, layout, network, supplies, self.study.workload, subject,
             count, self.swept,
         )  # fmt: skip
 

@@ -15,7 +15,6 @@ from headrace.engine.engine import Engine
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
 from headrace.ground.appliances.load.base import Load, Packets
-from headrace.host.exclusive import Lcores
 from headrace.host.programs import find_engine
 from headrace.measure.clocks import of_workers
 from headrace.measure.counters import difference
@@ -27,7 +26,6 @@ from headrace.spec.appliance import PacketsWorkload
 
 _PORT = 5201  # what a firewall of the catalogue lets pass
 _DRAIN_S = 0.2
-_WAIT_S = 600.0
 _DEVICES = {
     # Blocks of 64 KiB, 512 frames: 2 MB a direction, and bursts of the kernel's are not lost.
     "af_packet": "net_af_packet{n},iface={name},blocksz=65536,framesz=2048,framecnt=512",
@@ -49,18 +47,11 @@ def packets(deployed: Deployed, workload: PacketsWorkload, seconds: float) -> Lo
     plan = make_plan(deployed.layout, workload, f"{deployed.tag}-tester")
     namespace = f"{deployed.tag}-{TESTER}"
     enter = ("ip", "netns", "exec", namespace)
-
-    def waiting(cpu: int) -> None:
-        deployed.say(f"  lcore {cpu}: waiting for another run")
-
-    with (
-        Lcores({_lcore(workload)}, waiting, _WAIT_S),
-        Engine(find_engine(), plan, deployed.state, enter) as engine,
-    ):
+    with Engine(find_engine(), plan, deployed.state, enter) as engine:
         return _load(run(engine, (_ENDS,), workload.rate, seconds, _DRAIN_S))
 
 
-def _lcore(workload: PacketsWorkload) -> int:
+def lcore(workload: PacketsWorkload) -> int:
     return max(os.sched_getaffinity(0)) if workload.lcore is None else workload.lcore
 
 
@@ -98,7 +89,7 @@ def make_plan(layout: Layout, workload: PacketsWorkload, prefix: str) -> dict[st
         "src_mac": down.mac,
         "dst_macs": [hop.mac for hop in layout.first_hops or (up,)],
     }
-    cpus = [_lcore(workload)]
+    cpus = [lcore(workload)]
     return {
         "version": 1,
         "engine": {"hugepages": False, "memory_mb": 256, "file_prefix": prefix,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a point reached for a workload: the median over its repetitions, and how far they differ."""
+"""What a deployment of VNFs reached for a workload: the median over its repetitions, and how far
+they differ."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from headrace.ground.appliances.study import Point
-from headrace.measure.appliance_measure import Row
+from headrace.record.bundle import Bundle
+from headrace.record.deployment import DeployedGraph
 from headrace.record.rows import Result
 
 NOTICEABLE = 0.1  # differences below are not called differences on a shared machine
@@ -43,11 +44,15 @@ def _digits(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """All repetitions of one workload on one point."""
+class Reached:
+    """All repetitions of one workload on one deployment."""
 
-    point: Point
+    deployed: DeployedGraph
     results: tuple[Result, ...]
+
+    @property
+    def workload(self) -> str:
+        return self.results[0].workload
 
     @property
     def rate(self) -> Rate:
@@ -74,8 +79,8 @@ class Summary:
         return doubtful[0] if doubtful else ""
 
     def latency_ms(self, percentile: str) -> float | None:
-        found = [getattr(r.latency_ns, percentile) / 1e6 for r in self.results if r.latency_ns]
-        return median(found) if found else None
+        known = [getattr(r.latency_ns, percentile) / 1e6 for r in self.results if r.latency_ns]
+        return median(known) if known else None
 
 
 def rate(results: Sequence[Result]) -> Rate:
@@ -91,9 +96,23 @@ def rate(results: Sequence[Result]) -> Rate:
     return Rate(median(values), min(values), max(values), unit)
 
 
-def summaries(rows: Sequence[Row]) -> list[Summary]:
-    """In the order in which they were measured."""
-    found: dict[tuple[int, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((id(row.point), row.result.workload), []).append(row)
-    return [Summary(some[0].point, tuple(r.result for r in some)) for some in found.values()]
+def reached(bundle: Bundle) -> list[Reached]:
+    """In the order in which they were measured; none where no graph of VNFs was deployed."""
+    graphs = deployed_graphs(bundle)
+    by_deployment: dict[tuple[int, str, str], list[Result]] = {}
+    for result in bundle.results():
+        number = next((i for i, graph in enumerate(graphs) if graph.has(result)), None)
+        if number is not None and result.application is not None:
+            key = (number, result.workload, result.goal)
+            by_deployment.setdefault(key, []).append(result)
+    return [
+        Reached(graphs[number], tuple(results)) for (number, _, _), results in by_deployment.items()
+    ]
+
+
+def deployed_graphs(bundle: Bundle) -> list[DeployedGraph]:
+    """Bundles of an earlier form do not say what VNF each container was: none."""
+    points = (bundle.spec_resolved or {}).get("experiments", [])
+    known = [one for one in points if "nodes" in one and "role" in one]
+    return [DeployedGraph.model_validate({k: v for k, v in one.items()
+            if k in DeployedGraph.model_fields}) for one in known]  # fmt: skip

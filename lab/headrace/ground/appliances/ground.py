@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of third-party VNFs: each deployment of a study, its loads, and what came of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.collect.base import Targets
+from headrace.errors import HeadraceError
+from headrace.ground.appliances import feasible
+from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.images import build_all
+from headrace.ground.appliances.judge import Counters
+from headrace.ground.appliances.load import Load, has_netperf, run_load
+from headrace.ground.appliances.load.packets import lcore
+from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
+from headrace.ground.appliances.study import Expanded, Point, expand_study, workload_problem
+from headrace.ground.appliances.verify import verify
+from headrace.ground.contract import Checked, Json, Observation, Offer, Site
+from headrace.ground.vnf import CatalogueEntry
+from headrace.host.ledger import Ledger
+from headrace.host.tool import tool
+from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
+from headrace.record.segments import Segment
+from headrace.record.verdict import Finding
+from headrace.spec.appliance import (
+    AnyWorkload,
+    ContainerStudy,
+    PacketsWorkload,
+    PcapWorkload,
+    RequestWorkload,
+)
+from headrace.spec.document import Document
+from headrace.spec.measure import Measure
+
+_FIRST_SEED = 1
+
+
+def check(doc: Document) -> Checked:
+    expanded = expand_study(doc)
+    if os.geteuid():
+        raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
+    feasible.check(expanded)
+    tool().answers()
+    return Checked(
+        points=[AppliancePoint(doc, expanded, point) for point in expanded.points],
+        inputs=_inputs(doc, expanded.study),
+        seconds=None,
+        interleaved=False,
+    )
+
+
+def _inputs(doc: Document, study: ContainerStudy) -> dict[str, Path]:
+    """Files that the spec names. VNFs are the catalogue's, by their names, or images."""
+    captures = [w.file for w in study.workload if isinstance(w, PcapWorkload)]
+    rules = study.graphs.rules if study.graphs else ()
+    return {str(given): doc.resolve(given) for given in (*captures, *rules)}
+
+
+@dataclass(frozen=True)
+class AppliancePoint:
+    """One deployment: a chain graph, or a VNF alone, or clients and servers without any."""
+
+    doc: Document
+    expanded: Expanded
+    point: Point
+
+    @property
+    def chain(self) -> str:
+        return self.point.name
+
+    @property
+    def execution(self) -> str:
+        alone = ", alone" if self.point.role == "alone" else ""  # a chain may be of that VNF only
+        return f"container {self.point.network}{alone}"
+
+    @property
+    def study(self) -> ContainerStudy:
+        return self.expanded.study
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """What our own source and sink poll on. Containers share the machine's CPUs."""
+        own = (w for w in self.point.workloads if isinstance(w, PacketsWorkload))
+        return frozenset(lcore(workload) for workload in own)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return ()
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        return [
+            Offer(
+                workload=self._text(workload),
+                spec=self._with_files(workload),
+                measure=measure_of(workload),
+                warmup_s=workload.warmup,
+                paced=isinstance(workload, PacketsWorkload),
+            )
+            for workload in self.point.workloads
+            if workload_problem(self.point, workload) is None
+        ]
+
+    def _text(self, workload: AnyWorkload) -> str:
+        return workload.text + swept_text(self.point.swept)
+
+    def _with_files(self, workload: AnyWorkload) -> AnyWorkload:
+        if not isinstance(workload, PcapWorkload):
+            return workload
+        return workload.model_copy(update={"file": self.doc.resolve(workload.file)})
+
+    @property
+    def notes(self) -> Sequence[str]:
+        problems = ((w, workload_problem(self.point, w)) for w in self.point.workloads)
+        where = f"{self.point.network}: {self.point.name}"
+        return [f"{where}: {w.text}: skipped: {why}" for w, why in problems if why is not None]
+
+    def resolved(self) -> Json:
+        return self.deployed_graph().model_dump(mode="json") | {
+            "study": self.study.model_dump(mode="json"),
+            "images": {e.definition.name: e.image for e in self._entries()},
+        }
+
+    def deployed_graph(self) -> DeployedGraph:
+        point = self.point
+        return DeployedGraph(
+            chain=self.chain,
+            execution=self.execution,
+            workloads=tuple(offer.workload for offer in self.offers),
+            role=point.role,
+            network=point.network,
+            graph=point.graph,
+            categories={v: point.supplies[k].definition.category for v, k in point.kinds.items()},
+            nodes={
+                node.name: DeployedNode(
+                    vnf=node.vnf,
+                    kind=node.kind,
+                    addresses={i.name: i.address for i in node.interfaces},
+                )
+                for node in point.layout.nodes
+            },
+            subject=point.subject,
+            instances=point.instances,
+            swept=point.swept,
+        )
+
+    def _entries(self) -> list[CatalogueEntry]:
+        return [e for e in self.expanded.entries if e.definition.name in self.point.supplies]
+
+    @contextmanager
+    def deploy(self, site: Site) -> Iterator[Running]:
+        point = self.point
+        with site.stopwatch.phase("building images"):
+            ledger = Ledger(site.state.path)
+            try:
+                build_all(self._entries(), site.say, ledger)
+            finally:
+                ledger.undo()
+        pf = self.study.deployment.pf
+        chain = Deployed(
+            point.layout, point.supplies, point.network, site.state, site.stopwatch, site.say, pf
+        )
+        with ThreadPoolExecutor(1) as pool, chain as deployed:
+            yield Running(deployed, point.workloads, pool)
+
+
+def measure_of(workload: AnyWorkload) -> Measure:
+    """A capture or our own source has the rate that it is given; all others go as fast as the
+    chain lets them."""
+    asked: Json = {"trial": workload.duration}
+    if isinstance(workload, PcapWorkload | PacketsWorkload) and workload.rate:
+        asked["loads"] = [workload.rate]
+    else:
+        asked["max"] = True
+    return Measure.model_validate(asked)
+
+
+class Running:
+    """A deployment that is up, under its loads: the contract's `Deployed`."""
+
+    notes: Sequence[str] = ()
+    labels: Sequence[str] = ()
+
+    def __init__(
+        self, deployed: Deployed, workloads: Sequence[AnyWorkload], pool: ThreadPoolExecutor
+    ) -> None:
+        self._deployed, self._workloads, self._pool = deployed, workloads, pool
+        self._verified: list[Finding] = []
+        self._seed = _FIRST_SEED
+        self._counters: Counters = {}  # the appliances' own, after the load before
+        self._going: _Going | None = None
+        self._seen: Observed | None = None
+
+    def about(self) -> Json:
+        return {}
+
+    def parts(self) -> Targets:
+        return self._deployed.targets()
+
+    def verify(self) -> Sequence[Finding]:
+        self._verified = verify(self._deployed, self._workloads)
+        self._counters = self._deployed.all_counters()
+        return self._verified
+
+    def most_pps(self, offer: Offer) -> float | None:
+        return None
+
+    def lacks(self, offer: Offer) -> str | None:
+        if isinstance(offer.spec, RequestWorkload) and not has_netperf(self._deployed):
+            return "the clients' image has no netperf"
+        return None
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        workload: AnyWorkload = offer.spec
+        if isinstance(workload, PacketsWorkload | PcapWorkload):
+            workload = workload.model_copy(update={"rate": load_pps})
+        self._seed += 1
+        began = begin(self._deployed)
+        load = self._pool.submit(run_load, self._deployed, workload, seconds, self._seed)
+        self._going = _Going(workload, asked_s(workload, seconds), began, load)
+
+    def wait(self) -> None:
+        going = self._going
+        assert going is not None
+        load = going.load.result()
+        self._seen = end(self._deployed, going.workload, going.asked_s, going.began, load)
+
+    def read(self) -> Sequence[Observation]:
+        assert self._seen is not None
+        before, self._counters = self._counters, self._deployed.all_counters()
+        return [observation(self._deployed, self._seen, before, self._counters, self._verified)]
+
+    def counters(self) -> Mapping[str, Mapping[str, int]]:
+        return self._deployed.all_counters()
+
+
+@dataclass(frozen=True)
+class _Going:
+    """A load that was started."""
+
+    workload: AnyWorkload
+    asked_s: float
+    began: Began
+    load: Future[Load]
