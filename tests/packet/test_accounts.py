@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.measure.accounts import Way, books, settle, waiting
+from headrace.engine.accounts import Way, books, settle, waiting
 from support.engine import Engine, memory_engine
 
 Json = dict[str, Any]

@@ -157,13 +157,13 @@ def bound(pid: int, huge: bool) -> dict[int, int]:
 def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
     """The source is on node 0; its packets are where the spec says, by numa_maps."""
     from headrace.errors import HeadraceError
-    from headrace.measure.prepare import prepare
+    from headrace.ground.chains import points_of
     from headrace.profile import point
 
     for node in (0, 1, 5):
         data = places.minimal(places.Site("x", 0, 1, node))
         doc, experiment = point.experiment_of(data, places.ORIGIN)
-        [one] = prepare([experiment], doc, bench.description)
+        [one] = points_of([experiment], doc, bench.description)
         try:
             with point.running(bench, one, "apart", wait=False) as engine:
                 pages = bound(engine.pid, bench.memory.hugepages)

@@ -45,7 +45,7 @@ def run_containers(doc: Document, out: Path | None, as_json: bool) -> None:
     try:
         with writer:
             _write_spec(doc, checked, writer)
-            writer.environment(collect({}, "containers' own", False))
+            writer.environment(collect({}, "containers' own"))
             _measure(checked, writer, console, results, stopwatch, watched)
     except BaseException:
         if not results:

@@ -24,9 +24,11 @@ from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan import paths
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.ground.chains import points_of
 from headrace.ground.hosted.chaos import chaos as run_chaos
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
@@ -35,7 +37,6 @@ from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
 from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
-from headrace.measure.prepare import prepare
 from headrace.measure.progress import waiting_for
 from headrace.model.hosting import Server, capacity
 from headrace.model.hosting import explain as explain_capacity
@@ -75,8 +76,8 @@ def chaos(
     """Kill a random VNF again and again under traffic. Status 1 when the host leaks or anything
     is left behind."""
     doc, experiments = load_study(spec)
-    [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
-    if one.hosted is None:
+    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()))
+    if not isinstance(one, HostedPoint):
         raise doc.error(("deployment", "hosting"), "got inline; allowed: process, container")
     said = Console(stderr=True, highlight=False)
     state = RunState()

@@ -16,8 +16,11 @@ from rich.table import Table
 from headrace.cli._console import stdout
 from headrace.engine.describe import describe
 from headrace.engine.plan import paths
+from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
+from headrace.ground.chains import points_of
 from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
@@ -26,7 +29,6 @@ from headrace.host.exclusive import Lcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.state import RunState, dpdk_prefix
-from headrace.measure.prepare import Prepared, prepare
 from headrace.measure.progress import waiting_for
 from headrace.report.server import bytes_text, cpus_text
 from headrace.spec.hosting import KINDS
@@ -47,8 +49,8 @@ def where(
     """Deploy a hosted chain, say where its threads and its memory are. Status 1 when that is not
     what its placement says."""
     doc, experiments = load_study(spec)
-    [one, *_] = prepare(experiments[:1], doc, describe(find_engine()))
-    if one.hosted is None:
+    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()))
+    if not isinstance(one, HostedPoint):
         apart = ", ".join(kind for kind in KINDS if kind != "inline")
         raise doc.error(("deployment", "hosting"), f"got inline; allowed: {apart}")
     found = _look(one, rate, seconds)
@@ -61,8 +63,7 @@ def where(
         raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
 
 
-def _look(one: Prepared, rate: float, seconds: float) -> list[Whereabouts]:
-    assert one.hosted is not None
+def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
     said = Console(stderr=True, highlight=False)
     state = RunState()
     try:
@@ -72,12 +73,8 @@ def _look(one: Prepared, rate: float, seconds: float) -> list[Whereabouts]:
         with (
             Lcores(one.placement.cpus, lambda cpu: said.print(waiting_for(cpu))),
             HostedEngine(find_engine(), plan, one.hosted, state) as running,
+            sending(running, paths(one.experiment), rate, seconds + _SETTLE_S),
         ):
-            sources = {
-                way.source: {"rate_pps": rate, "duration_s": seconds + _SETTLE_S}
-                for way in paths(one.experiment)
-            }
-            running.request("start", sources=sources)
             time.sleep(seconds)
             own = sorted({cpu for segment in plan["segments"] for cpu in segment["cpus"]})
             host = whereabouts(HOST, running.pid, own)
@@ -98,16 +95,15 @@ def _lcores(vnf: Vnf) -> list[int]:
     return sorted({cpu for cpus in vnf.vcpus for cpu in cpus} | set(vnf.lcores))
 
 
-def _nic_node(one: Prepared) -> int:
+def _nic_node(one: HostedPoint) -> int:
     """The real NIC's, or that of the lcore that plays one."""
-    assert one.hosted is not None
     nic = one.hosted.nic
     if nic is not None and nic.pf.node is not None:
         return nic.pf.node
     return describe_cpu(one.placement.sink).node
 
 
-def _document(one: Prepared, found: list[Whereabouts], astray: list[str]) -> dict[str, Any]:
+def _document(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> dict[str, Any]:
     return {
         "placement": one.experiment.study.deployment.hosting.placement,
         "nic_node": _nic_node(one),
@@ -125,7 +121,7 @@ def _document(one: Prepared, found: list[Whereabouts], astray: list[str]) -> dic
     }
 
 
-def _show(one: Prepared, found: list[Whereabouts], console: Console) -> None:
+def _show(one: HostedPoint, found: list[Whereabouts], console: Console) -> None:
     placement = one.experiment.study.deployment.hosting.placement
     console.print(f"placement {placement}, NIC on node {_nic_node(one)}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -19,22 +17,20 @@ from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
 from headrace.errors import BadInput
-from headrace.host.exclusive import WAIT_S, Lcores
-from headrace.host.memory import provide
+from headrace.ground.chains import Chains
+from headrace.ground.contract import Asked, Checked
+from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import find_engine
-from headrace.host.state import RunState
-from headrace.measure.prepare import Prepared, input_files, prepare
-from headrace.measure.progress import Progress, expected_s, waiting_for
+from headrace.measure.progress import Progress, expected_s
 from headrace.measure.results import agreement
-from headrace.measure.runner import Run
-from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.measure.session import session
+from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.appliance import is_container_study
 from headrace.spec.document import Document
-from headrace.spec.study import Study, expand
 
 
 def run(
@@ -68,69 +64,35 @@ def run(
 
             run_containers(doc, out, as_json)
         return
-    experiments = list(expand(doc))
-    description = describe(find_engine())
-    prepared = prepare(experiments, doc, description)
-    study = experiments[0].study
+    checked = Chains(describe(find_engine())).check(doc)
+    study = checked.points[0].study
     if check:
-        files = input_files(experiments, doc, description)
-        _show_preview(_preview(prepared, tuple(sorted(files))), as_json)
+        _show_preview(_preview(checked, tuple(sorted(checked.inputs))), as_json)
         return
     console = Console(stderr=True, highlight=False)
-    runs = len(prepared) * study.repetitions
-    progress = Progress(console, runs, _each_s(study))
-    console.print(_preview(prepared).heading)
-    results: list[Result] = []
+    progress = Progress(console, len(checked.points) * study.repetitions, _each_s(study))
+    console.print(_preview(checked).heading)
     writer = _writer(out, study.name)
-    target = writer.path
-    try:
-        with writer:
-            _write_spec(writer, doc, prepared, input_files(experiments, doc, description))
-            _measure(
-                doc,
-                description.engine,
-                prepared,
-                writer,
-                progress,
-                study.repetitions,
-                results,
-                wait,
-            )
-    except KeyboardInterrupt:
-        progress.close()
-        what = "; what was measured is in" if results else " before anything was measured; see"
-        console.print(f"interrupted{what} {target}", soft_wrap=True)
-        if results:
-            finish_run(target, None)
-        raise
-    except BadInput:
-        progress.close()
-        if not results:
-            shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
-        raise
-    except BundleUnwritable:
-        progress.close()
-        if results:
-            with contextlib.suppress(BundleUnwritable):  # it says the same of another file
-                finish_run(target, None if as_json else stdout())
-            console.print(f"what was measured is in {target}", markup=False)
-        raise
-    except BaseException:
-        progress.close()
-        if results:
-            finish_run(target, None)
-            console.print(f"what was measured is in {target}", markup=False)
-        raise
-    progress.close()
+
+    def report(target: Path, shown: bool) -> None:
+        finish_run(target, stdout() if shown and not as_json else None)
+
+    with session(writer, progress, report, wait) as measuring:
+        measuring.inputs(doc.file.read_text(encoding="utf-8"), checked)
+        measuring.run(checked, study.repetitions)
+    _told(writer.path, measuring.results, as_json)
+
+
+def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
     if as_json:
-        finish_run(target, None)
-        typer.echo(json.dumps(_object(target, results), indent=2))
+        finish_run(bundle, None)
+        typer.echo(json.dumps(_object(bundle, results), indent=2))
         return
-    said = stdout()
-    page = finish_run(target, said)
+    out = stdout()
+    page = finish_run(bundle, out)
     for line in agreement(results):
-        said.print(line, markup=False, soft_wrap=True)
-    said.print(f"Bundle: {target}\nReport: {page}", markup=False, soft_wrap=True)
+        out.print(line, markup=False, soft_wrap=True)
+    out.print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
 
 
 def _writer(out: Path | None, name: str) -> BundleWriter:
@@ -141,30 +103,31 @@ def _writer(out: Path | None, name: str) -> BundleWriter:
     return BundleWriter.beside(made, command=sys.argv, version=headrace.__version__)
 
 
-def _each_s(study: Study) -> float:
+def _each_s(study: Asked) -> float:
     """How long one measurement may take: its search or loads, warm-up, an engine's start."""
     return expected_s(study.measure) + study.warmup + 2
 
 
-def _preview(prepared: list[Prepared], files: tuple[str, ...] = ()) -> Preview:
-    studies = [one.experiment.study for one in prepared]
+def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
+    points = checked.points
+    studies = [one.study for one in points]
     repetitions = studies[0].repetitions
     return Preview(
         name=studies[0].name,
         experiments=tuple(
             Point(
-                chain=one.experiment.chain,
-                execution=one.experiment.execution.name,
-                workload=one.experiment.workload_name,
-                lcores={segment.name: segment.cpus for segment in one.segments()},
-                notes=(*one.placement.notes, *one.notes),
+                chain=one.chain,
+                execution=one.execution,
+                workload=one.offers[0].workload,
+                lcores={segment.name: segment.cpus for segment in one.segments},
+                notes=tuple(one.notes),
             )
-            for one in prepared
+            for one in points
         ),
         repetitions=repetitions,
         seconds=repetitions * sum(map(_each_s, studies)),
         files=files,
-        boots=any(study.deployment.hosting.kind == "vm" for study in studies),
+        boots=checked.seconds is None,
     )
 
 
@@ -204,59 +167,6 @@ def open_spec(given: Path) -> Document:
         raise BadInput(f"{given}: has no spec to replay")
     copies = {name: given / copy for name, copy in resolved.get("inputs", {}).items()}
     return document.load(given / "spec.yaml", copies)
-
-
-def _write_spec(
-    writer: BundleWriter, doc: Document, prepared: list[Prepared], files: dict[str, Path]
-) -> None:
-    inputs = {}
-    for i, (name, source) in enumerate(sorted(files.items())):
-        copy = writer.input(f"{i}-{source.name}", source)
-        inputs[name] = str(copy.relative_to(writer.path))
-    experiments: list[dict[str, Any]] = [
-        {
-            "chain": one.experiment.chain,
-            "execution": one.experiment.execution.name,
-            "workload": one.experiment.workload_name,
-            "study": one.experiment.study.model_dump(mode="json"),
-            "lcores": {s.name: list(s.cpus) for s in one.segments()},
-            "notes": list(one.placement.notes),
-            "plan": one.plan,
-        }
-        for one in prepared
-    ]
-    given = doc.file.read_text(encoding="utf-8")
-    writer.spec(given, {"inputs": inputs, "experiments": experiments})
-
-
-def _measure(
-    doc: Document,
-    engine: Path,
-    prepared: list[Prepared],
-    writer: BundleWriter,
-    progress: Progress,
-    repetitions: int,
-    results: list[Result],
-    wait_s: float,
-) -> None:
-    state = RunState()
-    try:
-        most = max((one.experiment.study.deployment for one in prepared), key=lambda d: d.memory_mb)
-        for note in dict.fromkeys(note for one in prepared for note in one.placement.notes):
-            progress.say(f"placement: {note}")
-        for note in dict.fromkeys(note for one in prepared for note in one.notes):
-            progress.say(f"note: {note}")
-        cpus = set().union(*(one.placement.cpus for one in prepared))
-
-        def waiting(cpu: int) -> None:
-            progress.say(waiting_for(cpu, wait_s))
-
-        with Lcores(cpus, waiting, wait_s):
-            memory = provide(most, state)
-            progress.say(f"memory: {memory.note}")
-            Run(doc, engine, state, memory, writer, progress, results).all(prepared, repetitions)
-    finally:
-        state.remove()
 
 
 def _object(bundle: Path, results: list[Result]) -> dict[str, Any]:

@@ -17,12 +17,11 @@ from typing import Any, Protocol
 from headrace.collect.base import Targets
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
-from headrace.record.facts import Facts
-from headrace.record.figures import Figures
-from headrace.record.identity import Direction
+from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
+from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure
 
@@ -38,16 +37,8 @@ class Site:
     say: Callable[[str], None]
     stopwatch: Stopwatch  # phases of deploying are the ground's to name
     bundle: Path | None = None  # None: nothing is kept
-    engine: Mapping[str, Any] = field(default_factory=dict)  # memory of engines, as decided once
-
-
-@dataclass(frozen=True)
-class Observation:
-    """One direction of a trial, or the sum of both, as the ground saw it."""
-
-    direction: Direction
-    figures: Figures
-    facts: Facts
+    engine: dict[str, Any] = field(default_factory=dict)  # memory of engines, as decided once
+    status: Callable[[str], None] = lambda text: None  # a passing state
 
 
 class Asked(Protocol):
@@ -157,6 +148,7 @@ class Checked:
     # Repetitions outside, points inside, so that a machine which slows down does so for all alike;
     # False where deploying a point takes longer than measuring it.
     interleaved: bool = True
+    memory: Deployment | None = None  # that asks most of the engines' memory; None: no engine
 
 
 class Ground(Protocol):

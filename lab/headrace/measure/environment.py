@@ -18,11 +18,13 @@ from headrace.record.bundle import now
 from headrace.record.environment import Environment
 
 _CPU = Path("/sys/devices/system/cpu")
+_NO_FACTS = ("ok", "pid", "cpus", "shielded")
 _LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")
 
 
-def collect(engine_info: dict[str, Any], memory_note: str, shielded: bool) -> Environment:
-    """What could not be read is absent, never guessed."""
+def collect(about: dict[str, Any], memory_note: str) -> Environment:
+    """`about`: what a deployed point says of its engine. What could not be read is absent, never
+    guessed."""
     return Environment(
         collected_at=now(),
         hostname=socket.gethostname(),
@@ -32,7 +34,7 @@ def collect(engine_info: dict[str, Any], memory_note: str, shielded: bool) -> En
             python=platform.python_version(),
             libraries=_libraries(),
         ),
-        engine={k: v for k, v in engine_info.items() if k not in ("ok", "pid", "cpus")},
+        engine={k: v for k, v in about.items() if k not in _NO_FACTS},
         cpu=_cpu(),
         memory=_memory() | {"used": memory_note},
         kernel=_present(
@@ -42,7 +44,7 @@ def collect(engine_info: dict[str, Any], memory_note: str, shielded: bool) -> En
             isolated=_read(_CPU / "isolated") or None,
             nohz_full=_read(_CPU / "nohz_full") or None,
             autogroup=_read("/proc/sys/kernel/sched_autogroup_enabled"),
-            engine_shielded=shielded,
+            engine_shielded=about.get("shielded", False),
         ),
         mitigations=_mitigations(),
         virtualisation=_virtualisation(),

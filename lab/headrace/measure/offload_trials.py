@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.engine.accounts import books
+from headrace.engine.counters import difference
 from headrace.engine.engine import SHARE_MEASURING, Engine, set_share
+from headrace.engine.figures import facts_of, settled_of
+from headrace.engine.reading import Flow, flow, run
 from headrace.errors import HeadraceError
 from headrace.ground.offload.conventional import Conventional
-from headrace.measure.accounts import books
 from headrace.measure.audit import DISTURBED, audit, refused, unrefused
-from headrace.measure.counters import difference
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.search import search
-from headrace.measure.trial import Flow, flow, known, run, settled_of
 from headrace.record.identity import Direction
 from headrace.record.latency import latency
 from headrace.record.verdict import Audit
@@ -175,5 +176,5 @@ def _trial(engine: Engine, rate: float, seconds: float) -> _Made:
     first = next((n for n in (WIRE, "wire-forward") if n in reading.after["links"]), None)
     size = reading.after["links"][first]["size"] if first else 0
     wire = {"params": {"size": size}} if size else None
-    facts = known(reading, (ends,), counters, settled, one.lost, wire, {BACK, "back-forward"})
+    facts = facts_of(reading, (ends,), counters, settled, one.lost, wire, {BACK, "back-forward"})
     return _Made(one, reading.after["links"][ends.sink], audit(facts))

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from headrace.host.exclusive import WAIT_S, holder
 from headrace.measure.outcome import Bounds
+from headrace.record.text import between, duration
 from headrace.spec.measure import Measure
 
 # How many trials a search takes per goal beyond the first, from the search's own tests.
@@ -83,36 +84,6 @@ class Progress:
     close = _end_line
 
 
-def rate(pps: float | None) -> str:
-    if pps is None:
-        return "?"
-    for factor, unit in ((1e6, "Mpps"), (1e3, "kpps")):
-        if pps >= factor:
-            return f"{pps / factor:.3g} {unit}"
-    return f"{pps:.3g} pps"
-
-
-def between(lower_pps: float | None, upper_pps: float | None) -> str:
-    """Bounds of a search; one that it did not find is not there."""
-    if lower_pps is None:
-        return f"below {rate(upper_pps)}"
-    if upper_pps is None:
-        return f"at least {rate(lower_pps)}"
-    return f"{rate(lower_pps)} to {rate(upper_pps)}"
-
-
-def time(nanoseconds: float) -> str:
-    for factor, unit in ((1e6, "ms"), (1e3, "µs")):
-        if nanoseconds >= factor:
-            return f"{nanoseconds / factor:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
-
-
 def waiting_for(cpu: int, wait_s: float = WAIT_S) -> str:
     """Whose lcore it is, and for how long at most."""
     return f"lcore {cpu}: waiting for {holder(cpu)}, at most {duration(wait_s)}"
-
-
-def duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 from typing import Any
 
+from headrace.engine.figures import UNINTENDED
 from headrace.measure.audit import with_findings
 from headrace.measure.outcome import Found, Limits
 from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
 from headrace.record.verdict import Audit, Finding
 
 AGREEMENT = 0.05
-UNINTENDED = "unintended-losses-only"
 
 
 def result(trial: Trial, goal: str, **more: Any) -> Result:

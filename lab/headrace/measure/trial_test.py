@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import pytest
 from hdrh.histogram import HdrHistogram
 
+from headrace.engine.counters import Sending
+from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.plan import Path as Way
-from headrace.measure import trial
+from headrace.engine.reading import Reading
+from headrace.engine.verify import stood_still
+from headrace.ground.contract import Deployed, Offer, Point
 from headrace.measure.audit import unrefused
-from headrace.measure.counters import Sending
-from headrace.measure.results import UNINTENDED, agreement, result
-from headrace.measure.verify import stood_still
+from headrace.measure.results import agreement, result
+from headrace.measure.trial import trial
+from headrace.record.facts import Observation
 from headrace.record.figures import LatencyFloor
 from headrace.record.rows import Trial
 
@@ -127,32 +131,50 @@ PLAN: Json = {
 }
 
 
-def reading(before: Json, after: Json, **more: Any) -> trial.Reading:
-    found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "started_at": "x", "waited_ns": {1: 0}}
+def reading(before: Json, after: Json, **more: Any) -> Reading:
+    found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "waited_ns": {1: 0}}
     found |= {"watched_s": 1.0, "read_s": 1.0}
-    return trial.Reading(before=before, after=after, **{**found, **more})
+    return Reading(before=before, after=after, **{**found, **more})
+
+
+@dataclass
+class Ready:
+    """A deployed point whose trial is over: it was read already."""
+
+    context: Context
+    taken: Reading
+    chain: str = "c"
+    execution: str = "rtc"
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        assert (load_pps, seconds) == (self.taken.load_pps, self.taken.duration_s)
+
+    def wait(self) -> None:
+        pass
+
+    def read(self) -> list[Observation]:
+        return observations(self.context, self.taken)
 
 
 def records(
-    taken: trial.Reading,
+    taken: Reading,
     ways: tuple[Way, ...] = (WAY,),
     policy: dict[str, frozenset[str]] | None = None,
     floor_ns: float | None = None,
 ) -> list[Trial]:
-    context = trial.Context(
-        chain="c",
-        execution="rtc",
-        workload="64B",
+    context = Context(
         frame_bytes_mean=64,
         plan=PLAN,
         ways=ways,
-        segments=(),
         labels=(UNINTENDED,) if policy else (),
         calibration=None if floor_ns is None else LatencyFloor(floor_ns=floor_ns),
-        drain_s=0.1,
         policy=policy or {},
     )
-    return trial.records(context, taken, 7, "fixed", 1)
+    ready = Ready(context, taken)
+    return trial(
+        cast(Deployed, ready), cast(Point, ready), Offer("64B", None), taken.load_pps,
+        taken.duration_s, phase="fixed", repetition=1, number=7,
+    )  # fmt: skip
 
 
 def simple(links: Json, dropped: int = 10, **more: Any) -> Trial:

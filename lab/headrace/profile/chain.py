@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from headrace.errors import HeadraceError
+from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
-from headrace.measure.prepare import Prepared
 from headrace.profile import point as points
 from headrace.profile import pricing, rounds, taken
 from headrace.profile.deploy import deployed
@@ -190,13 +190,13 @@ def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
 
 def near_and_far(
     bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int]
-) -> tuple[Prepared, Prepared]:
+) -> tuple[EnginePoint, EnginePoint]:
     """The only function of this experiment: it sends to the measuring lcore; it is there."""
     near, far, _ = _cases(bench, doc, experiment, _ends(lcores), 0)
     return near.one, far.one
 
 
-def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> Prepared:
+def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> EnginePoint:
     """The only function of this experiment on both lcores."""
     ends = _ends(bench.lcores)
     return deployed(bench, doc, experiment, ends, _neighbourhoods(ends.lcores)[2], [0])

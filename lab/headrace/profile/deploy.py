@@ -10,8 +10,9 @@ from typing import Any
 
 from headrace.engine.describe import Description, with_absolute_files
 from headrace.errors import BadInput
+from headrace.ground.chains import points_of
+from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Beside, Layout, Problem, Run
-from headrace.measure.prepare import Prepared, prepare
 from headrace.profile.point import Bench, Json
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
@@ -32,7 +33,7 @@ def deployed(
     layout: Layout,
     only: Sequence[int] | None = None,
     flows: int | None = None,
-) -> Prepared:
+) -> EnginePoint:
     """The chain, or `only` these functions of it, in this layout; with as many flows."""
     nodes = [experiment.nodes[i] for i in only] if only is not None else list(experiment.nodes)
     whole = len(nodes) == len(experiment.nodes)
@@ -51,11 +52,11 @@ def deployed(
         data["workload"]["flows"] = {**others, "count": flows}
     made = Document(doc.file, data, None, doc.inputs)
     [one] = expand(made)
-    [prepared] = prepare([one], made, bench.description)
+    [prepared] = points_of([one], made, bench.description)
     return _with_equal_pools(prepared, len(experiment.nodes))
 
 
-def _with_equal_pools(prepared: Prepared, nfs: int) -> Prepared:
+def _with_equal_pools(prepared: EnginePoint, nfs: int) -> EnginePoint:
     """As many buffers in each layout as a ring before each function would ask for: pools of other
     sizes lie on other pages, and those of some cost half as much again on a virtual machine."""
     deployment = prepared.experiment.study.deployment

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from headrace.engine.engine import Engine
-from headrace.measure.prepare import Prepared
+from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 
 Count = Callable[[], dict[str, float]]
@@ -18,7 +18,7 @@ _LOAD_S = 8.0
 
 
 def per_packet(
-    engine: Engine, one: Prepared, count: Count, rate_pps: float = 0.0
+    engine: Engine, one: EnginePoint, count: Count, rate_pps: float = 0.0
 ) -> dict[str, float]:
     """In the middle of a trial: before and after it the lcore polls for nothing. Of the whole
     lcore: ring, loop and polls that find nothing are in it."""

@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 import yaml
 
+from headrace.engine import counters as count
+from headrace.engine import reading as trials
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine
 from headrace.engine.plan import GENERATOR, SINK, Path, paths
+from headrace.ground.chains import points_of
+from headrace.ground.inline import EnginePoint
 from headrace.host.memory import Memory
 from headrace.host.state import RunState, dpdk_prefix
-from headrace.measure import counters as count
-from headrace.measure import trial as trials
-from headrace.measure.prepare import Prepared, prepare
 from headrace.record.counters import Counters, ReplicaReading
 from headrace.spec import document
 from headrace.spec.profile import Cost, Settings, Speed, Spread
@@ -51,7 +52,7 @@ class Bench:
     repetitions: int
     seconds: float
     tsc_hz: float = 0.0
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, EnginePoint] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def experiment_of(data: Json, origin: FilePath) -> tuple[document.Document, Expe
     return doc, experiment
 
 
-def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> Prepared:
+def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> EnginePoint:
     traffic, nf = bench.lcores
     data = copy.deepcopy(data)
     if placement == "apart":
@@ -118,12 +119,12 @@ def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> P
         lcores = {"traffic": [nf], "chain": [nf], "shared": True}
     data["deployment"]["lcores"] = lcores
     doc, experiment = experiment_of(data, FilePath(origin))
-    [prepared] = prepare([experiment], doc, bench.description)
+    [prepared] = points_of([experiment], doc, bench.description)
     return prepared
 
 
 @contextmanager
-def running(bench: Bench, one: Prepared, placement: Placement, wait: bool) -> Iterator[Engine]:
+def running(bench: Bench, one: EnginePoint, placement: Placement, wait: bool) -> Iterator[Engine]:
     """The engine with this plan. `wait`: the generator stops where the chain has no room, so that
     the slowest lcore sets the rate of all; else it floods, and the chain's lcore is never idle."""
     plan = one.with_memory(
@@ -169,7 +170,7 @@ def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
     return plan
 
 
-def warm_up(engine: Engine, one: Prepared) -> None:
+def warm_up(engine: Engine, one: EnginePoint) -> None:
     """Until nearly all flows have been seen. A chain that learns them carries far fewer packets/s
     than one that knows them, so that packets are counted, not seconds."""
     wanted = _WARM_EACH * one.experiment.study.workload.flows.count
@@ -187,16 +188,12 @@ def warm_up(engine: Engine, one: Prepared) -> None:
 
 
 @contextmanager
-def loaded(engine: Engine, one: Prepared, seconds: float, rate_pps: float = 0.0) -> Iterator[None]:
+def loaded(
+    engine: Engine, one: EnginePoint, seconds: float, rate_pps: float = 0.0
+) -> Iterator[None]:
     """Each source at this rate meanwhile, 0: as fast as possible."""
-    each = {"rate_pps": rate_pps, "duration_s": seconds}
-    sources = {way.source: each for way in paths(one.experiment)}
-    with engine.measuring():
-        engine.request("start", sources=sources)
-        try:
-            yield
-        finally:
-            engine.request("stop")
+    with engine.measuring(), trials.sending(engine, paths(one.experiment), rate_pps, seconds):
+        yield
 
 
 @dataclass(frozen=True)
@@ -205,7 +202,7 @@ class Count:
     seconds: float  # of the engine's clock
 
 
-def packets(engine: Engine, one: Prepared) -> Count:
+def packets(engine: Engine, one: EnginePoint) -> Count:
     """That the chain's first segment has got so far."""
     first = one.placement.segments[0].name
     reading = engine.request("read")
@@ -214,7 +211,7 @@ def packets(engine: Engine, one: Prepared) -> Count:
 
 
 def sample(
-    engine: Engine, one: Prepared, seconds: float, plan: Json, rate_pps: float = 0.0
+    engine: Engine, one: EnginePoint, seconds: float, plan: Json, rate_pps: float = 0.0
 ) -> Sample:
     """`rate_pps`: 0 is as fast as possible."""
     ways = paths(one.experiment)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.measure import trial as trials
+from headrace.engine import reading as trials
 from headrace.profile import point
 
 

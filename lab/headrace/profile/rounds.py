@@ -9,7 +9,7 @@ from statistics import median
 from typing import TypeVar
 
 from headrace.engine.engine import Engine
-from headrace.measure.prepare import Prepared
+from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 from headrace.profile.point import Bench, Sample
 
@@ -22,7 +22,7 @@ SLOW = 0.25
 class Case:
     """One of them: samples at full load, and at a part of it."""
 
-    one: Prepared
+    one: EnginePoint
     less: float | None = SLOW  # at this part of the load, too
     samples: list[Sample] = field(default_factory=list)
     slow: list[Sample] = field(default_factory=list)
@@ -61,5 +61,5 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
         case.slow.append(points.sample(engine, case.one, bench.seconds, case.one.plan, rate))
 
 
-def full_load(bench: Bench, engine: Engine, one: Prepared, count: int) -> list[Sample]:
+def full_load(bench: Bench, engine: Engine, one: EnginePoint, count: int) -> list[Sample]:
     return [points.sample(engine, one, bench.seconds, one.plan) for _ in range(count)]

@@ -11,19 +11,20 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headrace.engine import counters as count
+from headrace.engine import reading as trials
 from headrace.engine.describe import describe
 from headrace.engine.engine import Engine
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan import GENERATOR, SINK, paths
 from headrace.errors import BadInput
+from headrace.ground.chains import points_of
+from headrace.ground.inline import EnginePoint
 from headrace.host import store
 from headrace.host.exclusive import Lcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.state import RunState
-from headrace.measure import counters as count
-from headrace.measure import trial as trials
-from headrace.measure.prepare import Prepared, prepare
 from headrace.measure.progress import waiting_for
 from headrace.profile import events, rounds
 from headrace.profile import point as points
@@ -120,7 +121,7 @@ def run(
     """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing.
     `count_events`: a PMU's, of the chain's lcore."""
     doc, experiment = points.experiment_of(data, origin)
-    [one] = prepare([experiment], doc, bench.description)
+    [one] = points_of([experiment], doc, bench.description)
     with points.running(bench, one, "apart", wait=wait) as engine:
         points.warm_up(engine, one)
         heap_bytes = int(engine.request("info")["heap_bytes"])
@@ -145,7 +146,7 @@ def in_rounds(
     prepared = []
     for data in several:
         doc, experiment = points.experiment_of(data, origin)
-        prepared += prepare([experiment], doc, bench.description)
+        prepared += points_of([experiment], doc, bench.description)
     found: list[list[list[_Trial]]] = [[] for _ in several]
     for turn, trials_each in enumerate(rounds.shares(bench.repetitions, _ROUNDS)):
         for one, into in rounds.alternating(list(zip(prepared, found, strict=True)), turn):
@@ -163,7 +164,7 @@ def in_rounds(
 
 
 def _trials(
-    bench: Bench, engine: Engine, one: Prepared, rate: float, repetitions: int
+    bench: Bench, engine: Engine, one: EnginePoint, rate: float, repetitions: int
 ) -> list[_Trial]:
     found = []
     for _ in range(repetitions):
@@ -178,7 +179,7 @@ def _trials(
     return found
 
 
-def _carried(flow: trials.Flow, counters: Counters, one: Prepared) -> trials.Flow:
+def _carried(flow: trials.Flow, counters: Counters, one: EnginePoint) -> trials.Flow:
     """What was dropped on purpose counts as received, where the spec has it so."""
     meant = sum(
         nf.dropped.get(reason, 0)
@@ -195,7 +196,7 @@ def in_turn(
     """Packets/s under each of the settings of one engine; which of them is first changes, lest one
     always follow another."""
     doc, experiment = points.experiment_of(data, origin)
-    [one] = prepare([experiment], doc, bench.description)
+    [one] = points_of([experiment], doc, bench.description)
     found: list[list[float]] = [[] for _ in settings]
     with points.running(bench, one, "apart", wait=True) as engine:
         points.warm_up(engine, one)

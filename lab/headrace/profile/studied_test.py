@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.measure.trial import Flow
+from headrace.engine.reading import Flow
 from headrace.profile.studied import Run, _busiest, _carried
 from headrace.record.counters import Counters, Located, NfReading, ReplicaReading
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from headrace.engine import reading as trials
 from headrace.engine.engine import Engine
 from headrace.engine.plan import paths
-from headrace.measure import trial as trials
-from headrace.measure.prepare import Prepared
+from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 from headrace.profile.point import Bench, Sample
 from headrace.profile.rounds import alternating, full_load
@@ -29,7 +29,7 @@ class Reference:
     for these functions, with what its neighbours do to its caches, but they themselves."""
 
     what: str
-    one: Prepared
+    one: EnginePoint
     then_pps: float
     speed: Speed | None
 
@@ -52,7 +52,7 @@ class Verified:
 
 def verify(
     bench: Bench,
-    layouts: Sequence[Prepared],
+    layouts: Sequence[EnginePoint],
     reference: Reference | None,
     rate_pps: float | None,
 ) -> tuple[list[Verified], Verified]:
@@ -71,7 +71,7 @@ def verify(
     return found, beside
 
 
-def _measure(bench: Bench, one: Prepared, into: Verified, rate_pps: float | None) -> None:
+def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | None) -> None:
     """The slowest lcore sets the rate of all; and the latency at a load."""
     with points.running(bench, one, "apart", wait=True) as engine:
         points.warm_up(engine, one)
@@ -82,7 +82,7 @@ def _measure(bench: Bench, one: Prepared, into: Verified, rate_pps: float | None
             _latencies(engine, one, rate_pps, into)
 
 
-def _latencies(engine: Engine, one: Prepared, rate_pps: float, into: Verified) -> None:
+def _latencies(engine: Engine, one: EnginePoint, rate_pps: float, into: Verified) -> None:
     """By many short trials: what takes an lcore away for milliseconds, and is no layout's doing, is
     the 99th percentile of those that it hit only. The quarter that it hit least is the layout's."""
     [way] = paths(one.experiment)

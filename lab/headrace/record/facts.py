@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a trial, for the audit that judges it (measure/audit.py)."""
+"""What a ground saw of a trial, and what is known of it, for the audit that judges it
+(measure/audit.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.record.account import Account
+from headrace.record.figures import Figures
+from headrace.record.identity import Direction
 from headrace.record.verdict import Finding
 
 
@@ -58,3 +61,12 @@ class Facts:
     others_cpus: float | None = None  # that processes of others took
     cpus: int = 0  # of the machine, with `others_cpus`
     more: Sequence[Finding] = field(default=())  # what only this kind of trial can ask
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One direction of a trial, or the sum of both, as the ground saw it."""
+
+    direction: Direction
+    figures: Figures
+    facts: Facts

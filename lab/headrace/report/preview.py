@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
 from headrace.analyse.units import plural
-from headrace.measure.progress import duration
+from headrace.record.text import duration
 
 
 class Point(BaseModel):

@@ -16,13 +16,13 @@ from typing import Any
 
 from headrace.collect.hardware import cpu_times
 from headrace.collect.os import protocols
+from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
 from headrace.host.settings import Setting, inside
 from headrace.measure.audit import audit
-from headrace.measure.clocks import of_machine
 from headrace.record.facts import Facts, LcoreTime
 from headrace.tune import load
 from headrace.tune.advice import Advice, Situation

@@ -21,11 +21,12 @@ from headrace.ground.appliances.load.packets import lcore
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
 from headrace.ground.appliances.study import Expanded, Point, expand_study, workload_problem
 from headrace.ground.appliances.verify import verify
-from headrace.ground.contract import Checked, Json, Observation, Offer, Site
+from headrace.ground.contract import Checked, Json, Offer, Site
 from headrace.ground.vnf import CatalogueEntry
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
 from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
+from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.appliance import (

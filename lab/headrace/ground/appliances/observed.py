@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from statistics import mean
 
 from headrace.collect.hardware import frequencies
+from headrace.engine.clocks import of_machine
 from headrace.ground.appliances import charge
 from headrace.ground.appliances.caches import Looked, looked_up
 from headrace.ground.appliances.deploy import Deployed
@@ -16,11 +17,9 @@ from headrace.ground.appliances.judge import Counters, grown, judge
 from headrace.ground.appliances.layout import Node
 from headrace.ground.appliances.load import Load
 from headrace.ground.appliances.load.base import whole_seconds
-from headrace.ground.contract import Observation
 from headrace.host.plumbing import Count
 from headrace.host.scheduling import Snapshot, snapshot
-from headrace.measure.clocks import of_machine
-from headrace.record.facts import Facts, LcoreTime
+from headrace.record.facts import Facts, LcoreTime, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, ApplicationFigures, Figures
 from headrace.record.verdict import Finding
 from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload

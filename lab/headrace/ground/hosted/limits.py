@@ -9,8 +9,8 @@ from headrace.ground.hosted.host import rate_cap_gbps
 from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.parts import NIC
 from headrace.record.counters import NfReading, ReplicaReading
-from headrace.record.figures import L1_OVERHEAD_BYTES
-from headrace.record.rows import Trial
+from headrace.record.figures import L1_OVERHEAD_BYTES, Figures
+from headrace.record.identity import Direction
 from headrace.record.segments import Limit
 
 # The NIC's counters of each way, and what it calls frames that were lost for it.
@@ -18,18 +18,18 @@ _SWITCH = (("to-host-bytes", "from-host-bytes"), ("capacity",))
 _UPLINK = (("uplink-in-bytes", "uplink-out-bytes"), ("uplink-in", "uplink-out"))
 
 
-def with_limits(made: Trial, hosted: Hosted, wires: int) -> Trial:
-    """The trial with its `limits`; as it is where none are set, where it measured nothing, and of
-    one direction of two, as limits are used by both."""
-    if wires > 1 and made.direction != "both":
-        return made
+def limits(made: Figures, direction: Direction, hosted: Hosted, wires: int) -> tuple[Limit, ...]:
+    """Empty where none are set, where nothing was measured, and for one direction of two, as both
+    use them."""
+    if wires > 1 and direction != "both":
+        return ()
     nic = next((r for r in made.counters.replicas if NIC in r.nfs), None) if made.counters else None
     if nic is None or not made.received or not made.duration_s:
-        return made
-    return made.model_copy(update={"limits": tuple(_limits(made, hosted, wires, nic))})
+        return ()
+    return tuple(_limits(made, hosted, wires, nic))
 
 
-def _limits(made: Trial, hosted: Hosted, wires: int, nic: ReplicaReading) -> Iterator[Limit]:
+def _limits(made: Figures, hosted: Hosted, wires: int, nic: ReplicaReading) -> Iterator[Limit]:
     hosting, reading = hosted.hosting, nic.nfs[NIC]
     if hosting.switch_gbps is not None:
         yield _shared(made, reading, "switch", hosting.switch_gbps, 1)
@@ -53,7 +53,7 @@ def _limits(made: Trial, hosted: Hosted, wires: int, nic: ReplicaReading) -> Ite
         )
 
 
-def _shared(made: Trial, nic: NfReading, kind: str, gbps: float, wires: int) -> Limit:
+def _shared(made: Figures, nic: NfReading, kind: str, gbps: float, wires: int) -> Limit:
     ways, reasons = _SWITCH if kind == "switch" else _UPLINK
     most = max(nic.counters.get(way, 0) for way in ways)
     return Limit.model_validate(
@@ -68,10 +68,10 @@ def _shared(made: Trial, nic: NfReading, kind: str, gbps: float, wires: int) -> 
     )
 
 
-def _bits(made: Trial) -> float:
+def _bits(made: Figures) -> float:
     return ((made.frame_bytes_mean or 0.0) + L1_OVERHEAD_BYTES) * 8
 
 
-def _during(made: Trial) -> float:
+def _during(made: Figures) -> float:
     """Counters are read when the last packet has arrived: the share that did in the duration."""
     return made.throughput_pps / made.received_pps if made.received_pps else 1.0

@@ -9,33 +9,30 @@ import pytest
 
 from headrace.engine.place import Placement
 from headrace.ground.hosted.layout import Hosted
-from headrace.ground.hosted.limits import with_limits
+from headrace.ground.hosted.limits import limits
 from headrace.ground.hosted.parts import NIC, Face, Vnf
 from headrace.record.counters import Counters, NfReading, ReplicaReading
-from headrace.record.rows import Trial
-from headrace.record.verdict import Audit
+from headrace.record.figures import Figures
 from headrace.spec.hosting import Hosting
 
 FRAME, SECONDS, RECEIVED = 105, 2.0, 100_000  # 125 B on the wire: 1000 bits
 VNFS = tuple(Vnf(f"vnf1.{n}", (Face("vf", n, n, "s"),), ("x",), (1,), {}) for n in (1, 2))
 
 
-def trial(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -> Trial:
+def figures(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -> Figures:
     nic = NfReading(type="veb", packets_in=1, dropped=dropped, counters=counters)
     replica = ReplicaReading(
         segment=NIC, index=0, cpu=0, nfs={NIC: nic}, inputs={"vf1": 110_000, "vf2": 100_000}
     )
     rate = RECEIVED / SECONDS
     fields: dict[str, Any] = {
-        "chain": "c", "direction": "forward", "repetition": 1, "execution": "pipeline",
-        "workload": "w", "load_pps": rate, "throughput_pps": rate, "throughput_gbps_l1": 0.05,
+        "load_pps": rate, "throughput_pps": rate, "throughput_gbps_l1": 0.05,
         "throughput_gbps_l2": 0.04, "offered_pps": rate, "sent_pps": rate, "received_pps": rate,
-        "loss_ratio": 0.0, "audit": Audit(verdict="ok"), "duration_s": SECONDS,
-        "frame_bytes_mean": FRAME, "received": RECEIVED, "trial": 1, "phase": "fixed",
-        "started_at": "2020-01-01T00:00:00Z", "intended_duration_s": SECONDS,
+        "loss_ratio": 0.0, "duration_s": SECONDS,
+        "frame_bytes_mean": FRAME, "received": RECEIVED,
         "counters": Counters(tsc_hz=1, replicas=(replica,)),
     }  # fmt: skip
-    return Trial(**(fields | changes))
+    return Figures(**(fields | changes))
 
 
 def hosted(**hosting: float) -> Hosted:
@@ -46,28 +43,26 @@ def hosted(**hosting: float) -> Hosted:
 def test_a_pvvp_crosses_to_the_host_twice() -> None:
     """100,000 frames of 1000 bits in 2 s: 0.05 Gbit/s by the wire, twice that to the host."""
     bytes_ = {"to-host-bytes": 25_000_000, "from-host-bytes": 24_000_000}
-    made = trial({"capacity": 7, "filtered": 3}, {**bytes_, "uplink-in-bytes": 12_500_000})
-    switch, uplink = with_limits(made, hosted(switch_gbps=0.2, uplink_gbps=0.1), 1).limits
+    made = figures({"capacity": 7, "filtered": 3}, {**bytes_, "uplink-in-bytes": 12_500_000})
+    switch, uplink = limits(made, "forward", hosted(switch_gbps=0.2, uplink_gbps=0.1), 1)
     assert (switch.kind, switch.gbps, switch.dropped) == ("switch", 0.2, 7)
     assert [switch.used, switch.crossings] == pytest.approx([0.5, 2])
     assert [uplink.used, uplink.crossings] == pytest.approx([0.5, 1]) and not uplink.dropped
 
 
 def test_what_came_late_was_not_used_in_time() -> None:
-    made = trial({}, {"to-host-bytes": 25_000_000}, throughput_pps=RECEIVED / SECONDS * 0.8)
-    assert with_limits(made, hosted(switch_gbps=0.2), 1).limits[0].used == pytest.approx(0.4)
+    made = figures({}, {"to-host-bytes": 25_000_000}, throughput_pps=RECEIVED / SECONDS * 0.8)
+    assert limits(made, "forward", hosted(switch_gbps=0.2), 1)[0].used == pytest.approx(0.4)
 
 
 def test_the_licence_that_is_asked_for_most_is_told() -> None:
-    [cap] = with_limits(trial({"in-rate-limit": 9}, {}), hosted(rate_cap_gbps=0.05), 1).limits
+    [cap] = limits(figures({"in-rate-limit": 9}, {}), "forward", hosted(rate_cap_gbps=0.05), 1)
     assert (cap.kind, cap.place, cap.dropped) == ("rate-cap", "vnf1.1", 9)
     assert cap.used == pytest.approx(1.1)
 
 
 def test_of_one_direction_of_two_nothing_is_said() -> None:
-    made = trial({}, {"to-host-bytes": 25_000_000})
-    assert with_limits(made, hosted(switch_gbps=0.2), 2).limits == ()
-    assert with_limits(
-        made.model_copy(update={"direction": "both"}), hosted(switch_gbps=0.2), 2
-    ).limits
-    assert with_limits(made, hosted(), 1).limits == ()
+    made = figures({}, {"to-host-bytes": 25_000_000})
+    assert limits(made, "forward", hosted(switch_gbps=0.2), 2) == ()
+    assert limits(made, "both", hosted(switch_gbps=0.2), 2)
+    assert limits(made, "forward", hosted(), 1) == ()

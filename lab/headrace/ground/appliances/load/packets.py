@@ -11,14 +11,14 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.engine.clocks import of_workers
+from headrace.engine.counters import difference
 from headrace.engine.engine import Engine
+from headrace.engine.reading import Reading, flow, run
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
 from headrace.ground.appliances.load.base import Load, Packets
 from headrace.host.programs import find_engine
-from headrace.measure.clocks import of_workers
-from headrace.measure.counters import difference
-from headrace.measure.trial import Reading, flow, run
 from headrace.record.figures import LatencyNs
 from headrace.record.identity import Direction
 from headrace.record.latency import latency

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.engine import counters as count
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path
 from headrace.engine.ways import chain_of
 from headrace.errors import HeadraceError
-from headrace.measure import counters as count
 from headrace.record.counters import Counters
 from headrace.spec.study import Experiment
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.engine.plan import Path
+from headrace.ground.hosted.anatomy_parts import grown, made_of
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import mean_wait_ns
-from headrace.measure.anatomy_parts import grown, made_of
 from headrace.record.segments import Anatomy
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.engine import counters as count
 from headrace.host.scheduling import Snapshot, kept_waiting
-from headrace.measure import counters as count
 from headrace.record.counters import WorkerReading
 from headrace.record.facts import LcoreTime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.measure.floor import Loop, least
+from headrace.ground.floor import Loop, least
 from headrace.record.figures import LatencyNs
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.engine.plan import Path
+from headrace.ground.hosted.anatomy import anatomy
+from headrace.ground.hosted.anatomy_ports import IN_MACHINES, IN_SWITCH
 from headrace.ground.hosted.parts import Face, Vnf
 from headrace.ground.hosted.run_queue import WORKER, mean_wait_ns, run_queue
-from headrace.measure.anatomy import anatomy
-from headrace.measure.anatomy_ports import IN_MACHINES, IN_SWITCH
 from headrace.record.segments import Anatomy
 from headrace.spec.vm import ApplianceVm
 

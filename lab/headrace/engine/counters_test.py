@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.counters import difference, located
+from headrace.engine.counters import difference, located
 
 Json = dict[str, Any]
 

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of the tester: source straight into sink. Its latency is the floor of every latency
+"""LatencyFloor of the tester: source straight into sink. Its latency is the floor of every latency
 that is measured, its rate the highest that can be asked for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path as FilePath
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path, paths
-from headrace.host.state import RunState
-from headrace.measure.progress import time
-from headrace.measure.trial import Reading, flow, run
+from headrace.engine.reading import Reading, flow, run
+from headrace.ground.contract import Site
+from headrace.host.programs import find_engine
+from headrace.record.bundle import write_whole
 from headrace.record.figures import LatencyFloor, LatencyNs
 from headrace.record.latency import latency
+from headrace.record.text import rate, time
 from headrace.spec.study import Experiment
 
 _TRIAL_S = 0.5
@@ -32,28 +33,34 @@ _FLOOR_PACKETS = 100  # at least, in a trial
 @dataclass(frozen=True)
 class Floor:
     max_pps: float  # all directions together
-    floor: LatencyNs | None
+    latency: LatencyNs | None
     clock: dict[str, Any]
 
     @property
+    def p50(self) -> float:
+        assert self.latency is not None
+        return self.latency.p50
+
+    @property
     def calibration(self) -> LatencyFloor | None:
-        if self.floor is None:
+        if self.latency is None:
             return None
         return LatencyFloor(
-            floor_ns=self.floor.p50,
-            floor_p99_ns=self.floor.p99,
+            floor_ns=self.latency.p50,
+            floor_p99_ns=self.latency.p99,
             clock_read_cycles=self.clock.get("read_cost_cycles"),
             clock_error_ppm=self.clock.get("tsc_error_ppm"),
         )
 
     def text(self) -> str:
-        if self.floor is None:
+        if self.latency is None:
             return "no latency (unstamped)"
-        return f"latency floor {time(self.floor.p50)} (p99 {time(self.floor.p99)})"
+        return f"latency floor {time(self.latency.p50)} (p99 {time(self.latency.p99)})"
 
     def as_json(self) -> str:
-        floor = None if self.floor is None else self.floor.model_dump()
-        return json.dumps({**asdict(self), "floor": floor}, indent=2) + "\n"
+        floor = None if self.latency is None else self.latency.model_dump()
+        shown = {"max_pps": self.max_pps, "floor": floor, "clock": self.clock}
+        return json.dumps(shown, indent=2) + "\n"
 
 
 @dataclass(frozen=True)
@@ -88,11 +95,9 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
     return Loop(carried, max((one for one in found if one), key=lambda f: f.p50, default=None))
 
 
-def calibrate(
-    binary: FilePath, plan: dict[str, Any], state: RunState, experiment: Experiment
-) -> Floor:
+def calibrate(site: Site, plan: dict[str, Any], experiment: Experiment) -> Floor:
     ways = paths(experiment)
-    with Engine(binary, plan, state) as engine:
+    with Engine(find_engine(), plan, site.state) as engine:
         clock = engine.request("info").get("clock", {})
         fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
         flows = [flow(fast, way) for way in ways]
@@ -102,3 +107,28 @@ def calibrate(
             most * _FLOOR_SHARE / len(ways) or _FLOOR_PACKETS / _FLOOR_TRIAL_S,
         )
     return Floor(most, floor, clock)
+
+
+@dataclass
+class Floors:
+    """Once per kind of traffic: the direct loop does not know the chain."""
+
+    by_traffic: dict[str, Floor] = field(default_factory=dict)
+    wanted: bool = True  # False: nothing is compared with the tester, and none is calibrated
+
+    def of(self, experiment: Experiment, direct: dict[str, Any], site: Site) -> Floor | None:
+        """`direct`: the plan of source straight into sink."""
+        if not self.wanted:
+            return None
+        key = repr((direct["links"], direct["segments"]))
+        if key not in self.by_traffic:
+            site.status("calibrating the tester")
+            with site.stopwatch.phase("calibrating"):
+                floor = self.by_traffic[key] = calibrate(site, direct, experiment)
+            if site.bundle is not None:
+                name = f"calibration-{len(self.by_traffic)}.json"
+                write_whole(site.bundle / "samples" / name, floor.as_json())
+            site.say(
+                f"  tester alone (source straight into sink): {rate(floor.max_pps)}, {floor.text()}"
+            )
+        return self.by_traffic[key]

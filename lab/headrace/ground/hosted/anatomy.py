@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.engine.plan import Path
+from headrace.ground.hosted.anatomy_parts import grown, made_of
+from headrace.ground.hosted.anatomy_ports import anatomy_by_ports
 from headrace.ground.hosted.parts import Vnf
-from headrace.measure.anatomy_parts import grown, made_of
-from headrace.measure.anatomy_ports import anatomy_by_ports
 from headrace.record.segments import Anatomy
 
 Json = dict[str, Any]

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of headrace's own functions, inline or hosted: all that can be checked before the first
+packet, as a long run must not fail on a typo at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.engine.describe import Description
+from headrace.engine.place import usable_cpus
+from headrace.engine.plan import check_nodes
+from headrace.ground.contract import Checked
+from headrace.ground.engine_check import PlanCheck, input_files, with_captures
+from headrace.ground.floor import Floors
+from headrace.ground.hosted.ground import hosted_point
+from headrace.ground.inline import EnginePoint, inline_point
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment, expand
+
+_BOOT_S = 2.0  # that an engine takes to start
+
+
+class Chains:
+    """Inline and hosted points may be in one study: its sweep says which."""
+
+    def __init__(self, description: Description) -> None:
+        self._description = description
+
+    def check(self, doc: Document) -> Checked:
+        experiments = list(expand(doc))
+        ready = points_of(experiments, doc, self._description)
+        files = input_files(experiments, doc, self._description)
+        boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
+        deployments = (one.study.deployment for one in ready)
+        most = max(deployments, key=lambda one: one.memory_mb)
+        return Checked(ready, files, None if boots else _BOOT_S * len(ready), memory=most)
+
+
+def points_of(
+    experiments: Sequence[Experiment], doc: Document, description: Description
+) -> list[EnginePoint]:
+    available, floors = usable_cpus(), Floors()
+    ready: list[EnginePoint] = []
+    with PlanCheck.of(doc, description) as check:
+        for one in with_captures(experiments, doc, description):
+            check_nodes(one, doc, description)
+            inline = one.study.deployment.hosting.kind == "inline"
+            make = inline_point if inline else hosted_point
+            ready.append(make(one, check, available, floors))
+    return ready

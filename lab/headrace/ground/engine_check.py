@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine itself says of a plan before it runs: its own parser has the last word."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.describe import Description, files_in, largest_captured
+from headrace.engine.traffic import refusal
+from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+
+Json = dict[str, Any]
+
+_CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
+
+
+class PlanCheck:
+    """Has the engine read each plan once. Every function is made as it is told to work, its rules
+    and routes are read, and so is the traffic, before anybody waits for lcores."""
+
+    def __init__(self, doc: Document, description: Description, scratch: Path) -> None:
+        self.doc, self.description = doc, description
+        self._scratch = scratch
+        self._checked: set[str] = set()
+
+    @staticmethod
+    @contextmanager
+    def of(doc: Document, description: Description) -> Iterator[PlanCheck]:
+        with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
+            yield PlanCheck(doc, description, Path(scratch))
+
+    def check(self, plan: Json, experiment: Experiment) -> None:
+        text = json.dumps(plan)
+        if text not in self._checked:
+            self._checked.add(text)
+            self._ask(text, experiment)
+        self._check_files(plan, text, experiment)
+
+    def _check_files(self, plan: Json, text: str, experiment: Experiment) -> None:
+        """How the chain is cut makes no difference to its files, but into how many replicas a
+        function shares its rates does."""
+        sources = [link for link in plan["links"].values() if link["type"] == "source"]
+        key = json.dumps([plan["nfs"], _replicas(plan), sources])
+        if key in self._checked or not (plan["nfs"] or sources):
+            return
+        self._checked.add(key)
+        try:
+            self._ask(text, experiment, "--files")
+        except BadInput:
+            raise
+        except HeadraceError:
+            return  # too little ordinary memory for this table, say: the run has its own
+
+    def _ask(self, text: str, experiment: Experiment, *more: str) -> None:
+        file = self._scratch / "plan.json"
+        file.write_text(text)
+        command = [str(self.description.engine), "--check", str(file), *more]
+        try:
+            done = subprocess.run(command, capture_output=True, errors="replace", timeout=_CHECK_S)
+        except subprocess.TimeoutExpired:
+            raise HeadraceError(f"headrace-engine --check: no answer in {_CHECK_S:g} s") from None
+        if done.returncode == 0:
+            return
+        words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        place, _, problem = words[0].removeprefix("headrace-engine: ").partition(": ")
+        if done.returncode == EXIT_BAD_INPUT:
+            raise refusal(place, problem, experiment, self.doc)
+        raise HeadraceError(f"headrace-engine --check: {words[0]}")
+
+
+def _replicas(plan: Json) -> dict[str, int]:
+    """On how many lcores each function runs."""
+    return {
+        name: len(segment["cpus"])
+        for segment in plan["segments"]
+        for name in segment.get("nodes", {})
+    }
+
+
+def input_files(
+    experiments: Sequence[Experiment], doc: Document, description: Description
+) -> dict[str, Path]:
+    """Every file that the spec names, by the name that it uses; a replay needs them."""
+    found: dict[str, Path] = {}
+    for experiment in experiments:
+        named = []
+        for node in experiment.nodes:
+            named += files_in(description.nfs[node.nf]["params"], node.params)
+        workload = experiment.study.workload
+        for given in (workload.dst_ips_file, workload.tuples_file, workload.pcap):
+            if given is not None:
+                named.append(str(given))
+        found |= {name: doc.resolve(name) for name in named}
+    return found
+
+
+def with_captures(
+    experiments: Sequence[Experiment], doc: Document, description: Description
+) -> list[Experiment]:
+    """Packet buffers are as large as what is replayed. Each capture is read once."""
+    largest: dict[Path, int] = {}
+    sized = []
+    for one in experiments:
+        capture = one.study.workload.pcap
+        file = None if capture is None else doc.resolve(capture)
+        if file is not None and file.is_file():
+            if file not in largest:
+                largest[file] = largest_captured(description.engine, file)
+            one = dataclasses.replace(one, captured_bytes=largest[file])
+        sized.append(one)
+    return sized

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of hosted chains: VNFs of headrace's own functions, in processes, containers or
+virtual machines, around a host's engine that makes and measures the traffic."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.collect.base import Process, Targets
+from headrace.collect.watch import targets_of
+from headrace.engine import passage
+from headrace.engine.engine import EngineRefused
+from headrace.engine.plan import direct_plan
+from headrace.engine.reading import Reading
+from headrace.engine.traffic import refusal
+from headrace.ground.contract import Site
+from headrace.ground.engine_check import PlanCheck
+from headrace.ground.floor import Floor, Floors
+from headrace.ground.hosted.anatomy import anatomy
+from headrace.ground.hosted.container import check as check_containers
+from headrace.ground.hosted.hosted import HostedEngine
+from headrace.ground.hosted.layout import Hosted, lay_out_hosted
+from headrace.ground.hosted.limits import limits
+from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.record.facts import Observation
+from headrace.record.figures import Figures
+from headrace.record.verdict import Finding
+from headrace.spec.study import Experiment
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostedPoint(EnginePoint):
+    """An experiment whose functions are in VNFs of their own."""
+
+    hosted: Hosted
+
+    def hosting_of(self, segment: str) -> str:
+        if segment not in {vnf.name for vnf in self.hosted.vnfs}:
+            return "inline"
+        return self.hosted.hosting.kind
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        hosting = self.hosted.hosting
+        own = f"hosting-{hosting.kind}", self.hosted.topology, f"wait-{hosting.wait}"
+        return (*super().labels, *own)
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedHosted]:
+        try:
+            floor = self.floors.of(self.experiment, self.with_memory(site.engine, True), site)
+            plan = self.with_memory(site.engine)
+            with site.stopwatch.phase("deploying"):
+                engine = HostedEngine(self.description.engine, plan, self.hosted, site.state)
+            with engine:
+                yield DeployedHosted(self, site, engine, plan, floor)
+        except EngineRefused as error:
+            raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+
+
+class DeployedHosted(DeployedEngine):
+    """The host's engine and its VNFs are one engine to whoever asks them."""
+
+    def __init__(
+        self, point: HostedPoint, site: Site, engine: HostedEngine, plan: Json, floor: Floor | None
+    ) -> None:
+        self.hosted, self.host = point.hosted, engine
+        super().__init__(point, site, engine, plan, floor)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.host.notes
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return (*super().labels, *self.host.labels)
+
+    def parts(self) -> Targets:
+        own = super().parts()
+        vnfs = targets_of(self.host.pids) if self.host.grouped else Targets()
+        processes: tuple[Process, ...] = (*own.processes, *vnfs.processes)
+        more = {"processes": processes, "telemetry": own.telemetry, "ovs": self.host.ovs}
+        return vnfs.model_copy(update=more)
+
+    def seen(self, observation: Observation, reading: Reading) -> Observation:
+        figures, facts = observation.figures, observation.facts
+        ways = [way for way in self.ways if observation.direction in (way.direction, "both")]
+        if self._has_anatomy(figures):
+            assert figures.latency_ns is not None and self.floor is not None
+            parts = anatomy(
+                reading.before, reading.after, self.hosted.vnfs, ways, figures.latency_ns.mean,
+                self.floor.p50,
+            )  # fmt: skip
+            figures = figures.model_copy(update={"anatomy": parts})
+        used = limits(figures, observation.direction, self.hosted, len(self.ways))
+        figures = figures.model_copy(update={"limits": used})
+        if self.host.emulated:
+            facts = replace(facts, more=(*facts.more, _emulated(self.host.emulated)))
+        return Observation(observation.direction, figures, facts)
+
+    def _has_anatomy(self, figures: Figures) -> bool:
+        """Not where the latency is below the floor: the generator's part would be made up."""
+        if figures.latency_ns is None or self.floor is None or self.floor.latency is None:
+            return False
+        return self.hosted.hosting.times and not figures.below_floor
+
+
+def _emulated(how: str) -> Finding:
+    """Nobody may take the figures of emulated CPUs for a server's: `suspect` at best."""
+    return Finding(
+        check="emulated",
+        ok=False,
+        text=f"The VNFs' CPUs are emulated ({how}): it is shown that packets pass, not how fast.",
+    )
+
+
+def hosted_point(
+    experiment: Experiment, check: PlanCheck, available: list[int], floors: Floors
+) -> HostedPoint:
+    doc, description = check.doc, check.description
+    engine = engine_of(experiment)
+    hosted = lay_out_hosted(experiment, description, doc, available, engine)
+    # What is wrong in the spec comes before what this machine or user lacks.
+    if experiment.study.deployment.hosting.kind == "container":
+        check_containers(doc)
+    direct = direct_plan(experiment, hosted.placement, description, doc, engine)
+    # VNFs of one kind differ in addresses only.
+    kinds = {vnf.nodes: vnf.plan for vnf in hosted.vnfs}
+    for plan in (hosted.plan, *filter(None, kinds.values())):
+        check.check(plan, experiment)
+    return HostedPoint(
+        experiment, doc, description, hosted.placement, hosted.plan, direct,
+        policy_drops(experiment, description),
+        passage.notes(experiment, description, doc), floors, hosted=hosted,
+    )  # fmt: skip

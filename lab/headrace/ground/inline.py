@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of chains inside one engine: each point placed and compiled, then deployed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.collect.base import Process, Targets
+from headrace.engine import passage
+from headrace.engine.counters import side_name
+from headrace.engine.describe import Description
+from headrace.engine.engine import Engine, EngineRefused
+from headrace.engine.figures import UNINTENDED, Context, observations
+from headrace.engine.place import PlacedSegment, Placement, place
+from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
+from headrace.engine.reading import Reading, Run
+from headrace.engine.traffic import refusal
+from headrace.engine.verify import verify_path
+from headrace.ground.contract import Offer, Site
+from headrace.ground.engine_check import PlanCheck
+from headrace.ground.floor import Floor, Floors
+from headrace.host import store
+from headrace.host.state import telemetry_sockets
+from headrace.record.facts import Observation
+from headrace.record.segments import Segment
+from headrace.record.verdict import Finding
+from headrace.spec.calibration import Calibration
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment, Study
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EnginePoint:
+    """An experiment, placed and compiled. The engine's memory is decided when the run begins."""
+
+    experiment: Experiment
+    doc: Document
+    description: Description
+    placement: Placement
+    plan: Json
+    direct: Json
+    policy: Mapping[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
+    remarks: tuple[str, ...] = ()  # what is right, but rarely meant
+    floors: Floors = field(default_factory=Floors)  # shared by all points of a study
+
+    @property
+    def chain(self) -> str:
+        return self.experiment.chain
+
+    @property
+    def execution(self) -> str:
+        return self.experiment.execution.name
+
+    @property
+    def study(self) -> Study:
+        return self.experiment.study
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        return frozenset(self.placement.cpus)
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        return (Offer(self.experiment.workload_name, self.study.workload),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.placement.notes, *self.remarks)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What a reader must know before comparing a figure of it with another."""
+        labels = []
+        if any(s.role == "chain" and s.shares_cpu_with for s in self.segments):
+            labels.append("shared-lcore")
+        if self.placement.generator == self.placement.sink:
+            labels.append("one-traffic-lcore")
+        if self.policy:
+            labels.append(UNINTENDED)
+        return tuple(labels)
+
+    def resolved(self) -> Json:
+        """For the bundle: every default written out."""
+        return {
+            "chain": self.chain,
+            "execution": self.execution,
+            "workload": self.experiment.workload_name,
+            "study": self.study.model_dump(mode="json"),
+            "lcores": {s.name: list(s.cpus) for s in self.segments},
+            "notes": list(self.placement.notes),
+            "plan": self.plan,
+        }
+
+    def with_memory(self, engine: Mapping[str, Any], direct: bool = False) -> Json:
+        plan = self.direct if direct else self.plan
+        return {**plan, "engine": {**plan["engine"], **engine}}
+
+    def hosting_of(self, segment: str) -> str:
+        return "inline"
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """As the record shows them; segments that share an lcore say with whom."""
+        placed = [
+            (GENERATOR, (self.placement.generator,), (), "generator"),
+            *(part for s in self.placement.segments for part in _parts(s)),
+            (SINK, (self.placement.sink,), (), "sink"),
+        ]
+        return tuple(
+            Segment.model_validate(
+                {
+                    "name": name,
+                    "cpus": cpus,
+                    "nfs": nodes,
+                    "role": role,
+                    "hosting": self.hosting_of(name),
+                    "shares_cpu_with": tuple(
+                        other
+                        for other, theirs, *_ in placed
+                        if other != name and set(theirs) & set(cpus)
+                    ),
+                }
+            )
+            for name, cpus, nodes, role in placed
+        )
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedEngine]:
+        try:
+            floor = self.floors.of(self.experiment, self.with_memory(site.engine, True), site)
+            plan = self.with_memory(site.engine)
+            with site.stopwatch.phase("deploying"):
+                engine = Engine(self.description.engine, plan, site.state)
+            with engine:
+                yield DeployedEngine(self, site, engine, plan, floor)
+        except EngineRefused as error:
+            raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+
+
+def _parts(placed: PlacedSegment) -> list[tuple[str, tuple[int, ...], tuple[str, ...], str]]:
+    """A segment, and what runs beside it on lcores of its own: as if it were a segment, too."""
+    beside = dict(zip(placed.parallel[1:], placed.beside, strict=True))
+    own = tuple(name for name in placed.nodes if name not in beside)
+    return [
+        (placed.name, placed.cpus, own, "chain"),
+        *((side_name(placed.name, nf), cpus, (nf,), "chain") for nf, cpus in beside.items()),
+    ]
+
+
+class DeployedEngine:
+    """A point whose packets one engine makes, carries and measures."""
+
+    def __init__(
+        self, point: EnginePoint, site: Site, engine: Engine, plan: Json, floor: Floor | None
+    ) -> None:
+        self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
+        self.ways = paths(point.experiment)
+        self._run: Run | None = None
+        self.context = Context(
+            frame_bytes_mean=point.experiment.frame.mean_bytes,
+            plan=plan,
+            ways=self.ways,
+            segments=point.segments,
+            labels=tuple(self.labels),
+            calibration=None if floor is None else floor.calibration,
+            policy=point.policy,
+        )
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def labels(self) -> Sequence[str]:
+        labels = [] if self.site.engine.get("hugepages") else ["no-huge"]
+        labels += self.point.labels
+        if not self.engine.shielded:
+            labels.append("unshielded")
+        return (*labels, *self.point.placement.notes)
+
+    def about(self) -> Json:
+        return {**self.engine.request("info"), "shielded": self.engine.shielded}
+
+    def parts(self) -> Targets:
+        return Targets(
+            processes=(Process(name="engine", pid=self.engine.pid),),
+            telemetry=telemetry_sockets(self.site.state.path),
+        )
+
+    def verify(self) -> Sequence[Finding]:
+        verify_path(self.engine, self.point.experiment, self.ways, self.plan)
+        return ()
+
+    def most_pps(self, offer: Offer) -> float | None:
+        return None if self.floor is None else self.floor.max_pps / len(self.ways)
+
+    def lacks(self, offer: Offer) -> str | None:
+        return None
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        drain_s = self.point.study.measure.drain
+        self._run = Run(self.engine, self.ways, load_pps, seconds, drain_s)
+
+    def wait(self) -> None:
+        assert self._run is not None, "nothing was started"
+        self._run.wait()
+
+    def read(self) -> Sequence[Observation]:
+        assert self._run is not None, "nothing was started"
+        reading, self._run = self._run.read(), None
+        return [self.seen(one, reading) for one in observations(self.context, reading)]
+
+    def seen(self, observation: Observation, reading: Reading) -> Observation:
+        """With what else this ground knows of it."""
+        return observation
+
+    def counters(self) -> Mapping[str, Mapping[str, int]]:
+        totals: dict[str, dict[str, int]] = {}
+        for replicas in self.engine.request("read")["segments"].values():
+            for name, nf in ((n, nf) for r in replicas for n, nf in r.get("nfs", {}).items()):
+                total = totals.setdefault(name, {})
+                for key, value in {"in": nf["in"], **nf.get("counters", {})}.items():
+                    total[key] = total.get(key, 0) + int(value)
+        return totals
+
+
+def inline_point(
+    experiment: Experiment, check: PlanCheck, available: list[int], floors: Floors
+) -> EnginePoint:
+    doc, description = check.doc, check.description
+    placement = place(experiment, doc, available)
+    engine = engine_of(experiment)
+    plan = compile_plan(experiment, placement, description, doc, engine)
+    direct = direct_plan(experiment, placement, description, doc, engine)
+    check.check(plan, experiment)
+    return EnginePoint(
+        experiment, doc, description, placement, plan, direct,
+        policy_drops(experiment, description),
+        passage.notes(experiment, description, doc), floors,
+    )  # fmt: skip
+
+
+def engine_of(experiment: Experiment) -> Json:
+    """The plan's `engine`, as far as the spec decides it."""
+    deployment = experiment.study.deployment
+    engine: Json = {"memory_mb": deployment.memory_mb}
+    if deployment.locate and deployment.hosting.kind == "inline":
+        engine["locate"] = locating(deployment.locate)
+    return engine
+
+
+def locating(every: int) -> Json:
+    """With the limits of this server's calibration; without one only times can be told."""
+    file = store.calibration_file()
+    if not file.exists():
+        return {"every": every}
+    classes = [
+        {"name": one.name}
+        | ({} if one.below_cycles is None else {"below_cycles": one.below_cycles})
+        for one in store.load(file, Calibration).locate.classes
+    ]
+    return {"every": every, "classes": classes}
+
+
+def policy_drops(experiment: Experiment, description: Description) -> dict[str, frozenset[str]]:
+    """What the functions say of their own drop reasons; nothing where every loss counts."""
+    if experiment.study.measure.losses == "all":
+        return {}
+    return {
+        node.name: frozenset(description.nfs[node.nf].get("policy_drops", ()))
+        for node in experiment.nodes
+    }

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a study's `measure` asks of one deployed point: warm-up, maximum, fixed loads, search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.collect.watch import Watch
+from headrace.ground.contract import Deployed, Offer, Point
+from headrace.measure.audit import DISTURBED, unrefused
+from headrace.measure.outcome import Limits, Outcome
+from headrace.measure.progress import Progress
+from headrace.measure.results import result, searched
+from headrace.record.figures import ApplicationFigures
+from headrace.record.identity import Phase
+from headrace.record.rows import Measurement, Result, Trial
+from headrace.record.text import between, duration, rate
+
+# A trial that the tester or the machine disturbed says nothing about the chain and is done again;
+# at most so often per search, as on a machine where it always happens that would never end.
+_RETRIES = 6
+
+
+class Book(Protocol):
+    """Where trials and results go: the session."""
+
+    progress: Progress
+    trials: int
+
+    def trial(
+        self,
+        deployed: Deployed,
+        point: Point,
+        offer: Offer,
+        load_pps: float,
+        seconds: float,
+        phase: Phase,
+        repetition: int,
+        watch: Watch | None,
+    ) -> list[Trial]: ...
+    def keep(self, results: Sequence[Result]) -> None: ...
+
+
+class Series:
+    """The trials of one point under one offer."""
+
+    def __init__(
+        self, book: Book, deployed: Deployed, point: Point, offer: Offer, watch: Watch | None
+    ) -> None:
+        """`watch`: who notes each trial by itself."""
+        self._book, self._deployed, self._point, self._offer = book, deployed, point, offer
+        self._watch = watch
+        study = point.study
+        self._measure = offer.measure or study.measure
+        self._warmup_s = study.warmup if offer.warmup_s is None else offer.warmup_s
+        self._by_number: dict[int, list[Trial]] = {}
+        self._retries, self._repetition = _RETRIES, 0
+
+    def run(self, repetitions: Sequence[int]) -> None:
+        """Warmed up once: each repetition begins where the one before it ended."""
+        self._repetition = repetitions[0]
+        if self._warmup_s:
+            self._book.progress.status("warming up")
+            # A quarter of what the tester can: every flow is seen, and no queue is left full.
+            self._trial((self._most() or 0.0) / 4, self._warmup_s, "warm-up")
+        for self._repetition in repetitions:
+            self._repeat()
+
+    def _repeat(self) -> None:
+        if self._measure.max:
+            self._maximum()
+        for load in self._measure.loads:
+            self._fixed(load)
+        if self._measure.search:
+            # Above the tester's own maximum nothing can be learnt.
+            highest = self._most() or self._trial(0, self._measure.trial, "warm-up")[0].sent_pps
+            lowest = min(self._measure.min_load, highest / 2)
+            self._search(Limits(lowest, highest, self._measure.search_timeout))
+
+    def _most(self) -> float | None:
+        return self._measure.max_load or self._deployed.most_pps(self._offer)
+
+    def _trial(self, load_pps: float, seconds: float, phase: Phase) -> list[Trial]:
+        trials = self._book.trial(
+            self._deployed, self._point, self._offer, load_pps, seconds, phase,
+            self._repetition, None if phase == "warm-up" else self._watch,
+        )  # fmt: skip
+        self._by_number[trials[-1].trial] = trials
+        return trials
+
+    def _maximum(self) -> None:
+        self._book.progress.status("maximum rate")
+        trials = self._trial(0, self._measure.trial, "max")
+        last = trials[-1]
+        if self._offer.paced:
+            audits = [unrefused(t.audit, t.lost, t.sent) for t in trials]
+            self._book.keep(
+                [result(t, "max", audit=a) for t, a in zip(trials, audits, strict=True)]
+            )
+        else:
+            self._book.keep([result(t, "max") for t in trials])
+        if not self._say_application(last):
+            self._book.progress.say(
+                f"  max: {rate(last.throughput_pps)} of {rate(last.sent_pps)}" + _by_policy(last)
+            )
+
+    def _fixed(self, load: float) -> None:
+        self._book.progress.status(f"at {rate(load)}")
+        trials = self._trial(load, self._measure.trial, "fixed")
+        self._book.keep([result(t, "fixed") for t in trials])
+        last = trials[-1]
+        if self._say_application(last):
+            return
+        each_way = " each way, in sum" if last.direction == "both" and len(trials) > 1 else ""
+        self._book.progress.say(
+            f"  at {rate(load)}{each_way}: {rate(last.throughput_pps)}, "
+            f"loss {last.loss_ratio:.3%}" + _by_policy(last)
+        )
+
+    def _say_application(self, one: Measurement) -> bool:
+        """What clients report of it, where there are some."""
+        if one.application is None:
+            return False
+        self._book.progress.say(f"  {self._offer.workload}: {_of_clients(one, one.application)}")
+        return True
+
+    def _search(self, limits: Limits) -> None:
+        began, first = time.monotonic(), self._book.trials
+        self._retries = _RETRIES
+        from headrace.measure.search import search  # its library takes half a second to load
+
+        goals = search(
+            self._measure.search,
+            limits,
+            self._outcome,
+            lambda bounds: self._book.progress.bounds(bounds, self._book.trials - first),
+        )
+        seconds, count = time.monotonic() - began, self._book.trials - first
+        for goal in goals:
+            if goal.sample is None:
+                continue
+            trials = self._by_number[goal.sample.outcome.trial]
+            results = searched(trials, goal, limits, count, seconds)
+            self._book.keep(results)
+            verdict = results[-1].audit.verdict
+            self._book.progress.say(
+                f"  {goal.goal.name} (at most {goal.goal.loss_ratio * 100:.10g} % lost): "
+                f"{between(goal.lower_pps, goal.upper_pps)}"
+                + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
+                + _by_policy(results[-1])
+            )
+        self._book.progress.say(f"  {count} trials in {duration(seconds)}")
+
+    def _outcome(self, load_pps: float, seconds: float) -> Outcome:
+        total = self._trial(load_pps, seconds, "search")[-1]
+        while _disturbed(total) and self._retries > 0:
+            self._retries -= 1
+            total = self._trial(load_pps, seconds, "search")[-1]
+        return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
+
+
+def _by_policy(one: Measurement) -> str:
+    """What neither the loss nor the throughput has is said beside them."""
+    if not one.policy_dropped:
+        return ""
+    return f", {one.policy_dropped / max(one.sent, 1):.3%} dropped by policy"
+
+
+def _of_clients(one: Measurement, application: ApplicationFigures) -> str:
+    gbps = f"{application.gbps:.3f} Gbit/s"
+    if application.requests:
+        return f"{application.requests_per_s:.0f} requests/s, {gbps}"
+    if not one.intended:
+        return gbps
+    lost = f"{one.received_pps:.0f} packets/s, {one.loss_ratio:.2%} lost"
+    delay = one.latency_ns
+    if delay is None:
+        return lost
+    return f"{lost}, p50 {delay.p50 / 1000:.0f} µs, p99 {delay.p99 / 1000:.0f} µs"
+
+
+def _disturbed(one: Trial) -> bool:
+    """Lost for the machine's sake, as far as one can tell: what a limit that the spec gives turned
+    away was lost for that, whatever else went on."""
+    if one.lost <= 2 * sum(limit.dropped for limit in one.limits):
+        return False
+    return one.lost > 0 and any(f.check in DISTURBED and not f.ok for f in one.audit.findings)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one measuring session: whatever measures, on any ground, does it through this.
+
+It owns the bundle, the run's state on the machine, lcores, memory, the numbers of trials, and what
+is to be done when a run is interrupted or fails. Grounds deploy and observe (ground/contract.py);
+measure/trial.py judges; measure/series.py knows which trials a study wants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.markup import escape
+
+from headrace.collect.watch import Watch, watching
+from headrace.errors import BadInput
+from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
+from headrace.host.exclusive import WAIT_S, Lcores
+from headrace.host.memory import Memory, provide
+from headrace.host.state import RunState, dpdk_prefix
+from headrace.host.stopwatch import Stopwatch
+from headrace.measure import environment as machine
+from headrace.measure.progress import Progress, waiting_for
+from headrace.measure.series import Series
+from headrace.measure.trial import trial
+from headrace.record.bundle import BundleUnwritable, BundleWriter
+from headrace.record.environment import Environment
+from headrace.record.identity import Phase
+from headrace.record.rows import Result, Trial
+
+# Called when the bundle is finished; True: also on the terminal, as the page may not be written.
+Report = Callable[[Path, bool], object]
+
+
+class Session:
+    """To be had by `session` only, which ends it."""
+
+    def __init__(self, bundle: BundleWriter, progress: Progress, wait_s: float) -> None:
+        self.bundle, self.progress = bundle, progress
+        self.results: list[Result] = []
+        self.trials = 0
+        self._wait_s = wait_s
+        self._environment: Environment | None = None
+        self._memory: Memory | None = None
+        self._undo = contextlib.ExitStack()  # in reverse
+        self.state = RunState()
+        self._undo.callback(self.state.remove)
+        self.stopwatch = Stopwatch()
+        self.site = Site(
+            self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
+        )
+
+    def close(self) -> None:
+        self._undo.close()
+        with contextlib.suppress(BundleUnwritable):  # the bundle's end says so
+            self.bundle.sample("time.json", json.dumps(self.stopwatch.seconds, indent=1))
+
+    def inputs(self, given: str, checked: Checked) -> None:
+        """The spec as given and as resolved, and copies of its files: so it can be replayed."""
+        copies = {}
+        for i, (name, source) in enumerate(sorted(checked.inputs.items())):
+            copy = self.bundle.input(f"{i}-{source.name}", source)
+            copies[name] = str(copy.relative_to(self.bundle.path))
+        resolved = [point.resolved() for point in checked.points]
+        self.bundle.spec(given, {"inputs": copies, "experiments": resolved})
+
+    def prepare(self, checked: Checked) -> None:
+        """Lcores and memory for all points: nobody else has them until the session ends."""
+        for note in dict.fromkeys(note for point in checked.points for note in point.notes):
+            self.progress.say(f"note: {note}")
+        cpus = frozenset[int]().union(*(point.cpus for point in checked.points))
+        self._undo.enter_context(Lcores(cpus, self._waiting, self._wait_s))
+        if checked.memory is not None:
+            self._memory = provide(checked.memory, self.state)
+            self.progress.say(f"memory: {self._memory.note}")
+            self.site.engine.update(
+                hugepages=self._memory.hugepages, file_prefix=dpdk_prefix(self.state.path)
+            )
+
+    def _waiting(self, cpu: int) -> None:
+        self.progress.say(waiting_for(cpu, self._wait_s))
+
+    def run(self, checked: Checked, repetitions: int) -> None:
+        """Repetitions outside, points inside: what is compared is interleaved, so that a machine
+        that slows down does so for all alike."""
+        self.prepare(checked)
+        every = range(1, repetitions + 1)
+        rounds = [range(n, n + 1) for n in every] if checked.interleaved else [every]
+        for turn in rounds:
+            for point in checked.points:
+                label = ", ".join((point.chain, point.execution, point.offers[0].workload))
+                if len(rounds) > 1:
+                    label += f", repetition {turn[0]}"
+                self.progress.experiment(label)
+                self._point(point, turn, each_trial=not checked.interleaved)
+                self.progress.finished()
+
+    def _point(self, point: Point, repetitions: range, each_trial: bool) -> None:
+        """`each_trial`: what the layers say is told of each trial by itself; a search has too many
+        of them for that."""
+        with self.deployed(point) as deployed:
+            with self.stopwatch.phase("verifying"):
+                deployed.verify()
+            with self._samples(point, deployed, each_trial) as watch:
+                for offer in point.offers:
+                    if (why := deployed.lacks(offer)) is not None:
+                        self.progress.say(f"  {offer.workload}: skipped: {why}")
+                        continue
+                    with self.stopwatch.phase("measuring"):
+                        series = Series(self, deployed, point, offer, watch if each_trial else None)
+                        series.run(repetitions)
+
+    @contextlib.contextmanager
+    def deployed(self, point: Point) -> Iterator[Deployed]:
+        with point.deploy(self.site) as deployed:
+            self._note_environment(deployed)
+            for note in deployed.notes:
+                self.progress.say(note)
+            yield deployed
+
+    def trial(
+        self,
+        deployed: Deployed,
+        point: Point,
+        offer: Offer,
+        load_pps: float,
+        seconds: float,
+        phase: Phase,
+        repetition: int,
+        watch: Watch | None = None,
+    ) -> list[Trial]:
+        """Numbered, judged and written down."""
+        self.trials += 1
+        judged = trial(
+            deployed, point, offer, load_pps, seconds,
+            phase=phase, repetition=repetition, number=self.trials, watch=watch,
+        )  # fmt: skip
+        for one in judged:
+            self.bundle.trial(one)
+        return judged
+
+    def keep(self, results: Sequence[Result]) -> None:
+        for one in results:
+            self.bundle.result(one)
+            self.results.append(one)
+
+    @contextlib.contextmanager
+    def _samples(self, point: Point, deployed: Deployed, each_trial: bool) -> Iterator[Watch]:
+        """What the layers say meanwhile: in samples/ itself when there is one deployment only."""
+        folder = self.bundle.path / "samples"
+        if self.progress.total > 1:
+            folder /= f"{self.progress.done + 1:03}"
+        with contextlib.ExitStack() as stack:
+            with self.stopwatch.phase("collectors"):
+                watched = watching(
+                    point.study.collect, deployed.parts(), folder, each_trial=each_trial
+                )
+                watch = stack.enter_context(watched)
+            try:
+                yield watch
+            finally:
+                with self.stopwatch.phase("collectors"):
+                    stack.close()
+
+    def _note_environment(self, deployed: Deployed) -> None:
+        if self._environment is None:
+            note = "the ground's own" if self._memory is None else self._memory.note
+            self._environment = machine.collect(deployed.about(), note)
+            self.bundle.environment(self._environment)
+
+    def finish(self) -> None:
+        """What is known at a run's end only: what else the machine did."""
+        if self._environment is not None:
+            self._environment = machine.with_noise_after(self._environment)
+            self.bundle.environment(self._environment)
+
+
+@contextlib.contextmanager
+def session(
+    bundle: BundleWriter, progress: Progress, report: Report, wait_s: float = WAIT_S
+) -> Iterator[Session]:
+    """However it ends, nothing but the bundle is left, and what was measured is in it."""
+    made: Session | None = None
+    try:
+        with bundle:
+            made = Session(bundle, progress, wait_s)
+            with contextlib.closing(made):
+                yield made
+                made.finish()
+    except BaseException as error:
+        progress.close()
+        _ended_by(error, bundle.path, bool(made and made.results), progress, report)
+        raise
+    progress.close()
+
+
+def _ended_by(
+    error: BaseException, target: Path, measured: bool, progress: Progress, report: Report
+) -> None:
+    interrupted, named = isinstance(error, KeyboardInterrupt), escape(str(target))
+    if not measured:
+        if isinstance(error, BadInput):
+            shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
+        elif interrupted:
+            progress.say(f"interrupted before anything was measured; see {named}")
+        return
+    if isinstance(error, BundleUnwritable):
+        with contextlib.suppress(BundleUnwritable):  # it says the same of another file
+            report(target, True)
+    else:
+        report(target, False)
+    progress.say(("interrupted; " if interrupted else "") + f"what was measured is in {named}")

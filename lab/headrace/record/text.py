@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures in words, as progress has them: few digits and a unit."""
+
+from __future__ import annotations
+
+
+def rate(pps: float | None) -> str:
+    if pps is None:
+        return "?"
+    for factor, unit in ((1e6, "Mpps"), (1e3, "kpps")):
+        if pps >= factor:
+            return f"{pps / factor:.3g} {unit}"
+    return f"{pps:.3g} pps"
+
+
+def between(lower_pps: float | None, upper_pps: float | None) -> str:
+    """Bounds of a search; one that it did not find is not there."""
+    if lower_pps is None:
+        return f"below {rate(upper_pps)}"
+    if upper_pps is None:
+        return f"at least {rate(lower_pps)}"
+    return f"{rate(lower_pps)} to {rate(upper_pps)}"
+
+
+def time(nanoseconds: float) -> str:
+    for factor, unit in ((1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= factor:
+            return f"{nanoseconds / factor:.3g} {unit}"
+    return f"{nanoseconds:.3g} ns"
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
