@@ -52,7 +52,11 @@ def test_tables_that_do_not_fit(tmp_path: Path, disk: Path, rows_fit: bool) -> N
     assert caught.value.exit_status == 1
     left = {p.name for p in (disk / "b").iterdir()}
     assert left == {"samples", "status.json", "trials.jsonl", "results.jsonl"}
-    assert Bundle(disk / "b").results() == whole.results()[:1]
+    bundle = Bundle(disk / "b")
+    assert bundle.results() == whole.results()[:1]
+    # Neither "is still running" nor "was killed".
+    assert bundle.status.state == "partial"
+    assert "no space left on device" in (bundle.status.unfinished or "")
 
 
 def test_a_page_that_does_not_fit(disk: Path) -> None:

@@ -89,6 +89,8 @@ def plan(
     if costs_from == "profiles":
         profiles.check_stored(experiments)  # before anything is taken, or waited for
     _check_out(out, experiments)
+    for option, file in (("--out", out), ("--html", html)):
+        _check_writable(option, file)
     cpus = _cpus(lcores)
     wanted = goals.wanted(aim, rate, slo)
     description = describe(find_engine())
@@ -153,8 +155,21 @@ def _check_out(out: Path | None, experiments: list[Experiment]) -> None:
             problem=f"the spec has several plans: {named}",
             allowed="with one chain and one frame size",
         )
-    if not out.parent.is_dir():
-        raise bad_value("--out", str(out), allowed="a file in a folder that exists")
+
+
+def _check_writable(option: str, file: Path | None) -> None:
+    """Before minutes of measuring: by opening it, as no look at modes knows of full or read-only
+    file systems. A file that was not there is not left behind."""
+    if file is None:
+        return
+    new = not file.exists()
+    try:
+        file.open("a", encoding="utf-8").close()
+    except OSError as error:
+        why = f"cannot be written: {error.strerror}"
+        raise bad_value(option, str(file), problem=why, allowed="a file to write to") from None
+    if new:
+        file.unlink()
 
 
 def _write(out: Path, chosen: Json) -> None:

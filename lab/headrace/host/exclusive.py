@@ -75,7 +75,21 @@ def _name(cpu: int) -> str:
 
 
 def holder(cpu: int) -> str:
-    """Who holds an lcore: the process that listens on its socket (SO_PEERCRED, unix(7))."""
+    """Who holds an lcore, as far as one can tell."""
+    return _listener(cpu) or "another run"
+
+
+def held(cpus: Iterable[int]) -> dict[str, list[int]]:
+    """Who holds which of these lcores now."""
+    found: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        if (who := _listener(cpu)) is not None:
+            found.setdefault(who, []).append(cpu)
+    return found
+
+
+def _listener(cpu: int) -> str | None:
+    """The process that listens on an lcore's socket (SO_PEERCRED, unix(7)); None: nobody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
@@ -83,6 +97,8 @@ def holder(cpu: int) -> str:
             credentials = asking.getsockopt(
                 socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
             )
+        except ConnectionRefusedError:
+            return None
         except OSError:
-            return "another run"
+            return "another run"  # so many ask that its queue of them is full
     return f"process {struct.unpack('3i', credentials)[0]}"

@@ -11,8 +11,9 @@ import time
 
 import pytest
 
+from headrace.__main__ import notice
 from headrace.errors import HeadraceError
-from headrace.host.exclusive import Lcores, holder
+from headrace.host.exclusive import Lcores, held, holder
 
 # Far above the CPUs of any machine, so that no run is disturbed.
 CPU = 4_000_000 + os.getpid()
@@ -61,3 +62,26 @@ def test_what_was_taken_is_given_back_on_failure() -> None:
             pass
         with Lcores([CPU + 2], lambda cpu: None, wait_s=0):
             pass
+
+
+def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a command that starts, before its libraries are loaded."""
+    mine, free = CPU + 4, CPU + 5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine, free})
+    assert held({mine, free}) == {} and notice("run") is None
+    with Lcores([mine], lambda cpu: None):
+        assert held({mine, free}) == {f"process {os.getpid()}": [mine]}
+        assert notice("report") is None
+        said = notice("run")
+        assert said == f"headrace run: held for measuring: lcore {mine} by process {os.getpid()}"
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine})
+        assert "little time to start" in (notice("run") or "")
+
+
+def test_the_notice_needs_no_library() -> None:
+    heavy = (
+        "import sys, headrace.__main__; "
+        "print([m for m in ('typer', 'rich', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -54,6 +54,7 @@ __all__ = [
     "write_whole",
 ]
 
+_STATUS_BYTES = 4096  # a block: room for why the run ended
 FORMAT = 1  # raised when a reader of the older form could misread the newer
 
 
@@ -95,6 +96,15 @@ def write_whole(path: Path, text: str) -> None:
         temporary.replace(path)
     except OSError as e:
         temporary.unlink(missing_ok=True)
+        raise BundleUnwritable(path, e.strerror) from None
+
+
+def _write_over(path: Path, text: str) -> None:
+    """In the blocks that the file has already; spaces behind the text do not matter in JSON."""
+    try:
+        with path.open("r+", encoding="utf-8") as f:
+            f.write(text)
+    except OSError as e:
         raise BundleUnwritable(path, e.strerror) from None
 
 
@@ -222,7 +232,16 @@ class BundleWriter:
         self._put_status()
 
     def _put_status(self) -> None:
-        write_whole(self.path / "status.json", self._status.model_dump_json(indent=2) + "\n")
+        """Padded, so that on a disk that is full by then it can be written over in place: what
+        ended the run is in there."""
+        path = self.path / "status.json"
+        text = self._status.model_dump_json(indent=2).ljust(_STATUS_BYTES - 1) + "\n"
+        try:
+            write_whole(path, text)
+        except BundleUnwritable:
+            if not path.exists() or len(text.encode()) > path.stat().st_size:
+                raise
+            _write_over(path, text)
 
 
 class Bundle:

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The console script. Beside another run's trial a command gets one part in a hundred of a core and
+needs half a minute to load its libraries: whose trial that is is said before."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from headrace.host.exclusive import held
+
+# Those that measure, and so will wait for these lcores.
+_MEASURING = frozenset({"run", "plan", "profile", "bench", "hosting", "offload", "tune"})
+
+
+def notice(command: str) -> str | None:
+    """Whose lcores those are that this process may run on, if anybody's."""
+    if command not in _MEASURING:
+        return None
+    cpus = os.sched_getaffinity(0)
+    found = held(cpus)
+    if not found:
+        return None
+    whose = "; ".join(
+        f"{'lcores' if len(on) > 1 else 'lcore'} {', '.join(map(str, on))} by {who}"
+        for who, on in found.items()
+    )
+    slow = ""
+    if len(cpus) == sum(map(len, found.values())):
+        slow = ", which leaves this command little time to start"
+    return f"headrace {command}: held for measuring: {whose}{slow}"
+
+
+def main() -> NoReturn:
+    if len(sys.argv) > 1 and (text := notice(sys.argv[1])) is not None:
+        print(text, file=sys.stderr, flush=True)
+    from headrace.cli import main as command  # now, as it takes long
+
+    command()
+
+
+if __name__ == "__main__":
+    main()
