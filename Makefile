@@ -6,10 +6,11 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs clean distclean
+.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
+	@echo 'make unit          lint, and the tests without lcores or devices: for daily work, under 90 s'
 	@echo 'make test          all tests'
 	@echo 'make test-slow     tests that take minutes each and are skipped there (root)'
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
@@ -33,6 +34,10 @@ setup:
 demo:
 	@scripts/setup.sh demo
 	@scripts/demo.sh
+
+unit:
+	@scripts/setup.sh run test lint
+	@scripts/unit.sh
 
 test:
 	@scripts/setup.sh run test fuzz trace

@@ -25,8 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = pytest.mark.skip(reason="needs root (make test runs it through sudo where it may)")
     slow = pytest.mark.skip(reason="takes minutes: make test-slow, make test-containers")
     for item in items:
-        if item.path.is_relative_to(REPO / "lab") and not item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.parallel)
         if item.get_closest_marker("needs_root") and os.geteuid() != 0:
             item.add_marker(root)
         if item.get_closest_marker("slow") and not os.environ.get("HEADRACE_SLOW"):

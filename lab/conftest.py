@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests beside the lab's code need no lcore, namespace or device, but those marked `alone`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+LAB = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(LAB) and not item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.parallel)
