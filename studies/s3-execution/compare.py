@@ -37,7 +37,7 @@ from cuts import (
 from frames import figure5
 from state import figure2, figure6, figure7
 
-from headrace.cli.comparison import Part, main
+from headrace.cli._comparison import Part, main
 from headrace.model.levels import memory
 from headrace.profile import handover, studied
 from headrace.profile import point as points

@@ -44,7 +44,7 @@ from places import (
     spec,
 )
 
-from headrace.cli.comparison import Part, main
+from headrace.cli._comparison import Part, main
 from headrace.collect import pmu
 from headrace.collect.perf import Refused
 from headrace.model.locate import corrected

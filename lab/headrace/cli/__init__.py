@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line. Each module of this package is a command of its name: a function of that name,
-or a typer `app` for a command with commands of its own. Nothing else is needed to add one."""
+or a typer `app` for a command with commands of its own. `_commands` lists them: nothing else is
+needed to add one."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 import signal
 import sys
 from types import FrameType, ModuleType
@@ -13,14 +14,23 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 import headrace
+from headrace.cli._commands import command_list, listed
 from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
 
 # click's, which some versions of typer bring along under another name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
-_ORDER = ("run", "report", "diff", "nf", "doctor", "clean")
+_COMPLETING = "_HEADRACE_COMPLETE"  # set by the shell that asks for completions
+
+
+class _Commands(TyperGroup):
+    """Its help is the list that is grouped by what a user wants."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        formatter.write(command_list())
 
 
 def _version(wanted: bool) -> None:
@@ -37,16 +47,11 @@ def _root(
     """Deploy, drive, measure and explain chains of network functions."""
 
 
-def commands() -> list[str]:
-    """The modules of this package, the commonly used first."""
-    names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
-    names = [name for name in names if not name.endswith("_test")]
-    return sorted(names, key=lambda n: (_ORDER.index(n) if n in _ORDER else len(_ORDER), n))
-
-
 def build(wanted: list[str]) -> typer.Typer:
     """An app of these commands: loading all of them to run one would take a second."""
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, callback=_root)
+    app = typer.Typer(
+        cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, callback=_root
+    )
     for name in wanted:
         try:
             module = importlib.import_module(f"{__name__}.{name}")
@@ -62,10 +67,8 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
     inner = getattr(module, "app", None)
     if isinstance(inner, typer.Typer):
         app.add_typer(inner, name=name)
-        return
-    command = getattr(module, name, None)
-    if callable(command):
-        app.command(name)(command)
+    else:
+        app.command(name)(getattr(module, name))
 
 
 _received: list[int] = []  # signals
@@ -91,10 +94,10 @@ def main() -> NoReturn:
 
 
 def _main() -> NoReturn:
-    known = commands()
+    known = listed()
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        status = build([first] if first in known else known)(standalone_mode=False)
+        status = build(_needed(known, sys.argv[1:]))(standalone_mode=False)
     except _UsageError as error:
         sys.exit(_usage(error))
     except typer.Abort:
@@ -113,6 +116,14 @@ def _main() -> NoReturn:
         sys.stderr.close()
         sys.exit(1)
     sys.exit(status or 0)
+
+
+def _needed(known: list[str], arguments: list[str]) -> list[str]:
+    """The commands to load: the one that is called, none to list them, all to say what is meant."""
+    if arguments and arguments[0] in known:
+        return arguments[:1]
+    listing = not arguments or arguments[0] in ("--help", "--version")
+    return [] if listing and _COMPLETING not in os.environ else known
 
 
 def _usage(error: Any) -> int:

@@ -18,7 +18,7 @@ from rich.console import Console
 from headrace.analyse.units import plural
 from headrace.cli._console import stdout
 from headrace.cli._folder import make_folder
-from headrace.cli.hosting_where import where
+from headrace.cli._hosting_where import where
 from headrace.cli.run import run as run_spec
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of commands: complete, within a terminal of 80 columns, and the README's as well."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace import cli
+from headrace.cli._commands import FIRST, GROUPS, WIDTH, command_list, listed
+
+README = Path(__file__).resolve().parents[3] / "README.md"
+
+
+def test_every_command_is_listed_once() -> None:
+    """A module of another kind has a name that begins with an underscore."""
+    modules = [m.name for m in pkgutil.iter_modules(cli.__path__)]
+    commands = [m for m in modules if not m.startswith("_") and not m.endswith("_test")]
+    assert sorted(listed()) == sorted(commands)
+
+
+def test_what_one_needs_first_is_on_top() -> None:
+    assert list(FIRST) == listed()[:4] == ["run", "report", "explain", "doctor"]
+
+
+def test_every_line_fits_a_terminal() -> None:
+    assert [line for line in command_list().splitlines() if len(line) > WIDTH] == []
+
+
+def test_the_readme_has_the_same_groups() -> None:
+    section = README.read_text(encoding="utf-8").split("\n## Commands\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| \*\*(\w+)\*\* \| (.*?) \|", section, re.MULTILINE)
+    assert {title: re.findall(r"`(\w+)`", names) for title, names in rows} == {
+        title: list(entries) for title, entries in GROUPS.items()
+    }
+
+
+def test_help_and_no_argument_print_the_list(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, status in ((["--help"], 0), ([], 2)):
+        monkeypatch.setattr("sys.argv", ["headrace", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == status
+        assert capsys.readouterr().out.strip() == command_list().strip()
