@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from headrace.analyse.compared import Compared
-from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate
+from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate, reached
 from headrace.analyse.units import percent
 from headrace.graph.draw import one_line
+from headrace.record.bundle import Bundle
 from headrace.record.deployment import swept_text
 from headrace.record.figures import ApplicationFigures
 
@@ -31,6 +32,12 @@ def compared(found: Sequence[Reached]) -> list[Compared]:
     for one in found:
         groups.setdefault((one.deployed.network, one.workload), []).append(one)
     return [_compared(*key, some) for key, some in groups.items()]
+
+
+def compared_in(bundle: Bundle) -> tuple[Compared, ...]:
+    """An older bundle has kept the outcome; of others it is found by their results."""
+    kept = read_compared(bundle.path / "samples")
+    return kept or tuple(compared(reached(bundle)))
 
 
 def _compared(network: str, workload: str, found: Sequence[Reached]) -> Compared:

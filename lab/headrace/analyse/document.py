@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from headrace.analyse.appliances import compared_in
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
-from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.compared import Compared
 from headrace.analyse.summary import Summary, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
 from headrace.record.bundle import Bundle, Status
@@ -93,7 +94,7 @@ class Report(Record):
 
 def report(bundle: Bundle) -> Report:
     results, trials = bundle.results(), bundle.trials()
-    compared = read_compared(bundle.path / "samples")
+    compared = compared_in(bundle)
     summaries = summarise(results)
     keys = dict.fromkeys((s.key.chain, s.key.workload) for s in summaries)
     groups = tuple(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.analyse.compared import Compared, read_compared
+from headrace.analyse.appliances import compared_in
+from headrace.analyse.compared import Compared
 from headrace.analyse.document import ASKED, above
 from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace
@@ -97,7 +98,7 @@ def of(path: Path) -> Evidence:
             raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
         folder = path / "samples"
         known = _evidence(folder, Samples(folder), results, trials)
-        return replace(known, unfinished=unfinished)
+        return replace(known, unfinished=unfinished, compared=compared_in(bundle))
     if (path / "collectors.json").is_file():
         return _evidence(path, Samples(path))
     raise bad_value(
@@ -117,7 +118,6 @@ def _evidence(
         stack=_stack(folder / stack_file()),
         results=results,
         trials=trials,
-        compared=read_compared(folder),
         absent=dict(samples.about.get("refused", {})),
         layers=tuple(samples.about.get("layers", {})),
     )

@@ -16,9 +16,9 @@ import headrace
 from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.ground.chains import Chains
-from headrace.ground.contract import Asked, Checked
+from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import find_engine
 from headrace.measure.progress import Progress, expected_s
@@ -55,22 +55,16 @@ def run(
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     doc = open_spec(spec)
-    if is_container_study(doc):
-        if check:
-            _show_preview(_containers(doc), as_json)
-        else:
-            # Loaded when wanted: the rest of the command need not wait half a second for it.
-            from headrace.cli._appliances import run_containers
-
-            run_containers(doc, out, as_json)
-        return
-    checked = Chains(describe(find_engine())).check(doc)
+    checked = _check(doc)
     study = checked.points[0].study
     if check:
         _show_preview(_preview(checked, tuple(sorted(checked.inputs))), as_json)
         return
+    if checked.lacking is not None:
+        raise HeadraceError(checked.lacking)
     console = Console(stderr=True, highlight=False)
-    progress = Progress(console, len(checked.points) * study.repetitions, _each_s(study))
+    deployments = len(checked.points) * _deployments(checked)
+    progress = Progress(console, deployments, _measuring_s(checked) / deployments)
     console.print(_preview(checked).heading)
     writer = _writer(out, study.name)
 
@@ -103,50 +97,49 @@ def _writer(out: Path | None, name: str) -> BundleWriter:
     return BundleWriter.beside(made, command=sys.argv, version=headrace.__version__)
 
 
-def _each_s(study: Asked) -> float:
-    """How long one measurement may take: its search or loads, warm-up, an engine's start."""
-    return expected_s(study.measure) + study.warmup + 2
+def _check(doc: Document) -> Checked:
+    if is_container_study(doc):
+        # Loaded when wanted: the rest of the command need not wait half a second for it.
+        from headrace.ground.appliances.ground import check
+
+        return check(doc)
+    return Chains(describe(find_engine())).check(doc)
+
+
+def _measuring_s(checked: Checked) -> float:
+    """How long all measurements may take: their searches or loads, warm-ups, engines' starts."""
+    return sum(
+        point.study.repetitions * expected_s(offer.measure or point.study.measure)
+        + (point.study.warmup if offer.warmup_s is None else offer.warmup_s) * _deployments(checked)
+        for point in checked.points
+        for offer in point.offers
+    ) + (checked.seconds or 0.0) * _deployments(checked)
+
+
+def _deployments(checked: Checked) -> int:
+    """Of each point: it is deployed anew for each repetition, or once for all."""
+    return checked.points[0].study.repetitions if checked.interleaved else 1
 
 
 def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
     points = checked.points
-    studies = [one.study for one in points]
-    repetitions = studies[0].repetitions
+    study = points[0].study
     return Preview(
-        name=studies[0].name,
+        name=study.name,
         experiments=tuple(
             Point(
                 chain=one.chain,
                 execution=one.execution,
-                workload=one.offers[0].workload,
+                workload="; ".join(offer.workload for offer in one.offers),
                 lcores={segment.name: segment.cpus for segment in one.segments},
                 notes=tuple(one.notes),
             )
             for one in points
         ),
-        repetitions=repetitions,
-        seconds=repetitions * sum(map(_each_s, studies)),
+        repetitions=study.repetitions,
+        seconds=_measuring_s(checked),
         files=files,
-        boots=checked.seconds is None,
-    )
-
-
-def _containers(doc: Document) -> Preview:
-    from headrace.ground.appliances import feasible
-    from headrace.ground.appliances.study import expand_study
-    from headrace.record.deployment import swept_text
-
-    expanded = expand_study(doc)
-    feasible.check(expanded)
-    return Preview(
-        name=expanded.study.name,
-        experiments=tuple(
-            Point(chain=one.name, execution=one.role, workload=one.network + swept_text(one.swept))
-            for one in expanded.points
-        ),
-        repetitions=expanded.study.repetitions,
-        seconds=None,
-        files=(),
+        deploying=checked.seconds is None,
     )
 
 

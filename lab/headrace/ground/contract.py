@@ -149,6 +149,8 @@ class Checked:
     # False where deploying a point takes longer than measuring it.
     interleaved: bool = True
     memory: Deployment | None = None  # that asks most of the engines' memory; None: no engine
+    notes: Sequence[str] = ()  # for the user: of what has no point
+    lacking: str | None = None  # why this user cannot run it, though it can be checked
 
 
 class Ground(Protocol):

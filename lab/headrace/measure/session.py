@@ -70,7 +70,8 @@ class Session:
 
     def prepare(self, checked: Checked) -> None:
         """Lcores and memory for all points: nobody else has them until the session ends."""
-        for note in dict.fromkeys(note for point in checked.points for note in point.notes):
+        own = (note for point in checked.points for note in point.notes)
+        for note in dict.fromkeys((*checked.notes, *own)):
             self.progress.say(f"note: {note}")
         cpus = frozenset[int]().union(*(point.cpus for point in checked.points))
         self._undo.enter_context(Lcores(cpus, self._waiting, self._wait_s))

@@ -30,14 +30,14 @@ class Preview(BaseModel):
     repetitions: int
     seconds: float | None  # None: nothing is known about how long it takes
     files: tuple[str, ...]
-    boots: bool = False  # virtual machines do, which `seconds` has not
+    deploying: bool = False  # takes time that nobody knows, which `seconds` has not
 
     @property
     def heading(self) -> str:
         text = f"{self.name}: {plural(len(self.experiments) * self.repetitions, 'measurement')}"
         if self.seconds is not None:
             text += f", about {duration(self.seconds)}"
-        return f"{text}, and what machines take to boot" if self.boots else text
+        return f"{text}, and what deploying takes" if self.deploying else text
 
 
 def show(found: Preview, console: Console) -> None:

@@ -44,16 +44,26 @@ _FIRST_SEED = 1
 
 def check(doc: Document) -> Checked:
     expanded = expand_study(doc)
-    if os.geteuid():
-        raise HeadraceError(f"{doc.file}: hosting: container needs root; run it with sudo")
     feasible.check(expanded)
-    tool().answers()
+    points = [AppliancePoint(doc, expanded, point) for point in expanded.points]
     return Checked(
-        points=[AppliancePoint(doc, expanded, point) for point in expanded.points],
+        points=[point for point in points if point.offers],
         inputs=_inputs(doc, expanded.study),
         seconds=None,
         interleaved=False,
+        notes=[note for point in points if not point.offers for note in point.notes],
+        lacking=_lacking(doc),
     )
+
+
+def _lacking(doc: Document) -> str | None:
+    if os.geteuid():
+        return f"{doc.file}: third-party VNFs need root; run it with sudo"
+    try:
+        tool().answers()
+    except HeadraceError as why:
+        return str(why)
+    return None
 
 
 def _inputs(doc: Document, study: ContainerStudy) -> dict[str, Path]:
@@ -73,12 +83,12 @@ class AppliancePoint:
 
     @property
     def chain(self) -> str:
-        return self.point.name
+        """A chain may be of a VNF that also stands alone."""
+        return f"{self.point.name} alone" if self.point.role == "alone" else self.point.name
 
     @property
     def execution(self) -> str:
-        alone = ", alone" if self.point.role == "alone" else ""  # a chain may be of that VNF only
-        return f"container {self.point.network}{alone}"
+        return f"container {self.point.network}"
 
     @property
     def study(self) -> ContainerStudy:
@@ -224,13 +234,15 @@ class Running:
         self._seed += 1
         began = begin(self._deployed)
         load = self._pool.submit(run_load, self._deployed, workload, seconds, self._seed)
-        self._going = _Going(workload, asked_s(workload, seconds), began, load)
+        self._going = _Going(workload, asked_s(workload, seconds), load_pps, began, load)
 
     def wait(self) -> None:
         going = self._going
         assert going is not None
         load = going.load.result()
-        self._seen = end(self._deployed, going.workload, going.asked_s, going.began, load)
+        self._seen = end(
+            self._deployed, going.workload, going.asked_s, going.load_pps, going.began, load
+        )
 
     def read(self) -> Sequence[Observation]:
         assert self._seen is not None
@@ -247,5 +259,6 @@ class _Going:
 
     workload: AnyWorkload
     asked_s: float
+    load_pps: float
     began: Began
     load: Future[Load]

@@ -44,6 +44,7 @@ class Observed:
 
     workload: AnyWorkload
     asked_s: float
+    load_pps: float  # 0: as fast as possible
     load: Load
     used: charge.Used
     cycles: dict[str, float]  # container: for each packet that it received
@@ -57,7 +58,12 @@ def begin(deployed: Deployed) -> Began:
 
 
 def end(
-    deployed: Deployed, workload: AnyWorkload, asked_s: float, began: Began, load: Load
+    deployed: Deployed,
+    workload: AnyWorkload,
+    asked_s: float,
+    load_pps: float,
+    began: Began,
+    load: Load,
 ) -> Observed:
     ended = charge.read(deployed, deployed.clock)
     elapsed = ended.at_s - began.charge.at_s
@@ -73,7 +79,7 @@ def end(
     cycles = _cycles(used, _received(began.interfaces, interfaces), elapsed)
     layout = deployed.layout
     return Observed(
-        workload, asked_s, load, used, cycles, counted([layout.client], "down"),
+        workload, asked_s, load_pps, load, used, cycles, counted([layout.client], "down"),
         counted(layout.of_kind("server"), "up"), tuple(machine),
     )  # fmt: skip
 
@@ -156,7 +162,7 @@ def _figures(seen: Observed, application: ApplicationFigures) -> Figures:
         sent = clients.tx_packets + servers.tx_packets
         l2_bytes = to_servers + to_clients
     return Figures(
-        load_pps=own.intended / seconds if own else 0,
+        load_pps=(seen.load_pps or own.intended / seconds) if own else 0,
         throughput_pps=received / seconds,
         throughput_gbps_l1=(l2_bytes + received * L1_OVERHEAD_BYTES) * 8 / seconds / 1e9,
         throughput_gbps_l2=l2_bytes * 8 / seconds / 1e9,
