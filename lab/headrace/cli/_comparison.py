@@ -41,7 +41,9 @@ def main(
         console.print(f"  {line}", markup=False)
 
     try:
-        with studied.bench(given.repetitions, given.seconds, memory_mb, say) as bench:
+        deployment = {"memory_mb": memory_mb}
+        name = Path(sys.argv[0]).resolve().parent.name
+        with studied.bench(name, given.repetitions, given.seconds, deployment, say) as bench:
             made = [parts[p](bench, usable_cpus(), say) for p in given.parts or parts]
         several = [one if isinstance(one, tuple) else (one,) for one in made]
         shown = Sheet(title, subtitle, sections=tuple(s for each in several for s in each))

@@ -15,17 +15,16 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from headrace.cli._console import stdout
+from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
-from headrace.host.exclusive import Lcores
-from headrace.host.memory import provide
+from headrace.ground.engine_check import input_files
 from headrace.host.programs import find_engine
-from headrace.host.state import RunState
 from headrace.layout import goals, search
 from headrace.layout.goals import Wanted
 from headrace.layout.layout import Layout, Problem, loads, throughput
-from headrace.measure.progress import waiting_for
+from headrace.measure.session import measuring
 from headrace.profile import chain as costs
 from headrace.profile import deploy, finalists, verified
 from headrace.profile import stored as profiles
@@ -94,19 +93,19 @@ def plan(
     cpus = _cpus(lcores)
     wanted = goals.wanted(aim, rate, slo)
     description = describe(find_engine())
-    state = RunState()
-
-    try:
-        with Lcores(cpus, lambda cpu: console.print(waiting_for(cpu))):
-            memory = provide(experiments[0].study.deployment, state)
-            bench = Bench(description, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
-            console.print(f"memory: {memory.note}", markup=False)
-            planned = [
-                _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
-                for e in experiments
-            ]
-    finally:
-        state.remove()
+    name = f"plan-{experiments[0].study.name}"
+    with measuring(name, lambda path, shown: finish_run(path, None)) as session:
+        given = doc.file.read_text(encoding="utf-8")
+        session.inputs(given, input_files(experiments, doc, description))
+        session.hold(cpus)
+        session.provide(experiments[0].study.deployment)
+        bench = Bench(description, session, (cpus[0], cpus[-1]), repetitions, seconds)
+        planned = [
+            _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
+            for e in experiments
+        ]
+    finish_run(session.bundle.path, None)
+    console.print(f"Bundle: {session.bundle.path}", markup=False)
     plans = [plan for plan, _ in planned]
     if out is not None:
         _write(out, planned[0][1])
@@ -284,7 +283,7 @@ def _one(
 
 def _folder(bench: Bench) -> Path:
     """Of this run, and gone with it."""
-    found = bench.state.path / "profile"
+    found = bench.session.state.path / "profile"
     found.mkdir(exist_ok=True)
     return found
 

@@ -12,16 +12,14 @@ import yaml
 from rich.console import Console
 
 from headrace.cli._console import stdout
+from headrace.cli.report import finish_run
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value, unknown
 from headrace.host import store
-from headrace.host.exclusive import Lcores
-from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
-from headrace.host.state import RunState
-from headrace.measure.progress import waiting_for
+from headrace.measure.session import measuring
 from headrace.profile import sweep
 from headrace.profile.point import Bench, memory_mb
 from headrace.profile.sweep import SWEEPS, Wanted
@@ -95,23 +93,22 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
         calibration = store.load(store.calibration_file(), Calibration)
     else:
         console.print("no calibration, so no memory model: `headrace server calibrate` makes one")
-    state = RunState()
-    try:
-        most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
-        with Lcores(cpus[:2], lambda cpu: console.print(waiting_for(cpu))):
-            bench = Bench(
-                description, state, provide(most, state), (cpus[0], cpus[1]), repetitions, seconds
-            )
-            console.print(f"memory: {bench.memory.note}", markup=False)
-            return sweep.profile(
-                bench,
-                wanted,
-                detect(),
-                calibration,
-                lambda text: console.print(f"  {text}", markup=False),
-            )
-    finally:
-        state.remove()
+    most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
+    name = f"profile-{wanted.nf}"
+    with measuring(name, lambda path, shown: finish_run(path, None)) as session:
+        session.hold(cpus[:2])
+        session.provide(most)
+        bench = Bench(description, session, (cpus[0], cpus[1]), repetitions, seconds)
+        made = sweep.profile(
+            bench,
+            wanted,
+            detect(),
+            calibration,
+            lambda text: console.print(f"  {text}", markup=False),
+        )
+    finish_run(session.bundle.path, None)
+    console.print(f"Bundle: {session.bundle.path}", markup=False)
+    return made
 
 
 def _check_names(description: Description, wanted: Wanted) -> None:

@@ -4,15 +4,12 @@
 from __future__ import annotations
 
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-import headrace
 from headrace.cli._console import stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
@@ -23,8 +20,8 @@ from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import find_engine
 from headrace.measure.progress import Progress, expected_s
 from headrace.measure.results import agreement
-from headrace.measure.session import session
-from headrace.record.bundle import Bundle, BundleWriter
+from headrace.measure.session import new_bundle, session
+from headrace.record.bundle import Bundle
 from headrace.record.rows import Result
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
@@ -66,13 +63,13 @@ def run(
     deployments = len(checked.points) * _deployments(checked)
     progress = Progress(console, deployments, _measuring_s(checked) / deployments)
     console.print(_preview(checked).heading)
-    writer = _writer(out, study.name)
+    writer = new_bundle(out, study.name)
 
     def report(target: Path, shown: bool) -> None:
         finish_run(target, stdout() if shown and not as_json else None)
 
     with session(writer, progress, report, wait) as measuring:
-        measuring.inputs(doc.file.read_text(encoding="utf-8"), checked)
+        measuring.inputs(doc.file.read_text(encoding="utf-8"), checked.inputs, checked.points)
         measuring.run(checked, study.repetitions)
     _told(writer.path, measuring.results, as_json)
 
@@ -87,14 +84,6 @@ def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
     for line in agreement(results):
         out.print(line, markup=False, soft_wrap=True)
     out.print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
-
-
-def _writer(out: Path | None, name: str) -> BundleWriter:
-    """A name that the user gave is taken as it is; one that we make gives way to others."""
-    if out is not None:
-        return BundleWriter(out, command=sys.argv, version=headrace.__version__)
-    made = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    return BundleWriter.beside(made, command=sys.argv, version=headrace.__version__)
 
 
 def _check(doc: Document) -> Checked:

@@ -37,9 +37,13 @@ class Chains:
 
 
 def points_of(
-    experiments: Sequence[Experiment], doc: Document, description: Description
+    experiments: Sequence[Experiment],
+    doc: Document,
+    description: Description,
+    floors: Floors | None = None,
 ) -> list[EnginePoint]:
-    available, floors = usable_cpus(), Floors()
+    """`floors`: what is known of the tester, shared by all of them."""
+    available, floors = usable_cpus(), floors or Floors()
     ready: list[EnginePoint] = []
     with PlanCheck.of(doc, description) as check:
         for one in with_captures(experiments, doc, description):

@@ -11,11 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
 from rich.markup import escape
 
+import headrace
 from headrace.collect.watch import Watch, watching
 from headrace.errors import BadInput
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
@@ -31,6 +35,7 @@ from headrace.record.bundle import BundleUnwritable, BundleWriter
 from headrace.record.environment import Environment
 from headrace.record.identity import Phase
 from headrace.record.rows import Result, Trial
+from headrace.spec.deployment import Deployment
 
 # Called when the bundle is finished; True: also on the terminal, as the page may not be written.
 Report = Callable[[Path, bool], object]
@@ -59,28 +64,31 @@ class Session:
         with contextlib.suppress(BundleUnwritable):  # the bundle's end says so
             self.bundle.sample("time.json", json.dumps(self.stopwatch.seconds, indent=1))
 
-    def inputs(self, given: str, checked: Checked) -> None:
+    def inputs(self, given: str, files: Mapping[str, Path], points: Sequence[Point] = ()) -> None:
         """The spec as given and as resolved, and copies of its files: so it can be replayed."""
         copies = {}
-        for i, (name, source) in enumerate(sorted(checked.inputs.items())):
+        for i, (name, source) in enumerate(sorted(files.items())):
             copy = self.bundle.input(f"{i}-{source.name}", source)
             copies[name] = str(copy.relative_to(self.bundle.path))
-        resolved = [point.resolved() for point in checked.points]
+        resolved = [point.resolved() for point in points]
         self.bundle.spec(given, {"inputs": copies, "experiments": resolved})
 
-    def prepare(self, checked: Checked) -> None:
-        """Lcores and memory for all points: nobody else has them until the session ends."""
-        own = (note for point in checked.points for note in point.notes)
-        for note in dict.fromkeys((*checked.notes, *own)):
-            self.progress.say(f"note: {note}")
-        cpus = frozenset[int]().union(*(point.cpus for point in checked.points))
+    def hold(self, cpus: Iterable[int]) -> None:
+        """Lcores that nobody else has until the session ends."""
         self._undo.enter_context(Lcores(cpus, self._waiting, self._wait_s))
-        if checked.memory is not None:
-            self._memory = provide(checked.memory, self.state)
-            self.progress.say(f"memory: {self._memory.note}")
-            self.site.engine.update(
-                hugepages=self._memory.hugepages, file_prefix=dpdk_prefix(self.state.path)
-            )
+
+    def provide(self, deployment: Deployment) -> None:
+        """Memory for engines. To be asked for once the lcores are held."""
+        self._memory = provide(deployment, self.state)
+        self.progress.say(f"memory: {escape(self._memory.note)}")
+        self.site.engine.update(
+            hugepages=self._memory.hugepages, file_prefix=dpdk_prefix(self.state.path)
+        )
+
+    @property
+    def memory(self) -> Memory:
+        assert self._memory is not None, "no memory was provided"
+        return self._memory
 
     def _waiting(self, cpu: int) -> None:
         self.progress.say(waiting_for(cpu, self._wait_s))
@@ -88,7 +96,12 @@ class Session:
     def run(self, checked: Checked, repetitions: int) -> None:
         """Repetitions outside, points inside: what is compared is interleaved, so that a machine
         that slows down does so for all alike."""
-        self.prepare(checked)
+        own = (note for point in checked.points for note in point.notes)
+        for note in dict.fromkeys((*checked.notes, *own)):
+            self.progress.say(f"note: {note}")
+        self.hold(frozenset[int]().union(*(point.cpus for point in checked.points)))
+        if checked.memory is not None:
+            self.provide(checked.memory)
         every = range(1, repetitions + 1)
         rounds = [range(n, n + 1) for n in every] if checked.interleaved else [every]
         for turn in rounds:
@@ -180,21 +193,37 @@ class Session:
             self.bundle.environment(self._environment)
 
 
+def new_bundle(out: Path | None, name: str) -> BundleWriter:
+    """A name that the user gave is taken as it is; one that we make gives way to others."""
+    if out is not None:
+        return BundleWriter(out, command=sys.argv, version=headrace.__version__)
+    path = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    return BundleWriter.beside(path, command=sys.argv, version=headrace.__version__)
+
+
+@contextlib.contextmanager
+def measuring(name: str, report: Report = lambda path, shown: None) -> Iterator[Session]:
+    """A session for a command that decides itself what is measured next."""
+    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
+    with session(new_bundle(None, name), progress, report) as opened:
+        yield opened
+
+
 @contextlib.contextmanager
 def session(
     bundle: BundleWriter, progress: Progress, report: Report, wait_s: float = WAIT_S
 ) -> Iterator[Session]:
     """However it ends, nothing but the bundle is left, and what was measured is in it."""
-    made: Session | None = None
+    opened: Session | None = None
     try:
         with bundle:
-            made = Session(bundle, progress, wait_s)
-            with contextlib.closing(made):
-                yield made
-                made.finish()
+            opened = Session(bundle, progress, wait_s)
+            with contextlib.closing(opened):
+                yield opened
+                opened.finish()
     except BaseException as error:
         progress.close()
-        _ended_by(error, bundle.path, bool(made and made.results), progress, report)
+        _ended_by(error, bundle.path, bool(opened and opened.results), progress, report)
         raise
     progress.close()
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from headrace.engine.describe import Description, with_absolute_files
 from headrace.errors import BadInput
-from headrace.ground.chains import points_of
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Beside, Layout, Problem, Run
 from headrace.profile.point import Bench, Json
@@ -21,6 +20,7 @@ from headrace.spec.study import Experiment, expand
 # new pool's lie one behind the other, which prefetchers follow: source and functions are then
 # faster until replicas have mixed them, and layouts with replicas look slower than they are.
 _SHUFFLED = 1_000_000_000
+_NAME_MAX = 60  # of an execution's
 # More than lie in an lcore's own part of the pool, and in its bursts.
 _HOT_EACH = 2048
 
@@ -52,8 +52,7 @@ def deployed(
         data["workload"]["flows"] = {**others, "count": flows}
     made = Document(doc.file, data, None, doc.inputs)
     [one] = expand(made)
-    [prepared] = points_of([one], made, bench.description)
-    return _with_equal_pools(prepared, len(experiment.nodes))
+    return _with_equal_pools(bench.points(one, made), len(experiment.nodes))
 
 
 def _with_equal_pools(prepared: EnginePoint, nfs: int) -> EnginePoint:
@@ -71,6 +70,7 @@ def _with_equal_pools(prepared: EnginePoint, nfs: int) -> EnginePoint:
 def placed(given: Problem, layout: Layout, names: Sequence[str]) -> Json:
     """A spec's `execution` and `lcores`."""
     execution: Json = {
+        "name": layout.text(names)[:_NAME_MAX],
         "segments": [list(group) for group in layout.groups(names)],
         "lcores": [list(on) for on in layout.lcores],
     }

@@ -6,9 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.engine.engine import Engine
-from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
+from headrace.profile.point import Running
 
 Count = Callable[[], dict[str, float]]
 
@@ -17,18 +16,16 @@ _SETTLE_S, _COUNT_S = 0.3, 0.6
 _LOAD_S = 8.0
 
 
-def per_packet(
-    engine: Engine, one: EnginePoint, count: Count, rate_pps: float = 0.0
-) -> dict[str, float]:
+def per_packet(up: Running, count: Count, rate_pps: float = 0.0) -> dict[str, float]:
     """In the middle of a trial: before and after it the lcore polls for nothing. Of the whole
     lcore: ring, loop and polls that find nothing are in it."""
-    with points.loaded(engine, one, _LOAD_S, rate_pps):
+    with points.loaded(up, _LOAD_S, rate_pps):
         time.sleep(_SETTLE_S)
         began, before = time.monotonic(), count()
-        first = points.packets(engine, one)
+        first = points.packets(up)
         time.sleep(_COUNT_S)
         ended, after = time.monotonic(), count()
-        last = points.packets(engine, one)
+        last = points.packets(up)
     # Rates, not counts: beside busy pollers this process may wait long between two readings.
     packets_per_s = (last.packets - first.packets) / max(1e-9, last.seconds - first.seconds)
     return {

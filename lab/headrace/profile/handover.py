@@ -43,9 +43,9 @@ def measure(
         alone = ring((lcores[0], lcores[-1]), _RING_ROUNDS)
         samples: list[list[Sample]] = []
         for one in (near, far):
-            with points.running(bench, one, "apart", wait=True) as engine:
-                points.warm_up(engine, one)
-                samples.append(full_load(bench, engine, one, bench.repetitions))
+            with points.running(bench, one, "apart", wait=True) as up:
+                points.warm_up(up)
+                samples.append(full_load(up, bench.repetitions))
         found.append(hand_over(alone, *samples))
     return found
 

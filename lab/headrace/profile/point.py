@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,15 +15,19 @@ from typing import Any, Literal
 import yaml
 
 from headrace.engine import counters as count
-from headrace.engine import reading as trials
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine
 from headrace.engine.plan import GENERATOR, SINK, Path, paths
+from headrace.engine.reading import sending
 from headrace.ground.chains import points_of
-from headrace.ground.inline import EnginePoint
-from headrace.host.memory import Memory
-from headrace.host.state import RunState, dpdk_prefix
+from headrace.ground.contract import Offer
+from headrace.ground.floor import Floors
+from headrace.ground.inline import DeployedEngine, EnginePoint
+from headrace.measure.results import result
+from headrace.measure.session import Session
 from headrace.record.counters import Counters, ReplicaReading
+from headrace.record.identity import Phase
+from headrace.record.rows import Trial
 from headrace.spec import document
 from headrace.spec.profile import Cost, Settings, Speed, Spread
 from headrace.spec.study import Experiment, expand
@@ -32,7 +37,7 @@ Json = dict[str, Any]
 # one-segment: source, NF and sink run to completion on one lcore, with no ring between.
 Placement = Literal["apart", "together", "one-segment"]
 
-_DRAIN_S = 0.02
+_DRAIN_S = 0.02  # queues are short, and their end is waited for
 _WARM_PPS = 3e6  # the first guess of the rate
 _WARM_S, _WARM_MAX_S = 0.3, 20.0
 _WARM_EACH = 4  # packets per flow, in random order: 2 in 100 flows are not among them
@@ -46,13 +51,18 @@ class Bench:
     """What all points of a profile share."""
 
     description: Description
-    state: RunState
-    memory: Memory
+    session: Session
     lcores: tuple[int, int]  # traffic, NF
     repetitions: int
     seconds: float
     tsc_hz: float = 0.0
-    prepared: dict[str, EnginePoint] = field(default_factory=dict)
+    counted: Counter[tuple[str, ...]] = field(default_factory=Counter)  # repetitions, by identity
+
+    def points(self, experiment: Experiment, doc: document.Document) -> EnginePoint:
+        """Ready to be deployed. Cycles are compared with each other, and not with the tester: it
+        is not calibrated."""
+        [one] = points_of([experiment], doc, self.description, Floors(wanted=False))
+        return one
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,7 @@ def study(chain: list[Json], settings: Settings, workload: Json, name: str) -> J
             "memory_mb": memory_mb([settings.state]),
         },
         "workload": {"frame": settings.frame_bytes, "flows": flows, **workload},
+        "measure": {"max": True, "drain": _DRAIN_S},
     }
 
 
@@ -119,26 +130,53 @@ def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> E
         lcores = {"traffic": [nf], "chain": [nf], "shared": True}
     data["deployment"]["lcores"] = lcores
     doc, experiment = experiment_of(data, FilePath(origin))
-    [prepared] = points_of([experiment], doc, bench.description)
-    return prepared
+    return bench.points(experiment, doc)
+
+
+@dataclass
+class Running:
+    """A point that is up: its trials are the session's."""
+
+    bench: Bench
+    one: EnginePoint
+    deployed: DeployedEngine
+    offer: Offer
+
+    @property
+    def engine(self) -> Engine:
+        return self.deployed.engine
+
+    def trial(self, seconds: float, rate_pps: float = 0.0, phase: Phase | None = None) -> Trial:
+        """`rate_pps`: 0 is as fast as possible. All directions together; the result is kept unless
+        it is of a warm-up."""
+        phase = phase or ("fixed" if rate_pps else "max")
+        identity = self.one.chain, self.one.execution, self.offer.workload, f"{phase} {rate_pps:g}"
+        self.bench.counted[identity] += 1
+        session, turn = self.bench.session, self.bench.counted[identity]
+        judged = session.trial(self.deployed, self.one, self.offer, rate_pps, seconds, phase, turn)
+        if phase != "warm-up":
+            session.keep([result(each, phase) for each in judged])
+        return judged[-1]
 
 
 @contextmanager
-def running(bench: Bench, one: EnginePoint, placement: Placement, wait: bool) -> Iterator[Engine]:
+def running(
+    bench: Bench, one: EnginePoint, placement: Placement, wait: bool, beside: str = ""
+) -> Iterator[Running]:
     """The engine with this plan. `wait`: the generator stops where the chain has no room, so that
-    the slowest lcore sets the rate of all; else it floods, and the chain's lcore is never idle."""
-    plan = one.with_memory(
-        {"hugepages": bench.memory.hugepages, "file_prefix": dpdk_prefix(bench.state.path)}
-    )
-    ways = paths(one.experiment)
+    the slowest lcore sets the rate of all; else it floods, and the chain's lcore is never idle.
+    `beside`: what sets this point apart and its workload's name does not say."""
     if placement == "one-segment":
-        plan = one_segment(plan, ways)
+        one = replace(one, plan=one_segment(one.plan, paths(one.experiment)))
     elif wait:
-        plan = waiting(plan)
-    with Engine(bench.description.engine, plan, bench.state) as engine:
+        one = replace(one, plan=waiting(one.plan))
+    [offer] = one.offers
+    offer = replace(offer, workload=f"{offer.workload} {beside}".strip())
+    with bench.session.deployed(one) as deployed:
+        assert isinstance(deployed, DeployedEngine)
         if not bench.tsc_hz:
-            bench.tsc_hz = float(engine.request("info")["tsc_hz"])
-        yield engine
+            bench.tsc_hz = float(deployed.engine.request("info")["tsc_hz"])
+        yield Running(bench, one, deployed, offer)
 
 
 def waiting(plan: Json) -> Json:
@@ -170,29 +208,33 @@ def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
     return plan
 
 
-def warm_up(engine: Engine, one: EnginePoint) -> None:
+def warm_up(up: Running) -> None:
     """Until nearly all flows have been seen. A chain that learns them carries far fewer packets/s
     than one that knows them, so that packets are counted, not seconds."""
-    wanted = _WARM_EACH * one.experiment.study.workload.flows.count
+    wanted = _WARM_EACH * up.one.experiment.study.workload.flows.count
     seconds, left = max(_WARM_S, wanted / _WARM_PPS), _WARM_MAX_S
-    began = packets(engine, one)
+    seen, spent = 0, 0.0
     while True:
         seconds = min(left, seconds)
-        trials.run(engine, paths(one.experiment), 0, seconds, _DRAIN_S)
+        one = up.trial(seconds, phase="warm-up")
         left -= seconds
-        now = packets(engine, one)
-        seen = now.packets - began.packets
+        seen, spent = seen + got(up.one, one), spent + one.duration_s
         if seen >= wanted or left < _WARM_S or not seen:
             return
-        seconds = max(_WARM_S, (wanted - seen) * (now.seconds - began.seconds) / seen)
+        seconds = max(_WARM_S, (wanted - seen) * spent / seen)
+
+
+def got(one: EnginePoint, trial: Trial) -> int:
+    """Packets that the chain's first segment got."""
+    first = one.placement.segments[0].name
+    replicas = trial.counters.replicas if trial.counters else ()
+    return sum(replica.packets_in for replica in replicas if replica.segment == first)
 
 
 @contextmanager
-def loaded(
-    engine: Engine, one: EnginePoint, seconds: float, rate_pps: float = 0.0
-) -> Iterator[None]:
+def loaded(up: Running, seconds: float, rate_pps: float = 0.0) -> Iterator[None]:
     """Each source at this rate meanwhile, 0: as fast as possible."""
-    with engine.measuring(), trials.sending(engine, paths(one.experiment), rate_pps, seconds):
+    with up.engine.measuring(), sending(up.engine, up.deployed.ways, rate_pps, seconds):
         yield
 
 
@@ -202,25 +244,22 @@ class Count:
     seconds: float  # of the engine's clock
 
 
-def packets(engine: Engine, one: EnginePoint) -> Count:
+def packets(up: Running) -> Count:
     """That the chain's first segment has got so far."""
-    first = one.placement.segments[0].name
-    reading = engine.request("read")
+    first = up.one.placement.segments[0].name
+    reading = up.engine.request("read")
     total = sum(int(replica["in"]) for replica in reading["segments"][first])
     return Count(total, reading["tsc"] / reading["tsc_hz"])
 
 
-def sample(
-    engine: Engine, one: EnginePoint, seconds: float, plan: Json, rate_pps: float = 0.0
-) -> Sample:
+def sample(up: Running, seconds: float, rate_pps: float = 0.0) -> Sample:
     """`rate_pps`: 0 is as fast as possible."""
-    ways = paths(one.experiment)
-    reading = trials.run(engine, ways, rate_pps, seconds, _DRAIN_S)
-    counters = count.difference(reading.before, reading.after, plan, sending=reading.sending)
-    flows = [trials.flow(reading, way) for way in ways]
-    seconds = max(f.duration_s for f in flows)
-    sent, received = (sum(getattr(f, key) for f in flows) / seconds for key in ("sent", "received"))
-    return replace(read(counters, received), sent_pps=sent)
+    return sampled(up.trial(seconds, rate_pps))
+
+
+def sampled(trial: Trial) -> Sample:
+    assert trial.counters is not None  # an engine has some
+    return replace(read(trial.counters, trial.received_pps), sent_pps=trial.sent_pps)
 
 
 def read(counters: Counters, throughput_pps: float) -> Sample:

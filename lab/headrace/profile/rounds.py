@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-from headrace.engine.engine import Engine
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
-from headrace.profile.point import Bench, Sample
+from headrace.profile.point import Bench, Running, Sample
 
 T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
@@ -52,14 +51,14 @@ def measure(bench: Bench, cases: Sequence[Case], rounds: int) -> None:
 
 def _measure(bench: Bench, case: Case, count: int) -> None:
     """Rings wait: the slowest lcore sets the rate of all, and nothing is thrown away."""
-    with points.running(bench, case.one, "apart", wait=True) as engine:
-        points.warm_up(engine, case.one)
-        case.samples += full_load(bench, engine, case.one, count)
+    with points.running(bench, case.one, "apart", wait=True) as up:
+        points.warm_up(up)
+        case.samples += full_load(up, count)
         if case.less is None:
             return
         rate = case.less * case.throughput_pps
-        case.slow.append(points.sample(engine, case.one, bench.seconds, case.one.plan, rate))
+        case.slow.append(points.sample(up, bench.seconds, rate))
 
 
-def full_load(bench: Bench, engine: Engine, one: EnginePoint, count: int) -> list[Sample]:
-    return [points.sample(engine, one, bench.seconds, one.plan) for _ in range(count)]
+def full_load(up: Running, count: int) -> list[Sample]:
+    return [points.sample(up, up.bench.seconds) for _ in range(count)]

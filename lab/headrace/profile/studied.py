@@ -11,33 +11,25 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headrace.engine import counters as count
-from headrace.engine import reading as trials
 from headrace.engine.describe import describe
 from headrace.engine.engine import Engine
 from headrace.engine.place import usable_cpus
-from headrace.engine.plan import GENERATOR, SINK, paths
+from headrace.engine.plan import GENERATOR, SINK
 from headrace.errors import BadInput
-from headrace.ground.chains import points_of
-from headrace.ground.inline import EnginePoint
 from headrace.host import store
-from headrace.host.exclusive import Lcores
-from headrace.host.memory import provide
 from headrace.host.programs import find_engine
-from headrace.host.state import RunState
-from headrace.measure.progress import waiting_for
+from headrace.measure.session import measuring
 from headrace.profile import events, rounds
 from headrace.profile import point as points
 from headrace.profile.events import Count
 from headrace.profile.point import Bench, Json
 from headrace.record.counters import Counters, Located
+from headrace.record.rows import Trial
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 
 Say = Callable[[str], None]
 Setting = Callable[[Engine], object]
-_Trial = tuple[points.Sample, Counters, trials.Flow]
-_DRAIN_S = 0.05
 _ROUNDS = 3
 
 
@@ -96,18 +88,18 @@ class Run:
 
 
 @contextmanager
-def bench(repetitions: int, seconds: float, memory_mb: int, say: Say) -> Iterator[Bench]:
-    """Engine, memory and lcores for as long as the study takes."""
+def bench(
+    name: str, repetitions: int, seconds: float, deployment: Json, say: Say
+) -> Iterator[Bench]:
+    """Engine, memory and lcores for as long as the study takes, and a bundle of what it measured.
+    `deployment`: of the engines, as a spec says it."""
     cpus = usable_cpus()
-    state = RunState()
-    try:
-        with Lcores(cpus, lambda cpu: say(waiting_for(cpu))):
-            memory = provide(Deployment.model_validate({"memory_mb": memory_mb}), state)
-            say(f"memory: {memory.note}")
-            found = describe(find_engine())
-            yield Bench(found, state, memory, (cpus[0], cpus[-1]), repetitions, seconds)
-    finally:
-        state.remove()
+    with measuring(name) as session:
+        session.hold(cpus)
+        session.provide(Deployment.model_validate(deployment))
+        found = describe(find_engine())
+        yield Bench(found, session, (cpus[0], cpus[-1]), repetitions, seconds)
+    say(f"bundle: {session.bundle.path}")
 
 
 def run(
@@ -121,19 +113,19 @@ def run(
     """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing.
     `count_events`: a PMU's, of the chain's lcore."""
     doc, experiment = points.experiment_of(data, origin)
-    [one] = points_of([experiment], doc, bench.description)
-    with points.running(bench, one, "apart", wait=wait) as engine:
-        points.warm_up(engine, one)
-        heap_bytes = int(engine.request("info")["heap_bytes"])
-        several: list[list[_Trial]] = [[] for _ in rates]
+    one = bench.points(experiment, doc)
+    with points.running(bench, one, "apart", wait=wait) as up:
+        points.warm_up(up)
+        heap_bytes = int(up.engine.request("info")["heap_bytes"])
+        several: list[list[Trial]] = [[] for _ in rates]
         for turn in range(bench.repetitions):
             for rate, into in rounds.alternating(list(zip(rates, several, strict=True)), turn):
-                into += _trials(bench, engine, one, rate, 1)
+                into.append(up.trial(bench.seconds, rate))
         found = []
         for rate, samples in zip(rates, several, strict=True):
             made = replace(_run(samples), heap_bytes=heap_bytes)
             if count_events is not None:
-                counted = events.per_packet(engine, one, count_events, rate)
+                counted = events.per_packet(up, count_events, rate)
                 made = replace(made, events=counted)
             found.append(made)
         return found
@@ -146,48 +138,30 @@ def in_rounds(
     prepared = []
     for data in several:
         doc, experiment = points.experiment_of(data, origin)
-        prepared += points_of([experiment], doc, bench.description)
-    found: list[list[list[_Trial]]] = [[] for _ in several]
+        prepared.append(bench.points(experiment, doc))
+    found: list[list[list[Trial]]] = [[] for _ in several]
     for turn, trials_each in enumerate(rounds.shares(bench.repetitions, _ROUNDS)):
         for one, into in rounds.alternating(list(zip(prepared, found, strict=True)), turn):
-            with points.running(bench, one, "apart", wait=wait) as engine:
-                points.warm_up(engine, one)
-                into.append(_trials(bench, engine, one, rate, trials_each))
+            with points.running(bench, one, "apart", wait=wait) as up:
+                points.warm_up(up)
+                into.append([up.trial(bench.seconds, rate) for _ in range(trials_each)])
     return [
         replace(
             _run([trial for each in parts for trial in each]),
-            rounds=tuple(median(s.throughput_pps for s, _, _ in each) for each in parts),
+            rounds=tuple(median(_carried_pps(trial) for trial in each) for each in parts),
             carried=tuple(_run(each).carries_pps for each in parts),
         )
         for parts in found
     ]
 
 
-def _trials(
-    bench: Bench, engine: Engine, one: EnginePoint, rate: float, repetitions: int
-) -> list[_Trial]:
-    found = []
-    for _ in range(repetitions):
-        ways = paths(one.experiment)
-        reading = trials.run(engine, ways, rate, bench.seconds, _DRAIN_S)
-        counters = count.difference(
-            reading.before, reading.after, one.plan, sending=reading.sending
-        )
-        flow = _carried(trials.flow(reading, ways[0]), counters, one)
-        sample = points.read(counters, flow.received / flow.duration_s)
-        found.append((sample, counters, flow))
-    return found
-
-
-def _carried(flow: trials.Flow, counters: Counters, one: EnginePoint) -> trials.Flow:
+def carried(trial: Trial) -> int:
     """What was dropped on purpose counts as received, where the spec has it so."""
-    meant = sum(
-        nf.dropped.get(reason, 0)
-        for replica in counters.replicas
-        for name, nf in replica.nfs.items()
-        for reason in one.policy.get(name, ())
-    )
-    return replace(flow, received=flow.received + meant)
+    return trial.received + trial.policy_dropped
+
+
+def _carried_pps(trial: Trial) -> float:
+    return carried(trial) / trial.duration_s
 
 
 def in_turn(
@@ -196,34 +170,33 @@ def in_turn(
     """Packets/s under each of the settings of one engine; which of them is first changes, lest one
     always follow another."""
     doc, experiment = points.experiment_of(data, origin)
-    [one] = points_of([experiment], doc, bench.description)
+    one = bench.points(experiment, doc)
     found: list[list[float]] = [[] for _ in settings]
-    with points.running(bench, one, "apart", wait=True) as engine:
-        points.warm_up(engine, one)
+    with points.running(bench, one, "apart", wait=True) as up:
+        points.warm_up(up)
         for turn in range(turns):
             for i, setting in rounds.alternating(list(enumerate(settings)), turn):
-                setting(engine)
-                found[i].append(points.sample(engine, one, bench.seconds, one.plan).throughput_pps)
+                setting(up.engine)
+                found[i].append(points.sample(up, bench.seconds).throughput_pps)
     return found
 
 
-def _run(samples: Sequence[_Trial]) -> Run:
-    counters = [c for _, c, _ in samples]
+def _run(trials: Sequence[Trial]) -> Run:
+    counters = [one.counters for one in trials if one.counters is not None]
+    samples = [points.read(c, _carried_pps(one)) for one, c in zip(trials, counters, strict=True)]
     return Run(
-        throughput_pps=median(s.throughput_pps for s, _, _ in samples),
-        loss=median(f.loss_ratio for _, _, f in samples),
-        cycles={
-            name: median(s.nfs.get(name, 0.0) for s, _, _ in samples) for name in samples[0][0].nfs
-        },
-        utilisation=_medians([_utilisation(c) for _, c, _ in samples]),
-        rx=median(s.rx for s, _, _ in samples),
-        tx=median(s.tx for s, _, _ in samples),
-        source=median(s.source for s, _, _ in samples),
-        sink=median(s.sink for s, _, _ in samples),
-        chain=median(s.chain for s, _, _ in samples),
-        busiest=median(_busiest(c, f.received) for _, c, f in samples),
+        throughput_pps=median(s.throughput_pps for s in samples),
+        loss=median(one.loss_ratio for one in trials),
+        cycles={name: median(s.nfs.get(name, 0.0) for s in samples) for name in samples[0].nfs},
+        utilisation=_medians([_utilisation(c) for c in counters]),
+        rx=median(s.rx for s in samples),
+        tx=median(s.tx for s in samples),
+        source=median(s.source for s in samples),
+        sink=median(s.sink for s in samples),
+        chain=median(s.chain for s in samples),
+        busiest=median(_busiest(c, carried(one)) for one, c in zip(trials, counters, strict=True)),
         tsc_hz=float(counters[0].tsc_hz),
-        located=_together([count.located(c) for c in counters]),
+        located=_together([one.located for one in trials]),
     )
 
 

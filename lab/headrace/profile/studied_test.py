@@ -4,12 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
-from headrace.engine.reading import Flow
-from headrace.profile.studied import Run, _busiest, _carried
+from headrace.engine.figures import Context, observations
+from headrace.engine.plan import Path as Way
+from headrace.engine.reading import Reading
+from headrace.profile.studied import Run, _busiest, carried
 from headrace.record.counters import Counters, Located, NfReading, ReplicaReading
+from headrace.record.figures import Figures
+from headrace.record.rows import Trial
+from headrace.record.verdict import Audit
+
+Json = dict[str, Any]
 
 
 def located(place: str, segment: str, behind_first: bool = False) -> Located:
@@ -48,10 +54,39 @@ def test_the_busiest_lcore_is_the_chain_s_alone() -> None:
     assert made.carries_pps == 4e6
 
 
+def ends() -> Json:
+    own = {"packets": 0, "bytes": 0, "sizes": {}}
+    return {
+        "gen-forward": {
+            "type": "source", "intended": 1000, "sent": 1000, "sent_bytes": 64_000, "unsent": 0,
+            "behind_max_ns": 0, "duration_ns": 10**9, "intended_duration_ns": 10**9, "sizes": {},
+        },
+        "sink-forward": {
+            "type": "sink", "own": own, "within": {"own_packets": 0, "own_bytes": 0},
+            "duplicated": 0, "reordered": 0, "flows": 1, "created": 0,
+        },
+    }  # fmt: skip
+
+
+def trial_of(policy: dict[str, frozenset[str]]) -> Trial:
+    """1000 packets were sent, none came: 990 ended as `null` at the function `end`."""
+    nf = {"type": "null", "in": 1000, "dropped": {"null": 990, "other": 10},
+          "ended": {"null": {"forward": {"64": 990}}, "other": {"forward": {"64": 10}}}}  # fmt: skip
+    links = ends()
+    before = {"tsc_hz": 1, "workers": {}, "segments": {}, "links": links}
+    after = before | {"segments": {"chain": [{"cpu": 1, "in": 1000, "nfs": {"end": nf}}]}}
+    taken = Reading(0.0, 1.0, before, after, {}, 1.0, 1.0)
+    context = Context(64, {"links": {}}, (Way("forward"),), policy=policy)
+    [seen] = observations(context, taken)
+    fields = {name: getattr(seen.figures, name) for name in Figures.model_fields}
+    return Trial(
+        **fields, chain="c", direction="forward", repetition=1, execution="rtc", workload="64B",
+        audit=Audit(verdict="ok"), trial=1, phase="max", started_at="", intended_duration_s=1.0,
+    )  # fmt: skip
+
+
 def test_what_is_dropped_as_told_was_carried() -> None:
-    flow = Flow(1000, 1000, 64_000, 0, 0, 0, 0, 0, 1.0, 1.0)
-    counters = Counters(tsc_hz=1, replicas=(replica("chain", 1, 0, dropped=990),))
-    told: Any = SimpleNamespace(policy={"end": frozenset({"null"})})
-    assert _carried(flow, counters, told).loss_ratio == 0.01
-    untold: Any = SimpleNamespace(policy={})
-    assert _carried(flow, counters, untold).loss_ratio == 1
+    told = trial_of({"end": frozenset({"null"})})
+    assert told.loss_ratio == 0.01 and carried(told) == 990
+    untold = trial_of({})
+    assert untold.loss_ratio == 1 and carried(untold) == 0

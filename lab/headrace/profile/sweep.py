@@ -7,16 +7,20 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import yaml
 
 import headrace
 from headrace.collect import pmu
 from headrace.collect.perf import Refused
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput
+from headrace.ground.contract import Offer
+from headrace.ground.engine_check import input_files
 from headrace.model.amat import Cache, caches, fit
 from headrace.profile import chain, events, rounds
 from headrace.profile import point as points
@@ -72,6 +76,7 @@ def profile(
         known = ", ".join(sorted(bench.description.nfs))
         raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
+        _note_spec(bench, wanted, Path(folder))
         made, speed = _points(bench, wanted, Path(folder), say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
@@ -87,7 +92,7 @@ def profile(
         host=server.hostname,
         cpu=server.cpu,
         tsc_hz=bench.tsc_hz,
-        hugepages=bench.memory.hugepages,
+        hugepages=bench.session.memory.hugepages,
         repetitions=bench.repetitions,
         speed=speed,
         points=tuple(made),
@@ -98,6 +103,14 @@ def profile(
         pmu=counted,
         pmu_absent=absent,
     )
+
+
+def _note_spec(bench: Bench, wanted: Wanted, folder: Path) -> None:
+    """What the sweeps start from, for the bundle."""
+    data = study(wanted, wanted.base, folder)
+    doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
+    files = input_files([experiment], doc, bench.description)
+    bench.session.inputs(yaml.safe_dump(data, sort_keys=False), files)
 
 
 def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tuple[Cache, ...]:
@@ -199,9 +212,15 @@ def run(
 ) -> list[Sample]:
     data = study(wanted, settings, folder)
     one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
-    with points.running(bench, one, placement, wait=False) as engine:
-        points.warm_up(engine, one)
-        return rounds.full_load(bench, engine, one, trials)
+    with points.running(bench, one, placement, wait=False, beside=_beside(settings)) as up:
+        points.warm_up(up)
+        return rounds.full_load(up, trials)
+
+
+def _beside(settings: Settings) -> str:
+    """What a workload's name does not have."""
+    skew = f" skew={settings.skew:g}" if settings.skew else ""
+    return f"rules={settings.rules} burst={settings.burst}{skew}"
 
 
 def _coruns(
@@ -228,15 +247,20 @@ def _corun(
     data = study(wanted, settings, folder)
     one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
     alone, beside = [], []
-    with points.running(bench, one, placement, wait=False) as engine:
-        points.warm_up(engine, one)
+    with points.running(bench, one, placement, wait=False, beside="in one segment") as up:
+        points.warm_up(up)
+        with_neighbour = replace(up, offer=replace(up.offer, workload=_neighboured(up.offer)))
         for _ in range(bench.repetitions):
-            alone.append(points.sample(engine, one, bench.seconds, one.plan))
+            alone.append(points.sample(up, bench.seconds))
             with thrashing(cpu, thrash_bytes):
-                beside.append(points.sample(engine, one, bench.seconds, one.plan))
+                beside.append(points.sample(with_neighbour, bench.seconds))
     return tuple(  # type: ignore[return-value]
         points.spread([sum(s.nfs.values()) for s in samples]) for samples in (alone, beside)
     )
+
+
+def _neighboured(offer: Offer) -> str:
+    return f"{offer.workload} beside a neighbour"
 
 
 @contextmanager
@@ -258,9 +282,9 @@ def _pmu(bench: Bench, wanted: Wanted, folder: Path) -> tuple[dict[str, float] |
     try:
         with (
             pmu.counting(bench.lcores[1]) as count,
-            points.running(bench, one, "apart", wait=False) as engine,
+            points.running(bench, one, "apart", wait=False) as up,
         ):
-            points.warm_up(engine, one)
-            return events.per_packet(engine, one, count), None
+            points.warm_up(up)
+            return events.per_packet(up, count), None
     except Refused as why:
         return None, str(why)

@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from headrace.engine import reading as trials
-from headrace.engine.engine import Engine
-from headrace.engine.plan import paths
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
-from headrace.profile.point import Bench, Sample
+from headrace.profile.point import Bench, Running, Sample
 from headrace.profile.rounds import alternating, full_load
-from headrace.record.latency import latency
 from headrace.spec import plan as said
 from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
-_DRAIN_S = 0.02
 _SHORT, _SHORT_S, _SHORT_PACKETS = 12, 0.02, 2_000
 
 
@@ -73,30 +68,24 @@ def verify(
 
 def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | None) -> None:
     """The slowest lcore sets the rate of all; and the latency at a load."""
-    with points.running(bench, one, "apart", wait=True) as engine:
-        points.warm_up(engine, one)
-        samples = full_load(bench, engine, one, _TRIALS)
+    with points.running(bench, one, "apart", wait=True) as up:
+        points.warm_up(up)
+        samples = full_load(up, _TRIALS)
         into.samples += samples
         into.rates.append(median(s.throughput_pps for s in samples))
         if rate_pps is not None:
-            _latencies(engine, one, rate_pps, into)
+            _latencies(up, rate_pps, into)
 
 
-def _latencies(engine: Engine, one: EnginePoint, rate_pps: float, into: Verified) -> None:
+def _latencies(up: Running, rate_pps: float, into: Verified) -> None:
     """By many short trials: what takes an lcore away for milliseconds, and is no layout's doing, is
     the 99th percentile of those that it hit only. The quarter that it hit least is the layout's."""
-    [way] = paths(one.experiment)
     seconds = max(_SHORT_S, _SHORT_PACKETS / rate_pps)
-    medians, tails = [], []
-    for _ in range(_SHORT):
-        reading = trials.run(engine, [way], rate_pps, seconds, _DRAIN_S)
-        found = latency(reading.after["links"][way.sink].get("latency") or {})
-        if found is not None:
-            medians.append(found.p50 / 1e9)
-            tails.append(found.p99 / 1e9)
-    if medians:
-        into.latencies_s.append(median(medians))
-        into.p99s_s.append(sorted(tails)[len(tails) // 4])
+    trials = [up.trial(seconds, rate_pps) for _ in range(_SHORT)]
+    known = [one.latency_ns for one in trials if one.latency_ns is not None]
+    if known:
+        into.latencies_s.append(median(one.p50 / 1e9 for one in known))
+        into.p99s_s.append(sorted(one.p99 / 1e9 for one in known)[len(known) // 4])
 
 
 def then_and_now(reference: Reference, beside: Verified, tsc_hz: float) -> said.Reference:
