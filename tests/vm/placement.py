@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -157,16 +156,15 @@ def bound(pid: int, huge: bool) -> dict[int, int]:
 def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
     """The source is on node 0; its packets are where the spec says, by numa_maps."""
     from headrace.errors import HeadraceError
-    from headrace.ground.chains import points_of
     from headrace.profile import point
 
     for node in (0, 1, 5):
         data = places.minimal(places.Site("x", 0, 1, node))
         doc, experiment = point.experiment_of(data, places.ORIGIN)
-        [one] = points_of([experiment], doc, bench.description)
+        one = bench.points(experiment, doc)
         try:
-            with point.running(bench, one, "apart", wait=False) as engine:
-                pages = bound(engine.pid, bench.memory.hugepages)
+            with point.running(bench, one, "apart", wait=False) as up:
+                pages = bound(up.engine.pid, bench.session.memory.hugepages)
                 there = pages.get(node, 0) > 0 and set(pages) == {node}
                 checks.that(f"packets on node {node}: all their pages are", there, pages)
         except HeadraceError as why:
@@ -174,7 +172,6 @@ def packets_placed(checks: Checks, bench: Any, places: ModuleType) -> None:
 
 
 def placements_of_s5(checks: Checks) -> None:
-    from headrace.host.memory import Memory
     from headrace.profile import studied
 
     compare = study()
@@ -188,8 +185,8 @@ def placements_of_s5(checks: Checks) -> None:
     checks.equal("S5: placements", [c.name for c in chains], triples)
     nodes = ["-".join(str(node_of(cpu)) for cpu in c.lcores) for c in chains]
     checks.equal("S5: nodes of their lcores", nodes, triples)
-    with studied.bench(1, 0.1, 64, print) as bench:
-        bench = replace(bench, memory=Memory(False, "ordinary"))
+    deployment = {"memory_mb": 64, "hugepages": False}
+    with studied.bench("s5-placement", 1, 0.1, deployment, print) as bench:
         packets_placed(checks, bench, places)
         for part, wanted in (("figure3", "1 Mpps, remote"), ("figure5", "0-1-0")):
             made = compare.PARTS[part](bench, cpus, print)

@@ -15,20 +15,21 @@ from rich.table import Table
 
 from headrace.cli._console import stdout
 from headrace.engine.describe import describe
-from headrace.engine.plan import paths
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.chains import points_of
+from headrace.ground.contract import Site
+from headrace.ground.floor import Floors
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.ground import HostedPoint
-from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.where import MACHINE, Whereabouts, whereabouts
 from headrace.host.exclusive import Lcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
-from headrace.host.state import RunState, dpdk_prefix
+from headrace.host.state import dpdk_prefix, run_state
+from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for
 from headrace.report.server import bytes_text, cpus_text
 from headrace.spec.hosting import KINDS
@@ -49,7 +50,7 @@ def where(
     """Deploy a hosted chain, say where its threads and its memory are. Status 1 when that is not
     what its placement says."""
     doc, experiments = load_study(spec)
-    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()))
+    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()), Floors(wanted=False))
     if not isinstance(one, HostedPoint):
         apart = ", ".join(kind for kind in KINDS if kind != "inline")
         raise doc.error(("deployment", "hosting"), f"got inline; allowed: {apart}")
@@ -64,30 +65,29 @@ def where(
 
 
 def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
-    said = Console(stderr=True, highlight=False)
-    state = RunState()
-    try:
-        memory = provide(one.experiment.study.deployment, state)
+    """Nothing is measured: traffic goes through, and files of the kernel are read meanwhile."""
+    console = Console(stderr=True, highlight=False)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
+    with run_state() as state, Lcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
+        memory = provide(one.study.deployment, state)
         engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
-        plan = one.with_memory(engine)
         with (
-            Lcores(one.placement.cpus, lambda cpu: said.print(waiting_for(cpu))),
-            HostedEngine(find_engine(), plan, one.hosted, state) as running,
-            sending(running, paths(one.experiment), rate, seconds + _SETTLE_S),
+            one.deploy(Site(state, say, Stopwatch(), engine=engine)) as up,
+            sending(up.engine, up.ways, rate, seconds + _SETTLE_S),
         ):
             time.sleep(seconds)
-            own = sorted({cpu for segment in plan["segments"] for cpu in segment["cpus"]})
-            host = whereabouts(HOST, running.pid, own)
+            own = sorted({cpu for segment in up.plan["segments"] for cpu in segment["cpus"]})
             workers = MACHINE if one.hosted.hosting.kind == "vm" else WORKER
             return [
-                host,
+                whereabouts(HOST, up.engine.pid, own),
                 *(
                     whereabouts(v.vnf.name, v.pid, _lcores(v.vnf), workers=workers)
-                    for v in running.vnfs
+                    for v in up.host.vnfs
                 ),
             ]
-    finally:
-        state.remove()
 
 
 def _lcores(vnf: Vnf) -> list[int]:

@@ -14,7 +14,7 @@ from headrace.cli._console import stdout
 from headrace.ground.appliances.images import build_all, has_image
 from headrace.ground.vnf import catalogue, find
 from headrace.host.ledger import Ledger
-from headrace.host.state import RunState
+from headrace.host.state import run_state
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
 
@@ -77,11 +77,8 @@ def build(
 ) -> None:
     """Build images that are missing or whose definition has changed."""
     entries = [find(name) for name in names] if names else list(catalogue().values())
-    state = RunState()
-    try:
+    with run_state() as state:
         built = build_all(entries, _say, Ledger(state.path), again=again)
-    finally:
-        state.remove()
     print(f"{built} built, {len(entries) - built} were there")
 
 

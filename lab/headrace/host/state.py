@@ -14,6 +14,8 @@ import signal
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,16 @@ class RunState:
         base = self.path.parent
         if base.is_dir() and not any(base.iterdir()):
             base.rmdir()
+
+
+@contextmanager
+def run_state() -> Iterator[RunState]:
+    """For as long as something runs."""
+    state = RunState()
+    try:
+        yield state
+    finally:
+        state.remove()
 
 
 def _put(path: Path, value: dict[str, Any]) -> None:

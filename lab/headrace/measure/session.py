@@ -25,7 +25,7 @@ from headrace.errors import BadInput
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host.exclusive import WAIT_S, Lcores
 from headrace.host.memory import Memory, provide
-from headrace.host.state import RunState, dpdk_prefix
+from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure import environment as machine
 from headrace.measure.progress import Progress, waiting_for
@@ -52,8 +52,7 @@ class Session:
         self._environment: Environment | None = None
         self._memory: Memory | None = None
         self._undo = contextlib.ExitStack()  # in reverse
-        self.state = RunState()
-        self._undo.callback(self.state.remove)
+        self.state = self._undo.enter_context(run_state())
         self.stopwatch = Stopwatch()
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status

@@ -70,8 +70,8 @@ def ends() -> Json:
 
 def trial_of(policy: dict[str, frozenset[str]]) -> Trial:
     """1000 packets were sent, none came: 990 ended as `null` at the function `end`."""
-    nf = {"type": "null", "in": 1000, "dropped": {"null": 990, "other": 10},
-          "ended": {"null": {"forward": {"64": 990}}, "other": {"forward": {"64": 10}}}}  # fmt: skip
+    ended = {"null": {"forward": {"64": 990}}, "other": {"forward": {"64": 10}}}
+    nf = {"type": "null", "in": 1000, "dropped": {"null": 990, "other": 10}, "ended": ended}
     links = ends()
     before = {"tsc_hz": 1, "workers": {}, "segments": {}, "links": links}
     after = before | {"segments": {"chain": [{"cpu": 1, "in": 1000, "nfs": {"end": nf}}]}}
