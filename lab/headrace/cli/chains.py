@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from headrace.graph import draw
 from headrace.graph.conflict import why_none
 from headrace.graph.count import Counter
 from headrace.graph.enumerate import Enumerator, Graph, parse
-from headrace.graph.knowledge import Category, load, with_declared
+from headrace.graph.knowledge import Category, Knowledge, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
 from headrace.spec.appliance import Base
@@ -65,33 +66,70 @@ def chains(
     The method, the knowledge base and the rules' language are in docs/chains.md."""
     if limit is not None and sample is not None:
         raise BadInput("--limit and --sample: got both; allowed: the first graphs, or a sample")
+    _check_effect(count, json_, limit, sample, draw_, svg)
+    if seed is not None and sample is None:
+        raise BadInput("--seed: got no --sample, and nothing else is drawn; allowed: with --sample")
+    knowledge = load(rules or (), base=base, rules=not no_rules)
+    if declared is not None:
+        knowledge = with_declared(knowledge, declared)
+    counter, notes = _counted(vnfs, knowledge, parallel)
+    for note in notes if not no_rules else ():
+        print(f"headrace chains: note: {note}", file=sys.stderr)
+    selection = Selection(limit, sample, 1 if seed is None else seed)
+    if count:
+        total = counter.total()
+        print(json.dumps({"count": total}) if json_ else total)
+    else:
+        _write(counter, selection, svg, json_, drawn=draw_)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of all graphs are shown: the first ones, or a sample drawn uniformly."""
+
+    limit: int | None
+    sample: int | None
+    seed: int
+
+    def graphs(self, counter: Counter, most: int | None) -> Iterator[Graph]:
+        if self.sample is not None:
+            return draw_sample(counter, self.sample, self.seed)
+        stream = chain.from_iterable(Enumerator(counter).batches())
+        return (parse(text) for text in islice(stream, most))
+
+
+def _check_effect(
+    count: bool,
+    json_: bool,
+    limit: int | None,
+    sample: int | None,
+    draw_: bool,
+    svg: Path | None,
+) -> None:
     shown = {"--limit": limit, "--sample": sample, "--draw": draw_ or None, "--svg": svg}
     _without_effect("--count", count, [name for name, given in shown.items() if given is not None])
     _without_effect("--json", json_, [n for n in ("--draw", "--svg") if shown[n] is not None])
     _without_effect("--svg", svg is not None, ["--draw"] if draw_ else [])
-    if seed is not None and sample is None:
-        raise BadInput("--seed: got no --sample, and nothing else is drawn; allowed: with --sample")
-    seed = 1 if seed is None else seed
-    knowledge = load(rules or (), base=base, rules=not no_rules)
-    if declared is not None:
-        knowledge = with_declared(knowledge, declared)
+
+
+def _counted(vnfs: list[str], knowledge: Knowledge, parallel: int) -> tuple[Counter, list[str]]:
     wanted, notes = resolve(vnfs, knowledge)
     counter = Counter(compile_problem(wanted, knowledge, width=parallel))
-    total = counter.total()
-    if not total:
+    if not counter.total():
         notes = [*notes, why_none(wanted, knowledge, parallel)]
-    for note in notes if not no_rules else ():
-        print(f"headrace chains: note: {note}", file=sys.stderr)
-    if count:
-        print(json.dumps({"count": total}) if json_ else total)
-        return
+    return counter, notes
+
+
+def _write(
+    counter: Counter, selection: Selection, svg: Path | None, json_: bool, *, drawn: bool
+) -> None:
     try:
         if svg is not None:
-            _write_svg(svg, counter, limit, sample, seed)
+            _write_svg(svg, counter, selection)
         elif json_:
-            _print_json(counter, total, limit, sample, seed)
+            _print_json(counter, selection)
         else:
-            _print_graphs(counter, total, limit, sample, seed, drawn=draw_)
+            _print_graphs(counter, selection, drawn=drawn)
         sys.stdout.flush()
     except BrokenPipeError:  # `| head`: the reader has what it wanted
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -102,22 +140,14 @@ def _without_effect(option: str, given: bool, others: list[str]) -> None:
         raise BadInput(f"{option}: nothing is shown that {', '.join(others)} would change")
 
 
-def _graphs(counter: Counter, limit: int | None, sample: int | None, seed: int) -> Iterator[Graph]:
-    if sample is not None:
-        return draw_sample(counter, sample, seed)
-    stream = chain.from_iterable(Enumerator(counter).batches())
-    return (parse(text) for text in islice(stream, limit))
-
-
-def _print_json(
-    counter: Counter, total: int, limit: int | None, sample: int | None, seed: int
-) -> None:
+def _print_json(counter: Counter, selection: Selection) -> None:
     write = sys.stdout.write
+    total = counter.total()
     write(f'{{"count": {total}, "graphs": [')
-    if sample is not None:
-        write(",\n".join(json.dumps(g) for g in _graphs(counter, limit, sample, seed)))
+    if selection.sample is not None:
+        write(",\n".join(json.dumps(graph) for graph in selection.graphs(counter, None)))
     else:
-        separator, left = "\n", total if limit is None else limit
+        separator, left = "\n", total if selection.limit is None else selection.limit
         for batch in Enumerator(counter).batches():
             write(separator + ",\n".join(batch[:left]))
             separator, left = ",\n", left - len(batch)
@@ -126,27 +156,24 @@ def _print_json(
     write("\n]}\n")
 
 
-def _print_graphs(
-    counter: Counter, total: int, limit: int | None, sample: int | None, seed: int, *, drawn: bool
-) -> None:
-    shown = limit if limit is not None or sample is not None else SHOWN
+def _print_graphs(counter: Counter, selection: Selection, *, drawn: bool) -> None:
+    sampled = selection.sample is not None
+    most = selection.limit if selection.limit is not None or sampled else SHOWN
     leaves = {item.name for item in counter.problem.items if item.vnf.category is Category.LEAF}
-    number = 0
-    for number, graph in enumerate(_graphs(counter, shown, sample, seed), 1):
+    total, number = counter.total(), 0
+    for number, graph in enumerate(selection.graphs(counter, most), 1):
         if drawn:
             print(f"{number}\n{draw.terminal(graph)}\n")
         else:
             print(f"{number:6}  {draw.one_line(graph, leaves)}")
-    which = "a sample" if sample is not None else "the first"
+    which = "a sample" if sampled else "the first"
     rest = "" if number == total else f"; shown: {which} {number} (--limit N, --sample N, --json)"
     print(f"{total:,} chain graph{'' if total == 1 else 's'}{rest}")
 
 
-def _write_svg(
-    file: Path, counter: Counter, limit: int | None, sample: int | None, seed: int
-) -> None:
+def _write_svg(file: Path, counter: Counter, selection: Selection) -> None:
     total = counter.total()
-    graphs = list(islice(_graphs(counter, limit or DRAWN, sample, seed), DRAWN))
+    graphs = list(islice(selection.graphs(counter, selection.limit or DRAWN), DRAWN))
     notes = [f"{total:,} chain graphs" + ("" if len(graphs) == total else f", {len(graphs)} drawn")]
     categories = {item.name: item.vnf.category for item in counter.problem.items}
     try:

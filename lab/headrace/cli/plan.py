@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, get_args
 
 import typer
@@ -21,30 +22,17 @@ from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.engine_check import input_files
 from headrace.host.programs import find_engine
-from headrace.layout import goals, search
-from headrace.layout.goals import Wanted
-from headrace.layout.layout import Layout, Problem, loads, throughput
+from headrace.layout import goals
 from headrace.measure.session import measuring
-from headrace.profile import chain as costs
-from headrace.profile import deploy, finalists, verified
 from headrace.profile import stored as profiles
+from headrace.profile.planner import Planner
 from headrace.profile.point import Bench, Json
-from headrace.profile.verified import Verified
 from headrace.report import sheet
 from headrace.report.plan import sheet as plan_sheet
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.plan import (
-    ChainPlan,
-    CostSource,
-    FunctionCost,
-    LayoutPlan,
-    Role,
-    SegmentPlan,
-)
+from headrace.spec.plan import ChainPlan, CostSource
 from headrace.spec.study import Experiment, expand
-
-_LCORES_SHARED = 3  # on so few, the lcores of the traffic run the chain, too
 
 
 def plan(
@@ -92,24 +80,45 @@ def plan(
         _check_writable(option, file)
     cpus = _cpus(lcores)
     wanted = goals.wanted(aim, rate, slo)
-    description = describe(find_engine())
-    name = f"plan-{experiments[0].study.name}"
-    with measuring(name, lambda path, shown: finish_run(path, None)) as session:
-        given = doc.file.read_text(encoding="utf-8")
-        session.inputs(given, input_files(experiments, doc, description))
-        session.hold(cpus)
-        session.provide(experiments[0].study.deployment)
-        bench = Bench(description, session, (cpus[0], cpus[-1]), repetitions, seconds)
-        planned = [
-            _one(bench, doc, e, cpus, wanted, costs_from == "profiles", verify, console)
-            for e in experiments
-        ]
-    finish_run(session.bundle.path, None)
-    console.print(f"Bundle: {session.bundle.path}", markup=False)
-    plans = [plan for plan, _ in planned]
+    run = _Run(doc, experiments, cpus, repetitions, seconds)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
+    with run.bench() as bench:
+        planner = Planner(bench, doc, cpus, wanted, costs_from == "profiles", verify, say)
+        planned = [planner.plan(one) for one in experiments]
+    finish_run(bench.session.bundle.path, None)
+    say(f"Bundle: {bench.session.bundle.path}")
     if out is not None:
         _write(out, planned[0][1])
-        console.print(f"chosen layout: {out}", markup=False)
+        say(f"chosen layout: {out}")
+    _show([plan for plan, _ in planned], html, as_json)
+
+
+@dataclass(frozen=True)
+class _Run:
+    doc: Document
+    experiments: list[Experiment]
+    cpus: list[int]
+    repetitions: int
+    seconds: float
+
+    @contextmanager
+    def bench(self) -> Iterator[Bench]:
+        """In a session of its own, with lcores and memory for all of the experiments."""
+        description = describe(find_engine())
+        name = f"plan-{self.experiments[0].study.name}"
+        with measuring(name, lambda path, shown: finish_run(path, None)) as session:
+            given = self.doc.file.read_text(encoding="utf-8")
+            session.inputs(given, input_files(self.experiments, self.doc, description))
+            session.hold(self.cpus)
+            session.provide(self.experiments[0].study.deployment)
+            lcores = (self.cpus[0], self.cpus[-1])
+            yield Bench(description, session, lcores, self.repetitions, self.seconds)
+
+
+def _show(plans: list[ChainPlan], html: Path | None, as_json: bool) -> None:
     shown = plan_sheet(plans)
     if html is not None:
         sheet.write(shown, html)
@@ -188,150 +197,3 @@ def _cpus(wanted: int | None) -> list[int]:
         problem = f"this machine has {len(cpus)}" if wanted > len(cpus) else ""
         raise bad_value("--lcores", wanted, problem=problem, allowed=f"2..{len(cpus)}")
     return cpus[:wanted]
-
-
-def _one(
-    bench: Bench,
-    doc: Document,
-    experiment: Experiment,
-    cpus: list[int],
-    wanted: Wanted,
-    stored: bool,
-    verify: bool,
-    console: Console,
-) -> tuple[ChainPlan, Json]:
-    """And the choice as a spec."""
-    console.print(f"{experiment.chain}, {experiment.workload_name}:", markup=False)
-
-    def say(text: str) -> None:
-        console.print(f"  {text}", markup=False)
-
-    reference, taken = None, frozenset[Layout]()
-    if stored:
-        problem = profiles.problem(doc, experiment, cpus, say)
-        if verify:
-            reference = profiles.reference(bench, experiment, cpus, _folder(bench))
-    else:
-        at_a_load = wanted.rate_pps is not None
-        priced = costs.problem(bench, doc, experiment, cpus, say, for_latency=at_a_load)
-        problem, reference, taken = priced.problem, priced.reference, priced.taken
-    if len(cpus) > _LCORES_SHARED:
-        problem = replace(problem, lcores=tuple(cpus[1:-1]))
-    if (wanted.aim == "latency" or wanted.within_s is not None) and len(problem.lcores) > 1:
-        problem = replace(problem, runs=deploy.side_by_side(bench, doc, experiment, problem))
-        names = [n.name for n in experiment.nodes]
-        runs = [" and ".join(names[r.first : r.first + r.size]) for r in problem.runs]
-        say(f"may work on a packet side by side: {'; '.join(runs) or 'no neighbours'}")
-    choice = goals.choose(problem, wanted)
-    if not stored and wanted.aim == "throughput":
-        choice = finalists.tried(bench, doc, experiment, problem, choice, say)
-    layouts: dict[Role, Layout] = {
-        "best": choice.layout,
-        "rtc": search.run_to_completion(problem),
-        "pipeline": search.pipeline(problem),
-    }
-    if (told := deploy.told(experiment, problem)) is not None:
-        layouts["given"] = told
-    found: dict[Role, Verified] = {}
-    paces = None
-    if verify:
-        different = list(dict.fromkeys(layouts.values()))  # what is the same runs once
-        prepared = [deploy.deployed(bench, doc, experiment, problem, one) for one in different]
-        several, beside = verified.verify(bench, prepared, reference, wanted.rate_pps)
-        found = {role: several[different.index(layout)] for role, layout in layouts.items()}
-        if reference is not None:
-            paces = verified.then_and_now(reference, beside, bench.tsc_hz)
-            say(f"pace of the machine since costs were taken: {paces.pace:.2f}")
-    names = [n.name for n in experiment.nodes]
-    plan = ChainPlan(
-        chain=experiment.chain,
-        workload=experiment.workload_name,
-        lcores=problem.lcores,
-        generator=problem.traffic.generator,
-        measure=problem.traffic.measure,
-        tsc_hz=problem.tsc_hz,
-        how=choice.how,
-        bound_pps=choice.bound_pps,
-        rate_pps=wanted.rate_pps,
-        within_us=None if wanted.within_s is None else wanted.within_s * 1e6,
-        aim=wanted.aim,
-        costs="profiles" if stored else "measured",
-        functions=tuple(
-            FunctionCost(
-                name=nf.name,
-                work=(nf.work.same, nf.work.apart),
-                receive=(nf.rx.same, nf.rx.apart),
-                send=(nf.tx.same, nf.tx.apart),
-                loop=nf.loop,
-                poll=nf.poll,
-                replicated=nf.replicated,
-                share=visits,
-            )
-            for nf, visits in zip(problem.nfs, problem.visits, strict=True)
-        ),
-        source=(problem.traffic.source.same, problem.traffic.source.apart),
-        sink=(problem.traffic.sink.same, problem.traffic.sink.apart),
-        kept=problem.kept,
-        layouts=tuple(
-            _layout(problem, names, role, layout, found.get(role), wanted.rate_pps, taken)
-            for role, layout in layouts.items()
-        ),
-        reference=paces,
-    )
-    return plan, deploy.as_spec(doc, experiment, problem, choice.layout, bench.description)
-
-
-def _folder(bench: Bench) -> Path:
-    """Of this run, and gone with it."""
-    found = bench.session.state.path / "profile"
-    found.mkdir(exist_ok=True)
-    return found
-
-
-def _layout(
-    problem: Problem,
-    names: list[str],
-    role: Role,
-    layout: Layout,
-    found: Verified | None,
-    rate_pps: float | None,
-    taken: frozenset[Layout],
-) -> LayoutPlan:
-    rates = found.rates if found else []
-    latencies = [one * 1e6 for one in found.latencies_s] if found else []
-    tails = [one * 1e6 for one in found.p99s_s] if found else []
-    predicted = None if rate_pps is None else search.expected(problem, layout, rate_pps)
-    tail = None if predicted is None else predicted.p99_s
-    return LayoutPlan(
-        role=role,
-        taken=layout in taken,
-        segments=tuple(
-            _segment(layout, names, i, group, on)
-            for i, (group, on) in enumerate(zip(layout.groups(names), layout.lcores, strict=True))
-        ),
-        predicted_pps=throughput(problem, layout),
-        cycles_per_lcore=loads(problem, layout),
-        measured_pps=median(rates) if rates else None,
-        measured_min_pps=min(rates, default=None),
-        measured_max_pps=max(rates, default=None),
-        paced_pps=found.paced_pps if found else None,
-        predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
-        measured_latency_us=median(latencies) if latencies else None,
-        predicted_p99_us=None if tail is None else tail * 1e6,
-        measured_p99_us=min(tails, default=None),
-    )
-
-
-def _segment(
-    layout: Layout, names: list[str], i: int, group: tuple[str, ...], on: tuple[int, ...]
-) -> SegmentPlan:
-    here = layout.beside_in(i)
-    if here is None:
-        return SegmentPlan(functions=group, lcores=on)
-    first, size = here.run.first, here.run.size
-    return SegmentPlan(
-        functions=group,
-        lcores=on,
-        parallel=tuple(names[first : first + size]),
-        beside=here.lcores,
-    )

@@ -296,67 +296,80 @@ def make_bundle(
 ) -> Path:
     """`speed` scales every rate, so that two bundles differ by a known amount."""
     rng = np.random.default_rng(seed)
-    number = 0
+    trials = 0
     with BundleWriter(path, command=("headrace", "run", "edge.yaml"), version="0.1.0") as bundle:
         bundle.spec(
             "chain: [acl, lb, l3fwd]\n", {"chain": {"nfs": list(NF_CYCLES)}, "speed": speed}
         )
         bundle.environment(environment(**cpu))
-        for execution, cut in EXECUTIONS.items():
+        for execution in EXECUTIONS:
             for repetition in range(1, repetitions + 1):
-                for goal, over in (("ndr", 0.97), ("pdr", 0.995)):
-                    top = min(capacity(cut) * over, GENERATOR_MAX_PPS) * speed
-                    load = top * (1 + float(rng.normal(0, 0.007)))
-                    loss = GOALS[goal].loss_ratio * 0.8
-                    low = _measurement(execution, repetition, load, loss, rng)
-                    high = _measurement(execution, repetition, load * 1.01, loss + 0.013, rng)
-                    for fields in (low, high):
-                        number += 1
-                        bundle.trial(
-                            Trial(
-                                **fields,
-                                trial=number,
-                                phase="search",
-                                started_at="2026-01-15T10:00:00Z",
-                                intended_duration_s=TRIAL_S,
-                            )
-                        )
-                    bundle.result(
-                        Result(
-                            **low,
-                            goal=goal,
-                            goal_parameters=GOALS[goal],
-                            bounds=Bounds(
-                                lower_pps=load,
-                                upper_pps=load * 1.0095,
-                                min_load_pps=10_000,
-                                max_load_pps=42e6,
-                                trials=17,
-                                seconds=31.0,
-                                stopped_by="width",
-                            ),
-                            trial=number - 1,
-                        )
-                    )
-        bundle.result(
-            Result(
-                chain="edge",
-                direction="forward",
-                repetition=0,
-                execution="hybrid",
-                workload="64 B, 1024 flows",
-                goal="ndr",
-                ground="predicted",
-                provenance="capacity model, cycles per NF measured here in rtc",
-                load_pps=24.9e6,
-                throughput_pps=24.9e6,
-                throughput_gbps_l1=gbps(24.9e6, 64, layer=1),
-                throughput_gbps_l2=gbps(24.9e6, 64),
-                offered_pps=24.9e6,
-                sent_pps=24.9e6,
-                received_pps=24.9e6,
-                loss_ratio=0,
-                audit=Audit(verdict="not-audited"),
+                for goal in GOALS:
+                    trials = _search(bundle, trials, execution, repetition, goal, speed, rng)
+        bundle.result(_prediction())
+    return path
+
+
+def _search(
+    bundle: BundleWriter,
+    trials: int,
+    execution: str,
+    repetition: int,
+    goal: str,
+    speed: float,
+    rng: np.random.Generator,
+) -> int:
+    """The last two trials of a search, one on each side of the rate, and its result. `trials` are
+    in the bundle before; the answer is how many are there after."""
+    over = {"ndr": 0.97, "pdr": 0.995}[goal]
+    top = min(capacity(EXECUTIONS[execution]) * over, GENERATOR_MAX_PPS) * speed
+    load = top * (1 + float(rng.normal(0, 0.007)))
+    loss = GOALS[goal].loss_ratio * 0.8
+    low = _measurement(execution, repetition, load, loss, rng)
+    high = _measurement(execution, repetition, load * 1.01, loss + 0.013, rng)
+    for number, fields in enumerate((low, high), trials + 1):
+        bundle.trial(
+            Trial(
+                **fields,
+                trial=number,
+                phase="search",
+                started_at="2026-01-15T10:00:00Z",
+                intended_duration_s=TRIAL_S,
             )
         )
-    return path
+    bounds = Bounds(
+        lower_pps=load,
+        upper_pps=load * 1.0095,
+        min_load_pps=10_000,
+        max_load_pps=42e6,
+        trials=17,
+        seconds=31.0,
+        stopped_by="width",
+    )
+    bundle.result(
+        Result(**low, goal=goal, goal_parameters=GOALS[goal], bounds=bounds, trial=trials + 1)
+    )
+    return trials + 2
+
+
+def _prediction() -> Result:
+    pps = 24.9e6
+    return Result(
+        chain="edge",
+        direction="forward",
+        repetition=0,
+        execution="hybrid",
+        workload="64 B, 1024 flows",
+        goal="ndr",
+        ground="predicted",
+        provenance="capacity model, cycles per NF measured here in rtc",
+        load_pps=pps,
+        throughput_pps=pps,
+        throughput_gbps_l1=gbps(pps, 64, layer=1),
+        throughput_gbps_l2=gbps(pps, 64),
+        offered_pps=pps,
+        sent_pps=pps,
+        received_pps=pps,
+        loss_ratio=0,
+        audit=Audit(verdict="not-audited"),
+    )

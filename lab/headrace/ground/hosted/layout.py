@@ -62,47 +62,80 @@ def lay_out_hosted(
         lambda key, problem: doc.error((*_AT, key), problem),
         vcpus,
     )
-    chains = []
-    for chain in range(hosting.chains):
-        first = chain * len(groups)
-        made = [
-            Vnf(f"vnf{chain + 1}.{step + 1}", _faces(first + step, wires), nodes,
-                cpus[(first + step + 1) * vcpus - 1], {},
-                vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
-            for step, nodes in enumerate(groups)
-        ]  # fmt: skip
-        chains.append(
-            [
-                replace(
-                    one,
-                    plan=_vnf_plan(made, one, experiment, description, doc),
-                    files=_files(one, experiment, description, doc),
-                )
-                if (own := appliance_of(one, experiment, description, doc)) is None
-                else replace(one, appliance=own, told=_told(made, one, ways))
-                for one in made
-            ]
-        )
-    nic, switch = None, None
+    laid = Laid(experiment, description, doc)
+    chains = [_chain(laid, number, groups, cpus, vcpus, ways) for number in range(hosting.chains)]
+    between = _between(laid, chains, traffic, engine)
+    vnfs = tuple(one for chain in between.chains for one in chain)
     network = experiment.study.deployment.network
-    if network not in ("veb", "vepa"):
-        _no_rate_caps(chains, hosting, doc)
-    if network in ("bridge", "ovs-dpdk"):
+    if hosting.kind == "vm":  # last: this machine's faults come after the spec's
+        Tools(hosting, len(vnfs), functions=network == "sriov")
+    placement = _placement(vnfs, traffic, between.notes, network)
+    nic, switch = between.nic, between.switch
+    return Hosted(placement, between.plan, vnfs, hosting, topology(len(groups)), nic, switch)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """What is laid out, and what it is checked against."""
+
+    experiment: Experiment
+    description: Description
+    doc: Document
+
+
+def _chain(
+    laid: Laid,
+    number: int,
+    groups: list[tuple[str, ...]],
+    cpus: list[tuple[int, ...]],
+    vcpus: int,
+    ways: list[Direction],
+) -> list[Vnf]:
+    """The VNFs of one of the parallel chains, each with its plan or its appliance."""
+    first = number * len(groups)
+    bare = [
+        Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, len(ways)), nodes,
+            cpus[(first + step + 1) * vcpus - 1], {},
+            vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
+        for step, nodes in enumerate(groups)
+    ]  # fmt: skip
+    given = laid.experiment, laid.description, laid.doc
+    return [
+        replace(one, plan=_vnf_plan(bare, one, *given), files=_files(one, *given))
+        if (appliance := appliance_of(one, *given)) is None
+        else replace(one, appliance=appliance, told=_told(bare, one, ways))
+        for one in bare
+    ]
+
+
+@dataclass(frozen=True)
+class Between:
+    """What joins VNFs and traffic: the network, and the plan of the engine at its ends."""
+
+    chains: list[list[Vnf]]
+    plan: Json
+    notes: list[str]
+    nic: OnNic | None = None
+    switch: OnSwitch | None = None
+
+
+def _between(laid: Laid, chains: list[list[Vnf]], traffic: list[int], engine: Json) -> Between:
+    experiment, description, doc = laid.experiment, laid.description, laid.doc
+    deployment = experiment.study.deployment
+    if deployment.network not in ("veb", "vepa"):
+        _no_rate_caps(chains, deployment.hosting, doc)
+    if deployment.network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
-        switch, chains, plan, notes = outer.switch, outer.chains, outer.plan, outer.notes
-    elif network == "sriov":
+        return Between(outer.chains, outer.plan, outer.notes, switch=outer.switch)
+    if deployment.network == "sriov":
         nic = on_nic(experiment, chains)
         chains = [
             [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain] for chain in chains
         ]
         plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
-    else:
-        plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
-    vnfs = tuple(one for chain in chains for one in chain)
-    if hosting.kind == "vm":  # last: this machine's faults come after the spec's
-        Tools(hosting, len(vnfs), functions=network == "sriov")
-    placement = _placement(vnfs, traffic, notes, network)
-    return Hosted(placement, plan, vnfs, hosting, topology(len(groups)), nic, switch)
+        return Between(chains, plan, notes, nic=nic)
+    plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
+    return Between(chains, plan, notes)
 
 
 def _no_rate_caps(chains: list[list[Vnf]], hosting: Hosting, doc: Document) -> None:

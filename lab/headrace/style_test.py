@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab's code is held to, and no tool checks (docs/contributing.md)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import headrace
+
+HOUSE = Path(headrace.__file__).parent
+LINES = 60  # of a function
+# They are split with the runners that they belong to.
+LONG = {"cli/hosting.py: study"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | ast.ClassDef | Function
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Every node of the lab's code, tests among it, with its file."""
+    for file in sorted(HOUSE.rglob("*.py")):
+        place = str(file.relative_to(HOUSE))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            yield place, node
+
+
+def test_functions_fit_a_screen() -> None:
+    long = {
+        f"{place}: {node.name}"
+        for place, node in nodes()
+        if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno >= LINES
+    }
+    assert not long - LONG
