@@ -10,7 +10,7 @@
 #include "err.h"
 
 /*
- * Where packets' ways end, and whose packets these were: so that what a source sent is what arrived
+ * Where packets' ways end, and whose packets these were: so that what was sent is what arrived
  * plus what was dropped at each place plus what is held, in each direction and size class, and so
  * that what functions make themselves (copies, errors) is not taken for it.
  *

@@ -9,6 +9,7 @@
 
 #include "err.h"
 #include "param.h"
+#include "trial.h"
 
 /*
  * The contract of a link: it gives bursts of packets and takes them. A replica that
@@ -84,9 +85,10 @@ struct link_ops {
 
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
-	/* Link-specific control commands; NULL when there are none. */
-	int (*control)(struct link *l, const char *cmd, const json_t *args, json_t **reply,
-		       struct err *err);
+
+	/* Its part in trials (trial.h); NULL: none. */
+	const struct link_sender *sends;
+	const struct link_meter *measures;
 };
 
 void link_register(const struct link_ops *ops);

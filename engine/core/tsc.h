@@ -8,6 +8,9 @@
 
 #define TSC_TRIES 64
 
+/* The TSC and CLOCK_MONOTONIC_RAW, read together. */
+void clock_pair(uint64_t *tsc, uint64_t *ns);
+
 /* Cycles from one reading of the TSC to the next: the least of several. */
 static inline uint64_t tsc_read_cycles(void)
 {

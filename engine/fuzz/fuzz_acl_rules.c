@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nf/acl/rule.h"
+#include "nf/lib/rules/rule.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

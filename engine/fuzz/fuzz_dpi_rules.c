@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nf/dpi/rule.h"
+#include "nf/lib/dpi/rule.h"
 
 static void check(const struct rule *r)
 {

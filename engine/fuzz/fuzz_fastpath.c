@@ -16,8 +16,8 @@
 
 #include <rte_cycles.h>
 
-#include "nf/test_eal.h"
-#include "nf/virtual_tsc.h"
+#include "tests/test_eal.h"
+#include "tests/virtual_tsc.h"
 #include "tests/lockstep.h"
 #include "tests/lockstep_chain.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nf/harness.h"
+#include "tests/harness.h"
 #include "nf/router/netlink.h"
 
 static struct vnf *router_vnf(void)

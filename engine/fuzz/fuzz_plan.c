@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "fuzz.h"
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 /* An input as a program: what its bytes say, and packets made as they say. */
 struct input {

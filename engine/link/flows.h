@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "err.h"
-#include "param.h"
+#include "core/err.h"
+#include "core/param.h"
 
 /*
  * The flows of a source: what differs between its packets. A flow's record holds its varying

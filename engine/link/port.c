@@ -13,9 +13,9 @@
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 
-#include "claim.h"
-#include "link.h"
-#include "log.h"
+#include "core/claim.h"
+#include "core/link.h"
+#include "core/log.h"
 #include "port_times.h"
 
 struct port_conf {

@@ -9,7 +9,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
-#include "nf.h"
+#include "core/nf.h"
 #include "stamp.h"
 
 #define MAGIC_SHIFT 56 /* above the epoch: packets of any trial */

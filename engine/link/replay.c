@@ -9,7 +9,7 @@
 
 #include <rte_mbuf.h>
 
-#include "pkt.h"
+#include "core/pkt.h"
 
 #define REPLAY_BYTES_MAX (1u << 30)
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "err.h"
+#include "core/err.h"
 
 /*
  * A capture to be replayed. Its packets stay as they are, unstamped; the sink knows them again by a

@@ -8,7 +8,7 @@
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
-#include "link.h"
+#include "core/link.h"
 
 struct ring_conf {
 	uint64_t size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sink measures and ends packets: loss, order, duplication, delay and its variation. */
-#include "sink_priv.h"
+#include "sink.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -114,25 +114,25 @@ static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows, ui
 	return t;
 }
 
-int sink_start(struct link *l, const struct sink_run *run, struct err *err)
+static int sink_start(struct link *l, const struct trial *trial, struct err *err)
 {
 	const struct sink_conf *c = l->conf;
 	struct sink *s = l->state;
 
 	for (uint16_t i = 0; i < s->n; i++) {
 		struct sink_queue *q = &s->queues[i];
-		struct sink_trial *t = trial_ready(q->spare, run->n_flows, c->missing_mb);
+		struct sink_trial *t = trial_ready(q->spare, trial->n_flows, c->missing_mb);
 
 		if (!t) {
 			q->spare = NULL;
 			return err_set(err, ENOMEM, l->name, "no memory to measure %llu flows",
-				       (unsigned long long)run->n_flows);
+				       (unsigned long long)trial->n_flows);
 		}
-		t->epoch = run->epoch;
-		t->magic = stamp_magic(run->epoch);
-		t->window = run->duration;
-		t->blind = run->blind;
-		memcpy(t->replays, run->replays, sizeof(t->replays));
+		t->epoch = trial->epoch;
+		t->magic = stamp_magic(trial->epoch);
+		t->window = trial->duration;
+		t->blind = trial->blind;
+		memcpy(t->replays, trial->replays, sizeof(t->replays));
 		/* The worker is past the old one by the next trial: sources were idle. */
 		q->spare = atomic_exchange_explicit(&q->trial, t, memory_order_acq_rel);
 	}
@@ -262,7 +262,7 @@ static void rank(json_t *list, unsigned int top, uint64_t flow, const struct flo
 		json_array_remove(list, top);
 }
 
-json_t *sink_flows(struct link *l, unsigned int top)
+static json_t *sink_flows(struct link *l, unsigned int top)
 {
 	const struct sink *s = l->state;
 	json_t *list = json_array();
@@ -278,6 +278,11 @@ json_t *sink_flows(struct link *l, unsigned int top)
 	return list;
 }
 
+static const struct link_meter sink_measures = {
+	.start = sink_start,
+	.flows = sink_flows,
+};
+
 static const struct link_ops sink_ops = {
 	.name = "sink",
 	.doc = "Measures packets and frees them: received, lost, reordered and duplicated per flow, "
@@ -291,10 +296,6 @@ static const struct link_ops sink_ops = {
 	.tx_open = sink_tx_open,
 	.tx = sink_tx,
 	.stats = sink_stats,
+	.measures = &sink_measures,
 };
 LINK_REGISTER(sink_ops)
-
-bool link_is_sink(const struct link *l)
-{
-	return l->ops == &sink_ops;
-}

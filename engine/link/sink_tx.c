@@ -5,9 +5,9 @@
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
 
-#include "mbuf_util.h"
-#include "nf.h"
-#include "sink_priv.h"
+#include "core/mbuf_util.h"
+#include "core/nf.h"
+#include "sink.h"
 #include "stamp.h"
 
 #define AHEAD 8
@@ -124,7 +124,7 @@ static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *
 	}
 	if (t->replays[0] && rte_pktmbuf_is_contiguous(m)) {
 		digest = replay_digest(rte_pktmbuf_mtod(m, uint8_t *), m->data_len);
-		for (int i = 0; !s && i < SINK_REPLAYS_MAX && t->replays[i]; i++)
+		for (int i = 0; !s && i < TRIAL_REPLAYS_MAX && t->replays[i]; i++)
 			s = replay_find(t->replays[i], digest);
 	}
 	if (!s) {

@@ -10,7 +10,7 @@
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 
-#include "nf.h"
+#include "core/nf.h"
 
 #define FRAME_MIN 64
 #define FRAME_MAX 9618
@@ -158,7 +158,7 @@ static int source_rx_open(struct link_rxq *rxq, struct err *err)
 	return 0;
 }
 
-bool source_busy(const struct link *l)
+static bool source_busy(const struct link *l)
 {
 	const struct source *s = l->state;
 
@@ -168,7 +168,7 @@ bool source_busy(const struct link *l)
 	return false;
 }
 
-void source_prepare(struct link *l)
+static void source_prepare(struct link *l)
 {
 	struct source *s = l->state;
 
@@ -177,7 +177,7 @@ void source_prepare(struct link *l)
 		replay_reset(s->replay);
 }
 
-void source_start(struct link *l, const struct source_run *run)
+static void source_start(struct link *l, const struct send_run *run)
 {
 	struct source *s = l->state;
 
@@ -186,7 +186,7 @@ void source_start(struct link *l, const struct source_run *run)
 	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
 }
 
-void source_stop(struct link *l)
+static void source_stop(struct link *l)
 {
 	struct source *s = l->state;
 
@@ -194,7 +194,7 @@ void source_stop(struct link *l)
 	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
 }
 
-void source_set_rate(struct link *l, double rate_pps)
+static void source_set_rate(struct link *l, double rate_pps)
 {
 	struct source *s = l->state;
 
@@ -202,26 +202,30 @@ void source_set_rate(struct link *l, double rate_pps)
 	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
 }
 
-struct replay *source_replay(const struct link *l)
-{
-	return ((const struct source *)l->state)->replay;
-}
-
-uint64_t source_flow_count(const struct link *l)
+static void source_announce(const struct link *l, struct trial *t)
 {
 	const struct source *s = l->state;
 
-	if (s->replay)
-		return 0;
-	return s->conf->flow_base + (s->flows.table ? s->flows.n : s->n_queues);
+	if (s->replay) {
+		if (t->n_replays < TRIAL_REPLAYS_MAX)
+			t->replays[t->n_replays++] = s->replay;
+		t->blind = false;
+		return;
+	}
+	t->n_flows = RTE_MAX(t->n_flows,
+			     s->conf->flow_base + (s->flows.table ? s->flows.n : s->n_queues));
+	if (s->conf->craft.stamp)
+		t->blind = false;
 }
 
-bool source_stamps(const struct link *l)
-{
-	const struct source *s = l->state;
-
-	return !s->replay && s->conf->craft.stamp;
-}
+static const struct link_sender source_sends = {
+	.busy = source_busy,
+	.announce = source_announce,
+	.prepare = source_prepare,
+	.start = source_start,
+	.stop = source_stop,
+	.set_rate = source_set_rate,
+};
 
 static json_t *source_stats(struct link *l)
 {
@@ -271,10 +275,6 @@ static const struct link_ops source_ops = {
 	.rx_open = source_rx_open,
 	.rx = source_rx,
 	.stats = source_stats,
+	.sends = &source_sends,
 };
 LINK_REGISTER(source_ops)
-
-bool link_is_source(const struct link *l)
-{
-	return l->ops == &source_ops;
-}

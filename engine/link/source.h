@@ -4,35 +4,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "core/ends.h"
+#include "core/link.h"
+#include "core/trial.h"
 #include "craft.h"
-#include "ends.h"
 #include "flows.h"
-#include "link.h"
 #include "pace.h"
 #include "replay.h"
-
-/* What a trial asks of one source. */
-struct source_run {
-	double rate_pps;   /* 0: as fast as possible */
-	uint64_t packets;  /* UINT64_MAX: until the duration is over */
-	uint64_t duration; /* TSC cycles */
-	uint64_t start_tsc;
-	unsigned int epoch;
-};
-
-/* Control thread. The source must be idle (source_busy) for start. */
-bool link_is_source(const struct link *l);
-bool source_busy(const struct link *l);
-/* Everything that takes time before a start: sequences to zero. */
-void source_prepare(struct link *l);
-void source_start(struct link *l, const struct source_run *run);
-void source_stop(struct link *l);
-void source_set_rate(struct link *l, double rate_pps);
-/* The replayed capture, NULL when the source makes its packets. */
-struct replay *source_replay(const struct link *l);
-uint64_t source_flow_count(const struct link *l);
-/* Whether its packets carry stamps. */
-bool source_stamps(const struct link *l);
 
 struct source_conf {
 	struct craft_conf craft;
@@ -68,7 +46,7 @@ struct source {
 	struct craft craft;
 	struct replay *replay;
 	/* What is wanted; written by the control thread before `version`, read after it. */
-	struct source_run run;
+	struct send_run run;
 	bool stopped;
 	_Atomic uint64_t version;
 	uint16_t n_queues;

@@ -3,7 +3,7 @@
 #include <rte_cycles.h>
 #include <rte_mbuf.h>
 
-#include "nf.h"
+#include "core/nf.h"
 #include "source.h"
 
 #define PREFETCH_MBUF 8
@@ -37,7 +37,7 @@ static uint64_t next_flow(struct source_queue *q, const struct flows *f)
 static void begin(struct source_queue *q)
 {
 	const struct source *s = q->source;
-	const struct source_run *r = &s->run;
+	const struct send_run *r = &s->run;
 	double interval = r->rate_pps > 0 ? (double)rte_get_tsc_hz() * s->n_queues / r->rate_pps : 0;
 
 	q->epoch = r->epoch;

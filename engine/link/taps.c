@@ -21,8 +21,8 @@
 #include <rte_cycles.h>
 #include <rte_ether.h>
 
-#include "link.h"
-#include "netns.h"
+#include "core/link.h"
+#include "core/netns.h"
 
 #define TAPS_MAX 512
 #define EVENTS 32

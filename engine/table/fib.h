@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../core/err.h"
+#include "core/err.h"
 
 /*
  * Forwarding tables: from a key or prefix to a 16-bit next hop.

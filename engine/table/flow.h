@@ -11,7 +11,7 @@
 #include <rte_common.h>
 #include <rte_prefetch.h>
 
-#include "err.h"
+#include "core/err.h"
 
 /*
  * Flow table: per-flow state of one worker, found by the packet's tuple.

@@ -5,7 +5,7 @@
 
 #include <rte_rcu_qsbr.h>
 
-#include "../core/err.h"
+#include "core/err.h"
 
 /*
  * Many longest-prefix-match tables in one pool of nodes: a multibit trie with strides of 16, 8, 8

@@ -5,7 +5,7 @@
 
 #include <rte_rcu_qsbr.h>
 
-#include "err.h"
+#include "core/err.h"
 
 /*
  * One read-mostly object that the workers of an NF read and its control thread replaces whole.

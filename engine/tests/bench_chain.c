@@ -18,9 +18,9 @@
 
 #include <rte_cycles.h>
 
-#include "core/engine.h"
+#include "core/setup/engine.h"
 #include "core/pkt.h"
-#include "nf/test_eal.h"
+#include "test_eal.h"
 
 #define FRAME 60
 #define MBUFS 512

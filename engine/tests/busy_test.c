@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/busy.h"
+#include "core/loop/busy.h"
 
 #define PAUSE 100000
 #define STILL 1000000

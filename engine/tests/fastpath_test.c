@@ -19,10 +19,10 @@
 
 #include "lockstep.h"
 #include "lockstep_chain.h"
-#include "nf/craft.h"
+#include "packets.h"
 #include "nf/monitor/monitor.h"
-#include "nf/test_eal.h"
-#include "nf/virtual_tsc.h"
+#include "test_eal.h"
+#include "virtual_tsc.h"
 #include "table/flow.h"
 
 #define FLOWS 48

@@ -116,7 +116,7 @@ static void side_open(struct lockstep_side *s, const char *chain, unsigned int f
 
 static void side_close(struct lockstep_side *s)
 {
-	replica_destroy(&s->engine, s->r);
+	replica_destroy(s->r);
 	for (unsigned int i = 0; i < s->plan->n_nfs; i++)
 		if (s->engine.nfs[i].ops->fini)
 			s->engine.nfs[i].ops->fini(&s->engine.nfs[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "core/engine.h"
+#include "core/setup/engine.h"
 
 /*
  * One chain twice, in lockstep on one clock: with the fast path and without. Links are memory; what

@@ -16,10 +16,10 @@
 
 #include <rte_cycles.h>
 
-#include "core/engine.h"
+#include "core/setup/engine.h"
 #include "core/pkt.h"
-#include "nf/craft.h"
-#include "nf/test_eal.h"
+#include "packets.h"
+#include "test_eal.h"
 
 #define FRAMES_MAX 65536
 #define FRAME_MAX 256
@@ -185,7 +185,7 @@ static void side_open(struct side_under_test *s, const char *parallel, unsigned 
 
 static void side_close(struct side_under_test *s)
 {
-	replica_destroy(&s->engine, s->r);
+	replica_destroy(s->r);
 	for (unsigned int i = 0; i < s->plan->n_nfs; i++)
 		if (s->engine.nfs[i].ops->fini)
 			s->engine.nfs[i].ops->fini(&s->engine.nfs[i]);

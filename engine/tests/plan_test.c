@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/plan.h"
+#include "core/plan/plan.h"
 
 static const char *const edges[] = {"out", "other", NULL};
 static const struct nf_ops fake_ops = {.name = "fake", .edges = edges};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The two tiers of the packet pool: nothing lost, all or none, and few buffers go round. */
-#include "pool.h"
+#include "core/setup/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include <rte_mbuf.h>
 
-#include "nf/test_eal.h"
+#include "test_eal.h"
 
 #define MBUFS 8191
 #define HOT 1024

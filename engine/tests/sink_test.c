@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a sink says of loss, order and duplicates, against a model that remembers every number. */
-#include "sink.h"
+#include "core/link.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -16,9 +16,9 @@
 #include <rte_cycles.h>
 #include <rte_mbuf.h>
 
-#include "ends.h"
-#include "nf/test_eal.h"
-#include "stamp.h"
+#include "core/ends.h"
+#include "test_eal.h"
+#include "link/stamp.h"
 
 #define FLOWS 3
 #define NUMBERS 200000u
@@ -31,7 +31,7 @@ struct rig {
 	struct link link;
 	struct link_txq q;
 	void *conf;
-	struct sink_run run;
+	struct trial run;
 };
 
 static void rig_open(struct rig *r, uint64_t flows, const char *params)
@@ -50,8 +50,8 @@ static void rig_open(struct rig *r, uint64_t flows, const char *params)
 	assert_int_equal(r->link.ops->init(&r->link, &err), 0);
 	r->q = (struct link_txq){.link = &r->link};
 	assert_int_equal(r->link.ops->tx_open(&r->q, &err), 0);
-	r->run = (struct sink_run){.epoch = EPOCH, .duration = UINT64_MAX, .n_flows = flows};
-	assert_int_equal(sink_start(&r->link, &r->run, &err), 0);
+	r->run = (struct trial){.epoch = EPOCH, .duration = UINT64_MAX, .n_flows = flows};
+	assert_int_equal(r->link.ops->measures->start(&r->link, &r->run, &err), 0);
 }
 
 static void rig_close(struct rig *r)

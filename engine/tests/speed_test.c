@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/pace.h"
+#include "core/loop/pace.h"
 
 #define TRIES 2000
 #define MULTIPLICATION 3 /* cycles, on all of Intel's cores since Nehalem and AMD's since Zen */

@@ -7,9 +7,9 @@
 
 #include <pthread.h>
 
-#include "ends.h"
-#include "hist.h"
-#include "link.h"
+#include "core/ends.h"
+#include "core/hist.h"
+#include "core/link.h"
 
 /*
  * A pair of rings in memory that two engines share, for VNFs in processes and containers. What the

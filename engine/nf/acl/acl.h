@@ -6,7 +6,7 @@
 
 #include "core/nf.h"
 #include "cache.h"
-#include "set.h"
+#include "nf/lib/rules/set.h"
 
 enum acl_drop {
 	ACL_DROP_DENIED,

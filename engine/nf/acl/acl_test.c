@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "model.h"
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 static struct craft_list zoo;
 

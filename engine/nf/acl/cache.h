@@ -9,7 +9,7 @@
 #include <rte_hash_crc.h>
 #include <rte_prefetch.h>
 
-#include "set.h"
+#include "nf/lib/rules/set.h"
 
 /*
  * A worker's exact-match cache of IPv4 flows with ports in front of rte_acl, as Open vSwitch's

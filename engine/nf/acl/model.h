@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "rule.h"
+#include "nf/lib/rules/rule.h"
 
 /*
  * The plain model that tests hold the NF against: one rule after the other, field by field,

@@ -16,7 +16,7 @@
 #include <rte_byteorder.h>
 
 #include "model.h"
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 /* A trace as packets, as what the model sees of them, and as the filters that it names. */
 struct trace {

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 #define UPDATES 60
 #define PACKETS 32

@@ -8,7 +8,7 @@
 
 #include <rte_cycles.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 /* Whatever it costs, packets pass as they came. */
 static void test_passes(void **state)

@@ -10,7 +10,7 @@
 
 #include <rte_ip.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 #define RULE(action, options, sid)                                                                 \
 	"\"" action " tcp any any -> any any (" options " sid:" sid ";)\""

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/nf.h"
-#include "nf/acl/set.h"
-#include "nf/fragments.h"
+#include "nf/lib/rules/set.h"
+#include "nf/lib/fragments.h"
 #include "table/flow.h"
 #include "table/snapshot.h"
-#include "track.h"
+#include "nf/lib/track.h"
 
 /* What the files of this NF share; nobody else includes it. */
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 #define FIN 1
 #define SYN 2

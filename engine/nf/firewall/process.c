@@ -5,7 +5,7 @@
 
 #include <rte_branch_prediction.h>
 
-#include "nf/tuple.h"
+#include "nf/lib/tuple.h"
 
 /* TCP and UDP packets of one family out of a burst. */
 struct batch {

@@ -6,8 +6,8 @@
 
 #include <rte_icmp.h>
 
-#include "nf/acl_key.h"
-#include "nf/tuple.h"
+#include "nf/lib/rules/key.h"
+#include "nf/lib/tuple.h"
 
 /* What the packet path does not do for every packet: rules, and protocols without ports. */
 

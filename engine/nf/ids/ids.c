@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "nf/dpi/instance.h"
+#include "nf/lib/dpi/instance.h"
 
 static int ids_init(struct nf *nf, struct err *err)
 {

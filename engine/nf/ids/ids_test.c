@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 #define RULES                                                                                      \
 	"\"rules\": [\"drop udp any any -> any 53 (msg:\\\"an \\\\\\\"evil\\\\\\\" \xc3\xa9\\\"; " \

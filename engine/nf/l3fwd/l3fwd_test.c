@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
-#include "nf/csum_check.h"
+#include "tests/packets.h"
+#include "tests/csum_check.h"
 
 /* Next hop i leaves on edge i with i as the last byte of both MACs. */
 #define NEXT_HOPS                                                                                  \

@@ -6,7 +6,7 @@
 #include <rte_branch_prediction.h>
 
 #include "core/pkt.h"
-#include "nf/ip_forward.h"
+#include "nf/lib/ip_forward.h"
 
 /* The packets of a burst that are to be looked up in one table. */
 struct batch {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
-#include "nf/csum_check.h"
+#include "tests/packets.h"
+#include "tests/csum_check.h"
 
 /* Two VIPs, one of each family; the first changes ports, the second is for all ports. */
 #define PARAMS                                                                                     \

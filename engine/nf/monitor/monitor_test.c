@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
-#include "nf/csum_check.h"
+#include "tests/packets.h"
+#include "tests/csum_check.h"
 
 extern char **environ;
 

@@ -6,7 +6,7 @@
 
 #include <rte_branch_prediction.h>
 
-#include "nf/tuple.h"
+#include "nf/lib/tuple.h"
 
 struct batch {
 	unsigned int n;

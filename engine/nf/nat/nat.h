@@ -4,9 +4,9 @@
 #include <assert.h>
 
 #include "core/nf.h"
-#include "nf/firewall/track.h"
-#include "nf/fragments.h"
-#include "nf/tuple.h"
+#include "nf/lib/track.h"
+#include "nf/lib/fragments.h"
+#include "nf/lib/tuple.h"
 #include "table/flow.h"
 #include "table/snapshot.h"
 

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "core/pkt.h"
-#include "nf/craft.h"
-#include "nf/csum_check.h"
+#include "tests/packets.h"
+#include "tests/csum_check.h"
 
 #define SYN 2
 #define RST 4

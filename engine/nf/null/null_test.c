@@ -6,7 +6,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 static struct craft_list zoo;
 

@@ -4,7 +4,7 @@
 #include <rte_branch_prediction.h>
 
 #include "core/pkt.h"
-#include "nf/acl_key.h"
+#include "nf/lib/rules/key.h"
 
 /* Classify, meter, mark, shape: RFC 2475's traffic conditioner. */
 

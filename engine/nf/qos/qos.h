@@ -4,7 +4,7 @@
 #include <rte_meter.h>
 
 #include "core/nf.h"
-#include "nf/acl/set.h"
+#include "nf/lib/rules/set.h"
 #include "shape.h"
 
 /* What the files of this NF share; nobody else includes it. */

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
-#include "nf/virtual_tsc.h"
+#include "tests/packets.h"
+#include "tests/virtual_tsc.h"
 
 #define STEP_NS 200000
 #define STREAMS 4

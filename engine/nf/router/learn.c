@@ -14,7 +14,7 @@
 #include <rte_lcore.h>
 
 #include "learn.h"
-#include "netns.h"
+#include "core/netns.h"
 
 #define EVENTS 32
 #define IDLE_MS 100

@@ -13,8 +13,8 @@
 #include <rte_ether.h>
 
 #include "core/pkt.h"
-#include "nf/copy.h"
-#include "nf/ip_forward.h"
+#include "nf/lib/copy.h"
+#include "nf/lib/ip_forward.h"
 
 #define ROUNDS_MAX 8 /* VNFs that one packet passes here, before it must be going in circles */
 

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "netlink.h"
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 /*
  * a has e0 on port 0 and e1 on port 1, with gateways 10.1.0.2 and .3 behind e1; b is on port 1, too,

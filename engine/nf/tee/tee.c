@@ -4,7 +4,7 @@
 
 #include <rte_branch_prediction.h>
 
-#include "nf/copy.h"
+#include "nf/lib/copy.h"
 
 /* A copy of each packet, or of some, on an edge of its own. */
 

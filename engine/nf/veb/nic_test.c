@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
-#include "nf/virtual_tsc.h"
+#include "tests/packets.h"
+#include "tests/virtual_tsc.h"
 
 /*
  * A NIC with limits, in virtual time: chains of VNFs on its virtual functions, which send what they get

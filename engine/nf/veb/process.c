@@ -6,7 +6,7 @@
 #include <rte_ether.h>
 #include <rte_prefetch.h>
 
-#include "nf/copy.h"
+#include "nf/lib/copy.h"
 #include "table/flow.h"
 
 static inline bool within(struct veb_meter *meter, uint64_t now)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "nf/craft.h"
+#include "tests/packets.h"
 
 #define FRAME 60
 #define BROADCAST 0xff

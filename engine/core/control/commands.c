@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be asked of a running engine (docs/design/contracts.md). */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control.h"
+
+typedef int (*command_fn)(struct engine *e, const json_t *req, json_t **reply, struct err *err);
+
+static int cmd_info(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)err;
+	*reply = stats_info(e);
+	return 0;
+}
+
+static int cmd_start(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	return trial_start(e, json_object_get(req, "sources"), reply, err);
+}
+
+static int cmd_stop(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)reply;
+	(void)err;
+	trial_stop(e);
+	return 0;
+}
+
+static int named_link(struct engine *e, const json_t *req, struct link **out, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(req, "link"));
+
+	if (!name)
+		return err_set(err, EINVAL, "link", "is missing");
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (!strcmp(e->links[i].name, name)) {
+			*out = &e->links[i];
+			return 0;
+		}
+	return err_set(err, EINVAL, "link", "there is no link \"%.40s\"", name);
+}
+
+static int cmd_set(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *rate = json_object_get(req, "rate_pps");
+	struct link *l = NULL;
+	int rc = named_link(e, req, &l, err);
+
+	(void)reply;
+	if (rc)
+		return rc;
+	if (!l->ops->sends)
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which makes no packets", l->name,
+			       l->ops->name);
+	if (!json_is_number(rate) || json_number_value(rate) <= 0)
+		return err_set(err, EINVAL, "rate_pps", "must be a number above 0");
+	l->ops->sends->set_rate(l, json_number_value(rate));
+	return 0;
+}
+
+static int cmd_read(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	(void)req;
+	(void)err;
+	*reply = stats_read(e);
+	return 0;
+}
+
+static int cmd_flows(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *top = json_object_get(req, "top");
+	struct link *l = NULL;
+	int rc = named_link(e, req, &l, err);
+
+	if (rc)
+		return rc;
+	if (!l->ops->measures)
+		return err_set(err, EINVAL, "link", "\"%s\" is a %s, which measures nothing", l->name,
+			       l->ops->name);
+	if (top && (!json_is_integer(top) || json_integer_value(top) < 1))
+		return err_set(err, EINVAL, "top", "must be a whole number above 0");
+	*reply = json_pack("{s:b, s:o}", "ok", 1, "flows",
+			   l->ops->measures->flows(l, top ? json_integer_value(top) : 10));
+	return 0;
+}
+
+static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const char *name = json_string_value(json_object_get(req, "nf"));
+	const json_t *op = json_object_get(req, "op");
+	json_t *answer = NULL;
+	int rc;
+
+	if (!name)
+		return err_set(err, EINVAL, "nf", "is missing");
+	if (!json_is_object(op))
+		return err_set(err, EINVAL, "op", "must be an object");
+	for (unsigned int i = 0; i < e->n_nfs; i++) {
+		struct nf *nf = &e->nfs[i];
+
+		if (strcmp(nf->name, name))
+			continue;
+		if (!nf->ops->update)
+			return err_set(err, ENOTSUP, "nf", "a %s has nothing to update",
+				       nf->ops->name);
+		rc = nf_update(nf, op, &answer, err);
+		if (!rc)
+			*reply = json_pack("{s:b, s:o*}", "ok", 1, "reply", answer);
+		else
+			json_decref(answer);
+		return rc;
+	}
+	return err_set(err, EINVAL, "nf", "there is no NF \"%.40s\"", name);
+}
+
+static int cmd_plan(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	json_t *plan = json_object_get(req, "plan");
+
+	if (!json_is_object(plan))
+		return err_set(err, EINVAL, "plan", "must be an object: a whole plan");
+	return engine_replan(e, plan, reply, err);
+}
+
+/* 0: none for now. A plan without `locate` has nothing to count them in. */
+static int cmd_locate(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	const json_t *every = json_object_get(req, "every");
+
+	(void)reply;
+	if (!e->plan->engine.locate.every)
+		return err_set(err, ENOTSUP, "locate", "the plan's engine.locate is off");
+	if (!json_is_integer(every) || json_integer_value(every) < 0 ||
+	    json_integer_value(every) > LOCATE_EVERY_MAX)
+		return err_set(err, EINVAL, "every", "must be a whole number, 0 to %d",
+			       LOCATE_EVERY_MAX);
+	atomic_store(&e->locate_every, (uint64_t)json_integer_value(every));
+	return 0;
+}
+
+static int cmd_prometheus(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	char *text = stats_prometheus(e);
+
+	(void)req;
+	if (!text)
+		return err_set(err, ENOMEM, "prometheus", "out of memory");
+	*reply = json_pack("{s:b, s:s}", "ok", 1, "text", text);
+	free(text);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	command_fn fn;
+} commands[] = {
+	{"info", cmd_info},	{"start", cmd_start}, {"stop", cmd_stop},
+	{"set", cmd_set},	{"read", cmd_read},   {"flows", cmd_flows},
+	{"update", cmd_update}, {"plan", cmd_plan},   {"locate", cmd_locate},
+	{"prometheus", cmd_prometheus},
+};
+
+int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err)
+{
+	const char *cmd = json_string_value(json_object_get(req, "cmd"));
+	char allowed[160];
+	size_t used = 0;
+
+	if (!cmd)
+		return err_set(err, EINVAL, "cmd", "is missing");
+	if (!strcmp(cmd, "quit")) {
+		*quit = true;
+		return 0;
+	}
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
+		if (!strcmp(commands[i].name, cmd))
+			return commands[i].fn(e, req, reply, err);
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
+		used += snprintf(allowed + used, sizeof(allowed) - used, "%s, ", commands[i].name);
+	return err_set(err, EINVAL, "cmd", "\"%.40s\" is not known; allowed: %squit", cmd, allowed);
+}

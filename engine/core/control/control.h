@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "core/err.h"
+#include "core/setup/engine.h"
+
+/*
+ * Control socket. Once open the path is this engine's; a client can connect when it listens,
+ * which says that the links are up. Serves until `quit` or a signal sets *stop.
+ */
+struct control {
+	const char *path;
+	int fd, claim;
+	bool device; /* not a socket: its other end is the one client, without which nobody is left */
+	bool with_client; /* ends when the first client goes, as if it had said `quit` */
+};
+
+int control_open(struct control *c, const char *path, struct err *err);
+int control_listen(const struct control *c, struct err *err);
+void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop);
+void control_close(struct control *c);
+
+/* One request, as a line of the socket has it; *quit is set when it asks for the end. */
+int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err);
+
+/* DPDK's telemetry socket; NULL: nothing is served any more. */
+int telemetry_register(struct engine *e);
+
+/* Start every named sender at one instant; stop all. */
+int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);
+void trial_stop(struct engine *e);
+
+/* All counters, as docs/design/contracts.md has them. */
+json_t *stats_read(struct engine *e);
+json_t *stats_segment(struct engine *e, unsigned int segment);
+json_t *stats_link(struct engine *e, unsigned int link);
+json_t *stats_workers(struct engine *e);
+json_t *stats_info(struct engine *e);
+char *stats_prometheus(struct engine *e);

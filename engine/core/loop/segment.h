@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "busy.h"
+#include "core/ends.h"
+#include "core/fastpath/fastpath.h"
+#include "core/link.h"
+#include "located.h"
+#include "core/nf.h"
+#include "pace.h"
+#include "parallel.h"
+#include "core/plan/plan.h"
+
+/*
+ * A segment runs its NFs to completion on one lcore per replica, between input links and
+ * outlets. Everything in a replica is written by its own lcore only; other threads read the
+ * counters as they are.
+ */
+
+#define EMIT_MAX 128 /* packets that NFs may emit in one poll */
+#define OUT_MAX (BURST_MAX + EMIT_MAX)
+/*
+ * Of the polls that find packets, one in TIMED_BASE + TIMED_SPREAD/2 on average is timed part by part. The
+ * interval is random, lest it fall into step with a period of the traffic. Nothing is done for it before it
+ * looks for packets: a poll that takes longer before it looks finds more than others do.
+ */
+#define TIMED_BASE 8
+#define TIMED_SPREAD 16
+
+/* Flow -> replica, each new flow to the next in turn; shared by all writers of a segment. */
+struct even_table;
+
+struct even_table *even_table_create(unsigned int replicas);
+void even_table_free(struct even_table *t);
+unsigned int even_table_assign(struct even_table *t, uint32_t hash);
+
+struct out_queue {
+	uint16_t n;
+	struct rte_mbuf *pkts[OUT_MAX];
+};
+
+/* One replica's way into one link. */
+struct outlet {
+	uint16_t (*tx)(struct link_txq *q, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);
+	struct out_queue *queues; /* one per destination */
+	uint16_t n_dests;         /* reader queues to choose from; 1 when the link chooses */
+	bool wait;                /* keep what the link does not take, rather than drop it */
+	enum steer steer;
+	struct even_table *even;
+	uint64_t packets, full;
+	struct ends full_ends; /* whose packets `full` were */
+	struct link_txq q;
+	unsigned int link; /* index in plan */
+};
+
+struct inlet {
+	uint16_t (*rx)(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n);
+	struct target to;
+	uint8_t direction;
+	bool unclassified;
+	bool marks_port;
+	bool marks_reverse; /* its packets come from outside, and are reverse traffic */
+	uint16_t port; /* for nf_port */
+	uint64_t packets, cycles, timed_packets;
+	struct link_rxq q;
+	unsigned int link;
+	struct located *located; /* NULL unless packets are located */
+};
+
+struct node_stats {
+	uint64_t in, created, batches;
+	int64_t held;
+	uint64_t cycles, cycles_packets; /* of the sampled polls */
+	uint64_t out[NF_EDGES_MAX];
+	struct ends held_ends, consumed, aborted;
+	struct ends no_route; /* sent to `drop` by the plan */
+	struct ends dropped[NF_DROPS_MAX];
+};
+
+struct node {
+	void (*process)(struct nf_worker *w, struct burst *b);
+	uint16_t n_edges;
+	bool fast_able;
+	bool forks; /* the first of functions side by side */
+	uint8_t fast_head; /* bit per direction: a run of the fast path begins here */
+	struct target next[NF_DIRECTIONS][NF_EDGES_MAX];
+	struct nf_worker *worker;
+	struct node_stats stats;
+	struct located *located; /* as of the segment's inputs, for functions behind the first */
+	const struct parallel_side *beside; /* NULL: runs on the replica's own lcore */
+	struct burst in;
+};
+
+struct emitted {
+	struct rte_mbuf *pkt;
+	struct target to;
+	uint8_t direction;
+};
+
+struct replica {
+	unsigned int n_inlets, n_outlets, n_nodes;
+	struct inlet *inlets;
+	struct outlet *outlets;
+	struct node *nodes;
+	uint16_t *order[NF_DIRECTIONS];    /* node indices, topologically */
+	uint16_t *position[NF_DIRECTIONS]; /* inverse of order */
+	uint16_t burst;
+	uint16_t pending; /* packets that `wait` outlets still hold */
+	bool classify;
+	bool has_tick;
+	bool has_poll;
+	struct fastpath *fast; /* NULL: off */
+	struct parallel *parallel; /* NULL: all functions one after the other */
+	struct parallel_side *side; /* this is no replica of its own, but another's function beside */
+	uint32_t until_timed; /* polls with packets before the next one that is timed */
+	uint32_t rng;
+	const struct plan_engine *locate; /* NULL: packets are not located */
+	const _Atomic uint64_t *locate_every; /* packets; 0: for now none */
+	int64_t locate_left;              /* packets until the next that is */
+	int32_t locating;                 /* index in its burst of the packet that is, -1: none */
+	uint32_t locate_turn;             /* at which function, counted from the segment's first */
+	size_t locate_offset;             /* where a packet begins that nobody moved, from its mbuf */
+	unsigned int n_emitted;
+	struct rte_mempool *pool;
+	struct busy_clock *clock; /* its worker's; its own while it has none */
+	struct busy_clock own_clock;
+	struct busy busy;
+	struct busy_window *window; /* the engine's */
+	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
+	uint64_t polls, idle_polls;
+	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
+	uint64_t rx_cycles, tx_cycles, io_packets;
+	struct core_pace pace;
+	struct emitted emitted[EMIT_MAX];
+	unsigned int segment, index, cpu;
+};
+
+/* One turn: poll every input, run the packets through, send them on. */
+void replica_poll(struct replica *r);
+
+/* Where a packet counts whose way this verdict ends. */
+static inline struct ends *node_end(struct node *n, uint8_t verdict)
+{
+	if (verdict == NF_CONSUME)
+		return &n->stats.consumed;
+	if (verdict >= NF_DROP(0) && verdict < NF_DROP(NF_DROPS_MAX))
+		return &n->stats.dropped[verdict - NF_DROP(0)];
+	return &n->stats.aborted;
+}
+
+/* A function beside others has its batches and cycles where it runs. */
+static inline uint64_t node_batches(const struct node *n)
+{
+	return n->stats.batches + (n->beside ? n->beside->batches : 0);
+}
+
+static inline uint64_t node_cycles(const struct node *n)
+{
+	return n->stats.cycles + (n->beside ? n->beside->cycles : 0);
+}
+
+static inline uint64_t node_cycles_packets(const struct node *n)
+{
+	return n->stats.cycles_packets + (n->beside ? n->beside->cycles_packets : 0);
+}
+
+void replica_upkeep(struct replica *r, uint64_t now);
+
+/* The end of a turn with n packets, at `now`: counted, and what is due beside polling is done. */
+static inline void replica_turn_at(struct replica *r, uint64_t now, uint32_t n)
+{
+	busy_turn(&r->busy, r->clock, now, n);
+	r->polls++;
+	r->idle_polls += !n;
+	if (unlikely((int64_t)(now - r->next_upkeep) >= 0))
+		replica_upkeep(r, now);
+}
+
+/* The same, now; a turn that is to be timed begins with a reading that is fresh. */
+static inline void replica_turn(struct replica *r, uint32_t n)
+{
+	uint64_t now;
+
+	if (n)
+		r->clock->armed += !--r->until_timed;
+	if (n >= r->burst && !r->clock->armed) {
+		busy_unread(&r->busy, r->clock, n);
+		r->polls++;
+		return;
+	}
+	now = rte_rdtsc();
+	if (n)
+		busy_count_turn(&r->busy, r->clock, now, n);
+	replica_turn_at(r, now, n);
+}
+
+/* Part by part or not, and until when not. */
+static inline void replica_timed(struct replica *r, uint64_t took, uint32_t n)
+{
+	r->rng = r->rng * 1664525u + 1013904223u;
+	r->until_timed = TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
+	r->clock->armed--;
+	busy_learn(&r->busy, took, n);
+}
+
+static inline uint64_t replica_ops(const struct replica *r)
+{
+	return busy_ops(&r->busy, r->clock);
+}

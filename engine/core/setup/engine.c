@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a parsed plan to running workers, and back. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+
+#include "core/tsc.h"
+#include "pool.h"
+
+static bool segment_writes(const struct plan_segment *s, unsigned int link)
+{
+	for (unsigned int i = 0; i < s->n_inputs; i++)
+		if (s->inputs[i].to.kind == TO_LINK && s->inputs[i].to.index == link)
+			return true;
+	for (unsigned int i = 0; i < s->n_nodes; i++)
+		for (int d = 0; d < NF_DIRECTIONS; d++)
+			for (unsigned int e = 0; e < s->nodes[i].n_edges; e++)
+				if (s->nodes[i].next[d][e].kind == TO_LINK &&
+				    s->nodes[i].next[d][e].index == link)
+					return true;
+	return false;
+}
+
+static void count_queues(const struct plan *p, unsigned int li, struct link *l)
+{
+	l->reader = -1;
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		const struct plan_segment *s = &p->segments[i];
+
+		for (unsigned int j = 0; j < s->n_inputs; j++)
+			if (s->inputs[j].link == li) {
+				l->reader = i;
+				l->n_rxq = s->n_cpus;
+			}
+		if (segment_writes(s, li))
+			l->n_txq += s->n_cpus;
+	}
+}
+
+/* An error of a link or NF names a parameter or a file; say whose. */
+static int named(struct err *err, int rc, const char *kind, const char *name)
+{
+	char path[sizeof(err->path)];
+
+	snprintf(path, sizeof(path), "%s.%s%s%.120s", kind, name,
+		 *err->path == '\0'		   ? ""
+		 : !strncmp(err->path, "params", 6) ? "."
+						    : ": ",
+		 err->path);
+	memcpy(err->path, path, sizeof(path));
+	return rc;
+}
+
+/* Senders, and what else names a file: devices are left alone, and so are rings. */
+static bool link_needs_checking(const struct plan *p, unsigned int i)
+{
+	const struct link_ops *ops = p->links[i].ops;
+
+	return ops->sends || param_names_file(ops->params, p->links[i].conf);
+}
+
+static int init_links(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->links = calloc(p->n_links, sizeof(*e->links));
+	if (!e->links)
+		return err_set(err, ENOMEM, "links", "out of memory");
+	for (unsigned int i = 0; i < p->n_links; i++) {
+		struct link *l = &e->links[i];
+
+		e->n_links = i;
+		if (e->checking && !link_needs_checking(p, i))
+			continue;
+		l->ops = p->links[i].ops;
+		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);
+		l->conf = p->links[i].conf;
+		l->socket_id = rte_socket_id();
+		l->pool = e->pool;
+		count_queues(p, i, l);
+		err->path[0] = '\0';
+		rc = l->ops->init ? l->ops->init(l, err) : 0;
+		if (rc)
+			return named(err, rc, "links", l->name);
+		e->n_links = i + 1;
+	}
+	return 0;
+}
+
+static int init_nfs(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->nfs = calloc(p->n_nfs + 1, sizeof(*e->nfs));
+	if (!e->nfs)
+		return err_set(err, ENOMEM, "nfs", "out of memory");
+	for (unsigned int i = 0; i < p->n_nfs; i++) {
+		struct nf *nf = &e->nfs[i];
+
+		e->n_nfs = i;
+		nf->ops = p->nfs[i].ops;
+		snprintf(nf->name, sizeof(nf->name), "%s", p->nfs[i].name);
+		nf->conf = p->nfs[i].conf;
+		nf->workers = p->nfs[i].segment < 0 ? 0 : p->segments[p->nfs[i].segment].n_cpus;
+		nf->socket_id = rte_socket_id();
+		nf->checking = e->checking;
+		err->path[0] = '\0';
+		rc = nf->ops->init ? nf->ops->init(nf, err) : 0;
+		if (rc)
+			return named(err, rc, "nfs", nf->name);
+		e->n_nfs = i + 1;
+	}
+	return 0;
+}
+
+static int make_replicas(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	int rc;
+
+	e->replicas = calloc(p->n_segments, sizeof(*e->replicas));
+	e->even = calloc(p->n_segments, sizeof(*e->even));
+	if (!e->replicas || !e->even)
+		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		if (p->segments[i].steer != STEER_EVEN)
+			continue;
+		e->even[i] = even_table_create(p->segments[i].n_cpus);
+		if (!e->even[i])
+			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
+	}
+	for (unsigned int i = 0; i < p->n_segments; i++) {
+		e->replicas[i] = calloc(p->segments[i].n_cpus, sizeof(*e->replicas[i]));
+		if (!e->replicas[i])
+			return err_set(err, ENOMEM, p->segments[i].name, "out of memory");
+		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
+			err->path[0] = '\0';
+			rc = replica_create(e, i, j, &e->replicas[i][j], err);
+			if (rc)
+				return named(err, rc, "segments", p->segments[i].name);
+		}
+	}
+	return 0;
+}
+
+static struct worker *worker_of(struct engine *e, unsigned int cpu)
+{
+	struct worker *w;
+
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		if (e->workers[i].cpu == cpu)
+			return &e->workers[i];
+	w = &e->workers[e->n_workers++];
+	w->cpu = cpu;
+	w->lcore = cpu_to_lcore(e->plan, cpu);
+	w->wait = &e->plan->engine.wait;
+	return w;
+}
+
+static bool give_worker(struct engine *e, struct replica *r, unsigned int total)
+{
+	struct worker *w = worker_of(e, r->cpu);
+
+	if (!w->replicas)
+		w->replicas = calloc(total, sizeof(*w->replicas));
+	if (w->replicas)
+		w->replicas[w->n_replicas++] = r;
+	r->clock = &w->clock;
+	return w->replicas;
+}
+
+static int make_workers(struct engine *e, struct err *err)
+{
+	const struct plan *p = e->plan;
+	unsigned int total = 0;
+
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		total += p->segments[i].n_all_cpus;
+	e->workers = rte_zmalloc("workers", total * sizeof(*e->workers), 2 * RTE_CACHE_LINE_SIZE);
+	if (!e->workers)
+		return err_set(err, ENOMEM, "segments", "out of memory");
+	for (unsigned int i = 0; i < p->n_segments; i++)
+		for (unsigned int j = 0; j < p->segments[i].n_cpus; j++) {
+			struct replica *r = e->replicas[i][j];
+			bool ok = give_worker(e, r, total);
+
+			for (unsigned int k = 1; ok && r->parallel && k < r->parallel->n; k++)
+				ok = give_worker(e, r->parallel->sides[k], total);
+			if (!ok)
+				return err_set(err, ENOMEM, "segments", "out of memory");
+		}
+	return 0;
+}
+
+int engine_launch(struct engine *e, struct err *err)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		struct worker *w = &e->workers[i];
+
+		if (!w->n_replicas)
+			continue;
+		atomic_store(&w->stop, false);
+		if (rte_eal_remote_launch(worker_main, w, w->lcore))
+			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
+				       w->cpu);
+		while (!atomic_load(&w->start_tsc))
+			rte_pause();
+	}
+	return 0;
+}
+
+static int check_waits(struct engine *e, struct err *err)
+{
+	return worker_wait_check(e->plan, err);
+}
+
+static int make_pool(struct engine *e, struct err *err)
+{
+	e->pool = pool_make(&e->plan->engine, err);
+	return e->pool ? 0 : -ENOMEM;
+}
+
+int engine_start(struct engine *e, struct plan *plan, struct err *err)
+{
+	static int (*const steps[])(struct engine *, struct err *) = {
+		check_waits, make_pool, init_links, init_nfs, make_replicas, make_workers, engine_launch,
+	};
+	int rc = 0;
+
+	memset(e, 0, sizeof(*e));
+	e->plan = plan;
+	clock_pair(&e->clock_tsc, &e->clock_ns);
+	for (unsigned int i = 0; i < RTE_DIM(steps) && !rc; i++)
+		rc = steps[i](e, err);
+	if (rc)
+		engine_stop(e);
+	return rc;
+}
+
+int engine_check(struct plan *plan, struct err *err)
+{
+	struct engine e = {.plan = plan, .checking = true};
+	int rc = make_pool(&e, err);
+
+	if (!rc)
+		rc = init_links(&e, err);
+	if (!rc)
+		rc = init_nfs(&e, err);
+	engine_stop(&e);
+	return rc;
+}
+
+static void stop_workers(struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		atomic_store(&e->workers[i].stop, true);
+	for (unsigned int i = 0; i < e->n_workers; i++) {
+		if (atomic_load(&e->workers[i].start_tsc))
+			rte_eal_wait_lcore(e->workers[i].lcore);
+		free(e->workers[i].replicas);
+	}
+	rte_free(e->workers);
+}
+
+void engine_stop(struct engine *e)
+{
+	const struct plan *p = e->plan;
+
+	stop_workers(e);
+	for (unsigned int i = 0; e->replicas && i < p->n_segments; i++) {
+		for (unsigned int j = 0; e->replicas[i] && j < p->segments[i].n_cpus; j++)
+			replica_destroy(e->replicas[i][j]);
+		free(e->replicas[i]);
+	}
+	for (unsigned int i = 0; e->even && i < p->n_segments; i++)
+		even_table_free(e->even[i]);
+	for (unsigned int i = 0; i < e->n_nfs; i++)
+		if (e->nfs[i].ops && e->nfs[i].ops->fini)
+			e->nfs[i].ops->fini(&e->nfs[i]);
+	for (unsigned int i = e->n_links; i-- > 0;)
+		if (e->links[i].ops && e->links[i].ops->fini)
+			e->links[i].ops->fini(&e->links[i]);
+	rte_mempool_free(e->pool);
+	free(e->replicas);
+	free(e->even);
+	free(e->nfs);
+	free(e->links);
+	memset(e, 0, sizeof(*e));
+}

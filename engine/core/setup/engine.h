@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <rte_mempool.h>
+
+#include "core/link.h"
+#include "core/loop/segment.h"
+#include "core/loop/worker.h"
+#include "core/nf.h"
+#include "core/plan/plan.h"
+
+/* A plan that runs: everything that was made from it. */
+struct engine {
+	struct plan *plan;
+	struct rte_mempool *pool;
+	struct link *links;          /* as plan->links */
+	unsigned int n_links;        /* initialised so far */
+	struct nf *nfs;              /* as plan->nfs */
+	unsigned int n_nfs;          /* initialised so far */
+	struct even_table **even;    /* per segment, when it steers evenly */
+	struct replica ***replicas;  /* [segment][replica] */
+	struct worker *workers;
+	unsigned int n_workers;
+	bool checking;      /* nothing will run: of the links, only what makes packets or reads files */
+	unsigned int epoch; /* of trials */
+	struct busy_window window; /* the last one's */
+	_Atomic uint64_t locate_every; /* packets; as the plan has it until `locate` says otherwise */
+	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
+};
+
+/* EAL must be up. On error everything is undone. */
+int engine_start(struct engine *e, struct plan *plan, struct err *err);
+void engine_stop(struct engine *e);
+/* Workers that have replicas begin, or begin again. */
+int engine_launch(struct engine *e, struct err *err);
+/* A new version of the plan, while it runs (replan.c). */
+int engine_replan(struct engine *e, json_t *plan, json_t **reply, struct err *err);
+
+/* EAL must be up. Makes every function and sender, from its files, as a start would; no more. */
+int engine_check(struct plan *plan, struct err *err);
+
+/* Build replica `index` of segment `si`; link queues are opened. -errno. */
+int replica_create(struct engine *e, unsigned int si, unsigned int index, struct replica **out,
+		   struct err *err);
+void replica_destroy(struct replica *r);
+
+/* Functions side by side, where the segment has them. */
+int parallel_open(struct engine *e, struct replica *r, const struct plan_segment *s,
+		  struct err *err);
+void parallel_close(struct parallel *p);
+
+/* EAL arguments from the plan, with its telemetry socket or without; once per process. */
+int eal_start(const struct plan *plan, bool telemetry, struct err *err);
+void eal_stop(void);
+int cpu_to_lcore(const struct plan *plan, unsigned int cpu);
