@@ -54,6 +54,9 @@ class NfCost:
     poll: float = 0.0  # cycles that a poll costs once, however many packets it finds
     # Cycles that it costs less with each halving of the tables that are used on its lcore.
     relief: float = 0.0
+    # Receiving and `work` with others behind it in its segment, which may need packets classified
+    # where it does not; None: not seen, so by what those others pay to receive.
+    joined: tuple[Hop, Hop] | None = None
 
     def inside(self, replicated: bool, crowd: float | None = None) -> float:
         """Behind the first function of its segment. `crowd`: which part of all functions' tables
@@ -294,6 +297,9 @@ def receiving(
     nfs = problem.on(cpu)
     further = [nf for i, nf in enumerate(nfs) if i >= edge.target and home[i] == home[edge.target]]
     first = further[0]
+    if len(further) > 1 and first.joined is not None:
+        receive, work = (hop.mixed(same, replicated) for hop in first.joined)
+        return receive + first.loop + work - first.inside(replicated)
     rx = [nf.rx.mixed(same, replicated) for nf in further]
     found = max(rx) + first.loop
     if rx[0] >= _UNCLASSIFIED * max(rx):

@@ -174,14 +174,16 @@ def _received(
     near = {_near(part.cpu, of, own) for of in before}
     usual = 0.5 if replicated else 1.0
     halvings = min(HALVINGS_MAX, math.log2(usual / crowd)) if crowd else 0.0
+    joined = "joined " if len(positions) > 1 else ""
     if near in ({True}, {False}):
         [one] = near
-        yield _Seen("rx", positions[0], part.cpu, bool(one), replicated, part.rx)
+        yield _Seen(f"{joined}rx", positions[0], part.cpu, bool(one), replicated, part.rx)
     for i in positions:
         if i != positions[0] or near in ({True}, {False}):
+            what = f"{joined}work" if i == positions[0] else "work"
             here = i != positions[0] or near == {True}
             cycles = part.nfs[i] + halvings * relief[i]
-            yield _Seen("work", i, part.cpu, here, replicated, cycles)
+            yield _Seen(what, i, part.cpu, here, replicated, cycles)
     yield _Seen("loop", positions[0], part.cpu, True, replicated, part.loop)
 
 
@@ -215,8 +217,12 @@ def _nf(seen: Sequence[_Seen], i: int, name: str, cpu: int | None, relief: float
     if work.replicas is not None:
         replicated = work.replicas[0]
     loops = [one.cycles for one in seen if one.what == "loop" and one.nf == i]
+    joined = None
+    if any(one.what == "joined rx" and one.nf == i for one in seen):
+        joined = _hop(seen, "joined rx", i, cpu), _hop(seen, "joined work", i, cpu)
     return NfCost(
         name=name,
+        joined=joined,
         rx=_hop(seen, "rx", i, cpu),
         work=work,
         tx=_hop(seen, "tx", i, cpu),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_every_layout_is_priced_out_of_eight(n: int) -> None:
     for layout in search.layouts(given):
         predicted, real = throughput(found, layout), throughput(given, layout)
         assert predicted == pytest.approx(real, rel=0.05), layout.text("abcd"[:n])
+
+
+def test_who_begins_a_segment_pays_for_what_those_behind_need() -> None:
+    """A function that needs nothing of a packet's headers receives at 15 cycles alone and reads the
+    header itself; with others behind it packets are classified when they come, at 170. What those
+    others pay to receive, 55, is of packets whose headers the function before them has read."""
+    given = truth(3, relief=0.0)
+    alone = replace(given.nfs[0], rx=Hop(5, 15, (5, 15)), work=Hop(10, 50, (10, 50)), replicated=10)
+    joined = replace(alone, joined=(Hop(150, 170, (150, 170)), Hop(10, 10, (10, 10))))
+    given = replace(given, nfs=(joined, *given.nfs[1:]))
+
+    def of(layout: Layout) -> Taken:
+        first = given.nfs[0]
+        if layout.cuts[0] > 1 and first.joined is not None:
+            first = replace(first, rx=first.joined[0], work=first.joined[1])
+        return ran(replace(given, nfs=(first, *given.nfs[1:])), layout)
+
+    runs = {name: of(layout) for name, layout in layouts(3, (0, 1)).items()}
+    found = price("abc", runs, given.ways, (0, 1), HZ)
+    for cuts, on in (((2, 1), ((1,), (1,))), ((2, 1), ((0,), (1,))), ((1, 2), ((1,), (1,)))):
+        layout = Layout(cuts, on)
+        assert throughput(found, layout) == pytest.approx(throughput(given, layout), rel=0.05)
 
 
 def test_replicas_are_not_priced_as_one_with_half_of_the_flows() -> None:
