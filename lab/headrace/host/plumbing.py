@@ -26,6 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _MS_BIND = 0x1000
 _LOOPBACK = 1
+_BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")
 _TUN = Path("/dev/net/tun")
 _TUNSETIFF = 0x400454CA
 _TUNSETPERSIST = 0x400454CB
@@ -182,6 +183,13 @@ def offload(interface: str, name: str, *, on: bool) -> None:
 def no_forwarding() -> None:
     """In the current namespace: somebody in user space does it, and once is enough."""
     Path("/proc/sys/net/ipv4/ip_forward").write_text("0")
+
+
+def bridges_as_on_the_host(namespace: str) -> None:
+    """Whether iptables sees bridged frames: as in the namespace that we are in, which its user has
+    set. In a new one it does, whatever the host's setting is."""
+    settings = {path: path.read_text() for path in _BRIDGE_SETTINGS.glob("bridge-nf-*")}
+    within(namespace, lambda: [path.write_text(v) for path, v in settings.items()])
 
 
 def know(namespace: str, device: str, neighbours: Mapping[str, str]) -> None:

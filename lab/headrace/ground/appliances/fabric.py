@@ -19,6 +19,7 @@ from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch
 from headrace.host.plumbing import (
     add_veth,
+    bridges_as_on_the_host,
     make_namespace,
     no_forwarding,
     no_offloads,
@@ -28,7 +29,6 @@ from headrace.host.plumbing import (
 from headrace.host.programs import VSWITCHD
 
 _TIMEOUT_S = 30
-_BRIDGE_SETTINGS = Path("/proc/sys/net/bridge")  # whether iptables sees frames: as on the host
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,8 @@ class Apart(Fabric):
         super().__init__(tag, ledger)
         self.namespace = self._namespace = bridges_of(tag)
         make_namespace(self._namespace, ledger)
-        settings = {path: path.read_text() for path in _BRIDGE_SETTINGS.glob("bridge-nf-*")}
         within(self._namespace, no_forwarding)
-        within(self._namespace, lambda: [path.write_text(v) for path, v in settings.items()])
+        bridges_as_on_the_host(self._namespace)
 
     def add_lan(self, lan: int) -> None:
         within(self._namespace, partial(self._add_lan, lan))

@@ -16,6 +16,7 @@ from headrace.ground.hosted.switch import PortCounts, Switch
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
     add_veth,
+    bridges_as_on_the_host,
     make_namespace,
     make_tap,
     no_forwarding,
@@ -54,6 +55,7 @@ class KernelBridge(Switch):
 
     def _make(self, ports: tuple[Port, ...]) -> None:
         make_namespace(self._switch, self._ledger)
+        bridges_as_on_the_host(self._switch)
         within(self._switch, self._make_bridge)
         apart = [one.owner for one in ports if not self._has_taps(one.owner)]
         for owner in dict.fromkeys(apart):
