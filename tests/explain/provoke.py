@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headrace.analyse.diagnosis import Weight
-from headrace.analyse.evidence import of
-from headrace.analyse.rules import explain
+from headrace.analyse.evidence import parts
+from headrace.analyse.rules import explain_parts
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -31,10 +31,13 @@ NOTHING = "nothing"
 
 def first(condition: Condition, folder: Path) -> str:
     """The first rule named; of an unprovoked chain only what is graver than advice."""
-    found = explain(of(provoke(condition, folder)))
+    found = explain_parts(parts(provoke(condition, folder)))
     if condition.rule == NOTHING:
         found = [d for d in found if d.weight > Weight.ADVICE]
-    return found[0].rule if found else NOTHING
+    if not found:
+        return NOTHING
+    said = found[0]
+    return said.rule if said.place.startswith(condition.place) else f"{said.rule} at {said.place}"
 
 
 def main() -> None:

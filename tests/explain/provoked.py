@@ -25,6 +25,7 @@ from headrace.collect.virtualization import mounts
 from headrace.ground.appliances.fabric import Ovs
 from headrace.ground.appliances.layout import Interface
 from headrace.host.ledger import Ledger
+from support.containers import lacking
 from support.netns import Lan
 
 PEER = Path(__file__).resolve().parents[1] / "trace" / "peer.py"
@@ -41,6 +42,7 @@ class CannotProvoke(Exception):
 class Condition:
     rule: str
     make: Callable[[Path, Lan], Path]  # -> what to explain
+    place: str = ""  # that is named, where others may have the same; its beginning
 
 
 @contextmanager
@@ -282,15 +284,29 @@ def bridge_netfilter(folder: Path, lan: Lan) -> Path:
     return folder / "samples"
 
 
-def study(folder: Path, text: str) -> Path:
+def study(folder: Path, text: str, warmup: str = "warmup: 0.2\n") -> Path:
     spec, bundle = folder / "study.yaml", folder / "bundle"
-    spec.write_text(f"name: provoked\nwarmup: 0.2\n{text}")
+    spec.write_text(f"name: provoked\n{warmup}{text}")
     done = subprocess.run(
         [*HEADRACE, "run", str(spec), "--out", str(bundle)],
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return bundle
+
+
+def forwarding_quota(folder: Path, lan: Lan) -> Path:
+    """A NAT in a container, which has no process that forwards: the kernel does, and is held to a
+    tenth of a CPU. The firewall behind it may have what it wants."""
+    if (why := lacking("nat", "ip-firewall", "traffic")) is not None:
+        raise CannotProvoke(why)
+    return study(
+        folder,
+        "deployment: {hosting: container}\nchain: [nat, ip-firewall]\n"
+        "vnfs: {nat: {cpus: 0.1}}\n"
+        "workload: {kind: tcp, duration: 2 s, warmup: 1 s}\ncollect: true\n",
+        warmup="",
+    )
 
 
 def slow_nf(folder: Path, lan: Lan) -> Path:
@@ -328,6 +344,7 @@ def generator(folder: Path, lan: Lan) -> Path:
 
 CONDITIONS = {
     "cpu quota": Condition("cpu-quota", cpu_quota),
+    "quota of forwarding": Condition("cpu-quota", forwarding_quota, place="nat"),
     "two on one core": Condition("waiting-for-a-core", two_on_one_core),
     "one full thread": Condition("busy-thread", one_full_thread),
     "switch of one thread": Condition("busy-thread", switch_of_one_thread),
