@@ -179,10 +179,12 @@ class Bench:
 
     def busy(self) -> None:
         """Utilisation at partial load, over what a function of known cost makes it."""
-        for where, cpus in (
-            ("an lcore each", self.cpus), ("one lcore", (self.cpus[1], self.cpus[1]))
+        one = (self.cpus[1], self.cpus[1])
+        for where, cpus, planned in (
+            ("an lcore each", self.cpus, busy.plan), ("one lcore", one, busy.plan),
+            ("the source its input", one, busy.direct_plan),
         ):  # fmt: skip
-            (turn, packet), rows = busy.shares(BINARY, self.folder, cpus)
+            (turn, packet), rows = busy.shares(BINARY, self.folder, cpus, planned)
             own = f"own {turn:.0f} a turn and {packet:.0f} a packet"
             for cycles, load, printed, over in rows:
                 name = f"{cycles} cycles at {load:.0%}, {where}"

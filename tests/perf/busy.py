@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,6 +17,7 @@ from perf.engine import chain_plan
 from perf.stats import Sample
 from support.engine import Engine
 
+Planned = Callable[[int, tuple[int, int]], dict[str, Any]]
 CYCLES = (100, 500, 2000, 5000)
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)
 WINDOWS = 5
@@ -25,6 +27,17 @@ WARM_S = 0.2
 
 def plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
     return chain_plan({"frame_bytes": [64]}, [("delay", "out", {"cycles": cycles})], cpus, 512)
+
+
+def direct_plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
+    """The source is the segment's own input and the sink its output: nothing comes from another
+    core, and no ring lies between."""
+    made = plan(cycles, cpus)
+    [chain] = [one for one in made["segments"] if one["name"] == "chain"]
+    chain["inputs"] = [{"link": "gen", "to": "delay"}]
+    chain["nodes"] = {"delay": {"forward": {"out": "link:meas"}}}
+    links = {name: made["links"][name] for name in ("gen", "meas")}
+    return {**made, "links": links, "segments": [chain]}
 
 
 @dataclass(frozen=True)
@@ -71,11 +84,11 @@ def _peak(engine: Engine, hz: float) -> float:
 
 
 def _own(
-    binary: Path, folder: Path, cpus: tuple[int, int], rates: list[float]
+    binary: Path, folder: Path, made: dict[str, Any], rates: list[float]
 ) -> tuple[float, float]:
     """(cycles of a turn, cycles of a packet) that the engine itself takes: a line through what
     turns take with a function of no cost, by how many packets they find."""
-    with Engine(binary, plan(0, cpus), folder) as engine:
+    with Engine(binary, made, folder) as engine:
         boost(engine.process.pid)
         windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
     slope, fixed = polyfit(
@@ -85,19 +98,19 @@ def _own(
 
 
 def shares(
-    binary: Path, folder: Path, cpus: tuple[int, int]
+    binary: Path, folder: Path, cpus: tuple[int, int], planned: Planned = plan
 ) -> tuple[tuple[float, float], list[tuple[int, float, Sample, Sample]]]:
     """The engine's own cycles (of a turn, of a packet), and by cycles of the function and load (a
     share of the highest rate): OPS / REF as printed, and that over what the known cost makes of it.
     """
     made = []
     for cycles in CYCLES:
-        with Engine(binary, plan(cycles, cpus), folder) as engine:
+        with Engine(binary, planned(cycles, cpus), folder) as engine:
             boost(engine.process.pid)
             hz = float(engine.call("info")["tsc_hz"])
             peak = _peak(engine, hz)
             made += [(cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS]
-    turn, packet = _own(binary, folder, cpus, sorted({rate for *_, rate in made})[::3])
+    turn, packet = _own(binary, folder, planned(0, cpus), sorted({rate for *_, rate in made})[::3])
     rows = []
     for cycles, load, windows, _ in made:
         printed = Sample(tuple(w.ops / w.span for w in windows))
