@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from headrace.measure.progress import expected_s
+from headrace.measure.estimate import measuring_s
 from headrace.spec import document
 from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.measure import GoalParameters, Measure
@@ -54,6 +54,6 @@ def test_the_readmes_first_experiment_is_right_and_short() -> None:
     """A newcomer waits for it: a minute or so, by the same estimate that `run --check` prints."""
     [text] = re.findall(r"```yaml\n(name: mine\n.*?)```", (REPO / "README.md").read_text(), re.S)
     experiments = list(expand(document.parse(text, REPO / "mine.yaml")))
-    seconds = sum(expected_s(e.study.measure) + e.study.warmup + 2 for e in experiments)
+    seconds = sum(measuring_s(e.study.measure) + e.study.warmup + 2 for e in experiments)
     assert len(experiments) > 1  # there is something to compare
     assert seconds < 90

@@ -18,7 +18,8 @@ from headrace.ground.chains import Chains
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import find_engine
-from headrace.measure.progress import Progress, expected_s
+from headrace.measure.estimate import deployments, study_s
+from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
 from headrace.record.bundle import Bundle
@@ -60,8 +61,8 @@ def run(
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     console = Console(stderr=True, highlight=False)
-    deployments = len(checked.points) * _deployments(checked)
-    progress = Progress(console, deployments, _measuring_s(checked) / deployments)
+    number = len(checked.points) * deployments(checked)
+    progress = Progress(console, number, study_s(checked) / number)
     console.print(_preview(checked).heading)
     writer = new_bundle(out, study.name)
 
@@ -95,21 +96,6 @@ def _check(doc: Document) -> Checked:
     return Chains(describe(find_engine())).check(doc)
 
 
-def _measuring_s(checked: Checked) -> float:
-    """How long all measurements may take: their searches or loads, warm-ups, engines' starts."""
-    return sum(
-        point.study.repetitions * expected_s(offer.measure or point.study.measure)
-        + (point.study.warmup if offer.warmup_s is None else offer.warmup_s) * _deployments(checked)
-        for point in checked.points
-        for offer in point.offers
-    ) + (checked.seconds or 0.0) * _deployments(checked)
-
-
-def _deployments(checked: Checked) -> int:
-    """Of each point: it is deployed anew for each repetition, or once for all."""
-    return checked.points[0].study.repetitions if checked.interleaved else 1
-
-
 def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
     points = checked.points
     study = points[0].study
@@ -126,7 +112,7 @@ def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
             for one in points
         ),
         repetitions=study.repetitions,
-        seconds=_measuring_s(checked),
+        seconds=study_s(checked),
         files=files,
         deploying=checked.seconds is None,
     )

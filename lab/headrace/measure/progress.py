@@ -14,21 +14,6 @@ from rich.console import Console
 from headrace.host.exclusive import WAIT_S, holder
 from headrace.measure.outcome import Bounds
 from headrace.record.text import between, duration
-from headrace.spec.measure import Measure
-
-# How many trials a search takes per goal beyond the first, from the search's own tests.
-_FIRST_GOAL_TRIALS, _NEXT_GOAL_TRIALS = 12, 5
-
-
-def expected_s(measure: Measure, overhead_s: float = 0.2) -> float:
-    """A guess at how long one experiment's measuring takes; replaced by experience."""
-    seconds = 0.0
-    if measure.search:
-        trials = _FIRST_GOAL_TRIALS + _NEXT_GOAL_TRIALS * (len(measure.search) - 1)
-        longest = max(goal.final_trial for goal in measure.search)
-        seconds += trials * (longest + overhead_s + measure.drain)
-    fixed = len(measure.loads) + (1 if measure.max else 0)
-    return seconds + fixed * (measure.trial + overhead_s + measure.drain)
 
 
 @dataclass
