@@ -12,7 +12,7 @@ from headrace.engine.describe import Description, with_absolute_files
 from headrace.errors import BadInput
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Beside, Layout, Problem, Run
-from headrace.profile.point import Bench, Json
+from headrace.profile.point import WAITING_RING, Bench, Json
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
 
@@ -108,16 +108,27 @@ def as_spec(
         for n in nodes
     ]
     names = [n.name for n in nodes]
+    deployment = dict(data.get("deployment") or {})
+    ring = experiment.study.deployment.ring
     data["deployment"] = {
         "mbufs_hot": hot_buffers(len(_all_lcores(given))),
-        **(data.get("deployment") or {}),
+        **deployment,
         **placed(given, layout, names),
+        "ring": {"size": min(ring.size, WAITING_RING), "on_full": "wait"},
     }
+    data["measure"] = _carried(data.get("measure"))
     workload = dict(data.get("workload") or {})
     for key in ("dst_ips_file", "tuples_file", "pcap"):
         if workload.get(key) is not None:
             workload[key] = str(doc.resolve(workload[key]))
     return {**data, "workload": workload}
+
+
+def _carried(measure: Any) -> Json:
+    """What is predicted is the highest load that is carried. A flood (`max`) is not that where the
+    traffic's lcores run the chain, too: what they make to be thrown away costs it its time."""
+    found = dict(measure) if isinstance(measure, dict) else {}
+    return found if found.get("search") else {**found, "search": ["pdr"]}
 
 
 def told(experiment: Experiment, given: Problem) -> Layout | None:

@@ -43,7 +43,7 @@ _WARM_S, _WARM_MAX_S = 0.3, 20.0
 _WARM_EACH = 4  # packets per flow, in random order: 2 in 100 flows are not among them
 _MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
 # Long enough that nobody waits for want of packets, short enough to stay in a cache.
-_WAITING_RING = 1024
+WAITING_RING = 1024
 
 
 @dataclass
@@ -184,7 +184,7 @@ def waiting(plan: Json) -> Json:
     for link in plan["links"].values():
         if link["type"] == "ring":
             link["params"]["on_full"] = "wait"
-            link["params"]["size"] = min(link["params"]["size"], _WAITING_RING)
+            link["params"]["size"] = min(link["params"]["size"], WAITING_RING)
     return plan
 
 
