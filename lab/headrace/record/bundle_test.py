@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.record import tables
 from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
 from headrace.record.counters import (
     Counters,
@@ -95,6 +96,38 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path) -> None:
     assert b.spec_resolved == {"chain": "edge"}
     assert b.environment is not None and b.environment.cpu == {"model": "x"}
     assert not list((tmp_path / "b").glob("*.jsonl"))
+
+
+def test_a_bundle_of_the_first_form_still_reads() -> None:
+    """Written by the first headrace that had bundles, of the very rows that are made here."""
+    older = Bundle(Path(__file__).parent / "older" / "first")
+    assert older.trials() == [a_trial(1), a_trial(2)]
+    assert older.results() == [a_result()]
+    _, rows = query([older.path], "SELECT latency_ns.p99, nf_cycles['acl'] FROM results")
+    assert rows == [(4.0, 41.5)]
+
+
+def test_the_first_form_and_todays_are_queried_together(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "today") as w:
+        w.result(a_result().model_copy(update={"policy_dropped": 3}))
+    older = Path(__file__).parent / "older" / "first"
+    _, rows = query(
+        [older, tmp_path / "today"],
+        "SELECT bundle, throughput_pps, policy_dropped FROM results ORDER BY 1",
+    )
+    assert rows == [("first", 1e6, None), ("today", 1e6, 3)]
+
+
+def test_columns_of_a_newer_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "VERSION", tables.VERSION + 1)
+    with BundleWriter(tmp_path / "newer") as w:
+        w.result(a_result())
+    assert Bundle(tmp_path / "newer").results() == [a_result()]
+    monkeypatch.undo()
+    with pytest.raises(BundleError, match=r"results\.parquet.*newer than this headrace reads"):
+        Bundle(tmp_path / "newer").results()
 
 
 def test_a_crash_keeps_the_finished_trials(tmp_path: Path) -> None:

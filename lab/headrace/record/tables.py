@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a bundle on disk: JSON lines while a run goes on, Parquet afterwards."""
+"""Rows of a bundle on disk: JSON lines while a run goes on, Parquet afterwards.
+
+The columns are the records' fields; docs/reference/tables.md lists them. A Parquet file names the
+version of its columns in its metadata: those that only lack newer columns have the same version.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from headrace.spec.invalid import sentence
 
 R = TypeVar("R", bound=BaseModel)
 MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
+VERSION = 1  # raised when a column goes, or changes its type or meaning; not by a new one
+_VERSION_KEY = "headrace_tables"  # absent in the first bundles, whose columns are version 1's
 
 
 class BundleError(BadInput):
@@ -50,6 +56,7 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
 
     try:
         with duckdb.connect() as db:
+            _check_version(db, path)
             cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchall()
@@ -59,6 +66,17 @@ def from_parquet(path: Path, model: type[R]) -> list[R]:
         return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
     except ValidationError as e:
         raise BundleError(f"{path}: {sentence(e)}") from None
+
+
+def _check_version(db: Any, path: Path) -> None:
+    written = db.execute(
+        "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB", [str(path), _VERSION_KEY]
+    ).fetchone()
+    if written is not None and int(written[0]) > VERSION:
+        raise BundleError(
+            f"{path}: its columns are of version {int(written[0])}, which is newer than this "
+            f"headrace reads (up to {VERSION})"
+        )
 
 
 def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
@@ -75,7 +93,8 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
             db.execute(
                 f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
                 f"columns={{{columns}}}, maximum_object_size=67108864)) "
-                f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd)"
+                f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd, "
+                f"KV_METADATA {{{_VERSION_KEY}: '{VERSION}'}})"
             )
         temporary.replace(table)
     except OSError as e:
