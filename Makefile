@@ -23,7 +23,7 @@ help:
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
-	@echo 'make docs          the reference of links and NFs, from the engine itself'
+	@echo 'make docs          the reference, from engine and lab themselves'
 	@echo 'make setup         packages, Python environment and engine, nothing else'
 	@echo 'make clean         what was built; distclean: and the Python environment'
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/ from what the engine says about itself (`headrace-engine --describe`).
+"""Writes docs/reference/ from what the engine says about itself (`headrace-engine --describe`), and
+from the models of what the lab writes.
 
 The parameter tables in the engine are the one source of truth: its parser, its error messages, the
 lab's validation and these pages all come from them. `--check` only compares, for the tests.
@@ -14,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from headrace.cli._schema import generated
 
 REPO = Path(__file__).resolve().parents[1]
 ENGINE = os.environ.get("HEADRACE_ENGINE") or REPO / "build" / "engine" / "headrace-engine"
@@ -133,18 +136,18 @@ def pages(described: Schema) -> dict[Path, str]:
         made[FOLDER / "nf" / f"{name}.md"] = nf_page(name, nf)
     for name, link in described["links"].items():
         made[FOLDER / "link" / f"{name}.md"] = link_page(name, link)
-    return made
+    return made | {FOLDER / name: text for name, text in generated().items()}
 
 
 def main() -> int:
     told = subprocess.run([ENGINE, "--describe"], capture_output=True, text=True, check=True)
     made = pages(json.loads(told.stdout))
-    there = set(FOLDER.rglob("*.md"))
+    there = {path for path in FOLDER.rglob("*") if path.is_file()}
     if "--check" in sys.argv[1:]:
         stale = [path for path in made if path not in there or path.read_text() != made[path]]
         stale += sorted(there - made.keys())
         for path in stale:
-            print(f"{path.relative_to(REPO)}: not as the engine describes itself; run `make docs`")
+            print(f"{path.relative_to(REPO)}: not as engine and lab have it; run `make docs`")
         return 1 if stale else 0
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
 from headrace.tune.discover import discover
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
 from headrace.tune.program import find_shortcut
-from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, Trial, TuneResult
+from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, TuneResult, TuneTrial
 from headrace.tune.runner import Tuning, Wish, applied, run_load, waiting_fragments_bytes
 from headrace.tune.shortcut import Shortcut
 from headrace.tune.show import figures, sentences
@@ -344,9 +344,9 @@ def test_bad_input(options: list[str], named: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def trial(advice: str, number: int, gbps: float, **more: int) -> Trial:
+def trial(advice: str, number: int, gbps: float, **more: int) -> TuneTrial:
     facts = {"checksum_errors": 0, "compared": 1, "wrong": 0, **more}
-    return Trial.model_validate(
+    return TuneTrial.model_validate(
         {"advice": advice, "protocol": "tcp", "round": number, "gbps": gbps, "sent_gbps": gbps,
          "cpu_s_per_gb": 1, "softirq_s": {}, "packets": 1, "packet_bytes": 1,
          "fragments": {"server": 0, "receiver": 0}, **facts}

@@ -8,8 +8,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from pydantic import computed_field
+
 from headrace.analyse.changed import asked
-from headrace.analyse.summary import Key, Spread, Summary, summarise
+from headrace.analyse.summary import ResultKey, Spread, Summary, summarise
 from headrace.analyse.units import flat
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
@@ -24,7 +26,7 @@ FEWEST = 3  # repetitions a side; with them chance alone sets ranges apart in on
 EXACT_LIMIT = 20_000  # ways to split the repetitions; more are not enumerated
 
 
-class Change(Record):
+class MetricChange(Record):
     metric: str
     unit: str
     a: float
@@ -35,13 +37,13 @@ class Change(Record):
     better: bool | None = None  # None: neither direction is better in itself
 
 
-class Compared(Record):
-    key: Key
+class ComparedResults(Record):
+    key: ResultKey
     verdict_a: str
     verdict_b: str
     repetitions_a: int
     repetitions_b: int
-    changes: tuple[Change, ...]
+    changes: tuple[MetricChange, ...]
 
     @property
     def trusted(self) -> bool:
@@ -58,13 +60,16 @@ class Difference(Record):
 
 
 class Diff(Record):
+    """headrace diff"""
+
     a: str
     b: str
-    compared: tuple[Compared, ...]
-    only_a: tuple[Key, ...]
-    only_b: tuple[Key, ...]
+    compared: tuple[ComparedResults, ...]
+    only_a: tuple[ResultKey, ...]
+    only_b: tuple[ResultKey, ...]
     differences: tuple[Difference, ...]
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def changed(self) -> bool:
         return any(c.significance == "different" for row in self.compared for c in row.changes)
@@ -86,7 +91,7 @@ def diff(a: Bundle, b: Bundle) -> Diff:
     )
 
 
-def compare(a: Summary, b: Summary) -> Compared:
+def compare(a: Summary, b: Summary) -> ComparedResults:
     changes = []
     for metric, unit, higher_is_better, left, right in _metrics(a, b):
         resolution = _resolution(a, b) if metric == "throughput" else 0.0
@@ -95,7 +100,7 @@ def compare(a: Summary, b: Summary) -> Compared:
         if not _usable(metric, a, b):
             change = change.model_copy(update={"significance": "not-trusted", "better": None})
         changes.append(change)
-    return Compared(
+    return ComparedResults(
         key=a.key,
         verdict_a=a.verdict,
         verdict_b=b.verdict,
@@ -160,7 +165,7 @@ def _change(
     higher_is_better: bool,
     resolution: float,
     values: tuple[Sequence[float], Sequence[float]],
-) -> Change:
+) -> MetricChange:
     ratio = b.median / a.median - 1 if a.median else None
     if min(a.n, b.n) < FEWEST:
         significance: Significance = "unknown"
@@ -168,7 +173,7 @@ def _change(
         apart = a.max < b.min or b.max < a.min
         step = abs(ratio) if ratio is not None else float("inf")
         significance = "different" if apart and step > resolution else "within-spread"
-    return Change(
+    return MetricChange(
         metric=metric,
         unit=unit,
         a=a.median,

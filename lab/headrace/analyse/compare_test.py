@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.analyse.compare import Change, Diff, Significance, diff, permutation_p
+from headrace.analyse.compare import Diff, MetricChange, Significance, diff, permutation_p
 from headrace.record.bundle import Bundle
 from headrace.record.testdata import make_bundle
 
@@ -25,7 +25,7 @@ def found(bundle_path: Path, slower: Path) -> Diff:
     return diff(Bundle(bundle_path), Bundle(slower))
 
 
-def change(found: Diff, execution: str, metric: str) -> Change:
+def change(found: Diff, execution: str, metric: str) -> MetricChange:
     row = next(
         c for c in found.compared if c.key.execution == execution and c.key.ground == "measured"
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.analyse.evidence import Evidence
 
@@ -31,6 +31,10 @@ class Diagnosis(BaseModel):
     evidence: tuple[str, ...] = ()
     remedy: str = ""
     deployments: tuple[str, ...] = ()  # of a study with several: those where it was found
+
+
+class Diagnoses(RootModel[tuple[Diagnosis, ...]]):
+    """headrace explain"""
 
 
 Rule = Callable[[Evidence], Iterable[Diagnosis]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from headrace.analyse.units import pps
 from headrace.record.frozen import Record
@@ -29,6 +29,7 @@ class Spread(Record):
     max: float
     stdev: float | None = None  # of the sample; from two repetitions on
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def relative(self) -> float | None:
         """(max - min) / median; None when one repetition cannot tell."""
@@ -37,7 +38,7 @@ class Spread(Record):
         return (self.max - self.min) / self.median
 
 
-class Key(Record):
+class ResultKey(Record):
     """What makes results comparable: repetitions share it, and so do two bundles."""
 
     chain: str
@@ -59,7 +60,7 @@ class Key(Record):
 
 
 class Summary(Record):
-    key: Key
+    key: ResultKey
     verdict: Verdict
     repetitions: int
     excluded: int  # repetitions left out of the figures as invalid
@@ -114,8 +115,8 @@ def spread(values: Sequence[float]) -> Spread | None:
     )
 
 
-def key_of(result: Result) -> Key:
-    return Key(
+def key_of(result: Result) -> ResultKey:
+    return ResultKey(
         chain=result.chain,
         workload=result.workload,
         direction=result.direction,

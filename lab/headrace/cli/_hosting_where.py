@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
@@ -24,7 +22,7 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
-from headrace.ground.hosted.where import MACHINE, Whereabouts, whereabouts
+from headrace.ground.hosted.where import MACHINE, Whereabouts, WhereOutput, whereabouts
 from headrace.host.exclusive import Lcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
@@ -57,7 +55,7 @@ def where(
     found = _look(one, rate, seconds)
     astray = [line for engine in found for line in engine.astray()]
     if as_json:
-        typer.echo(json.dumps(_document(one, found, astray), indent=2))
+        print_json(_output(one, found, astray))
     else:
         _show(one, found, stdout(soft_wrap=True))
     if astray:
@@ -103,22 +101,14 @@ def _nic_node(one: HostedPoint) -> int:
     return describe_cpu(one.placement.sink).node
 
 
-def _document(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> dict[str, Any]:
-    return {
-        "placement": one.experiment.study.deployment.hosting.placement,
-        "nic_node": _nic_node(one),
-        "as_placed": not astray,
-        "astray": astray,
-        "engines": [
-            {
-                **asdict(engine),
-                "nodes": sorted(engine.nodes),
-                "local_share": engine.local_share,
-                "threads": [{**asdict(t), "node": t.node} for t in engine.threads],
-            }
-            for engine in found
-        ],
-    }
+def _output(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> WhereOutput:
+    return WhereOutput(
+        placement=one.experiment.study.deployment.hosting.placement,
+        nic_node=_nic_node(one),
+        as_placed=not astray,
+        astray=tuple(astray),
+        engines=tuple(found),
+    )
 
 
 def _show(one: HostedPoint, found: list[Whereabouts], console: Console) -> None:

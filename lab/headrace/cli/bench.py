@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 from rich.table import Table
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.profile.bench_fib import BenchRow, Spread, parse_entries, run_bench
 
 app = typer.Typer(no_args_is_help=True, help="Measure parts of the engine by themselves.")
@@ -22,14 +22,14 @@ class Kind(StrEnum):
     lpm = "lpm"
 
 
-class Key(StrEnum):
+class TableKey(StrEnum):
     ipv4 = "ipv4"
     ipv6 = "ipv6"
     mac = "mac"
     vrf_ipv4 = "vrf-ipv4"
 
 
-class Memory(StrEnum):
+class Pages(StrEnum):
     auto = "auto"
     gigabyte = "1g"
     two_megabytes = "2m"
@@ -50,7 +50,7 @@ def fib(
     entries: Annotated[
         list[str] | None, typer.Option(help="Entries: 1000000, 16M, 1G; one or several.")
     ] = None,
-    key: Annotated[Key, typer.Option(help="What the table is looked up by.")] = Key.ipv4,
+    key: Annotated[TableKey, typer.Option(help="What the table is looked up by.")] = TableKey.ipv4,
     updates: Annotated[int, typer.Option(help="Changes/s beside the lookups.")] = 64000,
     routes: Annotated[
         Path | None, typer.Option(help="Prefixes, one a line, plain or gz; for --kind lpm.")
@@ -58,7 +58,7 @@ def fib(
     runs: Annotated[int, typer.Option(help="Interleaved runs of each measurement.")] = 5,
     seconds: Annotated[float, typer.Option(help="Length of each run.")] = 0.2,
     burst: Annotated[int, typer.Option(help="Keys per lookup call.")] = 1024,
-    memory: Annotated[Memory, typer.Option(help="Pages under an exact table.")] = Memory.auto,
+    memory: Annotated[Pages, typer.Option(help="Pages under an exact table.")] = Pages.auto,
     numa_node: Annotated[int | None, typer.Option(help="NUMA node of the table.")] = None,
     peer: Annotated[bool, typer.Option(help="Measure DPDK's own table beside it.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -76,9 +76,9 @@ def fib(
         arguments.append("--no-peer")
     rows = run_bench(arguments)
     if as_json:
-        typer.echo(TypeAdapter(list[BenchRow]).dump_json(rows, indent=1).decode())
+        print_json(rows)
         return
-    _show(rows)
+    _show(rows.root)
 
 
 def _rate(value: float | None, spread: Spread, digits: int = 1) -> str:
@@ -92,7 +92,7 @@ def _ratio(value: float, of: float | None) -> str:
     return f"{value / of:.2f}" if of else "-"
 
 
-def _show(rows: list[BenchRow]) -> None:
+def _show(rows: Sequence[BenchRow]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for row in rows:

@@ -14,11 +14,12 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli._console import print_json
 from headrace.errors import BadInput
 from headrace.graph import draw
 from headrace.graph.conflict import why_none
 from headrace.graph.count import Counter
-from headrace.graph.enumerate import Enumerator, Graph, parse
+from headrace.graph.enumerate import ChainCount, Enumerator, Graph, parse
 from headrace.graph.knowledge import Category, Knowledge, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample as draw_sample
@@ -78,7 +79,7 @@ def chains(
     selection = Selection(limit, sample, 1 if seed is None else seed)
     if count:
         total = counter.total()
-        print(json.dumps({"count": total}) if json_ else total)
+        print_json(ChainCount(count=total)) if json_ else print(total)
     else:
         _write(counter, selection, svg, json_, drawn=draw_)
 
@@ -141,6 +142,7 @@ def _without_effect(option: str, given: bool, others: list[str]) -> None:
 
 
 def _print_json(counter: Counter, selection: Selection) -> None:
+    """As ChainGraphs has it, but written as the graphs are found: they may be millions."""
     write = sys.stdout.write
     total = counter.total()
     write(f'{{"count": {total}, "graphs": [')

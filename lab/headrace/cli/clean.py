@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
+from headrace.cli._console import print_json
 from headrace.host.state import clean as clean_state
+from headrace.record.outputs import CleanOutput
 
 
 def clean(
@@ -21,7 +22,7 @@ def clean(
     Touches only what headrace made, and only of runs that are over."""
     done = clean_state()
     if as_json:
-        typer.echo(json.dumps({"done": done}, indent=2))
+        print_json(CleanOutput(done=tuple(done)))
         return
     for line in done:
         typer.echo(line)

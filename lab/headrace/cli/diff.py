@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.analyse import units
-from headrace.analyse.compare import FEWEST, Change, Compared, Diff, Difference
+from headrace.analyse.compare import FEWEST, ComparedResults, Diff, Difference, MetricChange
 from headrace.analyse.compare import diff as compare_bundles
-from headrace.analyse.summary import Key
-from headrace.cli._console import stdout
+from headrace.analyse.summary import ResultKey
+from headrace.cli._console import print_json, stdout
 from headrace.record.bundle import Bundle
 
 
@@ -28,9 +27,7 @@ def diff(
     """Compare two runs: results against their spread, and what surrounded them."""
     found = compare_bundles(Bundle(a), Bundle(b))
     if as_text:
-        typer.echo(
-            json.dumps({**found.model_dump(mode="json"), "changed": found.changed}, indent=2)
-        )
+        print_json(found)
         return
     show(found, stdout())
 
@@ -56,13 +53,13 @@ def show(found: Diff, console: Console) -> None:
     console.print(_differences(found.differences), soft_wrap=True)
 
 
-def _name(key: Key) -> str:
+def _name(key: ResultKey) -> str:
     ground = "" if key.ground == "measured" else f", {key.ground}"
     way = "" if key.direction == "forward" else f", {key.direction}"
     return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}{ground}"
 
 
-def _title(row: Compared) -> Text:
+def _title(row: ComparedResults) -> Text:
     text = Text(_name(row.key), style="bold")
     text.append(f"  {row.repetitions_a} against {row.repetitions_b} repetitions", style="dim")
     if not row.trusted:
@@ -70,7 +67,7 @@ def _title(row: Compared) -> Text:
     return text
 
 
-def _changes(row: Compared) -> Table:
+def _changes(row: ComparedResults) -> Table:
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
     for justify in ("left", "right", "right", "right"):
         made.add_column(justify=justify, no_wrap=True)
@@ -100,7 +97,7 @@ def _value(value: float, unit: str) -> str:
     return f"{units.significant(value)}{units.SPACE}{unit}"
 
 
-def _judged(change: Change) -> Text:
+def _judged(change: MetricChange) -> Text:
     p = "" if change.p_value is None else f" (p = {change.p_value:.2g})"
     if change.significance == "within-spread":
         return Text(f"within the spread{p}", style="dim")

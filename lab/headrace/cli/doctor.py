@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
-from headrace.doctor.check import Check
+from headrace.doctor.check import Check, Examination
 from headrace.errors import EXIT_FAILURE, HeadraceError
 from headrace.host.programs import find_engine
 
@@ -36,12 +35,7 @@ def doctor(
     checks = list(examine())
     lacking = [c for c in checks if c.required and c.status == "missing"]
     if json_:
-        document = {
-            "ready": not lacking,
-            "checks": [c.model_dump(mode="json") for c in checks],
-            "mend": mends(checks),
-        }
-        typer.echo(json.dumps(document, indent=2))
+        print_json(Examination(ready=not lacking, checks=tuple(checks), mend=tuple(mends(checks))))
     else:
         show(checks, stdout())
     if lacking:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Set
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.analyse.diagnosis import Diagnosis
+from headrace.analyse.diagnosis import Diagnoses, Diagnosis
 from headrace.analyse.evidence import parts
 from headrace.analyse.rules import explain_parts
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.spec.collect import ALL_LAYERS
 
 _NAMED = 3  # deployments; all are in --json
@@ -30,7 +29,7 @@ def explain(
     known = parts(bundle)
     found = explain_parts(known)
     if as_json:
-        typer.echo(json.dumps([d.model_dump(mode="json") for d in found], indent=2))
+        print_json(Diagnoses(tuple(found)))
         return
     console = stdout()
     if (unfinished := known[0].evidence[0].unfinished) is not None:

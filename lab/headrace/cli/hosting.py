@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from headrace.analyse.units import plural
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.cli._folder import make_folder
 from headrace.cli._hosting_where import where
 from headrace.cli.run import run as run_spec
@@ -38,7 +38,7 @@ from headrace.host.programs import find_engine
 from headrace.host.server import detect
 from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
 from headrace.measure.progress import waiting_for
-from headrace.model.hosting import Server, capacity
+from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
 from headrace.report.hosting import (
@@ -280,14 +280,14 @@ def show_capacity(
         for name, value in told.items():
             if value:
                 raise bad_value(name, value, problem="together with --here", allowed="one of them")
-        server = Server.detected(detect())
+        server = ServerPorts.detected(detect())
     else:
         count, places = ports or 1, sockets or 1
         sides = tuple(port_socket or [i * places // count for i in range(count)])
-        server = Server.even(sides, vfs or VFS_MAX, lcores or os.cpu_count() or 1, places)
+        server = ServerPorts.even(sides, vfs or VFS_MAX, lcores or os.cpu_count() or 1, places)
     if as_json:
-        shown = {"vnfs": capacity(server), "because": list(explain_capacity(server))}
-        typer.echo(json.dumps(shown | {"server": dataclasses.asdict(server)}, indent=2))
+        because = tuple(explain_capacity(server))
+        print_json(CapacityOutput(vnfs=capacity(server), because=because, server=server))
         return
     typer.echo(f"{capacity(server)} VNFs")
     for line in explain_capacity(server):

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli._console import stdout
-from headrace.engine.describe import describe
+from headrace.cli._console import print_json, stdout
+from headrace.engine.describe import DescribedKinds, DescribedNames, describe
 from headrace.engine.reference import parameters
 from headrace.errors import BadInput, unknown
 from headrace.host.programs import find_engine
@@ -32,14 +31,14 @@ def nf(
     if name not in everything:
         raise BadInput(f"nf: {unknown(name, sorted(everything), f'there is no {name!r}')}")
     if as_json:
-        typer.echo(json.dumps({name: everything[name]}, indent=2))
+        print_json(DescribedNames.model_validate({name: everything[name]}))
         return
     _show(name, everything[name])
 
 
 def _list(nfs: dict[str, Any], links: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"nfs": nfs, "links": links}, indent=2))
+        print_json(DescribedKinds.model_validate({"nfs": nfs, "links": links}))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("function", "category", "state", "what it does"):

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from typing import Annotated, get_args
 
 import typer
 import yaml
-from pydantic import TypeAdapter
 from rich.console import Console
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
@@ -31,7 +29,7 @@ from headrace.report import sheet
 from headrace.report.plan import sheet as plan_sheet
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.plan import ChainPlan, CostSource
+from headrace.spec.plan import ChainPlan, ChainPlans, CostSource
 from headrace.spec.study import Experiment, expand
 
 
@@ -123,8 +121,7 @@ def _show(plans: list[ChainPlan], html: Path | None, as_json: bool) -> None:
     if html is not None:
         sheet.write(shown, html)
     if as_json:
-        adapter = TypeAdapter(list[ChainPlan])
-        typer.echo(json.dumps(adapter.dump_python(plans, mode="json"), indent=1))
+        print_json(ChainPlans(tuple(plans)))
         return
     sheet.show(shown, stdout(soft_wrap=True))
 

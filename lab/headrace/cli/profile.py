@@ -11,7 +11,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import usable_cpus
@@ -75,7 +75,7 @@ def profile(
     shown = profile_sheet(made)
     sheet.write(shown, page)
     if as_json:
-        typer.echo(made.model_dump_json(indent=1))
+        print_json(made)
         return
     said = stdout(soft_wrap=True)
     sheet.show(shown, said)

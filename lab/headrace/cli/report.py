@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +12,11 @@ from rich.console import Console
 
 from headrace.analyse.document import Report
 from headrace.analyse.document import report as make_report
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
 from headrace.report.layers import of_bundle
-from headrace.report.machine import as_json
+from headrace.report.machine import report_output
 from headrace.report.page import render
 from headrace.report.terminal import show
 
@@ -35,7 +34,7 @@ def report(
     if html is not None:
         write_html(opened, made, html)
     if as_text:
-        typer.echo(json.dumps(as_json(made), indent=2))
+        print_json(report_output(made))
         return
     console = stdout()
     show(made, console)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
 from headrace.errors import BadInput, HeadraceError
@@ -23,7 +23,8 @@ from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
 from headrace.record.bundle import Bundle
-from headrace.record.rows import Result
+from headrace.record.outputs import RunOutput
+from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
@@ -78,7 +79,7 @@ def run(
 def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
     if as_json:
         finish_run(bundle, None)
-        typer.echo(json.dumps(_object(bundle, results), indent=2))
+        print_json(run_output(bundle, results))
         return
     out = stdout()
     page = finish_run(bundle, out)
@@ -120,7 +121,7 @@ def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
 
 def _show_preview(found: Preview, as_json: bool) -> None:
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        print_json(found)
     else:
         show_preview(found, stdout(soft_wrap=True))
 
@@ -137,7 +138,5 @@ def open_spec(given: Path) -> Document:
     return document.load(given / "spec.yaml", copies)
 
 
-def _object(bundle: Path, results: list[Result]) -> dict[str, Any]:
-    from headrace.report.machine import row
-
-    return {"bundle": str(bundle), "results": [row(result) for result in results]}
+def run_output(bundle: Path, results: Sequence[Result]) -> RunOutput:
+    return RunOutput(bundle=str(bundle), results=tuple(map(ResultRow.of, results)))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.errors import bad_value
 from headrace.host import store
 from headrace.host.server import detect as find
@@ -34,7 +34,7 @@ def detect(
     """Sockets, NUMA nodes, cores, caches, memory, hugepages and NICs."""
     found = find()
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        print_json(found)
         return
     report.show(found, stdout(soft_wrap=True))
 
@@ -63,7 +63,7 @@ def calibrate(
     shown = calibration_sheet(made)
     sheet.write(shown, page)
     if as_json:
-        typer.echo(made.model_dump_json(indent=1, by_alias=True))
+        print_json(made)
         return
     console = stdout(soft_wrap=True)
     sheet.show(shown, console)

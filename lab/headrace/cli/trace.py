@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.stack.show import show
 from headrace.collect.stack.tracer import Tracer, tracing
@@ -62,7 +62,7 @@ def trace(
         _wait(tracer, command, duration)
         found = tracer.stop()
     if as_json:
-        typer.echo(found.model_dump_json(by_alias=True))
+        print_json(found)
         return
     console = stdout()
     show(found, console)

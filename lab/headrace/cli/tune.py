@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.ledger import Ledger
 from headrace.host.state import RunState
@@ -82,7 +82,7 @@ def tune(
     (target / "tune.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
     (target / "report.html").write_text(page(result), encoding="utf-8")
     if as_json:
-        print(result.model_dump_json())
+        print_json(result)
         return
     console = stdout()
     show(result, console)

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from headrace.cli._console import stdout
+from headrace.cli._console import print_json, stdout
 from headrace.ground.appliances.images import build_all, has_image
-from headrace.ground.vnf import catalogue, find
+from headrace.ground.vnf import DescribedVnf, ListedVnf, ListedVnfs, catalogue, find
 from headrace.host.ledger import Ledger
 from headrace.host.state import run_state
 
@@ -25,25 +24,23 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 def list_(json_: Json = False) -> None:
     """Every VNF of the catalogue, and whether its image is built."""
     rows = [
-        {
-            "name": entry.definition.name,
-            "category": entry.definition.category.value,
-            "kind": entry.definition.kind,
-            "title": entry.definition.title,
-            "image": entry.image,
-            "built": has_image(entry.image),
-        }
+        ListedVnf(
+            name=entry.definition.name,
+            category=entry.definition.category,
+            kind=entry.definition.kind,
+            title=entry.definition.title,
+            image=entry.image,
+            built=has_image(entry.image),
+        )
         for entry in catalogue().values()
     ]
     if json_:
-        print(json.dumps(rows, indent=2))
+        print_json(ListedVnfs(tuple(rows)))
         return
     table = _table("VNF", "category", "kind", "image", "")
     for row in rows:
-        built = "built" if row["built"] else "not built"
-        table.add_row(
-            str(row["name"]), str(row["category"]), str(row["kind"]), built, str(row["title"])
-        )
+        built = "built" if row.built else "not built"
+        table.add_row(row.name, row.category.value, row.kind, built, row.title)
     stdout().print(table)
 
 
@@ -53,7 +50,7 @@ def describe(name: Annotated[str, typer.Argument(help="VNF.")], json_: Json = Fa
     entry = find(name)
     definition = entry.definition
     if json_:
-        print(json.dumps(definition.model_dump(mode="json") | {"image": entry.image}, indent=2))
+        print_json(DescribedVnf(**dict(definition), image=entry.image))
         return
     console = stdout()
     console.print(f"[bold]{definition.name}[/]: {definition.title}")

@@ -27,6 +27,14 @@ class Check(Record):
     required: bool = False  # headrace cannot measure at all without it
 
 
+class Examination(Record):
+    """headrace doctor"""
+
+    ready: bool  # headrace can measure here
+    checks: tuple[Check, ...]
+    mend: tuple[str, ...]  # commands, the most needed first
+
+
 def read(path: str | Path) -> str | None:
     try:
         return Path(path).read_text(errors="replace").strip()

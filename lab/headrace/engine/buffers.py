@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many packet buffers an engine gets, and how many of them go round (engine/core/setup/pool.h)."""
+"""How many packet buffers an engine gets, and how many of them go round (core/setup/pool.h)."""
 
 from __future__ import annotations
 

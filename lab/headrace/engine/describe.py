@@ -15,14 +15,55 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from pydantic import RootModel
 
 from headrace.errors import BadInput, HeadraceError, unknown
+from headrace.record.frozen import Record
 from headrace.spec.document import Document, PathKey
 from headrace.spec.vm import APPLIANCE, appliance_description
 
 _MAC = re.compile(r"^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$")
 _CAPTURE_S = 300.0
 _MAC_WORDS = "a MAC address such as 02:00:00:00:00:01"
+
+
+class LinkDescription(Record):
+    """What a link is, as the engine says it."""
+
+    doc: str
+    reads: bool  # may be a segment's input
+    writes: bool  # may be a segment's output
+    params: dict[str, Any]  # a JSON Schema
+
+
+class FunctionDescription(Record):
+    """What a network function is, as the engine says it."""
+
+    doc: str
+    standards: str
+    category: str
+    reads: tuple[str, ...]  # parts of the packet
+    writes: tuple[str, ...]
+    may_drop: bool
+    changes_volume: bool
+    state_key: str
+    edges: tuple[str, ...]
+    drops: tuple[str, ...]  # reasons
+    policy_drops: tuple[str, ...]  # of these, no loss by measure.losses "unintended"
+    counters: tuple[str, ...]
+    updates: bool  # its tables can be replaced while packets flow
+    params: dict[str, Any]  # a JSON Schema
+
+
+class DescribedNames(RootModel[dict[str, FunctionDescription | LinkDescription]]):
+    """headrace nf NAME"""
+
+
+class DescribedKinds(Record):
+    """headrace nf"""
+
+    nfs: dict[str, FunctionDescription]
+    links: dict[str, LinkDescription]
 
 
 @dataclass(frozen=True)

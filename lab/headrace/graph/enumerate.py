@@ -17,11 +17,26 @@ from math import prod
 
 from headrace.graph.count import Counter, Split, State
 from headrace.graph.problem import Problem
+from headrace.record.frozen import Record
 
 Members = tuple[int, ...]  # items of one unit
 Parts = tuple[Members, ...]  # items per class
 Lists = Callable[[], Iterator[list[str]]]  # begun anew at each call
 Graph = dict[str, str | None]  # VNF -> parent; None for the root; "a|b": a and b in parallel
+
+
+class ChainCount(Record):
+    """headrace chains --count"""
+
+    count: int
+
+
+class ChainGraphs(Record):
+    """headrace chains"""
+
+    count: int
+    graphs: tuple[Graph, ...]
+
 
 KEPT_FOREST = 4096  # graphs in a forest that is worth keeping
 KEPT_TOTAL = 1_000_000  # graphs kept in all

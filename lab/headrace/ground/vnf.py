@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, RootModel, ValidationError, model_validator
 
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.graph.knowledge import Category
@@ -23,6 +23,7 @@ from headrace.spec.base import NAME_PATTERN, Spec
 from headrace.spec.invalid import explain
 
 Value = str | int | float | bool
+VnfKind = Literal["routed", "proxy", "leaf", "traffic"]
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -66,7 +67,7 @@ class Parameter(Spec):
         return None
 
 
-class Cache(Spec):
+class CacheCounters(Spec):
     """Of a VNF that keeps what it fetched: the parameters that bound it, the counters that tell."""
 
     memory_mb: str
@@ -86,7 +87,7 @@ class VnfDefinition(Spec):
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     title: str
     category: Category
-    kind: Literal["routed", "proxy", "leaf", "traffic"]
+    kind: VnfKind
     pair: bool = False  # two containers, `near` the clients and `far`, with a network between
     serves: Literal["http", "dns"] = "http"  # what a proxy answers
     hides_source: bool = False  # what is behind it sees its address, not the clients'
@@ -105,7 +106,7 @@ class VnfDefinition(Spec):
     health_timeout_s: Annotated[float, Field(gt=0, le=600)] = 20
     parameters: dict[str, Parameter] = Field(default_factory=dict)
     counters: dict[str, str] = Field(default_factory=dict)
-    cache: Cache | None = None
+    cache: CacheCounters | None = None
 
     @model_validator(mode="after")
     def _needs_are_of_parameters(self) -> VnfDefinition:
@@ -160,6 +161,25 @@ class VnfDefinition(Spec):
 
 def _text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class DescribedVnf(VnfDefinition):
+    """headrace vnf describe"""
+
+    image: str
+
+
+class ListedVnf(Spec):
+    name: str
+    category: Category
+    kind: VnfKind
+    title: str
+    image: str
+    built: bool
+
+
+class ListedVnfs(RootModel[tuple[ListedVnf, ...]]):
+    """headrace vnf list"""
 
 
 class CatalogueEntry:

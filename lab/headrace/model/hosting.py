@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, bad_value
+from headrace.record.frozen import Record
 from headrace.spec.server import Server as Description
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerPorts:
     ports: tuple[int, ...]  # the socket of each port in use
     vfs: tuple[int, ...]  # that each port can have
     lcores: tuple[int, ...]  # of each socket
     place: str = "socket"  # what has lcores and ports: a socket, or a NUMA node
 
     @classmethod
-    def even(cls, ports: tuple[int, ...], vfs: int, lcores: int, sockets: int) -> Server:
+    def even(cls, ports: tuple[int, ...], vfs: int, lcores: int, sockets: int) -> ServerPorts:
         """Ports alike, lcores evenly over the sockets."""
         for socket in ports:
             if not 0 <= socket < sockets:
@@ -32,7 +33,7 @@ class Server:
         return cls(ports, (vfs,) * len(ports), tuple(share + (i < rest) for i in range(sockets)))
 
     @classmethod
-    def detected(cls, server: Description) -> Server:
+    def detected(cls, server: Description) -> ServerPorts:
         """As it was found: its NICs with SR-IOV, and the usable CPUs of their NUMA nodes."""
         places = {node.node: i for i, node in enumerate(server.nodes)}
         usable = set(server.usable_cpus)
@@ -51,7 +52,15 @@ class Server:
         )
 
 
-def of_port(server: Server, port: int) -> int:
+class CapacityOutput(Record):
+    """headrace hosting capacity"""
+
+    vnfs: int
+    because: tuple[str, ...]  # a sentence for each port
+    server: ServerPorts
+
+
+def of_port(server: ServerPorts, port: int) -> int:
     """Ports of one socket share its lcores; what does not divide goes to the first of them."""
     socket = server.ports[port]
     mates = [i for i, other in enumerate(server.ports) if other == socket]
@@ -59,11 +68,11 @@ def of_port(server: Server, port: int) -> int:
     return min(server.vfs[port], share + (mates.index(port) < rest))
 
 
-def capacity(server: Server) -> int:
+def capacity(server: ServerPorts) -> int:
     return sum(of_port(server, port) for port in range(len(server.ports)))
 
 
-def explain(server: Server) -> Iterator[str]:
+def explain(server: ServerPorts) -> Iterator[str]:
     for port, socket in enumerate(server.ports):
         found, place = of_port(server, port), f"{server.place} {socket}"
         by = "its virtual functions" if found == server.vfs[port] else f"lcores of {place}"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.model.hosting import Server, best_case, capacity, explain, of_port
+from headrace.model.hosting import ServerPorts, best_case, capacity, explain, of_port
 from headrace.spec.server import Server as Description
 
 
@@ -53,23 +53,23 @@ def description(
 
 def test_s1_server() -> None:
     """4 ports of 63 VFs, 32 lcores on two sockets: min(4 * 63, 32)."""
-    assert capacity(Server.even(ports=(0, 0, 1, 1), vfs=63, lcores=32, sockets=2)) == 32
+    assert capacity(ServerPorts.even(ports=(0, 0, 1, 1), vfs=63, lcores=32, sockets=2)) == 32
 
 
 def test_one_port_has_its_own_socket_only() -> None:
     """16 VNFs without loss of one port: S1's lossless-vnfs."""
-    assert capacity(Server.even(ports=(0,), vfs=63, lcores=32, sockets=2)) == 16
+    assert capacity(ServerPorts.even(ports=(0,), vfs=63, lcores=32, sockets=2)) == 16
 
 
 def test_virtual_functions_limit() -> None:
-    assert capacity(Server.even(ports=(0, 1), vfs=7, lcores=32, sockets=2)) == 14
+    assert capacity(ServerPorts.even(ports=(0, 1), vfs=7, lcores=32, sockets=2)) == 14
 
 
 @given(st.integers(1, 8), st.integers(1, 256), st.integers(1, 256), st.integers(1, 4))
 def test_all_ports_in_use(per_socket: int, vfs: int, lcores: int, sockets: int) -> None:
     """With as many ports on each socket it is min(a*b, c), up to what does not divide."""
     ports = tuple(s for s in range(sockets) for _ in range(per_socket))
-    server = Server.even(ports=ports, vfs=vfs, lcores=lcores, sockets=sockets)
+    server = ServerPorts.even(ports=ports, vfs=vfs, lcores=lcores, sockets=sockets)
     formula = min(len(ports) * vfs, lcores)
     assert formula - len(ports) < capacity(server) <= formula
     assert all(of_port(server, p) <= vfs for p in range(len(ports)))
@@ -77,7 +77,7 @@ def test_all_ports_in_use(per_socket: int, vfs: int, lcores: int, sockets: int) 
 
 def test_a_port_on_no_socket() -> None:
     with pytest.raises(BadInput, match="allowed: 0 to 1"):
-        Server.even(ports=(2,), vfs=1, lcores=2, sockets=2)
+        ServerPorts.even(ports=(2,), vfs=1, lcores=2, sockets=2)
 
 
 def test_a_detected_server() -> None:
@@ -85,7 +85,7 @@ def test_a_detected_server() -> None:
     server = description(
         {0: (0, 1), 1: (2, 3, 4)}, usable=(0, 1, 2, 3), nics=[(0, 7), (1, 7), (1, 0), (None, 1)]
     )
-    found = Server.detected(server)
+    found = ServerPorts.detected(server)
     assert (found.ports, found.vfs, found.lcores) == ((0, 1, 0), (7, 7, 1), (2, 2))
     assert capacity(found) == 1 + 2 + 1
     assert list(explain(found))[1] == "port 1 (node 1): 2, limited by lcores of node 1"
@@ -93,7 +93,7 @@ def test_a_detected_server() -> None:
 
 def test_a_server_without_functions() -> None:
     with pytest.raises(HeadraceError, match="no NIC here has SR-IOV functions"):
-        Server.detected(description({0: (0, 1)}, usable=(0, 1), nics=[(0, 0)]))
+        ServerPorts.detected(description({0: (0, 1)}, usable=(0, 1), nics=[(0, 0)]))
 
 
 def test_best_case() -> None:

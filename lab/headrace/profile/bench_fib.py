@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.errors import bad_value
 from headrace.host.programs import find_tool, run_tool
@@ -59,6 +59,10 @@ class BenchRow(BaseModel):
     dpdk: str
 
 
+class BenchRows(RootModel[tuple[BenchRow, ...]]):
+    """headrace bench fib"""
+
+
 def parse_entries(text: str) -> int:
     """A number of entries, with k, M or G for thousands, millions or (American) billions."""
     match = re.fullmatch(r"([0-9][0-9_]*)([kmg]?)", text.strip(), re.IGNORECASE)
@@ -74,7 +78,7 @@ def find_program() -> Path:
     return find_tool(PROGRAM, "table")
 
 
-def run_bench(arguments: Sequence[str]) -> list[BenchRow]:
+def run_bench(arguments: Sequence[str]) -> BenchRows:
     """Run the benchmark; its one line on standard error becomes the error."""
     said = run_tool(find_program(), arguments, "bench fib")
-    return TypeAdapter(list[BenchRow]).validate_json(said)
+    return BenchRows.model_validate_json(said)

@@ -29,7 +29,7 @@ from headrace.record.counters import Counters, ReplicaReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
 from headrace.spec import document
-from headrace.spec.profile import Cost, Settings, Speed, Spread
+from headrace.spec.profile import MedianRange, PacketCost, Settings, Speed
 from headrace.spec.study import Experiment, expand
 
 Json = dict[str, Any]
@@ -333,12 +333,12 @@ def _idle(counters: Counters) -> float:
     return spare / polls if polls else 0.0
 
 
-def spread(values: Sequence[float]) -> Spread:
-    return Spread(median=median(values), min=min(values), max=max(values))
+def spread(values: Sequence[float]) -> MedianRange:
+    return MedianRange(median=median(values), min=min(values), max=max(values))
 
 
-def cost(samples: Sequence[Sample]) -> Cost:
-    return Cost(
+def cost(samples: Sequence[Sample]) -> PacketCost:
+    return PacketCost(
         nf=spread([sum(s.nfs.values()) for s in samples]),
         rx=spread([s.rx for s in samples]),
         tx=spread([s.tx for s in samples]),

@@ -25,7 +25,7 @@ from headrace.profile.recipes import depends_on
 from headrace.profile.verified import Reference
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
-from headrace.spec.profile import Places, Point, Profile, Settings, Sweep
+from headrace.spec.profile import Places, Profile, ProfilePoint, Settings, Sweep
 from headrace.spec.study import Experiment
 
 Say = Callable[[str], None]
@@ -194,7 +194,12 @@ def _further(profile: Profile, base: Settings, wanted: Settings) -> float:
 
 
 def _at(
-    nf: str, sweep: Sweep, key: str, points: Sequence[Point], value: float, lenient: bool = False
+    nf: str,
+    sweep: Sweep,
+    key: str,
+    points: Sequence[ProfilePoint],
+    value: float,
+    lenient: bool = False,
 ) -> float:
     known = sorted((float(getattr(p.settings, key)), p.cost.nf.median) for p in points)
     if not known:

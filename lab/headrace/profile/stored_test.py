@@ -8,28 +8,28 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.profile.stored import cost
 from headrace.spec.profile import (
-    Cost,
+    MedianRange,
+    PacketCost,
     PlaceCost,
     Places,
-    Point,
     Profile,
+    ProfilePoint,
     ReplicaCost,
     Settings,
-    Spread,
     Sweep,
 )
 
 BASE = Settings(state=1000, rules=100, frame_bytes=64, burst=32, skew=0.0)
 
 
-def spread(value: float) -> Spread:
-    return Spread(median=value, min=value, max=value)
+def spread(value: float) -> MedianRange:
+    return MedianRange(median=value, min=value, max=value)
 
 
-def point(sweep: Sweep, cycles: float, **changed: int) -> Point:
+def point(sweep: Sweep, cycles: float, **changed: int) -> ProfilePoint:
     none = spread(0.0)
-    costs = Cost(nf=spread(cycles), rx=none, tx=none, loop=none, throughput_pps=spread(1e6))
-    return Point(sweep=sweep, settings=BASE.model_copy(update=changed), cost=costs)
+    costs = PacketCost(nf=spread(cycles), rx=none, tx=none, loop=none, throughput_pps=spread(1e6))
+    return ProfilePoint(sweep=sweep, settings=BASE.model_copy(update=changed), cost=costs)
 
 
 def place(nf: float, rx: float) -> PlaceCost:

@@ -32,13 +32,13 @@ from headrace.record.bundle import now
 from headrace.spec.calibration import Calibration
 from headrace.spec.profile import (
     CoRun,
+    MedianRange,
     Places,
-    Point,
     Profile,
+    ProfilePoint,
     ReplicaCost,
     Settings,
     Speed,
-    Spread,
     Sweep,
 )
 from headrace.spec.server import Server
@@ -147,7 +147,7 @@ def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
 
 def _points(
     bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
-) -> tuple[list[Point], Speed]:
+) -> tuple[list[ProfilePoint], Speed]:
     """Every point in every round: a machine that slows down meanwhile does so for all of them,
     and what is left is the curve."""
     several = list(settings_of(wanted))
@@ -159,7 +159,7 @@ def _points(
             cycles = median(sum(s.nfs.values()) for s in found[i])
             say(f"round {turn + 1}, {sweep} {_value(sweep, settings):g}: {cycles:.1f} cycles")
     made = [
-        Point(sweep=sweep, settings=settings, cost=points.cost(samples))
+        ProfilePoint(sweep=sweep, settings=settings, cost=points.cost(samples))
         for (sweep, settings), samples in zip(several, found, strict=True)
     ]
     return made, points.speed([s for samples in found for s in samples], bench.tsc_hz)
@@ -241,7 +241,7 @@ def _coruns(
 
 def _corun(
     bench: Bench, wanted: Wanted, settings: Settings, folder: Path, cpu: int, thrash_bytes: int
-) -> tuple[Spread, Spread]:
+) -> tuple[MedianRange, MedianRange]:
     """In turn, so that a machine that slows down does so for both."""
     placement: Placement = "one-segment"
     data = study(wanted, settings, folder)

@@ -69,8 +69,8 @@ class ApplicationFigures(Record):
     cycles: dict[str, float] = {}  # container: of both, for each packet that it received
 
 
-class Figures(Record):
-    """What a ground saw of a trial, in one direction or the sum of both; nobody has judged it."""
+class ShownFigures(Record):
+    """Those that scripts are shown: all but what is too large for them."""
 
     load_pps: NonNegativeFloat  # intended
     throughput_pps: NonNegativeFloat  # received within the duration; duplicates not counted
@@ -106,10 +106,8 @@ class Figures(Record):
     unstamped: NonNegativeInt = 0  # received but not the source's
     late: NonNegativeInt = 0
     flows: NonNegativeInt | None = None
-    latency_hdr: str | None = None  # base64 HdrHistogram V2 compressed, ns
     calibration: LatencyFloor | None = None
     segments: tuple[Segment, ...] = ()
-    counters: Counters | None = None
     application: ApplicationFigures | None = None
     anatomy: Anatomy | None = None  # hosted chains only
     limits: tuple[Limit, ...] = ()  # of a hosted chain's NIC and VNFs, that its spec gives them
@@ -121,6 +119,13 @@ class Figures(Record):
         if self.latency_ns is None or self.calibration is None:
             return False
         return self.latency_ns.p50 < self.calibration.floor_ns
+
+
+class Figures(ShownFigures):
+    """What a ground saw of a trial, in one direction or the sum of both; nobody has judged it."""
+
+    latency_hdr: str | None = None  # base64 HdrHistogram V2 compressed, ns
+    counters: Counters | None = None
 
 
 def gbps(pps: float, frame_bytes: float, *, layer: Literal[1, 2] = 2) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from headrace.record.figures import Figures
+from headrace.record.figures import Figures, ShownFigures
 from headrace.record.frozen import Record
 from headrace.record.identity import Identity, Phase
 from headrace.record.verdict import Audit
@@ -63,11 +63,25 @@ class Trial(Measurement):
     intended_duration_s: NonNegativeFloat
 
 
-class Result(Measurement):
-    """One row of `headrace run --json`: what a repetition found for one goal."""
+class GoalFigures(Record):
+    """What a result has beside its trial's figures."""
 
     goal: str  # a search goal's name, "fixed" or "max"
     goal_parameters: Goal | None = None
     bounds: Bounds | None = None
     trial: NonNegativeInt | None = None  # the trial that showed it
     provenance: str | None = None  # predicted and published rows: from what
+
+
+class Result(Measurement, GoalFigures):
+    """What a repetition found for one goal."""
+
+
+class ResultRow(ShownFigures, Identity, GoalFigures):
+    """A result as scripts are shown it."""
+
+    audit: Audit
+
+    @classmethod
+    def of(cls, result: Result) -> ResultRow:
+        return cls(**{name: getattr(result, name) for name in cls.model_fields})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -119,6 +119,27 @@ def _quote(path: Path) -> str:
 def column_types(model: type[BaseModel]) -> dict[str, str]:
     """DuckDB's type of each field, so that empty and partial bundles have the same columns."""
     return {name: _sql_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+def leaf_types(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Path and type of each column of values: a.b in a struct, a[] in a list, a{} in a map."""
+    for name, field in model.model_fields.items():
+        yield from _leaves(field.annotation, prefix + name)
+
+
+def _leaves(annotation: Any, path: str) -> Iterator[tuple[str, str]]:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        yield from _leaves(next(a for a in arguments if a is not NoneType), path)
+    elif origin in (tuple, dict):
+        mark = "[]" if origin is tuple else "{}"
+        yield from _leaves(arguments[origin is dict], path + mark)
+    elif hasattr(annotation, "__metadata__"):
+        yield from _leaves(arguments[0], path)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from leaf_types(annotation, f"{path}.")
+    else:
+        yield path, _sql_type(annotation)
 
 
 _SCALARS = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}

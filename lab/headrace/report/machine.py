@@ -3,78 +3,86 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from headrace.analyse.capacity import Part
+from headrace.analyse.compared import Compared
 from headrace.analyse.document import Explained, Report
-from headrace.analyse.summary import Spread, Summary
-from headrace.record.rows import Result
-
-# Large, and in the bundle's Parquet for those who want them.
-_NOT_IN_ROWS = {"counters", "latency_hdr"}
-
-
-def row(result: Result) -> dict[str, Any]:
-    """A result as `run --json` and `report --json` print it."""
-    return result.model_dump(mode="json", exclude=_NOT_IN_ROWS)
+from headrace.analyse.summary import ResultKey, Spread, Summary
+from headrace.record.environment import Environment
+from headrace.record.frozen import Record
+from headrace.record.rows import ResultRow
+from headrace.record.segments import Limit
+from headrace.record.verdict import Verdict
 
 
-def as_json(report: Report) -> dict[str, Any]:
+class SummaryRow(ResultKey):
+    """Repetitions gathered."""
+
+    repetitions: int
+    excluded: int
+    verdict: Verdict
+    disagree: bool
+    throughput_pps: Spread
+    throughput_gbps_l1: Spread
+    throughput_gbps_l2: Spread
+    loss_ratio: Spread
+    latency_ns: dict[str, Spread]
+    pdv_ns: dict[str, Spread]
+    ipdv_ns_mean: Spread | None
+    nf_cycles: dict[str, Spread]
+    cycles: Spread | None
+    application: dict[str, Spread]
+
+    @classmethod
+    def of(cls, s: Summary) -> SummaryRow:
+        own = [name for name in cls.model_fields if name not in ResultKey.model_fields]
+        return cls(**dict(s.key), **{name: getattr(s, name) for name in own})
+
+
+class BottleneckRow(ResultKey):
+    """Where a chain is narrowest."""
+
+    throughput_pps: float
+    narrowest: str | None
+    limit: Limit | None
+    marked: tuple[str, ...]
+    headline: str
+    reasons: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, e: Explained) -> BottleneckRow:
+        own = [name for name in cls.model_fields if name not in ResultKey.model_fields]
+        return cls(**dict(e.summary.key), **{name: getattr(e.pipe, name) for name in own})
+
+
+class ReportOutput(Record):
+    """headrace report"""
+
+    bundle: str
+    state: Literal["running", "complete", "partial"]
+    reason: str | None
+    trials: int
+    cautions: tuple[str, ...]
+    summaries: tuple[SummaryRow, ...]
+    bottlenecks: tuple[BottleneckRow, ...]
+    compared: tuple[Compared, ...]
+    results: tuple[ResultRow, ...]
+    environment: Environment | None
+
+
+def report_output(report: Report) -> ReportOutput:
     summaries = [s for g in report.groups for s in (*g.summaries, *g.single)]
-    return {
-        "bundle": report.path,
-        "state": report.status.state,
-        "reason": report.status.reason,
-        "trials": report.trials,
-        "cautions": list(report.cautions),
-        "summaries": [_summary(s) for s in summaries],
-        "bottlenecks": [_bottleneck(e) for g in report.groups for e in g.explained],
-        "compared": [c.model_dump(mode="json") for g in report.groups for c in g.compared],
-        "results": [row(r) for s in summaries for r in s.results],
-        "environment": report.environment.model_dump(mode="json") if report.environment else None,
-    }
-
-
-def spread(s: Spread) -> dict[str, Any]:
-    return {**s.model_dump(), "relative": s.relative}
-
-
-def _spreads(named: dict[str, Spread]) -> dict[str, Any]:
-    return {name: spread(s) for name, s in named.items()}
-
-
-def _summary(s: Summary) -> dict[str, Any]:
-    return {
-        **s.key.model_dump(),
-        "repetitions": s.repetitions,
-        "excluded": s.excluded,
-        "verdict": s.verdict,
-        "disagree": s.disagree,
-        "throughput_pps": spread(s.throughput_pps),
-        "throughput_gbps_l1": spread(s.throughput_gbps_l1),
-        "throughput_gbps_l2": spread(s.throughput_gbps_l2),
-        "loss_ratio": spread(s.loss_ratio),
-        "latency_ns": _spreads(s.latency_ns),
-        "pdv_ns": _spreads(s.pdv_ns),
-        "ipdv_ns_mean": spread(s.ipdv_ns_mean) if s.ipdv_ns_mean else None,
-        "nf_cycles": _spreads(s.nf_cycles),
-        "cycles": spread(s.cycles) if s.cycles else None,
-        "application": _spreads(s.application),
-    }
-
-
-def _bottleneck(e: Explained) -> dict[str, Any]:
-    return {
-        **e.summary.key.model_dump(),
-        "throughput_pps": e.pipe.throughput_pps,
-        "narrowest": e.pipe.narrowest,
-        "limit": e.pipe.limit.model_dump() if e.pipe.limit is not None else None,
-        "marked": list(e.pipe.marked),
-        "headline": e.pipe.headline,
-        "reasons": list(e.pipe.reasons),
-        "parts": [_part(p) for p in e.pipe.parts],
-    }
-
-
-def _part(p: Part) -> dict[str, Any]:
-    return p.model_dump(mode="json")
+    return ReportOutput(
+        bundle=report.path,
+        state=report.status.state,
+        reason=report.status.reason,
+        trials=report.trials,
+        cautions=report.cautions,
+        summaries=tuple(map(SummaryRow.of, summaries)),
+        bottlenecks=tuple(BottleneckRow.of(e) for g in report.groups for e in g.explained),
+        compared=tuple(c for g in report.groups for c in g.compared),
+        results=tuple(ResultRow.of(r) for s in summaries for r in s.results),
+        environment=report.environment,
+    )

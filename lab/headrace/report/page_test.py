@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.analyse.capacity import Part
-from headrace.analyse.compare import Change, Diff
+from headrace.analyse.compare import Diff, MetricChange
 from headrace.analyse.document import report
 from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
@@ -136,7 +136,7 @@ def test_every_name_of_a_row_is_documented() -> None:
         Goal,
         Segment,
         Part,
-        Change,
+        MetricChange,
         Diff,
         Check,
     )

@@ -21,7 +21,7 @@ from headrace.report.checks import at_least, table
 from headrace.report.page import both
 from headrace.report.server import bytes_text
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.spec.profile import Fit, Point, Profile, Spread, Sweep
+from headrace.spec.profile import Fit, MedianRange, Profile, ProfilePoint, Sweep
 
 # What an entry of an NF is, where it is not a flow.
 _ENTRIES = {"l3fwd": "routes", "router": "routes", "delay": "lines", "acl": "flows"}
@@ -70,11 +70,11 @@ def _answers(p: Profile) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _at(p: Point) -> str:
+def _at(p: ProfilePoint) -> str:
     return f"{count(p.settings.state)} entries, {p.settings.frame_bytes} B"
 
 
-def _value(p: Point) -> float:
+def _value(p: ProfilePoint) -> float:
     s = p.settings
     values = {
         "state": s.state,
@@ -114,13 +114,13 @@ def _sweep(p: Profile, sweep: Sweep) -> Section | None:
     )
 
 
-def _row(p: Point) -> tuple[str, ...]:
+def _row(p: ProfilePoint) -> tuple[str, ...]:
     value = f"{_value(p):g}" if p.sweep == "skew" else count(int(_value(p)))
     parts = (p.cost.nf, p.cost.rx, p.cost.tx, p.cost.loop)
     return (value, *(_spread(part) for part in parts), pps(p.cost.throughput_pps.median))
 
 
-def _spread(s: Spread) -> str:
+def _spread(s: MedianRange) -> str:
     return f"{significant(s.median)} ({significant(s.min)}–{significant(s.max)})"
 
 

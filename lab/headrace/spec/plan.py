@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import RootModel
+
 from headrace.spec.base import Spec
 from headrace.spec.profile import Speed
 
@@ -113,3 +115,7 @@ class ChainPlan(Spec):
         rates = [one.reached_pps for one in self.layouts if one.reached_pps]
         chosen = self.layout("best").reached_pps
         return 1 - chosen / max(rates) if chosen and rates else None
+
+
+class ChainPlans(RootModel[tuple[ChainPlan, ...]]):
+    """headrace plan"""

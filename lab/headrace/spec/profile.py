@@ -10,7 +10,7 @@ from headrace.spec.base import Spec
 Sweep = Literal["state", "rules", "frame", "burst", "skew"]
 
 
-class Spread(Spec):
+class MedianRange(Spec):
     """Of repetitions. Other work on the machine only adds cycles."""
 
     median: float
@@ -35,24 +35,24 @@ class Settings(Spec):
     skew: float  # Zipf exponent of the flows; 0: all alike
 
 
-class Cost(Spec):
+class PacketCost(Spec):
     """TSC cycles per packet, as the segment loop samples them."""
 
-    nf: Spread
-    rx: Spread
-    tx: Spread
-    loop: Spread  # the rest of the busy time
-    throughput_pps: Spread
+    nf: MedianRange
+    rx: MedianRange
+    tx: MedianRange
+    loop: MedianRange  # the rest of the busy time
+    throughput_pps: MedianRange
 
     @property
     def total(self) -> float:
         return self.nf.median + self.rx.median + self.tx.median + self.loop.median
 
 
-class Point(Spec):
+class ProfilePoint(Spec):
     sweep: Sweep
     settings: Settings
-    cost: Cost
+    cost: PacketCost
 
 
 class CoRun(Spec):
@@ -60,8 +60,8 @@ class CoRun(Spec):
     Source, NF and sink are on one lcore here, so that the other is free for the neighbour."""
 
     settings: Settings
-    alone: Spread
-    beside: Spread
+    alone: MedianRange
+    beside: MedianRange
     thrash_bytes: int
 
 
@@ -150,7 +150,7 @@ class ReplicaCost(Spec):
     one's own cycles per packet. Each has half of the flows, and they share what their cores do."""
 
     settings: Settings  # of both together
-    nf: Spread
+    nf: MedianRange
 
 
 class Profile(Spec):
@@ -164,7 +164,7 @@ class Profile(Spec):
     hugepages: bool
     repetitions: int
     speed: Speed | None = None  # None: an older headrace made it
-    points: tuple[Point, ...]
+    points: tuple[ProfilePoint, ...]
     fit: Fit | None
     places: Places | None = None
     replicas: tuple[ReplicaCost, ...] = ()  # none: no state, or an older headrace made it

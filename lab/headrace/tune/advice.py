@@ -18,7 +18,7 @@ from headrace.host import settings
 from headrace.host.settings import Setting
 from headrace.tune.path import BRIDGE_NF, ServerPath
 from headrace.tune.program import find_shortcut, ways
-from headrace.tune.result import Finding, Protocol, Trial
+from headrace.tune.result import Finding, Protocol, TuneTrial
 
 MTU_MAX = 65535
 _HEADERS = 28  # IPv4 and UDP
@@ -33,7 +33,7 @@ class Situation:
 
     path: ServerPath
     protocol: Protocol
-    found: Trial  # a run on the path as it was found
+    found: TuneTrial  # a run on the path as it was found
     cpus: tuple[int, ...]
     message_bytes: int
 
@@ -93,7 +93,7 @@ def cpu_mask(cpus: list[int]) -> str:
     return ",".join(reversed(groups))
 
 
-def busiest(found: Trial) -> tuple[str, float]:
+def busiest(found: TuneTrial) -> tuple[str, float]:
     """The core with the most softirq time and its share of all."""
     total = sum(found.softirq_s.values())
     core = max(found.softirq_s, key=lambda c: found.softirq_s[c])

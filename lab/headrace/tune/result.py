@@ -27,7 +27,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Trial(Part):
+class TuneTrial(Part):
     """One run of the workload, with or without advice."""
 
     advice: str  # BASELINE: without any
@@ -87,7 +87,7 @@ class TuneResult(Part):
     seconds: float
     path: ServerPath
     considered: tuple[Considered, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[TuneTrial, ...]
 
     def rates(self, advice: str, protocol: Protocol) -> dict[int, float]:
         """Round -> Gbit/s."""

@@ -28,7 +28,7 @@ from headrace.tune import load
 from headrace.tune.advice import Advice, Situation
 from headrace.tune.discover import discover
 from headrace.tune.path import ServerPath, build, cpus, rebuild
-from headrace.tune.result import BASELINE, Considered, Protocol, Trial, TuneResult
+from headrace.tune.result import BASELINE, Considered, Protocol, TuneResult, TuneTrial
 from headrace.tune.shortcut import Shortcut
 
 _GRACE_S = 30.0
@@ -77,7 +77,7 @@ class Tuning:
             else build(self.tag, self.ledger)
         )
         considered: list[Considered] = []
-        trials: list[Trial] = []
+        trials: list[TuneTrial] = []
         for protocol in self.wish.protocols:
             found, applicable = self._consider(path, protocol)
             considered += found
@@ -115,7 +115,7 @@ class Tuning:
 
     def _rounds(
         self, path: ServerPath, protocol: Protocol, applicable: list[tuple[Advice, Situation]]
-    ) -> list[Trial]:
+    ) -> list[TuneTrial]:
         """Every other round backwards: what drifts with time is in both orders."""
         trials = []
         for number in range(1, self.wish.rounds + 1):
@@ -148,7 +148,7 @@ class Tuning:
         protocol: Protocol,
         one: tuple[Advice, Situation] | None,
         number: int,
-    ) -> Trial:
+    ) -> TuneTrial:
         segment, shortcut = 0, None
         with ExitStack() as stack:
             if one is not None:
@@ -290,7 +290,7 @@ def _record(
     grown: dict[str, float],
     shortcut: Shortcut | None,
     clocks: Sequence[LcoreTime],
-) -> Trial:
+) -> TuneTrial:
     sender, receiver = said["sender"], said["receiver"]
     received, sent = int(receiver["bytes"]), int(sender["bytes"])
     facts = Facts(
@@ -299,7 +299,7 @@ def _record(
     )  # fmt: skip
     seconds = max(receiver["seconds"], 1e-9)
     cpu_s = sender["cpu_s"] + receiver["cpu_s"]
-    return Trial(
+    return TuneTrial(
         advice=advice,
         protocol=protocol,
         round=number,

@@ -9,7 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from headrace.tune.result import BASELINE, FINDINGS, GAIN, Gain, Protocol, Trial, TuneResult
+from headrace.tune.result import BASELINE, FINDINGS, GAIN, Gain, Protocol, TuneResult, TuneTrial
 
 
 def show(result: TuneResult, console: Console) -> None:
@@ -36,11 +36,11 @@ def _table(result: TuneResult, protocol: Protocol) -> Table:
     return table
 
 
-def of(result: TuneResult, advice: str, protocol: Protocol) -> list[Trial]:
+def of(result: TuneResult, advice: str, protocol: Protocol) -> list[TuneTrial]:
     return [t for t in result.trials if (t.advice, t.protocol) == (advice, protocol)]
 
 
-def figures(trials: Sequence[Trial], gain: Gain | None) -> tuple[str, ...]:
+def figures(trials: Sequence[TuneTrial], gain: Gain | None) -> tuple[str, ...]:
     fragments = median(t.fragments["server"] + t.fragments["receiver"] for t in trials)
     return (
         f"{median(t.gbps for t in trials):.2f}",

@@ -6,11 +6,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Part(BaseModel):
+class TracePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StageLatency(Part):
+class StageLatency(TracePart):
     """Latency between two stages on a device; a whole way's when in `end_to_end`."""
 
     # `from` is a keyword of Python.
@@ -40,7 +40,7 @@ class StageLatency(Part):
         return f"{self.netns or self.netns_inum}/{self.device or self.ifindex}"
 
 
-class Drop(Part):
+class Drop(TracePart):
     reason: str
     device: str
     ifindex: int
@@ -49,18 +49,18 @@ class Drop(Part):
     packets: int
 
 
-class Vector(Part):
+class Vector(TracePart):
     count: int
     time_ns: int
     share: float
 
 
-class SoftirqCpu(Part):
+class SoftirqCpu(TracePart):
     cpu: int
     vectors: dict[str, Vector]
 
 
-class Program(Part):
+class Program(TracePart):
     program: str
     runs: int
     run_time_ns: int
@@ -68,12 +68,12 @@ class Program(Part):
     recursion_misses: int
 
 
-class LeftOut(Part):
+class LeftOut(TracePart):
     hook: str
     why: str
 
 
-class Hop(Part):
+class Hop(TracePart):
     stage: str
     at_ns: int
     device: str
@@ -81,7 +81,7 @@ class Hop(Part):
     cpu: int
 
 
-class Path(Part):
+class Path(TracePart):
     begin_ns: int
     latency_ns: int
     end: str
@@ -96,7 +96,7 @@ class Path(Part):
     drop_reason: str | None = None
 
 
-class WholeWay(Part):
+class WholeWay(TracePart):
     """What became of the packets followed: whose whole way was seen, and who is left out of it.
 
     GSO packets are counted by the segments that they were cut into.
@@ -144,7 +144,7 @@ _FATES = {
 }
 
 
-class StackTrace(Part):
+class StackTrace(TracePart):
     version: int
     kernel: str
     backend: str

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import computed_field
 
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.run_queue import WORKER
+from headrace.record.frozen import Record
 
 _PROC = Path("/proc")
 _PROCESSOR = 36  # field 39 of proc(5), counted behind the command's name
@@ -27,35 +29,36 @@ MACHINE = re.compile(r"CPU \d+/(?:KVM|TCG)")  # QEMU's threads of vCPUs
 LOCAL_LEAST = 0.9  # a few pages were touched before a thread was where it is
 
 
-@dataclass(frozen=True)
-class Thread:
+class EngineThread(Record):
     name: str
     allowed: tuple[int, ...]
     cpu: int  # where it ran last
     works: bool  # carries packets
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def node(self) -> int:
         return describe_cpu(self.cpu).node
 
 
-@dataclass(frozen=True)
-class Whereabouts:
-    """Of one engine."""
+class Whereabouts(Record):
+    """Where one engine is."""
 
     name: str
     lcores: tuple[int, ...]  # that it was to run on
-    threads: tuple[Thread, ...]
+    threads: tuple[EngineThread, ...]
     kb: dict[int, int]  # NUMA node -> of its own memory
 
     @property
-    def workers(self) -> tuple[Thread, ...]:
+    def workers(self) -> tuple[EngineThread, ...]:
         return tuple(thread for thread in self.threads if thread.works)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def nodes(self) -> set[int]:
-        return {describe_cpu(cpu).node for cpu in self.lcores}
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(sorted({describe_cpu(cpu).node for cpu in self.lcores}))
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def local_share(self) -> float:
         """Of its memory, what is on the nodes of its lcores."""
@@ -74,9 +77,19 @@ class Whereabouts:
         if self.local_share < LOCAL_LEAST:
             wrong.append(
                 f"{self.name}: {self.local_share:.0%} of its memory is on node "
-                f"{', '.join(map(str, sorted(self.nodes)))}"
+                f"{', '.join(map(str, self.nodes))}"
             )
         return wrong
+
+
+class WhereOutput(Record):
+    """headrace hosting where"""
+
+    placement: str
+    nic_node: int
+    as_placed: bool
+    astray: tuple[str, ...]  # what is not where its placement says, as sentences
+    engines: tuple[Whereabouts, ...]
 
 
 def whereabouts(
@@ -91,15 +104,17 @@ def whereabouts(
     threads = [_thread(task, workers) for task in sorted((folder / "task").iterdir())]
     maps = (folder / "numa_maps").read_text(errors="replace")
     packets = _GUESTS if workers is MACHINE else _PACKETS
-    return Whereabouts(name, tuple(lcores), tuple(threads), memory(maps, packets))
+    return Whereabouts(
+        name=name, lcores=tuple(lcores), threads=tuple(threads), kb=memory(maps, packets)
+    )
 
 
-def _thread(task: Path, workers: re.Pattern[str]) -> Thread:
+def _thread(task: Path, workers: re.Pattern[str]) -> EngineThread:
     text = (task / "stat").read_text(errors="replace")
     name = text[text.index("(") + 1 : text.rindex(")")]
     cpu = int(text.rpartition(")")[2].split()[_PROCESSOR])
     allowed = tuple(sorted(os.sched_getaffinity(int(task.name))))
-    return Thread(name, allowed, cpu, workers.match(name) is not None)
+    return EngineThread(name=name, allowed=allowed, cpu=cpu, works=bool(workers.match(name)))
 
 
 def memory(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:

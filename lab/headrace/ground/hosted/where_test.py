@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import threading
 
-from headrace.ground.hosted.where import _GUESTS, Thread, Whereabouts, memory, whereabouts
+from headrace.ground.hosted.where import _GUESTS, EngineThread, Whereabouts, memory, whereabouts
 
 # Lines as Linux 6.1 writes them.
 MAPS = """\
@@ -52,17 +52,18 @@ def test_this_process() -> None:
     assert sum(found.kb.values()) > 1024 and found.local_share > 0
 
 
-def at(cpu: int, allowed: tuple[int, ...]) -> Thread:
-    return Thread("lcore-worker-1", allowed, cpu, works=True)
+def at(cpu: int, allowed: tuple[int, ...]) -> EngineThread:
+    return EngineThread(name="lcore-worker-1", allowed=allowed, cpu=cpu, works=True)
 
 
 def test_what_is_astray_is_said() -> None:
-    fine = Whereabouts("vnf", (0,), (at(0, (0,)),), {0: 100})
+    fine = Whereabouts(name="vnf", lcores=(0,), threads=(at(0, (0,)),), kb={0: 100})
     assert fine.astray() == []
-    away = Whereabouts("vnf", (0,), (at(1, (0, 1)),), {0: 10, 7: 90})
+    away = Whereabouts(name="vnf", lcores=(0,), threads=(at(1, (0, 1)),), kb={0: 10, 7: 90})
     assert away.astray() == [
         "vnf: lcore-worker-1 may run on [0, 1]",
         "vnf: lcore-worker-1 ran on lcore 1",
         "vnf: 10% of its memory is on node 0",
     ]
-    assert Whereabouts("vnf", (0,), (), {0: 1}).astray() == ["vnf: has no worker"]
+    idle = Whereabouts(name="vnf", lcores=(0,), threads=(), kb={0: 1})
+    assert idle.astray() == ["vnf: has no worker"]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands print with --json is what docs/reference/json-schema.json says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from typer.testing import CliRunner
+
+from headrace.cli import _schema, build
+from headrace.cli._commands import listed
+from headrace.cli._testdata import PUBLISHED, published, valid
+from headrace.host import state
+from headrace.record.testdata import make_bundle
+
+REPO = PUBLISHED.parents[2]
+
+
+def call(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(build([str(arguments[0])]), [*map(str, arguments), "--json"])
+    assert done.exit_code in (0, 1), done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", _schema.generated())
+def test_what_is_published_is_what_the_models_say(name: str) -> None:
+    assert (PUBLISHED.parent / name).read_text() == _schema.generated()[name], "run `make docs`"
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(published())
+    twice = [name for name in published()["$defs"] if "__" in name]
+    assert twice == [], "two models of one name: the schema cannot name them"
+
+
+def test_every_command_with_json_has_a_model() -> None:
+    printing = set(_with_json(typer.main.get_command(build(listed()))))
+    assert printing == {" ".join(re.findall(r"[a-z]+", name.split("NAME")[0].split("--")[0]))
+                        for name in [*_schema.OUTPUTS, "offload"]}  # fmt: skip
+
+
+def _with_json(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if any("--json" in one.opts for one in command.params):
+        yield " ".join(path)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _with_json(inner, (*path, name))
+
+
+def test_docs_list_every_output() -> None:
+    listed = (REPO / "docs" / "json.md").read_text()
+    missing = [name for name in _schema.OUTPUTS if f"`{name}" not in listed]
+    assert missing == []
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("json") / "edge", repetitions=2)
+
+
+def test_what_is_made_of_bundles(bundle: Path) -> None:
+    assert valid("report", call("report", bundle))["state"] == "complete"
+    assert valid("diff", call("diff", bundle, bundle))["changed"] is False
+    assert valid("explain", call("explain", bundle))
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("server detect", ["server", "detect"]),
+        ("chains", ["chains", "nat", "ids", "l4-lb"]),
+        ("chains --count", ["chains", "nat", "ids", "l4-lb", "--count"]),
+        ("hosting capacity", ["hosting", "capacity", "--lcores", "4"]),
+        ("vnf list", ["vnf", "list"]),
+        ("vnf describe", ["vnf", "describe", "ids"]),
+        ("doctor", ["doctor"]),
+    ],
+)
+def test_what_needs_neither_engine_nor_bundle(command: str, arguments: list[str]) -> None:
+    assert valid(command, call(*arguments))
+
+
+def test_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "state_directories", lambda: [tmp_path])
+    (tmp_path / "run-1").mkdir()  # no owner is named: it is gone
+    [done] = valid("clean", call("clean"))["done"]
+    assert "run-1" in done
+
+
+def test_an_output_of_another_form_is_refused() -> None:
+    good: dict[str, Any] = {"count": 1, "graphs": [{"nat": None}]}
+    bad = [good | {"more": 1}, {"count": 1}, good | {"count": "1"}, good | {"graphs": [{"nat": 1}]}]
+    for one in bad:
+        with pytest.raises(ValidationError):
+            valid("chains", str(one).replace("'", '"').replace("None", "null"))
