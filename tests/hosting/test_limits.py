@@ -108,7 +108,9 @@ def test_a_limit_is_kept_and_named(
     assert first and {one["text"] for one in first} >= {named}
     for one in first:
         assert "replicas" not in one["remedy"]
-    assert all(remedy in one["remedy"] for one in first if one["text"] == named)
+    remedies = [one["remedy"] for one in first if one["text"] == named]
+    has_it_already = remedy == "execution: rtc"  # one of the two deployments
+    assert sum(remedy in text for text in remedies) == len(remedies) - has_it_already > 0
 
 
 def report(folder: Path, engine: Path) -> list[dict[str, Any]]:
