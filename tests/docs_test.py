@@ -16,7 +16,7 @@ from headrace.spec import document
 from headrace.spec.deployment import Deployment, Execution, Lcores, Ring
 from headrace.spec.measure import GoalParameters, Measure
 from headrace.spec.study import Study, expand
-from headrace.spec.workload import Flows, Headers, Workload
+from headrace.spec.workload import Flows, Headers, Packets
 
 pytestmark = pytest.mark.parallel
 
@@ -26,7 +26,7 @@ PAGES = sorted([REPO / "README.md", *(REPO / "docs").rglob("*.md")])
 
 @pytest.mark.parametrize(
     "model",
-    [Study, Deployment, Execution, Lcores, Ring, Workload, Flows, Headers, Measure, GoalParameters],
+    [Study, Deployment, Execution, Lcores, Ring, Packets, Flows, Headers, Measure, GoalParameters],
 )
 def test_every_key_of_a_spec_is_described(model: type[BaseModel]) -> None:
     text = (REPO / "docs/spec.md").read_text()

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "{rules_file: none.rules}",
         ("rules_file", "none.rules"),
     ),
-    "missing pcap": ("warmup: 0", "workload: {pcap: none.pcap}", ("pcap", "none.pcap")),
+    "missing pcap": ("warmup: 0", "workload: {kind: pcap, file: none.pcap}", ("pcap", "none.pcap")),
     "stamp does not fit": (
         "warmup: 0",
         "workload: {frame: 64, headers: {l4: tcp}}",
@@ -220,8 +220,8 @@ def test_malformed_route_names_its_line(engine_binary: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [b"", b"no capture", b"\xd4\xc3\xb2\xa1\x02\0\x04\0"])
 def test_malformed_pcap(content: bytes, engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "t.pcap").write_bytes(content)
-    spec = GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}")
-    run_bad(spec, ("bad.yaml:5: workload.pcap", "t.pcap"), tmp_path, engine_binary)
+    spec = GOOD.replace("warmup: 0", "workload: {kind: pcap, file: t.pcap}")
+    run_bad(spec, ("bad.yaml:5: workload.file", "t.pcap"), tmp_path, engine_binary)
 
 
 @pytest.mark.parametrize("size", [9000, 65000])
@@ -231,7 +231,9 @@ def test_buffers_are_as_large_as_the_capture(
     """65,000 bytes: what a capture on a host with segmentation offload has."""
     packet = Ether() / IP(dst="192.0.2.1") / UDP() / Raw(bytes(size))
     wrpcap(str(tmp_path / "t.pcap"), [packet])
-    (tmp_path / "good.yaml").write_text(GOOD.replace("warmup: 0", "workload: {pcap: t.pcap}"))
+    (tmp_path / "good.yaml").write_text(
+        GOOD.replace("warmup: 0", "workload: {kind: pcap, file: t.pcap}")
+    )
     done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -242,7 +244,7 @@ READERS = {
     "l3fwd": ("acl: {default: permit}", "l3fwd: {routes_file: data}"),
     "dst_ips_file": ("warmup: 0", "workload: {dst_ips_file: data}"),
     "tuples_file": ("warmup: 0", "workload: {tuples_file: data}"),
-    "pcap": ("warmup: 0", "workload: {pcap: data}"),
+    "pcap": ("warmup: 0", "workload: {kind: pcap, file: data}"),
 }
 BINARY = bytes(range(255, 0, -1)) * 4
 

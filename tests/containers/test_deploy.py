@@ -41,8 +41,8 @@ def test_a_chain_of_five(tmp_path: Path, network: str) -> None:
     before = ours()
     done = run(
         tmp_path,
-        f"name: test\ndeployment: {{hosting: container, network: [{network}]}}\n"
-        "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nworkload: {kind: http, duration: 1 s}\n",
+        f"name: test\ndeployment: {{hosting: {{kind: appliances, network: [{network}]}}}}\n"
+        "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nmeasure: {trial: 1 s}\n",
     )
     [result] = results(done)
     found = findings(result)
@@ -72,10 +72,11 @@ def test_the_hit_ratio_holds_when_more_has_passed_than_a_cache_holds(
     memory_mb, object_kb = 8, 64
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [l7-cache]\nrepetitions: 2\n"
-        f"vnfs: {{l7-cache: {{parameters: {{memory_mb: {memory_mb}}}}}}}\n"
+        "name: test\nchain: [l7-cache]\nrepetitions: 2\n"
+        "deployment:\n  hosting:\n    kind: appliances\n"
+        f"    vnfs: {{l7-cache: {{parameters: {{memory_mb: {memory_mb}}}}}}}\n"
         f"workload: {{kind: http, object_kb: {object_kb}, hot_objects: 20, repeated: 30%, "
-        f"generator: {generator}, duration: 2 s, warmup: 0 s}}\n",
+        f"generator: {generator}}}\nmeasure: {{trial: 2 s}}\nwarmup: 0 s\n",
     )
     passed_kb = 0
     for result in results(done):
@@ -95,10 +96,11 @@ def test_the_hit_ratio_holds_when_more_has_passed_than_a_cache_holds(
 @needs("l7-cache", "traffic")
 def test_a_cache_that_cannot_hold_what_is_repeated_is_suspect(tmp_path: Path) -> None:
     spec = (
-        "name: test\ndeployment: {hosting: container}\nchain: [l7-cache]\n"
-        "workload: {kind: http, object_kb: 64, hot_objects: 1000, duration: 2 s}\n"
+        "name: test\nchain: [l7-cache]\nmeasure: {trial: 2 s}\n"
+        "workload: {kind: http, object_kb: 64, hot_objects: 1000}\n"
+        "deployment:\n  hosting:\n    kind: appliances\n"
     )
-    small = spec + "vnfs: {l7-cache: {parameters: {memory_mb: 8}}}\n"
+    small = spec + "    vnfs: {l7-cache: {parameters: {memory_mb: 8}}}\n"
     [result] = results(run(tmp_path, small))
     assert result["audit"]["verdict"] == "suspect"
     assert not findings(result)["l7-cache: hits"]["ok"]
@@ -111,8 +113,8 @@ def test_macvlan(tmp_path: Path) -> None:
     before = ours()
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container, network: [macvlan]}\n"
-        "chain: [nat, ip-firewall, l7-cache, l4-lb]\nworkload: {kind: http, duration: 1 s}\n",
+        "name: test\ndeployment: {hosting: {kind: appliances, network: [macvlan]}}\n"
+        "chain: [nat, ip-firewall, l7-cache, l4-lb]\nmeasure: {trial: 1 s}\n",
     )
     [result] = results(done)
     assert all(finding["ok"] for finding in findings(result).values())
@@ -129,13 +131,14 @@ def test_every_workload_through_routed_vnfs(tmp_path: Path) -> None:
     wrpcap(str(tmp_path / "c.pcap"), capture)
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [nat, ip-firewall]\nworkload:\n"
-        "- {kind: http, generator: h2load, duration: 1 s, warmup: 0 s}\n"
-        "- {kind: tcp, duration: 1 s, warmup: 0 s}\n"
-        "- {kind: udp, rate_mbps: 10, duration: 1 s, warmup: 0 s}\n"
-        "- {kind: rr, duration: 1 s, warmup: 0 s}\n"
-        "- {kind: rr, transport: udp, request: 100, duration: 1 s, warmup: 0 s}\n"
-        "- {kind: pcap, file: c.pcap, rate: 500, duration: 1 s}\n",
+        "name: test\ndeployment: {hosting: appliances}\nchain: [nat, ip-firewall]\n"
+        "measure: {loads: [500], trial: 1 s}\nwarmup: 0 s\nworkload:\n"
+        "- {kind: http, generator: h2load}\n"
+        "- {kind: tcp}\n"
+        "- {kind: udp, rate_mbps: 10}\n"
+        "- {kind: rr}\n"
+        "- {kind: rr, transport: udp, request: 100}\n"
+        "- {kind: pcap, file: c.pcap}\n",
     )
     found = results(done)
     by_kind = {result["workload"].split(" ")[0]: result for result in found}
@@ -173,9 +176,9 @@ def test_cpus_hold_what_the_kernel_forwards(tmp_path: Path) -> None:
     """A NAT has no process that forwards: its share of the CPUs is held all the same, and known."""
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [nat, ip-firewall]\n"
-        "sweep: {vnfs.nat.cpus: [0.05, 0.4]}\n"
-        "workload: {kind: tcp, duration: 2 s, warmup: 1 s}\n",
+        "name: test\ndeployment: {hosting: appliances}\nchain: [nat, ip-firewall]\n"
+        "sweep: {deployment.hosting.vnfs.nat.cpus: [0.05, 0.4]}\n"
+        "workload: {kind: tcp}\nmeasure: {trial: 2 s}\nwarmup: 1 s\n",
     )
     small, large = (r["application"] for r in results(done))
     # Other work on the machine, and packets that its ring had no room for, leave a NAT some of it.
@@ -192,8 +195,9 @@ def test_own_source_and_sink_have_a_latency_per_packet(
 ) -> None:
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [nat, router]\n"
-        f"workload: {{kind: packets, rate: 500, duration: 1 s, warmup: 0 s, link: {link}}}\n",
+        "name: test\ndeployment: {hosting: appliances}\nchain: [nat, router]\n"
+        f"workload: {{frame: 128, flows: 64, link: {link}}}\n"
+        "measure: {loads: [500], trial: 1 s}\nwarmup: 0 s\n",
         HEADRACE_ENGINE=str(engine_binary),
     )
     [result] = results(done)
@@ -211,9 +215,10 @@ def test_the_engine_is_a_vnf_among_others(tmp_path: Path, link: str) -> None:
     before = ours()
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [nat, headrace]\n"
-        f"vnfs: {{headrace: {{parameters: {{link: {link}}}}}}}\n"
-        "workload: {kind: http, duration: 1 s, warmup: 0 s, connections: 4}\n",
+        "name: test\nchain: [nat, headrace]\n"
+        "deployment:\n  hosting:\n    kind: appliances\n"
+        f"    vnfs: {{headrace: {{parameters: {{link: {link}}}}}}}\n"
+        "workload: {kind: http, connections: 4}\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
     found = findings(result)
@@ -226,9 +231,9 @@ def test_the_engine_is_a_vnf_among_others(tmp_path: Path, link: str) -> None:
 def test_instances_share_flows_by_their_hash(tmp_path: Path) -> None:
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\nchain: [router, nat]\n"
-        "vnfs: {nat: {instances: 2}, router: {instances: 2, cpus: 0.5, cpuset: '0'}}\n"
-        "workload: {kind: http, duration: 1 s, warmup: 0 s, connections: 32}\n",
+        "name: test\nchain: [router, nat]\ndeployment:\n  hosting:\n    kind: appliances\n"
+        "    vnfs: {nat: {instances: 2}, router: {instances: 2, cpus: 0.5, cpuset: '0'}}\n"
+        "workload: {kind: http, connections: 32}\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
     found = findings(result)
@@ -243,12 +248,12 @@ def test_an_image_of_the_users_with_ports_and_addresses_of_its_own(tmp_path: Pat
     """It does nothing: the kernel of its namespace forwards."""
     done = run(
         tmp_path,
-        "name: test\ndeployment: {hosting: container}\n"
-        "appliances:\n  mine:\n    kind: routed\n    image: debian:bookworm-slim\n"
-        "    command: [sleep, infinity]\n    ports: {up: eth0, down: lan.7}\n"
-        "    addresses: {up: 10.20.30.40, down: 192.0.2.77}\n"
-        "    health: [test, -e, /sys/class/net/lan.7]\n"
-        "chain: [nat, mine]\nworkload: {kind: http, duration: 1 s, warmup: 0 s}\n",
+        "name: test\ndeployment: {hosting: {kind: appliances, images: {mine: {\n"
+        "    kind: routed, image: 'debian:bookworm-slim',\n"
+        "    command: [sleep, infinity], ports: {up: eth0, down: lan.7},\n"
+        "    addresses: {up: 10.20.30.40, down: 192.0.2.77},\n"
+        "    health: [test, -e, /sys/class/net/lan.7]}}}}\n"
+        "chain: [nat, mine]\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
     found = findings(result)
@@ -263,7 +268,8 @@ def test_sriov_is_refused_where_no_nic_has_functions(tmp_path: Path) -> None:
     if physical_functions():
         pytest.skip("this machine has a NIC with SR-IOV functions")
     done = run(
-        tmp_path, "name: test\ndeployment: {hosting: container, network: sriov}\nchain: [nat]\n"
+        tmp_path,
+        "name: test\ndeployment: {hosting: {kind: appliances, network: sriov}}\nchain: [nat]\n",
     )
     assert done.returncode == 2
     assert "no NIC with SR-IOV functions" in done.stderr

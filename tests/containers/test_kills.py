@@ -39,8 +39,8 @@ _NO_BASE = lacking("traffic", base=True)
 _WHY = lacking("nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "traffic")
 REPO = Path(__file__).resolve().parents[2]
 _SPEC = (
-    "name: test\ndeployment: {{hosting: container, network: [{network}]}}\n"
-    "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nworkload: {{kind: http, duration: 1 s}}\n"
+    "name: test\ndeployment: {{hosting: {{kind: appliances, network: [{network}]}}}}\n"
+    "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nmeasure: {{trial: 1 s}}\n"
 )
 _FIRST = re.compile(r"\[1/")  # what a run says when its first deployment begins
 

@@ -16,13 +16,17 @@ REPO = Path(__file__).resolve().parents[2]
 _NO_TOOL = lacking()
 _NO_BASE = lacking(base=True)
 _NO_TRAFFIC = lacking("traffic", "nat")
-_HEAD = "name: test\ndeployment: {hosting: container}\n"
+
+
+def _spec(chain: str, hosting: str = "") -> str:
+    more = f", {hosting}" if hosting else ""
+    return f"name: test\nchain: [{chain}]\ndeployment: {{hosting: {{kind: appliances{more}}}}}\n"
 
 
 @pytest.mark.skipif(_NO_TRAFFIC is not None, reason=str(_NO_TRAFFIC))
 def test_a_vnf_that_fails_to_start(tmp_path: Path) -> None:
     before = ours()
-    done = run(tmp_path, _HEAD + "chain: [nat]\nvnfs: {nat: {parameters: {ports: 99999-99999}}}\n")
+    done = run(tmp_path, _spec("nat", "vnfs: {nat: {parameters: {ports: 99999-99999}}}"))
     assert done.returncode == 1
     assert "VNF nat: ended at its start" in done.stderr
     assert "Traceback" not in done.stderr
@@ -34,9 +38,11 @@ def test_a_vnf_that_never_gets_healthy(tmp_path: Path) -> None:
     before = ours()
     done = run(
         tmp_path,
-        _HEAD + "appliances: {mine: {kind: routed, image: 'debian:bookworm-slim', "
-        "command: [sleep, infinity], health: [test, -e, /nowhere], health_timeout_s: 2}}\n"
-        "chain: [mine]\n",
+        _spec(
+            "mine",
+            "images: {mine: {kind: routed, image: 'debian:bookworm-slim', "
+            "command: [sleep, infinity], health: [test, -e, /nowhere], health_timeout_s: 2}}",
+        ),
     )
     assert done.returncode == 1
     assert "VNF mine: not healthy after 2 s" in done.stderr
@@ -48,8 +54,7 @@ def test_an_image_that_is_not_there(tmp_path: Path) -> None:
     before = ours()
     done = run(
         tmp_path,
-        _HEAD + "appliances: {mine: {kind: routed, image: 'localhost/headrace/none:0'}}\n"
-        "chain: [mine]\n",
+        _spec("mine", "images: {mine: {kind: routed, image: 'localhost/headrace/none:0'}}"),
     )
     assert done.returncode == 1
     assert "localhost/headrace/none:0" in done.stderr
@@ -65,7 +70,7 @@ def test_an_image_that_cannot_be_built(tmp_path: Path) -> None:
     file = vnfs / "nat" / "Containerfile"
     file.write_text("FROM debian:bookworm-slim\nRUN echo no such package >&2; exit 7\n")
     before = ours()
-    done = run(tmp_path, _HEAD + "chain: [nat]\n", HEADRACE_VNFS=str(vnfs))
+    done = run(tmp_path, _spec("nat"), HEADRACE_VNFS=str(vnfs))
     assert done.returncode == 1
     assert "VNF nat: its image cannot be built" in done.stderr
     assert "exit status 7" in done.stderr
@@ -78,8 +83,7 @@ def test_an_address_that_somebody_has(tmp_path: Path) -> None:
     before = ours()
     done = run(
         tmp_path,
-        _HEAD + "appliances: {mine: {kind: routed, image: x, addresses: {up: 198.18.0.10}}}\n"
-        "chain: [mine]\n",
+        _spec("mine", "images: {mine: {kind: routed, image: x, addresses: {up: 198.18.0.10}}}"),
     )
     assert done.returncode == 2
     assert "mine: got 198.18.0.10; address clash: client has it" in done.stderr
@@ -98,8 +102,7 @@ def test_a_capability_that_the_machine_does_not_grant(tmp_path: Path) -> None:
     one = sorted(absent)[0]
     done = run(
         tmp_path,
-        _HEAD + f"appliances: {{mine: {{kind: routed, image: x, capabilities: [{one}]}}}}\n"
-        "chain: [mine]\n",
+        _spec("mine", f"images: {{mine: {{kind: routed, image: x, capabilities: [{one}]}}}}"),
     )
     assert done.returncode == 1
     assert f"VNF mine: needs the capability CAP_{one}" in done.stderr

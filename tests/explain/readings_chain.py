@@ -33,9 +33,10 @@ from headrace.record.rows import Result
 
 PERIOD_S = 0.2
 SPEC = """name: readings
-deployment: {{hosting: container, network: [{network}]}}
+deployment: {{hosting: {{kind: appliances, network: [{network}]}}}}
 chain: [nat, ids, ip-firewall, l7-cache, l4-lb]
-workload: {{kind: http, object_kb: 16, repeated: 50%, connections: 16, duration: {seconds} s}}
+workload: {{kind: http, object_kb: 16, repeated: 50%, connections: 16}}
+measure: {{trial: {seconds} s}}
 """
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 Points = list[tuple[int, float]]  # CLOCK_MONOTONIC, value

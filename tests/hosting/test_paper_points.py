@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from support.lab import headrace
 
-STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]-hosting/points.yaml"))
+STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]-hosting.yaml"))
 
 
-@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.parent.name)
+@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.stem)
 def test_every_point_is_accepted(file: Path, tmp_path: Path, engine_binary: Path) -> None:
-    done = headrace(
-        "hosting", "study", str(file), "--check", folder=tmp_path, engine=engine_binary, timeout=300
-    )
+    done = headrace("run", str(file), "--check", folder=tmp_path, engine=engine_binary, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("points can be measured here")
     assert not list(file.parent.glob(".*"))  # nothing is left beside it
@@ -29,10 +28,9 @@ def test_a_point_that_fails_is_named_and_the_others_go_on(
         """
 name: points
 paper: none
-base:
-  deployment: {hugepages: false}
-  measure: {loads: [1000], trial: 0.2}
-  warmup: 0
+deployment: {hugepages: false}
+measure: {loads: [1000], trial: 0.2}
+warmup: 0
 groups:
   two:
     about: The first has no next hop 7.
@@ -43,14 +41,16 @@ groups:
 """
     )
     done = headrace(
-        "hosting", "study", "points.yaml", "--out", "out",
+        "run", "points.yaml", "--out", "out",
         folder=tmp_path, engine=engine_binary, timeout=300,
     )  # fmt: skip
     assert done.returncode == 1
     assert "1 of 2 points failed: two-1" in done.stderr
-    assert (tmp_path / "out/two-2/results.parquet").is_file()
-    again = headrace(
-        "hosting", "study", "points.yaml", "--out", "out", folder=tmp_path, engine=engine_binary
-    )
-    assert again.returncode == 2 and "--out: got 'out'; has something already" in again.stderr
-    assert (tmp_path / "out/two-2/results.parquet").is_file()
+    assert (tmp_path / "out/results.parquet").is_file()
+    first, second = json.loads((tmp_path / "out/rows.json").read_text())
+    assert "points.yaml:11: groups.two.sweep.chain: next hop 7" in first["failed"]
+    assert first["results"] == []
+    assert second["point"] == "two-2" and len(second["results"]) == 1
+    again = headrace("run", "points.yaml", "--out", "out", folder=tmp_path, engine=engine_binary)
+    assert again.returncode == 2 and "out" in again.stderr and "already" in again.stderr
+    assert (tmp_path / "out/results.parquet").is_file()

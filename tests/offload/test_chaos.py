@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace offload` with `chaos`: seconds of what studies/offload-chaos.yaml does in minutes."""
+"""`measure.chaos`: seconds of what studies/offload-chaos.yaml does in minutes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ def test_killed_daemons(engine_binary: Path, tmp_path: Path, cpus: list[int], da
     if len(cpus) < 2:
         pytest.skip("needs two CPUs, one for traffic")
     (tmp_path / "spec.yaml").write_text(
-        f"name: t{tmp_path.name[-8:]}\nhugepages: false\nmemory_mb: 256\n"
-        f"chaos: {{vnfs: 3, daemon: {daemon}, load: 2000, duration: 5s}}\n"
+        f"name: t{tmp_path.name[-8:]}\nmeasure: {{loads: [2000], chaos: {{duration: 5s}}}}\n"
+        "deployment:\n  hugepages: false\n  memory_mb: 256\n"
+        f"  hosting: {{kind: offload, vnfs: 3, routes: 16, daemon: {daemon}}}\n"
     )
     runtime_dir(tmp_path).chmod(0o711)  # FRR's own user has its folders below
-    done = headrace("offload", "spec.yaml", folder=tmp_path, engine=engine_binary, timeout=300)
+    done = headrace("run", "spec.yaml", folder=tmp_path, engine=engine_binary, timeout=300)
     assert done.returncode == 0, done.stderr + done.stdout
     outcome = json.loads(done.stdout)
     assert outcome["passed"] and outcome["left"] == [] and outcome["not_back"] == []
@@ -39,17 +40,22 @@ def test_killed_daemons(engine_binary: Path, tmp_path: Path, cpus: list[int], da
 
 @pytest.mark.parallel
 @pytest.mark.parametrize(
-    ("chaos", "words"),
+    ("hosting", "chaos", "words"),
     [
-        ("vnfs: 1", ("chaos.vnfs", "1")),
-        ("daemon: quagga", ("chaos.daemon", "quagga")),
-        ("duration: 0s", ("chaos.duration",)),
-        ("kills: 3", ("kills",)),
+        ("vnfs: 1", "", ("hosting.vnfs", "1")),
+        ("daemon: quagga", "", ("hosting.daemon", "quagga")),
+        ("vnfs: 2", "duration: 0s", ("chaos.duration",)),
+        ("vnfs: 2", "kills: 3", ("kills",)),
     ],
 )
-def test_bad_specs(tmp_path: Path, engine_binary: Path, chaos: str, words: tuple[str, ...]) -> None:
-    (tmp_path / "spec.yaml").write_text(f"name: t\nchaos: {{{chaos}}}\n")
-    done = headrace("offload", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+def test_bad_specs(
+    tmp_path: Path, engine_binary: Path, hosting: str, chaos: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "spec.yaml").write_text(
+        f"name: t\ndeployment: {{hosting: {{kind: offload, {hosting}}}}}\n"
+        f"measure: {{loads: [2k], chaos: {{{chaos}}}}}\n"
+    )
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 2
     [line] = done.stderr.strip().splitlines()
     assert all(word in line for word in words), line

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`headrace offload` with `convergence`: a few routes of what studies/offload-convergence.yaml has
-thousands of."""
+"""`measure.convergence`: a few routes of what studies/offload-convergence.yaml has thousands of."""
 
 from __future__ import annotations
 
@@ -23,12 +22,13 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
     if refusal := netns_refusal() or daemons_missing():
         pytest.skip(refusal)
     (tmp_path / "spec.yaml").write_text(
-        f"name: t{tmp_path.name[-8:]}\nhugepages: false\nmemory_mb: 256\n"
-        f"convergence: {{daemons: [{daemon}], routes: {ROUTES}, rounds: 1}}\n"
+        f"name: t{tmp_path.name[-8:]}\nmeasure: {{convergence: {{routes: {ROUTES}, rounds: 1}}}}\n"
+        "deployment:\n  hugepages: false\n  memory_mb: 256\n"
+        f"  hosting: {{kind: offload, vnfs: 1, daemon: {daemon}}}\n"
     )
     runtime_dir(tmp_path).chmod(0o711)  # FRR's own user has its folders below
     done = headrace(
-        "offload", "spec.yaml", "--json", folder=tmp_path, engine=engine_binary, timeout=300
+        "run", "spec.yaml", "--json", folder=tmp_path, engine=engine_binary, timeout=300
     )
     assert done.returncode == 0, done.stderr + done.stdout
     rows = json.loads(done.stdout)["changes"]
@@ -50,7 +50,6 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
 @pytest.mark.parametrize(
     ("convergence", "words"),
     [
-        ("daemons: [quagga]", ("spec.yaml:2", "quagga")),
         ("routes: 1", ("convergence.routes", "1")),
         ("prefixes: none.txt", ("convergence.prefixes", "none.txt")),
         ("prefixes: wrong.txt, routes: 100", ("wrong.txt:2", "10.0.0.1/8")),
@@ -61,10 +60,13 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
 def test_bad_specs(
     tmp_path: Path, engine_binary: Path, convergence: str, words: tuple[str, ...]
 ) -> None:
-    (tmp_path / "spec.yaml").write_text(f"name: t\nconvergence: {{{convergence}}}\n")
+    (tmp_path / "spec.yaml").write_text(
+        "name: t\ndeployment: {hosting: {kind: offload, vnfs: 1, daemon: bird}}\n"
+        f"measure: {{convergence: {{{convergence}}}}}\n"
+    )
     (tmp_path / "wrong.txt").write_text("10.0.0.0/8\n10.0.0.1/8\n")
     (tmp_path / "short.txt").write_text("10.0.0.0/8\n2001:db8::/32\n\n10.0.0.0/8\n10.1.0.0/16\n")
-    done = headrace("offload", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 2, done.stdout
     [line] = done.stderr.strip().splitlines()
     assert all(word in line for word in words), line
@@ -75,7 +77,8 @@ def test_check_counts_the_routes(tmp_path: Path, engine_binary: Path) -> None:
     lines = "".join(f"10.{i}.0.0/16\n" for i in range(200))
     (tmp_path / "table.txt").write_text(lines)
     (tmp_path / "spec.yaml").write_text(
-        "name: t\nconvergence: {daemons: [bird], prefixes: table.txt, routes: 150}\n"
+        "name: t\ndeployment: {hosting: {kind: offload, vnfs: 1, daemon: bird}}\n"
+        "measure: {convergence: {prefixes: table.txt, routes: 150}}\n"
     )
-    done = headrace("offload", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
+    done = headrace("run", "spec.yaml", "--check", folder=tmp_path, engine=engine_binary)
     assert (done.returncode, done.stdout) == (0, "t: bird, 150 routes\n")

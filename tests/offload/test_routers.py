@@ -35,8 +35,6 @@ def two_routers(hosts: Hosts, folder: Path, *, hold: float = 3) -> tuple[Routers
         spaces[name], ports[name] = hosts.host(name, f"10.0.{i}.2/24", f"10.0.{i}.1")
     spec = {
         "name": f"{SPEC_NAME}{hosts.prefix}",
-        "hugepages": False,
-        "memory_mb": 256,
         "ports": {**{name: {"device": device} for name, device in ports.items()}, "core": {}},
         "vnfs": {
             "r1": {
@@ -144,8 +142,6 @@ def test_bird_by_rtnetlink(hosts: Hosts, tmp_path: Path) -> None:
     space, device = hosts.host("h1", "10.0.1.2/24", "10.0.1.1")
     spec = {
         "name": f"{SPEC_NAME}{hosts.prefix}",
-        "hugepages": False,
-        "memory_mb": 256,
         "ports": {"h1": {"device": device}, "core": {}},
         "vnfs": {
             "b": {

@@ -16,18 +16,29 @@ from headrace.host.openvswitch import dpdk_lacking
 
 GOOD = """\
 name: t
-ports: {core: {}}
-vnfs:
-  r1:
-    interfaces:
-      eth0: {port: core, addresses: [10.0.0.1/24]}
+deployment:
+  hosting:
+    kind: offload
+    ports: {core: {}}
+    vnfs:
+      r1:
+        interfaces:
+          eth0: {port: core, addresses: [10.0.0.1/24]}
 """
 
 
 def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return command("offload", file, *options)
+
+
+def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return command("run", file, *options)
+
+
+def command(name: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     code = "from headrace.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", code, "offload", str(file), *options],
+        [sys.executable, "-c", code, name, str(file), *options],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
@@ -36,45 +47,64 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("port: core", "port: cor", ("spec.yaml:6: vnfs.r1.interfaces.eth0.port", "allowed: core")),
+        (
+            "port: core",
+            "port: cor",
+            ("spec.yaml:9: deployment.hosting.vnfs.r1.interfaces.eth0.port", "allowed: core"),
+        ),
         (
             "{core: {}}",
             "{core: {device: 'net_af_packet0,iface=none'}}",
-            ("spec.yaml:2", "no interface none"),
+            ("spec.yaml:5", "no interface none"),
         ),
-        ("{core: {}}", "{core: {device: garbage}}", ("spec.yaml:2", "'garbage'", "a PCI address")),
-        ("{core: {}}", "{core: {device: 'ffff:1f:1f.7'}}", ("spec.yaml:2", "no PCI device")),
+        ("{core: {}}", "{core: {device: garbage}}", ("spec.yaml:5", "'garbage'", "a PCI address")),
+        ("{core: {}}", "{core: {device: 'ffff:1f:1f.7'}}", ("spec.yaml:5", "no PCI device")),
         (
             "eth0: {port: core, addresses: [10.0.0.1/24]}",
             "eth0: {port: core, addresses: [10.0.0.1/24]}\n"
-            "      eth1: {port: core, addresses: [10.0.0.1/25]}",
-            ("spec.yaml:7", "10.0.0.1", "vnfs.r1.interfaces.eth0 has it on port core"),
+            "          eth1: {port: core, addresses: [10.0.0.1/25]}",
+            ("spec.yaml:10", "10.0.0.1", "hosting.vnfs.r1.interfaces.eth0 has it on port core"),
         ),
-        ("10.0.0.1/24", "10.0.0.1", ("spec.yaml:6", "prefix length")),
-        ("10.0.0.1/24", "10.0.0.300/24", ("spec.yaml:6", "10.0.0.300")),
-        ("{port: core", "{mac: '01:00:00:00:00:01', port: core", ("spec.yaml:6", "MAC")),
+        ("10.0.0.1/24", "10.0.0.1", ("spec.yaml:9", "prefix length")),
+        ("10.0.0.1/24", "10.0.0.300/24", ("spec.yaml:9", "10.0.0.300")),
+        ("{port: core", "{mac: '01:00:00:00:00:01', port: core", ("spec.yaml:9", "MAC")),
         ("eth0:", "averyveryverylongname:", ("averyveryverylongname", "at most 15 in all")),
-        ("eth0:", "lo:", ("spec.yaml:6: vnfs.r1.interfaces.lo", "'lo'", "another name")),
+        (
+            "eth0:",
+            "lo:",
+            ("spec.yaml:9: deployment.hosting.vnfs.r1.interfaces.lo", "'lo'", "another name"),
+        ),
         (
             "{core: {}}",
             "{core: {device: 'net_af_packet0,iface=lo'}, b: {device: 'net_af_packet1,iface=lo'}}",
-            ("spec.yaml:2: ports.b.device", "port core has it"),
+            ("spec.yaml:5: deployment.hosting.ports.b.device", "port core has it"),
         ),
-        ("name: t", "name: t\nlcore: 4096", ("spec.yaml:2: lcore: got 4096", "allowed: 0")),
-        ("name: t", "name: t\nchain: []", ("spec.yaml:2: chain", "of `headrace run`")),
         (
-            "    interfaces",
-            "    routing: {daemon: frr, daemons: [food], config: spec.yaml}\n    interfaces",
-            ("spec.yaml:5: vnfs.r1.routing.daemons", "'food'"),
+            "ports: {c",
+            "lcore: 4096\n    ports: {c",
+            ("yaml:5: deployment.hosting.lcore: got 4096", "allowed: 0"),
+        ),
+        ("name: t", "name: t\nchain: []", ("spec.yaml:2: chain", "got hosting offload")),
+        (
+            "        interfaces",
+            "        routing: {daemon: frr, daemons: [food], config: spec.yaml}\n"
+            "        interfaces",
+            ("spec.yaml:8: deployment.hosting.vnfs.r1.routing.daemons", "'food'"),
         ),
         ("name: t", "name: t\nports_: 1", ("ports_",)),
-        ("    interfaces", "    routing: {daemon: frr}\n    interfaces", ("needs a config",)),
+        ("name: t", "name: t\nports: {}", ("spec.yaml:2: ports", "hosting: {kind: offload}")),
+        ("{core: {}}", "{core: {}}\n    modes: [offload]", ("modes: belongs to a number of",)),
         (
-            "    interfaces",
-            "    routing: {daemon: bird, daemons: [bgpd], config: x}\n    interfaces",
+            "        interfaces",
+            "        routing: {daemon: frr}\n        interfaces",
+            ("needs a config",),
+        ),
+        (
+            "        interfaces",
+            "        routing: {daemon: bird, daemons: [bgpd], config: x}\n        interfaces",
             ("daemons are FRR's",),
         ),
-        ("    interfaces", "    hold: -1\n    interfaces", ("hold", "-1")),
+        ("        interfaces", "        hold: -1\n        interfaces", ("hold", "-1")),
     ],
 )
 def test_bad_specs(tmp_path: Path, old: str, new: str, words: tuple[str, ...]) -> None:
@@ -102,13 +132,13 @@ def test_a_daemon_refuses_its_configuration(
     if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
         pytest.skip(f"{program} is not installed: scripts/setup.sh offload")
     (tmp_path / "its.conf").write_text(text)
-    routing = f"    routing: {{daemon: {daemon}, config: its.conf}}\n    interfaces"
+    routing = f"        routing: {{daemon: {daemon}, config: its.conf}}\n        interfaces"
     file = tmp_path / "spec.yaml"
-    file.write_text(GOOD.replace("    interfaces", routing, 1))
+    file.write_text(GOOD.replace("        interfaces", routing, 1))
     done = offload(file, "--check")
     assert done.returncode == 2
     [line] = done.stderr.strip().splitlines()
-    assert "spec.yaml:5: vnfs.r1.routing.config" in line and words in line
+    assert "spec.yaml:8: deployment.hosting.vnfs.r1.routing.config" in line and words in line
 
 
 @pytest.mark.parallel
@@ -122,26 +152,34 @@ def test_check(tmp_path: Path) -> None:
 @pytest.mark.parallel
 def test_too_few_flows(tmp_path: Path) -> None:
     file = tmp_path / "spec.yaml"
-    file.write_text("name: t\ncompare: {vnfs: 63, flows: 62}\n")
-    done = offload(file, "--check")
+    file.write_text(
+        "name: t\ndeployment: {hosting: {kind: offload, vnfs: 63}}\nworkload: {flows: 62}\n"
+    )
+    done = run(file, "--check")
     assert done.returncode == 2
-    assert "at least one per VNF, 63" in done.stderr
+    assert "spec.yaml:3: workload.flows: 62 flows; allowed: at least one per VNF, 63" in done.stderr
 
 
 @pytest.mark.parallel
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("hosting", "measure", "words"),
     [
-        ("{modes: [offload, offload]}", ("modes: offload, offload", "each once")),
-        ("{wire: 5000}", ("wire: 5000", "power of two")),
-        ("{search: [nrd]}", ("spec.yaml:2", "nrd", "pdr")),
-        ("{search: [{loss_ratio: 2}]}", ("spec.yaml:2", "loss_ratio")),
+        ("modes: [offload, offload]", "", ("modes: offload, offload", "each once")),
+        ("wire: 5000", "", ("wire: 5000", "power of two")),
+        ("vnfs: 63", "search: [nrd]", ("spec.yaml:3", "nrd", "pdr")),
+        ("vnfs: 63", "search: [{loss_ratio: 2}]", ("spec.yaml:3", "loss_ratio")),
+        ("vnfs: 63", "loads: [1k]", ("spec.yaml:3: measure", "max: true, loads: [1M]")),
+        ("lcore: 1", "", ("lcore: belongs to `vnfs` by name",)),
     ],
 )
-def test_bad_comparisons(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+def test_bad_comparisons(
+    tmp_path: Path, hosting: str, measure: str, words: tuple[str, ...]
+) -> None:
     file = tmp_path / "spec.yaml"
-    file.write_text(f"name: t\ncompare: {text}\n")
-    done = offload(file, "--check")
+    file.write_text(
+        f"name: t\ndeployment: {{hosting: {{kind: offload, {hosting}}}}}\nmeasure: {{{measure}}}\n"
+    )
+    done = run(file, "--check")
     assert done.returncode == 2, done.stdout + done.stderr
     [line] = done.stderr.strip().splitlines()
     assert all(word in line for word in words), line
@@ -157,11 +195,11 @@ def test_comparison(
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
     file = tmp_path / "spec.yaml"
     file.write_text(
-        "name: t\nhugepages: false\nmemory_mb: 512\n"
-        "compare: {vnfs: 3, routes: 64, flows: 256, updates: 2k, load: 2000, duration: 1s, "
-        "repetitions: 1}\n"
+        "name: t\ndeployment:\n  hugepages: false\n"
+        "  hosting: {kind: offload, vnfs: 3, routes: 64, updates: 2k}\n"
+        "workload: {flows: 256}\nmeasure: {max: true, loads: [2000], trial: 1s}\n"
     )
-    done = offload(file, "--json")
+    done = run(file, "--json")
     assert done.returncode == 0, done.stderr
     modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
     assert list(modes) == ["bare-metal", "offload", "offload-updates"]
@@ -186,12 +224,13 @@ def test_compared_with(
     monkeypatch.setenv("HEADRACE_ENGINE", str(engine_binary))
     file = tmp_path / "spec.yaml"
     file.write_text(
-        "name: t\nhugepages: false\nmemory_mb: 512\n"
-        f"compare: {{modes: [{', '.join(wanted)}], vnfs: 3, routes: 64, flows: 256, load: 2000, "
-        "duration: 1s, repetitions: 1, search: [{name: most, loss_ratio: 50%, initial_trial: 0.2, "
-        "final_trial: 0.2, duration_sum: 0.2, width: 50%}]}\n"
+        "name: t\ndeployment:\n  hugepages: false\n  hosting:\n    kind: offload\n"
+        f"    modes: [{', '.join(wanted)}]\n    vnfs: 3\n    routes: 64\n"
+        "workload: {flows: 256}\nmeasure:\n  max: true\n  loads: [2000]\n  trial: 1s\n"
+        "  search: [{name: most, loss_ratio: 50%, initial_trial: 0.2, "
+        "final_trial: 0.2, duration_sum: 0.2, width: 50%}]\n"
     )
-    done = offload(file, "--json")
+    done = run(file, "--json")
     assert done.returncode == 0, done.stderr
     modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
     assert list(modes) == wanted

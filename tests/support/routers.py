@@ -14,10 +14,11 @@ from typing import Any, Self
 
 import yaml
 
+from headrace.ground.offload.asked import asked
 from headrace.ground.offload.namespaces import of
 from headrace.ground.offload.service import Service
 from headrace.spec.document import load
-from headrace.spec.offload import Offload, read
+from headrace.spec.offload import OffloadService
 from support.netns import Lan, ip, run
 
 BGP = """\
@@ -80,17 +81,21 @@ class Hosts(Lan):
 
 
 class Routers:
-    """A running service; `files` are written beside its spec."""
+    """A running service; `files` are written beside its spec. `service`: its name, its ports and
+    its VNFs."""
 
-    def __init__(self, folder: Path, spec: dict[str, Any], files: dict[str, str]) -> None:
+    def __init__(self, folder: Path, service: dict[str, Any], files: dict[str, str]) -> None:
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text)
         file = folder / "spec.yaml"
-        file.write_text(yaml.safe_dump(spec, sort_keys=False))
+        hosting = {"kind": "offload", "ports": service["ports"], "vnfs": service["vnfs"]}
+        deployment = {"hugepages": False, "memory_mb": 256, "hosting": hosting}
+        study = {"name": service["name"], "deployment": deployment}
+        file.write_text(yaml.safe_dump(study, sort_keys=False))
         doc = load(file)
-        spec_read = read(doc)
-        assert isinstance(spec_read, Offload)
+        spec_read = asked(doc)
+        assert isinstance(spec_read, OffloadService)
         self.spec = spec_read
         self.said: list[str] = []
         self.service = Service(self.spec, doc, self.said.append)

@@ -103,7 +103,7 @@ def _nic_node(one: HostedPoint) -> int:
 
 def _output(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> WhereOutput:
     return WhereOutput(
-        placement=one.experiment.study.deployment.hosting.placement,
+        placement=one.experiment.hosting.placement,
         nic_node=_nic_node(one),
         as_placed=not astray,
         astray=tuple(astray),
@@ -112,7 +112,7 @@ def _output(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> Wh
 
 
 def _show(one: HostedPoint, found: list[Whereabouts], console: Console) -> None:
-    placement = one.experiment.study.deployment.hosting.placement
+    placement = one.experiment.hosting.placement
     console.print(f"placement {placement}, NIC on node {_nic_node(one)}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("engine", "placed on", "workers may run on", "last ran on", "memory"):

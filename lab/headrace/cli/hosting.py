@@ -6,33 +6,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import yaml
-from pydantic import ValidationError
 from rich.console import Console
 
-from headrace.analyse.units import plural
 from headrace.cli._console import print_json, stdout
-from headrace.cli._folder import make_folder
 from headrace.cli._hosting_where import where
-from headrace.cli.run import run as run_spec
 from headrace.engine.describe import describe
-from headrace.engine.place import usable_cpus
 from headrace.engine.plan import paths
-from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.errors import HeadraceError, bad_value
 from headrace.ground.chains import points_of
 from headrace.ground.hosted.chaos import chaos as run_chaos
-from headrace.ground.hosted.container import no_containers
-from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.hosted import HostedEngine
-from headrace.ground.hosted.sriov import no_functions
-from headrace.ground.hosted.vm_accel import no_kvm
-from headrace.host.exclusive import WAIT_S, Lcores
+from headrace.host.exclusive import Lcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
@@ -43,20 +32,11 @@ from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
 from headrace.report.hosting import (
     below_floor,
-    brief,
     draw_stack,
-    flow,
-    show_rows,
     show_stack,
     stack_of,
-    with_best_case,
 )
-from headrace.report.hosting_page import sheet
-from headrace.report.sheet import write
-from headrace.spec import document
 from headrace.spec.hosting import VFS_MAX
-from headrace.spec.invalid import explain
-from headrace.spec.points import Machine, Point, PointsFile, points, span
 from headrace.spec.study import load_study
 
 app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs killed under traffic.")
@@ -100,123 +80,6 @@ def chaos(
     typer.echo(json.dumps(dataclasses.asdict(outcome) | {"passed": outcome.passed}, indent=2))
     if not outcome.passed:
         raise HeadraceError("the host did not come through unharmed; see above")
-
-
-@app.command()
-def study(
-    file: Annotated[Path, typer.Argument(help="A paper's points: studies/*-hosting/points.yaml.")],
-    group: Annotated[str | None, typer.Option("--group", help="Only this one.")] = None,
-    figure: Annotated[
-        int | None, typer.Option("--figure", min=1, help="Only what is of this figure.")
-    ] = None,
-    only: Annotated[str | None, typer.Option("--point", help="Only this one of them.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="New folder for bundles and rows; runs/NAME-TIME by default."),
-    ] = None,
-    show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the points, measure nothing.")
-    ] = False,
-) -> None:
-    """Measure a paper's points, those that this machine can have; say why of the others."""
-    if show and check:
-        raise BadInput("--list, --check: got both; allowed: one of them")
-    doc = document.load(file)
-    try:
-        made = PointsFile.model_validate(doc.data)
-    except ValidationError as error:
-        raise explain(doc, error, PointsFile) from None
-    if group is not None and group not in made.groups:
-        raise BadInput(f"--group: got {group}; allowed: {', '.join(made.groups)}")
-    drawn = sorted(set().union(*(one.numbers for one in made.groups.values())))
-    if figure is not None and figure not in drawn:
-        raise BadInput(f"--figure: got {figure}; allowed: {', '.join(map(str, drawn))}")
-    cpus = usable_cpus()
-    described = [describe_cpu(cpu) for cpu in cpus]
-    nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
-    machine = Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
-    found = list(points(made, machine, group, figure))
-    if only is not None:
-        names = [point.name for point in found]
-        found = [point for point in found if point.name == only]
-        if not found:
-            raise BadInput(f"--point: got {only}; allowed: {', '.join(names)}")
-    said = stdout()
-    for shared in _shared(found, figure):
-        said.print(
-            f"Figures {shared} of the paper have these points between them: which of them are "
-            f"figure {figure}'s is not told apart.",
-            markup=False,
-        )
-    if show:
-        for point in found:
-            text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
-            where = f"figure {', '.join(point.figures)}, " if point.figures else ""
-            said.print(
-                f"{where}{point.name}: {text}  [{point.skipped or 'can be measured here'}]",
-                markup=False,
-            )
-        return
-    if check:
-        for point in found:
-            if not point.skipped:
-                _run(point, file, made.name, None)
-        possible = plural(sum(not p.skipped for p in found), "point")
-        said.print(f"{file}: {possible} can be measured here")
-        return
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    target = out or Path("runs") / f"{made.name}-{stamp}"
-    _new_folder(target)
-    rows = with_best_case([_measured(point, file, target) for point in found])
-    (target / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    write(sheet(made, rows), target / "study.html")
-    show_rows(made, rows, said)
-    said.print(f"Rows: {target / 'rows.json'}", markup=False)
-    said.print(f"Page: {target / 'study.html'}", markup=False)
-    if failed := [row["point"] for row in rows if "failed" in row]:
-        raise HeadraceError(f"{len(failed)} of {len(rows)} points failed: {', '.join(failed)}")
-
-
-def _shared(found: list[Point], figure: int | None) -> list[str]:
-    """Spans of figures that points of the one asked for belong to."""
-    spans = {text for point in found for text in point.figures if len(span(text)) > 1}
-    return sorted(text for text in spans if figure is not None and figure in span(text))
-
-
-def _new_folder(path: Path) -> None:
-    """An empty one will do: what was measured before is never replaced."""
-    if path.is_dir() and any(path.iterdir()):
-        raise bad_value("--out", str(path), problem="has something already; name a new folder")
-    make_folder(path)
-
-
-def _measured(point: Point, file: Path, target: Path) -> dict[str, Any]:
-    """One row per result; a point that fails is a row too, and the others go on."""
-    row: dict[str, Any] = {
-        "group": point.group,
-        "figures": list(point.figures),
-        "point": point.name,
-        "values": point.values,
-    }
-    if point.skipped:
-        return row | {"skipped": point.skipped, "results": []}
-    bundle = target / point.name
-    try:
-        _run(point, file, target.name, bundle)
-    except HeadraceError as error:
-        return row | {"failed": str(error), "results": []}
-    return row | {"bundle": str(bundle), "results": [brief(r) for r in Bundle(bundle).results()]}
-
-
-def _run(point: Point, file: Path, prefix: str, bundle: Path | None) -> None:
-    """Without a bundle it is checked only."""
-    spec = file.parent / f".{prefix}-{point.name}.yaml"  # file names are relative to a spec
-    spec.write_text(yaml.safe_dump(point.spec, sort_keys=False), encoding="utf-8")
-    try:
-        run_spec(spec, out=bundle, as_json=False, wait=WAIT_S, check=bundle is None)
-    finally:
-        spec.unlink()
 
 
 @app.command()

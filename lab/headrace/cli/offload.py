@@ -16,6 +16,7 @@ from rich.console import Console
 from headrace.analyse.units import plural
 from headrace.engine.place import usable_cpus
 from headrace.errors import HeadraceError
+from headrace.ground.offload.asked import HOSTING, asked
 from headrace.ground.offload.checks import checked
 from headrace.ground.offload.service import Service
 from headrace.host.exclusive import WAIT_S, Lcores, holder
@@ -26,13 +27,13 @@ from headrace.report.offload import show
 from headrace.report.offload_convergence import show_convergence
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, read
+from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, OffloadService
 
 
 def offload(
     spec: Annotated[
         Path,
-        typer.Argument(help="VNFs and daemons, `compare`, `convergence` or `chaos` (YAML)."),
+        typer.Argument(help="A study with `hosting: {kind: offload}` and VNFs by name."),
     ],
     seconds: Annotated[
         float | None, typer.Option("--for", min=0, help="Seconds to run; until Ctrl-C by default.")
@@ -48,20 +49,15 @@ def offload(
     ] = WAIT_S,
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
 ) -> None:
-    """Run VNFs whose control plane is theirs and whose packets the host forwards; or, with
-    `compare`, measure what that costs, with `convergence`, how fast daemons bring routes, or, with
-    `chaos`, kill them under traffic."""
+    """Run VNFs whose control plane is theirs and whose packets the host forwards; what that costs
+    is measured by `headrace run`."""
     doc = document.load(spec)
-    parsed = read(doc)
-    if isinstance(parsed, CompareSpec):
-        _compare(parsed, as_json, wait, check)
-        return
-    if isinstance(parsed, ChaosSpec):
-        _chaos(parsed, doc, wait, check)
-        return
-    if isinstance(parsed, ConvergenceSpec):
-        _convergence(parsed, doc, as_json, wait, check)
-        return
+    parsed = asked(doc)
+    if not isinstance(parsed, OffloadService):
+        raise doc.error(
+            (*HOSTING, "vnfs"), "a number of VNFs is measured, by `headrace run`; allowed: VNFs by "
+            "name, each with its interfaces",
+        )  # fmt: skip
     if check:
         checked(parsed, doc)
         vnfs, ports = plural(len(parsed.vnfs), "VNF"), plural(len(parsed.ports), "port")
@@ -72,6 +68,21 @@ def offload(
     with Lcores([service.cpu], _waiting, wait), service:
         service.run(seconds, interval, lambda: _report(service, as_json))
         _report(service, as_json)
+
+
+def measure(doc: Document, as_json: bool, wait: float, check: bool) -> None:
+    parsed = asked(doc)
+    if isinstance(parsed, CompareSpec):
+        _compare(parsed, as_json, wait, check)
+    elif isinstance(parsed, ChaosSpec):
+        _chaos(parsed, doc, wait, check)
+    elif isinstance(parsed, ConvergenceSpec):
+        _convergence(parsed, doc, as_json, wait, check)
+    else:
+        raise doc.error(
+            (*HOSTING, "vnfs"), "VNFs by name are a service, which `headrace offload` runs; "
+            "allowed: how many there are",
+        )  # fmt: skip
 
 
 def _compare(spec: CompareSpec, as_json: bool, wait: float, check: bool) -> None:

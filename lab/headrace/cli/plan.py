@@ -139,11 +139,11 @@ def _experiments(doc: Document) -> list[Experiment]:
     for one in found.values():
         if not one.nodes:
             raise doc.error(("chain",), "is empty; allowed: at least one function to plan for")
-        if one.study.workload.direction != "forward":
+        if one.workload.direction != "forward":
             raise doc.error(
                 ("workload", "direction"),
                 "plans are of one direction so far; allowed: forward",
-                value=one.study.workload.direction,
+                value=one.workload.direction,
             )
     return list(found.values())
 

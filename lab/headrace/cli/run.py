@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.units import plural
+from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
 from headrace.engine.describe import describe
@@ -28,8 +30,9 @@ from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
-from headrace.spec.appliance import is_container_study
 from headrace.spec.document import Document
+from headrace.spec.forms import hosting_kind
+from headrace.spec.points import Wanted
 
 
 def run(
@@ -51,29 +54,76 @@ def run(
             "--check", help="Check the spec, its files and lcores, show what would run, and stop."
         ),
     ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Only the points of this group.")
+    ] = None,
+    figure: Annotated[
+        int | None, typer.Option("--figure", min=1, help="Only those of this figure.")
+    ] = None,
+    point: Annotated[str | None, typer.Option("--point", help="Only this point.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
+    if show and check:
+        raise BadInput("--list, --check: got both; allowed: one of them")
     doc = open_spec(spec)
-    checked = _check(doc)
-    study = checked.points[0].study
-    if check:
-        _show_preview(_preview(checked, tuple(sorted(checked.inputs))), as_json)
+    chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
+    if show:
+        groups.show(chosen, stdout())
         return
+    groups.say_shared(chosen, Console(stderr=True, highlight=False))
+    if hosting_kind(doc.data) == "offload":
+        from headrace.cli.offload import measure as measure_offload
+
+        measure_offload(doc, as_json, wait, check)
+        return
+    checked = chosen.checked(_check, all_right=check)
+    if check:
+        _show_check(chosen, checked, as_json)
+    else:
+        _measure(doc, chosen, checked, out, as_json, wait)
+
+
+def _wanted(spec: Path, given: Wanted) -> Wanted:
+    """A replay is of the points that were measured, unless the user says otherwise."""
+    if not spec.is_dir() or given != Wanted():
+        return given
+    return Wanted(**(Bundle(spec).spec_resolved or {}).get("selection", {}))
+
+
+def _show_check(chosen: groups.Chosen, checked: Checked, as_json: bool) -> None:
+    _show_preview(_preview(chosen.study.name, checked, tuple(sorted(checked.inputs))), as_json)
+    if chosen.study.groups and not as_json:
+        stdout().print(f"{plural(len(chosen.possible), 'point')} can be measured here")
+
+
+def _measure(
+    doc: Document,
+    chosen: groups.Chosen,
+    checked: Checked,
+    out: Path | None,
+    as_json: bool,
+    wait: float,
+) -> None:
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
+    study = checked.points[0].study
     console = Console(stderr=True, highlight=False)
     number = len(checked.points) * deployments(checked)
     progress = Progress(console, number, study_s(checked) / number)
-    console.print(_preview(checked).heading)
-    writer = new_bundle(out, study.name)
+    console.print(_preview(chosen.study.name, checked).heading)
+    writer = new_bundle(out, chosen.study.name)
 
     def report(target: Path, shown: bool) -> None:
         finish_run(target, stdout() if shown and not as_json else None)
 
     with session(writer, progress, report, wait) as measuring:
-        measuring.inputs(doc.file.read_text(encoding="utf-8"), checked.inputs, checked.points)
+        measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
         measuring.run(checked, study.repetitions)
     _told(writer.path, measuring.results, as_json)
+    if chosen.study.groups:
+        shown = Console(stderr=True, highlight=False) if as_json else stdout()
+        chosen.told(writer.path, measuring.results, measuring.failed, shown)
 
 
 def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
@@ -89,7 +139,7 @@ def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
 
 
 def _check(doc: Document) -> Checked:
-    if is_container_study(doc):
+    if hosting_kind(doc.data) == "appliances":
         # Loaded when wanted: the rest of the command need not wait half a second for it.
         from headrace.ground.appliances.ground import check
 
@@ -97,11 +147,11 @@ def _check(doc: Document) -> Checked:
     return Chains(describe(find_engine())).check(doc)
 
 
-def _preview(checked: Checked, files: tuple[str, ...] = ()) -> Preview:
+def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Preview:
     points = checked.points
     study = points[0].study
     return Preview(
-        name=study.name,
+        name=name,
         experiments=tuple(
             Point(
                 chain=one.chain,

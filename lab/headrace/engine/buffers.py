@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.host.server.sysfs import number, numbered, size
 from headrace.spec.study import Experiment
+from headrace.spec.workload import Pcap
 
 _HOT_SHARE = 8  # of the last-level cache: tables are to have the rest
 _HOT_MIN = 4096  # more than lie in lcores' own pool caches and in bursts under way
@@ -23,7 +24,7 @@ def buffers(experiment: Experiment, held: int) -> dict[str, int]:
     deployment = experiment.study.deployment
     hot = deployment.mbufs_hot
     if hot is None:
-        pcap = experiment.study.workload.pcap
+        pcap = isinstance(experiment.workload, Pcap)
         hot = hot_mbufs(experiment.captured_bytes if pcap else experiment.frame.mean_bytes)
     found = {"mbufs": deployment.mbufs or held, "mbufs_hot": hot}
     if deployment.packets_node is not None:

@@ -18,7 +18,7 @@ _GZIP = b"\x1f\x8b"  # RFC 1952 section 2.3.1
 
 def notes(experiment: Experiment, description: Description, doc: Document) -> tuple[str, ...]:
     """One for each function without rules whose default is to deny, or without routes."""
-    reverse = experiment.study.workload.direction == "reverse"
+    reverse = experiment.workload.direction == "reverse"
     return tuple(
         note
         for node in experiment.nodes

@@ -17,6 +17,7 @@ from headrace.host.server import sysfs
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE
+from headrace.spec.workload import Pcap
 
 GENERATOR, SINK = "generator", "sink"
 _MBUFS_MIN = 16384
@@ -52,7 +53,7 @@ class Path:
 
 
 def paths(experiment: Experiment) -> tuple[Path, ...]:
-    direction = experiment.study.workload.direction
+    direction = experiment.workload.direction
     if direction == "both":
         return Path("forward"), Path("reverse")
     return (Path(direction),)
@@ -70,7 +71,7 @@ def check_nodes(experiment: Experiment, doc: Document, description: Description)
 
 
 def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
-    machines = experiment.study.deployment.hosting.kind == "vm"
+    machines = experiment.hosting.kind == "vm"
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:
             none = f"there is no function {node.nf!r}"
@@ -88,7 +89,7 @@ def _check_nodes(experiment: Experiment, doc: Document, description: Description
                     (*at[:-1], "to", edge),
                     f"{node.nf} has no edge {edge!r}; allowed: {', '.join(edges)}",
                 )
-    inline = experiment.study.deployment.hosting.kind == "inline"
+    inline = experiment.hosting.kind == "inline"
     if inline and any(way.direction == "reverse" for way in paths(experiment)):
         _check_way_back(experiment, doc, description)
 
@@ -102,7 +103,7 @@ def _check_way_back(experiment: Experiment, doc: Document, description: Descript
             f"reverse traffic enters where forward traffic comes out, and no edge that it takes in "
             f"chain {experiment.chain} leads out (to drop leads one of: {', '.join(ends)}); "
             "allowed: forward, or a function with an edge to `out`",
-            value=experiment.study.workload.direction,
+            value=experiment.workload.direction,
         )
 
 
@@ -196,13 +197,15 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
         return deployment.wire
     if set(placement.cpus) <= isolated_cpus():
         return deployment.ring.size
-    small = max(experiment.frame.sizes) <= _SMALL_FRAME and not experiment.study.workload.pcap
+    small = max(experiment.frame.sizes) <= _SMALL_FRAME and not isinstance(
+        experiment.workload, Pcap
+    )
     return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
 
 
 def data_bytes(experiment: Experiment) -> int:
     """Room for the largest frame, and 128 bytes that functions may add, beside DPDK's headroom."""
-    if experiment.study.workload.pcap:
+    if isinstance(experiment.workload, Pcap):
         return min(max(2048, -(-experiment.captured_bytes // 64) * 64) + 128, _DATA_BYTES_MAX)
     largest = max(experiment.frame.sizes)
     if largest <= _SMALL_FRAME:

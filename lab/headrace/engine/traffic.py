@@ -12,7 +12,7 @@ from headrace.engine.describe import Description, check_file, translate
 from headrace.errors import BadInput, HeadraceError
 from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
-from headrace.spec.workload import Headers
+from headrace.spec.workload import Headers, Packets, Pcap
 
 # IPv6's share of the benchmarking addresses (RFC 5180); IPv4's (RFC 2544) are the engine's default.
 _IPV6_SRC, _IPV6_DST = "2001:2:0:1::1", "2001:2:0:2::1"
@@ -46,11 +46,11 @@ def source_params(
     experiment: Experiment, direction: str, doc: Document, description: Description
 ) -> dict[str, Any]:
     """The source's parameters, checked by the engine's own schema."""
-    workload = experiment.study.workload
-    if workload.pcap is not None:
-        params = _replayed(workload.pcap, doc)
+    workload = experiment.workload
+    if isinstance(workload, Pcap):
+        params = _replayed(workload.file, doc)
     else:
-        params = _made(experiment, direction, doc)
+        params = _made(experiment, workload, direction, doc)
     schema = description.links["source"]["params"]
     for error in Draft202012Validator(schema).iter_errors(params):
         key = str(error.absolute_path[0]) if error.absolute_path else ""
@@ -60,12 +60,14 @@ def source_params(
 
 def _replayed(pcap: Path, doc: Document) -> dict[str, Any]:
     file = doc.resolve(pcap)
-    check_file(file, doc, ("workload", "pcap"), pcap)
+    check_file(file, doc, ("workload", "file"), pcap)
     return {"pcap_file": str(file), "stamp": False}
 
 
-def _made(experiment: Experiment, direction: str, doc: Document) -> dict[str, Any]:
-    workload, headers = experiment.study.workload, experiment.study.workload.headers
+def _made(
+    experiment: Experiment, workload: Packets, direction: str, doc: Document
+) -> dict[str, Any]:
+    headers = workload.headers
     params: dict[str, Any] = {
         "frame_bytes": list(experiment.frame.sizes),
         "flows": workload.flows.count,
@@ -134,8 +136,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
 
 def _file_of(problem: str, experiment: Experiment, doc: Document) -> tuple[PathKey, ...]:
     """Which of the workload's files a complaint about the source is of."""
-    for key in ("pcap", "tuples_file", "dst_ips_file"):
-        given = getattr(experiment.study.workload, key)
+    for key in ("file", "tuples_file", "dst_ips_file"):
+        given = getattr(experiment.workload, key, None)
         if given is not None and str(doc.resolve(given)) in problem:
             return ("workload", key)
     return ("workload",)

@@ -48,7 +48,7 @@ def points_of(
     with PlanCheck.of(doc, description) as check:
         for one in with_captures(experiments, doc, description):
             check_nodes(one, doc, description)
-            inline = one.study.deployment.hosting.kind == "inline"
+            inline = one.hosting.kind == "inline"
             make = inline_point if inline else hosted_point
             ready.append(make(one, check, available, floors))
     return ready

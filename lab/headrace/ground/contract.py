@@ -148,6 +148,7 @@ class Checked:
     # Repetitions outside, points inside, so that a machine which slows down does so for all alike;
     # False where deploying a point takes longer than measuring it.
     interleaved: bool = True
+    apart: bool = False  # a point that fails does not end the others
     memory: Deployment | None = None  # that asks most of the engines' memory; None: no engine
     notes: Sequence[str] = ()  # for the user: of what has no point
     lacking: str | None = None  # why this user cannot run it, though it can be checked

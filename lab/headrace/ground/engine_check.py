@@ -17,6 +17,7 @@ from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.spec.workload import Pcap
 
 Json = dict[str, Any]
 
@@ -95,10 +96,13 @@ def input_files(
         named = []
         for node in experiment.nodes:
             named += files_in(description.nfs[node.nf]["params"], node.params)
-        workload = experiment.study.workload
-        for given in (workload.dst_ips_file, workload.tuples_file, workload.pcap):
-            if given is not None:
-                named.append(str(given))
+        workload = experiment.workload
+        given = (
+            (workload.file,)
+            if isinstance(workload, Pcap)
+            else (workload.dst_ips_file, workload.tuples_file)
+        )
+        named += [str(file) for file in given if file is not None]
         found |= {name: doc.resolve(name) for name in named}
     return found
 
@@ -110,8 +114,8 @@ def with_captures(
     largest: dict[Path, int] = {}
     sized = []
     for one in experiments:
-        capture = one.study.workload.pcap
-        file = None if capture is None else doc.resolve(capture)
+        capture = one.workload
+        file = doc.resolve(capture.file) if isinstance(capture, Pcap) else None
         if file is not None and file.is_file():
             if file not in largest:
                 largest[file] = largest_captured(description.engine, file)

@@ -66,7 +66,7 @@ class EnginePoint:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        return (Offer(self.experiment.workload_name, self.study.workload),)
+        return (Offer(self.experiment.workload_name, self.experiment.workload),)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ def engine_of(experiment: Experiment) -> Json:
     """The plan's `engine`, as far as the spec decides it."""
     deployment = experiment.study.deployment
     engine: Json = {"memory_mb": deployment.memory_mb}
-    if deployment.locate and deployment.hosting.kind == "inline":
+    if deployment.locate and experiment.hosting.kind == "inline":
         engine["locate"] = locating(deployment.locate)
     return engine
 

@@ -24,7 +24,7 @@ from headrace.ground.offload.plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.host.state import dpdk_directories
 from headrace.spec.document import Document
-from headrace.spec.offload import Chaos, ChaosSpec, Offload
+from headrace.spec.offload import Chaos, ChaosSpec, OffloadService
 
 Json = dict[str, Any]
 Say = Callable[[str], None]
@@ -95,7 +95,7 @@ def chaos(spec: ChaosSpec, doc: Document, cpus: tuple[int, int], say: Say) -> Ou
     return outcome
 
 
-def _service_spec(spec: ChaosSpec, cpu: int, folder: Path) -> Offload:
+def _service_spec(spec: ChaosSpec, cpu: int, folder: Path) -> OffloadService:
     """Each VNF is on the wire, where its packets come and go, and speaks BGP to its neighbours over
     a link of their own."""
     vnfs = {}
@@ -112,7 +112,7 @@ def _service_spec(spec: ChaosSpec, cpu: int, folder: Path) -> Offload:
                 "core": {"port": "core", "addresses": [f"10.9.0.{number}/24"]},
             },
         }
-    return Offload.model_validate(
+    return OffloadService.model_validate(
         {
             "name": spec.name,
             "ports": {"wire": {}, "core": {}},
@@ -152,7 +152,7 @@ def _destinations(chaos: Chaos) -> Iterator[str]:
         yield str(routes[i // chaos.vnfs % len(routes)][1])
 
 
-def _with_traffic(chaos: Chaos, spec: Offload, cpu: int, addresses: str, plan: Json) -> Json:
+def _with_traffic(chaos: Chaos, spec: OffloadService, cpu: int, addresses: str, plan: Json) -> Json:
     """A tester at the other end of the wire."""
     source = {
         "frame_bytes": [chaos.frame],
@@ -178,7 +178,7 @@ def _with_traffic(chaos: Chaos, spec: Offload, cpu: int, addresses: str, plan: J
     return {**plan, "links": plan["links"] | links, "segments": [*tester, router]}
 
 
-def _know_next_hops(spec: Offload) -> None:
+def _know_next_hops(spec: OffloadService) -> None:
     """Nobody is behind the wire who would answer ARP."""
     for number, name in enumerate(spec.vnfs, 1):
         namespaces.add_neighbour(spec, name, "eth0", f"10.255.{number}.2", _NEXT_HOP)
@@ -263,7 +263,7 @@ def _settle(service: Service, chaos: Chaos) -> tuple[str, ...]:
     return missing
 
 
-def _left(spec: Offload, service: Service) -> Iterator[str]:
+def _left(spec: OffloadService, service: Service) -> Iterator[str]:
     """Namespaces, with the TAPs in them; files; processes that were in the namespaces."""
     wanted = {namespaces.of(spec, name) for name in spec.vnfs}
     yield from sorted(wanted & set(netns.listnetns()))

@@ -26,7 +26,7 @@ from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons
 from headrace.ground.offload.service import Service
 from headrace.spec.document import Document
-from headrace.spec.offload import Convergence, ConvergenceSpec, Offload
+from headrace.spec.offload import Convergence, ConvergenceSpec, OffloadService
 
 Json = dict[str, Any]
 Say = Callable[[str], None]
@@ -114,7 +114,7 @@ def prefixes(c: Convergence, doc: Document) -> Networks:
     """Of the file, or /24s one after the other."""
     if c.prefixes is None:
         return [ipaddress.IPv4Network((_FIRST + 256 * i, 24)) for i in range(c.routes)]
-    at, file = ("convergence", "prefixes"), doc.resolve(c.prefixes)
+    at, file = ("measure", "convergence", "prefixes"), doc.resolve(c.prefixes)
     found: dict[ipaddress.IPv4Network, None] = {}
     try:
         with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
@@ -130,14 +130,14 @@ def prefixes(c: Convergence, doc: Document) -> Networks:
     except (OSError, UnicodeDecodeError) as why:
         raise doc.error(at, f"{file} cannot be read: {why}") from None
     raise doc.error(
-        ("convergence", "routes"),
+        ("measure", "convergence", "routes"),
         f"{c.routes}, but {file} has {len(found)} IPv4 prefixes; allowed: at most so many",
     )
 
 
 def _service_spec(
     spec: ConvergenceSpec, daemon: str, cpu: int, folder: Path, networks: Networks
-) -> Offload:
+) -> OffloadService:
     (folder / "router.conf").write_text(_FRR if daemon == "frr" else _BIRD)
     speaks = _SPEAKS
     for preference, (name, (gateway, _)) in enumerate(_GATEWAYS.items(), 200):
@@ -152,7 +152,7 @@ def _service_spec(
         }
         for number, (vnf, kind) in enumerate(((_ROUTER, daemon), (_SPEAKER, "bird")), 1)
     }
-    return Offload.model_validate(
+    return OffloadService.model_validate(
         {
             "name": spec.name,
             "ports": {_LINK: {}},

@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 import headrace
 from headrace.collect.watch import Watch, watching
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host.exclusive import WAIT_S, Lcores
 from headrace.host.memory import Memory, provide
@@ -47,6 +48,7 @@ class Session:
     def __init__(self, bundle: BundleWriter, progress: Progress, wait_s: float) -> None:
         self.bundle, self.progress = bundle, progress
         self.results: list[Result] = []
+        self.failed: dict[str, str] = {}  # chain of a point: why it could not be measured
         self.trials = 0
         self._wait_s = wait_s
         self._environment: Environment | None = None
@@ -63,14 +65,20 @@ class Session:
         with contextlib.suppress(BundleUnwritable):  # the bundle's end says so
             self.bundle.sample("time.json", json.dumps(self.stopwatch.seconds, indent=1))
 
-    def inputs(self, given: str, files: Mapping[str, Path], points: Sequence[Point] = ()) -> None:
+    def inputs(
+        self,
+        given: str,
+        files: Mapping[str, Path],
+        points: Sequence[Point] = (),
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
         """The spec as given and as resolved, and copies of its files: so it can be replayed."""
         copies = {}
         for i, (name, source) in enumerate(sorted(files.items())):
             copy = self.bundle.input(f"{i}-{source.name}", source)
             copies[name] = str(copy.relative_to(self.bundle.path))
         resolved = [point.resolved() for point in points]
-        self.bundle.spec(given, {"inputs": copies, "experiments": resolved})
+        self.bundle.spec(given, {"inputs": copies, "experiments": resolved, **(more or {})})
 
     def hold(self, cpus: Iterable[int]) -> None:
         """Lcores that nobody else has until the session ends."""
@@ -109,7 +117,13 @@ class Session:
                 if len(rounds) > 1:
                     label += f", repetition {turn[0]}"
                 self.progress.experiment(label)
-                self._point(point, turn, each_trial=not checked.interleaved)
+                try:
+                    self._point(point, turn, each_trial=not checked.interleaved)
+                except HeadraceError as error:
+                    if not checked.apart or isinstance(error, BundleUnwritable):
+                        raise
+                    self.failed[point.chain] = str(error)
+                    self.progress.say(f"{escape(point.chain)}: failed: {escape(str(error))}")
                 self.progress.finished()
 
     def _point(self, point: Point, repetitions: range, each_trial: bool) -> None:

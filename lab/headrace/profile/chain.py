@@ -65,7 +65,7 @@ def problem(
     last lcore, with its own parameters and traffic; for latency, with small bursts as well."""
     ends, names = _ends(lcores), [node.name for node in experiment.nodes]
     layouts = pricing.layouts(len(names), lcores)
-    halved = max(1, experiment.study.workload.flows.count // 2)
+    halved = max(1, experiment.flows // 2)
     cases = {
         name: Case(
             deployed(

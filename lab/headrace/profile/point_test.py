@@ -29,9 +29,8 @@ def test_packets_are_counted_not_seconds(flows: int, pps: float, packets: int) -
         counters = Counters(tsc_hz=1, replicas=(first,))
         return SimpleNamespace(counters=counters, duration_s=seconds)
 
-    workload = SimpleNamespace(flows=SimpleNamespace(count=flows))
     one = SimpleNamespace(
-        experiment=SimpleNamespace(study=SimpleNamespace(workload=workload)),
+        experiment=SimpleNamespace(flows=flows),
         placement=SimpleNamespace(segments=(SimpleNamespace(name="chain"),)),
     )
     up: Any = SimpleNamespace(one=one, trial=trial)

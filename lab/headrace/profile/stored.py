@@ -158,7 +158,7 @@ def _settings(doc: Document, node: Node, experiment: Experiment, base: Settings)
         rules = len(node.params["rules"])
     sizes = experiment.frame.sizes
     return Settings(
-        state=entries or experiment.study.workload.flows.count,
+        state=entries or experiment.flows,
         rules=rules or base.rules,
         frame_bytes=round(sum(sizes) / len(sizes)),
         burst=experiment.study.deployment.burst,

@@ -16,7 +16,7 @@ from headrace.model.hosting import best_case
 from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
 from headrace.report.charts.svg import el, line, picture, rect, text, title
-from headrace.spec.points import PointsFile
+from headrace.spec.study import Study
 
 PARTS = ("generator", "switch", "queue", "scheduler", "VNF")
 _COLOURS = ("#7f8c9b", "#2f6fab", "#d9a33a", "#c0504d", "#4f9d69")
@@ -144,7 +144,7 @@ def _rest(row: dict[str, Any]) -> str:
     return repr(sorted((k, str(v)) for k, v in row["values"].items() if k != _CHAINS))
 
 
-def show_rows(file: PointsFile, rows: Sequence[dict[str, Any]], console: Console) -> None:
+def show_rows(file: Study, rows: Sequence[dict[str, Any]], console: Console) -> None:
     for name, group in file.groups.items():
         mine = [row for row in rows if row["group"] == name]
         if not mine:

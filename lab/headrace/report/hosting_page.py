@@ -17,14 +17,15 @@ from headrace.report.comparison import text
 from headrace.report.hosting import PARTS, Stack, draw_stack, parts, words
 from headrace.report.page import both
 from headrace.report.sheet import Section, Sheet, Table
-from headrace.spec.points import Group, PointsFile
+from headrace.spec.group import Group
+from headrace.spec.study import Study
 
 Row = dict[str, Any]
 _CHAINS = "deployment.hosting.chains"
 _COLUMNS = ("", "goal", "kpps", "n x one", "loss", "mean us", "p99 us", "jitter us", "audit")
 
 
-def sheet(file: PointsFile, rows: Sequence[Row]) -> Sheet:
+def sheet(file: Study, rows: Sequence[Row]) -> Sheet:
     sections: list[Section] = []
     for name, group in file.groups.items():
         mine = [row for row in rows if row["group"] == name]

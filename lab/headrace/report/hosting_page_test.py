@@ -8,10 +8,10 @@ from typing import Any
 from headrace.report.hosting import with_best_case
 from headrace.report.hosting_page import delays, scale, sheet, stacks
 from headrace.report.sheet import render
-from headrace.spec.points import PointsFile
+from headrace.spec.study import Study
 
-FILE = PointsFile.model_validate(
-    {"name": "p", "paper": "P", "base": {}, "groups": {
+FILE = Study.model_validate(
+    {"name": "p", "paper": "P", "groups": {
         "g": {"about": "VNFs <side> by side", "published": [
             {"claim": "P.1", "setup": "ten", "value": [0.1, 0.2]}]},
         "other": {"about": "nothing"}}}

@@ -72,6 +72,12 @@ def not_a_bool(value: Any) -> Any:
     return value
 
 
+def listed(value: Any) -> Any:
+    """A single one is a list of one."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Count = Annotated[int, BeforeValidator(not_a_bool)]
 Seconds = Annotated[float, BeforeValidator(_seconds), BeforeValidator(not_a_bool)]
 Rate = Annotated[float, BeforeValidator(_rate), BeforeValidator(not_a_bool)]
 Ratio = Annotated[float, BeforeValidator(_ratio), BeforeValidator(not_a_bool)]

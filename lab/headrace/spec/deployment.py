@@ -5,12 +5,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    Tag,
+    model_validator,
+)
 
-from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Spec, not_a_bool
-from headrace.spec.hosting import Hosting
+from headrace.spec.appliance import Appliances
+from headrace.spec.base import INTERFACE_PATTERN, NAME_PATTERN, Count, Spec, listed
+from headrace.spec.hosting import KINDS, Hosting
+from headrace.spec.offload import Offload
 
-Count = Annotated[int, BeforeValidator(not_a_bool)]
+HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {
@@ -209,14 +219,40 @@ class Ring(Spec):
         return {"size": value} if isinstance(value, int) else value
 
 
-def _listed(value: Any) -> Any:
-    """A single execution is a sweep over one."""
-    return value if isinstance(value, list | tuple) else [value]
+def _hosting(value: Any) -> Any:
+    """`container` is `{kind: container}`."""
+    if isinstance(value, str):
+        value = {"kind": value}
+    if isinstance(value, dict):
+        kind = value.get("kind", "inline")
+        if kind not in HOSTING_KINDS:
+            raise ValueError(f"kind: {kind}; allowed: {', '.join(HOSTING_KINDS)}")
+    elif not isinstance(value, Hosting | Appliances | Offload):
+        raise ValueError(
+            f"allowed: {', '.join(HOSTING_KINDS)}, or {{kind: process, chains: 4, ...}}"
+        )
+    return value
+
+
+def _tag(value: Any) -> str:
+    """A tag is no key of a hosting, so that an error's path stays the file's."""
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return f"kind {kind}" if kind in ("appliances", "offload") else "functions"
+
+
+AnyHosting = Hosting | Appliances | Offload
+_OneHosting = Annotated[
+    Annotated[Hosting, Tag("functions")]
+    | Annotated[Appliances, Tag("kind appliances")]
+    | Annotated[Offload, Tag("kind offload")],
+    Discriminator(_tag),
+    BeforeValidator(_hosting),
+]
 
 
 class Deployment(Spec):
     execution: Annotated[
-        tuple[Execution, ...], BeforeValidator(_listed), Field(min_length=1, max_length=100)
+        tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
     ] = (Execution(name="rtc", model="rtc"),)
     lcores: Lcores = Lcores()
     hugepages: Literal["auto"] | bool = "auto"
@@ -229,12 +265,14 @@ class Deployment(Spec):
     wire: Literal["auto"] | RingSize = "auto"
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
-    hosting: Hosting = Hosting()
+    hosting: _OneHosting = Hosting()
     network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
 
     @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
+        if not isinstance(self.hosting, Hosting):
+            return self
         kinds = _APART.get(self.network)
         if kinds is not None and self.hosting.kind not in kinds:
             raise ValueError(

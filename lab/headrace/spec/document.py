@@ -43,6 +43,14 @@ class Document:
     root: yaml.Node | None
     # In a bundle: where the copy of each file that the spec names lies.
     inputs: Mapping[str, Path] = field(default_factory=dict)
+    group: str | None = None  # whose part of the study is laid over the rest of it
+    swept: tuple[str, ...] = ()  # paths that the group's sweep sets
+
+    def text(self) -> str:
+        """As a file would have it."""
+        if self.group is not None:
+            return yaml.safe_dump(self.data, sort_keys=False)
+        return self.file.read_text(encoding="utf-8")
 
     def resolve(self, given: str | Path) -> Path:
         """Paths in a spec are relative to the spec's own file."""
@@ -66,10 +74,33 @@ class Document:
 
     def error(self, path: tuple[PathKey, ...], problem: str, **value: Any) -> BadInput:
         """An error at `path` of this file; pass `value=` to show it."""
+        path = self._written(path)
         line = self.line(path)
         place = f"{self.file}:{line}" if line is not None else str(self.file)
         where = dotted(path)
         return bad_value(f"{place}: {where}" if where else place, problem=problem, **value)
+
+    def _written(self, path: tuple[PathKey, ...]) -> tuple[PathKey, ...]:
+        """Where the value stands: in its group, or in what all groups have in common."""
+        if self.group is None:
+            return path
+        for key in self.swept:
+            if (text := dotted(path)) == key or text.startswith((f"{key}.", f"{key}[")):
+                return ("groups", self.group, "sweep", key)
+        part = () if path[:1] == ("sweep",) else ("spec",)
+        inside = ("groups", self.group, *part, *path)
+        deeper = self._depth(inside) - (len(inside) - len(path)) > self._depth(path)
+        return inside if deeper or self._depth(inside) == len(inside) else path
+
+    def _depth(self, path: tuple[PathKey, ...]) -> int:
+        """How many keys of a path are there."""
+        node = self.root
+        for depth, key in enumerate(path):
+            child = _child(node, key)[0] if node is not None else None
+            if child is None:
+                return depth
+            node = child
+        return len(path)
 
 
 def _child(node: yaml.Node, key: PathKey) -> tuple[yaml.Node | None, int | None]:

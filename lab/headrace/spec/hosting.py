@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Spec, not_a_bool
+from headrace.spec.base import Count, Spec, not_a_bool
 from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
 
-Count = Annotated[int, BeforeValidator(not_a_bool)]
 VFS_MAX = 63  # of one port of S1's NIC (Intel 82599), and of the engine's veb
 KINDS = ("inline", "process", "container", "vm")
 PROGRAM_MB = 64  # of an engine, beside what DPDK has
@@ -32,7 +31,8 @@ def _ratio(value: Any) -> Any:
 
 
 class Hosting(Spec):
-    """`execution` says which functions make up a VNF: each of its segments is one.
+    """Of headrace's own functions. `execution` says which of them make up a VNF: each of its
+    segments is one.
 
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others
     stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
@@ -65,17 +65,6 @@ class Hosting(Spec):
     times: bool = True
     vm: Vm = Vm()
     vf: Literal["af_packet", "af_xdp", "vfio"] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_short(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            if value not in KINDS:
-                raise ValueError(f"allowed: {', '.join(KINDS)}")
-            return {"kind": value}
-        if isinstance(value, dict | Hosting):
-            return value
-        raise ValueError(f"allowed: {', '.join(KINDS)}, or {{kind: process, chains: 4, ...}}")
 
     @model_validator(mode="after")
     def _consistent(self) -> Hosting:

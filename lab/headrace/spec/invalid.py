@@ -60,7 +60,7 @@ def explain(
     path, kind = written(data, first["loc"]), first["type"]
     place = next((("sweep", key) for key in swept if _covers(key, path)), path)
     if kind == "extra_forbidden":
-        return doc.error(place, unknown(str(path[-1]), keys_at(model, path[:-1])))
+        return doc.error(place, unknown(str(path[-1]), keys_at(model, path[:-1], data)))
     if kind == "missing":
         return doc.error(place, f"{first['loc'][-1]!r} is missing")
     if kind == "invalid_key":
@@ -116,15 +116,30 @@ def written(data: Any, path: tuple[PathKey, ...]) -> tuple[PathKey, ...]:
     return tuple(found)
 
 
-def keys_at(model: type[BaseModel], path: tuple[PathKey, ...]) -> list[str]:
-    """The keys that are allowed below `path`."""
+def keys_at(model: type[BaseModel], path: tuple[PathKey, ...], data: Any = None) -> list[str]:
+    """The keys that are allowed below `path`; of a union's members, those of the `kind` given."""
     models = [model]
     for key in path:
+        data = _below(data, key)
         fields = (m.model_fields[key] for m in models if key in m.model_fields)
         # An index, or a name that the user chose, is of no field.
         models = [inner for one in fields for inner in _models(one.annotation)] or models
+        models = [one for one in models if _of_kind(one, data)] or models
     names = [field.alias or name for m in models for name, field in m.model_fields.items()]
     return list(dict.fromkeys(names))
+
+
+def _below(data: Any, key: PathKey) -> Any:
+    if isinstance(data, dict):
+        return data.get(key)
+    return data[key] if isinstance(data, list) and isinstance(key, int) else None
+
+
+def _of_kind(model: type[BaseModel], data: Any) -> bool:
+    field = model.model_fields.get("kind")
+    if field is None or not isinstance(data, dict):
+        return True
+    return data.get("kind", field.get_default()) in get_args(field.annotation)
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -7,8 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from headrace.spec.base import Rate, Ratio, Seconds, Spec, is_ratio, not_a_bool, rate_text
-from headrace.spec.deployment import Count
+from headrace.spec.base import (
+    Count,
+    Rate,
+    Ratio,
+    Seconds,
+    Spec,
+    is_ratio,
+    not_a_bool,
+    rate_text,
+)
 
 # Loss ratios by the names that people use. The tools differ: FD.io CSIT's NDR is zero loss and its
 # PDR 0.5 %; NFVbench's NDR is 0.001 % and its PDR 0.1 %. `ndr` and `pdr` are NFVbench's.
@@ -84,8 +92,33 @@ def _listed(value: Any) -> Any:
 Goal = Annotated[GoalSpec, BeforeValidator(_has_a_goals_form)]
 
 
+_ALONE = ("chaos", "convergence")
+ASKED = ("search", "loads", "max", *_ALONE)
+
+
+class Chaos(Spec):
+    """A random VNF is killed `every` so often, and started again, while the one load of `loads`
+    goes through all of them. The host must not notice."""
+
+    every: Annotated[Seconds, Field(ge=0.1, le=3600)] = 1.0
+    duration: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
+    seed: Annotated[Count, Field(ge=0)] = 1
+
+
+class Convergence(Spec):
+    """Routes that a BGP speaker announces to a VNF's daemon, changes and withdraws: how many a
+    second reach the engine's table. `prefixes`: a file with one IPv4 prefix a line, the first
+    `routes` of which are taken; `timeout`: of each change of all routes."""
+
+    routes: Annotated[Count, Field(ge=100, le=1 << 20)] = 200_000
+    prefixes: str | None = None
+    rounds: Annotated[Count, Field(ge=1, le=1000)] = 5
+    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
+
+
 class Measure(Spec):
-    """Maximum rate, fixed loads, goals of one search: any of them, done in this order."""
+    """Maximum rate, fixed loads, goals of one search: any of them, done in this order. Or what
+    becomes of a load while VNFs are killed, or how fast routes converge."""
 
     search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()
     loads: Annotated[
@@ -101,6 +134,8 @@ class Measure(Spec):
     max_load: Annotated[Rate, Field(gt=0, le=1e10)] | None = None
     search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0
     drain: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.1
+    chaos: Chaos | None = None
+    convergence: Convergence | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -108,7 +143,7 @@ class Measure(Spec):
         if not isinstance(value, dict):
             return value
         value = dict(value)
-        if not any(value.get(key) for key in ("search", "loads", "max")):
+        if not any(key in value if key in _ALONE else value.get(key) for key in ASKED):
             value["search"] = ["ndr", "pdr"]
         shared = value.get("goals") if isinstance(value.get("goals"), dict) else {}
         search = value.get("search", [])
@@ -125,11 +160,27 @@ class Measure(Spec):
                 f"max_load {rate_text(self.max_load)} is not above "
                 f"min_load {rate_text(self.min_load)} packets/s"
             )
+        self._one_kind()
         names = [goal.name for goal in self.search]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"goal {name!r} is given twice; allowed: unique names")
         return self
+
+    def _one_kind(self) -> None:
+        """Chaos is at one load; what converges has none."""
+        if self.convergence is not None:
+            others = [key for key in ASKED[:-1] if getattr(self, key)]
+            if others:
+                raise ValueError(f"convergence: beside {', '.join(others)}; allowed: alone")
+        if self.chaos is None:
+            return
+        if self.search or self.max:
+            raise ValueError("chaos: beside search or max; allowed: with one load in `loads`")
+        if len(self.loads) != 1:
+            raise ValueError(
+                f"chaos: is at one load, and `loads` has {len(self.loads)}; allowed: loads: [50k]"
+            )
 
 
 Repetitions = Annotated[int, BeforeValidator(not_a_bool), Field(ge=1, le=1000)]

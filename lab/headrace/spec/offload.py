@@ -7,11 +7,18 @@ import ipaddress
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from headrace.spec.base import DAEMON_PATTERN, INTERFACE_PATTERN, NAME_PATTERN, Rate, Seconds, Spec
-from headrace.spec.document import Document
-from headrace.spec.invalid import explain
+from headrace.spec.base import (
+    DAEMON_PATTERN,
+    INTERFACE_PATTERN,
+    NAME_PATTERN,
+    Count,
+    Rate,
+    Seconds,
+    Spec,
+    listed,
+)
 from headrace.spec.measure import Goal, as_goal
 
 PORTS_MAX = 15
@@ -74,6 +81,67 @@ class Vnf(Spec):
     hold: Annotated[Seconds, Field(ge=0, le=86400)] = 30.0
 
 
+Mode = Literal[
+    "bare-metal", "offload", "offload-updates",
+    "conventional-poll", "conventional-adaptive", "conventional-interrupt", "ovs-dpdk",
+]  # fmt: skip
+
+
+def _by_name_or_many(value: Any) -> str:
+    return "by name" if isinstance(value, dict) else "how many"
+
+
+class Offload(Spec):
+    """VNFs whose routing daemons run and whose packets the host forwards.
+
+    `vnfs` by name, on `ports`, are a service, which `headrace offload` runs. As a number they are
+    alike, and measured: in each of `modes` with `routes` of each and `updates` (route changes per
+    second, in all; `wire`: packets that wait before the router); with `measure.chaos` with a
+    routing `daemon` in each; with `measure.convergence` one VNF with each `daemon` in turn.
+    """
+
+    kind: Literal["offload"]
+    vnfs: Annotated[
+        Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256), Tag("by name")]
+        | Annotated[Count, Field(ge=1, le=256), Tag("how many")],
+        Discriminator(_by_name_or_many),
+    ] = 63
+    ports: Annotated[dict[Name, Port], Field(max_length=PORTS_MAX)] = Field(default_factory=dict)
+    lcore: Annotated[Count, Field(ge=0)] | None = None  # the last one unless given
+    punt_pps: Annotated[Count, Field(ge=1)] = 100_000
+    modes: Annotated[tuple[Mode, ...], BeforeValidator(listed), Field(min_length=1)] = (
+        "bare-metal",
+        "offload",
+        "offload-updates",
+    )
+    routes: Annotated[Count, Field(ge=1, le=4096)] = 1024
+    updates: Annotated[Rate, Field(gt=0, le=1e7)] = 64_000.0
+    wire: Annotated[Count, Field(ge=64, le=1 << 17)] = 4096
+    daemon: Annotated[
+        tuple[Literal["frr", "bird"], ...], BeforeValidator(listed), Field(min_length=1)
+    ] = ("frr",)
+
+    @model_validator(mode="after")
+    def _as_told(self) -> Offload:
+        for key in ("modes", "daemon"):
+            given = getattr(self, key)
+            if len(set(given)) < len(given):
+                raise ValueError(f"{key}: {', '.join(given)}; allowed: each once")
+        if self.wire & (self.wire - 1):
+            raise ValueError(f"wire: {self.wire}; allowed: a power of two")
+        wrong = _OF_MANY if isinstance(self.vnfs, dict) else _OF_SERVICE
+        for key in wrong & self.model_fields_set:
+            other = "a number of `vnfs`" if wrong is _OF_MANY else "`vnfs` by name"
+            raise ValueError(f"{key}: belongs to {other}")
+        if isinstance(self.vnfs, dict) and not self.ports:
+            raise ValueError("ports: nothing; allowed: the links that the VNFs' interfaces are on")
+        return self
+
+
+_OF_SERVICE = {"ports", "lcore", "punt_pps"}
+_OF_MANY = {"modes", "routes", "updates", "wire", "daemon"}
+
+
 class _Named(Spec):
     """What a service has, and each measurement of one."""
 
@@ -83,17 +151,11 @@ class _Named(Spec):
     memory_mb: Memory = 512
 
 
-class Offload(_Named):
+class OffloadService(_Named):
     ports: Annotated[dict[Name, Port], Field(min_length=1, max_length=PORTS_MAX)]
     vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
     lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
     punt_pps: Annotated[int, Field(ge=1)] = 100_000
-
-
-Mode = Literal[
-    "bare-metal", "offload", "offload-updates",
-    "conventional-poll", "conventional-adaptive", "conventional-interrupt", "ovs-dpdk",
-]  # fmt: skip
 
 
 class Comparison(Spec):
@@ -185,36 +247,3 @@ class ConvergenceSpec(_Named):
     """A measurement of the daemons, rather than the service."""
 
     convergence: Convergence
-
-
-AnySpec = Offload | CompareSpec | ChaosSpec | ConvergenceSpec
-_MODELS: dict[str, type[CompareSpec] | type[ChaosSpec] | type[ConvergenceSpec]] = {
-    "compare": CompareSpec,
-    "chaos": ChaosSpec,
-    "convergence": ConvergenceSpec,
-}
-
-
-def read(doc: Document) -> AnySpec:
-    """The spec, or an error that names the line, the value and what is allowed."""
-    data = doc.data if isinstance(doc.data, dict) else {}
-    model: type[AnySpec] = next((one for key, one in _MODELS.items() if key in data), Offload)
-    if "chain" in data:
-        raise doc.error(("chain",), "this is a spec of `headrace run`, not of `headrace offload`")
-    try:
-        found = model.model_validate(doc.data)
-    except ValidationError as error:
-        raise explain(doc, error, model) from None
-    if isinstance(found, Offload):
-        _ports_exist(found, doc)
-    return found
-
-
-def _ports_exist(spec: Offload, doc: Document) -> None:
-    for name, vnf in spec.vnfs.items():
-        for device, interface in vnf.interfaces.items():
-            if interface.port not in spec.ports:
-                raise doc.error(
-                    ("vnfs", name, "interfaces", device, "port"), "no such port",
-                    value=interface.port, allowed=", ".join(spec.ports),
-                )  # fmt: skip

@@ -1,152 +1,105 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A paper's points: groups of experiments, what each needs of a server, what was published."""
+"""The points of a study: those of its groups, or the study itself."""
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pydantic import Field
+from headrace.errors import BadInput
+from headrace.spec.document import Document
+from headrace.spec.group import Group, Machine, lacking
+from headrace.spec.place import over, put
+from headrace.spec.study import Study, read, studies
 
-from headrace.spec.base import FIGURES_PATTERN, NAME_PATTERN, Spec
-from headrace.spec.hosting import Count
-
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Figures = Annotated[str, Field(pattern=FIGURES_PATTERN)]
-
-
-class Needs(Spec):
-    """What a point asks of a server. `when`: only where the sweep has these values."""
-
-    when: dict[str, Any] = Field(default_factory=dict)
-    lcores: Annotated[Count, Field(ge=1)] | None = None
-    cores: Annotated[Count, Field(ge=1)] | None = None  # physical ones, traffic's among them
-    nodes: Annotated[Count, Field(ge=1)] | None = None
-    kvm: Literal[True] | None = None  # virtual machines that are not emulated
-    containers: Literal[True] | None = None  # root, and podman or docker
-    sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
-    never: str | None = None  # why this is not measured on any server
-
-
-class Published(Spec):
-    claim: str
-    setup: str
-    value: Any
-
-
-class Group(Spec):
-    """A spec as `headrace run` takes it, laid over the file's `base`, and swept.
-
-    `figures` of the paper that its points belong to; 2-7: figures that have them between them.
-    """
-
-    about: str
-    figures: tuple[Figures, ...] = ()
-    spec: dict[str, Any] = Field(default_factory=dict)
-    sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    needs: tuple[Needs, ...] = ()
-    published: tuple[Published, ...] = ()
-
-    @property
-    def numbers(self) -> frozenset[int]:
-        """Of its figures."""
-        return frozenset().union(*map(span, self.figures))
-
-
-def span(figures: str) -> range:
-    """Numbers of the figures that a text names: 8, or 2-7."""
-    first, _, last = figures.partition("-")
-    return range(int(first), int(last or first) + 1)
-
-
-class PointsFile(Spec):
-    name: Name
-    paper: str
-    base: dict[str, Any]
-    groups: Annotated[dict[Name, Group], Field(min_length=1)]
+_OF_THE_FILE = ("groups", "claims", "sweep")
 
 
 @dataclass(frozen=True)
-class Point:
-    group: str
-    figures: tuple[str, ...]
+class StudyPoint:
+    """A study of its own, which any ground takes: its name is the point's."""
+
     name: str
-    values: dict[str, Any]
-    spec: dict[str, Any]
-    skipped: str | None  # why
+    doc: Document
+    group: str = ""
+    figures: tuple[str, ...] = ()
+    values: dict[str, Any] = field(default_factory=dict)
+    skipped: str | None = None  # why this machine cannot have it
 
 
 @dataclass(frozen=True)
-class Machine:
-    lcores: int
-    nodes: int
-    no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
-    no_containers: Callable[[], str | None] = lambda: None  # why VNFs cannot be in containers
-    cores: int | None = None  # physical; None: as many as lcores
-    # Why no NIC has virtual functions for a spec's VNFs.
-    no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
+class Wanted:
+    """Some of the points; all, unless said otherwise."""
+
+    group: str | None = None
+    figure: int | None = None
+    point: str | None = None
 
 
-def points(
-    file: PointsFile, machine: Machine, wanted: str | None = None, figure: int | None = None
-) -> Iterator[Point]:
-    """Those of one group, of one figure, or all."""
-    for name, group in file.groups.items():
-        if wanted in (None, name) and (figure is None or figure in group.numbers):
-            yield from _group(file, name, group, machine)
+def has_groups(doc: Document) -> bool:
+    return isinstance(doc.data, dict) and bool(doc.data.get("groups"))
 
 
-def _group(file: PointsFile, name: str, group: Group, machine: Machine) -> Iterator[Point]:
-    for i, combination in enumerate(itertools.product(*group.sweep.values()), 1):
-        values = dict(zip(group.sweep, combination, strict=True))
-        spec = _over(copy.deepcopy(file.base), group.spec)
+def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[StudyPoint]:
+    """Those that are wanted, those that the machine cannot have among them."""
+    if not has_groups(doc):
+        _none_wanted(doc, wanted)
+        return [StudyPoint(next(studies(doc))[0].name, doc)]
+    study = read(doc)
+    _known(study, wanted)
+    found = [
+        point
+        for name, group in study.groups.items()
+        if wanted.group in (None, name)
+        and (wanted.figure is None or wanted.figure in group.numbers)
+        for point in _group(doc, study, name, group, machine)
+    ]
+    if wanted.point is None:
+        return found
+    of_name = [point for point in found if point.name == wanted.point]
+    if not of_name:
+        names = ", ".join(point.name for point in found)
+        raise BadInput(f"--point: got {wanted.point}; allowed: {names}")
+    return of_name
+
+
+def _none_wanted(doc: Document, wanted: Wanted) -> None:
+    for option in ("group", "figure", "point"):
+        if getattr(wanted, option) is not None:
+            raise BadInput(f"--{option}: {doc.file} has no `groups`")
+
+
+def _known(study: Study, wanted: Wanted) -> None:
+    if wanted.group is not None and wanted.group not in study.groups:
+        raise BadInput(f"--group: got {wanted.group}; allowed: {', '.join(study.groups)}")
+    drawn = sorted(set().union(*(one.numbers for one in study.groups.values())))
+    if wanted.figure is not None and wanted.figure not in drawn:
+        raise BadInput(f"--figure: got {wanted.figure}; allowed: {', '.join(map(str, drawn))}")
+
+
+def _group(
+    doc: Document, study: Study, name: str, group: Group, machine: Machine
+) -> Iterator[StudyPoint]:
+    common = {key: value for key, value in doc.data.items() if key not in _OF_THE_FILE}
+    laid = over({"description": group.about, **common}, group.spec)
+    sweep = {**study.sweep, **group.sweep}
+    of_group = replace(doc, group=name, swept=tuple(group.sweep))
+    for i, combination in enumerate(itertools.product(*sweep.values()), 1):
+        values = dict(zip(sweep, combination, strict=True))
+        data = {**over(laid, {}), "name": f"{name}-{i}"[:31]}
         for path, value in values.items():
-            _put(spec, path, value)
-        spec["name"] = f"{name}-{i}"[:31]
-        spec.setdefault("description", group.about)
-        reasons = (_lacking(need, values, spec, machine) for need in group.needs)
-        reason = next(filter(None, reasons), None)
-        yield Point(name, group.figures, spec["name"], values, spec, reason)
-
-
-def _lacking(
-    need: Needs, values: dict[str, Any], spec: dict[str, Any], machine: Machine
-) -> str | None:
-    if any(values.get(path) != value for path, value in need.when.items()):
-        return None
-    if need.never:
-        return need.never
-    if need.lcores is not None and machine.lcores < need.lcores:
-        return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
-    cores = machine.lcores if machine.cores is None else machine.cores
-    if need.cores is not None and cores < need.cores:
-        return f"needs {need.cores} physical cores, this machine has {cores}"
-    if need.nodes is not None and machine.nodes < need.nodes:
-        return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
-    if need.kvm and (problem := machine.no_kvm()) is not None:
-        return f"needs KVM: {problem}"
-    if need.containers and (problem := machine.no_containers()) is not None:
-        return f"needs containers: {problem}"
-    if need.sriov and (problem := machine.no_sriov(spec)) is not None:
-        return f"needs SR-IOV: {problem}"
-    return None
-
-
-def _over(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Mappings are merged, everything else is replaced."""
-    for key, value in more.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict)
-        base[key] = _over(base[key], value) if both else copy.deepcopy(value)
-    return base
-
-
-def _put(spec: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for key in parents:
-        if not isinstance(spec.get(key), dict):
-            spec[key] = {}
-        spec = spec[key]
-    spec[last] = value
+            problem = put(data, path, value)
+            if problem is not None:
+                raise of_group.error(("sweep", path), problem)
+        data["sweep"] = {path: [value] for path, value in values.items()}
+        reasons = (lacking(need, values, data, machine) for need in group.needs)
+        yield StudyPoint(
+            data["name"],
+            replace(of_group, data=data),
+            name,
+            group.figures,
+            values,
+            next(filter(None, reasons), None),
+        )

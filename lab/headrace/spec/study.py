@@ -12,45 +12,99 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from headrace.spec import document
+from headrace.spec import document, forms
+from headrace.spec.appliance import GraphSet, ScaleOut
 from headrace.spec.base import NAME_PATTERN, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
-from headrace.spec.collect import Collect
+from headrace.spec.claim import Claim
+from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Deployment, Execution
 from headrace.spec.document import Document, PathKey
+from headrace.spec.group import Group
+from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
-from headrace.spec.measure import Measure, Repetitions
-from headrace.spec.workload import Workload
+from headrace.spec.measure import ASKED, Measure, Repetitions
+from headrace.spec.place import put
+from headrace.spec.workload import Packets, Pcap, Workloads
 
 EXPERIMENTS_MAX = 10_000
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Swept = tuple[tuple[str, Any], ...]
 
 
 class Study(Spec):
+    """What one file says; with `groups`, what they have in common.
+
+    `baseline`: the same clients and servers without any VNF; `alone`: each VNF by itself;
+    `scale_out`: VNFs with more and more instances: all three of appliances.
+    """
+
     name: Name
     description: str = ""
+    paper: str | None = None
     chain: Chain | None = None
     chains: Annotated[dict[Name, Chain], Field(min_length=1)] | None = None
+    graphs: GraphSet | None = None
     deployment: Deployment = Deployment()
-    workload: Workload = Workload()
+    workload: Workloads = (Packets(),)
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))
     repetitions: Repetitions = 1
     warmup: Annotated[Seconds, Field(ge=0, le=3600)] = 1.0
     collect: Collect = Field(default_factory=lambda: Collect(layers=()))
+    baseline: bool = False
+    alone: bool = False
+    scale_out: tuple[ScaleOut, ...] = ()
     sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
+    groups: dict[Name, Group] = Field(default_factory=dict)
+    claims: dict[Name, Claim] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_appliances(cls, value: Any) -> Any:
+        """Their chains name VNFs, which may have any name, as often as one likes. Their packets'
+        path is the kernel's and no lcore polls beside it, so all layers are collected."""
+        if not isinstance(value, dict) or forms.hosting_kind(value) != "appliances":
+            return value
+        measure = value.get("measure") or {}
+        asked = isinstance(measure, dict) and any(key in measure for key in ASKED)
+        laid = {
+            "workload": {"kind": "http"},
+            "collect": {"layers": ALL_LAYERS, "trace": 0.01},
+            **value,
+        }
+        if isinstance(measure, dict):
+            laid["measure"] = {"trial": 3.0, **({} if asked else {"max": True}), **measure}
+        if "chain" in value:
+            laid["chain"] = _vnfs(value["chain"])
+        if isinstance(value.get("chains"), dict):
+            laid["chains"] = {name: _vnfs(chain) for name, chain in value["chains"].items()}
+        return laid
 
     @model_validator(mode="after")
     def _one_kind_of_chain(self) -> Study:
-        if (self.chain is None) == (self.chains is None):
+        given = [one for one in (self.chain, self.chains, self.graphs) if one is not None]
+        kind = self.deployment.hosting.kind
+        if not self.groups and len(given) != (kind != "offload"):
+            more = ", or `graphs`" if kind == "appliances" else ""
             raise ValueError(
-                "give `chain` (a list of functions; [] is the empty chain) or `chains` (by name)"
+                f"give `chain` (a list of {'VNFs' if more else 'functions; [] is the empty chain'})"
+                f" or `chains` (by name){more}"
             )
         return self
 
     def by_name(self) -> dict[str, tuple[Node, ...]]:
         return self.chains if self.chains is not None else {self.name: self.chain or ()}
+
+
+def _vnfs(chain: Any) -> Any:
+    if not isinstance(chain, list | tuple):
+        return chain
+    return [
+        {"name": f"vnf-{i}", "nf": one} if isinstance(one, str) else one
+        for i, one in enumerate(chain, 1)
+    ]
 
 
 @dataclass(frozen=True)
@@ -62,17 +116,34 @@ class Experiment:
     execution: Execution
     frame: Frame
     study: Study  # as this point of the sweep has it
-    point: tuple[tuple[str, Any], ...]  # the sweep's values here
+    point: Swept  # the sweep's values here
     node_paths: tuple[tuple[PathKey, ...], ...]  # where each node stands in the file
     captured_bytes: int = 0  # the largest packet of the capture that is replayed, without FCS
 
     @property
+    def hosting(self) -> Hosting:
+        hosting = self.study.deployment.hosting
+        assert isinstance(hosting, Hosting)  # all others are of no functions of headrace's
+        return hosting
+
+    @property
+    def workload(self) -> Packets | Pcap:
+        [workload] = self.study.workload
+        assert isinstance(workload, Packets | Pcap)
+        return workload
+
+    @property
+    def flows(self) -> int:
+        """How many there are; of a capture nobody knows, and many are taken for granted."""
+        return (self.workload if isinstance(self.workload, Packets) else Packets()).flows.count
+
+    @property
     def workload_name(self) -> str:
         """Frame size or mix, direction unless forward, and whatever the sweep set."""
-        workload = self.study.workload
+        workload = self.workload
         parts = [f"{self.frame.name}B" if self.frame.name.isdigit() else self.frame.name]
-        if workload.pcap is not None:
-            parts = [f"pcap:{workload.pcap.name}"]
+        if isinstance(workload, Pcap):
+            parts = [f"pcap:{workload.file.name}"]
         elif workload.tuples_file is not None:
             parts.append(f"tuples:{workload.tuples_file.name}")
         else:
@@ -90,28 +161,62 @@ def load_study(file: Path) -> tuple[Document, list[Experiment]]:
 
 
 def expand(doc: Document) -> Iterator[Experiment]:
-    if not isinstance(doc.data, dict):
-        raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
-    if isinstance(doc.data.get("workload"), list):
-        raise doc.error(
-            ("workload",),
-            "is a list, which VNFs in containers take (`deployment: {hosting: container}` with "
-            "appliances); allowed here: a mapping, whose frame may be a list: {frame: [64, 128]}",
-        )
-    points = sweep_points(doc)
-    for point in points:
-        study = _validate(doc, point)
+    """The experiments of headrace's own functions."""
+    for study, point in studies(doc):
+        if not isinstance(study.deployment.hosting, Hosting):
+            raise doc.error(
+                ("deployment", "hosting"),
+                f"got {study.deployment.hosting.kind}; allowed: inline, process, container, vm",
+            )
         for name, nodes in study.by_name().items():
             check_chain(doc, nodes, _node_paths(study, name, doc))
             for execution in study.deployment.execution:
                 check_execution(doc, execution, nodes, study)
-                for frame in study.workload.frame:
-                    yield Experiment(
-                        name, nodes, execution, frame, study, point, _node_paths(study, name, doc)
-                    )
+                yield from _experiments(doc, study, name, execution, point)
 
 
-def sweep_points(doc: Document) -> list[tuple[tuple[str, Any], ...]]:
+def _experiments(
+    doc: Document, study: Study, name: str, execution: Execution, point: Swept
+) -> Iterator[Experiment]:
+    """One for each kind of traffic and frame."""
+    nodes, paths = study.by_name()[name], _node_paths(study, name, doc)
+    for workload in study.workload:
+        one = study.model_copy(update={"workload": (workload,)})
+        for frame in workload.frame if isinstance(workload, Packets) else Packets().frame:
+            yield Experiment(name, nodes, execution, frame, one, point, paths)
+
+
+def studies(doc: Document) -> Iterator[tuple[Study, Swept]]:
+    """The study as each point of its sweep has it. Those of groups are points of their own
+    (points.py)."""
+    if not isinstance(doc.data, dict):
+        raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
+    if doc.data.get("groups"):
+        raise doc.error(
+            ("groups",), "this command takes one study, and no groups; allowed: `headrace run`"
+        )
+    for point in sweep_points(doc):
+        yield read(doc, point), point
+
+
+def read(doc: Document, point: Swept = ()) -> Study:
+    """The study with these values of its sweep."""
+    if not isinstance(doc.data, dict):
+        raise doc.error((), "a spec is a mapping; allowed keys: " + ", ".join(Study.model_fields))
+    data = copy.deepcopy(doc.data)
+    swept = [path for path, _ in point]
+    for path, value in point:
+        problem = put(data, path, value)
+        if problem is not None:
+            raise doc.error(("sweep", path), problem)
+    forms.check(doc, data, swept)
+    try:
+        return Study.model_validate(data)
+    except ValidationError as error:
+        raise explain(doc, error, Study, data, swept) from None
+
+
+def sweep_points(doc: Document) -> list[Swept]:
     """Each combination of the sweep's values."""
     sweep = doc.data.get("sweep") or {}
     if not isinstance(sweep, dict):
@@ -125,60 +230,6 @@ def sweep_points(doc: Document) -> list[tuple[tuple[str, Any], ...]]:
             raise doc.error(("sweep",), f"more than {EXPERIMENTS_MAX} combinations")
     choices = [[(str(path), value) for value in values] for path, values in sweep.items()]
     return [tuple(combination) for combination in itertools.product(*choices)]
-
-
-def _validate(doc: Document, point: tuple[tuple[str, Any], ...]) -> Study:
-    data = copy.deepcopy(doc.data)
-    for path, value in point:
-        _override(doc, data, path, value)
-    try:
-        return Study.model_validate(data)
-    except ValidationError as error:
-        swept = [path for path, _ in point]
-        raise explain(doc, error, Study, data, swept) from None
-
-
-def _override(doc: Document, data: Any, path: str, value: Any) -> None:
-    """Set the value at a dotted path; functions of a chain are reached by name."""
-    keys = path.split(".")
-    where = data
-    for depth, key in enumerate(keys):
-        last = depth == len(keys) - 1
-        if isinstance(where, list):
-            where, done = _enter_chain(where, key, value, last)
-            if done:
-                return
-            if where is not None:
-                continue
-            raise doc.error(("sweep", path), f"there is no function {key!r}")
-        if not isinstance(where, dict):
-            raise doc.error(("sweep", path), f"{'.'.join(keys[:depth])} has no parts")
-        if last:
-            where[key] = value
-            return
-        if where.get(key) is None:
-            where[key] = {}
-        where = where[key]
-
-
-def _enter_chain(nodes: list[Any], key: str, value: Any, last: bool) -> tuple[Any, bool]:
-    for i, node in enumerate(nodes):
-        if isinstance(node, str) and node == key:
-            node = nodes[i] = {key: {}}
-        if not isinstance(node, dict):
-            continue
-        if key in node and "nf" not in node:
-            if last:
-                node[key] = value
-                return None, True
-            node[key] = node[key] or {}
-            return node[key], False
-        if key in (node.get("name"), node.get("nf")):
-            if last:
-                node["params"] = value
-                return None, True
-            return node.setdefault("params", {}), False
-    return None, False
 
 
 def check_execution(
@@ -214,12 +265,13 @@ def _check_parallel(
             f"allowed: functions that follow each other, in the chain's order: {chain}",
             value=group,
         )
-    if study.workload.direction != "forward":
-        raise doc.error(
-            at,
-            f"functions side by side see forward traffic only, and workload.direction is "
-            f"{study.workload.direction}; allowed: forward",
-        )
+    for workload in study.workload:
+        if isinstance(workload, Packets | Pcap) and workload.direction != "forward":
+            raise doc.error(
+                at,
+                f"functions side by side see forward traffic only, and workload.direction is "
+                f"{workload.direction}; allowed: forward",
+            )
     if study.deployment.hosting.kind != "inline":
         raise doc.error(
             at,

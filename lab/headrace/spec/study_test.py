@@ -13,7 +13,9 @@ from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.base import rate_text
 from headrace.spec.deployment import Execution
+from headrace.spec.group import Machine
 from headrace.spec.imix import FRAME_MAX, FRAME_MIN, GENOME_SIZES, Frame, spread_evenly
+from headrace.spec.points import Wanted, points
 from headrace.spec.study import Experiment, expand
 
 GOOD = """\
@@ -96,13 +98,24 @@ def test_chains(chain: str) -> None:
         ("- lb: {}", "- {nf: lb, to: {out: x}}", ["chain[1].to.out: got 'x'; leads nowhere"]),
         ("measure: {", "measure: {trial: 1e-9, ", ["trial: got '1e-9'", "or equal to 0.05"]),
         ("[64, nfvbench]", "1e9", ["workload.frame: got '1e9'", "64 to 9018"]),
-        ("workload:", "workload: [{frame: 64}]\nx:", ["workload: is a list", "hosting: container"]),
+        ("frame: [64, nfvbench]", "- frame: 63", ["edge.yaml:9: workload[0].frame: got 63"]),
+        ("workload:", "workload: [{kind: http}]\nx:", ["workload[0].kind: got 'http'", "pcap"]),
         ("deployment:", "deployment:\n  lcores: [0]", ["deployment.lcores", "at least 2"]),
         ("deployment:", "deployment:\n  burst: true", ["deployment.burst", "a number"]),
         ("deployment:", "deployment:\n  ring: 1000", ["deployment.ring", "power of two"]),
         ("workload:", "workload:\n  flows: 0", ["workload.flows", "0", "1"]),
-        ("workload:", "workload:\n  pcap: a\n  tuples_file: b", ["exclude each other"]),
-        ("workload:", "workload:\n  pcap: a", ["workload", "beside pcap", "either"]),
+        ("workload:", "workload:\n  dst_ips_file: a\n  tuples_file: b", ["exclude each other"]),
+        (
+            "workload:",
+            "workload:\n  pcap: a",
+            ["edge.yaml:9: workload.pcap", "{kind: pcap, file: a}"],
+        ),
+        ("workload:", "workload:\n  kind: pcap\n  file: a", ["workload.frame: unknown key"]),
+        (
+            "workload:",
+            "workload:\n  kind: frames",
+            ["workload.kind: got 'frames'", "packets, pcap"],
+        ),
         ("measure: {", "measure: {max_load: 1k, ", ["measure", "max_load 1k", "min_load 10k"]),
         ("- lb: {}", "- lb: {a: 1, a: 2}", ["edge.yaml:4", "'a' is given twice"]),
         ("name: edge", "name: [", ["not valid YAML"]),
@@ -183,3 +196,118 @@ def test_fast_path(written: object, name: str, flows: int) -> None:
 def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
     with pytest.raises(ValueError, match="fastpath"):
         Execution.model_validate({"model": "rtc", "fastpath": flows})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        # What older specs had, and what took its place.
+        ("compare: {vnfs: 3}", ["edge.yaml:2: compare", "modes, vnfs", "{kind: offload}"]),
+        ("chaos: {every: 1}", ["edge.yaml:2: chaos", "measure: {chaos: {every"]),
+        ("convergence: {rounds: 1}", ["edge.yaml:2: convergence", "measure: {convergence"]),
+        ("base: {chain: []}", ["edge.yaml:2: base", "beside `groups`"]),
+        ("ports: {a: {}}", ["edge.yaml:2: ports", "hosting: {kind: offload}"]),
+        (
+            "chain: [nat]\ndeployment: {hosting: container, network: [bridge, ovs]}",
+            ["edge.yaml:3: deployment.network", "hosting: {kind: appliances}"],
+        ),
+        (
+            "chain: [nat]\ndeployment: {hosting: {kind: container}, network: macvlan}",
+            ["deployment.network", "hosting: {kind: appliances}"],
+        ),
+        (
+            "chain: [nat]\ndeployment: {hosting: container}\nbaseline: true",
+            ["edge.yaml:4: baseline", "hosting: {kind: appliances}"],
+        ),
+        (
+            "chain: [nat]\ndeployment: {hosting: appliances}\nvnfs: {nat: {cpus: 1}}",
+            ["edge.yaml:4: vnfs", "`vnfs` of `deployment: {hosting: {kind: appliances}}`"],
+        ),
+        (
+            "chain: [nat]\ndeployment: {hosting: appliances, network: ovs}",
+            ["edge.yaml:3: deployment.network", "it is deployment.hosting.network"],
+        ),
+        (
+            "chain: [nat]\ndeployment: {hosting: appliances}\nworkload: {kind: http, duration: 1}",
+            ["edge.yaml:4: workload.duration", "measure: {trial}"],
+        ),
+        # Keys of one kind beside another.
+        (
+            "graphs: {vnfs: [nat]}",
+            ["edge.yaml:2: graphs", "hosting appliances; got hosting inline"],
+        ),
+        (
+            "chain: []\ndeployment: {hosting: {kind: process, modes: [offload]}}",
+            ["deployment.hosting.modes", "hosting offload; got kind process"],
+        ),
+        (
+            "chain: []\ndeployment: {hosting: {kind: process, modess: 1}}",
+            ["deployment.hosting.modess: unknown key", "chains"],
+        ),
+        (
+            "chain: []\ndeployment: {hosting: {kind: offload}}",
+            ["edge.yaml:2: chain", "got hosting offload"],
+        ),
+        (
+            "deployment: {hosting: {kind: offload, routes: 0}}",
+            ["edge.yaml:2: deployment.hosting.routes: got 0", "1"],
+        ),
+        ("chain: []\ndeployment: {hosting: cloud}", ["deployment.hosting", "cloud", "appliances"]),
+        ("chain: []\nmeasure: {chaos: {}, loads: [1k]}", ["measure.chaos", "process, container"]),
+        (
+            "chain: []\ndeployment: {hosting: process}\nmeasure: {chaos: {}}",
+            ["edge.yaml:4: measure", "one load"],
+        ),
+        (
+            "chain: []\nclaims: {c: {text: t, query: q}}",
+            ["edge.yaml:3: claims.c", "give `published`"],
+        ),
+        (
+            "chain: []\nclaims: {c: {text: t, query: q, published: [2, 1]}}",
+            ["edge.yaml:3: claims.c", "[least, most]"],
+        ),
+    ],
+)
+def test_keys_are_where_they_belong(text: str, words: list[str]) -> None:
+    said = message(f"name: edge\n{text}\n")
+    assert said.startswith("edge.yaml")
+    for word in words:
+        assert word in said
+
+
+def test_container_is_for_headraces_own_functions_in_both_forms() -> None:
+    for hosting in ("container", "{kind: container}"):
+        [one] = read(f"name: x\nchain: [l2fwd]\ndeployment: {{hosting: {hosting}}}\n")
+        assert one.hosting.kind == "container"
+
+
+def test_several_kinds_of_traffic_are_experiments_of_their_own() -> None:
+    text = "workload: [{frame: [64, 128], flows: 3}, {kind: pcap, file: a.pcap}]\n"
+    found = read(f"name: x\nchain: []\n{text}")
+    assert [one.workload_name for one in found] == ["64B 3 flows", "128B 3 flows", "pcap:a.pcap"]
+    assert [len(one.study.workload) for one in found] == [1, 1, 1]
+
+
+def test_a_groups_mistake_is_named_where_it_stands() -> None:
+    text = """\
+name: x
+deployment: {hosting: process}
+workload: {frame: 63}
+groups:
+  a: {about: one, spec: {chain: []}}
+  b: {about: two, spec: {chain: [], workload: {frame: 62}}}
+  c: {about: three, spec: {chain: [], workload: {frame: 64}}, sweep: {deployment.burst: [65]}}
+"""
+    doc = document.parse(text, Path("edge.yaml"))
+    places = {"a": "edge.yaml:3: workload.frame: got 63",
+              "b": "edge.yaml:6: groups.b.spec.workload.frame: got 62",
+              "c": "edge.yaml:7: groups.c.sweep.deployment.burst: got 65"}  # fmt: skip
+    with pytest.raises(BadInput, match=r"workload\.frame"):
+        points(doc, Machine(2, 1))  # what is wrong in all of them
+    good = document.parse(text.replace("63", "64"), Path("edge.yaml"))
+    assert [point.name for point in points(good, Machine(2, 1))] == ["a-1", "b-1", "c-1"]
+    for group in ("b", "c"):
+        [point] = points(good, Machine(2, 1), Wanted(group))
+        with pytest.raises(BadInput) as caught:
+            list(expand(point.doc))
+        assert str(caught.value).startswith(places[group])

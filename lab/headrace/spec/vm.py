@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, model_validator
 
-from headrace.spec.base import Seconds, Spec, not_a_bool
+from headrace.spec.base import Count, Seconds, Spec, not_a_bool
 
-Count = Annotated[int, BeforeValidator(not_a_bool)]
 Gbps = Annotated[float, Field(gt=0, le=10_000), BeforeValidator(not_a_bool)]
 
 APPLIANCE = "appliance"  # the name by which a chain has it

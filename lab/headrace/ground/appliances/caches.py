@@ -17,7 +17,7 @@ from headrace.ground.appliances.deploy import Deployed, Supply
 from headrace.ground.appliances.layout import Layout, Node
 from headrace.ground.vnf import VnfDefinition
 from headrace.record.verdict import Finding
-from headrace.spec.appliance import AnyWorkload, HttpWorkload
+from headrace.spec.workload import AnyWorkload, Http
 
 OFF_MAX = 0.05  # of the share that was asked for
 _UNCOUNTED_MAX = 0.02  # of the misses, by which the servers may have seen others
@@ -63,8 +63,8 @@ def looked_up(deployed: Deployed, grown: Counters) -> Looked | None:
 
 
 def judge_hits(deployed: Deployed, workload: AnyWorkload, grown: Counters) -> list[Finding]:
-    looked = looked_up(deployed, grown) if isinstance(workload, HttpWorkload) else None
-    if looked is None or not isinstance(workload, HttpWorkload):
+    looked = looked_up(deployed, grown) if isinstance(workload, Http) else None
+    if looked is None or not isinstance(workload, Http):
         return []
     ratio = looked.ratio
     off = abs(ratio - workload.repeated) if ratio is not None else 1.0
@@ -96,7 +96,7 @@ def sized(
 ) -> dict[str, Any]:
     """Parameters of a VNF: a cache that is given no size gets one that holds the hot objects."""
     cache = definition.cache
-    asked = [w for w in workloads if isinstance(w, HttpWorkload) and w.repeated > 0]
+    asked = [w for w in workloads if isinstance(w, Http) and w.repeated > 0]
     if cache is None or not asked:
         return dict(given)
     hot = {w.object_kb: 0 for w in asked}

@@ -81,6 +81,7 @@ class Deployed:
         watch: Stopwatch | None = None,
         say: Callable[[str], None] = print,
         pf: str | None = None,
+        lcore: int = 0,
     ) -> None:
         self.layout = layout
         self.supplies = supplies
@@ -89,6 +90,7 @@ class Deployed:
         self.state = state
         self.say = say
         self.pf = pf
+        self.tester_lcore = lcore  # of headrace's own source and sink
         self.tag = f"hr{secrets.token_hex(2)}"
         self.pids: dict[str, int] = {}  # node: its container's first process
         self.switch_pids: dict[str, int] = {}  # of a switch that is not in the kernel

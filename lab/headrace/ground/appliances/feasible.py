@@ -10,13 +10,14 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.forwarding import LIMITED, reservable
 from headrace.ground.appliances.sriov import no_mirror
-from headrace.ground.appliances.study import Expanded, Point
+from headrace.ground.appliances.study import Expanded, Point, tester_lcore
 from headrace.host.cpu import listed
 from headrace.host.openvswitch import find_tool
 from headrace.host.programs import find_engine
 from headrace.host.sriov import choose
-from headrace.spec.appliance import PacketsWorkload
+from headrace.spec.workload import Packets
 
+VNFS = "deployment.hosting.vnfs"
 _STATUS = Path("/proc/self/status")
 # linux/capability.h, by number
 _CAPABILITIES = (
@@ -36,16 +37,16 @@ def check(expanded: Expanded) -> None:
     for supply in {id(s): s for point in expanded.points for s in point.supplies.values()}.values():
         _supply(supply)
     for workload in expanded.study.workload:
-        if isinstance(workload, PacketsWorkload):
+        if isinstance(workload, Packets):
             find_engine()
-            _lcore(workload)
+            _lcore(tester_lcore(expanded.study))
 
 
 def _network(point: Point, expanded: Expanded) -> None:
     if point.network in ("macvlan", "sriov") and point.layout.of_kind("leaf"):
         raise no_mirror(point.network)
     if point.network == "sriov":
-        choose(expanded.study.deployment.pf, point.layout.ports)
+        choose(expanded.hosting.pf, point.layout.ports)
     if point.network == "ovs":
         find_tool("ovs-vswitchd")
 
@@ -59,15 +60,15 @@ def check_kernel(point: Point) -> None:
         if not supply.definition.in_kernel or (given.cpus is None and given.cpuset is None):
             continue
         key = "cpus" if given.cpus is not None else "cpuset"
-        place, forwards = f"vnfs.{node.vnf}.{key}", f"the kernel forwards for {node.vnf}"
+        place, forwards = f"{VNFS}.{node.vnf}.{key}", f"the kernel forwards for {node.vnf}"
         if point.network not in LIMITED:
             raise BadInput(
                 f"{place}: {forwards}, and on {point.network} not in threads of its own; allowed "
-                f"with deployment.network: {', '.join(LIMITED)}"
+                f"with deployment.hosting.network: {', '.join(LIMITED)}"
             )
         if given.cpus is not None and given.cpuset is not None:
             raise BadInput(
-                f"vnfs.{node.vnf}.cpuset: {forwards}, in threads whose time is limited "
+                f"{VNFS}.{node.vnf}.cpuset: {forwards}, in threads whose time is limited "
                 "(SCHED_DEADLINE), and the kernel binds no such thread to some CPUs only; allowed: "
                 "`cpus` or `cpuset`"
             )
@@ -96,7 +97,7 @@ def _supply(supply: Supply) -> None:
     quota, all_ = supply.allocation.cpus, os.cpu_count() or 1
     if quota is not None and quota > all_:
         raise BadInput(
-            f"vnfs.{name}.cpus: got {quota:g}; allowed: at most {all_}, all that is here"
+            f"{VNFS}.{name}.cpus: got {quota:g}; allowed: at most {all_}, all that is here"
         )
     cpuset = supply.allocation.cpuset
     if cpuset is not None:
@@ -105,16 +106,16 @@ def _supply(supply: Supply) -> None:
         if missing:
             allowed = ",".join(map(str, sorted(here)))
             raise BadInput(
-                f"vnfs.{name}.cpuset: got {cpuset!r}; there is no CPU {missing[0]}; allowed: CPUs "
-                f"of {allowed}"
+                f"{VNFS}.{name}.cpuset: got {cpuset!r}; there is no CPU {missing[0]}; allowed: "
+                f"CPUs of {allowed}"
             )
 
 
-def _lcore(workload: PacketsWorkload) -> None:
+def _lcore(lcore: int) -> None:
     here = sorted(os.sched_getaffinity(0))
-    if workload.lcore is not None and workload.lcore not in here:
+    if lcore not in here:
         raise BadInput(
-            f"workload.lcore: got {workload.lcore}; allowed: one of {', '.join(map(str, here))}"
+            f"deployment.lcores.traffic: got {lcore}; allowed: one of {', '.join(map(str, here))}"
         )
 
 

@@ -47,8 +47,16 @@ def test_the_sum_is_the_quota(cpus: float, threads: list[tuple[float, float]]) -
 @pytest.mark.parametrize(
     ("network", "given", "says"),
     [
-        ("macvlan", "cpus: 0.5", r"vnfs\.nat\.cpus: the kernel forwards for nat, and on macvlan"),
-        ("bridge", 'cpus: 0.5, cpuset: "0"', r"vnfs\.nat\.cpuset: .*allowed: `cpus` or `cpuset`"),
+        (
+            "macvlan",
+            "cpus: 0.5",
+            r"deployment\.hosting\.vnfs\.nat\.cpus: the kernel forwards for nat, and on macvlan",
+        ),
+        (
+            "bridge",
+            'cpus: 0.5, cpuset: "0"',
+            r"deployment\.hosting\.vnfs\.nat\.cpuset: .*allowed: `cpus` or `cpuset`",
+        ),
         (
             "bridge",
             "cpus: 1",
@@ -62,8 +70,8 @@ def test_what_the_kernel_cannot_hold_is_refused(
     monkeypatch.setattr(feasible, "reservable", lambda: 0.95)
     file = tmp_path / "s.yaml"
     file.write_text(
-        f"name: s\ndeployment: {{hosting: container, network: {network}}}\nchain: [nat]\n"
-        f"vnfs: {{nat: {{{given}}}}}\n"
+        f"name: s\nchain: [nat]\ndeployment: {{hosting: {{kind: appliances, network: {network}, "
+        f"vnfs: {{nat: {{{given}}}}}}}}}\n"
     )
     [point] = expand_study(document.load(file)).points
     with pytest.raises(BadInput, match=says):
@@ -73,8 +81,8 @@ def test_what_the_kernel_cannot_hold_is_refused(
 def test_a_process_keeps_both(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(
-        "name: s\ndeployment: {hosting: container, network: macvlan}\nchain: [l4-lb]\n"
-        'vnfs: {l4-lb: {cpus: 1, cpuset: "0"}}\n'
+        "name: s\nchain: [l4-lb]\ndeployment: {hosting: {kind: appliances, network: macvlan, "
+        'vnfs: {l4-lb: {cpus: 1, cpuset: "0"}}}}\n'
     )
     [point] = expand_study(document.load(file)).points
     feasible.check_kernel(point)

@@ -17,9 +17,14 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.images import build_all
 from headrace.ground.appliances.judge import Counters
 from headrace.ground.appliances.load import Load, has_netperf, run_load
-from headrace.ground.appliances.load.packets import lcore
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
-from headrace.ground.appliances.study import Expanded, Point, expand_study, workload_problem
+from headrace.ground.appliances.study import (
+    Expanded,
+    Point,
+    expand_study,
+    tester_lcore,
+    workload_problem,
+)
 from headrace.ground.appliances.verify import verify
 from headrace.ground.contract import Checked, Json, Offer, Site
 from headrace.ground.vnf import CatalogueEntry
@@ -29,15 +34,10 @@ from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
 from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
-from headrace.spec.appliance import (
-    AnyWorkload,
-    ContainerStudy,
-    PacketsWorkload,
-    PcapWorkload,
-    RequestWorkload,
-)
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure
+from headrace.spec.study import Study
+from headrace.spec.workload import PACED, AnyWorkload, Packets, Pcap, RequestResponse
 
 _FIRST_SEED = 1
 
@@ -66,9 +66,9 @@ def _lacking(doc: Document) -> str | None:
     return None
 
 
-def _inputs(doc: Document, study: ContainerStudy) -> dict[str, Path]:
+def _inputs(doc: Document, study: Study) -> dict[str, Path]:
     """Files that the spec names. VNFs are the catalogue's, by their names, or images."""
-    captures = [w.file for w in study.workload if isinstance(w, PcapWorkload)]
+    captures = [w.file for w in study.workload if isinstance(w, Pcap)]
     rules = study.graphs.rules if study.graphs else ()
     return {str(given): doc.resolve(given) for given in (*captures, *rules)}
 
@@ -91,14 +91,15 @@ class AppliancePoint:
         return f"container {self.point.network}"
 
     @property
-    def study(self) -> ContainerStudy:
+    def study(self) -> Study:
         return self.expanded.study
 
     @property
     def cpus(self) -> frozenset[int]:
         """What our own source and sink poll on. Containers share the machine's CPUs."""
-        own = (w for w in self.point.workloads if isinstance(w, PacketsWorkload))
-        return frozenset(lcore(workload) for workload in own)
+        if not any(isinstance(w, Packets) for w in self.point.workloads):
+            return frozenset()
+        return frozenset({tester_lcore(self.study)})
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -109,10 +110,9 @@ class AppliancePoint:
         return [
             Offer(
                 workload=self._text(workload),
-                spec=self._with_files(workload),
-                measure=measure_of(workload),
-                warmup_s=workload.warmup,
-                paced=isinstance(workload, PacketsWorkload),
+                spec=workload,
+                measure=measure_of(self.study, workload),
+                paced=isinstance(workload, Packets),
             )
             for workload in self.point.workloads
             if workload_problem(self.point, workload) is None
@@ -120,11 +120,6 @@ class AppliancePoint:
 
     def _text(self, workload: AnyWorkload) -> str:
         return workload.text + swept_text(self.point.swept)
-
-    def _with_files(self, workload: AnyWorkload) -> AnyWorkload:
-        if not isinstance(workload, PcapWorkload):
-            return workload
-        return workload.model_copy(update={"file": self.doc.resolve(workload.file)})
 
     @property
     def notes(self) -> Sequence[str]:
@@ -173,23 +168,27 @@ class AppliancePoint:
                 build_all(self._entries(), site.say, ledger)
             finally:
                 ledger.undo()
-        pf = self.study.deployment.pf
+        pf, lcore = self.expanded.hosting.pf, tester_lcore(self.study)
         chain = Deployed(
-            point.layout, point.supplies, point.network, site.state, site.stopwatch, site.say, pf
+            point.layout,
+            point.supplies,
+            point.network,
+            site.state,
+            site.stopwatch,
+            site.say,
+            pf,
+            lcore,
         )
         with ThreadPoolExecutor(1) as pool, chain as deployed:
             yield Running(deployed, point.workloads, pool)
 
 
-def measure_of(workload: AnyWorkload) -> Measure:
-    """A capture or our own source has the rate that it is given; all others go as fast as the
-    chain lets them."""
-    asked: Json = {"trial": workload.duration}
-    if isinstance(workload, PcapWorkload | PacketsWorkload) and workload.rate:
-        asked["loads"] = [workload.rate]
-    else:
-        asked["max"] = True
-    return Measure.model_validate(asked)
+def measure_of(study: Study, workload: AnyWorkload) -> Measure | None:
+    """Packets and captures have the rates that are asked for; all others go as fast as the chain
+    lets them."""
+    if workload.kind in PACED:
+        return None
+    return Measure.model_validate({"max": True, "trial": study.measure.trial})
 
 
 class Running:
@@ -223,17 +222,15 @@ class Running:
         return None
 
     def lacks(self, offer: Offer) -> str | None:
-        if isinstance(offer.spec, RequestWorkload) and not has_netperf(self._deployed):
+        if isinstance(offer.spec, RequestResponse) and not has_netperf(self._deployed):
             return "the clients' image has no netperf"
         return None
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         workload: AnyWorkload = offer.spec
-        if isinstance(workload, PacketsWorkload | PcapWorkload):
-            workload = workload.model_copy(update={"rate": load_pps})
         self._seed += 1
         began = begin(self._deployed)
-        load = self._pool.submit(run_load, self._deployed, workload, seconds, self._seed)
+        load = self._pool.submit(run_load, self._deployed, workload, load_pps, seconds, self._seed)
         self._going = _Going(workload, asked_s(workload, seconds), load_pps, began, load)
 
     def wait(self) -> None:

@@ -11,7 +11,7 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import Node
 from headrace.ground.appliances.verify import ATTACKS
 from headrace.record.verdict import Finding
-from headrace.spec.appliance import AnyWorkload
+from headrace.spec.workload import AnyWorkload
 
 _EVEN = 0.5  # the least loaded of a round robin's servers, against the most loaded
 _COUNTABLE = 10  # connections below which shares are chance

@@ -21,7 +21,7 @@ from headrace.ground.appliances.observed import asked_s
 from headrace.ground.vnf import catalogue
 from headrace.host.cpu import listed
 from headrace.host.programs import find_engine
-from headrace.spec.appliance import HttpWorkload, PacketsWorkload
+from headrace.spec.workload import Http, Packets
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
 
@@ -29,7 +29,7 @@ DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
 @settings(deadline=None)  # on a busy machine anything may take long
 @given(st.floats(0, 1), st.integers(0, 1000))
 def test_the_share_of_repeated_requests(repeated: float, seed: int) -> None:
-    workload = HttpWorkload(repeated=repeated, object_kb=4, hot_objects=7)
+    workload = Http(repeated=repeated, object_kb=4, hot_objects=7)
     names = uris(workload, "http://a", seed).split("\n")
     hot = [name for name in names if "/hot-" in name]
     assert len(hot) == round(repeated * len(names))
@@ -41,14 +41,14 @@ def test_the_share_of_repeated_requests(repeated: float, seed: int) -> None:
 
 def test_a_cache_is_as_large_as_what_is_repeated_needs() -> None:
     cache = DEFINITIONS["l7-cache"]
-    assert sized(cache, {}, [HttpWorkload()]) == {}  # 50 objects of 16 KB: the default's 64 MB do
-    many = [HttpWorkload(object_kb=8192, hot_objects=20), HttpWorkload(object_kb=8192)]
+    assert sized(cache, {}, [Http()]) == {}  # 50 objects of 16 KB: the default's 64 MB do
+    many = [Http(object_kb=8192, hot_objects=20), Http(object_kb=8192)]
     enough = sized(cache, {}, many)
     assert 50 * 8 + 32 * 8 < enough["memory_mb"] < 800  # those, and what is under way
     assert enough["object_max_kb"] == 8192
     assert sized(cache, {"memory_mb": 8}, many)["memory_mb"] == 8  # who says so has it
     assert sized(DEFINITIONS["nat"], {}, many) == {}
-    assert sized(cache, {}, [HttpWorkload(repeated=0, object_kb=8192, hot_objects=9999)]) == {}
+    assert sized(cache, {}, [Http(repeated=0, object_kb=8192, hot_objects=9999)]) == {}
 
 
 @pytest.mark.parametrize("chain", [{}, {"nat": None, "router": "nat"}])
@@ -60,7 +60,7 @@ def test_the_testers_plan_is_one_that_the_engine_takes(
     except HeadraceError as error:
         pytest.skip(str(error))
     layout = lay_out(chain, {v: v for v in chain}, DEFINITIONS, {}, 1, tester=True)
-    plan = make_plan(layout, PacketsWorkload(kind="packets", lcore=0), "test")
+    plan = make_plan(layout, Packets(), 0, "test")
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
     done = subprocess.run([engine, "--check", file], capture_output=True, text=True, check=False)
@@ -73,9 +73,9 @@ def test_the_testers_plan_is_one_that_the_engine_takes(
 
 def test_a_trial_is_as_long_as_its_generator_was_told_to_be() -> None:
     """wrk takes whole seconds: half a second was stretched to one, and called generator-bound."""
-    assert asked_s(HttpWorkload(), 0.5) == 1
-    assert asked_s(HttpWorkload(), 1.6) == 2
-    assert asked_s(PacketsWorkload(kind="packets"), 0.5) == 0.5
+    assert asked_s(Http(), 0.5) == 1
+    assert asked_s(Http(), 1.6) == 2
+    assert asked_s(Packets(), 0.5) == 0.5
 
 
 def test_capabilities_by_their_bits() -> None:

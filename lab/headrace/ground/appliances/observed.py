@@ -22,7 +22,7 @@ from headrace.host.scheduling import Snapshot, snapshot
 from headrace.record.facts import Facts, LcoreTime, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, ApplicationFigures, Figures
 from headrace.record.verdict import Finding
-from headrace.spec.appliance import AnyWorkload, HttpWorkload, PacketsWorkload, StreamWorkload
+from headrace.spec.workload import AnyWorkload, Http, Packets, Stream
 
 _FCS_BYTES = 4
 
@@ -74,7 +74,7 @@ def end(
         each = [(node.name, node.interface(side).device) for node in ends]
         return _sum([_grown(began.interfaces[n][d], interfaces[n][d]) for n, d in each])
 
-    polling = 1.0 if isinstance(workload, PacketsWorkload) else 0.0
+    polling = 1.0 if isinstance(workload, Packets) else 0.0
     used = charge.used(deployed, began.charge, ended, polling, load.duration_s)
     cycles = _cycles(used, _received(began.interfaces, interfaces), elapsed)
     layout = deployed.layout
@@ -105,7 +105,7 @@ def _cycles(used: charge.Used, received: Mapping[str, int], seconds: float) -> d
 
 def asked_s(workload: AnyWorkload, seconds: float) -> float:
     """The duration that the load generator is given: most take whole seconds."""
-    own = isinstance(workload, PacketsWorkload)
+    own = isinstance(workload, Packets)
     return seconds if own else float(whole_seconds(seconds))
 
 
@@ -114,7 +114,7 @@ def observation(
 ) -> Observation:
     """`before` and `after` are the appliances' own counters."""
     looked = None
-    if isinstance(seen.workload, HttpWorkload):
+    if isinstance(seen.workload, Http):
         looked = looked_up(deployed, grown(before, after))
     return Observation(
         direction="forward" if seen.load.packets else "both",
@@ -156,7 +156,7 @@ def _figures(seen: Observed, application: ApplicationFigures) -> Figures:
     to_servers, to_clients = _l2_bytes(servers), _l2_bytes(clients)
     if own:
         received, sent = own.received, own.sent
-        l2_bytes = load.bytes if isinstance(seen.workload, PacketsWorkload) else to_servers
+        l2_bytes = load.bytes if isinstance(seen.workload, Packets) else to_servers
     else:
         received = clients.rx_packets + servers.rx_packets
         sent = clients.tx_packets + servers.tx_packets
@@ -189,7 +189,7 @@ def _application(
 ) -> ApplicationFigures:
     load, seconds = seen.load, seen.load.duration_s
     to_servers, to_clients = _l2_bytes(seen.servers), _l2_bytes(seen.clients)
-    asked = seen.workload.repeated if isinstance(seen.workload, HttpWorkload) else None
+    asked = seen.workload.repeated if isinstance(seen.workload, Http) else None
     return ApplicationFigures(
         gbps=load.gbps, requests=load.requests, requests_per_s=load.requests_per_s,
         errors=load.errors, retransmits=load.retransmits, cpu=seen.used.processes,
@@ -206,7 +206,7 @@ def _application(
 
 
 def open_loop(workload: AnyWorkload) -> bool:
-    if isinstance(workload, StreamWorkload):
+    if isinstance(workload, Stream):
         return workload.kind == "udp"
     return workload.kind in ("packets", "pcap")
 

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import copy
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-
-from pydantic import ValidationError
 
 from headrace.graph.count import Counter
 from headrace.graph.draw import one_line
@@ -22,25 +20,24 @@ from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.layout import Layout, lay_out
 from headrace.ground.vnf import CatalogueEntry, VnfDefinition, catalogue
 from headrace.record.deployment import Role
-from headrace.spec.appliance import (
-    Allocation,
-    AnyWorkload,
-    Base,
-    ContainerStudy,
-    DnsWorkload,
-    HttpWorkload,
-    NetworkName,
-    PacketsWorkload,
-    PcapWorkload,
-    ScaleOut,
-)
+from headrace.spec.appliance import Allocation, Appliances, Base, NetworkName, ScaleOut
+from headrace.spec.chain import Node
 from headrace.spec.document import Document
-from headrace.spec.invalid import explain
-from headrace.spec.study import sweep_points
+from headrace.spec.study import Study, studies
+from headrace.spec.workload import (
+    PACED,
+    AnyWorkload,
+    Dns,
+    Http,
+    Packets,
+    Pcap,
+)
 
 GRAPHS_MAX = 1000
 EACH = "each"  # of a chain's VNFs that may be scaled out
 TRAFFIC = "traffic"
+_FRAME_MAX, _FLOWS_MAX = 1518, 60_000
+_VNFS = ("deployment", "hosting", "vnfs")
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Expanded:
-    study: ContainerStudy
+    study: Study
+    hosting: Appliances
     points: tuple[Point, ...]
     entries: tuple[CatalogueEntry, ...]  # whose images are needed
 
@@ -72,14 +70,17 @@ def expand_study(doc: Document) -> Expanded:
     entries = catalogue()
     points: list[Point] = []
     study = None
-    for swept in sweep_points(doc):
-        study = _validate(doc, swept)
+    for study, swept in studies(doc):
         expanded = _Expander(doc, study, entries, swept).points()
         _some_use(doc, expanded)
         points += expanded
     assert study is not None  # sweep_points gives at least the empty point
     used = {vnf for point in points for vnf in point.supplies}
-    return Expanded(study, tuple(points), tuple(e for n, e in entries.items() if n in used))
+    hosting = study.deployment.hosting
+    assert isinstance(hosting, Appliances)
+    return Expanded(
+        study, hosting, tuple(points), tuple(e for n, e in entries.items() if n in used)
+    )
 
 
 def _some_use(doc: Document, points: list[Point]) -> None:
@@ -96,24 +97,10 @@ def _some_use(doc: Document, points: list[Point]) -> None:
             )  # fmt: skip
 
 
-def _validate(doc: Document, swept: tuple[tuple[str, Any], ...]) -> ContainerStudy:
-    data = copy.deepcopy(doc.data)
-    for path, value in swept:
-        _put(doc, data, path, value)
-    try:
-        return ContainerStudy.model_validate(data)
-    except ValidationError as error:
-        swept_paths = [path for path, _ in swept]
-        raise explain(doc, error, ContainerStudy, data, swept_paths) from None
-
-
-def _put(doc: Document, data: Any, path: str, value: Any) -> None:
-    *parents, last = path.split(".")
-    for key in parents:
-        data = data.setdefault(key, {})
-        if not isinstance(data, dict):
-            raise doc.error(("sweep", path), f"{key!r} has no parts; allowed: a path of mappings")
-    data[last] = value
+def tester_lcore(study: Study) -> int:
+    """Of headrace's own source and sink; the last CPU unless the study says which."""
+    told = study.deployment.lcores.traffic
+    return told[0] if told else max(os.sched_getaffinity(0))
 
 
 class _Expander:
@@ -122,25 +109,26 @@ class _Expander:
     def __init__(
         self,
         doc: Document,
-        study: ContainerStudy,
+        study: Study,
         entries: dict[str, CatalogueEntry],
         swept: tuple[tuple[str, Any], ...],
     ) -> None:
         self.doc = doc
         self.study = study
+        hosting = study.deployment.hosting
+        assert isinstance(hosting, Appliances)  # who calls has looked
+        self.hosting = hosting
         self.entries = entries
         self.swept = swept
         rules = study.graphs.rules if study.graphs else ()
+        self.workloads = tuple(_one_frame_each(doc, study))
         self.rules = [doc.resolve(file) for file in rules]
         self.names = load(self.rules, base=Base.HEADRACE)  # and aliases; no rule of it is used
         self.definitions = {n: e.definition for n, e in entries.items()} | self._appliances()
-        for i, workload in enumerate(study.workload):
-            if isinstance(workload, PcapWorkload) and not doc.resolve(workload.file).is_file():
-                raise doc.error(("workload", i, "file"), "no such file", value=str(workload.file))
-        for name in study.vnfs:
+        for name in hosting.vnfs:
             if self._find(name) is None:
-                swept_here = (p for p, _ in swept if p.split(".")[:2] == ["vnfs", name])
-                place = next((("sweep", path) for path in swept_here), ("vnfs", name))
+                swept_here = (p for p, _ in swept if p.startswith(f"{'.'.join(_VNFS)}.{name}."))
+                place = next((("sweep", path) for path in swept_here), (*_VNFS, name))
                 raise doc.error(place, f"no such VNF; {self._allowed()}")
 
     def _appliances(self) -> dict[str, VnfDefinition]:
@@ -152,11 +140,11 @@ class _Expander:
                 forwards=a.forwards,
                 ports=a.ports, addresses=a.addresses, health_timeout_s=a.health_timeout_s,
             )
-            for name, a in self.study.appliances.items()
+            for name, a in self.hosting.images.items()
         }  # fmt: skip
 
     def points(self) -> list[Point]:
-        return [point for network in self.study.deployment.network for point in self._on(network)]
+        return [point for network in self.hosting.network for point in self._on(network)]
 
     def _on(self, network: NetworkName) -> Iterator[Point]:
         chains = self._chains()
@@ -206,7 +194,7 @@ class _Expander:
         )
 
     def _instances(self, kind: str) -> int:
-        given = (a.instances for n, a in self.study.vnfs.items() if self._find(n) == kind)
+        given = (a.instances for n, a in self.hosting.vnfs.items() if self._find(n) == kind)
         return next(given, 1)
 
     def _scalable(self, used: dict[str, str]) -> list[str]:
@@ -217,18 +205,24 @@ class _Expander:
         found = []
         if self.study.chain is not None:
             found.append((self.study.name, *self._row(self.study.chain, ("chain",))))
-        for name, vnfs in self.study.chains.items():
+        for name, vnfs in (self.study.chains or {}).items():
             found.append((name, *self._row(vnfs, ("chains", name))))
         return found + self._generated()
 
     def _row(
-        self, vnfs: tuple[str, ...], path: tuple[str | int, ...]
+        self, vnfs: tuple[Node, ...], path: tuple[str | int, ...]
     ) -> tuple[Graph, dict[str, str]]:
         """VNFs in order; a leaf hangs on the one before it."""
         graph: Graph = {}
         kinds: dict[str, str] = {}
         trunk: str | None = None
-        for i, given in enumerate(vnfs):
+        for i, node in enumerate(vnfs):
+            given = node.nf
+            if node.params or node.to:
+                raise self.doc.error(
+                    (*path, i), "a VNF is a name here; allowed: its parameters in "
+                    f"{'.'.join(_VNFS)}.{given}.parameters",
+                )  # fmt: skip
             kind = self._find(given)
             if kind is None:
                 raise self.doc.error((*path, i), f"no such VNF; {self._allowed()}", value=given)
@@ -291,13 +285,13 @@ class _Expander:
         subject: str = "",
         scaled: dict[str, int] | None = None,
     ) -> Point:
-        allocations = {str(self._find(n)): a for n, a in self.study.vnfs.items()}
+        allocations = {str(self._find(n)): a for n, a in self.hosting.vnfs.items()}
         instances = {kind: allocations.get(kind, Allocation()).instances for kind in kinds.values()}
         if role == "alone":
             instances = {}
         instances.update(scaled or {})
-        tester = any(isinstance(w, PacketsWorkload) for w in self.study.workload)
-        servers = self.study.deployment.servers
+        tester = any(isinstance(w, Packets) for w in self.study.workload)
+        servers = self.hosting.servers
         layout = lay_out(graph, kinds, self.definitions, instances, servers, tester)
         supplies = {
             kind: self._supply(kind, allocations.get(kind, Allocation()))
@@ -311,12 +305,12 @@ class _Expander:
 
     def _supply(self, kind: str, allocation: Allocation) -> Supply:
         if kind == TRAFFIC:
-            sizes = {w.object_kb for w in self.study.workload if isinstance(w, HttpWorkload)}
+            sizes = {w.object_kb for w in self.study.workload if isinstance(w, Http)}
             parameters = {"object_kb": " ".join(map(str, sorted(sizes or {16})))}
             allocation = allocation.model_copy(update={"parameters": parameters})
         given = sized(self.definitions[kind], allocation.parameters, self.study.workload)
         allocation = allocation.model_copy(update={"parameters": given})
-        own = self.study.appliances.get(kind)
+        own = self.hosting.images.get(kind)
         supply = (
             Supply(self.definitions[kind], self.entries[kind].image, allocation)
             if own is None
@@ -325,15 +319,59 @@ class _Expander:
                 own.command,
             )
         )  # fmt: skip
-        supply.environment(f"{self.doc.file}: vnfs.{kind}.parameters")  # complains here, not later
+        place = f"{'.'.join(_VNFS)}.{kind}.parameters"
+        supply.environment(f"{self.doc.file}: {place}")  # complains here, not later
         return supply
+
+
+def _one_frame_each(doc: Document, study: Study) -> Iterator[AnyWorkload]:
+    """A capture's file found, each frame mix a workload of its own, and what tester and clients
+    cannot send refused."""
+    listed = isinstance(doc.data.get("workload"), list)
+    for i, workload in enumerate(study.workload):
+        at = ("workload", i) if listed else ("workload",)
+        if isinstance(workload, Pcap):
+            file = doc.resolve(workload.file)
+            if not file.is_file():
+                raise doc.error((*at, "file"), "no such file", value=str(workload.file))
+            yield workload.model_copy(update={"file": file})
+        elif isinstance(workload, Packets):
+            _sendable(doc, at, workload)
+            for frame in workload.frame:
+                yield workload.model_copy(update={"frame": (frame,)})
+        else:
+            yield workload
+    _asked(doc, study)
+
+
+def _sendable(doc: Document, at: tuple[str | int, ...], workload: Packets) -> None:
+    largest = max(size for frame in workload.frame for size in frame.sizes)
+    if largest > _FRAME_MAX:
+        raise doc.error(
+            (*at, "frame"), f"{largest} B; allowed in front of appliances: 64 to {_FRAME_MAX}"
+        )
+    if workload.flows.count > _FLOWS_MAX:
+        raise doc.error(
+            (*at, "flows"), f"{workload.flows.count}; allowed in front of appliances: at most "
+            f"{_FLOWS_MAX}, which differ in their source port",
+        )  # fmt: skip
+
+
+def _asked(doc: Document, study: Study) -> None:
+    measure = study.measure
+    for key in ("loads", "search"):
+        if getattr(measure, key) and not any(one.kind in PACED for one in study.workload):
+            raise doc.error(
+                ("measure", key), "no workload of this study takes a rate; allowed: with workload "
+                f"kinds {', '.join(PACED)}",
+            )  # fmt: skip
 
 
 def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
     """Why a workload cannot run on a point."""
     serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
-    if isinstance(workload, DnsWorkload):
+    if isinstance(workload, Dns):
         return None if serves == {"dns"} else "DNS is answered by the VNF `dns` only"
-    if isinstance(workload, HttpWorkload):
+    if isinstance(workload, Http):
         return "the VNF `dns` answers no HTTP" if "dns" in serves else None
     return "a proxy passes only requests of its own service" if serves else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specs with `hosting: container`: what they expand to, and bad ones."""
+"""Specs with `hosting: appliances`: what they expand to, and bad ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from headrace.graph.knowledge import load
 from headrace.ground.appliances.study import Expanded, expand_study
 from headrace.ground.vnf import catalogue, catalogue_folder
 from headrace.spec import document
-from headrace.spec.appliance import Base, is_container_study
+from headrace.spec.appliance import Base
+from headrace.spec.forms import hosting_kind
 
 
-def expand(text: str) -> Expanded:
-    return expand_study(document.parse(text, Path("spec.yaml")))
-
-
-BASE = "name: x\ndeployment: {hosting: container}\n"
+def expand(text: str, hosting: str = "") -> Expanded:
+    head = f"name: x\ndeployment: {{hosting: {{kind: appliances{hosting and ', '}{hosting}}}}}\n"
+    return expand_study(document.parse(head + text, Path("spec.yaml")))
 
 
 def test_the_enterprise_study() -> None:
@@ -27,7 +26,7 @@ def test_the_enterprise_study() -> None:
     if not file.exists():
         pytest.skip(f"{file} is not in this checkout")
     doc = document.load(file)
-    assert is_container_study(doc)
+    assert hosting_kind(doc.data) == "appliances"
     roles: dict[str, int] = {}
     for point in expand_study(doc).points:
         roles[point.role] = roles.get(point.role, 0) + 1
@@ -35,8 +34,9 @@ def test_the_enterprise_study() -> None:
 
 
 def test_sweeps_multiply() -> None:
-    text = BASE + (
-        "chain: [nat]\nsweep:\n  vnfs.nat.cpus: [0.5, 1]\n  deployment.network: [bridge, ovs]\n"
+    text = (
+        "chain: [nat]\nsweep:\n  deployment.hosting.vnfs.nat.cpus: [0.5, 1]\n"
+        "  deployment.hosting.network: [bridge, ovs]\n"
     )
     points = expand(text).points
     assert [(p.network, p.supplies["nat"].allocation.cpus) for p in points] == [
@@ -45,12 +45,12 @@ def test_sweeps_multiply() -> None:
 
 
 def test_a_graph_is_named_by_its_way_on() -> None:
-    points = expand(BASE + "graphs: {vnfs: [nat, l7-cache, ids]}\n").points
+    points = expand("graphs: {vnfs: [nat, l7-cache, ids]}\n").points
     assert {point.name for point in points} == {"nat (ids) → l7-cache", "nat → l7-cache (ids)"}
 
 
 def test_graphs_by_headraces_own_knowledge() -> None:
-    points = expand(BASE + "graphs: {vnfs: [nat, router, l7-cache, ids], base: headrace}\n").points
+    points = expand("graphs: {vnfs: [nat, router, l7-cache, ids], base: headrace}\n").points
     assert {point.name for point in points} == {
         "nat (ids) → router → l7-cache", "nat → router (ids) → l7-cache",
         "router (ids) → nat → l7-cache", "router → nat (ids) → l7-cache",
@@ -65,10 +65,8 @@ def test_the_catalogues_categories_are_the_knowledge_bases() -> None:
 
 
 def test_an_opaque_appliance() -> None:
-    text = BASE + (
-        "appliances: {mine: {kind: routed, image: example/mine:1}}\nchain: [nat, mine]\n"
-    )
-    supply = expand(text).points[0].supplies["mine"]
+    images = "images: {mine: {kind: routed, image: example/mine:1}}"
+    supply = expand("chain: [nat, mine]\n", images).points[0].supplies["mine"]
     assert (supply.image, supply.opaque) == ("example/mine:1", True)
 
 
@@ -76,46 +74,57 @@ def test_an_opaque_appliance() -> None:
     ("text", "expected"),
     [
         ("chain: [natt]", "chain[0]: got 'natt'; no such VNF"),
-        ("chain: [nat]\nvnfs: {nat: {parameters: {port: 1}}}", "nat.parameters.port: unknown"),
-        ("chain: [nat]\nvnfs: {nat: {parameters: {ports: x}}}", "allowed: text matching"),
-        ("chain: [nat]\nvnfs: {nat: {cpus: 0}}", "vnfs.nat.cpus"),
+        ("chain: [nat] | vnfs: {nat: {parameters: {port: 1}}}", "nat.parameters.port: unknown"),
+        ("chain: [nat] | vnfs: {nat: {parameters: {ports: x}}}", "allowed: text matching"),
+        ("chain: [nat] | vnfs: {nat: {cpus: 0}}", "vnfs.nat.cpus"),
         ("chain: [nat]\nworkload: {kind: htp}", "workload"),
         ("chain: [nat]\nworkload: {kind: http, colour: 1}", "unknown key"),
         ("chain: [nat]\nscale_out: [{vnf: dns, instances: [1]}]", "no chain"),
         ("chain: [vpn]\nscale_out: [{vnf: vpn, instances: 2}]", "scale_out[0].vnf: got 'vpn'"),
-        ("chain: [nat]\nsweep: {vnfs.natt.cpus: [1]}", "sweep.vnfs.natt.cpus: no such VNF"),
+        (
+            "chain: [nat]\nsweep: {deployment.hosting.vnfs.natt.cpus: [1]}",
+            "sweep.deployment.hosting.vnfs.natt.cpus: no such VNF",
+        ),
         (
             "chain: [nat, l4-lb]\nworkload: [{kind: http}, {kind: udp}]",
             "workload[1].kind: got 'udp'; no chain of this study can take it: a proxy",
         ),
         ("chain: [nat]\nworkload: {kind: dns}", "workload.kind: got 'dns'"),
-        ("{}", "give `chain`"),
+        ("", "give `chain`"),
         ("graphs: {vnfs: [nat, zzzz]}", "no such VNF"),
         ("graphs: {vnfs: [nat:3, router:3, switch], base: headrace}", "no such VNF"),
         ("graphs: {vnfs: [nat, router]}", "the knowledge base nfvinsight has no such VNF"),
         ("graphs: {vnfs: [nat], base: s4}", "graphs.base"),
         ("graphs: {vnfs: [nat, router], parallel: 2}", "graphs: parallel: nothing on the kernel's"),
         (
-            "chain: [nat]\nappliances: {a: {kind: routed, image: x, capabilities: [FLY]}}",
+            "chain: [nat] | images: {a: {kind: routed, image: x, capabilities: [FLY]}}",
             "NET_ADMIN",
         ),
         (
-            "chain: [a]\nappliances: {a: {kind: routed, image: x, addresses: {up: 1.2.3}}}",
-            "appliances.a.addresses.up",
+            "chain: [a] | images: {a: {kind: routed, image: x, addresses: {up: 1.2.3}}}",
+            "images.a.addresses.up",
         ),
-        ("chain: [a]\nappliances: {a: {kind: routed, image: x, ports: {left: eth0}}}", "left"),
+        ("chain: [a] | images: {a: {kind: routed, image: x, ports: {left: eth0}}}", "left"),
         (
-            "chain: [a]\nappliances: {a: {kind: routed, image: x, addresses: {up: 198.18.0.10}}}",
+            "chain: [a] | images: {a: {kind: routed, image: x, addresses: {up: 198.18.0.10}}}",
             "address clash: client has it",
         ),
         ("chain: [nat]\nworkload: {kind: pcap, file: none.pcap}", "no such file"),
         ("chain: [nat]\nworkload: {kind: rr, transport: udp, connect: true}", "no connections"),
         ("chain: [nat]\nworkload: {kind: packets, frame: 63}", "frame"),
+        ("chain: [nat]\nworkload: {kind: packets, frame: 9000}", "workload.frame: 9000 B; allowed"),
+        ("chain: [nat]\nworkload: {flows: 60001}", "workload.flows: 60001; allowed"),
+        ("chain: [nat]\nmeasure: {loads: [1k]}", "measure.loads: no workload of this study takes"),
+        (
+            "chain: [nat]\nmeasure: {search: [ndr]}",
+            "measure.search: no workload of this",
+        ),
+        ("chain: [{nat: {ports: 1}}]", "chain[0]: a VNF is a name here"),
     ],
 )
 def test_bad_specs(text: str, expected: str) -> None:
     with pytest.raises(BadInput) as raised:
-        expand(BASE + (text if text != "{}" else ""))
+        expand(*text.split(" | "))
     assert expected in str(raised.value).replace("'", "'")
     assert "\n" not in str(raised.value)
 

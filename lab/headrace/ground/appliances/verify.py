@@ -13,7 +13,7 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import PORT, Node
 from headrace.host.plumbing import Count
 from headrace.record.verdict import Finding
-from headrace.spec.appliance import AnyWorkload, HttpWorkload
+from headrace.spec.workload import AnyWorkload, Http
 
 _ANSWER_WITHIN_S = 30
 _REQUESTS = 12
@@ -26,8 +26,8 @@ def verify(deployed: Deployed, workloads: Sequence[AnyWorkload]) -> list[Finding
     definitions = [deployed.supplies[n.vnf].definition for n in deployed.layout.of_kind("proxy")]
     if any(definition.serves == "dns" for definition in definitions):
         return _verify_dns(deployed)
-    given = [w for w in workloads if isinstance(w, HttpWorkload)]
-    findings = _verify_http(deployed, given[0] if given else HttpWorkload())
+    given = [w for w in workloads if isinstance(w, Http)]
+    findings = _verify_http(deployed, given[0] if given else Http())
     for one in given:
         _keep(deployed, one)
     return findings
@@ -43,7 +43,7 @@ def _verify_dns(deployed: Deployed) -> list[Finding]:
     return [Finding(check="path", ok=True, text="The answer is the zone's; each VNF saw packets.")]
 
 
-def _verify_http(deployed: Deployed, workload: HttpWorkload) -> list[Finding]:
+def _verify_http(deployed: Deployed, workload: Http) -> list[Finding]:
     _first_answer(deployed, workload)
     before = deployed.interface_counts()
     url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}"
@@ -61,7 +61,7 @@ def _verify_http(deployed: Deployed, workload: HttpWorkload) -> list[Finding]:
     ]
 
 
-def _first_answer(deployed: Deployed, workload: HttpWorkload) -> None:
+def _first_answer(deployed: Deployed, workload: Http) -> None:
     """Proxies may need a moment to find that what is behind them is up."""
     before = deployed.interface_counts()
     url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}/first"
@@ -82,7 +82,7 @@ def _first_answer(deployed: Deployed, workload: HttpWorkload) -> None:
             time.sleep(0.3)
 
 
-def _served(deployed: Deployed, workload: HttpWorkload) -> str:
+def _served(deployed: Deployed, workload: Http) -> str:
     server = deployed.layout.of_kind("server")[0]
     done = deployed.inside(server, "sha256sum", f"/srv/objects/{workload.object_kb}.bin")
     digest = done.stdout.split(" ")[0]
@@ -101,7 +101,7 @@ def _fetch(deployed: Deployed, url: str) -> list[str]:
     return [line.split(" ")[0] for line in deployed.ask("sh", "-c", script).splitlines()]
 
 
-def _keep(deployed: Deployed, workload: HttpWorkload) -> None:
+def _keep(deployed: Deployed, workload: Http) -> None:
     """Asks for each hot object, so that the first cache has it before the first trial. Which of
     several instances is asked is chance: several connections. Many are left to the warm-up."""
     caches = places(deployed.layout, deployed.supplies)

@@ -126,7 +126,7 @@ def hosted_point(
     engine = engine_of(experiment)
     hosted = lay_out_hosted(experiment, description, doc, available, engine)
     # What is wrong in the spec comes before what this machine or user lacks.
-    if experiment.study.deployment.hosting.kind == "container":
+    if experiment.hosting.kind == "container":
         check_containers(doc)
     direct = direct_plan(experiment, hosted.placement, description, doc, engine)
     # VNFs of one kind differ in addresses only.

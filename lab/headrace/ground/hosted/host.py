@@ -34,7 +34,7 @@ def host_plan(
     """Each direction's traffic has a wire of its own: it comes in by one and, with traffic both
     ways, leaves by the other."""
     ways = paths(experiment)
-    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    deployment, hosting = experiment.study.deployment, experiment.hosting
     vnfs = [one for chain in chains for one in chain]
     ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
     wire = deployment.wire if deployment.wire != "auto" else _wire(experiment, traffic)

@@ -22,6 +22,7 @@ from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
 from headrace.spec.vm import VMS_MAX
+from headrace.spec.workload import Pcap
 
 Json = dict[str, Any]
 _AT = ("deployment", "hosting")
@@ -46,7 +47,7 @@ def lay_out_hosted(
     available: list[int],
     engine: Json,
 ) -> Hosted:
-    hosting = experiment.study.deployment.hosting
+    hosting = experiment.hosting
     groups = _groups(experiment)
     ways = [way.direction for way in paths(experiment)]
     wires = len(ways)
@@ -123,7 +124,7 @@ def _between(laid: Laid, chains: list[list[Vnf]], traffic: list[int], engine: Js
     experiment, description, doc = laid.experiment, laid.description, laid.doc
     deployment = experiment.study.deployment
     if deployment.network not in ("veb", "vepa"):
-        _no_rate_caps(chains, deployment.hosting, doc)
+        _no_rate_caps(chains, experiment.hosting, doc)
     if deployment.network in ("bridge", "ovs-dpdk"):
         outer = lay_out(experiment, description, doc, engine, chains, traffic)
         return Between(outer.chains, outer.plan, outer.notes, switch=outer.switch)
@@ -186,14 +187,14 @@ def _check(
         )
     if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
         raise doc.error(found[0], found[1])
-    execution, workload = experiment.execution, experiment.study.workload
+    execution, workload = experiment.execution, experiment.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(
             ("deployment", "execution"),
             "a hosted VNF has one lcore, and `hosting` says which; allowed: no replicas, no lcores",
         )
-    if workload.pcap is not None or workload.headers.dst_mac:
-        key: PathKey = "pcap" if workload.pcap is not None else "headers"
+    if isinstance(workload, Pcap) or workload.headers.dst_mac:
+        key: PathKey = "kind" if isinstance(workload, Pcap) else "headers"
         raise doc.error(
             ("workload", key),
             "the switch finds VNFs by MAC address; allowed: made frames, no dst_mac",
@@ -221,7 +222,7 @@ def _vnf_plan(
 ) -> Json:
     """The functions, and behind them the VNF's own addresses: frames leave with one of them, for
     the next VNF's."""
-    hosting = experiment.study.deployment.hosting
+    hosting = experiment.hosting
     nodes = {node.name: node for node in experiment.nodes}
     directions = [way.direction for way in paths(experiment)]
     nfs: Json = {}

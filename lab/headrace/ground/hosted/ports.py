@@ -84,7 +84,7 @@ def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int
         for one in chain
         for i, face in enumerate(one.faces)
     ]
-    hosting, lcore = deployment.hosting, switch_cpu(traffic)
+    hosting, lcore = experiment.hosting, switch_cpu(traffic)
     return OnSwitch(
         network=deployment.network,
         ports=(*testers, *others),
@@ -120,7 +120,7 @@ def tester_plan(
     """The host's engine has traffic only; a direction's leaves it by one port, and comes back by
     that at the other end."""
     ways = paths(experiment)
-    deployment, hosting = experiment.study.deployment, experiment.study.deployment.hosting
+    deployment, hosting = experiment.study.deployment, experiment.hosting
     own = switch.of("")
     ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
     wire = _wire(experiment, traffic)
@@ -169,7 +169,7 @@ def buffer_bytes(experiment: Experiment) -> int:
 def refused(experiment: Experiment) -> tuple[str, str] | None:
     """The first word of the spec that this switch has no use for, and why."""
     deployment = experiment.study.deployment
-    hosting, network = deployment.hosting, deployment.network
+    hosting, network = experiment.hosting, deployment.network
     for key in ("uplink_gbps", "switch_gbps", "nic_queue"):
         if key in hosting.model_fields_set and getattr(hosting, key) is not None:
             return f"hosting.{key}", (

@@ -86,7 +86,7 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
     testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
     others = [Function(one.name, face.name, face.mac) for one in vnfs for face in one.faces]
-    hosting = deployment.hosting
+    hosting = experiment.hosting
     machines = hosting.kind == "vm"
     return OnNic(pf, hosting.vf or "af_packet", (*testers, *others), hosting.times, machines)
 
@@ -116,7 +116,7 @@ def tester_plan(
 ) -> tuple[Json, list[str]]:
     """Traffic goes out by a virtual function and comes back by one: there is no switch of ours."""
     ways = paths(experiment)
-    hosting = experiment.study.deployment.hosting
+    hosting = experiment.hosting
     own = nic.of("")
     links: Json = ports(own, nic)
     notes: list[str] = []
@@ -187,7 +187,7 @@ def devices(own: list[Function], nic: OnNic) -> Json:
 
 def refused(experiment: Experiment) -> tuple[tuple[str, ...], str] | None:
     """The first key of the spec that a real NIC has no use for, and why."""
-    hosting, largest = experiment.study.deployment.hosting, max(experiment.frame.sizes)
+    hosting, largest = experiment.hosting, max(experiment.frame.sizes)
     if largest > _FRAME_MAX:
         return ("workload", "frame"), (
             f"{largest} bytes; allowed with `network: sriov`: at most {_FRAME_MAX}"

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput
+from headrace.ground.offload.asked import HOSTING
 from headrace.ground.offload.daemons import check_frr, find_bird
 from headrace.spec.document import Document
-from headrace.spec.offload import Offload, Vnf
+from headrace.spec.offload import OffloadService, Vnf
 
 _PCI = re.compile(r"^(?:pci:)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
 _VIRTUAL = re.compile(r"^(?:net|eth)_[a-z0-9_]+(?:,|$)")
@@ -21,12 +22,12 @@ _LOOPBACK = "lo"
 _INTERFACE = re.compile(r",iface=([^,]+)")
 
 
-def checked(spec: Offload, doc: Document) -> dict[str, Path]:
+def checked(spec: OffloadService, doc: Document) -> dict[str, Path]:
     """The configuration file of each VNF that has one, which its daemon itself has read."""
     cpus = usable_cpus()
     if spec.lcore is not None and spec.lcore not in cpus:
         raise doc.error(
-            ("lcore",),
+            (*HOSTING, "lcore"),
             "no CPU of this process",
             value=spec.lcore,
             allowed=", ".join(map(str, cpus)),
@@ -39,18 +40,18 @@ def checked(spec: Offload, doc: Document) -> dict[str, Path]:
             file = doc.resolve(vnf.routing.config)
             if not file.is_file():
                 what = "is no file" if file.exists() else "no such file"
-                raise doc.error(("vnfs", name, "routing", "config"), f"{what}: {file}")
+                raise doc.error((*HOSTING, "vnfs", name, "routing", "config"), f"{what}: {file}")
             files[name] = file
             _configuration(name, vnf, file, doc)
     return files
 
 
-def _devices(spec: Offload, doc: Document) -> None:
+def _devices(spec: OffloadService, doc: Document) -> None:
     owners: dict[str, str] = {}
     for name, port in spec.ports.items():
         if port.device is None:
             continue
-        where = ("ports", name, "device")
+        where = (*HOSTING, "ports", name, "device")
         owner = owners.setdefault(_device(port.device, where, doc), name)
         if owner != name:
             raise doc.error(where, f"port {owner} has it, too", value=port.device)
@@ -79,23 +80,24 @@ def _device(device: str, where: tuple[str, ...], doc: Document) -> str:
     return named[1]
 
 
-def _addresses(spec: Offload, doc: Document) -> None:
+def _addresses(spec: OffloadService, doc: Document) -> None:
     """A port is one link: an address on it is one station's (RFC 5227)."""
     owners: dict[tuple[str, str], str] = {}
     for name, vnf in spec.vnfs.items():
         for device, interface in vnf.interfaces.items():
             if device == _LOOPBACK:
                 raise doc.error(
-                    ("vnfs", name, "interfaces", device), "every namespace has one of its own",
+                    (*HOSTING, "vnfs", name, "interfaces", device),
+                    "every namespace has one of its own",
                     value=device, allowed="another name",
                 )  # fmt: skip
-            here = f"vnfs.{name}.interfaces.{device}"
+            here = f"{'.'.join(HOSTING)}.vnfs.{name}.interfaces.{device}"
             for address in interface.addresses:
                 ip = str(ipaddress.ip_interface(address).ip)
                 owner = owners.setdefault((interface.port, ip), here)
                 if owner != here:
                     raise doc.error(
-                        ("vnfs", name, "interfaces", device, "addresses"),
+                        (*HOSTING, "vnfs", name, "interfaces", device, "addresses"),
                         f"{owner} has it on port {interface.port}, too", value=ip,
                     )  # fmt: skip
 
@@ -106,7 +108,7 @@ def _configuration(name: str, vnf: Vnf, file: Path, doc: Document) -> None:
         try:
             check_frr(vnf)
         except BadInput as error:
-            raise doc.error(("vnfs", name, "routing", "daemons"), str(error)) from None
+            raise doc.error((*HOSTING, "vnfs", name, "routing", "daemons"), str(error)) from None
         command = [shutil.which("vtysh") or "vtysh", "-C", "-f", str(file)]
     elif vnf.routing.daemon == "bird":
         command = [find_bird(name), "-p", "-c", str(file)]
@@ -118,6 +120,6 @@ def _configuration(name: str, vnf: Vnf, file: Path, doc: Document) -> None:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
         raise doc.error(
-            ("vnfs", name, "routing", "config"),
+            (*HOSTING, "vnfs", name, "routing", "config"),
             f"{vnf.routing.daemon} refuses {file}: {' '.join(said[0].split())}",
         )

@@ -10,13 +10,13 @@ from pyroute2 import IPRoute
 
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
-from headrace.spec.offload import Offload, Vnf
+from headrace.spec.offload import OffloadService, Vnf
 
 _SYSCTL = Path("/proc/sys/net")
 _PERMANENT = 0x80  # linux/neighbour.h: NUD_PERMANENT
 
 
-def make(spec: Offload, ledger: Ledger) -> dict[str, str]:
+def make(spec: OffloadService, ledger: Ledger) -> dict[str, str]:
     """Namespaces HEADRACE-NAME-VNF; the file of each. They outlive the daemons in them, so that a
     restarted one, or a container that joins by the name, finds its interfaces."""
     files = {}
@@ -28,7 +28,7 @@ def make(spec: Offload, ledger: Ledger) -> dict[str, str]:
     return files
 
 
-def of(spec: Offload, vnf: str) -> str:
+def of(spec: OffloadService, vnf: str) -> str:
     return f"headrace-{spec.name}-{vnf}"
 
 
@@ -46,7 +46,7 @@ def _dual_stack() -> None:
             path.write_text(value)
 
 
-def configure(spec: Offload) -> None:
+def configure(spec: OffloadService) -> None:
     for name, vnf in spec.vnfs.items():
         within(of(spec, name), lambda vnf=vnf: _addresses(vnf))  # type: ignore[misc]
 
@@ -63,7 +63,7 @@ def _addresses(vnf: Vnf) -> None:
                 )
 
 
-def add_neighbour(spec: Offload, vnf: str, device: str, address: str, mac: str) -> None:
+def add_neighbour(spec: OffloadService, vnf: str, device: str, address: str, mac: str) -> None:
     """For good: of an address at which nobody would answer."""
     within(of(spec, vnf), lambda: _neighbour(device, address, mac))
 

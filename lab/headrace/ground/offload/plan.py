@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.spec.offload import Interface, Offload, Vnf
+from headrace.spec.offload import Interface, OffloadService, Vnf
 
 Json = dict[str, Any]
 ROUTER = "router"
@@ -14,14 +14,14 @@ TAPS = "taps"
 LEARN = {"frr": "fpm", "bird": "kernel", "none": "kernel"}
 
 
-def interfaces(spec: Offload) -> Iterator[tuple[str, str, Interface]]:
+def interfaces(spec: OffloadService) -> Iterator[tuple[str, str, Interface]]:
     """In the order that the engine numbers them."""
     for name, vnf in spec.vnfs.items():
         for device, interface in vnf.interfaces.items():
             yield name, device, interface
 
 
-def macs(spec: Offload) -> dict[tuple[str, str], str]:
+def macs(spec: OffloadService) -> dict[tuple[str, str], str]:
     """Those that are given; the others locally administered (IEEE 802), by number."""
     return {
         (vnf, device): interface.mac or f"02:48:52:00:{i >> 8:02x}:{i & 255:02x}"
@@ -29,7 +29,9 @@ def macs(spec: Offload) -> dict[tuple[str, str], str]:
     }
 
 
-def compile_plan(spec: Offload, cpu: int, engine: Json, namespaces: Mapping[str, str]) -> Json:
+def compile_plan(
+    spec: OffloadService, cpu: int, engine: Json, namespaces: Mapping[str, str]
+) -> Json:
     """`namespaces` has the file of each VNF's network namespace."""
     links = {
         _link(name): {"type": "port", "params": {"devargs": port.device}}
@@ -59,14 +61,14 @@ def _link(port: str) -> str:
     return f"port-{port}"
 
 
-def _router(spec: Offload, namespaces: Mapping[str, str]) -> Json:
+def _router(spec: OffloadService, namespaces: Mapping[str, str]) -> Json:
     return {
         "punt_pps": spec.punt_pps,
         "vnfs": [_vnf(spec, name, vnf, namespaces[name]) for name, vnf in spec.vnfs.items()],
     }
 
 
-def _vnf(spec: Offload, name: str, vnf: Vnf, namespace: str) -> Json:
+def _vnf(spec: OffloadService, name: str, vnf: Vnf, namespace: str) -> Json:
     numbers = {port: i for i, port in enumerate(spec.ports)}
     mac = macs(spec)
     return {
@@ -81,7 +83,7 @@ def _vnf(spec: Offload, name: str, vnf: Vnf, namespace: str) -> Json:
     }
 
 
-def _segment(spec: Offload, cpu: int) -> Json:
+def _segment(spec: OffloadService, cpu: int) -> Json:
     targets: dict[str, str] = {"punt": f"link:{TAPS}"}
     inputs: list[Json] = []
     for i, (name, port) in enumerate(spec.ports.items()):

@@ -21,7 +21,7 @@ from headrace.host.programs import find_engine
 from headrace.host.state import RunState, dpdk_prefix
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
-from headrace.spec.offload import Offload
+from headrace.spec.offload import OffloadService
 
 Json = dict[str, Any]
 Say = Callable[[str], None]
@@ -32,7 +32,11 @@ class Service:
     """Runs while its context is open."""
 
     def __init__(
-        self, spec: Offload, doc: Document, say: Say, adapt: Callable[[Json], Json] | None = None
+        self,
+        spec: OffloadService,
+        doc: Document,
+        say: Say,
+        adapt: Callable[[Json], Json] | None = None,
     ) -> None:
         """`adapt` may change the engine's plan."""
         self.spec, self._say, self._adapt = spec, say, adapt
@@ -143,7 +147,7 @@ class Service:
         self.close()
 
 
-def _cpu(spec: Offload, doc: Document) -> int:
+def _cpu(spec: OffloadService, doc: Document) -> int:
     there = usable_cpus()
     if spec.lcore is None:
         return there[-1]

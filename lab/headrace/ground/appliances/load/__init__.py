@@ -4,33 +4,29 @@
 from __future__ import annotations
 
 from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.load.base import Load, Packets
+from headrace.ground.appliances.load.base import Counted, Load
 from headrace.ground.appliances.load.dns import dns
 from headrace.ground.appliances.load.http import http
 from headrace.ground.appliances.load.packets import packets
 from headrace.ground.appliances.load.replay import replay
 from headrace.ground.appliances.load.stream import has_netperf, request_response, stream
-from headrace.spec.appliance import (
-    AnyWorkload,
-    DnsWorkload,
-    HttpWorkload,
-    PacketsWorkload,
-    PcapWorkload,
-    RequestWorkload,
-)
+from headrace.spec.workload import AnyWorkload, Dns, Http, Packets, Pcap, RequestResponse
 
-__all__ = ["Load", "Packets", "has_netperf", "run_load"]
+__all__ = ["Counted", "Load", "has_netperf", "run_load"]
 
 
-def run_load(deployed: Deployed, workload: AnyWorkload, seconds: float, seed: int) -> Load:
-    if isinstance(workload, HttpWorkload):
+def run_load(
+    deployed: Deployed, workload: AnyWorkload, load_pps: float, seconds: float, seed: int
+) -> Load:
+    """`load_pps`: of those that take a rate; 0 is as fast as possible."""
+    if isinstance(workload, Http):
         return http(deployed, workload, seconds, seed)
-    if isinstance(workload, DnsWorkload):
+    if isinstance(workload, Dns):
         return dns(deployed, workload, seconds)
-    if isinstance(workload, RequestWorkload):
+    if isinstance(workload, RequestResponse):
         return request_response(deployed, workload, seconds)
-    if isinstance(workload, PcapWorkload):
-        return replay(deployed, workload, seconds)
-    if isinstance(workload, PacketsWorkload):
-        return packets(deployed, workload, seconds)
+    if isinstance(workload, Pcap):
+        return replay(deployed, workload, load_pps, seconds)
+    if isinstance(workload, Packets):
+        return packets(deployed, workload, load_pps, seconds)
     return stream(deployed, workload, seconds)

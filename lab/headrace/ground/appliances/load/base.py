@@ -20,7 +20,7 @@ class Load:
     retransmits: int = 0
     loss_ratio: float = 0.0
     latency: LatencyNs | None = None
-    packets: Packets | None = None  # where packets, not requests or bytes, are what was sent
+    packets: Counted | None = None  # where packets, not requests or bytes, are what was sent
 
     @property
     def gbps(self) -> float:
@@ -32,7 +32,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Packets:
+class Counted:
     """Of a generator that counts packets itself."""
 
     intended: int

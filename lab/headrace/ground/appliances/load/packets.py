@@ -7,7 +7,6 @@ kernel of that namespace drops what comes to it besides: its source is an addres
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +16,12 @@ from headrace.engine.engine import Engine
 from headrace.engine.reading import Reading, flow, run
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
-from headrace.ground.appliances.load.base import Load, Packets
+from headrace.ground.appliances.load.base import Counted, Load
 from headrace.host.programs import find_engine
 from headrace.record.figures import LatencyNs
 from headrace.record.identity import Direction
 from headrace.record.latency import latency
-from headrace.spec.appliance import PacketsWorkload
+from headrace.spec.workload import Packets
 
 _PORT = 5201  # what a firewall of the catalogue lets pass
 _DRAIN_S = 0.2
@@ -43,16 +42,13 @@ class _Ends:
 _ENDS = _Ends()
 
 
-def packets(deployed: Deployed, workload: PacketsWorkload, seconds: float) -> Load:
-    plan = make_plan(deployed.layout, workload, f"{deployed.tag}-tester")
+def packets(deployed: Deployed, workload: Packets, load_pps: float, seconds: float) -> Load:
+    lcore = deployed.tester_lcore
+    plan = make_plan(deployed.layout, workload, lcore, f"{deployed.tag}-tester")
     namespace = f"{deployed.tag}-{TESTER}"
     enter = ("ip", "netns", "exec", namespace)
     with Engine(find_engine(), plan, deployed.state, enter) as engine:
-        return _load(run(engine, (_ENDS,), workload.rate, seconds, _DRAIN_S))
-
-
-def lcore(workload: PacketsWorkload) -> int:
-    return max(os.sched_getaffinity(0)) if workload.lcore is None else workload.lcore
+        return _load(run(engine, (_ENDS,), load_pps, seconds, _DRAIN_S))
 
 
 def _load(reading: Reading) -> Load:
@@ -66,7 +62,7 @@ def _load(reading: Reading) -> Load:
         bytes=int(sink["own"]["bytes"]),
         loss_ratio=one.loss_ratio,
         latency=found,
-        packets=Packets(
+        packets=Counted(
             one.intended, one.sent, one.received, sink["reordered"], sink["duplicated"],
             sink["latency"].get("hdr"), source["behind_max_ns"] / 1e9, sink["undecided"],
             tuple(of_workers(counters.workers, counters.tsc_hz, reading.waited_ns,
@@ -75,13 +71,13 @@ def _load(reading: Reading) -> Load:
     )  # fmt: skip
 
 
-def make_plan(layout: Layout, workload: PacketsWorkload, prefix: str) -> dict[str, Any]:
+def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> dict[str, Any]:
     """Source -> the interface at the clients' end; the one at the servers' end -> sink."""
     tester = layout.of_kind(TESTER)[0]
     down, up = tester.interface("down"), tester.interface("up")
     source = {
-        "frame_bytes": [workload.frame],
-        "flows": workload.flows,
+        "frame_bytes": list(workload.frame[0].sizes),
+        "flows": workload.flows.count,
         "vary": ["src_port"],
         "src_ip": down.address,
         "dst_ip": up.address,
@@ -89,7 +85,7 @@ def make_plan(layout: Layout, workload: PacketsWorkload, prefix: str) -> dict[st
         "src_mac": down.mac,
         "dst_macs": [hop.mac for hop in layout.first_hops or (up,)],
     }
-    cpus = [lcore(workload)]
+    cpus = [lcore]
     return {
         "version": 1,
         "engine": {"hugepages": False, "memory_mb": 256, "file_prefix": prefix,
@@ -110,6 +106,6 @@ def make_plan(layout: Layout, workload: PacketsWorkload, prefix: str) -> dict[st
     }  # fmt: skip
 
 
-def _device(number: int, interface: Interface, workload: PacketsWorkload) -> dict[str, Any]:
+def _device(number: int, interface: Interface, workload: Packets) -> dict[str, Any]:
     text = _DEVICES[workload.link].format(n=number, name=interface.device)
     return {"type": "port", "params": {"devargs": text}}

@@ -7,22 +7,22 @@ import re
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.load.base import GRACE_S, Load, Packets, whole_seconds
+from headrace.ground.appliances.load.base import GRACE_S, Counted, Load, whole_seconds
 from headrace.host.tool import last_words
-from headrace.spec.appliance import PcapWorkload
+from headrace.spec.workload import Pcap
 
 _GIVEN, _READY = "/tmp/given.pcap", "/tmp/ready.pcap"
 _SENT = re.compile(r"Actual:\s+(\d+) packets \((\d+) bytes\) sent in ([\d.]+) seconds")
 _DRAIN_S = "0.3"
 
 
-def replay(deployed: Deployed, workload: PcapWorkload, seconds: float) -> Load:
+def replay(deployed: Deployed, workload: Pcap, load_pps: float, seconds: float) -> Load:
     """All packets go from the client to the first server, whatever their direction was: there is
     one way in. What arrives is what the server's interface counts."""
     _prepare(deployed, workload)
     server = deployed.layout.of_kind("server")[0]
     device = server.interface("up").device
-    pace = f"--pps={workload.rate:g}" if workload.rate else "--topspeed"
+    pace = f"--pps={load_pps:g}" if load_pps else "--topspeed"
     before = deployed.interface_counts()[server.name][device]
     asked_s = whole_seconds(seconds)
     text = deployed.client(
@@ -41,13 +41,13 @@ def replay(deployed: Deployed, workload: PcapWorkload, seconds: float) -> Load:
         duration_s=took,
         bytes=after.rx_bytes - before.rx_bytes,
         loss_ratio=min(1.0, max(0.0, 1 - received / sent)) if sent else 0.0,
-        packets=Packets(
-            round(workload.rate * took) or sent, sent, received, asked_s=asked_s, strangers=True
+        packets=Counted(
+            round(load_pps * took) or sent, sent, received, asked_s=asked_s, strangers=True
         ),
     )
 
 
-def _prepare(deployed: Deployed, workload: PcapWorkload) -> None:
+def _prepare(deployed: Deployed, workload: Pcap) -> None:
     layout = deployed.layout
     own = layout.client.interface("down")
     server = layout.of_kind("server")[0].interface("up")

@@ -11,14 +11,14 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.record.figures import LatencyNs
-from headrace.spec.appliance import RequestWorkload, StreamWorkload
+from headrace.spec.workload import RequestResponse, Stream
 
 _NETPERF_PORT = 5202  # as vnfs/traffic/start has it
 _DATA_PORT = 5203
 _US = 1000.0
 
 
-def stream(deployed: Deployed, workload: StreamWorkload, seconds: float) -> Load:
+def stream(deployed: Deployed, workload: Stream, seconds: float) -> Load:
     command = ["iperf3", "--json", "-c", deployed.layout.target, "-t", str(whole_seconds(seconds)),
                "-P", str(workload.streams), "-b", f"{workload.rate_mbps}M"]  # fmt: skip
     if workload.kind == "udp":
@@ -48,7 +48,7 @@ _COLUMNS = {
 }
 
 
-def request_response(deployed: Deployed, workload: RequestWorkload, seconds: float) -> Load:
+def request_response(deployed: Deployed, workload: RequestResponse, seconds: float) -> Load:
     """netperf's classic request and response, one outstanding; it has no 99.9th percentile, so
     the greatest latency stands there."""
     whole = whole_seconds(seconds)

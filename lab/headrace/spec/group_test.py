@@ -1,39 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.errors import BadInput
 from headrace.spec import document
-from headrace.spec.points import Group, Machine, PointsFile, points
-from headrace.spec.study import Study
+from headrace.spec.document import load
+from headrace.spec.group import Group, Machine
+from headrace.spec.points import StudyPoint, Wanted, points
+from headrace.spec.study import read
 
-STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("s[12]-hosting/points.yaml"))
-
-
-def load(file: Path) -> PointsFile:
-    return PointsFile.model_validate(document.load(file).data)
+STUDIES = sorted((Path(__file__).parents[3] / "studies").glob("s[12]-hosting.yaml"))
 
 
-@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.parent.name)
+def data(point: StudyPoint) -> Any:
+    return point.doc.data
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.stem)
 def test_every_point_is_a_spec_or_says_why_not(file: Path) -> None:
     found = list(points(load(file), Machine(lcores=2, nodes=1)))
     assert len({point.name for point in found}) == len(found)
     for point in found:
-        assert point.skipped or Study.model_validate(point.spec)
+        assert point.skipped or read(point.doc)
     large = list(points(load(file), Machine(lcores=64, nodes=2)))
     assert sum(p.skipped is None for p in large) > sum(p.skipped is None for p in found)
     for point in large:
         if point.skipped is None:
-            Study.model_validate(point.spec)
+            read(point.doc)
 
 
 def test_overlay_and_needs() -> None:
-    made = PointsFile.model_validate(
-        {
+    made = document.parse(
+        json.dumps({
             "name": "p", "paper": "S1",
-            "base": {"deployment": {"hosting": {"kind": "process", "wait": "poll"}}},
+            "deployment": {"hosting": {"kind": "process", "wait": "poll"}},
             "groups": {
                 "g": {
                     "about": "x",
@@ -42,16 +47,18 @@ def test_overlay_and_needs() -> None:
                     "needs": [{"when": {"deployment.hosting.placement": "worst"}, "nodes": 2}],
                 }
             },
-        }
+        }),
+        Path("p.yaml"),
     )  # fmt: skip
     near, far = points(made, Machine(lcores=2, nodes=1))
     assert near.skipped is None
-    assert near.spec["deployment"] == {
+    assert data(near)["deployment"] == {
         "hosting": {"kind": "process", "wait": "poll", "placement": "numa-aware"},
         "network": "vepa",
     }
     assert far.skipped == "needs 2 NUMA nodes, this machine has 1"
-    assert not list(points(made, Machine(2, 1), wanted="other"))
+    with pytest.raises(BadInput, match="--group: got other; allowed: g"):
+        points(made, Machine(2, 1), Wanted(group="other"))
 
 
 @pytest.mark.parametrize(
@@ -59,33 +66,34 @@ def test_overlay_and_needs() -> None:
 )
 def test_every_figure_has_rows(paper: str, figures: set[int]) -> None:
     """Those that the papers have results or settings in."""
-    [file] = [load(one) for one in STUDIES if one.parent.name == f"{paper}-hosting"]
-    assert all(group.figures for group in file.groups.values())
-    assert set().union(*(group.numbers for group in file.groups.values())) == figures
+    [file] = [load(one) for one in STUDIES if one.stem == f"{paper}-hosting"]
+    assert all(group.figures for group in read(file).groups.values())
+    assert set().union(*(group.numbers for group in read(file).groups.values())) == figures
     for number in figures:
-        rows = list(points(file, Machine(lcores=64, nodes=2), figure=number))
-        assert rows and all(number in file.groups[row.group].numbers for row in rows)
+        rows = list(points(file, Machine(lcores=64, nodes=2), Wanted(figure=number)))
+        assert rows and all(number in read(file).groups[row.group].numbers for row in rows)
 
 
 def test_machines_need_kvm() -> None:
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    [file] = [load(one) for one in STUDIES if one.stem == "s1-hosting"]
     large = Machine(64, 2)
     there = {
-        p.values["deployment.hosting.chains"]: p.skipped for p in points(file, large, "machines")
+        p.values["deployment.hosting.chains"]: p.skipped
+        for p in points(file, large, Wanted("machines"))
     }
     assert there[31] is None and "31 virtual machines at most" in str(there[63])
     none = Machine(64, 2, lambda: "there is no /dev/kvm")
-    first = next(points(file, none, "machines"))
+    first = points(file, none, Wanted("machines"))[0]
     assert first.skipped == "needs KVM: there is no /dev/kvm"
 
 
 def test_sriov_is_on_a_real_nic_or_skipped() -> None:
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
-    for point in points(file, Machine(2, 1), "sr-iov"):
-        assert Study.model_validate(point.spec).deployment.network == "sriov"
+    [file] = [load(one) for one in STUDIES if one.stem == "s1-hosting"]
+    for point in points(file, Machine(2, 1), Wanted("sr-iov")):
+        assert read(point.doc).deployment.network == "sriov"
         assert point.skipped is None
     none = Machine(64, 2, no_sriov=lambda spec: "no NIC of this machine has virtual functions")
-    assert {p.skipped for p in points(file, none, "sr-iov")} == {
+    assert {p.skipped for p in points(file, none, Wanted("sr-iov"))} == {
         "needs SR-IOV: no NIC of this machine has virtual functions"
     }
 
@@ -99,8 +107,11 @@ def test_sriov_is_on_a_real_nic_or_skipped() -> None:
     ],
 )
 def test_a_figure_of_pinning_is_its_ratio(figure: int, values: dict[str, set[str]]) -> None:
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s2-hosting"]
-    found = [p.spec["deployment"]["hosting"] for p in points(file, Machine(64, 2), figure=figure)]
+    [file] = [load(one) for one in STUDIES if one.stem == "s2-hosting"]
+    found = [
+        data(p)["deployment"]["hosting"]
+        for p in points(file, Machine(64, 2), Wanted(figure=figure))
+    ]
     for key, allowed in values.items():
         assert {one[key] for one in found} == allowed
     machines = [one for one in found if one["kind"] == "vm"]
@@ -109,8 +120,10 @@ def test_a_figure_of_pinning_is_its_ratio(figure: int, values: dict[str, set[str
 
 def test_figures_of_results_differ_by_chain_and_features() -> None:
     """S2: PVP and PVVP, one feature and four, a pair of figures of each."""
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s2-hosting"]
-    of = {n: {p.group for p in points(file, Machine(64, 2), figure=n)} for n in range(10, 18)}
+    [file] = [load(one) for one in STUDIES if one.stem == "s2-hosting"]
+    of = {
+        n: {p.group for p in points(file, Machine(64, 2), Wanted(figure=n))} for n in range(10, 18)
+    }
     for first in (10, 12, 14, 16):
         assert of[first] == of[first + 1]  # throughput and delay of the same points
         others = set().union(*(of[n] for n in of if n not in (first, first + 1)))
@@ -119,25 +132,27 @@ def test_figures_of_results_differ_by_chain_and_features() -> None:
 
 def test_l3_has_the_papers_tables() -> None:
     """S1: 1 M entries in each VNF, 16 M in the one of bare metal; as many destinations."""
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    [file] = [load(one) for one in STUDIES if one.stem == "s1-hosting"]
     sizes: dict[str, set[int]] = {}
     for point in points(file, Machine(64, 2)):
-        for one in point.spec["chain"]:
+        for one in data(point)["chain"]:
             if isinstance(one, dict) and "l3fwd" in one:
                 sizes.setdefault(point.group, set()).add(one["l3fwd"]["ranges"][0]["count"])
-                assert point.spec["workload"]["flows"]["count"] == 1 << 20
+                assert data(point)["workload"]["flows"]["count"] == 1 << 20
     assert sizes == {
         "bare-metal-l3": {1 << 20, 1 << 24}, "l3-scale": {1 << 20}, "containers-l3": {1 << 20}
     }  # fmt: skip
 
 
 def test_containers_need_a_program_that_runs_them() -> None:
-    [file] = [load(one) for one in STUDIES if one.parent.name == "s1-hosting"]
+    [file] = [load(one) for one in STUDIES if one.stem == "s1-hosting"]
     none = Machine(64, 2, no_containers=lambda: "they need root")
     for group in ("containers-l2", "containers-l3"):
-        assert [p.values["deployment.hosting.chains"] for p in points(file, none, group)][-1] == 63
-        assert all(p.skipped is None for p in points(file, Machine(64, 2), group))
-        reasons = {p.skipped for p in points(file, none, group)}
+        assert [p.values["deployment.hosting.chains"] for p in points(file, none, Wanted(group))][
+            -1
+        ] == 63
+        assert all(p.skipped is None for p in points(file, Machine(64, 2), Wanted(group)))
+        reasons = {p.skipped for p in points(file, none, Wanted(group))}
         assert reasons == {"needs containers: they need root"}
 
 

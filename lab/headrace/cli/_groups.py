@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The points of a study with groups: which of them are wanted, which this machine can have, and
+what came of them, beside what was published."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from headrace.engine.place import usable_cpus
+from headrace.errors import BadInput, HeadraceError
+from headrace.ground.contract import Checked
+from headrace.ground.hosted.container import no_containers
+from headrace.ground.hosted.cpus import describe_cpu
+from headrace.ground.hosted.sriov import no_functions
+from headrace.ground.hosted.vm_accel import no_kvm
+from headrace.record.rows import Result
+from headrace.report.hosting import brief, flow, show_rows, with_best_case
+from headrace.report.hosting_page import sheet
+from headrace.report.sheet import write
+from headrace.spec.document import Document
+from headrace.spec.group import Machine, span
+from headrace.spec.points import StudyPoint, Wanted, has_groups, points
+from headrace.spec.study import Study, read, studies
+
+Check = Callable[[Document], Checked]
+
+
+@dataclass
+class Chosen:
+    """Points of one study that are wanted; `failed`: why some of them could not be checked."""
+
+    study: Study
+    wanted: Wanted
+    points: Sequence[StudyPoint]
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def possible(self) -> list[StudyPoint]:
+        return [point for point in self.points if not point.skipped]
+
+    def checked(self, check: Check, *, all_right: bool) -> Checked:
+        """As one study. `all_right`: a point with a mistake ends it; else the others go on."""
+        if not self.study.groups:
+            return check(self.points[0].doc)
+        return _together(self.study.name, list(self._each(check, all_right)))
+
+    def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:
+        for point in self.possible:
+            try:
+                yield check(point.doc)
+            except HeadraceError as error:
+                if all_right:
+                    raise
+                self.failed[point.name] = str(error)
+
+    def resolved(self) -> dict[str, Any]:
+        """For the bundle: which points these were, and why some are not among them."""
+        if not self.study.groups:
+            return {}
+        return {
+            "selection": dataclasses.asdict(self.wanted),
+            "points": [_row(point) | self._absent(point) for point in self.points],
+        }
+
+    def _absent(self, point: StudyPoint) -> dict[str, str]:
+        if point.skipped:
+            return {"skipped": point.skipped}
+        return {"failed": self.failed[point.name]} if point.name in self.failed else {}
+
+    def told(
+        self, bundle: Path, results: Sequence[Result], failed: Mapping[str, str], console: Console
+    ) -> None:
+        """A row for each point, those without a result among them."""
+        self.failed.update(failed)
+        rows = with_best_case(
+            [
+                _row(point)
+                | {"results": [brief(one) for one in results if one.chain == point.name]}
+                | self._absent(point)
+                for point in self.points
+            ]
+        )
+        (bundle / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        write(sheet(self.study, rows), bundle / "study.html")
+        show_rows(self.study, rows, console)
+        console.print(f"Page of the points: {bundle / 'study.html'}", markup=False, soft_wrap=True)
+        if self.failed:
+            raise HeadraceError(
+                f"{len(self.failed)} of {len(rows)} points failed: {', '.join(self.failed)}"
+            )
+
+
+def chosen(doc: Document, wanted: Wanted) -> Chosen:
+    cpus = usable_cpus()
+    described = [describe_cpu(cpu) for cpu in cpus]
+    nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
+    machine = Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
+    found = points(doc, machine, wanted)
+    return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, found)
+
+
+def show(chosen: Chosen, console: Console) -> None:
+    """The points, and which of them can be measured here."""
+    say_shared(chosen, console)
+    for point in chosen.points:
+        text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
+        where = f"figure {', '.join(point.figures)}, " if point.figures else ""
+        console.print(
+            f"{where}{point.name}: {text}  [{point.skipped or 'can be measured here'}]",
+            markup=False,
+        )
+
+
+def say_shared(chosen: Chosen, console: Console) -> None:
+    """Spans of figures that points of the one asked for belong to."""
+    figure = chosen.wanted.figure
+    spans = {text for point in chosen.points for text in point.figures if len(span(text)) > 1}
+    for shared in sorted(text for text in spans if figure is not None and figure in span(text)):
+        console.print(
+            f"Figures {shared} of the paper have these points between them: which of them are "
+            f"figure {figure}'s is not told apart.",
+            markup=False,
+        )
+
+
+def _together(name: str, each: Sequence[Checked]) -> Checked:
+    if not each:
+        raise BadInput(f"{name}: none of the points can be measured here; --list says why")
+    known = [one.seconds for one in each if one.seconds is not None]
+    memory = [one.memory for one in each if one.memory is not None]
+    return Checked(
+        points=[point for one in each for point in one.points],
+        inputs={name: file for one in each for name, file in one.inputs.items()},
+        seconds=sum(known) if len(known) == len(each) else None,
+        interleaved=all(one.interleaved for one in each),
+        memory=max(memory, key=lambda one: one.memory_mb) if memory else None,
+        notes=[note for one in each for note in one.notes],
+        lacking=next((one.lacking for one in each if one.lacking is not None), None),
+        apart=True,
+    )
+
+
+def _row(point: StudyPoint) -> dict[str, Any]:
+    return {
+        "group": point.group,
+        "figures": list(point.figures),
+        "point": point.name,
+        "values": point.values,
+    }

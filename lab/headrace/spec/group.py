@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of a study's points: what each lays over the study, sweeps and needs of a server, and
+what was published of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from headrace.spec.base import FIGURES_PATTERN, NAME_PATTERN, Count, Spec
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Figures = Annotated[str, Field(pattern=FIGURES_PATTERN)]
+
+
+class Needs(Spec):
+    """What a point asks of a server. `when`: only where the sweep has these values."""
+
+    when: dict[str, Any] = Field(default_factory=dict)
+    lcores: Annotated[Count, Field(ge=1)] | None = None
+    cores: Annotated[Count, Field(ge=1)] | None = None  # physical ones, traffic's among them
+    nodes: Annotated[Count, Field(ge=1)] | None = None
+    kvm: Literal[True] | None = None  # virtual machines that are not emulated
+    containers: Literal[True] | None = None  # root, and podman or docker
+    sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
+    never: str | None = None  # why this is not measured on any server
+
+
+class Published(Spec):
+    claim: str
+    setup: str
+    value: Any
+
+
+class Group(Spec):
+    """Part of a study, laid over the study's own keys, and swept.
+
+    `figures` of the paper that its points belong to; 2-7: figures that have them between them.
+    """
+
+    about: str
+    figures: tuple[Figures, ...] = ()
+    spec: dict[str, Any] = Field(default_factory=dict)
+    sweep: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    needs: tuple[Needs, ...] = ()
+    published: tuple[Published, ...] = ()
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Of its figures."""
+        return frozenset().union(*map(span, self.figures))
+
+
+def span(figures: str) -> range:
+    """Numbers of the figures that a text names: 8, or 2-7."""
+    first, _, last = figures.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+@dataclass(frozen=True)
+class Machine:
+    lcores: int
+    nodes: int
+    no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
+    no_containers: Callable[[], str | None] = lambda: None  # why VNFs cannot be in containers
+    cores: int | None = None  # physical; None: as many as lcores
+    # Why no NIC has virtual functions for a spec's VNFs.
+    no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
+
+
+def lacking(
+    need: Needs, values: dict[str, Any], spec: dict[str, Any], machine: Machine
+) -> str | None:
+    """Why this machine cannot have a point with these values of the sweep."""
+    if any(values.get(path) != value for path, value in need.when.items()):
+        return None
+    if need.never:
+        return need.never
+    if need.lcores is not None and machine.lcores < need.lcores:
+        return f"needs {need.lcores} lcores, this machine has {machine.lcores}"
+    cores = machine.lcores if machine.cores is None else machine.cores
+    if need.cores is not None and cores < need.cores:
+        return f"needs {need.cores} physical cores, this machine has {cores}"
+    if need.nodes is not None and machine.nodes < need.nodes:
+        return f"needs {need.nodes} NUMA nodes, this machine has {machine.nodes}"
+    if need.kvm and (problem := machine.no_kvm()) is not None:
+        return f"needs KVM: {problem}"
+    if need.containers and (problem := machine.no_containers()) is not None:
+        return f"needs containers: {problem}"
+    if need.sriov and (problem := machine.no_sriov(spec)) is not None:
+        return f"needs SR-IOV: {problem}"
+    return None
