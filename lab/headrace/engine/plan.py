@@ -130,7 +130,7 @@ def compile_plan(
             "params": source_params(experiment, way.direction, doc, description),
         }
         # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
-        links[way.wire] = _ring(wire_size(experiment, placement), "drop")
+        links[way.wire] = _ring(wire_size(experiment, placement), deployment.wire_on_full)
         links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
         links[way.sink] = {"type": "sink", "params": {}}
     segments = [

@@ -21,6 +21,7 @@ STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
+GENERATOR_BUSY = 0.95  # of its time; one that the chain holds back finds no room in its ring
 OTHERS_LIMIT = 0.3  # CPUs taken by others, where the load has no CPU of its own
 OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
 WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
@@ -75,6 +76,21 @@ def unrefused(found: Audit, lost: int, sent: int) -> Audit:
         text="The chain took all that the generator could send; it can do at least this.",
         value=lost / sent if sent else 0.0,
         limit=REFUSED_MIN,
+    )
+    return with_findings(found, finding)
+
+
+def held_back(found: Audit, busy: float) -> Audit:
+    """The same where the first ring waits, so that nothing is lost there: who was narrower shows in
+    how busy the generator's lcore was, which does nothing else."""
+    ok = busy <= GENERATOR_BUSY
+    whose = "the chain held it back" if ok else "the chain can do at least this"
+    finding = Finding(
+        check="generator-limit",
+        ok=ok,
+        text=f"The first ring waits; the generator was busy for {busy:.1%} of the time: {whose}.",
+        value=busy,
+        limit=GENERATOR_BUSY,
     )
     return with_findings(found, finding)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.audit import audit, refused, unrefused
+from headrace.measure.audit import audit, held_back, refused, unrefused
 from headrace.record.account import Account
 from headrace.record.facts import Facts, LcoreTime
 
@@ -82,3 +82,11 @@ def test_one_limit_says_whether_the_chain_refused() -> None:
     found = audit(facts(asked=None))
     assert unrefused(found, 10, 1000) is found
     assert unrefused(found, 0, 1000).verdict == "generator-bound"
+
+
+def test_a_ring_that_waits_loses_nothing_and_is_no_generators_limit_for_that() -> None:
+    """Each maximum without a loss was the generator's, also where the chain held it back."""
+    trial = audit(facts(asked=None))
+    assert unrefused(trial, 0, 1000).verdict == "generator-bound"
+    assert held_back(trial, 0.4).verdict == "ok"
+    assert held_back(trial, 0.99).verdict == "generator-bound"

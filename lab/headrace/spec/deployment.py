@@ -263,6 +263,7 @@ class Deployment(Spec):
     burst: Annotated[Count, Field(ge=1, le=64)] = 32
     ring: Ring = Ring()
     wire: Literal["auto"] | RingSize = "auto"
+    wire_on_full: Literal["drop", "wait"] = "drop"
     steer: Literal["hash", "even"] = "hash"
     locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
     hosting: _OneHosting = Hosting()
@@ -283,6 +284,11 @@ class Deployment(Spec):
             raise ValueError(
                 "hugepages: true; ovs-dpdk shares the tester's memory, which has to be in few "
                 "files; allowed with ovs-dpdk: auto, false, which are the same"
+            )
+        if self.wire_on_full == "wait" and self.hosting.kind != "inline":
+            raise ValueError(
+                f"wire_on_full: wait, with hosting {self.hosting.kind}, whose NIC drops; allowed "
+                "there: drop"
             )
         for key, given in (("pf", self.pf), ("hosting.vf", self.hosting.vf)):
             if given is not None and self.network != "sriov":
