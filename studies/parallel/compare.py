@@ -22,13 +22,13 @@ from typing import Any
 
 import yaml
 
-from headrace.analyse.units import percent, pps, significant
+from headrace.analyse.units import pps, significant
 from headrace.errors import BadInput, HeadraceError
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Result
-from headrace.report import sheet
 from headrace.report.checks import Check, at_most, section
-from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.document import Column, Document, Section, Table
+from headrace.report.html import write
 
 SPEC = Path(__file__).resolve().parent.parent / "parallel.yaml"
 GOAL, RATIO_MOST, HALF = "ndr", 0.7, "half of the latter's NDR"
@@ -117,12 +117,18 @@ def table(results: Sequence[Result], names: Sequence[str], load: float) -> Secti
                 f"{significant(median(halves))} ({significant(min(halves))}–"
                 f"{significant(max(halves))}) µs",
                 f"{significant(median(tails))} µs",
-                percent(median(one.loss_ratio for one in several), 3),
+                median(one.loss_ratio for one in several),
                 ", ".join(sorted({one.audit.verdict for one in several})),
             )
         )
-    columns = ("", "latency, median (of repetitions)", "p99", "loss", "audit")
-    return Section(title=f"At {pps(load)}", tables=(Table(columns, tuple(rows)),))
+    columns = (
+        "",
+        "latency, median (of repetitions)",
+        "p99",
+        Column("loss", "loss"),
+        Column("audit", "text"),
+    )
+    return Section(title=f"At {pps(load)}", blocks=(Table(columns, tuple(rows)),))
 
 
 def searched(spec: Spec, sequential: Sequence[str | Spec], folder: Path) -> dict[str, float]:
@@ -139,7 +145,7 @@ def searched(spec: Spec, sequential: Sequence[str | Spec], folder: Path) -> dict
 
 def study(
     folder: Path, seconds: float, repetitions: int, load: float | None
-) -> tuple[list[Check], Sheet]:
+) -> tuple[list[Check], Document]:
     spec: Spec = yaml.safe_load(SPEC.read_text(encoding="utf-8"))
     executions = spec["deployment"]["execution"]
     [beside] = [name_of(one) for one in executions if is_parallel(one)]
@@ -157,7 +163,9 @@ def study(
     note = "Loads are half of the NDR that each sequence had, searched for just before."
     if load is not None:
         note = "The load was asked for; the goal is of half of the sequence's NDR."
-    page = Sheet("Functions side by side", spec["name"], sections=(section(found, note), *tables))
+    page = Document(
+        "Functions side by side", spec["name"], sections=(section(found, note), *tables)
+    )
     return found, page
 
 
@@ -175,7 +183,7 @@ def main() -> int:
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
         found, page = study(given.folder, given.seconds, given.repetitions, given.load)
-        sheet.write(page, given.folder / "parallel.html")
+        write(page, given.folder / "parallel.html")
     except OSError as e:
         print(f"{parser.prog}: {given.folder}: {e.strerror}", file=sys.stderr)
         return 2

@@ -34,9 +34,9 @@ from draw import draw_chains
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.errors import BadInput
-from headrace.report import sheet
 from headrace.report.checks import Check, at_least, at_most, section
-from headrace.report.plan import sheet as plan_sheet
+from headrace.report.html import write
+from headrace.report.plan import document as plan_document
 from headrace.spec.plan import ChainPlan, Reference
 
 PLANS = TypeAdapter(list[ChainPlan])
@@ -234,10 +234,10 @@ def main() -> int:
         return 1
     checks = [*goals(plans), *latency_goals(plans)]
     print("\n".join([*summary(plans), *(check.line() for check in checks)]))
-    page = plan_sheet(plans)
+    page = plan_document(plans)
     try:
         page = replace(page, sections=(section(checks), *page.sections))
-        sheet.write(page, given.folder / "plans.html")
+        write(page, given.folder / "plans.html")
     except BadInput as e:
         print(f"verify.py: {e}", file=sys.stderr)
         return 2

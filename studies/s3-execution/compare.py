@@ -19,7 +19,6 @@ for, since the paper's traffic comes from elsewhere, and what came through stand
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from statistics import median
 
 from cuts import (
@@ -45,7 +44,7 @@ from headrace.profile.point import Bench
 from headrace.profile.studied import workload
 from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, section, text
-from headrace.report.sheet import Section
+from headrace.report.document import Section
 from headrace.spec.calibration import Calibration
 
 OTHER_CPU = "TSC cycles of another processor"
@@ -189,7 +188,7 @@ def table3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     check = at_most(
         "a packet's transfer over the ring's", TRANSFER_MOST, ratio, lambda v: f"{v:.2f}x"
     )
-    return replace(made, tables=(*made.tables, table([check])))
+    return made.plus(table([check]))
 
 
 def handed_over(bench: Bench, cpus: list[int], say: studied.Say) -> list[handover.HandOver]:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cuts import (
     FLOWS,
     MEMORY_MB,
@@ -31,7 +29,7 @@ from headrace.profile.point import Bench
 from headrace.profile.studied import Run
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
-from headrace.report.sheet import Section, Table
+from headrace.report.document import Section, Table
 
 FRAMES = (64, 128, 256, 512, 1024, 1518)
 FRAME_AXIS = "frame, bytes"
@@ -71,9 +69,9 @@ def throughputs(cuts: dict[str, Cut], found: dict[tuple[str, int], Run], of: Bud
         entries,
         "Mpps",
         lines,
-        Axes(FRAME_AXIS, "Mpps", lambda v: f"{v:g}"),
+        Axes(FRAME_AXIS, "Mpps"),
     )
-    return replace(made, tables=(*made.tables, apart(found)))
+    return made.plus(apart(found))
 
 
 def apart(found: dict[tuple[str, int], Run]) -> Table:
@@ -133,7 +131,7 @@ def ratios(found: dict[tuple[str, int], Run], of: Budget) -> Section:
         entries,
         "ratio",
         lines,
-        Axes(FRAME_AXIS, "ratio", lambda v: f"{v:g}"),
+        Axes(FRAME_AXIS, "ratio"),
     )
 
 

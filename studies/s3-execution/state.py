@@ -32,8 +32,8 @@ from headrace.profile.studied import Run
 from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import SAME, Entry, section, text
+from headrace.report.document import Section, Table
 from headrace.report.profile import memory_model
-from headrace.report.sheet import Section, Table
 from headrace.spec.calibration import Calibration
 from headrace.spec.profile import Fit
 
@@ -43,10 +43,6 @@ STALL_STATES = (100, 1_000, 4_000, 10_000, 40_000, 100_000, 400_000, 1_000_000)
 STATE_FRAMES = (64, 128)
 LOCATE = 200
 _WORDS = {"L2": "the second-level cache", "L3": "the last-level cache", "memory": "DRAM"}
-
-
-def entries_text(value: float) -> str:
-    return f"{value:,.6g}".replace(",", " ")
 
 
 @dataclass(frozen=True)
@@ -172,7 +168,7 @@ def figure2(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, .
         entries,
         "Mpps or share",
         [Series("one lcore, Mpps", tuple(rates))],
-        Axes("flow entries", "Mpps", entries_text),
+        Axes("flow entries", "Mpps", "count"),
     )
     drawn = section(
         "Figure 2: the share of DRAM",
@@ -180,9 +176,9 @@ def figure2(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, .
         [],
         "share",
         [Series(name, tuple(points)) for name, points in shares.items()],
-        Axes("flow entries", "share of cycles", entries_text),
+        Axes("flow entries", "share of cycles", "count"),
     )
-    return (made, replace(drawn, tables=()), *waits.sections)
+    return (made, replace(drawn, blocks=drawn.blocks[:1]), *waits.sections)
 
 
 def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
@@ -227,9 +223,9 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "Mpps or factor",
         series,
-        Axes("state entries", "Mpps", entries_text),
+        Axes("state entries", "Mpps", "count"),
     )
-    return replace(made, tables=(*made.tables, came_through(runs, models)))
+    return made.plus(came_through(runs, models))
 
 
 def came_through(runs: dict[Point, Run], models: dict[str, Cut]) -> Table:
@@ -286,13 +282,13 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, .
         entries,
         "share",
         [Series(name, tuple(found)) for name, found in lines.items()],
-        Axes("state entries", "share of cycles", entries_text),
+        Axes("state entries", "share of cycles", "count"),
     )
     headers = Table(
         ("entries", "header's first load, cycles", "came from"),
         tuple(_header(run, n) for n, run in zip(STALL_STATES, runs, strict=True)),
     )
-    return (replace(made, tables=(*made.tables, headers)), *waits.sections)
+    return (made.plus(headers), *waits.sections)
 
 
 def _header(run: Run, n: int) -> tuple[str, str, str]:

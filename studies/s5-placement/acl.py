@@ -13,7 +13,7 @@ from typing import Any
 
 from places import CHAIN_MB, ORIGIN, PUBLISHED, UNLIKE, Site, lost, sites, spec
 
-from headrace.analyse.units import count
+from headrace.analyse.units import count, size
 from headrace.collect import pmu
 from headrace.collect.perf import Refused
 from headrace.errors import HeadraceError
@@ -26,9 +26,8 @@ from headrace.profile.studied import Run
 from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
+from headrace.report.document import Section
 from headrace.report.profile import memory_model
-from headrace.report.server import bytes_text
-from headrace.report.sheet import Section
 from headrace.spec.profile import Fit
 
 PPS = 2e6
@@ -133,7 +132,7 @@ def _acl(rules: int, site: Site, folder: Path) -> dict[str, Any]:
 
 def _size(one: Size) -> str:
     where = f"{count(one.rules)} rules"
-    return where if one.run is None else f"{where}, {bytes_text(one.bytes)}{lost(one.run)}"
+    return where if one.run is None else f"{where}, {size(one.bytes)}{lost(one.run)}"
 
 
 def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
@@ -165,7 +164,7 @@ def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "share",
         [Series(name, tuple(points)) for name, points in lines.items()],
-        Axes("size of the ACL's tables, MB", "share", lambda v: f"{v:g}"),
+        Axes("size of the ACL's tables, MB", "share"),
     )
 
 
@@ -191,7 +190,7 @@ def figure7a(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "share",
         [Series("utilisation", tuple((size / MB, _busy(run)) for size, run in made.measured))],
-        Axes("size of the ACL's tables, MB", "utilisation", lambda v: f"{v:g}"),
+        Axes("size of the ACL's tables, MB", "utilisation"),
     )
 
 
@@ -217,6 +216,6 @@ def figure7b(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, 
         ],
         "cycles",
         series,
-        Axes("size of the ACL's tables, MB", "cycles per packet", lambda v: f"{v:g}"),
+        Axes("size of the ACL's tables, MB", "cycles per packet"),
     )
     return (drawn,) if made.fit is None else (drawn, memory_model(made.fit, "bytes of table"))

@@ -58,7 +58,7 @@ from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.checks import at_most, table
 from headrace.report.comparison import Entry, bar_section, section, text
-from headrace.report.sheet import Section
+from headrace.report.document import Section
 from headrace.spec.calibration import Calibration
 
 RATES = (0.25e6, 0.5e6, 1e6, 2e6, 4e6)
@@ -110,7 +110,7 @@ def figure3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "share",
         [*series, *(Series(f"paper, {where}", ((1.0, v),)) for where, v in published.items())],
-        Axes("Mpps", "utilisation", lambda v: f"{v:g}"),
+        Axes("Mpps", "utilisation"),
     )
 
 
@@ -201,7 +201,7 @@ def figure4a(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "share",
         [Series(name, tuple(points)) for name, points in lines.items()],
-        Axes("Mpps", "share not from memory", lambda v: f"{v:g}"),
+        Axes("Mpps", "share not from memory"),
     )
 
 
@@ -227,7 +227,7 @@ def figure4b(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "loads",
         [Series(name, tuple(points)) for name, points in lines.items()],
-        Axes("Mpps", "loads from memory per packet", lambda v: f"{v:g}"),
+        Axes("Mpps", "loads from memory per packet"),
     )
 
 
@@ -318,7 +318,7 @@ def sampling(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
         entries,
         "ratio",
     )
-    return replace(made, tables=(*made.tables, table(checks)))
+    return made.plus(table(checks))
 
 
 def locating(every: int) -> studied.Setting:

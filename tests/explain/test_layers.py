@@ -16,7 +16,9 @@ from provoked import pair, running, until
 from headrace.collect.layers import Figure, Goodput, Windows, figures
 from headrace.collect.stack.tracer import why_not
 from headrace.collect.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
-from headrace.report.layers import Layers, fragment, read
+from headrace.report.document import Document, Section
+from headrace.report.html import render
+from headrace.report.layers import Layers, read, shown
 from headrace.spec.collect import ALL_LAYERS, Collect
 from support.netns import Lan, ip
 
@@ -41,6 +43,10 @@ for _ in range({CALLS}):
     os.getppid()
 sys.stdin.readline()
 """
+
+
+def page_of(layers: Layers, title: str = "") -> str:
+    return render(Document("t", sections=(Section(title, blocks=tuple(shown(layers))),)))
 
 
 def by_name(found: list[Figure], layer: str, name: str) -> Figure:
@@ -103,7 +109,7 @@ def test_what_cannot_be_traced_is_said_and_ends_nothing(
     assert not (tmp_path / STACK).exists()
     layers = read(tmp_path, {3: Goodput(2.5, None)})
     assert layers is not None
-    page = fragment("x < y", layers)
+    page = page_of(layers, "x < y")
     assert "x &lt; y" in page and "Not traced" in page and "2.5 Gbit/s" in page
 
 
@@ -114,10 +120,10 @@ def test_places_are_of_the_trial_that_is_named() -> None:
         return [Figure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]
 
     trials = {3: one(1.0, "cache 1"), 4: one(3.0, "cache 3"), 5: one(None, "")}
-    page = fragment("", Layers(trials, {}, "off", {}, ()))
-    assert "<td>2 CPUs</td><td>trial 3, 1 CPUs: cache 1</td>" in page
-    alone = fragment("", Layers({3: trials[3]}, {}, "off", {}, ()))
-    assert "median of 1 trial<" in alone and "<td>1 CPUs</td><td>cache 1</td>" in alone
+    page = page_of(Layers(trials, {}, "off", {}, ()))
+    assert '<td>2 CPUs</td><td class="left fold">trial 3, 1 CPUs: cache 1</td>' in page
+    alone = page_of(Layers({3: trials[3]}, {}, "off", {}, ()))
+    assert "median of 1 trial<" in alone and '<td>1 CPUs</td><td class="left">cache 1</td>' in alone
 
 
 def test_the_pictures_are_of_what_was_traced(tmp_path: Path, lan: Lan) -> None:
@@ -130,7 +136,7 @@ def test_the_pictures_are_of_what_was_traced(tmp_path: Path, lan: Lan) -> None:
         lan.inside(a, "ping", "-q", "-f", "-c", "500", "10.76.0.2")
     layers = read(tmp_path, {})
     assert layers is not None and layers.stacks
-    page = fragment("traced", layers)
+    page = page_of(layers, "traced")
     assert "net_dev_queue → net_dev_start_xmit" in page
     assert "CPU 0" in page and "NET_RX" in page
     assert "stack tracer" in page  # what it cost

@@ -18,7 +18,8 @@ from headrace.record.figures import LatencyNs
 from headrace.record.rows import Bounds, Result
 from headrace.record.verdict import Audit
 from headrace.report.comparison import SAME, Entry, section, text
-from headrace.report.sheet import Sheet, render
+from headrace.report.document import Document
+from headrace.report.html import render
 from headrace.spec import document
 from headrace.spec.plan import ChainPlan, LayoutPlan
 from headrace.spec.study import expand
@@ -127,13 +128,13 @@ def test_a_point_is_measured_or_says_why_not_and_whether_it_may_be_compared() ->
         Entry("d", 1.0),
     ]
     made = section("t", "n", entries, "Mpps")
-    assert [row[3] for row in made.tables[0].rows] == [
+    assert [row.cells[3] for row in made.tables[0].lines] == [
         "no: another processor",
         "skipped: no NIC",
         "yes",
         "",
     ]
-    assert "1–2" in render(Sheet("t", "s", sections=(made,)))
+    assert "1–2" in render(Document("t", "s", sections=(made,)))
 
 
 def server(nodes: dict[int, list[int]]) -> Any:
@@ -337,7 +338,7 @@ def test_what_is_gained_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
         for load in (100e3, 120e3, 1e6)
     ]
     assert verdicts == ["met", "missed", "not measured"]
-    page = render(Sheet("t", "s", sections=(study.table(results, ["pipeline", "side"], 100e3),)))
+    page = render(Document("t", "s", sections=(study.table(results, ["pipeline", "side"], 100e3),)))
     assert "10.0 (10.0–40.0) µs" in page
 
 

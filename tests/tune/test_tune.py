@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.settings import Setting
+from headrace.report.tune import document, sentences
 from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
 from headrace.tune.discover import discover
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
@@ -27,7 +28,6 @@ from headrace.tune.program import find_shortcut
 from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, TuneResult, TuneTrial
 from headrace.tune.runner import Tuning, Wish, applied, run_load, waiting_fragments_bytes
 from headrace.tune.shortcut import Shortcut
-from headrace.tune.show import figures, sentences
 
 pytestmark = pytest.mark.needs_root
 
@@ -371,7 +371,8 @@ def test_a_gain_is_of_pairs_and_of_sound_runs_only(path: ServerPath) -> None:
     once = TuneResult.model_validate({**base, "trials": made[:2]})
     assert any("+30% (one round: its spread is not known)" in s for s in sentences(once))
     assert not any("median" in s for s in sentences(once))
-    assert figures(made[1:2], once.gains()[0])[2] == "1"
+    [table] = document(once).sections[0].tables
+    assert [row.cells[3] for row in table.lines] == ["1", "1"]
     spoilt = [*made[:-1], trial("rps", 3, 1.3, checksum_errors=1)]
     (gain,) = TuneResult.model_validate({**base, "trials": spoilt}).gains()
     assert not gain.sound and not gain.helps

@@ -8,13 +8,12 @@ it may have; and how much of the CPU each took in the chains' own trials.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
 from headrace.analyse.compared import Compared, read_compared
-from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate, reached
+from headrace.analyse.reached import NOTICEABLE, Rate, Reached, rate
 from headrace.analyse.units import percent
 from headrace.graph.draw import one_line
 from headrace.record.bundle import Bundle
@@ -26,21 +25,24 @@ _FULL = 0.9  # of all CPUs
 _USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
 
 
-def compared(found: Sequence[Reached]) -> list[Compared]:
-    """For each network and workload: the bottleneck, if one can be named, and the evidence."""
+def compared(found: Sequence[Reached], cpus: int | None = None) -> list[Compared]:
+    """For each network and workload: the bottleneck, if one can be named, and the evidence.
+    `cpus`: of the machine, where that is known."""
     groups: dict[tuple[str, str], list[Reached]] = {}
     for one in found:
         groups.setdefault((one.deployed.network, one.workload), []).append(one)
-    return [_compared(*key, some) for key, some in groups.items()]
+    return [_compared(*key, some, cpus) for key, some in groups.items()]
 
 
-def compared_in(bundle: Bundle) -> tuple[Compared, ...]:
-    """An older bundle has kept the outcome; of others it is found by their results."""
-    kept = read_compared(bundle.path / "samples")
-    return kept or tuple(compared(reached(bundle)))
+def compared_in(bundle: Bundle, found: Sequence[Reached]) -> tuple[Compared, ...]:
+    """Of a bundle and what was reached in it; older ones keep the outcome alone."""
+    if not found:
+        return read_compared(bundle.path / "samples")
+    environment = bundle.environment
+    return tuple(compared(found, environment.cpu.get("cpus") if environment else None))
 
 
-def _compared(network: str, workload: str, found: Sequence[Reached]) -> Compared:
+def _compared(network: str, workload: str, found: Sequence[Reached], cpus: int | None) -> Compared:
     sentences: list[str] = []
     doubtful = sum(bool(one.verdict) for one in found)
     if doubtful:
@@ -55,7 +57,7 @@ def _compared(network: str, workload: str, found: Sequence[Reached]) -> Compared
     scaled = _scaling(found, sentences)
     narrowest = _narrowest_alone(found, sentences)
     exhausted = _exhausted(found, sentences)
-    busiest = _busiest(found, sentences)
+    busiest = _busiest(found, sentences, cpus)
     in_vain = {vnf for vnf, _ in scaled_out(found)} - {scaled}
     if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(found)}:
         sentences.append(
@@ -116,7 +118,7 @@ def _exhausted(found: Sequence[Reached], sentences: list[str]) -> str | None:
     return most if medians[most] >= _USED_UP else None
 
 
-def _busiest(found: Sequence[Reached], sentences: list[str]) -> str | None:
+def _busiest(found: Sequence[Reached], sentences: list[str], here: int | None) -> str | None:
     """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
     included; what forwards between them counts as well, by its name."""
     used: dict[str, list[float]] = {}
@@ -146,9 +148,8 @@ def _busiest(found: Sequence[Reached], sentences: list[str]) -> str | None:
         return None
     medians = {kind: median(values) for kind, values in used.items()}
     busiest = max(medians, key=lambda kind: medians[kind])
-    cpus_here = os.cpu_count() or 1
     sentences.append(
-        f"In the chains, of {cpus_here} CPUs: "
+        f"In the chains, of {here or 'all'} CPUs: "
         + ", ".join(f"{k} {v:.2f}" for k, v in sorted(medians.items(), key=lambda i: -i[1]))
         + (
             ", with the kernel's work on their packets."
@@ -156,7 +157,7 @@ def _busiest(found: Sequence[Reached], sentences: list[str]) -> str | None:
             else ". Forwarding in the kernel is charged to no container."
         )
     )
-    if median(all_) >= _FULL * cpus_here:
+    if here and median(all_) >= _FULL * here:
         sentences.append(
             f"Containers, clients and servers took {median(all_):.2f} CPUs together: what the "
             "chains could do on more CPUs this machine cannot say."

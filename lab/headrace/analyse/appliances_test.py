@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace.analyse.appliances import compared, scale_up
 from headrace.analyse.reached import Rate, Reached
+from headrace.analyse.report import Report, report
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.layout import lay_out
 from headrace.ground.vnf import catalogue
+from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.deployment import DeployedGraph, DeployedNode, Role, swept_text
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit, Verdict
-from headrace.report.appliances_report import page
+from headrace.report.appliances import roles, sections
+from headrace.report.html import render
+from headrace.report.measured import document
+from headrace.report.tables import applications
 
 ENTRIES = catalogue()
 DEFINITIONS = {name: entry.definition for name, entry in ENTRIES.items()}
@@ -36,15 +43,16 @@ def summary(
     kinds = {v: v for v in graph}
     layout = lay_out(graph, kinds, DEFINITIONS, {}, 1)
     workload = "http" + swept_text(swept)
+    name = f"{role} {subject} {instances}" if subject else role
     deployed = DeployedGraph(
-        chain=role, execution="container bridge", workloads=(workload,), role=role,
+        chain=name, execution="container bridge", workloads=(workload,), role=role,
         network="bridge", graph=graph,
         nodes={n.name: DeployedNode(vnf=n.vnf, kind=n.kind) for n in layout.nodes},
         subject=subject, instances=instances, swept=swept,
     )  # fmt: skip
     results = tuple(
         Result(
-            chain=role, direction="both", repetition=i + 1, execution="container bridge",
+            chain=name, direction="both", repetition=i + 1, execution="container bridge",
             workload=workload, load_pps=0, throughput_pps=0,
             throughput_gbps_l1=0, throughput_gbps_l2=0, offered_pps=0, sent_pps=0, received_pps=0,
             loss_ratio=0, audit=Audit(verdict=verdict), goal="max",
@@ -55,6 +63,23 @@ def summary(
         for i, value in enumerate(gbps)
     )  # fmt: skip
     return Reached(deployed, results)
+
+
+def made_report(folder: Path, found: Sequence[Reached]) -> Report:
+    """As a run leaves it: results, and what their chains consist of."""
+    with BundleWriter(folder) as writer:
+        points = [one.deployed.model_dump(mode="json") for one in found]
+        writer.spec("", {"experiments": points})
+        for one in found:
+            for result in one.results:
+                writer.result(result)
+    return report(Bundle(folder))
+
+
+def page(folder: Path, found: Sequence[Reached]) -> str:
+    made = made_report(folder, found)
+    more = tuple(sections(made.reached, folder / "samples"))
+    return render(document(made, more=more))
 
 
 def test_what_scaling_out_raises_is_the_bottleneck() -> None:
@@ -147,29 +172,43 @@ def test_a_difference_needs_more_than_chance() -> None:
     assert not Rate(1.05, 1.05, 1.05, "").above(Rate(1.0, 1.0, 1.0, ""))  # too little
 
 
-def test_the_page_shows_what_each_number_of_instances_reached() -> None:
+def test_the_page_shows_what_each_number_of_instances_reached(tmp_path: Path) -> None:
     found = [
         summary("chain", 0.40, 0.42),
         summary("scale-out", 0.82, 0.82, subject="l7-cache", instances=2),
         summary("scale-out", 1.23, 1.23, subject="l7-cache", instances=4),
     ]
-    text = page("t", "", found)
-    _, _, table = text.partition("<h3>Scaled out</h3>")
+    text = page(tmp_path / "several", found)
+    _, _, table = text.partition("<h2>Scaled out</h2>")
     rows = table.partition("</table>")[0].split("<tr>")[2:]
-    assert ["<td>l7-cache</td>" in row for row in rows] == [True] * 3
+    assert ["<th>l7-cache</th>" in row for row in rows] == [True] * 3
     for row, count, times in zip(rows, "124", ("1.00", "2.00", "3.00"), strict=True):
-        assert f"<td class=n>{count}</td>" in row
-        assert f"<td class=n>{times}</td>" in row
-    assert "Scaled out" not in page("t", "", found[:1])
+        assert f"<td>{count}</td>" in row
+        assert f"<td>{times}</td>" in row
+    assert "Scaled out" not in page(tmp_path / "one", found[:1])
 
 
-def test_a_bottleneck_by_doubtful_measurements_is_called_suspect() -> None:
+def test_a_bottleneck_by_doubtful_measurements_is_called_suspect(tmp_path: Path) -> None:
     baseline = summary("baseline", 2.0, 2.0)
     cases: tuple[tuple[Verdict, str], ...] = (
         ("ok", "<p>Bottleneck: nat.</p>"),
         ("suspect", "<p>Suspect bottleneck: nat.</p>"),
     )
-    for verdict, said in cases:
+    for verdict, statement in cases:
         found = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
-        text = page("t", "", found)
-        assert said in text
+        assert statement in page(tmp_path / verdict, found)
+
+
+def test_chains_of_a_network_stand_in_one_table(tmp_path: Path) -> None:
+    """With what each was measured for; an analysis from the bundle is the same as from the run."""
+    found = [summary("baseline", 2.0), summary("alone", 0.5, subject="nat"), summary("chain", 0.4)]
+    made = made_report(tmp_path / "b", found)
+    (group,) = made.groups
+    assert [group.named(s) for s in group.summaries] == ["baseline", "alone nat 1", "chain"]
+    assert group.compared == tuple(compared(found))
+    table = applications(group, roles(made.reached))
+    assert [row.cells[:3] for row in table.lines] == [
+        ("baseline", "baseline", "2.000 Gbit/s"),
+        ("alone nat 1", "alone", "0.500 Gbit/s"),
+        ("chain", "chain", "0.400 Gbit/s"),
+    ]

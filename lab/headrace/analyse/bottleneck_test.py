@@ -10,7 +10,7 @@ import pytest
 
 from headrace.analyse.bottleneck import Pipe, pipe, pipe_of
 from headrace.analyse.capacity import Part, parts_of
-from headrace.analyse.document import above, report
+from headrace.analyse.report import above, report
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle
 from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns, WorkerReading

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a study's deployments say beside each other, as it keeps that with its samples."""
+"""What the deployments of a study of third-party VNFs say beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.host.store import load
 
-COMPARED_FILE = "bottleneck.json"
+COMPARED_FILE = "bottleneck.json"  # among the samples of bundles of an earlier form
 
 
 class Compared(BaseModel):
@@ -36,11 +35,6 @@ class _AllCompared(RootModel[tuple[Compared, ...]]):
     """As the file has them."""
 
 
-def write_compared(found: Sequence[Compared]) -> str:
-    return _AllCompared(tuple(found)).model_dump_json(indent=1) + "\n"
-
-
 def read_compared(samples: Path) -> tuple[Compared, ...]:
-    """Of a study's folder of samples; none where it compared nothing."""
     path = samples / COMPARED_FILE
     return load(path, _AllCompared).root if path.is_file() else ()

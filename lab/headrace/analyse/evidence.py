@@ -9,7 +9,8 @@ from pathlib import Path
 
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.compared import Compared
-from headrace.analyse.document import ASKED, above
+from headrace.analyse.reached import reached
+from headrace.analyse.report import ASKED, above
 from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import stack_file, trial_times
@@ -98,7 +99,8 @@ def of(path: Path) -> Evidence:
             raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
         folder = path / "samples"
         known = _evidence(folder, Samples(folder), results, trials)
-        return replace(known, unfinished=unfinished, compared=compared_in(bundle))
+        compared = compared_in(bundle, reached(bundle))
+        return replace(known, compared=compared, unfinished=unfinished)
     if (path / "collectors.json").is_file():
         return _evidence(path, Samples(path))
     raise bad_value(

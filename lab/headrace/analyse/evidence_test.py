@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.analyse.compared import COMPARED_FILE, Compared, write_compared
-from headrace.analyse.document import report
+from headrace.analyse.compared import COMPARED_FILE, Compared
 from headrace.analyse.evidence import of, parts
+from headrace.analyse.report import report
 from headrace.analyse.rules import explain_parts
 from headrace.cli.explain import explain as explain_command
 from headrace.errors import BadInput, HeadraceError
@@ -23,7 +23,8 @@ from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.testdata import make_bundle
 from headrace.record.verdict import Audit
-from headrace.report.page import render
+from headrace.report.html import render
+from headrace.report.measured import document
 from headrace.report.terminal import lines
 
 
@@ -77,7 +78,7 @@ def study(tmp_path: Path) -> Path:
         compared = Compared(
             network="ovs", workload="http", vnf="cache", sentences=("Alone: cache 1.",)
         )
-        writer.sample(COMPARED_FILE, write_compared([compared]))
+        writer.sample(COMPARED_FILE, f"[{compared.model_dump_json()}]")
     return path
 
 
@@ -91,7 +92,7 @@ def test_each_deployment_of_a_study_is_looked_at(study: Path) -> None:
 
 
 def test_a_report_says_what_the_study_compared(study: Path) -> None:
-    made = report(Bundle(study))
+    made = document(report(Bundle(study)))
     console = Console(width=120, file=StringIO())
     for line in lines(made, 120):
         console.print(line)

@@ -81,6 +81,15 @@ def signed_percent(ratio: float | None) -> str:
     return f"{sign}{abs(ratio) * 100:.1f}{SPACE}%"
 
 
+def size(value: float | None, digits: int = 4) -> str:
+    if value is None:
+        return NOT_KNOWN
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= factor:
+            return f"{value / factor:.{digits}g} {unit}"
+    return f"{value:g} B"
+
+
 def hertz(value: float) -> str:
     return f"{significant(value / 1e9, 3)}{SPACE}GHz"
 

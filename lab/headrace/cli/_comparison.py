@@ -14,8 +14,9 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.profile import studied
 from headrace.profile.point import Bench
 from headrace.profile.studied import Say
-from headrace.report import sheet
-from headrace.report.sheet import Section, Sheet
+from headrace.report.document import Document, Section
+from headrace.report.html import write
+from headrace.report.terminal import show
 
 Part = Callable[[Bench, list[int], Say], Section | tuple[Section, ...]]
 
@@ -46,11 +47,11 @@ def main(
         with studied.bench(name, given.repetitions, given.seconds, deployment, say) as bench:
             made = [parts[p](bench, usable_cpus(), say) for p in given.parts or parts]
         several = [one if isinstance(one, tuple) else (one,) for one in made]
-        shown = Sheet(title, subtitle, sections=tuple(s for each in several for s in each))
+        shown = Document(title, subtitle, sections=tuple(s for each in several for s in each))
         if given.html:
-            sheet.write(shown, given.html)
+            write(shown, given.html)
     except HeadraceError as e:
         print(f"{parser.prog}: {e}", file=sys.stderr)
         return 2 if isinstance(e, BadInput) else 1
-    sheet.show(shown, console)
+    show(shown, stdout())
     return 0

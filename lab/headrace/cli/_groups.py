@@ -21,9 +21,10 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.record.rows import Result
-from headrace.report.hosting import brief, flow, show_rows, with_best_case
-from headrace.report.hosting_page import sheet
-from headrace.report.sheet import write
+from headrace.report.hosting import brief, flow, with_best_case
+from headrace.report.hosting_page import document as points_document
+from headrace.report.html import write
+from headrace.report.terminal import show as show_document
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -88,8 +89,9 @@ class Chosen:
             ]
         )
         (bundle / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-        write(sheet(self.study, rows), bundle / "study.html")
-        show_rows(self.study, rows, console)
+        shown = points_document(self.study, rows)
+        write(shown, bundle / "study.html")
+        show_document(shown, console)
         console.print(f"Page of the points: {bundle / 'study.html'}", markup=False, soft_wrap=True)
         if self.failed:
             raise HeadraceError(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from headrace.analyse.units import size
 from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
 from headrace.engine.reading import sending
@@ -29,7 +30,7 @@ from headrace.host.programs import find_engine
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure.progress import waiting_for
-from headrace.report.server import bytes_text, cpus_text
+from headrace.report.server import cpus_text
 from headrace.spec.hosting import KINDS
 from headrace.spec.study import load_study
 
@@ -124,6 +125,6 @@ def _show(one: HostedPoint, found: list[Whereabouts], console: Console) -> None:
             cpus_text(engine.lcores),
             "; ".join(dict.fromkeys(cpus_text(t.allowed) for t in workers)),
             "; ".join(f"{t.cpu} (node {t.node})" for t in workers),
-            ", ".join(f"{bytes_text(kb << 10)} on node {n}" for n, kb in sorted(engine.kb.items())),
+            ", ".join(f"{size(kb << 10)} on node {n}" for n, kb in sorted(engine.kb.items())),
         )
     console.print(table, markup=False)

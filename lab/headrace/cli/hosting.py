@@ -30,12 +30,17 @@ from headrace.measure.progress import waiting_for
 from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
+from headrace.report.charts.anatomy import Anatomies
+from headrace.report.charts.svg import WIDE
+from headrace.report.document import Document
+from headrace.report.hosting import (
+    anatomy as anatomy_section,
+)
 from headrace.report.hosting import (
     below_floor,
-    draw_stack,
-    show_stack,
     stack_of,
 )
+from headrace.report.terminal import show as show_document
 from headrace.spec.hosting import VFS_MAX
 from headrace.spec.study import load_study
 
@@ -98,13 +103,14 @@ def anatomy(
         raise HeadraceError(f"{bundle}: no trial of it has an anatomy; {why}")
     if left_out:
         typer.echo(f"Left out: {left_out}")
-    bars = [stack_of(trial) for trial in trials]
-    show_stack(bars, stdout())
-    for note in dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None):
-        if note:
-            typer.echo(f"Not told apart: {note}")
+    stacks = tuple(stack_of(trial) for trial in trials)
+    undivided = list(dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None))
+    section = anatomy_section(stacks)
+    show_document(Document(str(bundle), sections=(section,)), stdout())
+    for note in filter(None, undivided):
+        typer.echo(f"Not told apart: {note}")
     if picture is not None:
-        picture.write_text(draw_stack(bars), encoding="utf-8")
+        picture.write_text(Anatomies(stacks).draw(WIDE), encoding="utf-8")
 
 
 @app.command("capacity")

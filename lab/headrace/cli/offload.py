@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headrace.analyse.units import plural
+from headrace.cli._console import stdout
 from headrace.engine.place import usable_cpus
 from headrace.errors import HeadraceError
 from headrace.ground.offload.asked import HOSTING, asked
@@ -23,8 +23,9 @@ from headrace.host.exclusive import WAIT_S, Lcores, holder
 from headrace.measure.offload_chaos import chaos as run_chaos
 from headrace.measure.offload_compare import compare, traffic_cpus
 from headrace.measure.offload_convergence import convergence, prefixes
-from headrace.report.offload import show
-from headrace.report.offload_convergence import show_convergence
+from headrace.report.offload import convergence as convergence_document
+from headrace.report.offload import document as compare_document
+from headrace.report.terminal import show
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.offload import ChaosSpec, CompareSpec, ConvergenceSpec, OffloadService
@@ -95,7 +96,7 @@ def _compare(spec: CompareSpec, as_json: bool, wait: float, check: bool) -> None
     if as_json:
         print(json.dumps({"name": spec.name, "modes": rows}))
     else:
-        show(rows, Console())
+        show(compare_document(spec.name, rows), stdout())
 
 
 def _chaos(spec: ChaosSpec, doc: Document, wait: float, check: bool) -> None:
@@ -125,7 +126,7 @@ def _convergence(
     if as_json:
         print(json.dumps({"name": spec.name, "changes": rows}))
     else:
-        show_convergence(rows, Console())
+        show(convergence_document(spec.name, rows), stdout())
 
 
 def _needs_root() -> None:

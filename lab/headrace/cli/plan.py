@@ -25,8 +25,9 @@ from headrace.measure.session import measuring
 from headrace.profile import stored as profiles
 from headrace.profile.planner import Planner
 from headrace.profile.point import Bench, Json
-from headrace.report import sheet
-from headrace.report.plan import sheet as plan_sheet
+from headrace.report.html import write as write_page
+from headrace.report.plan import document as plan_document
+from headrace.report.terminal import show
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.plan import ChainPlan, ChainPlans, CostSource
@@ -117,13 +118,13 @@ class _Run:
 
 
 def _show(plans: list[ChainPlan], html: Path | None, as_json: bool) -> None:
-    shown = plan_sheet(plans)
+    shown = plan_document(plans)
     if html is not None:
-        sheet.write(shown, html)
+        write_page(shown, html)
     if as_json:
         print_json(ChainPlans(tuple(plans)))
         return
-    sheet.show(shown, stdout(soft_wrap=True))
+    show(shown, stdout())
 
 
 def _experiments(doc: Document) -> list[Experiment]:

@@ -23,8 +23,9 @@ from headrace.measure.session import measuring
 from headrace.profile import sweep
 from headrace.profile.point import Bench, memory_mb
 from headrace.profile.sweep import SWEEPS, Wanted
-from headrace.report import sheet
-from headrace.report.profile import sheet as profile_sheet
+from headrace.report.html import write as write_page
+from headrace.report.profile import document as profile_document
+from headrace.report.terminal import show
 from headrace.spec.calibration import Calibration
 from headrace.spec.deployment import Deployment
 from headrace.spec.profile import Profile
@@ -72,13 +73,13 @@ def profile(
     target = out or store.profiles_folder() / f"{nf}.json"
     store.save(target, made)
     page = html or target.with_suffix(".html")
-    shown = profile_sheet(made)
-    sheet.write(shown, page)
+    shown = profile_document(made)
+    write_page(shown, page)
     if as_json:
         print_json(made)
         return
-    said = stdout(soft_wrap=True)
-    sheet.show(shown, said)
+    said = stdout()
+    show(shown, said)
     said.print(f"\nProfile: {target}\nPage: {page}", markup=False)
 
 

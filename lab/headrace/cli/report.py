@@ -10,14 +10,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.analyse.document import Report
-from headrace.analyse.document import report as make_report
+from headrace.analyse.report import Report
+from headrace.analyse.report import report as make_report
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report.layers import of_bundle
+from headrace.report import appliances, layers
+from headrace.report import html as page
+from headrace.report.document import Document
 from headrace.report.machine import report_output
-from headrace.report.page import render
+from headrace.report.measured import document
 from headrace.report.terminal import show
 
 
@@ -31,21 +33,22 @@ def report(
     """Show the results of a run, where its chains are narrowest, and the evidence."""
     opened = Bundle(bundle)
     made = make_report(opened)
+    shown = _document(opened, made)
     if html is not None:
-        write_html(opened, made, html)
+        write_html(shown, html)
     if as_text:
-        print_json(report_output(made))
+        print_json(report_output(made, shown))
         return
     console = stdout()
-    show(made, console)
+    show(shown, console)
     if html is not None:
         console.print(f"Written: {html}", markup=False)
 
 
-def write_html(bundle: Bundle, made: Report, target: Path) -> None:
-    page = _page(bundle, made)
+def write_html(shown: Document, target: Path) -> None:
+    text = page.render(shown)
     try:
-        target.write_text(page, encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
     except OSError as e:
         if e.errno == errno.ENOSPC and target.is_file():
             target.unlink()  # a part of a page is none
@@ -55,16 +58,20 @@ def write_html(bundle: Bundle, made: Report, target: Path) -> None:
         ) from None
 
 
-def _page(bundle: Bundle, made: Report) -> str:
-    return render(made, spec=bundle.spec_given, layers=of_bundle(bundle.path))
+def _document(bundle: Bundle, made: Report) -> Document:
+    more = (
+        *appliances.sections(made.reached, bundle.path / "samples"),
+        *layers.sections(bundle.path, bundle.results()),
+    )
+    return document(made, spec=bundle.spec_given, more=more)
 
 
 def finish_run(path: Path, console: Console | None) -> Path:
     """At a run's end: the page goes into the bundle, the tables to `console` if there is one."""
     bundle = Bundle(path)
-    made = make_report(bundle)
+    shown = _document(bundle, make_report(bundle))
     target = path / "report.html"
     if console is not None:
-        show(made, console)  # first, as it needs no space
-    write_whole(target, _page(bundle, made))
+        show(shown, console)  # first, as it needs no space
+    write_whole(target, page.render(shown))
     return target

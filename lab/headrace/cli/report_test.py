@@ -51,7 +51,7 @@ def test_what_another_program_reads_is_not_cut(
     monkeypatch.delenv("COLUMNS", raising=False)
     done = call("report", bundle)
     head = next(line for line in done.output.splitlines() if line.startswith("goal"))
-    for column in ("spread", "Gbit/s L1", "loss", "p50", "p99", "PDV99", "cycles", "audit"):
+    for column in ("spread", "L1 Gbit/s", "loss", "p50", "p99", "PDV p99", "cycles", "audit"):
         assert column in head
     assert "\N{HORIZONTAL ELLIPSIS}" not in done.output
     assert max(map(len, done.output.splitlines())) > 100

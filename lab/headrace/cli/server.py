@@ -13,9 +13,10 @@ from headrace.errors import bad_value
 from headrace.host import store
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
-from headrace.report import server as report
-from headrace.report import sheet
-from headrace.report.calibration import sheet as calibration_sheet
+from headrace.report.calibration import document as calibration_document
+from headrace.report.html import write
+from headrace.report.server import document as server_document
+from headrace.report.terminal import show
 
 ROUNDS_MAX = 20
 
@@ -36,7 +37,7 @@ def detect(
     if as_json:
         print_json(found)
         return
-    report.show(found, stdout(soft_wrap=True))
+    show(server_document(found), stdout())
 
 
 @app.command()
@@ -60,13 +61,13 @@ def calibrate(
     made = run_calibration(rounds, _cpus(cpus))
     store.save(target, made)
     page = html or target.with_suffix(".html")
-    shown = calibration_sheet(made)
-    sheet.write(shown, page)
+    shown = calibration_document(made)
+    write(shown, page)
     if as_json:
         print_json(made)
         return
-    console = stdout(soft_wrap=True)
-    sheet.show(shown, console)
+    console = stdout()
+    show(shown, console)
     console.print(f"\nCalibration: {target}\nPicture: {page}", markup=False)
 
 

@@ -16,14 +16,15 @@ from headrace.cli._console import print_json, stdout
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.ledger import Ledger
 from headrace.host.state import RunState
+from headrace.report.html import write
+from headrace.report.terminal import show
+from headrace.report.tune import document
 from headrace.tune.advice import ALL, Advice
 from headrace.tune.discover import namespace
 from headrace.tune.load import MESSAGE_MAX
-from headrace.tune.page import page
 from headrace.tune.program import find_shortcut
 from headrace.tune.result import PROTOCOLS, TuneResult
 from headrace.tune.runner import Ends, Tuning, Wish
-from headrace.tune.show import show
 
 
 class Name(StrEnum):
@@ -80,12 +81,13 @@ def tune(
     result = _run(wish, Console(stderr=True, highlight=False))  # progress
     target.mkdir(parents=True, exist_ok=True)
     (target / "tune.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (target / "report.html").write_text(page(result), encoding="utf-8")
+    shown = document(result)
+    write(shown, target / "report.html")
     if as_json:
         print_json(result)
         return
     console = stdout()
-    show(result, console)
+    show(shown, console)
     console.print(f"Report: {target / 'report.html'}", markup=False)
 
 

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server costs, as a sheet: S3's tables 1 and 3 for one's own server, and more."""
+"""What a server costs: S3's tables 1 and 3 for one's own server, and more."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from headrace.analyse.units import NOT_KNOWN, count, ns, percent, significant
+from headrace.analyse.units import NOT_KNOWN, ns, percent, significant, size
 from headrace.model.levels import memory
-from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.checks import Check, at_least, table
-from headrace.report.page import both
-from headrace.report.server import bytes_text
-from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.document import Answer, Cell, Column, Document, Section, Table, curves
 from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
 
 # S3, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never instead.
@@ -24,13 +19,13 @@ _INTERRUPTED = 0.05
 _AGREEMENT = 0.95
 
 
-def sheet(c: Calibration) -> Sheet:
+def document(c: Calibration) -> Document:
     m = c.measured
-    answers = [(significant(level.cycles), f"cycles, {level.name}") for level in c.levels]
+    answers = [Answer(significant(level.cycles), f"cycles, {level.name}") for level in c.levels]
     if m.transfer:
         dearest = max(t.modified.median for t in m.transfer)
-        answers.append((significant(dearest), "cycles, a line another core modified"))
-    return Sheet(
+        answers.append(Answer(significant(dearest), "cycles, a line another core modified"))
+    return Document(
         title=f"Calibration of {c.server.hostname}",
         subtitle=f"{c.server.cpu or c.server.architecture} · TSC {m.tsc_hz / 1e9:.2f} GHz · "
         f"{c.created_at[:16].replace('T', ' ')} UTC · {m.rounds} rounds",
@@ -68,55 +63,60 @@ def _cautions(c: Calibration) -> tuple[str, ...]:
         if level.bytes and level.reaches_bytes and level.reaches_bytes < level.bytes / 2
     ]
     found.extend(
-        f"{level.name} has {bytes_text(level.bytes)}, but only working sets up to "
-        f"{bytes_text(level.reaches_bytes)} find it: neighbours have the rest, or the "
+        f"{level.name} has {size(level.bytes)}, but only working sets up to "
+        f"{size(level.reaches_bytes)} find it: neighbours have the rest, or the "
         "hypervisor's description is not the hardware."
         for level in shared
     )
     return tuple(found)
 
 
-def _ns(c: Calibration, cycles: float) -> str:
-    return ns(cycles / c.measured.tsc_hz * 1e9)
+def _ns(c: Calibration, cycles: float) -> float:
+    return cycles / c.measured.tsc_hz * 1e9
 
 
 def _levels(c: Calibration) -> Section:
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             level.name,
-            bytes_text(level.bytes),
-            bytes_text(level.reaches_bytes),
-            significant(level.cycles),
+            level.bytes,
+            level.reaches_bytes,
+            level.cycles,
             _ns(c, level.cycles),
-            _S3.get(level.name, NOT_KNOWN),
+            _S3.get(level.name),
         )
         for level in c.levels
     ]
     for curve in c.measured.chase[1:]:
         last = memory(curve, c.levels)
-        rows.append(
-            (f"memory, node {curve.node}", "", "", significant(last), _ns(c, last), _S3_REMOTE)
-        )
+        rows.append((f"memory, node {curve.node}", "", "", last, _ns(c, last), _S3_REMOTE))
     bands, before = [], 0
     for level in c.levels:
-        bands.append(Band(level.name, before + 1, level.bytes or float("inf")))
+        bands.append(Band(level.name, before + 1, level.bytes))
         before = level.bytes or 0
     series = [
         Series(f"node {curve.node}" if curve.node >= 0 else "chase", _points(curve.points))
         for curve in c.measured.chase
     ]
-    axes = Axes("working set", "cycles per dependent load", bytes_text, log_y=True)
-    pages = bytes_text(c.measured.chase[0].page_bytes)
+    axes = Axes("working set", "cycles per dependent load", "bytes", log_y=True)
+    pages = size(c.measured.chase[0].page_bytes)
     return Section(
         title="Access delay",
         note="Loads that each wait for the one before, in random order over a working set; the "
         f"least of {c.measured.rounds} medians, on pages of {pages}. The last column is table 1 of "
         "Zheng et al. 2019 (A Closer Look at NFV Execution Models), in core cycles of another "
         "machine.",
-        figure=both(partial(_draw, series, axes, bands)),
-        tables=(
+        blocks=(
+            curves(series, axes, bands),
             Table(
-                ("level", "size", "found up to", "TSC cycles", "time", "Zheng et al., cycles"),
+                (
+                    "level",
+                    Column("size", "bytes"),
+                    Column("found up to", "bytes"),
+                    "TSC cycles",
+                    Column("time", "own-time"),
+                    "Zheng et al., cycles",
+                ),
                 tuple(rows),
             ),
         ),
@@ -127,34 +127,33 @@ def _points(points: object) -> tuple[tuple[float, float], ...]:
     return tuple((float(p.bytes), p.min) for p in points)  # type: ignore[attr-defined]
 
 
-def _draw(series: list[Series], axes: Axes, bands: list[Band], width: float) -> str:
-    return lines.draw(series, axes, width, bands)
-
-
 def _gather(c: Calibration) -> Section:
     hz = c.measured.tsc_hz
-    rows = tuple(
-        (
-            bytes_text(p.bytes),
-            significant(p.min),
-            f"{hz / p.min / 1e6:.0f} M/s",
-        )
-        for p in c.measured.gather[0].points
-    )
+    rows = tuple((p.bytes, p.min, hz / p.min / 1e6) for p in c.measured.gather[0].points)
     return Section(
         title="Gather rate",
         note="Random lines, prefetched 32 at a time before they are read: what tables that batch "
         "their lookups can reach. Parallelism: what a level takes longer than the first one where "
         "each load waits for the one before, over what it takes longer here; so many misses a core "
         "has under way at once.",
-        tables=(
-            Table(("working set", "cycles per line", "lines"), rows),
-            Table(("level", "one by one, cycles", "32 at once", "parallelism"), _together(c)),
+        blocks=(
+            Table(
+                (
+                    Column("working set", "bytes"),
+                    "cycles per line",
+                    Column("lines", unit="millions per s"),
+                ),
+                rows,
+            ),
+            Table(
+                ("level", "one by one, cycles", "32 at once", Column("parallelism", digits=2)),
+                _together(c),
+            ),
         ),
     )
 
 
-def _together(c: Calibration) -> tuple[tuple[str, ...], ...]:
+def _together(c: Calibration) -> tuple[tuple[Cell, ...], ...]:
     first = c.levels[0]
     rows = []
     for level in c.levels:
@@ -162,14 +161,7 @@ def _together(c: Calibration) -> tuple[tuple[str, ...], ...]:
             return ()
         longer = level.gather_cycles - first.gather_cycles
         parallelism = (level.cycles - first.cycles) / longer if longer > 0 else None
-        rows.append(
-            (
-                level.name,
-                significant(level.cycles),
-                significant(level.gather_cycles),
-                NOT_KNOWN if parallelism is None else significant(parallelism, 2),
-            )
-        )
+        rows.append((level.name, level.cycles, level.gather_cycles, parallelism))
     return tuple(rows)
 
 
@@ -190,7 +182,7 @@ def _transfers(c: Calibration) -> Section | None:
         "then once more from its own. TSC cycles, median (least). Zheng et al.'s table 3 has "
         f"{_S3_TRANSFER} for a packet's transfer within a socket, table 1 {_S3_OTHER} to another's "
         "cache.",
-        tables=(Table(("CPUs", "clean", "modified", "own, then"), rows),),
+        blocks=(Table(("CPUs", "clean", "modified", "own, then"), rows),),
     )
 
 
@@ -207,16 +199,15 @@ def _rings(c: Calibration) -> Section | None:
         series("rate, pointers only", False, "total"),
         series("one core, touched", True, "same_core"),
     ]
-    axes = Axes("burst", "cycles per packet", lambda v: f"{v:g}", log_y=True)
+    axes = Axes("burst", "cycles per packet", log_y=True)
     return Section(
         title="Ring hand-over",
         note="Per packet through an rte_ring to another core and back; touched: with the packet's "
         "descriptor and first header line, written on one side and read on the other. Enqueue and "
         "dequeue are what each side pays in polls that found packets; rate is what the slower side "
         "makes of it. TSC cycles, median (least).",
-        figure=both(partial(_draw, shown, axes, [])),
-        legend=tuple(s.name for s in shown),
-        tables=(
+        blocks=(
+            curves(shown, axes),
             Table(
                 ("burst", "what", "enqueue", "dequeue", "rate", "on one core"),
                 tuple(_ring_row(r) for r in c.measured.ring),
@@ -236,7 +227,7 @@ def _locate(c: Calibration) -> Section:
     for one in c.locate.classes:
         below = one.below_cycles
         span = f"{low} and more" if below is None else f"{low} to {below - 1}"
-        rows.append((one.name, span, percent(one.agreement, 3)))
+        rows.append((one.name, span, one.agreement))
         low = below or low
     return Section(
         title="Where a load came from",
@@ -244,8 +235,8 @@ def _locate(c: Calibration) -> Section:
         "packets. The limits come from one measurement, the agreement "
         f"({percent(c.locate.agreement)} over all classes) and where lines of each place were put "
         "from another. Places whose times overlap too much are one class.",
-        tables=(
-            Table(("class", "timed cycles", "right"), tuple(rows)),
+        blocks=(
+            Table(("class", "timed cycles", Column("right", "share")), tuple(rows)),
             *_confusion(c.locate),
             Table(
                 ("place", "samples", "p5", "median", "p95"),
@@ -259,12 +250,9 @@ def _locate(c: Calibration) -> Section:
 def _confusion(found: Classes) -> tuple[Table, ...]:
     if not found.confusion:
         return ()
-    columns = ("lines in", "samples", *(f"put into {one.name}" for one in found.classes))
-    rows = tuple(
-        (one.place, count(one.samples), *(percent(share) for share in one.put))
-        for one in found.confusion
-    )
-    return (Table(columns, rows),)
+    into = (Column(f"put into {one.name}", "share") for one in found.classes)
+    rows = tuple((one.place, one.samples, *one.put) for one in found.confusion)
+    return (Table(("lines in", Column("samples", "count"), *into), rows),)
 
 
 def _told(found: Classes) -> Check:
@@ -309,7 +297,7 @@ def _clock(c: Calibration) -> Section:
         title="Clock and timers",
         note="Skew as NTP measures it, by the fastest of many pings; an offset within its bound is "
         "none.",
-        tables=(Table(("what", ""), tuple(rows)),),
+        blocks=(Table(("what", ""), tuple(rows)),),
     )
 
 
@@ -326,7 +314,7 @@ def _sharing(c: Calibration) -> Section | None:
         title="Two pollers on one core",
         note="Neither sleeps, so each waits for the other's time slices: why segments that share "
         "an lcore are polled in turn by one thread.",
-        tables=(
+        blocks=(
             Table(
                 ("what", ""),
                 (

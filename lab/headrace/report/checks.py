@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.analyse.units import NOT_KNOWN, percent
-from headrace.report.sheet import Section, Table
+from headrace.report.document import Column, Section, Table
 
 Text = Callable[[float], str]
 
@@ -56,12 +56,12 @@ def _shown(value: float | None, text: Text) -> str | None:
 
 
 def section(checks: Sequence[Check], note: str = "") -> Section:
-    return Section(title="Goals", note=note, tables=(table(checks),))
+    return Section(title="Goals", note=note, blocks=(table(checks),))
 
 
 def table(checks: Sequence[Check]) -> Table:
     return Table(
-        ("goal", "", "measured", "verdict"),
+        ("goal", "", "measured", Column("verdict", "text")),
         tuple((c.name, c.goal, c.figure or NOT_KNOWN, _verdict(c)) for c in checks),
     )
 

@@ -5,15 +5,11 @@ where both are there, whether one may be held against the other."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
-from headrace.analyse.units import NOT_KNOWN, significant
-from headrace.report.charts import bars, lines
-from headrace.report.charts.bars import Bar
+from headrace.report.charts.bars import Bar, Bars
 from headrace.report.charts.lines import Axes, Series
-from headrace.report.page import both
-from headrace.report.sheet import Section, Table
+from headrace.report.document import Block, Cell, Chart, Column, Section, Table, curves
 
 SAME = "yes"
 
@@ -46,33 +42,30 @@ def section(
     axes: Axes | None = None,
 ) -> Section:
     """A figure of the paper's kind where there are several points, and all of them in a table."""
-    shown = [s for s in series if s.points]
-    drawn = axes is not None and any(len(s.points) > 1 for s in shown)
-    return Section(
-        title=title,
-        note=note,
-        figure=both(partial(_draw, shown, axes)) if drawn and axes is not None else "",
-        legend=tuple(s.name for s in shown) if drawn and len(shown) > 1 else (),
-        tables=(
-            Table(
-                ("", f"measured, {unit}", "published", "may be compared"),
-                tuple(map(_row, entries)),
-            ),
-        ),
-    )
+    drawn = axes is not None and any(len(s.points) > 1 for s in series)
+    figure = (curves(series, axes),) if drawn and axes is not None else ()
+    return Section(title, note, (*figure, _table(entries, unit)))
 
 
 def bar_section(
     title: str, note: str, entries: Sequence[Entry], unit: str, shown: Sequence[Bar]
 ) -> Section:
     """Where the paper's figure has a bar for each point."""
-    made = section(title, note, entries, unit)
-    return replace(made, figure=both(partial(bars.draw, shown, unit)))
+    return Section(title, note, (Chart(Bars(tuple(shown), unit)), _table(entries, unit)))
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    measured = NOT_KNOWN if entry.measured is None else significant(entry.measured)
-    return (entry.name, measured, entry.published or NOT_KNOWN, _comparable(entry))
+def _table(entries: Sequence[Entry], unit: str) -> Block:
+    columns = (
+        "",
+        f"measured, {unit}",
+        "published",
+        Column("may be compared", "text"),
+    )
+    return Table(columns, tuple(map(_row, entries)))
+
+
+def _row(entry: Entry) -> tuple[Cell, ...]:
+    return (entry.name, entry.measured, entry.published, _comparable(entry))
 
 
 def _comparable(entry: Entry) -> str:
@@ -81,10 +74,6 @@ def _comparable(entry: Entry) -> str:
     if entry.published is None:
         return ""
     return entry.unlike if entry.unlike == SAME else f"no: {entry.unlike}"
-
-
-def _draw(series: list[Series], axes: Axes, width: float) -> str:
-    return lines.draw(series, axes, width, [])
 
 
 def text(value: object) -> str:

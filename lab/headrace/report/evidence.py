@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evidence of a report: what was checked, with what, on what, and how it was counted."""
+"""The evidence of a run: what was checked, with what, on what, and how it was counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from headrace.analyse.document import Report
+from headrace.analyse.report import Report
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import count, exact_percent, flat, ns, percent, plural, pps, significant
-from headrace.record.frozen import Record
+from headrace.record.environment import Environment
 from headrace.record.rows import Goal, Result
-from headrace.record.verdict import Finding, Verdict
+from headrace.report.appliances import used
+from headrace.report.document import (
+    Block,
+    Column,
+    Facts,
+    Folded,
+    Heading,
+    Items,
+    Row,
+    Section,
+    Table,
+    Text,
+)
 
-Facts = tuple[tuple[str, str], ...]
+Rows = tuple[tuple[str, str], ...]
 
 LOSS = (
     "Loss is what the source sent and the sink did not receive, over what was sent; a packet that "
@@ -38,44 +50,63 @@ CYCLES = (
 )
 
 
-class Audited(Record):
-    execution: str
-    goal: str
-    repetition: int
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-
-
-class Evidence(Record):
-    audits: tuple[Audited, ...]
-    searches: tuple[tuple[str, Facts], ...]  # per goal: its parameters and what was found
-    integrity: Facts
-    calibration: Facts
-    shared: tuple[str, ...]
-    located: Facts
-    environment: tuple[tuple[str, Facts], ...]
-    method: tuple[str, ...] = (LOSS, RATES, LATENCY, CYCLES)
-
-
-def evidence(report: Report) -> Evidence:
+def section(report: Report, more: Sequence[Block] = ()) -> Section:
     summaries = [s for g in report.groups for s in g.summaries if s.key.ground == "measured"]
-    results = [r for s in summaries for r in s.results]
-    return Evidence(
-        audits=tuple(_audits(summaries)),
-        searches=tuple(_searches(results)),
-        integrity=_integrity(results),
-        calibration=_calibration(results),
-        shared=tuple(
-            dict.fromkeys(
-                f"{r.execution}: {s.name} shares its lcore with {', '.join(s.shares_cpu_with)}"
-                for r in results
-                for s in r.segments
-                if s.shares_cpu_with
-            )
-        ),
-        located=tuple(_located(results)),
-        environment=_environment(report),
+    note = (
+        "What was checked and how it was counted. Figures above that failed a check are labelled "
+        "there."
     )
+    return Section("Evidence", note, (*_blocks(summaries, report.environment), *more), on="page")
+
+
+def in_brief(report: Report) -> Section:
+    """As much as a terminal has room for."""
+    results = [r for g in report.groups for s in g.summaries for r in s.results]
+    goals = {r.goal: r.goal_parameters for r in results if r.goal_parameters}
+    lines = [
+        f"{name}: loss at most {exact_percent(goal.loss_ratio)}, trials of "
+        f"{significant(goal.final_trial_s)} s, {significant(goal.duration_sum_s)} s in sum, bounds "
+        f"within {exact_percent(goal.width)}; {goal.label or 'no compliance label'}"
+        for name, goal in goals.items()
+    ]
+    if (e := report.environment) is not None:
+        facts = (e.hostname, e.cpu.get("model"), e.kernel.get("release"), e.engine.get("dpdk"))
+        lines.insert(0, ", ".join(str(f) for f in facts if f))
+    lines.append(f"{plural(report.trials, 'trial')} in {report.path}")
+    return Section("", blocks=tuple(Text(line, style="dim") for line in lines), on="terminal")
+
+
+def _blocks(summaries: Sequence[Summary], environment: Environment | None) -> Iterator[Block]:
+    results = [r for s in summaries for r in s.results]
+    good = sum(r.audit.verdict == "ok" for r in results)
+    note = f"{good} of {len(results)} results passed every check"
+    yield Folded("Audit", note, (_audits(summaries),))
+    for name, rows in _searches(results):
+        yield _folded(f"Search: {name}", "goal parameters and bounds found", rows)
+    yield _folded("Packets", "of the trials behind the results", _integrity(results))
+    yield _folded("Clock and latency floor", "", _calibration(results))
+    if located := tuple(_located(results)):
+        note = "when a function first touched their headers"
+        yield _folded("Where packets were", note, located)
+    shared = dict.fromkeys(
+        f"{r.execution}: {s.name} shares its lcore with {', '.join(s.shares_cpu_with)}"
+        for r in results
+        for s in r.segments
+        if s.shares_cpu_with
+    )
+    if shared:
+        yield Folded("Shared lcores", "", (Items(tuple(shared)),))
+    if (folded := used(results)) is not None:
+        yield folded
+    if environment is not None:
+        model = str(environment.cpu.get("model") or "")
+        yield Folded("Environment", model, tuple(_environment(environment)))
+    method = (LOSS, RATES, LATENCY, CYCLES)
+    yield Folded("How it is counted", "", tuple(Text(text) for text in method))
+
+
+def _folded(title: str, note: str, rows: Rows) -> Folded:
+    return Folded(title, note, (Facts(rows),))
 
 
 def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
@@ -99,19 +130,25 @@ def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
             )
 
 
-def _audits(summaries: Iterable[Summary]) -> Iterable[Audited]:
+def _audits(summaries: Iterable[Summary]) -> Table:
+    rows = []
     for s in summaries:
         for r in s.results:
-            yield Audited(
-                execution=s.key.execution,
-                goal=s.key.goal_text,
-                repetition=r.repetition,
-                verdict=r.audit.verdict,
-                findings=r.audit.findings,
-            )
+            failed = " ".join(f.text for f in r.audit.failed)
+            checks = failed or f"none of {len(r.audit.findings)}"
+            cells = (s.key.execution, s.key.goal_text, r.repetition, r.audit.verdict, checks)
+            rows.append(Row(cells, doubtful=not r.audit.trusted))
+    columns = (
+        "execution",
+        Column("goal", "text"),
+        Column("repetition", "count"),
+        Column("verdict", "verdict"),
+        Column("failed checks", "text"),
+    )
+    return Table(columns, tuple(rows))
 
 
-def _searches(results: list[Result]) -> Iterable[tuple[str, Facts]]:
+def _searches(results: list[Result]) -> Iterable[tuple[str, Rows]]:
     goals: dict[str, Goal] = {
         r.goal: r.goal_parameters for r in results if r.goal_parameters is not None
     }
@@ -138,7 +175,7 @@ def _searches(results: list[Result]) -> Iterable[tuple[str, Facts]]:
         yield name, tuple(rows)
 
 
-def _integrity(results: list[Result]) -> Facts:
+def _integrity(results: list[Result]) -> Rows:
     def total(name: str) -> str:
         return count(sum(getattr(r, name) for r in results))
 
@@ -155,7 +192,7 @@ def _integrity(results: list[Result]) -> Facts:
     )
 
 
-def _calibration(results: Iterable[Result]) -> Facts:
+def _calibration(results: Iterable[Result]) -> Rows:
     measured = list(results)
     known = [r.calibration for r in measured if r.calibration is not None]
     if not known:
@@ -173,10 +210,7 @@ def _calibration(results: Iterable[Result]) -> Facts:
     return tuple(rows)
 
 
-def _environment(report: Report) -> tuple[tuple[str, Facts], ...]:
-    e = report.environment
-    if e is None:
-        return ()
+def _environment(e: Environment) -> Iterator[Block]:
     topics: dict[str, dict[str, Any]] = {
         "machine": {"hostname": e.hostname} | e.cpu,
         "memory": e.memory,
@@ -188,6 +222,7 @@ def _environment(report: Report) -> tuple[tuple[str, Facts], ...]:
         "mitigations": dict(e.mitigations),
         "noise": e.noise,
     }
-    return tuple(
-        (topic, tuple(flat(facts))) for topic, facts in topics.items() if any(True for _ in facts)
-    )
+    for topic, facts in topics.items():
+        if facts:
+            yield Heading(topic)
+            yield Facts(tuple(flat(facts)))

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.analyse.document import Report, report
+from headrace.analyse.report import Report, report
 from headrace.analyse.rules_engine import _limit_reached, _wider
 from headrace.analyse.summary import functions_cycles, key_of, summarise
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.counters import Counters, NfReading, ReplicaReading
 from headrace.record.rows import Result
 from headrace.record.segments import Limit, Segment
-from headrace.report.page import render
-from headrace.report.terminal import show
+from headrace.report import html, terminal
+from headrace.report.measured import document
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +32,13 @@ def reported(folder: Path, result: Result, **changes: Any) -> Report:
     return report(Bundle(folder))
 
 
+def render(made: Report) -> str:
+    return html.render(document(made))
+
+
 def on_terminal(made: Report) -> str:
     console = Console(file=io.StringIO(), width=140)
-    show(made, console)
+    terminal.show(document(made), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

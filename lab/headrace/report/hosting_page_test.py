@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.report.hosting import with_best_case
-from headrace.report.hosting_page import delays, scale, sheet, stacks
-from headrace.report.sheet import render
+from headrace.report.hosting_page import delays, document, scale, stacks
+from headrace.report.html import render
 from headrace.spec.study import Study
 
 FILE = Study.model_validate(
@@ -54,7 +54,7 @@ def test_parts_of_the_latency() -> None:
 
 def test_page() -> None:
     failed = {**row(8, "poll", 1.0), "results": [], "failed": "no <memory>"}
-    page = render(sheet(FILE, [*ROWS, failed]))
+    page = render(document(FILE, [*ROWS, failed]))
     assert "3 of 4 points measured here" in page
     assert "g: throughput (ndr)" in page and "g: where the time goes" in page
     assert "failed: no &lt;memory&gt;" in page and "VNFs &lt;side&gt; by side" in page

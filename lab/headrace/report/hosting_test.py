@@ -13,7 +13,9 @@ from headrace.errors import HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.record.segments import Anatomy
-from headrace.report.hosting import PARTS, Stack, draw_stack, flow, with_best_case, words
+from headrace.report.charts.anatomy import PARTS, AnatomyStack, draw
+from headrace.report.charts.svg import WIDE
+from headrace.report.hosting import flow, with_best_case, words
 
 
 def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> dict[str, Any]:
@@ -37,8 +39,11 @@ def test_no_line_without_one_chain_or_at_a_fixed_load() -> None:
 
 
 def test_stack_is_to_scale() -> None:
-    bars = [Stack("<one>", (1.0, 2.0, 3.0, 4.0, 10.0)), Stack("two", (0.0, 0.0, 0.0, 0.0, 40.0))]
-    root = ElementTree.fromstring(draw_stack(bars))
+    bars = [
+        AnatomyStack("<one>", (1.0, 2.0, 3.0, 4.0, 10.0)),
+        AnatomyStack("two", (0.0, 0.0, 0.0, 0.0, 40.0)),
+    ]
+    root = ElementTree.fromstring(draw(bars, WIDE))
     bar_rects = [r for r in root if r.tag.endswith("rect")]
     widths = [float(r.get("width", "0")) for r in bar_rects]
     assert len(widths) == 2 * len(PARTS)

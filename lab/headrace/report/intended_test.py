@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.analyse.document import Report, report
+from headrace.analyse.report import Report, report
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result
 from headrace.record.segments import Segment
 from headrace.record.verdict import Audit
-from headrace.report.page import render
-from headrace.report.terminal import show
+from headrace.report import html, terminal
+from headrace.report.measured import document
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,13 @@ def reported(folder: Path, result: Result, **changes: Any) -> Report:
     return report(Bundle(folder))
 
 
+def render(made: Report) -> str:
+    return html.render(document(made))
+
+
 def on_terminal(made: Report) -> str:
     console = Console(file=io.StringIO(), width=140)
-    show(made, console)
+    terminal.show(document(made), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as JSON for scripts; the names are stable and documented in docs/json.md."""
+"""A run's document as JSON for scripts; the names are stable and documented in docs/json.md."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Literal
 
 from headrace.analyse.capacity import Part
 from headrace.analyse.compared import Compared
-from headrace.analyse.document import Explained, Report
+from headrace.analyse.report import Explained, Report
 from headrace.analyse.summary import ResultKey, Spread, Summary
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
 from headrace.record.segments import Limit
 from headrace.record.verdict import Verdict
+from headrace.report.document import Document
 
 
 class SummaryRow(ResultKey):
@@ -69,10 +70,11 @@ class ReportOutput(Record):
     bottlenecks: tuple[BottleneckRow, ...]
     compared: tuple[Compared, ...]
     results: tuple[ResultRow, ...]
+    document: Document  # what the page shows
     environment: Environment | None
 
 
-def report_output(report: Report) -> ReportOutput:
+def report_output(report: Report, document: Document) -> ReportOutput:
     summaries = [s for g in report.groups for s in (*g.summaries, *g.single)]
     return ReportOutput(
         bundle=report.path,
@@ -84,5 +86,6 @@ def report_output(report: Report) -> ReportOutput:
         bottlenecks=tuple(BottleneckRow.of(e) for g in report.groups for e in g.explained),
         compared=tuple(c for g in report.groups for c in g.compared),
         results=tuple(ResultRow.of(r) for s in summaries for r in s.results),
+        document=document,
         environment=report.environment,
     )

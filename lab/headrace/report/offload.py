@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The comparison of offloaded forwarding, on the terminal."""
+"""What offloaded forwarding keeps and gains, and what routing daemons reach, as documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from headrace.record.verdict import Audit, Finding
+from headrace.report.document import AtLeast, Cell, Column, Document, Items, Row, Section, Table
 
 Json = dict[str, Any]
 
@@ -31,74 +29,93 @@ AIMS = (
 
 
 DISAGREE = 0.25  # of the median: the machine's doing
-_WIDTH = 108  # a file or a pipe says 80, and columns of figures would be cut
+_RATE = (Column("throughput", "rate", digits=4), Column("spread", "share", digits=2))
+_RATIOS = (Column("of bare metal", "share"), Column("times conventional"))
 
 
-def show(rows: Sequence[Json], console: Console) -> None:
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
-    _saturation(rows, console)
-    for name in rows[0]["goals"]:
-        _goal(name, rows, console)
-    for line in (*verdicts(rows), *remarks(rows)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _saturation(rows: Sequence[Json], console: Console) -> None:
+def document(name: str, rows: Sequence[Json]) -> Document:
     load = f"{rows[0]['load_pps']:.0f}"
-    table = Table(title=f"Saturation throughput; delays and loss at {load} packets/s",
-                  title_justify="left", box=None)  # fmt: skip
-    table.add_column("mode")
-    for heading in ("Mpps", "spread", "cycles", "of bare", "x conv.", "updates/s",
-                    "p50 us", "p99 us", "IPDV us", "loss"):  # fmt: skip
-        table.add_column(heading, justify="right")
-    for row in rows:
-        delays = (
-            f"{row[k] / 1e3:.1f}" for k in ("latency_p50_ns", "latency_p99_ns", "ipdv_mean_ns")
-        )
-        table.add_row(
-            row["mode"],
-            _mpps(row["throughput_pps"], row["generator_bound"]),
-            _part(row["spread"]),
-            "-" if row["cycles_per_packet"] is None else f"{row['cycles_per_packet']:.0f}",
-            _part(row["of_bare_metal"]),
-            _times(row["times_conventional"]),
-            f"{row['updates_per_s']:.0f}",
-            *delays,
-            f"{row['loss_ratio']:.2e}",
-        )
-    console.print(table)
+    sections = [
+        Section("Saturation throughput", f"Delays and loss at {load} packets/s.", (_most(rows),)),
+        *(_goal(goal, rows) for goal in rows[0]["goals"]),
+        Section("What it comes to", blocks=(Items((*verdicts(rows), *remarks(rows))),)),
+    ]
+    return Document(name, f"delays and loss at {load} packets/s", sections=tuple(sections))
 
 
-def _goal(name: str, rows: Sequence[Json], console: Console) -> None:
+def _most(rows: Sequence[Json]) -> Table:
+    columns = (
+        Column("mode", "text"),
+        *_RATE,
+        Column("cycles"),
+        *_RATIOS,
+        Column("updates", unit="per s"),
+        Column("p50", "time"),
+        Column("p99", "time"),
+        Column("IPDV", "time"),
+        Column("loss", "loss"),
+    )
+    return Table(
+        columns,
+        tuple(
+            _row(
+                row,
+                row["throughput_pps"],
+                row,
+                (row["cycles_per_packet"],),
+                tuple(
+                    row[key]
+                    for key in (
+                        "updates_per_s", "latency_p50_ns", "latency_p99_ns", "ipdv_mean_ns",
+                        "loss_ratio",
+                    )
+                ),
+            )
+            for row in rows
+        ),
+    )  # fmt: skip
+
+
+def _goal(name: str, rows: Sequence[Json]) -> Section:
     lost = rows[0]["goals"][name]["loss_ratio"]
-    table = Table(title=f"{name}: highest load with at most {lost:.3%} lost", title_justify="left",
-                  box=None)  # fmt: skip
-    table.add_column("mode")
-    for heading in ("Mpps", "spread", "of bare", "x conv."):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        one = row["goals"][name]
-        table.add_row(
-            row["mode"],
-            _mpps(one["pps"], one["generator_bound"]),
-            _part(one["spread"]),
-            _part(one["of_bare_metal"]),
-            _times(one["times_conventional"]),
+    lines = tuple(_row(row, row["goals"][name]["pps"], row["goals"][name]) for row in rows)
+    table = Table((Column("mode", "text"), *_RATE, *_RATIOS), lines)
+    return Section(name, blocks=(table,), about=f"highest load with at most {lost:.3%} lost")
+
+
+def _row(
+    row: Json,
+    pps: float,
+    figures: Mapping[str, Any],
+    before: tuple[Cell, ...] = (),
+    after: tuple[Cell, ...] = (),
+) -> Row:
+    rate: Cell = AtLeast(pps) if figures["generator_bound"] else pps
+    ratios = (figures["of_bare_metal"], figures["times_conventional"])
+    cells = (row["mode"], rate, figures["spread"], *before, *ratios, *after)
+    return Row(cells, doubtful=row["verdict"] != "ok")
+
+
+def convergence(name: str, rows: Sequence[Json]) -> Document:
+    columns = (
+        *(Column(heading, "text") for heading in ("daemon", "change")),
+        Column("times", "count"),
+        *(Column(heading, unit="routes/s") for heading in ("median", "from", "to")),
+        *(Column(heading, unit="s") for heading in ("first", "last")),
+        Column("CPUs busy", "text"),
+    )
+    lines = tuple(
+        (
+            row["daemon"],
+            row["event"],
+            row["changes"],
+            *(row[key] for key in ("per_s", "per_s_min", "per_s_max", "reaction_s", "seconds")),
+            ", ".join(f"{name} {share:.2f}" for name, share in row["busy"].items()),
         )
-    console.print(table)
-
-
-def _mpps(pps: float, generator_bound: bool) -> str:
-    return f"{'>= ' if generator_bound else ''}{pps / 1e6:.3f}"
-
-
-def _part(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _times(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+        for row in rows
+    )
+    title = f"Changes of {rows[0]['routes']} routes, by BGP, until the engine has them"
+    return Document(name, sections=(Section(title, blocks=(Table(columns, lines),)),))
 
 
 def verdicts(rows: Sequence[Json]) -> Iterator[str]:
@@ -124,7 +141,7 @@ def _doubt(spread: float | None) -> str:
 
 def remarks(rows: Sequence[Json]) -> Iterator[str]:
     if any(row["generator_bound"] for row in rows):
-        yield "'>=': the generator made no more; the cycles of the router's lcore tell modes apart"
+        yield "'≥': the generator made no more; the cycles of the router's lcore tell modes apart"
     for row in rows:
         trials = [one[key] for one in row["repetitions"] for key in ("audit", "load_audit")]
         found = [Audit.model_validate(trial) for trial in trials]

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from headrace.measure.audit import audit, unrefused
 from headrace.record.facts import Facts
-from headrace.report.offload import remarks, show, verdicts
+from headrace.report.offload import document, remarks, verdicts
+from headrace.report.terminal import show
 
 
 def row(mode: str, **changed: Any) -> dict[str, Any]:
@@ -43,8 +44,8 @@ def test_goals_have_verdicts_of_their_own() -> None:
 def test_what_the_generator_limited_is_marked() -> None:
     rows = [row("offload", generator_bound=True)]
     console = Console(record=True, width=80)
-    show(rows, console)
-    assert ">= 2.000" in console.export_text()
+    show(document("o", rows), console)
+    assert "≥ 2.000" in console.export_text()
     assert len(list(remarks(rows))) == 1
     assert not list(remarks([row("offload")]))
 

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.analyse.capacity import Part
 from headrace.analyse.compare import Diff, MetricChange
-from headrace.analyse.document import report
+from headrace.analyse.report import Report, report
 from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
 from headrace.doctor.check import Check
@@ -22,8 +22,9 @@ from headrace.record.rows import Bounds, Goal, Result, Trial
 from headrace.record.segments import Segment
 from headrace.record.testdata import make_bundle
 from headrace.record.verdict import Audit
+from headrace.report import html
 from headrace.report.charts import percentiles
-from headrace.report.page import render
+from headrace.report.measured import document
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -46,6 +47,10 @@ class Checker(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
         self.open.pop()
+
+
+def render(made: Report, spec: str | None = None) -> str:
+    return html.render(document(made, spec=spec))
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as a sheet: layouts, what they are predicted to do, what they did."""
+"""Plans as a document: layouts, what they are predicted to do, what they did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-from headrace.analyse.units import NOT_KNOWN, percent, pps, signed_percent, significant
+from headrace.analyse.units import NOT_KNOWN, percent, pps, significant
 from headrace.layout.layout import joined
-from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.document import Answer, Cell, Column, Document, Section, Table
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 
@@ -20,11 +20,11 @@ _NAMES = {
 }
 
 
-def sheet(plans: Sequence[ChainPlan]) -> Sheet:
+def document(plans: Sequence[ChainPlan]) -> Document:
     sections: list[Section] = []
     for plan in plans:
         sections += [_layouts(plan), _costs(plan)]
-    return Sheet(
+    return Document(
         title="Plan" if len(plans) == 1 else f"{len(plans)} plans",
         subtitle=", ".join(dict.fromkeys(p.chain for p in plans)),
         answers=_answers(plans),
@@ -32,21 +32,21 @@ def sheet(plans: Sequence[ChainPlan]) -> Sheet:
     )
 
 
-def _answers(plans: Sequence[ChainPlan]) -> tuple[tuple[str, str], ...]:
+def _answers(plans: Sequence[ChainPlan]) -> tuple[Answer, ...]:
     if len(plans) == 1:
         best = plans[0].layout("best")
-        found = [(pps(best.predicted_pps), f"predicted: {text(best)}")]
+        found = [Answer(pps(best.predicted_pps), f"predicted: {text(best)}")]
         if best.measured_pps:
-            found.append((pps(best.measured_pps), "measured"))
+            found.append(Answer(pps(best.measured_pps), "measured"))
         return tuple(found)
     errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
     losses = [loss for p in plans if (loss := p.choice_loss) is not None]
     if not errors or not losses:
         return ()
     return (
-        (percent(median(errors), 2), "error of the predictions, median"),
-        (percent(max(errors), 2), "at most"),
-        (
+        Answer(percent(median(errors), 2), "error of the predictions, median"),
+        Answer(percent(max(errors), 2), "at most"),
+        Answer(
             f"{sum(loss <= 0.03 for loss in losses)} of {len(losses)}",
             "choices are the measured best or within 3 % of it",
         ),
@@ -61,7 +61,7 @@ def text(layout: LayoutPlan) -> str:
 
 
 def _layouts(plan: ChainPlan) -> Section:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for one in plan.layouts:
         loads = ", ".join(f"{cpu}: {significant(c)}" for cpu, c in one.cycles_per_lcore.items())
         spread = NOT_KNOWN
@@ -72,11 +72,11 @@ def _layouts(plan: ChainPlan) -> Section:
                 _NAMES[one.role] + (", costs taken from it" if one.taken else ""),
                 text(one),
                 loads,
-                pps(one.predicted_pps),
-                pps(one.measured_pps),
+                one.predicted_pps,
+                one.measured_pps,
                 spread,
-                pps(one.paced_pps),
-                signed_percent(one.error),
+                one.paced_pps,
+                one.error,
                 *(_latencies(one) if plan.rate_pps is not None else ()),
             )
         )
@@ -88,20 +88,20 @@ def _layouts(plan: ChainPlan) -> Section:
     )
     if plan.reference is not None:
         note += f" {_pace(plan.reference)}"
-    columns: tuple[str, ...] = (
+    columns: tuple[Column | str, ...] = (
         "",
-        "segments @lcores",
-        "cycles per lcore",
-        "predicted",
-        "measured",
+        Column("segments @lcores", "text"),
+        Column("cycles per lcore", "text"),
+        Column("predicted", "own-rate"),
+        Column("measured", "own-rate"),
         "of",
-        "at the costs' pace",
-        "error",
+        Column("at the costs' pace", "own-rate"),
+        Column("error", "change"),
     )
     if plan.rate_pps is not None:
         note += f" Asked for: {_asked(plan)}. Latency is at that load."
         columns = (*columns, "latency, predicted", "measured", "p99, predicted", "measured")
-    return Section(title=plan.chain, note=note, tables=(Table(columns, tuple(rows)),))
+    return Section(plan.chain, note, (Table(columns, tuple(rows)),))
 
 
 def _pace(found: Reference) -> str:
@@ -148,19 +148,16 @@ def _costs(plan: ChainPlan) -> Section:
     def pair(values: tuple[float, float]) -> str:
         return f"{significant(values[0])} / {significant(values[1])}"
 
-    def maybe(value: float | None) -> str:
-        return NOT_KNOWN if value is None else significant(value)
-
-    rows: list[tuple[str, ...]] = [
+    rows: list[tuple[Cell, ...]] = [
         (
             f.name,
             pair(f.work),
-            maybe(f.replicated),
+            f.replicated,
             pair(f.receive),
             pair(f.send),
-            significant(f.loop),
-            significant(f.poll),
-            percent(f.share, 3),
+            f.loop,
+            f.poll,
+            f.share,
         )
         for f in plan.functions
     ]
@@ -176,7 +173,7 @@ def _costs(plan: ChainPlan) -> Section:
     return Section(
         title=f"{plan.chain}: what the parts cost",
         note=f"{how}; cycles per packet; packets from or to the same lcore / another.",
-        tables=(
+        blocks=(
             Table(
                 (
                     "function",
@@ -186,7 +183,7 @@ def _costs(plan: ChainPlan) -> Section:
                     "send",
                     "loop",
                     "a poll, once",
-                    "of the packets",
+                    Column("of the packets", "share"),
                 ),
                 tuple(rows),
             ),

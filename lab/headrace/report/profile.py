@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile as a sheet: cycles per packet over what they depend on."""
+"""A profile as a document: cycles per packet over what they depend on."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from headrace.analyse.units import NOT_KNOWN, count, percent, pps, signed_percent, significant
+from headrace.analyse.units import count, percent, significant, size
 from headrace.model.amat import (
     PREDICTED_SHARE,
     PREDICTED_WITHIN,
@@ -15,12 +13,9 @@ from headrace.model.amat import (
     verdict,
 )
 from headrace.model.stalls import memory_bound, not_from_memory
-from headrace.report.charts import lines
 from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.checks import at_least, table
-from headrace.report.page import both
-from headrace.report.server import bytes_text
-from headrace.report.sheet import Section, Sheet, Table
+from headrace.report.document import Answer, Block, Cell, Column, Document, Section, Table, curves
 from headrace.spec.profile import Fit, MedianRange, Profile, ProfilePoint, Sweep
 
 # What an entry of an NF is, where it is not a flow.
@@ -35,12 +30,12 @@ _TITLES: dict[Sweep, tuple[str, str]] = {
 }
 
 
-def sheet(p: Profile) -> Sheet:
+def document(p: Profile) -> Document:
     sections = [_sweep(p, sweep) for sweep in _TITLES]
     sections.insert(1, _fit(p))
     cautions = () if p.hugepages else ("Ordinary memory of 4 kB pages: TLB misses are in it.",)
     given = ", ".join(f"{k}={v}" for k, v in p.params.items())
-    return Sheet(
+    return Document(
         title=f"Profile of {p.nf}" + (f" ({given})" if given else ""),
         subtitle=f"{p.host}, {p.cpu or ''} · TSC {p.tsc_hz / 1e9:.2f} GHz · "
         f"{p.created_at[:16].replace('T', ' ')} UTC · medians of {p.repetitions}{_speed(p)}",
@@ -57,16 +52,16 @@ def _speed(p: Profile) -> str:
     return f" · cores at {p.speed.mhz:.0f} MHz{beside}"
 
 
-def _answers(p: Profile) -> tuple[tuple[str, str], ...]:
+def _answers(p: Profile) -> tuple[Answer, ...]:
     if not p.points:
         return ()
     first = p.points[0]
-    found = [(significant(first.cost.nf.median), f"cycles, {_at(first)}")]
+    found = [Answer(significant(first.cost.nf.median), f"cycles, {_at(first)}")]
     states = [one for one in p.points if one.sweep == "state"]
     if len(states) > 1:
-        found.append((significant(states[-1].cost.nf.median), f"cycles, {_at(states[-1])}"))
+        found.append(Answer(significant(states[-1].cost.nf.median), f"cycles, {_at(states[-1])}"))
     if p.fit is not None:
-        found.append((verdict(p.fit, _ENTRIES.get(p.nf, "flows")), "by the memory model"))
+        found.append(Answer(verdict(p.fit, _ENTRIES.get(p.nf, "flows")), "by the memory model"))
     return tuple(found)
 
 
@@ -97,35 +92,23 @@ def _sweep(p: Profile, sweep: Sweep) -> Section | None:
         steps = [low * (high / low) ** (i / 60) for i in range(61)]
         modelled = tuple((n, predict(p.fit, n)) for n in steps)
         series.append(Series("model", modelled, marks=False))
-    axes = Axes(unit, "cycles per packet", lambda v: f"{v:,.6g}".replace(",", " "))
-    drawn = sweep != "skew" and len(made) > 1
-    return Section(
-        title=title,
-        figure=both(partial(_draw, series, axes, _bands(p) if sweep == "state" else []))
-        if drawn
-        else "",
-        legend=tuple(s.name for s in series) if drawn and len(series) > 1 else (),
-        tables=(
-            Table(
-                (unit, "NF, cycles", "receive", "send", "loop", "one lcore"),
-                tuple(_row(one) for one in made),
-            ),
-        ),
-    )
+    axes = Axes(unit, "cycles per packet", "count")
+    first = Column(unit) if sweep == "skew" else Column(unit, "count")
+    columns = (first, "NF, cycles", "receive", "send", "loop", Column("one lcore", "own-rate"))
+    blocks: tuple[Block, ...] = (Table(columns, tuple(_row(one) for one in made)),)
+    if sweep != "skew" and len(made) > 1:
+        blocks = (curves(series, axes, _bands(p) if sweep == "state" else ()), *blocks)
+    return Section(title, blocks=blocks)
 
 
-def _row(p: ProfilePoint) -> tuple[str, ...]:
-    value = f"{_value(p):g}" if p.sweep == "skew" else count(int(_value(p)))
+def _row(p: ProfilePoint) -> tuple[Cell, ...]:
+    value = f"{_value(p):g}" if p.sweep == "skew" else int(_value(p))
     parts = (p.cost.nf, p.cost.rx, p.cost.tx, p.cost.loop)
-    return (value, *(_spread(part) for part in parts), pps(p.cost.throughput_pps.median))
+    return (value, *(_spread(part) for part in parts), p.cost.throughput_pps.median)
 
 
 def _spread(s: MedianRange) -> str:
     return f"{significant(s.median)} ({significant(s.min)}–{significant(s.max)})"
-
-
-def _draw(series: list[Series], axes: Axes, bands: list[Band], width: float) -> str:
-    return lines.draw(series, axes, width, bands)
 
 
 def _bands(p: Profile) -> list[Band]:
@@ -137,7 +120,7 @@ def _bands(p: Profile) -> list[Band]:
         fits = one.size_bytes / p.fit.bytes_per_entry
         bands.append(Band(f"fits {one.level}", before + 1e-9, fits))
         before = fits
-    return [*bands, Band("memory", before, float("inf"))]
+    return [*bands, Band("memory", before, None)]
 
 
 def _fit(p: Profile) -> Section | None:
@@ -158,18 +141,6 @@ def sentence(text: str) -> str:
 
 def memory_model(f: Fit, unit: str) -> Section:
     """A fit, how well it predicts what it has not seen, and what follows from it in words."""
-    rows = [("all in L1", "", significant(f.base_cycles), "", "", "")]
-    rows += [
-        (
-            f"misses of {one.level}",
-            bytes_text(one.size_bytes),
-            significant(one.cycles),
-            significant(one.alone),
-            significant(one.together),
-            NOT_KNOWN if one.parallelism is None else significant(one.parallelism, 2),
-        )
-        for one in f.penalties
-    ]
     within = percent(PREDICTED_WITHIN, 2)
     goal = at_least(
         f"points that a fit to the others predicts within {within}",
@@ -189,27 +160,36 @@ def memory_model(f: Fit, unit: str) -> Section:
         f"quotient is the memory-level parallelism. Fitted: the base, {accesses}"
         f"{significant(f.bytes_per_entry, 2)} bytes touched per entry. Memory-bound: over half of "
         f"a packet's cycles wait for its {unit}.",
-        tables=(
-            Table(
-                ("", "size", "cycles per packet", "a miss alone", "together", "parallelism"),
-                tuple(rows),
-            ),
-            Table(
-                (unit, "measured", "fitted", "predicted by a fit to the others", "error"),
-                tuple(
-                    (
-                        count(one.state),
-                        significant(one.measured),
-                        significant(one.modelled),
-                        NOT_KNOWN if one.left_out is None else significant(one.left_out),
-                        signed_percent(one.error),
-                    )
-                    for one in f.points
-                ),
-            ),
-            table([goal]),
-        ),
+        blocks=(_penalties(f), _points(f, unit), table([goal])),
     )
+
+
+def _penalties(f: Fit) -> Table:
+    columns = (
+        "",
+        Column("size", "bytes"),
+        "cycles per packet",
+        "a miss alone",
+        "together",
+        Column("parallelism", digits=2),
+    )
+    rows: list[tuple[Cell, ...]] = [("all in L1", "", f.base_cycles, "", "", "")]
+    for one in f.penalties:
+        costs = (one.cycles, one.alone, one.together, one.parallelism)
+        rows.append((f"misses of {one.level}", one.size_bytes, *costs))
+    return Table(columns, tuple(rows))
+
+
+def _points(f: Fit, unit: str) -> Table:
+    columns = (
+        Column(unit, "count"),
+        "measured",
+        "fitted",
+        "predicted by a fit to the others",
+        Column("error", "change"),
+    )
+    rows = ((one.state, one.measured, one.modelled, one.left_out, one.error) for one in f.points)
+    return Table(columns, tuple(rows))
 
 
 def _corun(p: Profile) -> Section | None:
@@ -218,18 +198,18 @@ def _corun(p: Profile) -> Section | None:
     return Section(
         title="Beside a neighbour",
         note="The same with another core writing at random all over "
-        f"{bytes_text(p.corun[0].thrash_bytes)}, twice the last-level cache (Sieber et al. 2017, "
+        f"{size(p.corun[0].thrash_bytes)}, twice the last-level cache (Sieber et al. 2017, "
         "section 2). "
         "Source, NF and sink share one lcore here.",
-        tables=(
+        blocks=(
             Table(
-                ("entries", "alone", "beside", "change"),
+                (Column("entries", "count"), "alone", "beside", Column("change", "change")),
                 tuple(
                     (
-                        count(one.settings.state),
+                        one.settings.state,
                         _spread(one.alone),
                         _spread(one.beside),
-                        signed_percent(one.beside.median / one.alone.median - 1),
+                        one.beside.median / one.alone.median - 1,
                     )
                     for one in p.corun
                 ),
@@ -241,20 +221,20 @@ def _corun(p: Profile) -> Section | None:
 def _pmu(p: Profile) -> Section:
     if p.pmu is None:
         return Section(title="Hardware counters", note=f"None: {p.pmu_absent}.")
-    rows = [(name.replace("_", " "), significant(value)) for name, value in p.pmu.items()]
+    rows = [(name.replace("_", " "), value) for name, value in p.pmu.items()]
     return Section(
         title="Hardware counters",
         note="Per packet, of the NF's whole lcore. Loads: those that the first-level cache did not "
         "have, by where their line was. Stalled: no operation retired or, where the processor "
         "tells that apart, a load was waited for: its share bounds the memory-bound one from "
         "above.",
-        tables=(
+        blocks=(
             Table(("event", "per packet"), tuple(rows)),
             Table(
-                ("share", ""),
+                ("share", Column("", "share")),
                 (
-                    ("stalled cycles", percent(memory_bound(p.pmu))),
-                    ("loads beyond own caches not from memory", percent(not_from_memory(p.pmu))),
+                    ("stalled cycles", memory_bound(p.pmu)),
+                    ("loads beyond own caches not from memory", not_from_memory(p.pmu)),
                 ),
             ),
         ),

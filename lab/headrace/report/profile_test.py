@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from headrace.model.amat import fit
 from headrace.model.amat_test import CACHES, ENTRIES, cycles
+from headrace.report.cells import scales
 from headrace.report.profile import memory_model
 from headrace.spec.profile import Fit
 
@@ -18,10 +19,15 @@ def test_the_verdict_and_the_errors_that_it_stands_on() -> None:
     assert "error: median 0.0%" in made.note
     assert "8.0 accesses, while others are under way" in made.note
     prices, points, goal = made.tables
-    assert [row[5] for row in prices.rows] == ["", "10", "13", "10"]  # parallelism
+    shown = scales(prices)
+    parallelism = prices.typed[5]
+    assert [shown.text(parallelism, row.cells[5]) for row in prices.lines] == ["", "10", "13", "10"]
     assert points.columns[3] == "predicted by a fit to the others"
-    assert all(row[4].endswith("0.0\u202f%") for row in points.rows)
-    assert goal.rows[0][3] == "met"
+    assert all(
+        scales(points).text(points.typed[4], row.cells[4]).endswith("0.0\u202f%")
+        for row in points.lines
+    )
+    assert goal.lines[0].cells[3] == "met"
 
 
 def test_a_fit_of_an_older_headrace_has_no_verdict() -> None:
@@ -35,4 +41,4 @@ def test_a_fit_of_an_older_headrace_has_no_verdict() -> None:
     )
     made = memory_model(old, "flows")
     assert made.note.startswith("No verdict: an older headrace made the fit")
-    assert made.tables[2].rows[0][3] == "not measured: an older headrace made this fit"
+    assert made.tables[2].lines[0].cells[3] == "not measured: an older headrace made this fit"

@@ -1,22 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server description on the terminal."""
+"""A server description as a document."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-
-from headrace.analyse.units import NOT_KNOWN
+from headrace.analyse.units import NOT_KNOWN, size
+from headrace.report.document import Cell, Column, Document, Section, Table
 from headrace.spec.server import Cpus, Nic, NumaNode, Server
-
-
-def bytes_text(value: float | None) -> str:
-    if value is None:
-        return NOT_KNOWN
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if value >= factor:
-            return f"{value / factor:.4g} {unit}"
-    return f"{value:g} B"
 
 
 def cpus_text(cpus: Cpus) -> str:
@@ -33,74 +22,74 @@ def cpus_text(cpus: Cpus) -> str:
     return ",".join(parts) or "none"
 
 
-def show(server: Server, console: Console) -> None:
-    kind = {True: ", virtual machine", False: "", None: ""}[server.hypervisor]
-    console.print(f"{server.hostname}: {server.cpu or server.architecture}{kind}", markup=False)
+def document(server: Server) -> Document:
+    kind = ", virtual machine" if server.hypervisor else ""
     threads = max((len(core.cpus) for core in server.cores), default=1)
-    console.print(
-        f"{server.sockets} socket(s), {len(server.nodes)} NUMA node(s), {len(server.cores)} cores, "
-        f"{threads} thread(s) each; CPUs {cpus_text(server.cpus)}, usable "
-        f"{cpus_text(server.usable_cpus)}, isolated {cpus_text(server.isolated_cpus)}",
-        markup=False,
+    parts = (("Caches", _caches(server)), ("Memory", _nodes(server.nodes)), ("NICs", _nics(server)))
+    return Document(
+        title=f"{server.hostname}: {server.cpu or server.architecture}{kind}",
+        subtitle=f"{server.sockets} socket(s), {len(server.nodes)} NUMA node(s), "
+        f"{len(server.cores)} cores, {threads} thread(s) each; CPUs {cpus_text(server.cpus)}, "
+        f"usable {cpus_text(server.usable_cpus)}, isolated {cpus_text(server.isolated_cpus)}",
+        sections=tuple(Section(title, blocks=(table,)) for title, table in parts if table.rows),
     )
-    for table in (_caches(server), _nodes(server.nodes), _nics(server.nics)):
-        if table.row_count:
-            console.print(table, markup=False)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column)
-    return table
+def _texts(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "text") for name in names)
 
 
 def _caches(server: Server) -> Table:
-    table = _table("cache", "size", "ways", "line", "how many", "shared by")
     kinds: dict[tuple[int, str, int, int | None, int | None], list[Cpus]] = {}
     for c in server.caches:
         kinds.setdefault((c.level, c.kind, c.size_bytes, c.ways, c.line_bytes), []).append(c.cpus)
-    for (level, kind, size, ways, line), sharers in kinds.items():
-        table.add_row(
-            f"L{level} {kind}",
-            bytes_text(size),
-            str(ways or NOT_KNOWN),
-            bytes_text(line),
-            str(len(sharers)),
-            f"{len(sharers[0])} CPU(s) each",
-        )
-    return table
+    rows: list[tuple[Cell, ...]] = [
+        (f"L{level} {kind}", total, ways, line, len(sharers), f"{len(sharers[0])} CPU(s) each")
+        for (level, kind, total, ways, line), sharers in kinds.items()
+    ]
+    columns = (
+        "cache",
+        Column("size", "bytes"),
+        Column("ways", "count"),
+        Column("line", "bytes"),
+        Column("how many", "count"),
+        Column("shared by", "text"),
+    )
+    return Table(columns, tuple(rows))
 
 
 def _nodes(nodes: tuple[NumaNode, ...]) -> Table:
-    table = _table("node", "CPUs", "memory", "free", "hugepages, free/total", "distances")
+    rows = []
     for n in nodes:
-        pages = ", ".join(f"{p.free}/{p.total} of {bytes_text(p.page_bytes)}" for p in n.hugepages)
-        table.add_row(
-            str(n.node),
-            cpus_text(n.cpus),
-            bytes_text(n.memory_bytes),
-            bytes_text(n.free_bytes),
-            pages or "none",
-            " ".join(map(str, n.distances)),
-        )
-    return table
+        pages = ", ".join(f"{p.free}/{p.total} of {size(p.page_bytes)}" for p in n.hugepages)
+        distances = " ".join(map(str, n.distances))
+        row = (str(n.node), cpus_text(n.cpus), n.memory_bytes, n.free_bytes, pages or "none")
+        rows.append((*row, distances))
+    columns = (
+        *_texts("node", "CPUs"),
+        Column("memory", "bytes"),
+        Column("free", "bytes"),
+        *_texts("hugepages, free/total", "distances"),
+    )
+    return Table(columns, tuple(rows))
 
 
-def _nics(nics: tuple[Nic, ...]) -> Table:
-    table = _table("NIC", "interfaces", "driver", "id", "node", "speed", "queues", "VFs")
-    for n in nics:
-        vfs = f"{len(n.vfs)} of {n.vfs_max}" if n.vfs_max else ""
-        if n.physical_function:
-            vfs = f"of {n.physical_function}"
-        table.add_row(
-            n.address,
-            ", ".join(n.interfaces) or NOT_KNOWN,
-            n.driver or "none",
-            ":".join(i.removeprefix("0x") for i in (n.vendor, n.device) if i) or NOT_KNOWN,
-            NOT_KNOWN if n.node is None else str(n.node),
-            f"{n.speed_mbps / 1000:g} Gbit/s" if n.speed_mbps else NOT_KNOWN,
-            str(n.queues or NOT_KNOWN),
-            vfs,
-        )
-    return table
+def _nics(server: Server) -> Table:
+    columns = _texts("NIC", "interfaces", "driver", "id", "node", "speed", "queues", "VFs")
+    return Table(columns, tuple(map(_nic, server.nics)))
+
+
+def _nic(n: Nic) -> tuple[Cell, ...]:
+    vfs = f"{len(n.vfs)} of {n.vfs_max}" if n.vfs_max else ""
+    if n.physical_function:
+        vfs = f"of {n.physical_function}"
+    return (
+        n.address,
+        ", ".join(n.interfaces) or NOT_KNOWN,
+        n.driver or "none",
+        ":".join(i.removeprefix("0x") for i in (n.vendor, n.device) if i) or NOT_KNOWN,
+        NOT_KNOWN if n.node is None else str(n.node),
+        f"{n.speed_mbps / 1000:g} Gbit/s" if n.speed_mbps else NOT_KNOWN,
+        str(n.queues or NOT_KNOWN),
+        vfs,
+    )

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from headrace.analyse.units import significant
 
@@ -17,6 +18,16 @@ class Bar(NamedTuple):
     name: str
     value: float
     published: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    bars: tuple[Bar, ...]
+    unit: str
+    kind: Literal["bars"] = "bars"
+
+    def draw(self, width: float) -> str:
+        return draw(self.bars, self.unit, width)
 
 
 def draw(bars: Sequence[Bar], unit: str, width: float) -> str:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import Cost, CostKind
@@ -16,13 +17,22 @@ ROW, AXIS = 36.0, 26.0
 COLOURS = 8  # fill classes n1..n8 of the page's style sheet
 
 
-class Stack(NamedTuple):
+class CycleStack(NamedTuple):
     name: str
     costs: tuple[Cost, ...]
     lcores: int
 
 
-def stack(name: str, pipe: Pipe) -> Stack | None:
+@dataclass(frozen=True)
+class Cycles:
+    stacks: tuple[CycleStack, ...]
+    kind: Literal["cycles"] = "cycles"
+
+    def draw(self, width: float) -> str:
+        return draw(self.stacks, width)
+
+
+def stack(name: str, pipe: Pipe) -> CycleStack | None:
     """The chain's parts only, per packet that enters the chain's first part. None where that is
     not known of each: the others' sum would pass for the whole."""
     chain = [p for p in pipe.parts if p.role == "chain" and p.costs]
@@ -35,13 +45,13 @@ def stack(name: str, pipe: Pipe) -> Stack | None:
         if (total := sum(c.cycles for p in chain for c in p.costs if c.kind == kind)) > 0
     )
     cpus = {cpu for p in chain for cpu in p.cpus}
-    return Stack(name, (*nfs, *rest), len(cpus))
+    return CycleStack(name, (*nfs, *rest), len(cpus))
 
 
 _REST: tuple[CostKind, ...] = ("links", "loop")
 
 
-def colours(stacks: Sequence[Stack]) -> dict[str, str]:
+def colours(stacks: Sequence[CycleStack]) -> dict[str, str]:
     """Class of each cost's name; an NF keeps its colour in all stacks."""
     names = dict.fromkeys(c.name for s in stacks for c in s.costs if c.kind == "nf")
     classes = {name: f"n{i % COLOURS + 1}" for i, name in enumerate(names)}
@@ -49,7 +59,7 @@ def colours(stacks: Sequence[Stack]) -> dict[str, str]:
     return classes | {kind: kind for kind in _REST if kind in present}
 
 
-def draw(stacks: Sequence[Stack], width: float) -> str:
+def draw(stacks: Sequence[CycleStack], width: float) -> str:
     if not stacks:
         return ""
     small = width < 500

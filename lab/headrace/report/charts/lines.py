@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from headrace.analyse.units import significant
+from headrace.analyse.units import significant, size
 
 from .svg import (
     decades,
@@ -38,14 +39,30 @@ class Band(NamedTuple):
 
     name: str
     low: float
-    high: float
+    high: float | None  # None: open
 
 
 class Axes(NamedTuple):
     x: str
     y: str
-    label: Callable[[float], str]
+    unit: Literal["plain", "count", "bytes"] = "plain"  # of x
     log_y: bool = False
+
+    def label(self, value: float) -> str:
+        if self.unit == "bytes":
+            return size(value)
+        return f"{value:g}" if self.unit == "plain" else f"{value:,.6g}".replace(",", " ")
+
+
+@dataclass(frozen=True)
+class Lines:
+    series: tuple[Series, ...]
+    axes: Axes
+    bands: tuple[Band, ...] = ()
+    kind: Literal["lines"] = "lines"
+
+    def draw(self, width: float) -> str:
+        return draw(self.series, self.axes, width, self.bands)
 
 
 def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Band] = ()) -> str:
@@ -66,7 +83,7 @@ def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Ban
         y, marks = linear(0, max(ys) * 1.08, bottom, TOP), ticks(max(ys) * 1.08, 5)
     body = []
     for i, band in enumerate(bands):
-        start, end = x(max(band.low, low)), x(min(band.high, high))
+        start, end = x(max(band.low, low)), x(high if band.high is None else min(band.high, high))
         if end - start < 2:
             continue
         if i % 2:
@@ -106,7 +123,7 @@ def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Ban
 
 def _labels(low: float, high: float, axes: Axes) -> list[float]:
     """Powers of two for bytes, of ten otherwise."""
-    base = 2.0 if axes.label(1 << 20).endswith("iB") else 10.0
+    base = 2.0 if axes.unit == "bytes" else 10.0
     value, found = 1.0, []
     while value <= high * 1.0001:
         if value >= low * 0.9999:

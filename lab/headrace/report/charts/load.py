@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import Scale, loss, ns, rate_scale, time_scale
@@ -31,33 +32,51 @@ NAME = 15.0  # pixels from one name to the next
 PERCENTILES = ("p50", "p99")
 
 
-class Series(NamedTuple):
+class LoadPoint(NamedTuple):
+    load_pps: float
+    p50_ns: float
+    p99_ns: float
+    loss_ratio: float
+    verdict: str
+
+
+class LoadSeries(NamedTuple):
     name: str
-    points: list[Summary]  # by load; each has a latency
+    points: tuple[LoadPoint, ...]  # by load
 
 
-def series(summaries: Sequence[Summary]) -> list[Series]:
+@dataclass(frozen=True)
+class Loads:
+    series: tuple[LoadSeries, ...]
+    kind: Literal["loads"] = "loads"
+
+    def draw(self, width: float) -> str:
+        return draw(self.series, width)
+
+
+def series(summaries: Sequence[Summary]) -> tuple[LoadSeries, ...]:
     """One per execution that was measured at two fixed loads or more."""
-    found: dict[str, list[Summary]] = {}
+    points: dict[str, list[LoadPoint]] = {}
     for s in summaries:
         if s.key.load_pps is not None and all(p in s.latency_ns for p in PERCENTILES):
-            found.setdefault(s.key.execution, []).append(s)
-    return [
-        Series(name, sorted(points, key=lambda s: s.key.load_pps or 0.0))
-        for name, points in found.items()
-        if len(points) > 1
-    ]
+            p50, p99 = (s.latency_ns[p].median for p in PERCENTILES)
+            points.setdefault(s.key.execution, []).append(
+                LoadPoint(s.key.load_pps, p50, p99, s.loss_ratio.median, s.verdict)
+            )
+    return tuple(
+        LoadSeries(name, tuple(sorted(some))) for name, some in points.items() if len(some) > 1
+    )
 
 
-def draw(given: Sequence[Series], width: float) -> str:
+def draw(given: Sequence[LoadSeries], width: float) -> str:
     if not given:
         return ""
     small = width < 500
     right = 14.0 if small else 120.0
-    points = [s for one in given for s in one.points]
-    most = max(s.key.load_pps or 0.0 for s in points)
-    low = max(1.0, min(s.latency_ns["p50"].median for s in points) * 0.8)
-    high = max(s.latency_ns["p99"].median for s in points) * 1.25
+    points = [p for one in given for p in one.points]
+    most = max(p.load_pps for p in points)
+    low = max(1.0, min(p.p50_ns for p in points) * 0.8)
+    high = max(p.p99_ns for p in points) * 1.25
     scale = rate_scale(most)
     x = linear(0, most, LEFT, width - right)
     y = logarithmic(low, high, HEIGHT - BOTTOM, TOP)
@@ -71,16 +90,16 @@ def draw(given: Sequence[Series], width: float) -> str:
             name = shorten(given[i].name, 108, 12.5)
             body.append(text(width - right + 10, at + 4, name, class_=f"name {colour}"))
     words = "; ".join(
-        f"{one.name}: p99 {ns(one.points[0].latency_ns['p99'].median)} at "
-        f"{scale.text(one.points[0].key.load_pps)}, {ns(_last(one))} at "
-        f"{scale.text(one.points[-1].key.load_pps)}"
+        f"{one.name}: p99 {ns(one.points[0].p99_ns)} at "
+        f"{scale.text(one.points[0].load_pps)}, {ns(_last(one))} at "
+        f"{scale.text(one.points[-1].load_pps)}"
         for one in given
     )
     return picture(width, HEIGHT, f"Latency over load. {words}", *body)
 
 
-def _last(one: Series) -> float:
-    return one.points[-1].latency_ns["p99"].median
+def _last(one: LoadSeries) -> float:
+    return one.points[-1].p99_ns
 
 
 def _grid(
@@ -101,18 +120,18 @@ def _grid(
     return body
 
 
-def _lines(one: Series, x: Map, y: Map, colour: str, scale: Scale) -> list[str]:
+def _lines(one: LoadSeries, x: Map, y: Map, colour: str, scale: Scale) -> list[str]:
     body = []
     for percentile in PERCENTILES:
-        path = [(x(s.key.load_pps or 0.0), y(s.latency_ns[percentile].median)) for s in one.points]
+        times = [p.p99_ns if percentile == "p99" else p.p50_ns for p in one.points]
+        path = [(x(p.load_pps), y(time)) for p, time in zip(one.points, times, strict=True)]
         weight = "curve" if percentile == "p99" else "curve thin"
         body.append(polyline(path, class_=f"{weight} {colour}"))
-        for (cx, cy), s in zip(path, one.points, strict=True):
+        for (cx, cy), time, p in zip(path, times, one.points, strict=True):
             tip = (
-                f"{one.name}, {scale.text(s.key.load_pps)}: {percentile} "
-                f"{ns(s.latency_ns[percentile].median)}, loss {loss(s.loss_ratio.median)}, "
-                f"{s.verdict}"
+                f"{one.name}, {scale.text(p.load_pps)}: {percentile} {ns(time)}, "
+                f"loss {loss(p.loss_ratio)}, {p.verdict}"
             )
-            state = "point" if s.trusted else "point doubtful"
+            state = "point" if p.verdict == "ok" else "point doubtful"
             body.append(el("circle", title(tip), cx=cx, cy=cy, r=3.2, class_=f"{state} {colour}"))
     return body

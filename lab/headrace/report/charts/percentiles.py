@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from hdrh.histogram import HdrHistogram
 
@@ -34,13 +35,23 @@ NAME = 15.0  # pixels from one name to the next
 LINES = 6  # distinct line styles of the page's style sheet
 
 
-class Curve(NamedTuple):
+class PercentileCurve(NamedTuple):
     name: str
     points: list[tuple[float, float]]  # quantile, ns
     packets: int
 
 
-def curve(name: str, results: Sequence[Result]) -> Curve | None:
+@dataclass(frozen=True)
+class Percentiles:
+    curves: tuple[PercentileCurve, ...]
+    floor_ns: float | None
+    kind: Literal["percentiles"] = "percentiles"
+
+    def draw(self, width: float) -> str:
+        return draw(self.curves, self.floor_ns, width)
+
+
+def curve(name: str, results: Sequence[Result]) -> PercentileCurve | None:
     """The repetitions' histograms merged; None when no latency was taken."""
     payloads = [r.latency_hdr for r in results if r.latency_hdr]
     if not payloads:
@@ -61,7 +72,7 @@ def curve(name: str, results: Sequence[Result]) -> Curve | None:
     points = [(q, min(max(float(values[100 * q]), low), high)) for q in quantiles]
     if math.isfinite(high):
         points[-1] = (points[-1][0], high)
-    return Curve(name, points, packets)
+    return PercentileCurve(name, points, packets)
 
 
 def _extremes(results: Sequence[Result]) -> tuple[float, float]:
@@ -72,7 +83,7 @@ def _extremes(results: Sequence[Result]) -> tuple[float, float]:
     )
 
 
-def draw(curves: Sequence[Curve], floor_ns: float | None, width: float) -> str:
+def draw(curves: Sequence[PercentileCurve], floor_ns: float | None, width: float) -> str:
     if not curves:
         return ""
     small = width < 500
@@ -107,11 +118,11 @@ def _nines(quantile: float) -> float:
     return -math.log10(max(1 - quantile, 1e-12))
 
 
-def _at(c: Curve, quantile: float) -> float:
+def _at(c: PercentileCurve, quantile: float) -> float:
     return next((v for q, v in c.points if q >= quantile), c.points[-1][1])
 
 
-def _names(curves: Sequence[Curve], x: Map, y: Map, end: float) -> list[str]:
+def _names(curves: Sequence[PercentileCurve], x: Map, y: Map, end: float) -> list[str]:
     """In a column beside the plot, in the order of the lines' ends, never on each other or on a
     line: curves of fewer packets end earlier, and a name there would stand on the others."""
     order = sorted(range(len(curves)), key=lambda i: y(curves[i].points[-1][1]))
@@ -153,7 +164,7 @@ def _grid(
     return body
 
 
-def _marks(c: Curve, x: Map, y: Map, i: int) -> list[str]:
+def _marks(c: PercentileCurve, x: Map, y: Map, i: int) -> list[str]:
     marks = []
     for quantile in (0.5, 0.9, 0.99, 0.999, 0.9999):
         if quantile > c.points[-1][0]:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import Part
@@ -16,6 +17,15 @@ BORE = 104.0  # drawn height of the widest part
 WIDEST = 2.3  # times the flow; wider parts are drawn no wider, with open walls; the number tells
 TOP, BOTTOM = 46.0, 50.0
 JOINT = 16.0  # where one part's bore turns into the next one's
+
+
+@dataclass(frozen=True)
+class Flow:
+    pipe: Pipe
+    kind: Literal["flow"] = "flow"
+
+    def draw(self, width: float) -> str:
+        return draw(self.pipe, width)
 
 
 class _Slot(NamedTuple):

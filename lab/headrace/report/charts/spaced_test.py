@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.report.charts.percentiles import HEIGHT, NAME, Curve, draw
+from headrace.report.charts.percentiles import HEIGHT, NAME, PercentileCurve, draw
 from headrace.report.charts.svg import WIDE, spaced
 
 
@@ -27,7 +27,7 @@ def test_what_is_apart_stays_where_it_is() -> None:
 
 def test_names_of_curves_that_end_together_are_in_one_column_apart() -> None:
     curves = [
-        Curve(name, [(0.0, 1000.0), (0.9, 2000.0), (last, most)], 1000)
+        PercentileCurve(name, [(0.0, 1000.0), (0.9, 2000.0), (last, most)], 1000)
         for name, last, most in (
             ("rtc", 0.999, 3000.0),
             ("hybrid", 0.9999, 3010.0),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.analyse.summary import summarise
 from headrace.record.bundle import Bundle
 from headrace.report.charts.svg import NARROW, WIDE, covering
-from headrace.report.charts.throughput import draw
+from headrace.report.charts.throughput import of
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
@@ -24,7 +24,7 @@ def test_no_point_is_beyond_the_last_tick(bundle_path: Path, width: float) -> No
         r.model_copy(update={"throughput_pps": rate, "repetition": i + 1})
         for i, (r, rate) in enumerate(zip(some, rates, strict=True))
     ]
-    root = ElementTree.fromstring(draw(summarise(results), width))
+    root = ElementTree.fromstring(of(summarise(results)).draw(width))
     grid = [float(e.get("x1", "nan")) for e in root if e.get("class") == "grid"]
     dots = [float(e.get("cx", "nan")) for e in root if (e.get("class") or "").startswith("dot")]
     values = [float(e.get("x", "nan")) for e in root if e.get("class") == "value"]

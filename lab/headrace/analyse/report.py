@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says, before it has a form: terminal, HTML and JSON are drawn from this."""
+"""What a bundle's results say: groups that stand in one table, and what limits each chain."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from headrace.analyse.appliances import compared_in
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
+from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
 from headrace.record.bundle import Bundle, Status
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
 from headrace.record.identity import Phase
-from headrace.record.rows import Measurement, Result, Trial
+from headrace.record.rows import Goal, Measurement, Result, Trial
 from headrace.record.segments import Segment
 
 _VNF = re.compile(r"vnf(\d+)\.\d+")
@@ -32,13 +33,13 @@ class Explained(Record):
 
 
 class Group(Record):
-    """Results that stand in one table: the same chain and workload.
+    """Results that stand in one table: the same chain and workload; of third-party VNFs all chains
+    on one network.
 
     With traffic both ways the sum is shown and explained (an lcore serves both directions);
     the single directions stand beside it.
     """
 
-    chain: str
     workload: str
     direction: str
     nfs: tuple[str, ...]  # of one chain, where several of a kind are hosted
@@ -49,6 +50,34 @@ class Group(Record):
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
     compared: tuple[Compared, ...] = ()  # what a study of containers says instead
+
+    @property
+    def place(self) -> str:
+        """What all of it has in common, beside the workload."""
+        first = self.summaries[0].key
+        return first.execution if self.foreign else first.chain
+
+    def named(self, s: Summary) -> str:
+        """What tells a row from the others."""
+        return s.key.chain if self.foreign else s.key.execution
+
+    @property
+    def shown(self) -> tuple[Summary, ...]:
+        """What pictures show; a prediction beside its measurement."""
+        names = list(dict.fromkeys(s.key.execution for s in self.summaries))
+        some = [s for s in self.summaries if s.key.goal_text == self.primary]
+        return tuple(sorted(some, key=lambda s: names.index(s.key.execution)))
+
+    @property
+    def goal(self) -> Goal | None:
+        """The parameters of the primary goal, where it is one of a search."""
+        return next((g for s in self.shown if (g := s.typical.goal_parameters)), None)
+
+    @property
+    def best(self) -> Summary | None:
+        """The fastest that may be believed."""
+        trusted = [s for s in self.shown if s.trusted and s.key.ground == "measured"]
+        return max(trusted, key=lambda s: s.throughput_pps.median, default=None)
 
     @property
     def repeated(self) -> bool:
@@ -85,21 +114,23 @@ class Report(Record):
     trials: int
     cautions: tuple[str, ...]  # what a reader must know before reading any figure
     environment: Environment | None
+    reached: tuple[Reached, ...] = ()  # by deployments of third-party VNFs
 
     @property
     def title(self) -> str:
-        chains = dict.fromkeys(g.chain for g in self.groups)
+        chains = dict.fromkeys(g.place for g in self.groups if not g.foreign)
         return ", ".join(chains) or self.name
 
 
 def report(bundle: Bundle) -> Report:
     results, trials = bundle.results(), bundle.trials()
-    compared = compared_in(bundle)
+    environment = bundle.environment
+    deployed = reached(bundle)
+    compared = compared_in(bundle, deployed)
     summaries = summarise(results)
-    keys = dict.fromkeys((s.key.chain, s.key.workload) for s in summaries)
     groups = tuple(
-        _group([s for s in summaries if (s.key.chain, s.key.workload) == key], trials, compared)
-        for key in keys
+        _group([s for s in summaries if _place(s) == place], trials, compared)
+        for place in dict.fromkeys(map(_place, summaries))
     )
     return Report(
         name=bundle.path.resolve().name,
@@ -109,10 +140,17 @@ def report(bundle: Bundle) -> Report:
         trials=len({t.trial for t in trials}),
         cautions=(
             *_cautions(bundle.status, summaries, results),
-            *_disturbed(bundle.environment),
+            *_disturbed(environment),
         ),
-        environment=bundle.environment,
+        environment=environment,
+        reached=tuple(deployed),
     )
+
+
+def _place(s: Summary) -> tuple[str, str]:
+    """Results of one place stand in one table: executions of a chain beside each other, or chains
+    of third-party VNFs on a network."""
+    return (s.key.execution if s.application else s.key.chain, s.key.workload)
 
 
 def _group(
@@ -125,7 +163,6 @@ def _group(
     primary = _primary(summaries)
     shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
     return Group(
-        chain=first.chain,
         workload=first.workload,
         direction=first.direction,
         nfs=nfs_of(summaries),
@@ -139,7 +176,11 @@ def _group(
             for s in shown
             if not s.application  # its VNFs are no segments of ours
         ),
-        compared=tuple(c for c in compared if c.workload == first.workload),
+        compared=tuple(
+            c
+            for c in compared
+            if (f"container {c.network}", c.workload) == (first.execution, first.workload)
+        ),
     )
 
 

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's bundle as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.analyse import units
+from headrace.analyse.compared import Compared
+from headrace.analyse.limits import name_of
+from headrace.analyse.report import Explained, Group, Report
+from headrace.analyse.summary import Summary
+from headrace.report import appliances, tables
+from headrace.report.charts import cycles, load, percentiles, throughput
+from headrace.report.charts.load import Loads
+from headrace.report.charts.pipe import Flow
+from headrace.report.document import (
+    Answer,
+    Block,
+    Chart,
+    Code,
+    Column,
+    Document,
+    Folded,
+    Heading,
+    Items,
+    Key,
+    Link,
+    Row,
+    Section,
+    Table,
+    Text,
+    strokes,
+)
+from headrace.report.evidence import in_brief, section
+
+NARROWEST = "Where it is narrowest"
+
+
+def document(report: Report, *, spec: str | None = None, more: Sequence[Section] = ()) -> Document:
+    """`more`: sections on what a bundle has beside its results, such as samples of the layers."""
+    groups = report.groups
+    several, roles = len(groups) > 1, appliances.roles(report.reached)
+    sections = [_glance(groups)] if several else []
+    for number, group in enumerate(groups, 1):
+        sections += _group(group, f"group-{number}", several, roles)
+    given = (Folded("Specification", "as given", (Code(spec),)),) if spec else ()
+    return Document(
+        title=report.title,
+        subtitle=_subtitle(report),
+        cautions=report.cautions,
+        sections=(*sections, *more, section(report, given), in_brief(report)),
+    )
+
+
+def _subtitle(report: Report) -> str:
+    parts = [] if report.name == report.title else [report.name]
+    parts.append(f"{report.status.started_at[:16].replace('T', ' ')} UTC")
+    if (e := report.environment) is not None:
+        parts.append(", ".join(str(one) for one in (e.hostname, e.cpu.get("model")) if one))
+    return " · ".join((*parts, units.plural(report.trials, "trial")))
+
+
+def _glance(groups: Sequence[Group]) -> Section:
+    rows = []
+    for number, group in enumerate(groups, 1):
+        first = (Link(group.place, f"group-{number}"), group.workload, group.primary)
+        best = group.best
+        if best is None:
+            rows.append(Row((*first, "no trusted result", None, None, ""), doubtful=True))
+            continue
+        p99 = best.latency_ns.get("p99")
+        rows.append(
+            Row(
+                (
+                    *first,
+                    group.named(best),
+                    best.throughput_pps.median,
+                    p99.median if p99 else None,
+                    ", ".join(_narrowest(e) for e in group.explained if e.summary.key == best.key),
+                )
+            )
+        )
+    columns = (
+        "chain",
+        Column("workload", "text"),
+        Column("goal", "text"),
+        Column("execution", "text"),
+        Column("throughput", "own-rate"),
+        Column("p99", "own-time"),
+        Column("narrowest", "text"),
+    )
+    note = "The fastest trusted result of each chain and workload."
+    return Section("At a glance", note, (Table(columns, tuple(rows)),), on="page")
+
+
+def _narrowest(e: Explained) -> str:
+    return e.pipe.narrowest or (name_of(e.pipe.limit) if e.pipe.limit else units.NOT_KNOWN)
+
+
+def _group(group: Group, anchor: str, several: bool, roles: Mapping[str, str]) -> Iterator[Section]:
+    chain = " → ".join(group.nfs) or "empty chain"
+    title = group.place if group.foreign else f"{group.place}: {chain}" if several else chain
+    title += f" x {group.copies}" if group.copies > 1 else ""
+    ways = {"forward": "", "both": ", both directions in sum"}
+    yield Section(
+        title=title,
+        about=group.workload + ways.get(group.direction, f", {group.direction}"),
+        note=appliances.HOW if group.foreign else f"Pictures show {_goal(group)}.",
+        answers=tuple(_answers(group)),
+        blocks=tuple(_tables(group, roles)),
+        anchor=anchor,
+    )
+    yield from _pictures(group)
+
+
+def _goal(group: Group) -> str:
+    if group.goal is None:
+        return group.primary
+    allowed = group.goal.loss_ratio
+    lost = f"at most {units.exact_percent(allowed)} loss" if allowed else "no loss"
+    return f"{group.primary}: the highest rate with {lost}"
+
+
+def _answers(group: Group) -> Iterator[Answer]:
+    best = group.best
+    if best is None:
+        return
+    yield Answer(
+        units.pps(best.throughput_pps.median),
+        f"{units.significant(best.throughput_gbps_l1.median)} Gbit/s L1, {group.named(best)}",
+        f"best trusted, {best.key.goal_text}",
+    )
+    times = best.latency_ns
+    if "p99" in times:
+        p99 = f"p99 {units.ns(times['p99'].median)}"
+        yield Answer(units.ns(times["p50"].median), p99, "latency, median")
+    for e in group.explained:
+        if e.summary.key == best.key and e.pipe.narrowest:
+            capacity = units.pps(e.pipe.part(e.pipe.narrowest).capacity_pps)
+            yield Answer(e.pipe.narrowest, f"can carry {capacity}", "narrowest")
+        elif e.summary.key == best.key and e.pipe.limit:
+            yield Answer(name_of(e.pipe.limit), "reached", "narrowest")
+    n = best.throughput_pps.n
+    what = "spread (max − min) / median" if n > 1 else "no spread is known"
+    spread = units.percent(best.throughput_pps.relative, 2)
+    yield Answer(spread, what, units.plural(n, "repetition"))
+
+
+def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
+    yield tables.results(group)
+    yield Items(group.notes)
+    if group.foreign:
+        yield Heading("What clients saw", on="page")
+        yield tables.applications(group, roles)
+    if group.single:
+        note = "the table above is their sum"
+        yield Folded("Each direction", note, (tables.directions(group, "page"),))
+        yield tables.directions(group, "terminal")
+
+
+def _pictures(group: Group) -> Iterator[Section]:
+    if group.explained:
+        note = "Each part as high as the rate it can carry; the flow inside is what was measured."
+        yield Section(NARROWEST, note, tuple(_explained(group.explained)))
+    if group.compared:
+        yield Section(NARROWEST, "", tuple(_compared(group.compared)))
+    shown = group.shown
+    note = (
+        f"{group.primary}: bars end at the median, dots are repetitions. Dashed: not trusted, or "
+        "not measured."
+    )
+    if not group.foreign:  # packets are not what its clients count
+        yield Section("Throughput", note, (Chart(throughput.of(shown)),), on="page")
+    yield from _latency(group)
+    if loads := load.series(group.summaries):
+        note = "At the fixed loads: p99, and p50 thinner. Hollow dashed points are not trusted."
+        keys = strokes([one.name for one in loads]) if len(loads) > 1 else ()
+        yield Section("Latency over load", note, (Chart(Loads(loads), keys),), on="page")
+    yield from _cycles(group)
+    drops = [
+        (s.key.execution, place, n, n / (s.typical.sent or 1))
+        for s in shown
+        for place, n in sorted(s.typical.drops.items(), key=lambda item: -item[1])
+    ]
+    if drops:
+        columns = (
+            "execution",
+            Column("place / reason", "text"),
+            Column("packets", "count"),
+            Column("of those sent", "share", digits=2),
+        )
+        note = "In the repetition nearest to the median, by place and reason."
+        yield Section("Drops", note, (Table(columns, tuple(drops)),), on="page")
+
+
+def _explained(explained: Sequence[Explained]) -> Iterator[Block]:
+    for e in explained:
+        verdict = "" if e.summary.trusted else e.summary.verdict
+        yield Heading(f"{e.summary.key.execution}, {e.summary.key.goal_text}", verdict)
+        yield Text(e.pipe.headline)
+        yield Chart(Flow(e.pipe))
+        yield Items(e.pipe.reasons)
+
+
+def _compared(compared: Sequence[Compared]) -> Iterator[Block]:
+    for one in compared:
+        yield Heading(one.network)
+        yield Text(one.lines[0])
+        yield Items(one.sentences)
+
+
+def _latency(group: Group) -> Iterator[Section]:
+    drawn = [
+        (curve, s)
+        for s in group.shown
+        if (curve := percentiles.curve(s.key.execution, s.results)) is not None
+    ]
+    if not drawn:
+        return
+    keys = strokes(
+        [
+            f"{curve.name}: p50 {units.ns(s.latency_ns['p50'].median)}"
+            f"{' (median of the repetitions)' if group.repeated else ''}, "
+            f"{units.count(curve.packets)} packets"
+            for curve, s in drawn
+        ]
+    )
+    picture = percentiles.Percentiles(tuple(curve for curve, _ in drawn), _floor(group.shown))
+    note = (
+        f"From the intended send time, at the rate found for {group.primary}; lines are of all "
+        "repetitions' packets together."
+    )
+    yield Section("Latency", note, (Chart(picture, keys),), on="page")
+
+
+def _floor(shown: Sequence[Summary]) -> float | None:
+    results = [r for s in shown for r in s.results]
+    floors = [r.calibration.floor_ns for r in results if r.calibration]
+    return floors[0] if floors and not any(r.below_floor for r in results) else None
+
+
+def _cycles(group: Group) -> Iterator[Section]:
+    stacks = [
+        stack
+        for e in group.explained
+        if (stack := cycles.stack(e.summary.key.execution, e.pipe)) is not None
+    ]
+    if stacks:
+        keys = tuple(Key(swatch, name) for name, swatch in cycles.colours(stacks).items())
+        note = (
+            "TSC cycles of the chain's lcores; links are receiving and sending, loop is the rest "
+            "of the busy time."
+        )
+        figure = Chart(cycles.Cycles(tuple(stacks)), keys)
+        yield Section("Cycles per packet", note, (figure,), on="page")

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a run's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from headrace.analyse.reached import rate
+from headrace.analyse.report import Group
+from headrace.analyse.summary import Spread, Summary
+from headrace.analyse.units import exact_percent, percent
+from headrace.report.document import AtLeast, Cell, Column, Medium, Row, Table
+
+
+class Field(NamedTuple):
+    column: Column
+    cell: Callable[[Summary], Cell]
+
+
+def results(group: Group) -> Table:
+    """With policy drops what was offered stands beside what came through. What third-party VNFs
+    carried is, on a terminal, in the table of what clients saw."""
+    rows = (*group.summaries, *group.single)
+    offered = (OFFERED,) if any(s.by_policy for s in rows) else ()
+    on: Medium = "page" if group.foreign else "both"
+    return _table(group, (*offered, *RESULTS), group.summaries, on)
+
+
+def applications(group: Group, roles: Mapping[str, str]) -> Table:
+    """`roles`: what each chain was measured for, where that is known."""
+    role = Field(Column("", "text", optional=True), lambda s: roles.get(s.key.chain, ""))
+    return _table(group, (*((role,) if roles else ()), *APPLICATIONS), group.summaries)
+
+
+def directions(group: Group, on: Medium) -> Table:
+    return _table(group, RESULTS, group.single, on)
+
+
+def _table(
+    group: Group, fields: Sequence[Field], summaries: Sequence[Summary], on: Medium = "both"
+) -> Table:
+    """Rows by goal; a prediction stands beside its measurement."""
+    # Of both directions together a fixed load is twice that of each: a goal of its own.
+    goals = list(dict.fromkeys((*group.goals, *(s.key.goal_text for s in summaries))))
+    names = list(dict.fromkeys(map(group.named, summaries)))
+    rows = sorted(
+        summaries, key=lambda s: (goals.index(s.key.goal_text), names.index(group.named(s)))
+    )
+    return Table(
+        (
+            Column("chain" if group.foreign else "execution", "text"),
+            *(field.column for field in fields),
+            Column("audit", "verdict"),
+        ),
+        tuple(
+            Row(
+                (_named(group, s), *(field.cell(s) for field in fields), s.verdict),
+                s.key.goal_text,
+                not s.trusted,
+            )
+            for s in rows
+        ),
+        "goal",
+        on,
+    )
+
+
+def _named(group: Group, s: Summary) -> str:
+    ground = "" if s.key.ground == "measured" else f" ({s.key.ground})"
+    way = "" if group.foreign or s.key.direction == "forward" else f", {s.key.direction}"
+    return group.named(s) + ground + way
+
+
+def _hits(s: Summary) -> Cell:
+    """What the chain's first cache answered itself, of what it was to."""
+    seen = [r.application for r in s.results if r.application]
+    ratios = [a.hit_ratio for a in seen if a.hit_ratio is not None]
+    asked = [a.hit_ratio_asked for a in seen if a.hit_ratio_asked is not None]
+    if not ratios:
+        return None
+    return percent(median(ratios), 2) + (f" of {exact_percent(median(asked))}" if asked else "")
+
+
+def _offered(s: Summary) -> Cell:
+    return AtLeast(s.offered_pps) if s.lower_bound else s.offered_pps
+
+
+def _rate(s: Summary) -> Cell:
+    # A lower bound is of the load: of what passes a policer, more load is not more.
+    median = s.throughput_pps.median
+    return AtLeast(median) if s.lower_bound and not s.by_policy else median
+
+
+def _of(name: str, spreads: Callable[[Summary], dict[str, Spread]]) -> Callable[[Summary], Cell]:
+    def median(s: Summary) -> Cell:
+        found = spreads(s).get(name)
+        return found.median if found else None
+
+    return median
+
+
+def _latency(name: str, on: Medium = "both", from_width: int = 0) -> Field:
+    column = Column(name, "time", on=on, from_width=from_width)
+    return Field(column, _of(name, lambda s: s.latency_ns))
+
+
+def _seen(column: Column, name: str) -> Field:
+    return Field(column, _of(name, lambda s: s.application))
+
+
+OFFERED = Field(Column("offered", "own-rate"), _offered)
+SPREAD = Field(
+    Column("spread", "share", "max − min", digits=2), lambda s: s.throughput_pps.relative
+)
+LOSS = Field(Column("loss", "loss"), lambda s: s.loss_ratio.median)
+TIMES = (_latency("p50", from_width=88), _latency("p99"))
+RESULTS = (
+    Field(Column("throughput", "rate", digits=4), _rate),
+    SPREAD,
+    Field(Column("L1", unit="Gbit/s", from_width=100), lambda s: s.throughput_gbps_l1.median),
+    Field(Column("L2", unit="Gbit/s", on="page"), lambda s: s.throughput_gbps_l2.median),
+    LOSS,
+    *TIMES,
+    _latency("max", "page"),
+    Field(Column("PDV p99", "time", from_width=110), _of("p99", lambda s: s.pdv_ns)),
+    Field(
+        Column("cycles", on="terminal", from_width=90, optional=True),
+        lambda s: s.cycles.median if s.cycles else None,
+    ),
+)
+APPLICATIONS = (
+    Field(Column("rate", "text"), lambda s: str(rate(s.results))),
+    Field(
+        Column("spread", "share", "max − min", digits=2, optional=True),
+        lambda s: rate(s.results).spread if len(s.results) > 1 else None,
+    ),
+    _seen(Column("goodput", unit="Gbit/s", on="page"), "gbps"),
+    _seen(Column("to servers", unit="Gbit/s", from_width=110, optional=True), "to_servers_gbps"),
+    _seen(Column("to clients", unit="Gbit/s", from_width=110, optional=True), "to_clients_gbps"),
+    _seen(Column("requests", unit="per s", on="page"), "requests_per_s"),
+    Field(Column("cache hits", from_width=100, optional=True), _hits),
+    _seen(Column("errors", on="page"), "errors"),
+    _seen(Column("retransmits", on="page"), "retransmits"),
+    Field(Column("loss", "loss", on="terminal"), LOSS.cell),
+    *TIMES,
+    Field(Column("", "bar"), lambda s: rate(s.results).median),
+)
