@@ -69,7 +69,7 @@ def pipe(at: Measurement, above: Measurement | None = None) -> Pipe:
 
 
 def pipe_of(repetitions: Sequence[Measurement], above: Sequence[Measurement]) -> Pipe:
-    """Of all repetitions of a measurement, with trials of theirs at loads that were too high."""
+    """Take all repetitions of a measurement, and their trials at loads that were too high."""
     at = together(repetitions)
     parts = _levelled(joined(repetitions))
     limit = None if at.audit.verdict == "generator-bound" else limits.limit_of(at, above)
@@ -213,7 +213,7 @@ def _levelled(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def _costliest(part: Part, parts: Sequence[Part]) -> Part:
-    """Of the parts on one lcore of the chain, whose capacity is the same, the one that takes most
+    """Parts on one lcore of the chain have the same capacity: this is the one that takes most
     of its time: the one that is worth widening."""
     if part.role != "chain":
         return part

@@ -112,7 +112,7 @@ def _of_waiting(repetitions: Sequence[Measurement]) -> list[str]:
 
 
 def _waited_ns(one: Measurement) -> float | None:
-    """Of a packet that arrived, in all queues of the NIC."""
+    """How long a packet that arrived waited in all queues of the NIC."""
     if one.counters is None or not one.received:
         return None
     found = [

@@ -39,7 +39,7 @@ def together(repetitions: Sequence[Measurement]) -> Measurement:
 
 
 def _limits(each: Sequence[Sequence[Limit]]) -> tuple[Limit, ...]:
-    """Of each limit the median of what was used of it, and all that was lost for it."""
+    """For each limit: the median of what was used of it, and all that was lost for it."""
     same: dict[tuple[str, str], list[Limit]] = {}
     for one in (one for limits in each for one in limits):
         same.setdefault((one.kind, one.place), []).append(one)

@@ -16,12 +16,12 @@ RULES: tuple[Rule, ...] = (*engine.RULES, *machine.RULES, *kernel.RULES, *study.
 
 
 def explain(*evidence: Evidence) -> list[Diagnosis]:
-    """Of one deployment, or of a study without parts: what each of the evidence says, once."""
+    """Explain one deployment, or a study without parts: what each piece of evidence says, once."""
     return _ordered(_loudest([d for e in evidence for rule in RULES for d in rule(e)]))
 
 
 def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
-    """Of a study: where it has several deployments, a diagnosis names those where it was found."""
+    """Explain a study: where it has several deployments, a diagnosis names those that show it."""
     found: list[Diagnosis] = []
     where: dict[tuple[str, str], list[str]] = {}
     for part in parts:

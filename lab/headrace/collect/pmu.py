@@ -88,7 +88,7 @@ _INTEL_FAMILY = 6
 
 
 def events(cpuinfo: str | None = None) -> dict[str, Event]:
-    """Of this processor; `cpuinfo`: the text of /proc/cpuinfo."""
+    """The events of this processor; `cpuinfo`: the text of /proc/cpuinfo."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8") if cpuinfo is None else cpuinfo
     fields: dict[str, str] = {}
     for line in text.split("\n\n", 1)[0].splitlines():

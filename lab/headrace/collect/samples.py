@@ -75,7 +75,7 @@ class Samples:
         return bool(self.about)
 
     def window(self, layer: str, begin_ns: int = 0, end_ns: int | None = None) -> Window:
-        """Of CLOCK_MONOTONIC times; the whole by default."""
+        """What lies between two CLOCK_MONOTONIC times; the whole by default."""
         if layer not in LAYERS:
             raise ValueError(layer)
         rows = [

@@ -45,7 +45,7 @@ class _Times(RootModel[tuple[Watched, ...]]):
 
 
 def trial_times(folder: Path) -> tuple[Watched, ...]:
-    """Of a folder of samples; none where no trial ended."""
+    """The trials' times in a folder of samples; none where no trial ended."""
     path = folder / TRIALS
     return load(path, _Times).root if path.is_file() else ()
 
@@ -122,7 +122,7 @@ def targets_of(
     bridges_in: str | None = None,
     held: tuple[Held, ...] = (),
 ) -> Targets:
-    """Of containers by their first process: the process, its namespace and its control group.
+    """Containers are known by their first process: it, its namespace and its control group count.
     `bridges`: what the report calls each; `bridges_in`: the named namespace that they are in."""
     bridges = bridges or {}
     groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}

@@ -84,7 +84,7 @@ class Engine:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of processes beside its own that carry packets."""
+        """Processes beside its own that carry packets."""
         return {}
 
     @contextlib.contextmanager

@@ -68,7 +68,7 @@ class Parameter(Spec):
 
 
 class CacheCounters(Spec):
-    """Of a VNF that keeps what it fetched: the parameters that bound it, the counters that tell."""
+    """A VNF that keeps what it fetched has parameters that bound it, and counters that tell."""
 
     memory_mb: str
     object_kb: str | None = None  # the largest that it keeps
@@ -191,7 +191,7 @@ class CatalogueEntry:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything the image is made of."""
+        """It changes with everything that the image is made of."""
         digest = hashlib.sha256()
         for file in sorted(self.folder.rglob("*")):
             if file.is_file() and file.name != "vnf.yaml":

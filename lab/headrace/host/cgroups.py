@@ -165,7 +165,7 @@ def make_inside(run: Group, name: str) -> Group:
 
 
 def name_of(run: str) -> str:
-    """Of a run's group, to be written down before it is made."""
+    """What a run's group is called: to be written down before it is made."""
     return f"{_TOP}/{run}"
 
 

@@ -65,7 +65,7 @@ def test_what_was_taken_is_given_back_on_failure() -> None:
 
 
 def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a command that starts, before its libraries are loaded."""
+    """A command that starts tells it before its libraries are loaded."""
     mine, free = CPU + 4, CPU + 5
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine, free})
     assert held({mine, free}) == {} and notice("run") is None

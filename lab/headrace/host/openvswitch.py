@@ -120,7 +120,7 @@ class OpenVswitch:
 
 
 def find_tool(tool: str) -> str:
-    """Of Open vSwitch; its daemons are not in an ordinary user's PATH."""
+    """A program of Open vSwitch; its daemons are not in an ordinary user's PATH."""
     path = shutil.which(tool) or shutil.which(tool, path=_PATH)
     if path is None:
         raise HeadraceError(f"{tool}: not found; install it (`apt-get install openvswitch-switch`)")

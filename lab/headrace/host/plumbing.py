@@ -142,7 +142,7 @@ def add_veth(host_end: str, namespace: str, name: str, mac: str | None, ledger: 
 
 
 def make_tap(name: str) -> None:
-    """Of this namespace. It stays when who has it open leaves, and goes with the namespace."""
+    """It is of this namespace, stays when who has it open leaves, and goes with the namespace."""
     descriptor = open_tap(name)
     try:
         fcntl.ioctl(descriptor, _TUNSETPERSIST, 1)
@@ -206,7 +206,7 @@ def know(namespace: str, device: str, neighbours: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Count:
-    """Of one interface, since it was made. Segments that were never cut count as one packet."""
+    """What passed one interface since it was made. A segment that was never cut is one packet."""
 
     rx_packets: int
     tx_packets: int

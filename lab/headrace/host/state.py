@@ -214,7 +214,7 @@ def dpdk_directories(pattern: str) -> list[Path]:
 
 
 def telemetry_sockets(run: Path) -> tuple[Path, ...]:
-    """Of a run's engine, while it runs."""
+    """Sockets of a run's engine, while it runs."""
     named = (d / "dpdk_telemetry.v2" for d in dpdk_directories(dpdk_prefix(run)))
     return tuple(s for s in named if s.exists())
 

@@ -152,7 +152,7 @@ def _saved(problem: Problem, item: _Item, cpu: int, cut: int) -> float:
 
 
 def _mean(problem: Problem, items: Sequence[_Item]) -> float:
-    """Of all lcores, when the chain is cut so that all of them together have the least to do."""
+    """Mean load of all lcores, when the chain is cut so that they have the least to do together."""
     n, traffic = len(problem.nfs), problem.traffic
     least = [0.0] + [float("inf")] * n
     for item in sorted(items, key=lambda one: one.first):

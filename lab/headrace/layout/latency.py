@@ -57,7 +57,7 @@ class Stage:
 
 
 def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None:
-    """Of a typical packet, from when it was to be sent until the sink has it; None: overload."""
+    """A typical packet's, from when it was to be sent until the sink has it; None: overload."""
     way = stages(problem, layout, rate_pps)
     beside = sides(problem, layout, rate_pps)
     by_cpu: dict[int, list[Stage]] = {}

@@ -246,7 +246,7 @@ def homes(nfs: int, layout: Layout) -> dict[int, int]:
 
 
 def transitions(problem: Problem, layout: Layout) -> list[dict[int, float]]:
-    """Of each stage, the chances that a packet which it got goes to others; else it is dropped, or
+    """For each stage, the chances that a packet which it got goes to others; else it is dropped, or
     it is two packets, of which those beyond the first are left out."""
     home = homes(len(problem.nfs), layout)
     entered = [1.0] + [0.0] * (len(layout.cuts) + 1)

@@ -69,7 +69,7 @@ def _read(path: str | Path) -> str | None:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this package is part of; None when it is installed elsewhere."""
+    """Commit of the checkout that this package is part of; None when it is installed elsewhere."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None

@@ -228,7 +228,7 @@ def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
 
 
 def test_policy_drops_are_each_directions_own() -> None:
-    """Of ten denials eight were reverse traffic's."""
+    """Eight of ten denials were reverse traffic's."""
     links: Json = {
         "gen-forward": source(), "sink-forward": sink(998),
         "gen-reverse": source(), "sink-reverse": sink(992),

@@ -176,7 +176,7 @@ def waits(found: Fit, entries: float) -> dict[str, float]:
 
 
 def predicted_share(found: Fit) -> float | None:
-    """Of the points, those that a fit to all the others predicts within PREDICTED_WITHIN. None: an
+    """Share of the points that a fit to all the others predicts within PREDICTED_WITHIN. None: an
     older headrace fitted them."""
     errors = found.errors
     return sum(e <= PREDICTED_WITHIN for e in errors) / len(errors) if errors else None

@@ -83,7 +83,7 @@ def random_monotone(rng: np.random.Generator, kind: int, count: int) -> list[flo
 
 @pytest.mark.parametrize("entries", [ENTRIES[::2], ENTRIES], ids=["five points", "nine points"])
 def test_random_monotone_curves_do_not_pass(entries: list[int]) -> None:
-    """Of these at most 6 in 100; the check by residuals passed all of them at five points."""
+    """At most 6 in 100 of them do; the check by residuals passed all of them at five points."""
     rng = np.random.default_rng(5)
     passed = 0
     for i in range(240):

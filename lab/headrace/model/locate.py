@@ -156,7 +156,7 @@ def _weakest(groups: Sequence[_Group], limits: Sequence[int], i: int) -> float:
 
 
 def _share(shares: Mapping[int, float], limits: Sequence[int], i: int) -> float:
-    """Of these samples, what falls between the limits of class `i`."""
+    """Share of these samples that falls between the limits of class `i`."""
     low = limits[i - 1] if i > 0 else 0
     high = limits[i] if i < len(limits) else float("inf")
     return sum(share for cycles, share in shares.items() if low <= cycles < high)

@@ -78,7 +78,7 @@ def test_nothing_to_tell_apart(samples: list[Placed]) -> None:
 
 
 def test_shares_are_corrected_for_what_is_taken_for_another() -> None:
-    """Of two places that overlap by a fifteenth, nine packets in ten are from the nearer."""
+    """Two places overlap by a fifteenth; nine packets in ten are from the nearer."""
     near, far = placed("llc", 40, 10), placed("memory", 70, 10)
     found = classify([near, far], [near, far])
     limit = found.classes[0].below_cycles or 0

@@ -30,7 +30,7 @@ def stalled_for(counted: Mapping[str, float]) -> dict[str, float] | None:
 
 
 def not_from_memory(counted: Mapping[str, float]) -> float | None:
-    """Of the loads that the core's own caches did not have, the share that memory did not serve:
+    """Share of the loads which the core's own caches did not have that memory did not serve:
     S5's Network Efficiency Index, over all that the lcore loads."""
     beyond = {name: counted[name] for name in BEYOND if name in counted}
     total = sum(beyond.values())

@@ -35,8 +35,9 @@ class HandOver:
 def measure(
     bench: Bench, doc: Document, experiment: Experiment, lcores: Sequence[int], rounds: int
 ) -> list[HandOver]:
-    """Of the only function of this experiment. In a chain it is sending, receiving, and what the
-    function pays more for a packet that it is the first on its core to touch."""
+    """What handing over costs the only function of this experiment. In a chain it is sending,
+    receiving, and what the function pays more for a packet that it is the first on its core to
+    touch."""
     near, far = chain.near_and_far(bench, doc, experiment, lcores)
     found = []
     for _ in range(rounds):

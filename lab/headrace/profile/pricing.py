@@ -188,7 +188,8 @@ def _received(
 
 
 def _near(cpu: int, of: Lcores, own: Lcores) -> bool | None:
-    """Of as many replicas a flow keeps to one; None: some of both."""
+    """Whether packets come from the same lcore; None: some of both. Among as many replicas a flow
+    keeps to one."""
     if of == own or cpu not in of:
         return cpu in of
     return True if len(of) == 1 else None

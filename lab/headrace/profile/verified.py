@@ -51,7 +51,7 @@ def verify(
     reference: Reference | None,
     rate_pps: float | None,
 ) -> tuple[list[Verified], Verified]:
-    """Of each layout, and of the reference: A B C R, R C B A, and so on."""
+    """Runs each layout and the reference in turns: A B C R, R C B A, and so on."""
     found = [Verified() for _ in layouts]
     beside = Verified()
     several = [(*pair, rate_pps) for pair in zip(layouts, found, strict=True)]

@@ -163,8 +163,8 @@ class Classes(Spec):
     confusion: tuple[Confusion, ...] = ()  # of the second measurement
 
     def right(self, places: Collection[str]) -> float | None:
-        """Of the samples of these places, each place weighing alike, what is told from the other
-        ones; a class of two of them tells nothing. None: none was measured."""
+        """Share of the samples of these places, each place weighing alike, that is told from the
+        other ones; a class of two of them tells nothing. None: none was measured."""
         mixed = {
             place
             for one in self.classes

@@ -50,7 +50,7 @@ class Group(Spec):
 
     @property
     def numbers(self) -> frozenset[int]:
-        """Of its figures."""
+        """The numbers of its figures."""
         return frozenset().union(*map(span, self.figures))
 
 

@@ -31,7 +31,7 @@ def _ratio(value: Any) -> Any:
 
 
 class Hosting(Spec):
-    """Of headrace's own functions. `execution` says which of them make up a VNF: each of its
+    """VNFs made of headrace's own functions. `execution` says which make up a VNF: each of its
     segments is one.
 
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others

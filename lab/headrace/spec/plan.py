@@ -45,7 +45,7 @@ class LayoutPlan(Spec):
 
     @property
     def error(self) -> float | None:
-        """Of the prediction; positive: promised too much."""
+        """Relative error of the prediction; positive: it promised too much."""
         if not self.reached_pps:
             return None
         return self.predicted_pps / self.reached_pps - 1

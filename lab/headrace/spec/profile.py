@@ -11,7 +11,7 @@ Sweep = Literal["state", "rules", "frame", "burst", "skew"]
 
 
 class MedianRange(Spec):
-    """Of repetitions. Other work on the machine only adds cycles."""
+    """What repetitions gave. Other work on the machine only adds cycles."""
 
     median: float
     min: float
@@ -19,7 +19,7 @@ class MedianRange(Spec):
 
 
 class Speed(Spec):
-    """Of the lcores, while something was measured on them. None: too short a time to tell."""
+    """How fast the lcores were while something was measured on them. None: too short to tell."""
 
     mhz: float | None  # by a chain of additions, each of which takes one core cycle
     at_once: float | None  # of four additions: 3.5 and more; 2 beside a busy hyperthread
@@ -76,7 +76,7 @@ class FitPoint(Spec):
 
     @property
     def error(self) -> float | None:
-        """Of the prediction, relative to what was measured."""
+        """Error of the prediction, relative to what was measured."""
         return self.left_out / self.measured - 1 if self.left_out and self.measured else None
 
 
@@ -113,7 +113,7 @@ class Fit(Spec):
 
     @property
     def errors(self) -> tuple[float, ...]:
-        """Of leave-one-out predictions, without their sign."""
+        """Errors of leave-one-out predictions, without their sign."""
         return tuple(abs(p.error) for p in self.points if p.error is not None)
 
 

@@ -255,7 +255,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _counters(path: ServerPath) -> dict[str, float]:
-    """Of this machine's cores, and of the stations' and the bridge's namespaces."""
+    """Counters of this machine's cores, and of the stations' and the bridge's namespaces."""
     stat = Path("/proc/stat").read_text()
     found = {f"softirq {r.place}": r.value for r in cpu_times(stat) if r.metric == "cpu_softirq_s"}
     for role, namespace in (("server", path.namespace), ("receiver", path.receiver.namespace)):

@@ -115,7 +115,7 @@ class WholeWay(TracePart):
         return sum(counts.values()) / self.begun if self.begun else 0.0
 
     def sentences(self) -> tuple[str, str]:
-        """Of all packets followed, in shares that add up to 100 %."""
+        """What became of all packets followed, in shares that add up to 100 %."""
         return (
             f"To the end of their way: {self.share(self.seen):.1%} of the packets followed"
             f"{self._listed(self.seen)}.",

@@ -25,7 +25,7 @@ _NAMED = Path("/run/netns")
 
 @dataclass(frozen=True)
 class Reading:
-    """Of one moment."""
+    """What the counters said at one moment."""
 
     at_s: float
     spent: dict[int, Spent]
@@ -53,7 +53,7 @@ def read(deployed: Deployed, clock: CoreClock) -> Reading:
 
 
 def _groups(deployed: Deployed) -> dict[str, float]:
-    """Of all that belongs to the run and is not the lab itself."""
+    """Control groups of all that belongs to the run and is not the lab itself."""
     seconds = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
     for name, pid in deployed.switch_pids.items():
         times = cpu_times_s(pid)
@@ -107,7 +107,7 @@ def _grown(before: dict[str, float], after: dict[str, float], seconds: float) ->
 
 
 def _quota(deployed: Deployed, cpus: dict[str, float]) -> dict[str, float]:
-    """Of each container that has `cpus`; of one for which the kernel forwards, by its threads."""
+    """Share of its `cpus` that each container used; where the kernel forwards, by its threads."""
     return {
         node.name: cpus[node.name] / given
         for node in deployed.layout.containers

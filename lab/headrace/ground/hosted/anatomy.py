@@ -28,7 +28,7 @@ def anatomy(
     mean_ns: float,
     floor_ns: float,
 ) -> Anatomy | None:
-    """Of the directions' packets. None where no link takes times."""
+    """Where packets spent their time, by direction. None where no link takes times."""
     if not any("off_cpu" in link for link in after["links"].values()):
         return anatomy_by_ports(before, after, vnfs, ways, mean_ns, floor_ns)
     queue = scheduler = stay = back = 0.0

@@ -60,8 +60,8 @@ def anatomy_by_ports(
 
 
 def _outside(before: Json, after: Json, vnf: Vnf, way: Path) -> dict[str, float]:
-    """Of packets that the host gave to a machine, until it had them again. What a VNF drops has an
-    age only when it leaves: means, not sums, are compared."""
+    """How long packets were out of the host, in a machine. What a VNF drops has an age only when it
+    leaves: means, not sums, are compared."""
     left = grown(before, after, vnf.entry(way.direction).link, "age_out")
     back = grown(before, after, vnf.exit(way.direction).link, "age_in")
     if not left["count"] or not back["count"]:

@@ -172,7 +172,7 @@ class HostedEngine(Engine):
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the VNFs that run."""
+        """The processes of the VNFs that run."""
         return {one.vnf.name: one.pid for one in self.vnfs if one.alive}
 
     @property

@@ -17,7 +17,7 @@ WORKER = re.compile(r"(?:lcore|rte)-worker")
 
 
 def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[str, int]:
-    """Of the threads of a process with such names; empty where the kernel does not tell."""
+    """Waits of a process's threads with such names; empty where the kernel does not tell."""
     ran = waited = slices = 0
     found = False
     try:
@@ -38,8 +38,9 @@ def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[st
 
 
 def mean_wait_ns(waited_ns: float, slices: float, during_ns: float) -> float:
-    """Of a packet that comes at any moment: it meets a wait of w with a probability of w / during,
-    and half of it is left. The waits are taken to be alike: were they not, it would be longer."""
+    """How long a packet waits that comes at any moment: it meets a wait of w with a probability of
+    w / during, and half of it is left. The waits are taken to be alike: were they not, it would be
+    longer."""
     if waited_ns <= 0 or slices <= 0 or during_ns <= 0:
         return 0.0
     return waited_ns * waited_ns / (2.0 * slices * during_ns)

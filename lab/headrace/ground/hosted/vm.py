@@ -225,7 +225,7 @@ class VnfMachine(HostedVnf):
         return json.dumps(plan, indent=1)
 
     def _node(self) -> int | None:
-        """Of the host, for its memory: that of its vCPUs, where there are several."""
+        """The host's NUMA node for its memory: that of its vCPUs, where there are several."""
         nodes = {describe_cpu(cpu).node for cpus in self.vnf.vcpus for cpu in cpus}
         several = len(list(_NODES.glob("node[0-9]*"))) > 1
         return nodes.pop() if several and len(nodes) == 1 else None

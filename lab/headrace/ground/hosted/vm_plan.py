@@ -85,7 +85,7 @@ def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:
 
 
 def hugepages(hosting: Hosting) -> int:
-    """Of the guest's kernel, for its engine."""
+    """How many the guest's kernel reserves for its engine."""
     return math.ceil((hosting.memory_mb + _EAL_MB) / HUGEPAGE_MB)
 
 

@@ -42,7 +42,7 @@ class HostedVnf(ABC):
     @property
     @abstractmethod
     def pid(self) -> int:
-        """Of its engine, as this machine numbers it."""
+        """The process of its engine, as this machine numbers it."""
 
     @property
     @abstractmethod
@@ -99,7 +99,7 @@ class HostedVnf(ABC):
         return self.control.receive("read")
 
     def _clear_sockets(self) -> None:
-        """Of an engine that was killed: who listens at a path wants it to be free."""
+        """An engine that was killed leaves them: who listens at a path wants it to be free."""
         for face in self.vnf.faces:
             if self.vnf.listens:
                 Path(face.socket.replace(RUN, str(self._run))).unlink(missing_ok=True)

@@ -61,7 +61,7 @@ class Whereabouts(Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def local_share(self) -> float:
-        """Of its memory, what is on the nodes of its lcores."""
+        """Share of its memory that is on the nodes of its lcores."""
         return sum(kb for node, kb in self.kb.items() if node in self.nodes) / (
             sum(self.kb.values()) or 1
         )
