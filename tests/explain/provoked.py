@@ -302,9 +302,9 @@ def forwarding_quota(folder: Path, lan: Lan) -> Path:
         raise CannotProvoke(why)
     return study(
         folder,
-        "deployment: {hosting: container}\nchain: [nat, ip-firewall]\n"
-        "vnfs: {nat: {cpus: 0.1}}\n"
-        "workload: {kind: tcp, duration: 2 s, warmup: 1 s}\ncollect: true\n",
+        "deployment: {hosting: {kind: appliances, vnfs: {nat: {cpus: 0.1}}}}\n"
+        "chain: [nat, ip-firewall]\nworkload: {kind: tcp}\n"
+        "measure: {trial: 2 s}\nwarmup: 1 s\ncollect: true\n",
         warmup="",
     )
 
