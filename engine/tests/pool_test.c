@@ -21,7 +21,9 @@
 
 static struct rte_mempool *made(uint64_t hot)
 {
-	struct plan_engine conf = {.mbufs = MBUFS, .mbufs_hot = hot, .mbuf_data_bytes = 512,
+	struct plan_engine conf = {.mbufs = MBUFS,
+				   .mbufs_hot = hot,
+				   .mbuf_data_bytes = 512,
 				   .packets_node = POOL_ANY_NODE};
 	struct err err = {0};
 	struct rte_mempool *pool = pool_make(&conf, &err);
@@ -60,6 +62,36 @@ static void test_every_buffer_once(void **state)
 	}
 	rte_mempool_generic_put(pool, all, MBUFS, NULL);
 	assert_int_equal(rte_mempool_avail_count(pool), MBUFS);
+	rte_mempool_free(pool);
+}
+
+/* An lcore asks for more than there is, while its cache has a part of it. */
+static void test_a_refusal_leaves_the_cache_as_it_was(void **state)
+{
+	struct rte_mempool *pool = made(HOT);
+	struct rte_mempool_cache *cache = rte_mempool_default_cache(pool, rte_lcore_id());
+	void *all[MBUFS], *more[64];
+	unsigned int n = 32, left = 10;
+
+	(void)state;
+	assert_non_null(cache);
+	assert_int_equal(rte_mempool_get_bulk(pool, all, n), 0);
+	assert_int_equal(rte_mempool_generic_get(pool, all + n, MBUFS - n - cache->len, NULL), 0);
+	/* A few come back, as from another lcore: they are in the hot tier. */
+	n = MBUFS - cache->len - left;
+	rte_mempool_generic_put(pool, all + n, left, NULL);
+	while (cache->len > 40) {
+		assert_int_equal(rte_mempool_get_bulk(pool, all + n, 8), 0);
+		n += 8;
+	}
+	assert_int_not_equal(rte_mempool_get_bulk(pool, more, cache->len + left + 1), 0);
+	assert_int_equal(rte_mempool_avail_count(pool), MBUFS - n);
+	assert_int_equal(rte_mempool_get_bulk(pool, all + n, cache->len), 0);
+	assert_int_equal(rte_mempool_generic_get(pool, all + MBUFS - left, left, NULL), 0);
+	qsort(all, MBUFS, sizeof(*all), compare);
+	for (unsigned int i = 1; i < MBUFS; i++)
+		assert_ptr_not_equal(all[i - 1], all[i]);
+	rte_mempool_generic_put(pool, all, MBUFS, NULL);
 	rte_mempool_free(pool);
 }
 
@@ -131,6 +163,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_buffer_once),
+		cmocka_unit_test(test_a_refusal_leaves_the_cache_as_it_was),
 		cmocka_unit_test(test_few_go_round),
 		cmocka_unit_test(test_hot_ones_first_after_a_long_queue),
 		cmocka_unit_test(test_on_a_node),

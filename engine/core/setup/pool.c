@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <rte_errno.h>
 #include <rte_mbuf.h>
@@ -62,19 +63,35 @@ static int tiers_enqueue(struct rte_mempool *mp, void *const *objs, unsigned int
 	return 0;
 }
 
+/*
+ * All or none, and where it is none nothing is written: what DPDK has filled may be an lcore's
+ * cache, of which it takes for granted that it is as it was (rte_mempool_do_generic_get). Buffers
+ * that are in there and in the pool, too, would each become two packets. More than a cache holds
+ * are asked for past it.
+ */
+static int dequeue_both(struct rte_mempool *mp, void **objs, unsigned int n)
+{
+	struct tiers *t = mp->pool_data;
+	void *some[2 * RTE_MEMPOOL_CACHE_MAX_SIZE], **taken = n <= RTE_DIM(some) ? some : objs;
+	unsigned int done = rte_ring_mc_dequeue_burst(t->hot, taken, n, NULL);
+
+	if (done < n && !rte_ring_mc_dequeue_bulk(t->rest, taken + done, n - done, NULL)) {
+		if (done)
+			tiers_enqueue(mp, taken, done);
+		return -ENOBUFS;
+	}
+	if (taken != objs)
+		memcpy(objs, taken, n * sizeof(*objs));
+	return 0;
+}
+
 static int tiers_dequeue(struct rte_mempool *mp, void **objs, unsigned int n)
 {
 	struct tiers *t = mp->pool_data;
-	unsigned int done = rte_ring_mc_dequeue_burst(t->hot, objs, n, NULL);
 
-	if (likely(done == n))
+	if (likely(rte_ring_mc_dequeue_bulk(t->hot, objs, n, NULL)))
 		return 0;
-	if (rte_ring_mc_dequeue_bulk(t->rest, objs + done, n - done, NULL))
-		return 0;
-	/* All or none. */
-	if (done)
-		tiers_enqueue(mp, objs, done);
-	return -ENOBUFS;
+	return dequeue_both(mp, objs, n);
 }
 
 static unsigned int tiers_count(const struct rte_mempool *mp)
@@ -161,16 +178,17 @@ static struct rte_mempool *tiered(const struct plan_engine *conf)
 struct rte_mempool *pool_make(const struct plan_engine *conf, struct err *err)
 {
 	bool one = !conf->mbufs_hot || conf->mbufs_hot >= conf->mbufs;
-	struct rte_mempool *pool =
-		one ? rte_pktmbuf_pool_create("packets", (unsigned int)conf->mbufs, POOL_CACHE, 0,
-					      RTE_PKTMBUF_HEADROOM + conf->mbuf_data_bytes,
-					      socket_of(conf))
-		    : tiered(conf);
+	struct rte_mempool *pool = one ? rte_pktmbuf_pool_create(
+						 "packets", (unsigned int)conf->mbufs, POOL_CACHE,
+						 0, RTE_PKTMBUF_HEADROOM + conf->mbuf_data_bytes,
+						 socket_of(conf))
+				       : tiered(conf);
 
 	if (!pool) {
 		err_set(err, rte_errno ? rte_errno : ENOMEM, "engine.mbufs",
-			"no memory for %lu packet buffers of %lu bytes: %s", (unsigned long)conf->mbufs,
-			(unsigned long)conf->mbuf_data_bytes, rte_strerror(rte_errno));
+			"no memory for %lu packet buffers of %lu bytes: %s",
+			(unsigned long)conf->mbufs, (unsigned long)conf->mbuf_data_bytes,
+			rte_strerror(rte_errno));
 		return NULL;
 	}
 	if (conf->packets_node < POOL_ANY_NODE && pool_settle(pool, conf, err)) {

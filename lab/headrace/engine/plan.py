@@ -147,7 +147,7 @@ def compile_plan(
         }
         for node in experiment.nodes
     }
-    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    held = _held(links, segments)
     held += sum(
         _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
     )
@@ -157,6 +157,18 @@ def compile_plan(
         "mbuf_data_bytes": data_bytes(experiment),
     }
     return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
+
+
+def _held(links: dict[str, Any], segments: list[dict[str, Any]]) -> int:
+    """Packets that lie in rings when all are full: each of a segment's replicas has its own."""
+    readers = {
+        entry["link"]: len(segment["cpus"]) for segment in segments for entry in segment["inputs"]
+    }
+    return sum(
+        link["params"]["size"] * readers.get(name, 1)
+        for name, link in links.items()
+        if link["type"] == "ring"
+    )
 
 
 def direct_plan(
@@ -190,7 +202,8 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
     Where lcores are isolated that is a NIC's queue, as long as other rings. Elsewhere the kernel
     takes a poller's CPU for a scheduler tick (4 ms at 250 Hz) every now and then, whatever its
     priority; a short queue would make a search for the lossless rate measure that: queue over tick.
-    A long one keeps those packets, and their wait shows in the latency, where it belongs.
+    A long one keeps those packets, and their wait shows in the latency, where it belongs. Each of
+    several replicas has one, for its part of them.
     """
     deployment = experiment.study.deployment
     if deployment.wire != "auto":
@@ -200,7 +213,9 @@ def wire_size(experiment: Experiment, placement: Placement) -> int:
     small = max(experiment.frame.sizes) <= _SMALL_FRAME and not isinstance(
         experiment.workload, Pcap
     )
-    return max(deployment.ring.size, _WIRE_SHARED if small else _WIRE_SHARED // 4)
+    whole = _WIRE_SHARED if small else _WIRE_SHARED // 4
+    replicas = len(placement.segments[0].cpus) if placement.segments else 1
+    return max(deployment.ring.size, whole >> (replicas - 1).bit_length())
 
 
 def data_bytes(experiment: Experiment) -> int:

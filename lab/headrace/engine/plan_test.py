@@ -231,8 +231,24 @@ def test_functions_side_by_side(
     assert walk(plan, "forward") == ["acl", "lb", "l3fwd"]
     assert {s["name"]: (s["cpus"], s.get("parallel", {}).get("cpus", [])) for s in chain} == placed
     assert chain[-1]["parallel"]["nodes"][-2:] == ["lb", "l3fwd"]
-    [without] = plans(CHAIN, cpus)
-    assert plan["engine"]["mbufs"] > without["engine"]["mbufs"] + 1024
+    assert plan["engine"]["mbufs"] > in_rings(plan) + 16384 + 1024
+
+
+def in_rings(plan: dict[str, Any]) -> int:
+    """Packets in all rings when they are full; each replica that reads one has its own."""
+    readers = {i["link"]: len(s["cpus"]) for s in plan["segments"] for i in s["inputs"]}
+    rings = {n: link["params"] for n, link in plan["links"].items() if link["type"] == "ring"}
+    return sum(int(params["size"]) * readers[name] for name, params in rings.items())
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_there_are_buffers_for_full_rings_of_all_replicas(replicas: int) -> None:
+    """Two wires of 65536 had buffers for one: a source that finds none makes no packets."""
+    [plan] = plans(CHAIN, list(range(1 + replicas)))
+    assert len(plan["segments"][1]["cpus"]) == replicas
+    assert plan["engine"]["mbufs"] >= in_rings(plan) + 16383
+    wire = plan["links"]["wire-forward"]["params"]["size"] * replicas
+    assert 49152 <= wire <= 65536  # as long as one reader's, in time
 
 
 @pytest.mark.parametrize(
