@@ -184,12 +184,10 @@ class Bench:
             ("an lcore each", self.cpus, busy.plan), ("one lcore", one, busy.plan),
             ("the source its input", one, busy.direct_plan),
         ):  # fmt: skip
-            (turn, packet), rows = busy.shares(BINARY, self.folder, cpus, planned)
-            own = f"own {turn:.0f} a turn and {packet:.0f} a packet"
-            for cycles, load, printed, over in rows:
+            for cycles, load, printed, over in busy.shares(BINARY, self.folder, cpus, planned):
                 name = f"{cycles} cycles at {load:.0%}, {where}"
                 self.row(f"OPS/REF, {name}", printed, "x")
-                self.row(f"over known ({own}), {name}", over, "x")
+                self.row(f"over known, {name}", over, "x")
 
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known

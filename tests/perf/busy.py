@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from numpy import polyfit
+from numpy import interp, polyfit
 
 from perf.boost import boost
 from perf.engine import chain_plan
@@ -23,6 +23,7 @@ LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)
 WINDOWS = 5
 WINDOW_S = 0.2
 WARM_S = 0.2
+_FASTER = (8e6, 16e6, 24e6, 32e6)  # packets/s, at which turns find from a few packets to 32
 
 
 def plan(cycles: int, cpus: tuple[int, int]) -> dict[str, Any]:
@@ -83,26 +84,35 @@ def _peak(engine: Engine, hz: float) -> float:
     return median(w.packets / w.span for w in _windows(engine, 0)) * hz
 
 
-def _own(
+def _turns(
     binary: Path, folder: Path, made: dict[str, Any], rates: list[float]
-) -> tuple[float, float]:
-    """(cycles of a turn, cycles of a packet) that the engine itself takes: a line through what
-    turns take with a function of no cost, by how many packets they find."""
+) -> list[tuple[float, float]]:
+    """With a function of no cost: packets that a turn found, and what it took."""
     with Engine(binary, made, folder) as engine:
         boost(engine.process.pid)
         windows = [w for rate in rates for w in _windows(engine, rate) if w.turns]
-    slope, fixed = polyfit(
-        [w.packets / w.turns for w in windows], [w.ops / w.turns for w in windows], 1
-    )
-    return float(fixed), float(slope)
+    return sorted((w.packets / w.turns, w.ops / w.turns) for w in windows)
+
+
+def line(turns: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    """What a turn takes by how many packets it finds: so much a turn and so much a packet."""
+    slope, fixed = polyfit(*zip(*turns, strict=True), 1)
+    return lambda packets: float(fixed + slope * packets)
+
+
+def between(turns: Sequence[tuple[float, float]]) -> Callable[[float], float]:
+    """The same by the turns that found as many: a source makes one packet for more than a
+    thirty-second part of what it takes for 32, and not by a line."""
+    packets, cycles = zip(*turns, strict=True)
+    return lambda each: float(interp(each, packets, cycles))
 
 
 def shares(
     binary: Path, folder: Path, cpus: tuple[int, int], planned: Planned = plan
-) -> tuple[tuple[float, float], list[tuple[int, float, Sample, Sample]]]:
-    """The engine's own cycles (of a turn, of a packet), and by cycles of the function and load (a
-    share of the highest rate): OPS / REF as printed, and that over what the known cost makes of it.
-    """
+) -> list[tuple[int, float, Sample, Sample]]:
+    """By cycles of the function and load (a share of the highest rate): OPS / REF as printed, and
+    that over what the known cost makes of it: the function's, and the engine's own with a function
+    of none."""
     made = []
     for cycles in CYCLES:
         with Engine(binary, planned(cycles, cpus), folder) as engine:
@@ -110,10 +120,16 @@ def shares(
             hz = float(engine.call("info")["tsc_hz"])
             peak = _peak(engine, hz)
             made += [(cycles, load, _windows(engine, load * peak), load * peak) for load in LOADS]
-    turn, packet = _own(binary, folder, planned(0, cpus), sorted({rate for *_, rate in made})[::3])
+    rates = sorted({rate for *_, rate in made})[::3]
+    if planned is direct_plan:
+        own = between(_turns(binary, folder, planned(0, cpus), [*rates, *_FASTER, 0.0]))
+    else:
+        own = line(_turns(binary, folder, planned(0, cpus), rates))
     rows = []
     for cycles, load, windows, _ in made:
         printed = Sample(tuple(w.ops / w.span for w in windows))
-        over = tuple(w.ops / (w.packets * (cycles + packet) + w.turns * turn) for w in windows)
+        over = tuple(
+            w.ops / (w.packets * cycles + w.turns * own(w.packets / w.turns)) for w in windows
+        )
         rows.append((cycles, load, printed, Sample(over)))
-    return (turn, packet), rows
+    return rows
