@@ -21,6 +21,7 @@ STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
 REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
+SPARE_MIN = 0.05  # with so much to spare the ring is full all the time (docs/design/handover.md)
 GENERATOR_BUSY = 0.95  # of its time; one that the chain holds back finds no room in its ring
 OTHERS_LIMIT = 0.3  # CPUs taken by others, where the load has no CPU of its own
 OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
@@ -76,6 +77,24 @@ def unrefused(found: Audit, lost: int, sent: int) -> Audit:
         text="The chain took all that the generator could send; it can do at least this.",
         value=lost / sent if sent else 0.0,
         limit=REFUSED_MIN,
+    )
+    return with_findings(found, finding)
+
+
+def handed_over(found: Audit, lost: int, sent: int) -> Audit:
+    """Where the first ring turned little away at maximum rate, the chain waited for its generator
+    for a part of the time, and what it received then was in another core's hands."""
+    share = lost / sent if sent else 0.0
+    if not refused(lost, sent) or share >= SPARE_MIN:
+        return found
+    finding = Finding(
+        check="transfer",
+        ok=False,
+        text=f"Only {share:.1%} of the packets were lost: for a part of the time the chain waited "
+        "for its generator, and receiving then costs up to three times as much, out of another "
+        "core's cache; its cycles are of both states.",
+        value=share,
+        limit=SPARE_MIN,
     )
     return with_findings(found, finding)
 

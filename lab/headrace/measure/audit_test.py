@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.audit import audit, held_back, refused, unrefused
+from headrace.measure.audit import audit, handed_over, held_back, refused, unrefused
 from headrace.record.account import Account
 from headrace.record.facts import Facts, LcoreTime
 
@@ -90,3 +90,15 @@ def test_a_ring_that_waits_loses_nothing_and_is_no_generators_limit_for_that() -
     assert unrefused(trial, 0, 1000).verdict == "generator-bound"
     assert held_back(trial, 0.4).verdict == "ok"
     assert held_back(trial, 0.99).verdict == "generator-bound"
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"), [(0, "ok"), (1, "ok"), (2, "suspect"), (49, "suspect"), (50, "ok")]
+)
+def test_who_waits_for_its_generator_now_and_then_pays_for_two_states(
+    lost: int, verdict: str
+) -> None:
+    """Receiving cost 46-49 cycles where 5 % were turned away or more, and 72-82 below."""
+    found = handed_over(audit(facts(asked=None)), lost, 1000)
+    assert found.verdict == verdict
+    assert [f.check for f in found.findings if not f.ok] == ["transfer"] * (verdict != "ok")

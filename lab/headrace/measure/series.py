@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headrace.collect.watch import Watch
 from headrace.ground.contract import Deployed, Offer, Point
-from headrace.measure.audit import DISTURBED, held_back, unrefused
+from headrace.measure.audit import DISTURBED, handed_over, held_back, unrefused
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.progress import Progress
 from headrace.measure.results import result, searched
@@ -166,13 +166,15 @@ class Series:
 def _at_most(one: Trial) -> Audit:
     """Whose the maximum is: the chain's, or the generator's."""
     counters = one.counters
+    traffic = {cpu for s in one.segments if s.role == "generator" for cpu in s.cpus}
+    shared = any(traffic & set(s.cpus) for s in one.segments if s.role == "chain")
     rings = {} if counters is None else counters.rings
     if counters is None or not any(
         ring.on_full == "wait" for name, ring in rings.items() if name.startswith(WIRE)
     ):
-        return unrefused(one.audit, one.lost, one.sent)
-    traffic = {cpu for s in one.segments if s.role == "generator" for cpu in s.cpus}
-    if any(traffic & set(s.cpus) for s in one.segments if s.role == "chain"):
+        judged = unrefused(one.audit, one.lost, one.sent)
+        return judged if shared else handed_over(judged, one.lost, one.sent)
+    if shared:
         return one.audit  # one lcore's time for both: how they share it is what was measured
     busy = max((w.utilisation for w in counters.workers if w.cpu in traffic), default=1.0)
     return held_back(one.audit, busy)
