@@ -116,14 +116,11 @@ def _narrowest(
     measured = [p for p in parts if p.capacity_pps is not None]
     by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
     part = _costliest(_lossy(above, chain) or by_width[0], parts)
-    told = [f for f in at.audit.findings if not f.ok]
     headline = _headline(part, _sharing(part.name, parts))
     reasons = [
-        *(f"Audit: {f.text}" for f in told),
-        *_of_holding(parts),
+        *_circumstances(at, parts),
         *_of_cycles(part, at),
         *_paused(part),
-        *_of_policy(at),
         *_of_lcores(part),
         *_of_loss(part, above),
         *_of_drops(part, at),
@@ -141,11 +138,15 @@ def _of_limit(
     above: Sequence[Measurement],
     parts: Sequence[Part],
 ) -> list[str]:
+    return [*_circumstances(at, parts), *limits.reasons(limit, at, repetitions, above, parts)]
+
+
+def _circumstances(at: Measurement, parts: Sequence[Part]) -> list[str]:
+    """What is to be known of any measurement before its cycles."""
     return [
         *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
         *_of_holding(parts),
         *_of_policy(at),
-        *limits.reasons(limit, at, repetitions, above, parts),
     ]
 
 
@@ -183,11 +184,7 @@ def _disturbed(at: Measurement, parts: Sequence[Part]) -> tuple[str, list[str]]:
     return (
         f"Not named: the measurement was disturbed. {names} did not run for a part of the trial, "
         "and what a packet costs cannot be told from that waiting.",
-        [
-            *(f"Audit: {f.text}" for f in at.audit.findings if not f.ok),
-            *_of_holding(parts),
-            *_of_policy(at),
-        ],
+        _circumstances(at, parts),
     )
 
 
@@ -340,12 +337,11 @@ def _of_loss(part: Part, above: Sequence[Measurement]) -> list[str]:
     texts = []
     for one in above:
         rings = one.counters.rings if one.counters is not None else {}
-        start = f"In repetition {one.repetition} at" if len(above) > 1 else "At"
         for ring in part.rings:
             reading = rings.get(ring)
             if reading is not None and reading.full:
                 texts.append(
-                    f"{start} {pps(one.load_pps)}, which the chain did not carry, its ring {ring} "
+                    f"{limits.too_much(one, above)} its ring {ring} "
                     f"({count(reading.size)} packets) was full for {count(reading.full)} packets."
                 )
     return texts

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.compared import Compared
 from headrace.analyse.reached import reached
-from headrace.analyse.report import ASKED, above
+from headrace.analyse.report import ASKED, above, above_each, primary_results
+from headrace.analyse.summary import summarise
 from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import stack_file, trial_times
@@ -20,6 +22,13 @@ from headrace.record.bundle import Bundle
 from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
+
+
+class Repeated(NamedTuple):
+    """Repetitions of an experiment, and trials of theirs at loads that it did not carry."""
+
+    results: Sequence[Result]
+    above: Sequence[Measurement]
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,11 @@ class Evidence:
     def measurements(self) -> list[tuple[Measurement, Measurement | None]]:
         """Each result, and a trial of the same experiment at a load that it did not carry."""
         return [(r, above(r, self.trials)) for r in self.results]
+
+    def experiments(self) -> list[Repeated]:
+        """The same with all repetitions together, as a report has them."""
+        each = [s.results for s in summarise(self.results)]
+        return [Repeated(results, above_each(results, self.trials)) for results in each]
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,7 @@ def of(path: Path) -> Evidence:
     """What is known of a whole run bundle, or of a folder that `headrace collect` wrote."""
     if (path / "status.json").is_file():
         bundle = Bundle(path)
-        results, trials = bundle.results(), bundle.trials()
+        results, trials = primary_results(bundle.results()), bundle.trials()
         unfinished = bundle.status.unfinished
         if not results and not any(t.phase in (*ASKED, "max") for t in trials):
             why = unfinished or "its state is complete"

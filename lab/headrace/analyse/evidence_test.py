@@ -102,6 +102,25 @@ def test_a_report_says_what_the_study_compared(study: Path) -> None:
         assert "empty chain" not in text
 
 
+def test_explain_and_report_are_of_the_same_results(tmp_path: Path) -> None:
+    """Of the strictest goal, all repetitions together; PDR's part is busier, and is not taken."""
+    path = make_bundle(tmp_path / "b")
+    reported = {
+        (e.summary.key.execution, e.pipe.headline, e.summary.key.goal)
+        for g in report(Bundle(path)).groups
+        for e in g.explained
+        if e.pipe.narrowest and e.pipe.part(e.pipe.narrowest).role == "chain"
+    }
+    found = [d for d in explain_parts(parts(path)) if d.rule.startswith("slow-")]
+    explained = {
+        (execution, d.text, "ndr")
+        for d in found
+        for execution in (d.place.split(", ")[1],)
+        if any(", ndr, 3 repetitions, at a load of" in line for line in d.evidence)
+    }
+    assert len(found) == len(explained) == 3 and explained == reported
+
+
 @pytest.mark.parametrize("file", ["bottleneck.json", "001/trials.json", "002/collectors.json"])
 @pytest.mark.parametrize("text", ["", "[", "7"])
 def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:

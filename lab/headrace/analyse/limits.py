@@ -87,15 +87,19 @@ def _of_use(limit: Limit, at: Measurement) -> list[str]:
 
 
 def _of_loss(limit: Limit, above: Sequence[Measurement]) -> list[str]:
-    several = len(above) > 1
     return [
-        f"{f'In repetition {one.repetition} at' if several else 'At'} {pps(one.load_pps)}, which "
-        f"the chain did not carry, {count(lost.dropped)} frames found its queue full "
+        f"{too_much(one, above)} {count(lost.dropped)} frames found its queue full "
         f"({percent(lost.dropped / (one.sent or 1), 2)} of those sent)."
         for one in above
         for lost in one.limits
         if (lost.kind, lost.place) == (limit.kind, limit.place) and lost.dropped
     ]
+
+
+def too_much(one: Measurement, of: Sequence[Measurement]) -> str:
+    """How a sentence on a trial begins whose load was too high; `of` all such."""
+    which = f"In repetition {one.repetition} at" if len(of) > 1 else "At"
+    return f"{which} {pps(one.load_pps)}, which the chain did not carry,"
 
 
 def _of_waiting(repetitions: Sequence[Measurement]) -> list[str]:

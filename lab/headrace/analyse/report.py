@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import yaml
+
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
 from headrace.analyse.reached import Reached, reached
-from headrace.analyse.summary import Summary, summarise
+from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
 from headrace.record.bundle import Bundle, Status
 from headrace.record.environment import Environment
@@ -114,6 +116,7 @@ class Report(Record):
     trials: int
     cautions: tuple[str, ...]  # what a reader must know before reading any figure
     environment: Environment | None
+    description: str = ""  # of the study, by whoever wrote it
     reached: tuple[Reached, ...] = ()  # by deployments of third-party VNFs
 
     @property
@@ -143,8 +146,14 @@ def report(bundle: Bundle) -> Report:
             *_disturbed(environment),
         ),
         environment=environment,
+        description=_description(bundle.spec_given),
         reached=tuple(deployed),
     )
+
+
+def _description(spec: str | None) -> str:
+    data = yaml.safe_load(spec) if spec else None
+    return str(data.get("description") or "") if isinstance(data, dict) else ""
 
 
 def _place(s: Summary) -> tuple[str, str]:
@@ -156,8 +165,7 @@ def _place(s: Summary) -> tuple[str, str]:
 def _group(
     all_ways: Sequence[Summary], trials: Sequence[Trial], compared: Sequence[Compared]
 ) -> Group:
-    ways = {s.key.direction for s in all_ways}
-    main = "both" if "both" in ways else all_ways[0].key.direction
+    main = _main_way(all_ways)
     summaries = [s for s in all_ways if s.key.direction == main]
     first = summaries[0].key
     primary = _primary(summaries)
@@ -172,7 +180,7 @@ def _group(
         summaries=tuple(summaries),
         single=tuple(s for s in all_ways if s.key.direction != main),
         explained=tuple(
-            Explained(summary=s, pipe=pipe_of(s.results, _above_each(s.results, trials)))
+            Explained(summary=s, pipe=pipe_of(s.results, above_each(s.results, trials)))
             for s in shown
             if not s.application  # its VNFs are no segments of ours
         ),
@@ -182,6 +190,25 @@ def _group(
             if (f"container {c.network}", c.workload) == (first.execution, first.workload)
         ),
     )
+
+
+def primary_results(results: Sequence[Result]) -> list[Result]:
+    """Those that are explained: of each table's primary goal; both directions in sum, where there
+    are both."""
+    summaries = summarise(results)
+    keys = set()
+    for place in dict.fromkeys(map(_place, summaries)):
+        here = [s for s in summaries if _place(s) == place]
+        main = [s for s in here if s.key.direction == _main_way(here)]
+        goal = _primary(main)
+        keys |= {s.key.model_dump_json() for s in main if s.key.goal_text == goal}
+    return [r for r in results if key_of(r).model_dump_json() in keys]
+
+
+def _main_way(summaries: Sequence[Summary]) -> str:
+    """The sum of both directions, or the only one."""
+    ways = [s.key.direction for s in summaries]
+    return "both" if "both" in ways else ways[0]
 
 
 def _primary(summaries: Sequence[Summary]) -> str:
@@ -251,7 +278,7 @@ def _small_bursts(s: Summary) -> str | None:
     )
 
 
-def _above_each(results: Sequence[Result], trials: Sequence[Trial]) -> list[Measurement]:
+def above_each(results: Sequence[Result], trials: Sequence[Trial]) -> list[Measurement]:
     return [one for r in results if (one := above(r, trials)) is not None]
 
 

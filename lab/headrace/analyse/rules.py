@@ -12,12 +12,14 @@ from headrace.analyse import rules_study as study
 from headrace.analyse.diagnosis import Diagnosis, Rule
 from headrace.analyse.evidence import Evidence, Part
 
-RULES: tuple[Rule, ...] = (*engine.RULES, *machine.RULES, *kernel.RULES, *study.RULES)
+SURROUNDINGS: tuple[Rule, ...] = (*machine.RULES, *kernel.RULES, *study.RULES)
+RULES: tuple[Rule, ...] = (*engine.RULES, *SURROUNDINGS)
 
 
-def explain(*evidence: Evidence) -> list[Diagnosis]:
-    """Explain one deployment, or a study without parts: what each piece of evidence says, once."""
-    return _ordered(_loudest([d for e in evidence for rule in RULES for d in rule(e)]))
+def explain(*evidence: Evidence, rules: Sequence[Rule] = RULES) -> list[Diagnosis]:
+    """What each of the evidence says, once. The engine's counters are to be explained of all
+    repetitions together; of single trials only what was sampled beside them: SURROUNDINGS."""
+    return _ordered(_loudest([d for e in evidence for rule in rules for d in rule(e)]))
 
 
 def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
@@ -25,7 +27,7 @@ def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
     found: list[Diagnosis] = []
     where: dict[tuple[str, str], list[str]] = {}
     for part in parts:
-        for d in explain(*part.evidence):
+        for d in explain(*part.evidence, rules=SURROUNDINGS if part.title else RULES):
             found.append(d)
             where.setdefault((d.rule, d.place), []).append(part.title)
     several = sum(bool(part.title) for part in parts) > 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analyse.bottleneck import pipe
+from headrace.analyse.bottleneck import Pipe, pipe_of
 from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
+from headrace.analyse.repetitions import together
 from headrace.analyse.units import percent, pps
 from headrace.ground.hosted.parts import NIC
 from headrace.record.counters import Counters
@@ -82,23 +83,25 @@ def disturbed(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def narrowest(e: Evidence) -> Iterator[Diagnosis]:
-    for at, above in e.measurements():
+    """As a report explains it: of all repetitions together."""
+    for results, above in e.experiments():
+        at = together(results)
         if at.audit.verdict in _NOT_THE_CHAIN:
             continue
-        small = _smallest_ring(at, above, e.repeated)
+        small = max(
+            (d for one in above if (d := _smallest_ring(at, one, e.repeated)) is not None),
+            key=lambda d: d.share,
+            default=None,
+        )
         if small is not None:
             yield small
             continue
-        found = pipe(at, above)
+        found = pipe_of(results, above)
+        measured = _measured(at, times=len(results))
         if found.limit is not None:
-            yield _limit_reached(found.limit, at, found.headline, found.reasons, e.repeated)
-            continue
-        if found.narrowest is None:
-            continue
-        part = found.part(found.narrowest)
-        if part.role != "chain":
-            continue
-        yield _slow_part(part, at, found.headline, found.reasons, e.repeated)
+            yield _limit_reached(found.limit, at, found, measured)
+        elif found.narrowest is not None and found.part(found.narrowest).role == "chain":
+            yield _slow_part(found.part(found.narrowest), at, found, measured)
 
 
 def _smallest_ring(at: Measurement, above: Measurement | None, repeated: bool) -> Diagnosis | None:
@@ -151,9 +154,7 @@ def _full(part: Part, counters: Counters) -> dict[str, int]:
     return {name: counters.rings[name].full for name in part.rings if name in counters.rings}
 
 
-def _slow_part(
-    part: Part, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
-) -> Diagnosis:
+def _slow_part(part: Part, at: Measurement, found: Pipe, measured: str) -> Diagnosis:
     costs = [c for c in part.costs if c.cycles > 0]
     total = sum(c.cycles for c in costs)
     most = max(costs, key=lambda c: c.cycles, default=None)
@@ -162,11 +163,11 @@ def _slow_part(
         weight=Weight.SHORTAGE,
         share=part.utilisation or 0.0,
         place=f"{_place(at)}: {most.name if most is not None and most.kind == 'nf' else part.name}",
-        text=headline,
+        text=found.headline,
         evidence=(
             *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
-            *reasons,
-            _measured(at, repeated),
+            *found.reasons,
+            measured,
         ),
         remedy=_wider(part, at),
     )
@@ -202,9 +203,7 @@ _FEWER = (
 _REFLECTED = "`network: veb`, whose frames from VNF to VNF do not leave by the wire; or "
 
 
-def _limit_reached(
-    limit: Limit, at: Measurement, headline: str, reasons: tuple[str, ...], repeated: bool
-) -> Diagnosis:
+def _limit_reached(limit: Limit, at: Measurement, found: Pipe, measured: str) -> Diagnosis:
     before = ""
     if limit.kind == "uplink" and limit.crossings > 1.5:
         before = _REFLECTED
@@ -215,8 +214,8 @@ def _limit_reached(
         weight=Weight.SHORTAGE,
         share=1.0,  # of its kind nothing is left
         place=f"{_place(at)}: {limit.place}",
-        text=headline,
-        evidence=(*reasons, _measured(at, repeated)),
+        text=found.headline,
+        evidence=(*found.reasons, measured),
         remedy=before + _MOVED_BY[limit.kind],
     )
 
@@ -231,8 +230,9 @@ def _place(at: Measurement) -> str:
     return f"{at.chain}, {at.execution}, {at.workload}"
 
 
-def _measured(at: Measurement, repeated: bool) -> str:
-    which = f", repetition {at.repetition}" if repeated else ""
+def _measured(at: Measurement, repeated: bool = False, times: int = 1) -> str:
+    which = f", {times} repetitions" if times > 1 else f", repetition {at.repetition}"
+    which = which if repeated or times > 1 else ""
     goal = f", {at.goal}" if isinstance(at, Result) else ""
     return f"Measured: {_place(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
 

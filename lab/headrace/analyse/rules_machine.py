@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from headrace.analyse.diagnosis import Diagnosis, Weight
 from headrace.analyse.evidence import Evidence
@@ -18,46 +19,55 @@ BUSY = 0.95
 STOLEN = 0.05
 
 
+class _UsedUp(NamedTuple):
+    name: str
+    share: float  # of the periods in which it was stopped, or of what it may have
+    quota_cpus: float
+    used_cpus: float
+    text: str
+    remedy: str
+
+
 def cpu_quota(e: Evidence) -> Iterator[Diagnosis]:
+    for one in (*_throttled(e), *_forwarded(e)):
+        yield Diagnosis(
+            rule="cpu-quota",
+            weight=Weight.SHORTAGE,
+            share=one.share,
+            place=one.name,
+            text=one.text,
+            evidence=(f"it may use {one.quota_cpus:.3g} CPUs and used {one.used_cpus:.3g}",),
+            remedy=one.remedy,
+        )
+
+
+def _throttled(e: Evidence) -> Iterator[_UsedUp]:
     quota = e.virtualization.now("cgroup_cpu_quota_cpus")
     used = e.virtualization.rate("cgroup_cpu_ns")
     periods = e.virtualization.change("cgroup_periods")
-    throttled = e.virtualization.change("cgroup_throttled_periods")
-    for name, count in throttled.items():
+    for name, count in e.virtualization.change("cgroup_throttled_periods").items():
         share = count / periods[name] if periods.get(name) else 0.0
-        if share < THROTTLED:
-            continue
-        yield Diagnosis(
-            rule="cpu-quota",
-            weight=Weight.SHORTAGE,
-            share=share,
-            place=name,
-            text=f"{name} used up its CPU quota in {percent(share, 2)} of the periods and was "
-            "stopped",
-            evidence=(
-                f"it may use {quota.get(name, 0):.3g} CPUs and used {used.get(name, 0) / 1e9:.3g}",
-            ),
-            remedy="raise the quota (cpu.max, cpu.cfs_quota_us, --cpus), or pin to cores instead",
-        )
+        if share >= THROTTLED:
+            text = (
+                f"{name} used up its CPU quota in {percent(share, 2)} of the periods and was "
+                "stopped"
+            )
+            remedy = "raise the quota (cpu.max, cpu.cfs_quota_us, --cpus), or pin to cores instead"
+            yield _UsedUp(name, share, quota.get(name, 0), used.get(name, 0) / 1e9, text, remedy)
 
 
-def forwarding_quota(e: Evidence) -> Iterator[Diagnosis]:
-    """As `cpu_quota`, of a VNF for which the kernel forwards, in threads that are held to it."""
+def _forwarded(e: Evidence) -> Iterator[_UsedUp]:
+    """A VNF for which the kernel forwards, in threads that are held to the VNF's quota."""
     quota = e.virtualization.now("forwarding_quota_cpus")
     for name, ns in e.virtualization.rate("forwarding_cpu_ns").items():
         share = ns / 1e9 / quota[name]
-        if share < FULL_THREAD:
-            continue
-        yield Diagnosis(
-            rule="cpu-quota",
-            weight=Weight.SHORTAGE,
-            share=share,
-            place=name,
-            text=f"the kernel's forwarding for {name} used up the CPU that it may have",
-            evidence=(f"it may use {quota[name]:.3g} CPUs and used {ns / 1e9:.3g}",),
-            remedy=f"raise its quota (`vnfs.{name.rstrip('0123456789')}.cpus`), or less work in it "
-            "for each packet",
-        )
+        if share >= FULL_THREAD:
+            text = f"the kernel's forwarding for {name} used up the CPU that it may have"
+            remedy = (
+                f"raise its quota (`vnfs.{name.rstrip('0123456789')}.cpus`), or less work in it "
+                "for each packet"
+            )
+            yield _UsedUp(name, share, quota[name], ns / 1e9, text, remedy)
 
 
 def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
@@ -186,7 +196,6 @@ def stolen(e: Evidence) -> Iterator[Diagnosis]:
 
 RULES = (
     cpu_quota,
-    forwarding_quota,
     waiting_for_a_core,
     busy_thread,
     machine_full,

@@ -217,6 +217,7 @@ class Section:
 class Document:
     title: str
     subtitle: str = ""
+    about: str = ""  # for the page: what it is for
     answers: tuple[Answer, ...] = ()
     cautions: tuple[str, ...] = ()  # what a reader must know before reading any figure
     sections: tuple[Section, ...] = field(default_factory=tuple)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.report import Report, report
 from headrace.analyse.rules_engine import _limit_reached, _wider
 from headrace.analyse.summary import functions_cycles, key_of, summarise
@@ -117,7 +118,8 @@ def test_what_the_deployment_has_already_is_no_remedy(
 ) -> None:
     limit = Limit(kind="switch", place="nic", gbps=1.0, used=1.0, crossings=2.0)
     at = measured.model_copy(update={"segments": hosted(*vnfs)})
-    assert ("rtc" in _limit_reached(limit, at, "", (), False).remedy) == fewer
+    found = Pipe(parts=(), throughput_pps=1.0, carried_pps=1.0, narrowest=None, headline="")
+    assert ("rtc" in _limit_reached(limit, at, found, "").remedy) == fewer
 
 
 def test_a_chain_of_one_function_is_not_cut(measured: Result, tmp_path: Path) -> None:

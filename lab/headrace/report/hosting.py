@@ -20,9 +20,13 @@ _CHAINS = "deployment.hosting.chains"
 
 
 def stack_of(measured: Measurement) -> AnatomyStack:
-    assert measured.anatomy is not None
     name = f"{measured.chain} {measured.workload}, {measured.load_pps / 1e3:.4g} kpps"
-    return AnatomyStack(name, tuple(part / 1e3 for part in parts(measured.anatomy)))
+    return AnatomyStack(name, parts_us(measured))
+
+
+def parts_us(measured: Measurement) -> tuple[float, ...]:
+    assert measured.anatomy is not None
+    return tuple(part / 1e3 for part in parts(measured.anatomy))
 
 
 def parts(a: Anatomy) -> tuple[float, ...]:

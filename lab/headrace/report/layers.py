@@ -10,7 +10,7 @@ from statistics import median
 
 from headrace.analyse.diagnosis import Diagnosis
 from headrace.analyse.evidence import deployment
-from headrace.analyse.rules import explain
+from headrace.analyse.rules import SURROUNDINGS, explain
 from headrace.analyse.units import plural
 from headrace.collect.layers import Figure, Goodput, Windows, figures
 from headrace.collect.samples import Samples
@@ -73,7 +73,7 @@ def read(
             layer: facts["cost"]["share_of_one_cpu"]
             for layer, facts in samples.about["layers"].items()
         },
-        diagnoses=tuple(explain(*deployment(folder, results).evidence)),
+        diagnoses=tuple(explain(*deployment(folder, results).evidence, rules=SURROUNDINGS)),
     )
 
 

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.analyse import units
 from headrace.analyse.compared import Compared
 from headrace.analyse.limits import name_of
 from headrace.analyse.report import Explained, Group, Report
 from headrace.analyse.summary import Summary
-from headrace.report import appliances, tables
+from headrace.record.rows import Result
+from headrace.report import appliances, hosting, tables
 from headrace.report.charts import cycles, load, percentiles, throughput
+from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.load import Loads
 from headrace.report.charts.pipe import Flow
 from headrace.report.document import (
@@ -48,6 +51,7 @@ def document(report: Report, *, spec: str | None = None, more: Sequence[Section]
     return Document(
         title=report.title,
         subtitle=_subtitle(report),
+        about=report.description,
         cautions=report.cautions,
         sections=(*sections, *more, section(report, given), in_brief(report)),
     )
@@ -173,6 +177,7 @@ def _pictures(group: Group) -> Iterator[Section]:
     if not group.foreign:  # packets are not what its clients count
         yield Section("Throughput", note, (Chart(throughput.of(shown)),), on="page")
     yield from _latency(group)
+    yield from _anatomy(group)
     if loads := load.series(group.summaries):
         note = "At the fixed loads: p99, and p50 thinner. Hollow dashed points are not trusted."
         keys = strokes([one.name for one in loads]) if len(loads) > 1 else ()
@@ -232,6 +237,21 @@ def _latency(group: Group) -> Iterator[Section]:
         "repetitions' packets together."
     )
     yield Section("Latency", note, (Chart(picture, keys),), on="page")
+
+
+def _anatomy(group: Group) -> Iterator[Section]:
+    """Of hosted chains. Below the tester's floor, which is none then, the parts are not known."""
+    results = [r for s in group.summaries for r in s.results]
+    known = [r for r in results if r.anatomy is not None and not r.below_floor]
+    if known:
+        undivided = [r.anatomy.undivided for r in known if r.anatomy is not None]
+        stacks = [AnatomyStack(_of_result(r), hosting.parts_us(r)) for r in known]
+        yield replace(hosting.anatomy(stacks, undivided), on="page")
+
+
+def _of_result(r: Result) -> str:
+    again = f", {r.repetition}" if r.repetition > 1 else ""
+    return f"{r.execution}, {r.goal} {units.pps(r.load_pps)}{again}"
 
 
 def _floor(shown: Sequence[Summary]) -> float | None:
