@@ -18,7 +18,6 @@ LONG = {"cli/hosting.py: study"}
 OF = {
     f"{folder}/{name}.py"
     for folder, names in {
-        "analyse": ("appliances", "compared", "evidence", "summary"),
         "cli": ("_hosting_where",),
         "ground": ("contract",),
         "ground/appliances": ("deploy", "load/base"),
@@ -26,7 +25,6 @@ OF = {
         "ground/offload": ("service",),
         "measure": ("offload_chaos", "offload_compare", "offload_convergence", "offload_trials"),
         "profile": ("chain", "point", "stored"),
-        "report": ("evidence", "figures_test", "offload"),
         "spec": ("offload",),
     }.items()
     for name in names

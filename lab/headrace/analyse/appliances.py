@@ -35,7 +35,7 @@ def compared(found: Sequence[Reached], cpus: int | None = None) -> list[Compared
 
 
 def compared_in(bundle: Bundle, found: Sequence[Reached]) -> tuple[Compared, ...]:
-    """Of a bundle and what was reached in it; older ones keep the outcome alone."""
+    """What a bundle's deployments say; older ones keep the outcome alone."""
     if not found:
         return read_compared(bundle.path / "samples")
     environment = bundle.environment
@@ -166,7 +166,7 @@ def _busiest(found: Sequence[Reached], sentences: list[str], here: int | None) -
 
 
 def _cpus(application: ApplicationFigures | None) -> dict[str, float]:
-    """Of processes and of the stack together."""
+    """CPUs of processes and of the stack together."""
     if application is None:
         return {}
     names = dict.fromkeys((*application.cpu, *application.stack))

@@ -69,8 +69,8 @@ class Part:
 
 
 def parts(path: Path) -> list[Part]:
-    """Of a run bundle, whose deployments may each have a folder of samples, or of a folder that
-    `headrace collect` wrote."""
+    """A run bundle's, whose deployments may each have a folder of samples, or those of a folder
+    that `headrace collect` wrote."""
     whole = of(path)
     below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
     found = [deployment(folder, whole.results) for folder in below]

@@ -103,7 +103,8 @@ def test_a_report_says_what_the_study_compared(study: Path) -> None:
 
 
 def test_explain_and_report_are_of_the_same_results(tmp_path: Path) -> None:
-    """Of the strictest goal, all repetitions together; PDR's part is busier, and is not taken."""
+    """Both take the strictest goal, all repetitions together; PDR's part is busier, and is not
+    taken."""
     path = make_bundle(tmp_path / "b")
     reported = {
         (e.summary.key.execution, e.pipe.headline, e.summary.key.goal)

@@ -52,7 +52,7 @@ class ResultKey(Record):
 
     @property
     def goal_text(self) -> str:
-        """Of traffic both ways a load is asked for each way, and carried as their sum."""
+        """With traffic both ways a load is asked for each way, and carried as their sum."""
         if self.load_pps is None:
             return self.goal
         if self.direction == "both":

@@ -110,7 +110,7 @@ def _folded(title: str, note: str, rows: Rows) -> Folded:
 
 
 def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
-    """Of each result: the shares, and the index with its proper name."""
+    """Each result has its shares, and the index with its proper name."""
     for r in results:
         # Packets that the generator makes on its own core, or the sink ends, are no VNF's.
         traffic = {s.name for s in r.segments if s.role != "chain"}

@@ -45,7 +45,7 @@ def on_terminal(made: Report) -> str:
 
 
 def of_two_functions(second: int) -> Counters:
-    """Of 1000 packets on the wire the second function gets so many."""
+    """The second function gets so many of 1000 packets on the wire."""
     nfs = {
         name: NfReading(type=name, packets_in=n, out={}, dropped={}, batches=n, cycles=0,
                         cycles_packets=0)

@@ -240,7 +240,8 @@ def _latency(group: Group) -> Iterator[Section]:
 
 
 def _anatomy(group: Group) -> Iterator[Section]:
-    """Of hosted chains. Below the tester's floor, which is none then, the parts are not known."""
+    """Only hosted chains have parts. Below the tester's floor, which is none then, these are not
+    known."""
     results = [r for s in group.summaries for r in s.results]
     known = [r for r in results if r.anatomy is not None and not r.below_floor]
     if known:

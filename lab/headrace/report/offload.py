@@ -119,7 +119,7 @@ def convergence(name: str, rows: Sequence[Json]) -> Document:
 
 
 def verdicts(rows: Sequence[Json]) -> Iterator[str]:
-    """Of saturation and of each goal."""
+    """One sentence for saturation, and one for each goal."""
     by_mode = {row["mode"]: row for row in rows}
     for aim in AIMS:
         row = by_mode.get(aim.mode)
