@@ -77,7 +77,10 @@ class Group(Record):
 
     @property
     def best(self) -> Summary | None:
-        """The fastest that may be believed."""
+        """The fastest that may be believed. Of VNFs that stand alone, in chains and in numbers none
+        is: they were not measured to be chosen from."""
+        if self.foreign:
+            return None
         trusted = [s for s in self.shown if s.trusted and s.key.ground == "measured"]
         return max(trusted, key=lambda s: s.throughput_pps.median, default=None)
 
@@ -377,7 +380,7 @@ def _short_of_load(s: Summary) -> bool:
 def _rows(summaries: Sequence[Summary]) -> str:
     """`rtc (ndr, pdr); pipeline (ndr)`, with the chain's name where there are several."""
     goals: dict[str, list[str]] = {}
-    chains = len({s.key.chain for s in summaries}) > 1
+    chains = len({s.key.chain for s in summaries}) > 1 or any(s.application for s in summaries)
     for s in summaries:
         name = f"{s.key.chain}, {s.key.execution}" if chains else s.key.execution
         known = goals.setdefault(name, [])

@@ -130,8 +130,10 @@ def svg(
     width, height = canvas.width + MARGIN, max(y, canvas.height + MARGIN)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">\n'
-        "<style>text{text-anchor:middle;fill:#123}.n{text-anchor:start;fill:#678}</style>\n"
+        f'viewBox="0 0 {width:.0f} {height:.0f}" class="graph" '
+        'font-family="sans-serif" font-size="12">\n'
+        "<style>.graph text{text-anchor:middle;fill:#123;font-size:12px}"
+        ".graph .n{text-anchor:start;fill:#678}</style>\n"
         '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#456"/></marker></defs>\n'
         '<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(canvas.parts) + "\n</svg>\n"

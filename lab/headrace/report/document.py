@@ -83,7 +83,7 @@ class Column:
     digits: int = 3
     from_width: int = 0  # narrower terminals leave it out
     on: Medium = "both"
-    optional: bool = False  # a terminal leaves it out where no row has a figure
+    optional: bool = False  # left out where no row has a figure
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 import headrace
 from headrace.errors import BadInput
-from headrace.report.cells import number, scales
+from headrace.report.cells import has_figures, number, scales
 from headrace.report.charts.svg import NARROW, WIDE
 from headrace.report.document import Cell, Column, Document, Link, Picture, Table, seen
 
-_BAR = 160.0  # pixels of the longest in a table's column of bars
+_BAR = 110.0  # pixels of the longest in a table's column of bars
 _WRAPS, _FOLDS = 60, 16  # characters of a text from which on its column is broken into lines
 
 
@@ -59,7 +59,11 @@ def _picture(picture: Picture) -> Markup:
 def _grid(table: Table) -> dict[str, Any]:
     """The columns that the page has, and each row's cells as text with their class."""
     scaled = scales(table)
-    kept = [(i, c) for i, c in enumerate(table.typed) if seen(c.on, "page")]
+    kept = [
+        (i, c)
+        for i, c in enumerate(table.typed)
+        if seen(c.on, "page") and (not c.optional or has_figures(i, table.lines))
+    ]
     classes = {i: _class(c, [row.cells[i] for row in table.lines]) for i, c in kept}
     longest = {
         i: max((number(row.cells[i]) or 0.0 for row in table.lines), default=0.0) or 1.0

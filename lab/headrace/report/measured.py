@@ -70,6 +70,10 @@ def _glance(groups: Sequence[Group]) -> Section:
     for number, group in enumerate(groups, 1):
         first = (Link(group.place, f"group-{number}"), group.workload, group.primary)
         best = group.best
+        if group.foreign:
+            vnfs = ", ".join(c.vnf for c in group.compared if c.vnf)
+            rows.append(Row((*first, "", "", "", vnfs)))
+            continue
         if best is None:
             rows.append(Row((*first, "no trusted result", None, None, ""), doubtful=True))
             continue
@@ -152,11 +156,14 @@ def _answers(group: Group) -> Iterator[Answer]:
 
 
 def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
-    yield tables.results(group)
-    yield Items(group.notes)
     if group.foreign:
         yield Heading("What clients saw", on="page")
         yield tables.applications(group, roles)
+        note = "as interfaces or the generator count them"
+        yield Folded("Packets", note, (tables.results(group),))
+    else:
+        yield tables.results(group)
+    yield Items(group.notes)
     if group.single:
         note = "the table above is their sum"
         yield Folded("Each direction", note, (tables.directions(group, "page"),))

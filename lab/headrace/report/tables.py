@@ -20,12 +20,10 @@ class Field(NamedTuple):
 
 
 def results(group: Group) -> Table:
-    """With policy drops what was offered stands beside what came through. What third-party VNFs
-    carried is, on a terminal, in the table of what clients saw."""
+    """With policy drops what was offered stands beside what came through."""
     rows = (*group.summaries, *group.single)
     offered = (OFFERED,) if any(s.by_policy for s in rows) else ()
-    on: Medium = "page" if group.foreign else "both"
-    return _table(group, (*offered, *RESULTS), group.summaries, on)
+    return _table(group, (*offered, *RESULTS), group.summaries)
 
 
 def applications(group: Group, roles: Mapping[str, str]) -> Table:
@@ -132,6 +130,7 @@ RESULTS = (
 )
 APPLICATIONS = (
     Field(Column("rate", "text"), lambda s: str(rate(s.results))),
+    Field(Column("", "bar"), lambda s: rate(s.results).median),
     Field(
         Column("spread", "share", "max − min", digits=2, optional=True),
         lambda s: rate(s.results).spread if len(s.results) > 1 else None,
@@ -140,10 +139,9 @@ APPLICATIONS = (
     _seen(Column("to servers", unit="Gbit/s", from_width=110, optional=True), "to_servers_gbps"),
     _seen(Column("to clients", unit="Gbit/s", from_width=110, optional=True), "to_clients_gbps"),
     _seen(Column("requests", unit="per s", on="page"), "requests_per_s"),
-    Field(Column("cache hits", from_width=100, optional=True), _hits),
+    Field(Column("cache hits", from_width=100), _hits),
     _seen(Column("errors", on="page"), "errors"),
     _seen(Column("retransmits", on="page"), "retransmits"),
     Field(Column("loss", "loss", on="terminal"), LOSS.cell),
     *TIMES,
-    Field(Column("", "bar"), lambda s: rate(s.results).median),
 )
