@@ -17,22 +17,31 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.ground.contract import Offer
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.settings import Setting
+from headrace.record.bundle import Bundle
+from headrace.record.figures import ApplicationFigures
+from headrace.record.rows import Result
+from headrace.record.verdict import Audit
 from headrace.report.tune import document, sentences
 from headrace.tune.advice import ALL, Advice, Situation, cpu_mask
 from headrace.tune.discover import discover
+from headrace.tune.ground import Joined, Rig, Tried, applied, waiting_fragments_bytes
 from headrace.tune.path import BRIDGE_NF, ServerPath, build
+from headrace.tune.path import cpus as usable_cpus
 from headrace.tune.program import find_shortcut
-from headrace.tune.result import BASELINE, PROTOCOLS, Protocol, TuneResult, TuneTrial
-from headrace.tune.runner import Tuning, Wish, applied, run_load, waiting_fragments_bytes
+from headrace.tune.result import Advised, Considered, Tuned, TuneOutput, read
+from headrace.tune.seen import Seen
 from headrace.tune.shortcut import Shortcut
+from headrace.tune.wish import BASELINE, PROTOCOLS, Protocol
 
 pytestmark = pytest.mark.needs_root
 
 NAMES = {a.name: a for a in ALL}
 SIZE = 65507
+OFFER = Offer("any", None, paced=False)
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 needs_ethtool = pytest.mark.skipif(
     shutil.which("ethtool") is None, reason="ethtool is not installed"
@@ -40,16 +49,26 @@ needs_ethtool = pytest.mark.skipif(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Tuning]:
-    ledger = Ledger(tmp_path)
-    wish = Wish(ALL, PROTOCOLS, 1, 0.2, SIZE)
-    yield Tuning(wish, ledger, tmp_path, f"hrtt{os.getpid() % 100000}", lambda _: None)
+def run(tmp_path: Path) -> Iterator[Rig]:
+    ledger, tag = Ledger(tmp_path), f"hrtt{os.getpid() % 100000}"
+    yield Rig(ledger, tmp_path, tag, lambda _: None, tuple(usable_cpus()), SIZE)
     ledger.undo()
 
 
 @pytest.fixture
-def path(run: Tuning) -> ServerPath:
+def path(run: Rig) -> ServerPath:
     return build(run.tag, run.ledger)
+
+
+def seen(run: Rig, path: ServerPath, protocol: Protocol, tried: Tried | None = None) -> Seen:
+    """A run of a fifth of a second, as the session has them."""
+    joined = Joined(run, path, protocol, tried)
+    try:
+        joined.start(OFFER, 0, 0.2)
+        joined.wait()
+    finally:
+        joined.close()
+    return joined.seen
 
 
 @pytest.fixture
@@ -60,15 +79,15 @@ def shortcut() -> None:
         pytest.skip(str(why))
 
 
-def situation(run: Tuning, path: ServerPath, protocol: Protocol) -> Situation:
-    found = run._trial(path, protocol, None, 0)
-    return Situation(path, protocol, found, run.cpus, SIZE)
+def situation(run: Rig, path: ServerPath, protocol: Protocol) -> Situation:
+    return Situation(path, protocol, seen(run, path, protocol), run.cpus, SIZE)
 
 
 def concentrated(s: Situation, share: float = 0.9) -> Situation:
     """As a longer run shows it: in a fifth of a second the clock ticks too rarely to say."""
-    softirq = {f"cpu{c}": 0.1 for c in s.cpus} | {f"cpu{s.cpus[0]}": share}
-    return replace(s, found=s.found.model_copy(update={"softirq_s": softirq}))
+    softirq_s = {f"cpu{c}": 0.1 for c in s.cpus} | {f"cpu{s.cpus[0]}": share}
+    cores = {core: {"softirq_us": round(value * 1e6)} for core, value in softirq_s.items()}
+    return replace(s, found=replace(s.found, grown={**s.found.grown, **cores}))
 
 
 def state(path: ServerPath) -> dict[str, object]:
@@ -96,7 +115,7 @@ def test_masks_are_as_the_kernel_reads_them() -> None:
 @needs_ethtool
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_is_detected_applied_and_undone(
-    run: Tuning, path: ServerPath, protocol: Protocol
+    run: Rig, path: ServerPath, protocol: Protocol
 ) -> None:
     s = concentrated(situation(run, path, protocol))
     before, applied_to = state(path), set()
@@ -116,7 +135,7 @@ def test_each_is_detected_applied_and_undone(
     assert ("udp-gso" in applied_to) == (protocol == "udp")
 
 
-def test_softirqs_that_are_spread_need_no_spreading(run: Tuning, path: ServerPath) -> None:
+def test_softirqs_that_are_spread_need_no_spreading(run: Rig, path: ServerPath) -> None:
     s = situation(run, path, "udp")
     if len(run.cpus) < 2:
         pytest.skip("there is one CPU only")
@@ -128,7 +147,7 @@ def test_softirqs_that_are_spread_need_no_spreading(run: Tuning, path: ServerPat
     assert first.value == second.value == others
 
 
-def test_no_run_begins_with_fragments_that_another_left(run: Tuning, path: ServerPath) -> None:
+def test_no_run_begins_with_fragments_that_another_left(run: Rig, path: ServerPath) -> None:
     """They would take the memory that its own need: nothing arrives for half a minute."""
     script = (
         "import socket, sys\n"
@@ -141,24 +160,24 @@ def test_no_run_begins_with_fragments_that_another_left(run: Tuning, path: Serve
     command = [sys.executable, "-c", script, path.receiver.address]
     settings.run(path.sender.namespace, command)
     assert waiting_fragments_bytes(path) > 500_000
-    afresh = run._afresh(path)
+    afresh = run.afresh(path)
     assert waiting_fragments_bytes(afresh) == 0
-    assert run._trial(afresh, "udp", None, 1).gbps > 0
+    assert seen(run, afresh, "udp").gbps > 0
 
 
-def test_fragments_are_found_and_jumbo_frames_end_them(run: Tuning, path: ServerPath) -> None:
+def test_fragments_are_found_and_jumbo_frames_end_them(run: Rig, path: ServerPath) -> None:
     """S4 figure 19: cut, put together on the bridge, cut again, put together once more."""
     s = situation(run, path, "udp")
-    assert s.found.fragments["server"] >= 45
-    assert s.found.fragments["receiver"] >= 45
+    assert s.found.grown["server"]["fragments"] >= 45
+    assert s.found.grown["receiver"]["fragments"] >= 45
     for name in ("jumbo-mtu", "bridge-netfilter-off", "udp-gso"):
         assert NAMES[name].applies(s).applies
-    trial = run._trial(path, "udp", (NAMES["jumbo-mtu"], s), 1)
-    assert trial.fragments == {"server": 0, "receiver": 0}
-    assert trial.packet_bytes > SIZE
-    assert trial.compared and not trial.wrong
-    trial = run._trial(path, "udp", (NAMES["bridge-netfilter-off"], s), 1)
-    assert trial.fragments["server"] == 0 and trial.fragments["receiver"] >= 45
+    grown = (whole := seen(run, path, "udp", (NAMES["jumbo-mtu"], s))).grown
+    assert (grown["server"]["fragments"], grown["receiver"]["fragments"]) == (0, 0)
+    assert whole.packet_bytes > SIZE
+    assert grown["receiver"]["compared"] and not grown["receiver"]["wrong"]
+    grown = seen(run, path, "udp", (NAMES["bridge-netfilter-off"], s)).grown
+    assert grown["server"]["fragments"] == 0 and grown["receiver"]["fragments"] >= 45
 
 
 @pytest.mark.usefixtures("shortcut")
@@ -166,24 +185,27 @@ def test_fragments_are_found_and_jumbo_frames_end_them(run: Tuning, path: Server
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("name", ["redirect-peer", "redirect-xdp", "af-xdp"])
 def test_the_shorter_way_is_taken_and_right(
-    run: Tuning, path: ServerPath, protocol: Protocol, name: str
+    run: Rig, path: ServerPath, protocol: Protocol, name: str
 ) -> None:
     s = situation(run, path, protocol)
     verdict = NAMES[name].applies(s)
     if name == "af-xdp" and not verdict.applies:
         pytest.skip(verdict.why)
-    trial = run._trial(path, protocol, (NAMES[name], s), 1)
-    assert trial.redirected and trial.redirected >= trial.packets > 0
-    assert trial.fragments["server"] == 0  # the bridge saw none of it
-    assert trial.gbps > 0 and trial.compared > 0
-    assert trial.wrong == 0 and trial.checksum_errors == 0
+    grown = (short := seen(run, path, protocol, (NAMES[name], s))).grown
+    redirected = grown["shortcut"]["redirected"]
+    assert redirected and redirected >= grown["sender"]["packets"] > 0
+    assert grown["server"]["fragments"] == 0  # the bridge saw none of it
+    assert short.gbps > 0 and grown["receiver"]["compared"] > 0
+    assert grown["receiver"]["wrong"] == 0
+    assert grown["receiver"]["checksum_errors"] == grown["server"]["checksum_errors"] == 0
 
 
 @pytest.mark.usefixtures("shortcut")
 @needs_ethtool
-def test_checksums_left_to_a_device_would_be_found(run: Tuning, path: ServerPath) -> None:
+def test_checksums_left_to_a_device_would_be_found(run: Rig, path: ServerPath) -> None:
     """What redirect-xdp changes is needed: with checksum offload on, the receiver finds errors."""
-    run_load(path, "udp", 0.1, 1000, 0, run.folder / "ready", run.cpus)
+    small = replace(run, message_bytes=1000)
+    seen(small, path, "udp")
     changes = [
         c for c in NAMES["redirect-xdp"].changes(situation(run, path, "udp"))
         if "receive-offload" in c.target
@@ -192,12 +214,12 @@ def test_checksums_left_to_a_device_would_be_found(run: Tuning, path: ServerPath
         assert settings.offloads(station.namespace, station.device)["tx-checksumming"] == "on"
     before = _checksum_errors(path)
     with applied(changes, run.ledger), Shortcut(path, "xdp"):
-        run_load(path, "udp", 0.2, 1000, 0, run.folder / "ready", run.cpus)
+        seen(small, path, "udp")
     if _checksum_errors(path) == before:
         pytest.skip("this kernel keeps the offloaded checksum's state over XDP_REDIRECT")
 
 
-def test_frames_of_af_xdp_are_one_page(run: Tuning, path: ServerPath) -> None:
+def test_frames_of_af_xdp_are_one_page(run: Rig, path: ServerPath) -> None:
     s = situation(run, path, "udp")
     with applied(NAMES["jumbo-mtu"].changes(s), run.ledger):
         verdict = NAMES["af-xdp"].applies(s)
@@ -253,9 +275,9 @@ def test_it_tries_advice_on_a_users_own_path(
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    result = TuneResult.model_validate_json(done.stdout)
+    result = TuneOutput.model_validate_json(done.stdout)
     assert result.path == path.model_copy(update={"own": True})
-    assert {t.advice for t in result.trials} == {BASELINE, "jumbo-mtu", "redirect-peer"}
+    assert {r.execution for r in result.results} == {BASELINE, "jumbo-mtu", "redirect-peer"}
     assert "as it was found" in (tmp_path / "o/report.html").read_text()
     assert state(path) == before
 
@@ -279,7 +301,7 @@ def test_a_killed_run_is_undone_by_clean(tmp_path: Path) -> None:
         "from headrace.host.ledger import Ledger\n"
         "from headrace.host.settings import Setting\n"
         "from headrace.host.state import RunState\n"
-        "from headrace.tune.runner import applied\n"
+        "from headrace.tune.ground import applied\n"
         f"s = Setting(namespace='', target='{mtu}', value='9000')\n"
         "with applied([s], Ledger(RunState().path)):\n"
         "    time.sleep(60)\n"
@@ -307,18 +329,26 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    result = TuneResult.model_validate_json(done.stdout)
-    assert result == TuneResult.model_validate_json((out / "tune.json").read_text())
+    result = TuneOutput.model_validate_json(done.stdout)
+    tuned = read(Bundle(out))
+    assert tuned is not None and result == tuned.output(out)
     # In turns: each round has both and the run without.
-    assert [(t.round, t.advice) for t in result.trials] == [
+    assert [(r.repetition, r.execution) for r in result.results] == [
         (1, BASELINE), (1, "jumbo-mtu"), (1, "redirect-peer"),
         (2, "redirect-peer"), (2, "jumbo-mtu"), (2, BASELINE),
     ]  # fmt: skip
-    assert {g.advice for g in result.gains()} == {"jumbo-mtu", "redirect-peer"}
+    assert all(r.audit.verdict != "not-audited" for r in result.results)
+    assert {g.advice for g in tuned.gains()} == {"jumbo-mtu", "redirect-peer"}
     page = (out / "report.html").read_text()
     assert "jumbo-mtu" in page and "redirect-peer" in page
     for station in result.path.stations:
         assert not Path(station.namespace).exists()
+    again = subprocess.run(
+        [*HEADRACE, "tune", str(out), "--out", str(tmp_path / "again")],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again/spec.yaml").read_text() == (out / "spec.yaml").read_text()
 
 
 @pytest.mark.parallel
@@ -329,7 +359,7 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
         (["--rounds", "0"], ["--rounds"]),
         (["--bytes", "70000"], ["--bytes", "65507"]),
         (["--protocol", "sctp"], ["--protocol", "sctp"]),
-        (["--out", "/etc"], ["--out", "'/etc'", "empty"]),
+        (["--out", "/etc"], ["--out", "'/etc'", "new"]),
         (["--from", "nowhere-here"], ["--from", "'nowhere-here'", "ip netns"]),
         (["--from", "/proc/self/ns/net"], ["--to", "''", "ip netns"]),
         (["--bridge-namespace", "x"], ["--bridge-namespace", "'x'", "--from and --to"]),
@@ -344,37 +374,36 @@ def test_bad_input(options: list[str], named: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def trial(advice: str, number: int, gbps: float, **more: int) -> TuneTrial:
-    facts = {"checksum_errors": 0, "compared": 1, "wrong": 0, **more}
-    return TuneTrial.model_validate(
-        {"advice": advice, "protocol": "tcp", "round": number, "gbps": gbps, "sent_gbps": gbps,
-         "cpu_s_per_gb": 1, "softirq_s": {}, "packets": 1, "packet_bytes": 1,
-         "fragments": {"server": 0, "receiver": 0}, **facts}
+def result(advice: str, number: int, gbps: float, checksum_errors: int = 0) -> Result:
+    application = ApplicationFigures(
+        gbps=gbps,
+        counters={"receiver": {"checksum_errors": checksum_errors, "compared": 1, "wrong": 0}},
+    )
+    return Result(
+        chain="x", direction="forward", repetition=number, execution=advice, workload="tcp, any",
+        goal="max", load_pps=0, throughput_pps=1, throughput_gbps_l1=gbps, throughput_gbps_l2=gbps,
+        offered_pps=1, sent_pps=1, received_pps=1, loss_ratio=0, application=application,
+        audit=Audit(verdict="ok"),
     )  # fmt: skip
 
 
 def test_a_gain_is_of_pairs_and_of_sound_runs_only(path: ServerPath) -> None:
     """A machine that slows down between rounds changes no gain; wrong data are no gain at all."""
     rounds = [(1, 10.0, 13.0), (2, 5.0, 6.5), (3, 1.0, 1.3)]
-    made = [t for n, a, b in rounds for t in (trial(BASELINE, n, a), trial("rps", n, b))]
-    considered = [
-        {"advice": "rps", "finding": "spread", "protocol": "tcp", "applies": True, "why": "x"}
-    ]
-    base = {
-        "kernel": "x", "cpus": (0,), "load_average": (0, 0), "message_bytes": 1, "seconds": 1,
-        "path": path, "considered": considered,
-    }  # fmt: skip
-    (gain,) = TuneResult.model_validate({**base, "trials": made}).gains()
+    results = [r for n, a, b in rounds for r in (result(BASELINE, n, a), result("rps", n, b))]
+    rps = Considered(advice="rps", finding="spread", protocol="tcp", applies=True, why="x")
+    advised = Advised(cpus=(0,), message_bytes=1, seconds=1, path=path, considered=(rps,))
+    several = Tuned(advised, tuple(results))
+    (gain,) = several.gains()
     assert gain.median == pytest.approx(0.3) and gain.rounds == 3 and gain.helps
-    several = TuneResult.model_validate({**base, "trials": made})
     assert any("median of 3 rounds, +30% to +30%" in s for s in sentences(several))
-    once = TuneResult.model_validate({**base, "trials": made[:2]})
+    once = Tuned(advised, tuple(results[:2]))
     assert any("+30% (one round: its spread is not known)" in s for s in sentences(once))
     assert not any("median" in s for s in sentences(once))
     [table] = document(once).sections[0].tables
     assert [row.cells[3] for row in table.lines] == ["1", "1"]
-    spoilt = [*made[:-1], trial("rps", 3, 1.3, checksum_errors=1)]
-    (gain,) = TuneResult.model_validate({**base, "trials": spoilt}).gains()
+    spoilt = (*results[:-1], result("rps", 3, 1.3, checksum_errors=1))
+    (gain,) = Tuned(advised, spoilt).gains()
     assert not gain.sound and not gain.helps
 
 

@@ -38,7 +38,7 @@ from headrace.spec.calibration import Calibration
 from headrace.spec.plan import ChainPlans
 from headrace.spec.profile import Profile
 from headrace.spec.server import Server
-from headrace.tune.result import TuneResult
+from headrace.tune.result import TuneOutput
 
 SCHEMA_VERSION = 1  # raised when a name goes, or changes its type or meaning; not by a new one
 
@@ -64,7 +64,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "hosting capacity": CapacityOutput,
     "hosting where": WhereOutput,
     "trace": StackTrace,
-    "tune": TuneResult,
+    "tune": TuneOutput,
     "bench fib": BenchRows,
 }
 BUNDLE: dict[str, type[BaseModel]] = {

@@ -15,12 +15,13 @@ from headrace.analyse.report import report as make_report
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, layers
+from headrace.report import appliances, layers, tune
 from headrace.report import html as page
 from headrace.report.document import Document
 from headrace.report.machine import report_output
 from headrace.report.measured import document
 from headrace.report.terminal import show
+from headrace.tune.result import read as tuned
 
 
 def report(
@@ -62,6 +63,7 @@ def _document(bundle: Bundle, made: Report) -> Document:
     more = (
         *appliances.sections(made.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),
+        *tune.sections(tuned(bundle)),
     )
     return document(made, spec=bundle.spec_given, more=more)
 

@@ -4,27 +4,30 @@
 from __future__ import annotations
 
 import os
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
+from pydantic import ValidationError
 from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
-from headrace.errors import HeadraceError, bad_value
-from headrace.host.ledger import Ledger
-from headrace.host.state import RunState
-from headrace.report.html import write
+from headrace.cli.report import finish_run
+from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.measure.progress import Progress
+from headrace.measure.session import new_bundle, session
+from headrace.record.bundle import Bundle
 from headrace.report.terminal import show
 from headrace.report.tune import document
+from headrace.tune import runner
 from headrace.tune.advice import ALL, Advice
 from headrace.tune.discover import namespace
 from headrace.tune.load import MESSAGE_MAX
 from headrace.tune.program import find_shortcut
-from headrace.tune.result import PROTOCOLS, TuneResult
-from headrace.tune.runner import Ends, Tuning, Wish
+from headrace.tune.result import Tuned
+from headrace.tune.wish import PROTOCOLS, Ends, Wish
 
 
 class Name(StrEnum):
@@ -33,6 +36,10 @@ class Name(StrEnum):
 
 
 def tune(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(help="A bundle of an earlier run: the same again, without other options."),
+    ] = None,
     advice: Annotated[
         list[str] | None,
         typer.Option(help=f"Only these of {'; '.join(a.name for a in ALL)}. Repeatable."),
@@ -58,37 +65,61 @@ def tune(
         str, typer.Option("--bridge-namespace", help="The bridge's; by default this one.")
     ] = "",
     out: Annotated[
-        Path | None, typer.Option(help="Directory for the report; runs/tune-TIME by default.")
+        Path | None, typer.Option(help="The bundle's directory; runs/tune-TIME by default.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try advice for traffic inside one server: measured with and without, then undone."""
     wish = Wish(
-        advice=_chosen(advice),
-        protocols=[p for p in PROTOCOLS if not protocol or Name(p) in protocol],
+        advice=tuple(one.name for one in _chosen(advice)),
+        protocols=tuple(p for p in PROTOCOLS if not protocol or Name(p) in protocol),
         rounds=rounds,
         seconds=seconds,
         message_bytes=message_bytes,
         ends=_ends(sender, receiver, bridge),
     )
-    target = out or Path("runs") / time.strftime("tune-%Y%m%d-%H%M%S", time.gmtime())
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise bad_value("--out", str(target), allowed="a directory that is new or empty")
-    if os.geteuid():
-        raise HeadraceError("tune: makes network namespaces and needs root; run it with sudo")
-    if any(a.shortcut for a in wish.advice):
-        find_shortcut()  # says now what is missing, not after minutes
-    result = _run(wish, Console(stderr=True, highlight=False))  # progress
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "tune.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    shown = document(result)
-    write(shown, target / "report.html")
+    target, tuned = _run(wish if bundle is None else _replayed(bundle), out)
+    page = finish_run(target, None)
     if as_json:
-        print_json(result)
+        print_json(tuned.output(target))
         return
     console = stdout()
-    show(shown, console)
-    console.print(f"Report: {target / 'report.html'}", markup=False)
+    show(document(tuned), console)
+    console.print(f"Bundle: {target}, report: {page}", markup=False)
+
+
+def _run(wish: Wish, out: Path | None) -> tuple[Path, Tuned]:
+    chosen = _chosen(list(wish.advice))
+    if out is not None and out.exists():
+        raise bad_value("--out", str(out), allowed="a directory that is new")
+    if os.geteuid():
+        raise HeadraceError("tune: makes network namespaces and needs root; run it with sudo")
+    if any(a.shortcut for a in chosen):
+        find_shortcut()  # says now what is missing, not after minutes
+    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
+    if out is not None and out.exists():
+        raise bad_value("--out", str(out), allowed="a directory that is new")
+    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
+    target = new_bundle(out, "tune")
+    with session(target, progress, lambda path, shown: finish_run(path, None)) as measuring:
+        given = {"tune": wish.model_dump(mode="json", exclude_defaults=True)}
+        measuring.inputs(yaml.safe_dump(given, sort_keys=False), {})
+        return target.path, runner.tune(measuring, wish, chosen)
+
+
+def _replayed(bundle: Path) -> Wish:
+    given = yaml.safe_load(Bundle(bundle).spec_given or "")
+    if not isinstance(given, dict) or set(given) != {"tune"}:
+        raise bad_value("BUNDLE", str(bundle), allowed="a bundle of `headrace tune`")
+    try:
+        wish = Wish.model_validate(given["tune"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadInput(f"{bundle}/spec.yaml: tune.{where}: {first['msg']}") from None
+    if wish.ends is not None:
+        _ends(wish.ends.sender, wish.ends.receiver, wish.ends.bridge)
+    return wish
 
 
 def _ends(sender: str, receiver: str, bridge: str) -> Ends | None:
@@ -103,7 +134,7 @@ def _ends(sender: str, receiver: str, bridge: str) -> Ends | None:
         namespace(bridge, "--bridge-namespace")
     if sender == receiver:
         raise bad_value("--to", receiver, allowed="another namespace than --from's")
-    return Ends(sender, receiver, bridge)
+    return Ends(sender=sender, receiver=receiver, bridge=bridge)
 
 
 def _chosen(names: list[str] | None) -> tuple[Advice, ...]:
@@ -112,14 +143,3 @@ def _chosen(names: list[str] | None) -> tuple[Advice, ...]:
         if name not in known:
             raise bad_value("--advice", name, allowed="; ".join(known))
     return tuple(a for a in ALL if not names or a.name in names)
-
-
-def _run(wish: Wish, console: Console) -> TuneResult:
-    state = RunState()
-    try:
-        ledger = Ledger(state.path)
-        tag = f"hrt{os.getpid() % 100000}"
-        say = lambda text: console.print(f"  {text}", markup=False)  # noqa: E731
-        return Tuning(wish, ledger, state.path, tag, say).all()
-    finally:
-        state.remove()

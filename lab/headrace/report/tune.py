@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Advice that was tried, and what it gained, as a document."""
+"""Advice that was tried, and what it gained: a document, and sections of its bundle's report."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
+from headrace.record.rows import Result
 from headrace.report.document import Block, Cell, Column, Document, Row, Section, Table, Text
-from headrace.tune.result import BASELINE, FINDINGS, GAIN, Gain, Protocol, TuneResult, TuneTrial
+from headrace.tune.result import (
+    FINDINGS,
+    GAIN,
+    Gain,
+    Tuned,
+    checksum_errors,
+    counter,
+    cpu_s_per_gb,
+    goodput_gbps,
+    packet_bytes,
+    softirq_shares,
+    wrong,
+)
+from headrace.tune.wish import BASELINE, Protocol
 
 _COLUMNS = (
     "",
@@ -21,28 +36,32 @@ _COLUMNS = (
 )
 
 
-def document(result: TuneResult) -> Document:
-    before, after = result.load_average
-    tables = tuple(
-        Section(protocol.upper(), blocks=(_table(result, protocol),))
-        for protocol in _protocols(result)
-    )
-    sums: tuple[Block, ...] = tuple(Text(text) for text in sentences(result))
+def document(tuned: Tuned) -> Document:
+    advised = tuned.advised
     return Document(
         title="Advice, tried",
-        subtitle=f"Linux {result.kernel} · {len(result.cpus)} CPUs · sends of "
-        f"{result.message_bytes} bytes for {result.seconds} s · load average {before:.1f} before, "
-        f"{after:.1f} after",
-        sections=(
-            *tables,
-            Section("What it comes to", _how(result), sums),
-            Section("What applies, and why", blocks=(_considered(result),), on="page"),
-        ),
+        subtitle=f"sends of {advised.message_bytes} bytes for {advised.seconds} s",
+        sections=sections(tuned),
     )
 
 
-def _how(result: TuneResult) -> str:
-    path = result.path
+def sections(tuned: Tuned | None) -> tuple[Section, ...]:
+    """None: the bundle is of something else."""
+    if tuned is None:
+        return ()
+    tables = tuple(
+        Section(protocol.upper(), blocks=(table(tuned, protocol),)) for protocol in tuned.protocols
+    )
+    sums: tuple[Block, ...] = tuple(Text(text) for text in sentences(tuned))
+    return (
+        *tables,
+        Section("What it comes to", _how(tuned), sums),
+        Section("What applies, and why", blocks=(_considered(tuned),), on="page"),
+    )
+
+
+def _how(tuned: Tuned) -> str:
+    path, cpus = tuned.advised.path, tuned.advised.cpus
     where = (
         f"From {path.sender.address} to {path.receiver.address} over the bridge {path.bridge}, as "
         "it was found."
@@ -53,49 +72,43 @@ def _how(result: TuneResult) -> str:
     return (
         f"{where} Runs with an advice and without it take turns; a gain is the ratio within a "
         "round, its median over the rounds. The sender is on CPU "
-        f"{result.cpus[0]}, the receiver on CPU {result.cpus[-1]}."
+        f"{cpus[0]}, the receiver on CPU {cpus[-1]}."
     )
 
 
-def _protocols(result: TuneResult) -> list[Protocol]:
-    return list(dict.fromkeys(t.protocol for t in result.trials))
-
-
-def _table(result: TuneResult, protocol: Protocol) -> Table:
-    gains = {g.advice: g for g in result.gains() if g.protocol == protocol}
+def table(tuned: Tuned, protocol: Protocol) -> Table:
+    gains = {g.advice: g for g in tuned.gains() if g.protocol == protocol}
     names = (BASELINE, *gains)
-    return Table(_COLUMNS, tuple(_row(result, protocol, n, gains.get(n)) for n in names))
+    rows = tuple(
+        row(name, tuned.of(name, protocol), gains.get(name), tuned.advised.seconds)
+        for name in names
+        if tuned.of(name, protocol)
+    )
+    return Table(_COLUMNS, rows)
 
 
-def _row(result: TuneResult, protocol: Protocol, advice: str, gain: Gain | None) -> Row:
-    trials = [t for t in result.trials if (t.advice, t.protocol) == (advice, protocol)]
-    rate = median(t.gbps for t in trials)
+def row(advice: str, results: Sequence[Result], gain: Gain | None, seconds: float) -> Row:
+    rate = median(map(goodput_gbps, results))
     several = gain is not None and gain.rounds > 1
     sound = gain is None or gain.sound
+    shares = softirq_shares(results, seconds)
     cells: tuple[Cell, ...] = (
         advice if sound else f"{advice}: wrong data",
         rate,
         gain.median if gain else "",
-        f"{gain.least:+.0%} to {gain.most:+.0%}" if gain and several else f"{len(trials)}",
-        median(t.cpu_s_per_gb for t in trials),
-        median(t.packet_bytes for t in trials),
-        median(t.fragments["server"] + t.fragments["receiver"] for t in trials),
-        _softirqs(result, trials),
+        f"{gain.least:+.0%} to {gain.most:+.0%}" if gain and several else f"{len(results)}",
+        median(map(cpu_s_per_gb, results)),
+        median(map(packet_bytes, results)),
+        median(counter(one, "fragments") for one in results),
+        ", ".join(f"{core} {share:.0%}" for core, share in shares.items()),
         rate,
     )
     return Row(cells, doubtful=not sound)
 
 
-def _softirqs(result: TuneResult, trials: list[TuneTrial]) -> str:
-    """Share of each core's time, mean over the rounds."""
-    cores = trials[0].softirq_s
-    shares = {c: sum(t.softirq_s[c] for t in trials) / len(trials) / result.seconds for c in cores}
-    return ", ".join(f"{c} {s:.0%}" for c, s in shares.items())
-
-
-def _considered(result: TuneResult) -> Table:
+def _considered(tuned: Tuned) -> Table:
     rows = []
-    for c in result.considered:
+    for c in tuned.advised.considered:
         mind = f". Mind: {c.warning}." if c.applies and c.warning else ""
         applies = "applies" if c.applies else "does not apply"
         name = f"{c.protocol.upper()} {c.advice}"
@@ -104,38 +117,32 @@ def _considered(result: TuneResult) -> Table:
     return Table(columns, tuple(rows))
 
 
-def sentences(result: TuneResult) -> list[str]:
+def sentences(tuned: Tuned) -> list[str]:
     """One for each finding, then how many of them gain."""
-    best = result.best()
-    said = []
-    for protocol in _protocols(result):
+    best = tuned.best()
+    texts = []
+    for protocol in tuned.protocols:
+        name = protocol.upper()
         helps = [f for f in FINDINGS if (f, protocol) in best and best[f, protocol].helps]
-        for finding, title in FINDINGS.items():
-            said.append(f"{protocol.upper()}: {title}: {_said(best.get((finding, protocol)))}")
-        said.append(
-            f"{protocol.upper()}: {len(helps)} of {len(FINDINGS)} findings gain {GAIN:.0%} or more."
-        )
-    wrong = sum(t.wrong for t in result.trials)
-    errors = sum(t.checksum_errors for t in result.trials)
-    compared = sum(t.compared for t in result.trials)
-    said.append(
-        f"{compared} messages compared with what was sent, {wrong} were wrong; {errors} checksum "
-        "errors."
+        texts += [
+            f"{name}: {title}: {_gain_text(best.get((finding, protocol)))}"
+            for finding, title in FINDINGS.items()
+        ]
+        texts.append(f"{name}: {len(helps)} of {len(FINDINGS)} findings gain {GAIN:.0%} or more.")
+    compared = sum(counter(one, "compared") for one in tuned.results)
+    texts.append(
+        f"{compared} messages compared with what was sent, {sum(map(wrong, tuned.results))} were "
+        f"wrong; {sum(map(checksum_errors, tuned.results))} checksum errors."
     )
-    doubted = [t for t in result.trials if t.audit.failed]
-    for check in dict.fromkeys(f.check for t in doubted for f in t.audit.failed):
-        found = [f for t in doubted for f in t.audit.failed if f.check == check]
-        most = max(found, key=lambda f: f.value or 0.0)
-        said.append(f"{len(found)} of {len(result.trials)} runs are in doubt: {most.text}")
-    if max(result.load_average) > 1:
-        said.append(
-            "Others worked on this machine meanwhile (load average "
-            f"{result.load_average[0]:.1f} before): repeat it when it is quiet."
-        )
-    return said
+    failed = [finding for one in tuned.results for finding in one.audit.failed]
+    for check in dict.fromkeys(finding.check for finding in failed):
+        several = [finding for finding in failed if finding.check == check]
+        most = max(several, key=lambda finding: finding.value or 0.0)
+        texts.append(f"{len(several)} of {len(tuned.results)} trials are in doubt: {most.text}")
+    return texts
 
 
-def _said(gain: Gain | None) -> str:
+def _gain_text(gain: Gain | None) -> str:
     if gain is None:
         return "nothing of it applied."
     if gain.rounds == 1:

@@ -18,7 +18,9 @@ from headrace.host import settings
 from headrace.host.settings import Setting
 from headrace.tune.path import BRIDGE_NF, ServerPath
 from headrace.tune.program import find_shortcut, ways
-from headrace.tune.result import Finding, Protocol, TuneTrial
+from headrace.tune.result import Topic
+from headrace.tune.seen import Seen
+from headrace.tune.wish import Protocol
 
 MTU_MAX = 65535
 _HEADERS = 28  # IPv4 and UDP
@@ -33,7 +35,7 @@ class Situation:
 
     path: ServerPath
     protocol: Protocol
-    found: TuneTrial  # a run on the path as it was found
+    found: Seen  # a run on the path as it was found
     cpus: tuple[int, ...]
     message_bytes: int
 
@@ -55,7 +57,7 @@ Way = Literal["peer", "xdp", "xsk"]
 
 class Advice(ABC):
     name: ClassVar[str]
-    finding: ClassVar[Finding]
+    finding: ClassVar[Topic]
     shortcut: ClassVar[Way | None] = None
     warning: ClassVar[str] = ""  # what it costs besides
 
@@ -93,7 +95,7 @@ def cpu_mask(cpus: list[int]) -> str:
     return ",".join(reversed(groups))
 
 
-def busiest(found: TuneTrial) -> tuple[str, float]:
+def busiest(found: Seen) -> tuple[str, float]:
     """The core with the most softirq time and its share of all."""
     total = sum(found.softirq_s.values())
     core = max(found.softirq_s, key=lambda c: found.softirq_s[c])
@@ -112,7 +114,7 @@ class Rps(Advice):
     """Packets go on another core's backlog, by flow (Linux' Documentation/networking/scaling)."""
 
     name = "rps"
-    finding: ClassVar[Finding] = "spread"
+    finding: ClassVar[Topic] = "spread"
 
     def applies(self, s: Situation) -> Verdict:
         return _concentrated(s)
@@ -131,7 +133,7 @@ class Xps(Advice):
     """Each core sends through a queue of its own."""
 
     name = "xps"
-    finding: ClassVar[Finding] = "spread"
+    finding: ClassVar[Topic] = "spread"
 
     def applies(self, s: Situation) -> Verdict:
         queues = {d: len(_queues(n, d, "tx-")) for n, d in _ends(s.path)}
@@ -151,7 +153,7 @@ class ThreadedNapi(Advice):
     """NAPI in a thread that the scheduler places. A veth polls by NAPI while GRO is on."""
 
     name = "threaded-napi"
-    finding: ClassVar[Finding] = "spread"
+    finding: ClassVar[Topic] = "spread"
 
     def applies(self, s: Situation) -> Verdict:
         try:
@@ -172,7 +174,7 @@ class IrqAffinity(Advice):
     """A NIC's interrupts, one core for each queue."""
 
     name = "irq-affinity"
-    finding: ClassVar[Finding] = "spread"
+    finding: ClassVar[Topic] = "spread"
 
     def applies(self, s: Situation) -> Verdict:
         irqs = _irqs(s.path)
@@ -211,14 +213,14 @@ class JumboMtu(Advice):
     """The whole path takes what an application sends in one piece."""
 
     name = "jumbo-mtu"
-    finding: ClassVar[Finding] = "whole"
+    finding: ClassVar[Topic] = "whole"
 
     def applies(self, s: Situation) -> Verdict:
         mtu = s.mtu()
         if mtu >= min(s.message_bytes + _HEADERS, MTU_MAX):
             return Verdict(False, f"the path's MTU is {mtu} already")
         pieces = f"sends of {s.message_bytes} bytes meet an MTU of {mtu}"
-        fragments = s.found.fragments.get("receiver", 0)
+        fragments = s.found.grown["receiver"]["fragments"]
         if fragments:
             pieces += f": {fragments} IP fragments came"
         return Verdict(True, pieces)
@@ -231,7 +233,7 @@ class BridgeNetfilterOff(Advice):
     """Bridged packets do not run through iptables; fragments are not put together and cut again."""
 
     name = "bridge-netfilter-off"
-    finding: ClassVar[Finding] = "whole"
+    finding: ClassVar[Topic] = "whole"
     warning = "rules of iptables and nftables' ip family no longer see what this bridge passes"
 
     def applies(self, s: Situation) -> Verdict:
@@ -241,7 +243,7 @@ class BridgeNetfilterOff(Advice):
             return Verdict(False, "this kernel has no bridge-netfilter, or it is not loaded")
         if not on:
             return Verdict(False, "bridge-netfilter is off already")
-        fragments = s.found.fragments.get("server", 0)
+        fragments = s.found.grown["server"]["fragments"]
         again = (
             f"; it put {fragments} IP fragments together and cut them again" if fragments else ""
         )
@@ -255,7 +257,7 @@ class WholeAndUnfiltered(Advice):
     """The two above at once: what S4 figure 19 comes to without both."""
 
     name = "jumbo-mtu, bridge-netfilter-off"
-    finding: ClassVar[Finding] = "whole"
+    finding: ClassVar[Topic] = "whole"
     warning = BridgeNetfilterOff.warning
     _parts = (JumboMtu(), BridgeNetfilterOff())
 
@@ -271,7 +273,7 @@ class Tso(Advice):
     """The stack hands TCP's 64 KB to the veth uncut."""
 
     name = "tso"
-    finding: ClassVar[Finding] = "whole"
+    finding: ClassVar[Topic] = "whole"
     _FEATURES = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
 
     def applies(self, s: Situation) -> Verdict:
@@ -296,7 +298,7 @@ class UdpGso(Advice):
     """The application has the kernel cut its datagrams as late as can be (UDP_SEGMENT, UDP_GRO)."""
 
     name = "udp-gso"
-    finding: ClassVar[Finding] = "whole"
+    finding: ClassVar[Topic] = "whole"
     warning = "the application must set UDP_SEGMENT, and its messages become datagrams of the MTU"
 
     def applies(self, s: Situation) -> Verdict:
@@ -314,7 +316,7 @@ class RedirectPeer(Advice):
     """tc at the port's ingress: bpf_redirect_peer into the other station's namespace."""
 
     name = "redirect-peer"
-    finding: ClassVar[Finding] = "short"
+    finding: ClassVar[Topic] = "short"
     shortcut: ClassVar[Way | None] = "peer"
     warning = "the bridge's rules, counters and learning no longer see what takes the shorter way"
 
@@ -327,7 +329,7 @@ class RedirectXdp(Advice):
     that was left to a device would never be made: the stations make their own."""
 
     name = "redirect-xdp"
-    finding: ClassVar[Finding] = "short"
+    finding: ClassVar[Topic] = "short"
     shortcut: ClassVar[Way | None] = "xdp"
     warning = f"{RedirectPeer.warning}; checksum offload and TSO are off in the stations"
 
@@ -347,7 +349,7 @@ class AfXdp(Advice):
     the stations make their own checksums, as for XDP_REDIRECT."""
 
     name = "af-xdp"
-    finding: ClassVar[Finding] = "short"
+    finding: ClassVar[Topic] = "short"
     shortcut: ClassVar[Way | None] = "xsk"
     warning = (
         f"{RedirectXdp.warning}; a process must run for it, and each frame is copied out of the "

@@ -1,58 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of `headrace tune` measured, as it is written to tune.json."""
+"""What trying advice came to: which was considered and why, and what each gained."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ValidationError
 
-from headrace.record.verdict import Audit
+from headrace.record.bundle import Bundle, BundleError
+from headrace.record.frozen import Record
+from headrace.record.rows import Measurement, Result
 from headrace.tune.path import ServerPath
+from headrace.tune.wish import BASELINE, Protocol
 
-Protocol = Literal["tcp", "udp"]
-PROTOCOLS: tuple[Protocol, ...] = ("tcp", "udp")
-Finding = Literal["spread", "whole", "short"]
-FINDINGS: dict[Finding, str] = {
+Topic = Literal["spread", "whole", "short"]
+FINDINGS: dict[Topic, str] = {
     "spread": "Spread softirqs over the cores",
     "whole": "No needless fragmentation inside one server",
     "short": "A shorter way for what stays inside",
 }
-BASELINE = "as found"
 GAIN = 0.20  # what counts as a gain
+ADVICE_FILE = "advice.json"  # among a bundle's samples
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TuneTrial(Part):
-    """One run of the workload, with or without advice."""
-
-    advice: str  # BASELINE: without any
-    protocol: Protocol
-    round: int
-    gbps: float  # of payload that reached the receiver
-    sent_gbps: float
-    cpu_s_per_gb: float  # of both processes, system calls and the softirqs in them included
-    softirq_s: dict[str, float]  # per core, of the whole machine
-    packets: int  # that left the sender's device; what is never cut counts as one
-    packet_bytes: float  # their mean size
-    fragments: dict[str, int]  # received by namespace: server, receiver
-    checksum_errors: int
-    compared: int  # messages compared with what was sent
-    wrong: int
-    audit: Audit = Audit(verdict="not-audited")
-    redirected: int | None = None  # by the shortcut
-    shortcut_dropped: int | None = None  # AF_XDP: frames that found a ring full
-
-
-class Considered(Part):
+class Considered(Record):
     """Whether an advice applies to a protocol, and the reason."""
 
     advice: str
-    finding: Finding
+    finding: Topic
     protocol: Protocol
     applies: bool
     why: str
@@ -60,11 +39,11 @@ class Considered(Part):
     warning: str = ""
 
 
-class Gain(Part):
+class Gain(Record):
     """Rate with the advice over the rate without it in the same round, less one."""
 
     advice: str
-    finding: Finding
+    finding: Topic
     protocol: Protocol
     median: float
     least: float
@@ -78,52 +57,127 @@ class Gain(Part):
         return self.sound and self.median >= GAIN
 
 
-class TuneResult(Part):
-    version: int = 1
-    kernel: str
-    cpus: tuple[int, ...]
-    load_average: tuple[float, float]  # before and after: others' work is in the figures
+class Advised(Record):
+    """What was considered, and for which path: a bundle has it beside its results."""
+
+    cpus: tuple[int, ...]  # sender on the first, receiver on the last
     message_bytes: int
     seconds: float
     path: ServerPath
     considered: tuple[Considered, ...]
-    trials: tuple[TuneTrial, ...]
+
+
+class TuneOutput(Advised):
+    bundle: str
+    gains: tuple[Gain, ...]
+    results: tuple[Result, ...]  # with each advice and without, round by round
+
+
+@dataclass(frozen=True)
+class Tuned:
+    advised: Advised
+    results: tuple[Result, ...]
+
+    def output(self, bundle: Path) -> TuneOutput:
+        advised = {name: getattr(self.advised, name) for name in Advised.model_fields}
+        gains = tuple(self.gains())
+        return TuneOutput(**advised, bundle=str(bundle), gains=gains, results=self.results)
+
+    @property
+    def protocols(self) -> list[Protocol]:
+        return list(dict.fromkeys(c.protocol for c in self.advised.considered))
+
+    def of(self, advice: str, protocol: Protocol) -> list[Result]:
+        return [r for r in self.results if (r.execution, protocol_of(r)) == (advice, protocol)]
 
     def rates(self, advice: str, protocol: Protocol) -> dict[int, float]:
         """Round -> Gbit/s."""
-        return {
-            t.round: t.gbps for t in self.trials if (t.advice, t.protocol) == (advice, protocol)
-        }
+        return {r.repetition: goodput_gbps(r) for r in self.of(advice, protocol)}
 
     def gains(self) -> list[Gain]:
-        found = []
-        for c in self.considered:
+        gains = []
+        for c in self.advised.considered:
             rates, without = self.rates(c.advice, c.protocol), self.rates(BASELINE, c.protocol)
             each = sorted(
                 rates[r] / without[r] - 1 for r in rates if r in without and without[r] > 0
             )
             if each:
-                found.append(
+                gains.append(
                     Gain(
                         advice=c.advice, finding=c.finding, protocol=c.protocol,
                         median=median(each), least=each[0], most=each[-1], rounds=len(each),
                         sound=self._sound(c.advice, c.protocol),
                     )
                 )  # fmt: skip
-        return found
+        return gains
 
     def _sound(self, advice: str, protocol: Protocol) -> bool:
-        return not any(
-            t.wrong or t.checksum_errors
-            for t in self.trials
-            if (t.advice, t.protocol) == (advice, protocol)
-        )
+        results = self.of(advice, protocol)
+        return not any(wrong(r) or checksum_errors(r) for r in results)
 
-    def best(self) -> dict[tuple[Finding, Protocol], Gain]:
+    def best(self) -> dict[tuple[Topic, Protocol], Gain]:
         """The best advice of each finding."""
-        found: dict[tuple[Finding, Protocol], Gain] = {}
+        best: dict[tuple[Topic, Protocol], Gain] = {}
         for g in self.gains():
             key = (g.finding, g.protocol)
-            if g.sound and (key not in found or g.median > found[key].median):
-                found[key] = g
-        return found
+            if g.sound and (key not in best or g.median > best[key].median):
+                best[key] = g
+        return best
+
+
+def read(bundle: Bundle) -> Tuned | None:
+    """None where a bundle is of something else."""
+    file = bundle.path / "samples" / ADVICE_FILE
+    if not file.is_file():
+        return None
+    try:
+        advised = Advised.model_validate_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValidationError) as error:
+        raise BundleError(f"{file}: {error}") from None
+    return Tuned(advised, tuple(bundle.results()))
+
+
+def protocol_of(result: Measurement) -> str:
+    return result.workload.split(",")[0]
+
+
+def goodput_gbps(result: Measurement) -> float:
+    return result.application.gbps if result.application else 0.0
+
+
+def counter(result: Measurement, name: str, parts: Sequence[str] = ()) -> int:
+    """A counter's growth, over the parts that have it."""
+    counters = result.application.counters if result.application else {}
+    chosen = [values for part, values in counters.items() if part in parts or not parts]
+    return sum(values.get(name, 0) for values in chosen)
+
+
+def wrong(result: Measurement) -> int:
+    """Messages whose content is not what was sent."""
+    return counter(result, "wrong")
+
+
+def checksum_errors(result: Measurement) -> int:
+    return counter(result, "checksum_errors")
+
+
+def packet_bytes(result: Measurement) -> float:
+    packets = counter(result, "packets", ("sender",))
+    return counter(result, "bytes", ("sender",)) / packets if packets else 0.0
+
+
+def cpu_s_per_gb(result: Measurement) -> float:
+    """CPU time of both processes, with system calls and the softirqs in them."""
+    if result.application is None or not result.application.gbps:
+        return 0.0
+    return sum(result.application.cpu.values()) / (result.application.gbps / 8)
+
+
+def softirq_shares(results: Sequence[Measurement], seconds: float) -> dict[str, float]:
+    """Share of each core's time, mean over the results."""
+    counters = [r.application.counters if r.application else {} for r in results]
+    cores = [part for part, values in counters[0].items() if "softirq_us" in values]
+    return {
+        core: sum(c[core]["softirq_us"] for c in counters) / 1e6 / len(counters) / seconds
+        for core in cores
+    }

@@ -98,7 +98,7 @@ def _some_use(doc: Document, points: list[Point]) -> None:
 
 
 def tester_lcore(study: Study) -> int:
-    """Of headrace's own source and sink; the last CPU unless the study says which."""
+    """Where headrace's own source and sink run; the last CPU unless the study says which."""
     told = study.deployment.lcores.traffic
     return told[0] if told else max(os.sched_getaffinity(0))
 
