@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.record.bundle import Bundle
 from support.lab import headrace
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("s[12]-hosting.yaml"))
@@ -47,10 +48,14 @@ groups:
     assert done.returncode == 1
     assert "1 of 2 points failed: two-1" in done.stderr
     assert (tmp_path / "out/results.parquet").is_file()
-    first, second = json.loads((tmp_path / "out/rows.json").read_text())
+    first, second = json.loads((tmp_path / "out/samples/points.json").read_text())
     assert "points.yaml:11: groups.two.sweep.chain: next hop 7" in first["failed"]
-    assert first["results"] == []
-    assert second["point"] == "two-2" and len(second["results"]) == 1
+    assert second["point"] == "two-2" and "failed" not in second
+    [result] = Bundle(tmp_path / "out").results()
+    assert result.chain == "two-2"
+    page = (tmp_path / "out/report.html").read_text()
+    assert "none: 1 of 2 points measured here" in page and "failed: " in page
+    assert "two: all points" in page and "1 of 2 points measured here" in done.stdout
     again = headrace("run", "points.yaml", "--out", "out", folder=tmp_path, engine=engine_binary)
     assert again.returncode == 2 and "out" in again.stderr and "already" in again.stderr
     assert (tmp_path / "out/results.parquet").is_file()

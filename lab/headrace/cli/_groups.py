@@ -8,7 +8,6 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -20,11 +19,9 @@ from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
-from headrace.record.rows import Result
-from headrace.report.hosting import brief, flow, with_best_case
-from headrace.report.hosting_page import document as points_document
-from headrace.report.html import write
-from headrace.report.terminal import show as show_document
+from headrace.record.bundle import BundleWriter
+from headrace.report.hosting import flow
+from headrace.report.points import POINTS_FILE
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -75,27 +72,17 @@ class Chosen:
             return {"skipped": point.skipped}
         return {"failed": self.failed[point.name]} if point.name in self.failed else {}
 
-    def told(
-        self, bundle: Path, results: Sequence[Result], failed: Mapping[str, str], console: Console
-    ) -> None:
-        """A row for each point, those without a result among them."""
+    def keep(self, bundle: BundleWriter, failed: Mapping[str, str]) -> None:
+        """What became of each point, for the report."""
         self.failed.update(failed)
-        rows = with_best_case(
-            [
-                _row(point)
-                | {"results": [brief(one) for one in results if one.chain == point.name]}
-                | self._absent(point)
-                for point in self.points
-            ]
-        )
-        (bundle / "rows.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-        shown = points_document(self.study, rows)
-        write(shown, bundle / "study.html")
-        show_document(shown, console)
-        console.print(f"Page of the points: {bundle / 'study.html'}", markup=False, soft_wrap=True)
+        if self.study.groups:
+            points = [_row(point) | self._absent(point) for point in self.points]
+            bundle.sample(POINTS_FILE, json.dumps(points, indent=2) + "\n")
+
+    def complain(self) -> None:
         if self.failed:
             raise HeadraceError(
-                f"{len(self.failed)} of {len(rows)} points failed: {', '.join(self.failed)}"
+                f"{len(self.failed)} of {len(self.points)} points failed: {', '.join(self.failed)}"
             )
 
 

@@ -20,6 +20,7 @@ from headrace.report import html as page
 from headrace.report.document import Document
 from headrace.report.machine import report_output
 from headrace.report.measured import document
+from headrace.report.points import sections
 from headrace.report.terminal import show
 from headrace.tune.result import read as tuned
 
@@ -65,7 +66,8 @@ def _document(bundle: Bundle, made: Report) -> Document:
         *layers.sections(bundle.path, bundle.results()),
         *tune.sections(tuned(bundle)),
     )
-    return document(made, spec=bundle.spec_given, more=more)
+    points = sections(bundle)
+    return document(made, spec=bundle.spec_given, points=points, more=more)
 
 
 def finish_run(path: Path, console: Console | None) -> Path:

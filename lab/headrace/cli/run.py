@@ -120,10 +120,9 @@ def _measure(
     with session(writer, progress, report, wait) as measuring:
         measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
         measuring.run(checked, study.repetitions)
+    chosen.keep(writer, measuring.failed)
     _told(writer.path, measuring.results, as_json)
-    if chosen.study.groups:
-        shown = Console(stderr=True, highlight=False) if as_json else stdout()
-        chosen.told(writer.path, measuring.results, measuring.failed, shown)
+    chosen.complain()
 
 
 def _told(bundle: Path, results: list[Result], as_json: bool) -> None:

@@ -40,11 +40,18 @@ from headrace.report.evidence import in_brief, section
 NARROWEST = "Where it is narrowest"
 
 
-def document(report: Report, *, spec: str | None = None, more: Sequence[Section] = ()) -> Document:
-    """`more`: sections on what a bundle has beside its results, such as samples of the layers."""
+def document(
+    report: Report,
+    *,
+    spec: str | None = None,
+    points: Sequence[Section] = (),
+    more: Sequence[Section] = (),
+) -> Document:
+    """`points`: sections on a paper's points. `more`: on what a bundle has beside its results, such
+    as samples of the layers."""
     groups = report.groups
     several, roles = len(groups) > 1, appliances.roles(report.reached)
-    sections = [_glance(groups)] if several else []
+    sections = [*([_glance(groups)] if several else []), *points]
     for number, group in enumerate(groups, 1):
         sections += _group(group, f"group-{number}", several, roles)
     given = (Folded("Specification", "as given", (Code(spec),)),) if spec else ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.report.document import Document
 from headrace.report.hosting import with_best_case
-from headrace.report.hosting_page import delays, document, scale, stacks
 from headrace.report.html import render
+from headrace.report.points import delays, of_groups, scale, stacks
 from headrace.spec.study import Study
 
 FILE = Study.model_validate(
@@ -54,7 +55,7 @@ def test_parts_of_the_latency() -> None:
 
 def test_page() -> None:
     failed = {**row(8, "poll", 1.0), "results": [], "failed": "no <memory>"}
-    page = render(document(FILE, [*ROWS, failed]))
+    page = render(Document("p", sections=of_groups(FILE.groups, FILE.paper or "", [*ROWS, failed])))
     assert "3 of 4 points measured here" in page
     assert "g: throughput (ndr)" in page and "g: where the time goes" in page
     assert "failed: no &lt;memory&gt;" in page and "VNFs &lt;side&gt; by side" in page

@@ -3,20 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import yaml
+
+from headrace.record.bundle import Bundle
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import text
-from headrace.report.document import Cell, Column, Document, Row, Section, Table, curves
-from headrace.report.hosting import anatomy, parts, words
+from headrace.report.document import Cell, Column, Row, Section, Table, Text, curves
+from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
 from headrace.spec.group import Group
-from headrace.spec.study import Study
 
 Point = dict[str, Any]
+POINTS_FILE = "points.json"  # among the samples: what became of each point
 _CHAINS = "deployment.hosting.chains"
 _COLUMNS = (
     "point",
@@ -31,22 +35,39 @@ _COLUMNS = (
 )
 
 
-def document(file: Study, rows: Sequence[Point]) -> Document:
-    sections: list[Section] = []
-    for name, group in file.groups.items():
+def sections(bundle: Bundle) -> tuple[Section, ...]:
+    """A study's points by group; none where it has no groups."""
+    kept = bundle.path / "samples" / POINTS_FILE
+    points: list[Point] = (
+        json.loads(kept.read_text(encoding="utf-8"))
+        if kept.is_file()  # a run that was killed has not said which points failed
+        else (bundle.spec_resolved or {}).get("points", [])
+    )
+    points = [point for point in points if "group" in point]
+    if not points or not bundle.spec_given:
+        return ()
+    given = yaml.safe_load(bundle.spec_given)
+    groups = {name: Group.model_validate(group) for name, group in given["groups"].items()}
+    results = bundle.results()
+    rows = [
+        point | {"results": [brief(one) for one in results if one.chain == point["point"]]}
+        for point in points
+    ]
+    return of_groups(groups, given.get("paper", ""), with_best_case(rows))
+
+
+def of_groups(
+    groups: Mapping[str, Group], paper: str, rows: Sequence[Point]
+) -> tuple[Section, ...]:
+    measured = sum(bool(row["results"]) for row in rows)
+    origin = f"{paper}: " if paper else ""
+    text = f"{origin}{measured} of {len(rows)} points measured here."
+    made = [Section("Points", blocks=(Text(text),))]
+    for name, group in groups.items():
         mine = [row for row in rows if row["group"] == name]
         if mine:
-            sections += _sections(name, group, mine)
-    measured = sum(bool(row["results"]) for row in rows)
-    subtitle = f"{file.paper}: {measured} of {len(rows)} points measured here"
-    return Document(file.name, subtitle, cautions=tuple(_cautions(rows)), sections=tuple(sections))
-
-
-def _cautions(rows: Sequence[Point]) -> Iterator[str]:
-    results = [one for row in rows for one in row["results"]]
-    doubted = sum(one["verdict"] != "ok" for one in results)
-    if doubted:
-        yield f"{doubted} of {len(results)} results did not pass every check: see their audits"
+            made += _sections(name, group, mine)
+    return tuple(made)
 
 
 def _sections(name: str, group: Group, rows: Sequence[Point]) -> Iterator[Section]:
