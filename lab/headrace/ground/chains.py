@@ -17,7 +17,7 @@ from headrace.ground.inline import EnginePoint, inline_point
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
 
-_BOOT_S = 2.0  # that an engine takes to start
+_BOOT_S = 0.4  # that an engine takes until its path is verified
 
 
 class Chains:

@@ -4,21 +4,26 @@ chain that is made up."""
 
 from __future__ import annotations
 
+import math
 import random
 from functools import lru_cache
 from statistics import mean
 
+from headrace.engine.plan import isolated_cpus
 from headrace.ground.contract import Checked, Offer, Point
 from headrace.measure.outcome import Limits, Outcome
+from headrace.measure.series import RETRIES
 from headrace.spec.measure import Measure
 
-# What was measured of five studies (docs/measuring.md).
-FLOOR_S = 3.0  # an engine again, the tester's maximum and its floor: once per run
-TRIAL_S = 0.1  # of a trial, beside sending and draining: counters before and after
-# The made-up chain carries this part of what the tester can, give or take so much from trial to
-# trial; near its limit it loses a little, as on a machine where other things run.
-_TESTER_PPS, _PART, _UNSTEADY = 20e6, 0.4, 0.03
-_KNEE, _KNEE_LOSS = 0.9, 1e-4
+# As five studies took (docs/measuring.md).
+COMMAND_S = 2.0  # to load, and to write the report
+FLOOR_S = 2.4  # the tester's maximum and floor, once per workload
+TRIAL_S = 0.15  # of a trial, beside sending and draining: counters before and after
+# The made-up chain carries this part of what the tester can, give or take so much each time.
+_TESTER_PPS, _PART, _UNSTEADY = 20e6, 0.4, 0.01
+# Where the kernel takes lcores away for milliseconds, packets are lost far below that: so much at
+# this part of the limit, growing by this power, from trial to trial by a factor of so many e's.
+_PAUSED_LOSS, _PAUSED_AT, _PAUSED_POWER, _PAUSED_SPREAD = 1e-5, 0.05, 1.5, 1.2
 _SEARCHES = 16
 
 
@@ -26,16 +31,19 @@ def study_s(checked: Checked) -> float:
     """All of a study; what a ground itself takes to deploy is its to say."""
     times = deployments(checked)
     each = sum(
-        times * warmup_s(point, offer) + point.study.repetitions * measuring_s(measure)
+        times * warmup_s(point, offer)
+        + point.study.repetitions
+        * measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
         for point in checked.points
         for offer in point.offers
-        for measure in [offer.measure or point.study.measure]
     )
-    return FLOOR_S + each + times * (checked.seconds or 0.0)
+    workloads = {offer.workload for point in checked.points for offer in point.offers}
+    deploying = times * (checked.seconds or 0.0)
+    return COMMAND_S + FLOOR_S * len(workloads) + each + deploying
 
 
 def deployments(checked: Checked) -> int:
-    """How often each point is deployed: anew for each repetition, or once for all."""
+    """Of each point: it is deployed anew for each repetition, or once for all."""
     return checked.points[0].study.repetitions if checked.interleaved else 1
 
 
@@ -44,35 +52,44 @@ def warmup_s(point: Point, offer: Offer) -> float:
     return seconds + (TRIAL_S + point.study.measure.drain if seconds else 0.0)
 
 
-def measuring_s(measure: Measure) -> float:
-    """One repetition."""
+def measuring_s(measure: Measure, isolated: bool = False) -> float:
+    """One repetition. `isolated`: nothing else is scheduled on the lcores."""
     fixed = len(measure.loads) + measure.max
-    trials, sending = _searched(measure) if measure.search else (0.0, 0.0)
+    trials, sending = _searched(measure, isolated) if measure.search else (0.0, 0.0)
     return sending + fixed * measure.trial + (trials + fixed) * (TRIAL_S + measure.drain)
 
 
 @lru_cache(maxsize=64)
-def _searched(measure: Measure) -> tuple[float, float]:
-    """Trials of a search, and seconds of sending in them: the mean of searches for the limit of a
-    chain that does not carry quite the same each time."""
-    found = [_search(measure, random.Random(seed)) for seed in range(_SEARCHES)]
+def _searched(measure: Measure, isolated: bool) -> tuple[float, float]:
+    """Trials of a search, and seconds of sending in them: the mean of several searches."""
+    found = [_search(measure, random.Random(seed), isolated) for seed in range(_SEARCHES)]
     return mean(trials for trials, _ in found), mean(seconds for _, seconds in found)
 
 
-def _search(measure: Measure, draw: random.Random) -> tuple[int, float]:
+def _search(measure: Measure, draw: random.Random, isolated: bool) -> tuple[int, float]:
     from headrace.measure.search import search  # its library takes half a second to load
 
     most = measure.max_load or _TESTER_PPS
     took: list[float] = []
+    retries = 0 if isolated else RETRIES
 
     def trial(load_pps: float, seconds: float) -> Outcome:
-        took.append(seconds)
-        carries = most * _PART * (1 + _UNSTEADY * draw.uniform(-1, 1))
-        lost = max(0.0, 1 - carries / load_pps)
-        if load_pps > _KNEE * carries:
-            lost = max(lost, _KNEE_LOSS * (load_pps / carries - _KNEE) / (1 - _KNEE))
-        sent = int(load_pps * seconds)
-        return Outcome(len(took), sent, sent, int(lost * sent))
+        nonlocal retries
+        while True:
+            took.append(seconds)
+            sent = int(load_pps * seconds)
+            lost = int(sent * _loss(load_pps / (most * _PART), draw, isolated))
+            if not lost or not retries:
+                return Outcome(len(took), sent, sent, lost)
+            retries -= 1
 
     search(measure.search, Limits(min(measure.min_load, most / 2), most, 1e9), trial)
     return len(took), min(sum(took), measure.search_timeout)
+
+
+def _loss(load: float, draw: random.Random, isolated: bool) -> float:
+    """`load`: a part of what the chain carries."""
+    if isolated:
+        return max(0.0, 1 - (1 + _UNSTEADY * draw.uniform(-1, 1)) / load)
+    paused: float = _PAUSED_LOSS * (load / _PAUSED_AT) ** _PAUSED_POWER
+    return max(0.0, 1 - 1 / load, paused * math.exp(draw.gauss(0, _PAUSED_SPREAD)))

@@ -9,8 +9,8 @@ from headrace.measure.estimate import measuring_s
 from headrace.spec.measure import Measure
 
 
-def of(**given: object) -> float:
-    return measuring_s(Measure.model_validate(given))
+def of(isolated: bool = True, **given: object) -> float:
+    return measuring_s(Measure.model_validate(given), isolated)
 
 
 def test_loads_take_their_trials() -> None:
@@ -26,9 +26,14 @@ def test_a_load_is_tried_until_its_trials_add_up() -> None:
     short = of(search=["pdr"], goals=goals)
     assert of(search=["pdr"], goals={**goals, "duration_sum": 16}) > 1.8 * short
     assert of(search=["pdr"], goals={**goals, "width": 0.002}) > 1.1 * short
-    assert of(search=["ndr", "pdr"], goals=goals) > 1.3 * short
+    assert of(search=["ndr", "pdr"], goals=goals) > short
 
 
-def test_the_defaults_answer_in_a_minute_or_two() -> None:
-    assert 40 < of() < 90
-    assert of(search_timeout=20) < 30
+def test_machines_that_pause_lcores_take_longer() -> None:
+    goals = {"initial_trial": 0.3, "final_trial": 0.6, "duration_sum": 1.2, "width": 0.02}
+    assert of(isolated=False, search=["ndr", "pdr"], goals=goals) > 1.5 * of(
+        search=["ndr", "pdr"], goals=goals
+    )
+    # On two lcores that other work shared, 28 s were taken.
+    assert 20 < of(isolated=False, search=["ndr", "pdr"], goals=goals) < 32
+    assert of(isolated=False, search_timeout=20) < 40

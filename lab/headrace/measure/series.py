@@ -22,7 +22,7 @@ from headrace.record.verdict import Audit
 WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
-_RETRIES = 6
+RETRIES = 6
 
 
 class Book(Protocol):
@@ -58,7 +58,7 @@ class Series:
         self._measure = offer.measure or study.measure
         self._warmup_s = study.warmup if offer.warmup_s is None else offer.warmup_s
         self._by_number: dict[int, list[Trial]] = {}
-        self._retries, self._repetition = _RETRIES, 0
+        self._retries, self._repetition = RETRIES, 0
 
     def run(self, repetitions: Sequence[int]) -> None:
         """Warmed up once: each repetition begins where the one before it ended."""
@@ -130,7 +130,7 @@ class Series:
 
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._book.trials
-        self._retries = _RETRIES
+        self._retries = RETRIES
         from headrace.measure.search import search  # its library takes half a second to load
 
         goals = search(

@@ -33,7 +33,7 @@ _GOAL = f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_
 
 class GoalParameters(Spec):
     """MLRsearch's goal attributes (draft-ietf-bmwg-mlrsearch, section 4.6). The defaults are ours:
-    an answer for two goals in under 90 s, where the library's own take 35 to 200 trials."""
+    an answer for two goals in half a minute to two; the library's own take 35 to 200 trials."""
 
     exceed_ratio: Annotated[Ratio, Field(ge=0, lt=1)] = 0.5
     width: Annotated[Ratio, Field(gt=0, lt=1)] = 0.01
