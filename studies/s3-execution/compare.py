@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A Closer Look at NFV Execution Models (Zheng et al. 2019; S3): its tables and figures measured on
-this server, with what was published beside, and whether one may be held against the other.
+this server, with what was published beside, and whether one may be held against the other. Table 2
+and figures 5 and 6 are runs of the chain: `headrace run studies/s3-execution.yaml`.
 
-    studies/s3-execution/compare.py [table1 table2 table3 figure2 figure5 figure6 figure7]
+    studies/s3-execution/compare.py [table1 table3 figure2 figure7]
                                     [--html PAGE] [--seconds S] [--repetitions N]
 
-table1   delays of the memory hierarchy           table2   cycles per function, both models
-table3   what handing a packet over costs         figure2  the load balancer over flow entries
-figure5  both models over frame sizes             figure6  both models over state entries
-figure7  what is waited for: caches and DRAM apart
+table1   delays of the memory hierarchy           table3   what handing a packet over costs
+figure2  the load balancer over flow entries      figure7  what is waited for: caches and DRAM apart
 
-Tables 1 and 3 and figures 2, 6 and 7 need the stored calibration (`headrace server calibrate`). On
-up to three lcores source and sink share the chain's; rates are then what the chain alone has cycles
-for, since the paper's traffic comes from elsewhere, and what came through stands beside.
+All need the stored calibration (`headrace server calibrate`), which tells the levels of memory
+apart: that is why they are no study.
 """
 
 from __future__ import annotations
@@ -21,20 +19,8 @@ from __future__ import annotations
 import sys
 from statistics import median
 
-from cuts import (
-    FLOWS,
-    MEMORY_MB,
-    NAMES,
-    ORIGIN,
-    PUBLISHED,
-    Cut,
-    Point,
-    budget,
-    fastest,
-    pipeline,
-)
-from frames import figure5
-from state import figure2, figure6, figure7
+from cuts import FLOWS, MEMORY_MB, ORIGIN, PUBLISHED
+from state import figure2, figure7
 
 from headrace.cli._comparison import Part, main
 from headrace.model.levels import memory
@@ -110,41 +96,6 @@ def bounds(calibration: Calibration) -> list[Entry]:
     return found
 
 
-def table2(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    entries = []
-    of = budget(cpus, len(NAMES))
-    cuts = {"rtc": Cut((NAMES,), ((of.chain[-1],),)), "pipeline": pipeline(of)}
-    lcores = len(of.chain)
-    shared = "" if lcores >= len(NAMES) else f", {len(NAMES)} stages on {lcores} lcores"
-    say("table 2, both models in turn")
-    runs = fastest(bench, [Point(cut, 64, FLOWS) for cut in cuts.values()], of.traffic)
-    for (model, cut), found in zip(cuts.items(), runs, strict=True):
-        # Receiving is what the paper's functions pay for a packet of another core.
-        rx = found.rx / len(cut.groups)
-        for name in NAMES:
-            first = any(group[0] == name for group in cut.groups)
-            cycles = found.cycles[name] + (rx if first and model == "pipeline" else 0.0)
-            entries.append(
-                Entry(
-                    f"{name}, {model}{shared if model == 'pipeline' else ''}",
-                    cycles,
-                    text(PUBLISHED[f"cycles_{model}"][name]),
-                    unlike=OTHER_CPU,
-                )
-            )
-        entries += [
-            Entry(f"source, {model}: no part of the chain", found.source),
-            Entry(f"sink, {model}: no part of the chain", found.sink),
-        ]
-    return section(
-        "Table 2: cycles per packet of each function",
-        "64 B, 90 flows. Run to completion on one core; in a pipeline with what each stage pays to "
-        "receive.",
-        entries,
-        "cycles",
-    )
-
-
 def table3(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     calibration = studied.calibrated("table3")
     published = text(PUBLISHED["transfer_cycles"])
@@ -206,11 +157,8 @@ def handed_over(bench: Bench, cpus: list[int], say: studied.Say) -> list[handove
 
 PARTS: dict[str, Part] = {
     "table1": table1,
-    "table2": table2,
     "table3": table3,
     "figure2": figure2,
-    "figure5": figure5,
-    "figure6": figure6,
     "figure7": figure7,
 }
 

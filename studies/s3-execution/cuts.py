@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from headrace.host.server import detect
-from headrace.profile import studied
-from headrace.profile.point import Bench
-from headrace.profile.studied import Run, workload
-from headrace.report.comparison import SAME
+from headrace.profile.studied import workload
 
 HERE = Path(__file__).resolve().parent
 ORIGIN = HERE.parent / "s3-execution.yaml"  # what paths of the specs are relative to
@@ -36,51 +31,6 @@ class Cut:
     def __str__(self) -> str:
         on = (",".join(map(str, lcores)) for lcores in self.lcores)
         return " | ".join(f"{'+'.join(g)} @{at}" for g, at in zip(self.groups, on, strict=True))
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Lcores of the traffic and of the chain, which every execution model gets alike. On up to
-    three the traffic's run the chain, too; on more they are the traffic's alone."""
-
-    traffic: tuple[int, ...]
-    chain: tuple[int, ...]
-
-    @property
-    def unlike(self) -> str:
-        """Why rates, or their ratios, may not be held against the paper's."""
-        paper = PUBLISHED["testbed"]["lcores"]
-        if len(self.chain) == paper and not set(self.chain) & set(self.traffic):
-            return SAME
-        shared = " shared with the traffic" if set(self.chain) & set(self.traffic) else ""
-        return f"{len(self.chain)} lcores{shared}, the paper's {paper}"
-
-
-def budget(cpus: list[int], most: int = PUBLISHED["testbed"]["lcores"]) -> Budget:
-    """Of the first CPU's node, and as many as pipelines of a lcore for each function take: 18 are
-    six pipelines of three."""
-    server = detect()
-    near = [cpu for cpu in cpus if server.node_of(cpu) == server.node_of(cpus[0])]
-    inner = tuple(near if len(near) <= len(NAMES) else near[1:-1])[:most]
-    whole = len(inner) // len(NAMES) * len(NAMES)
-    return Budget(tuple(dict.fromkeys((near[0], near[-1]))), inner[: whole or len(inner)])
-
-
-def rtc(of: Budget) -> Cut:
-    return Cut((NAMES,), (of.chain,))
-
-
-def pipeline(of: Budget) -> Cut:
-    """A lcore for each function, and as many replicas of each as that gives; where there are fewer
-    lcores than functions these share them."""
-    each = len(of.chain) // len(NAMES)
-    if not each:
-        return _cut([(of.chain[i % len(of.chain)],) for i in range(len(NAMES))])
-    return _cut([of.chain[i * each : (i + 1) * each] for i in range(len(NAMES))])
-
-
-def _cut(places: Sequence[tuple[int, ...]]) -> Cut:
-    return Cut(tuple((name,) for name in NAMES), tuple(places))
 
 
 def chain(flows: int, exact: bool) -> list[dict[str, Any]]:
@@ -124,19 +74,3 @@ def spec(
         },
         "workload": workload(frame, flows),
     }
-
-
-@dataclass(frozen=True)
-class Point:
-    """What is run as fast as possible."""
-
-    cut: Cut
-    frame: int
-    flows: int
-    exact: bool = False
-
-
-def fastest(bench: Bench, points: list[Point], traffic: tuple[int, ...]) -> list[Run]:
-    """Round after round."""
-    specs = [spec(p.cut, traffic, p.frame, p.flows, p.exact) for p in points]
-    return studied.in_rounds(bench, specs, ORIGIN)

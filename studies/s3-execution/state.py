@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S3's figures over state entries: 2 (load balancer), 6 (both models), 7 (what is waited for)."""
+"""S3's figures over state entries that need fitted models: 2 (load balancer), 7 (what is waited
+for)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cuts import (
-    BACKENDS_MAX,
-    NAMES,
-    ORIGIN,
-    PUBLISHED,
-    Cut,
-    Point,
-    budget,
-    fastest,
-    pipeline,
-    rtc,
-    spec,
-)
+from cuts import NAMES, ORIGIN, PUBLISHED, Cut, spec
 
-from headrace.analyse.units import NOT_KNOWN, count, pps, significant
+from headrace.analyse.units import NOT_KNOWN, count, significant
 from headrace.collect import pmu
 from headrace.collect.perf import Refused
 from headrace.host.server import detect
@@ -31,16 +20,14 @@ from headrace.profile.point import Bench
 from headrace.profile.studied import Run
 from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
-from headrace.report.comparison import SAME, Entry, section, text
+from headrace.report.comparison import Entry, section, text
 from headrace.report.document import Section, Table
 from headrace.report.profile import memory_model
 from headrace.spec.calibration import Calibration
 from headrace.spec.profile import Fit
 
 LB_STATES = (1_000, 4_000, 10_000, 20_000, 40_000, 100_000, 400_000, 1_000_000)
-STATES = (1_000, 10_000, 100_000, 1_000_000)
 STALL_STATES = (100, 1_000, 4_000, 10_000, 40_000, 100_000, 400_000, 1_000_000)
-STATE_FRAMES = (64, 128)
 LOCATE = 200
 _WORDS = {"L2": "the second-level cache", "L3": "the last-level cache", "memory": "DRAM"}
 
@@ -179,63 +166,6 @@ def figure2(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, .
         Axes("flow entries", "share of cycles", "count"),
     )
     return (made, replace(drawn, blocks=drawn.blocks[:1]), *waits.sections)
-
-
-def figure6(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
-    """The published factor is of run to completion."""
-    drop, of = PUBLISHED["state_drop"], budget(cpus)
-    known = studied.calibrated("figure6")
-    models = {"RTC": rtc(of), "pipeline": pipeline(of)}
-    wanted = [
-        Point(cut, frame, state, True)
-        for frame in STATE_FRAMES
-        for state in STATES
-        for cut in models.values()
-    ]
-    say(f"figure 6, {len(wanted)} points in turn")
-    runs = dict(zip(wanted, fastest(bench, wanted, of.traffic), strict=True))
-    entries: list[Entry] = []
-    series = []
-    for model, cut in models.items():
-        for frame in STATE_FRAMES:
-            found = {state: runs[Point(cut, frame, state, True)] for state in STATES}
-            rates = {state: run.carries_pps / 1e6 for state, run in found.items()}
-            name = f"{model}, {frame} B"
-            entries += [
-                Entry(f"{name}, {count(s)} entries, Mpps", rate) for s, rate in rates.items()
-            ]
-            series.append(Series(name, tuple((float(s), r) for s, r in rates.items())))
-            entries.append(
-                Entry(
-                    f"{name}, drop from {count(drop['from'])} to {count(drop['to'])} entries",
-                    found[drop["from"]].carries_over(found[drop["to"]]),
-                    text(drop["factor"]) if model == "RTC" else None,
-                    unlike="; ".join(why for why in (of.unlike, of_caches(known)) if why != SAME),
-                )
-            )
-    made = section(
-        "Figure 6: throughput over state entries",
-        f"What the chain's {len(of.chain)} lcores (the paper's 18) have cycles for, in both "
-        f"models: {'; '.join(f'{name}: {cut}' for name, cut in models.items())}. An entry for "
-        "each flow in the ACL's flow cache, in the load balancer's table and in L3FWD's "
-        f"exact-match table; the load balancer has at most {count(BACKENDS_MAX)} backends, and "
-        "L3FWD's further entries are asked for by nobody.",
-        entries,
-        "Mpps or factor",
-        series,
-        Axes("state entries", "Mpps", "count"),
-    )
-    return made.plus(came_through(runs, models))
-
-
-def came_through(runs: dict[Point, Run], models: dict[str, Cut]) -> Table:
-    """What source and sink, on the chain's lcores or slower than them, let through."""
-    names = {cut: name for name, cut in models.items()}
-    rows = [
-        (f"{names[p.cut]}, {p.frame} B", count(p.flows), pps(run.throughput_pps))
-        for p, run in sorted(runs.items(), key=lambda item: (names[item[0].cut], item[0].frame))
-    ]
-    return Table(("with source and sink", "entries", "rate"), tuple(rows))
 
 
 def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, ...]:
