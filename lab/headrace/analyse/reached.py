@@ -59,28 +59,10 @@ class Reached:
         return rate(self.results)
 
     @property
-    def requests_per_s(self) -> float:
-        return median(r.application.requests_per_s for r in self.results if r.application)
-
-    @property
-    def gbps(self) -> float:
-        return median(r.application.gbps for r in self.results if r.application)
-
-    def of_application(self, name: str) -> float | None:
-        """The median of a figure that not every workload has."""
-        values = [getattr(r.application, name) for r in self.results if r.application]
-        known = [value for value in values if value is not None]
-        return median(known) if known else None
-
-    @property
     def verdict(self) -> str:
         """Empty when every repetition can be trusted."""
         doubtful = [r.audit.verdict for r in self.results if not r.audit.trusted]
         return doubtful[0] if doubtful else ""
-
-    def latency_ms(self, percentile: str) -> float | None:
-        known = [getattr(r.latency_ns, percentile) / 1e6 for r in self.results if r.latency_ns]
-        return median(known) if known else None
 
 
 def rate(results: Sequence[Result]) -> Rate:

@@ -90,10 +90,6 @@ def size(value: float | None, digits: int = 4) -> str:
     return f"{value:g} B"
 
 
-def hertz(value: float) -> str:
-    return f"{significant(value / 1e9, 3)}{SPACE}GHz"
-
-
 def loss(ratio: float) -> str:
     """A loss ratio: exact zero is told from a small one."""
     return "0" if ratio == 0 else percent(ratio, 2)
