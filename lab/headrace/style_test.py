@@ -27,6 +27,31 @@ OF = {
     }.items()
     for name in names
 }
+# Two classes of one name; the fewer the better.
+NAMESAKES = frozenset(
+    [
+        "Chaos",
+        "Convergence",
+        "Deployed",
+        "Document",
+        "Facts",
+        "Flow",
+        "Group",
+        "Interface",
+        "Layout",
+        "Lcores",
+        "Node",
+        "Outcome",
+        "Part",
+        "Point",
+        "Process",
+        "Reading",
+        "Run",
+        "Series",
+        "Vnf",
+        "_Ends",
+    ]
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
@@ -57,3 +82,13 @@ def test_docstrings_are_sentences() -> None:
         if isinstance(node, Documented) and (ast.get_docstring(node) or "").startswith("Of ")
     }
     assert not fragments - OF
+
+
+def test_classes_have_names_of_their_own() -> None:
+    """What one word means is said once (docs/contributing.md, Terms)."""
+    files: dict[str, set[str]] = {}
+    for place, node in nodes():
+        if isinstance(node, ast.ClassDef) and not place.endswith("_test.py"):
+            files.setdefault(node.name, set()).add(place)
+    twice = {name: places for name, places in files.items() if len(places) > 1}
+    assert {name: twice[name] for name in twice.keys() - NAMESAKES} == {}

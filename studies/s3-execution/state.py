@@ -17,7 +17,7 @@ from headrace.model import amat
 from headrace.model.stalls import stalled_for
 from headrace.profile import studied
 from headrace.profile.point import Bench
-from headrace.profile.studied import Run
+from headrace.profile.studied import StudiedRun
 from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
@@ -39,7 +39,7 @@ class Waits:
     fits: dict[str, Fit]
     absent: str
 
-    def shares(self, run: Run, entries: int) -> dict[str, float] | None:
+    def shares(self, run: StudiedRun, entries: int) -> dict[str, float] | None:
         """Of all cycles of a packet, those that wait for its state at each level."""
         if self.absent:
             return None
@@ -55,7 +55,9 @@ class Waits:
         )
 
 
-def explained(runs: list[Run], states: tuple[int, ...], cpu: int, known: Calibration) -> Waits:
+def explained(
+    runs: list[StudiedRun], states: tuple[int, ...], cpu: int, known: Calibration
+) -> Waits:
     caches = caches_of(detect(), cpu, known)
     fits: dict[str, Fit] = {}
     absent = ""
@@ -221,7 +223,7 @@ def figure7(bench: Bench, cpus: list[int], say: studied.Say) -> tuple[Section, .
     return (made.plus(headers), *waits.sections)
 
 
-def _header(run: Run, n: int) -> tuple[str, str, str]:
+def _header(run: StudiedRun, n: int) -> tuple[str, str, str]:
     first = run.received
     if first is None or not first.samples or first.mean_cycles is None:
         return (count(n), NOT_KNOWN, "no packet was located")

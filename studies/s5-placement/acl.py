@@ -15,14 +15,14 @@ from places import CHAIN_MB, ORIGIN, PUBLISHED, UNLIKE, Site, lost, sites, spec
 
 from headrace.analyse.units import count, size
 from headrace.collect import pmu
-from headrace.collect.perf import Refused
+from headrace.collect.perf import PerfRefused
 from headrace.errors import HeadraceError
 from headrace.host.server import detect
 from headrace.model import amat
 from headrace.model.stalls import not_from_memory
 from headrace.profile import studied
 from headrace.profile.point import Bench
-from headrace.profile.studied import Run
+from headrace.profile.studied import StudiedRun
 from headrace.profile.sweep import caches_of
 from headrace.report.charts.lines import Axes, Series
 from headrace.report.comparison import Entry, section, text
@@ -43,7 +43,7 @@ class Size:
 
     rules: int
     bytes: int
-    run: Run | None
+    run: StudiedRun | None
     absent: str = ""
 
 
@@ -55,7 +55,7 @@ class Sweep:
     uncounted: str  # why no PMU counted
 
     @property
-    def measured(self) -> list[tuple[int, Run]]:
+    def measured(self) -> list[tuple[int, StudiedRun]]:
         return [(one.bytes, one.run) for one in self.sizes if one.run is not None]
 
 
@@ -75,7 +75,7 @@ def _sweep(bench: Bench, site: Site, say: studied.Say) -> Sweep:
         folder, uncounted, count_events = Path(name), "", None
         try:
             count_events = stack.enter_context(pmu.counting(site.vnf))
-        except Refused as why:
+        except PerfRefused as why:
             uncounted = str(why)
         [bare] = studied.run(bench, _acl(1, site, folder), ORIGIN, [PPS], wait=False)
         for rules in RULES:
@@ -194,7 +194,7 @@ def figure7a(bench: Bench, cpus: list[int], say: studied.Say) -> Section:
     )
 
 
-def _busy(run: Run) -> float:
+def _busy(run: StudiedRun) -> float:
     return run.utilisation.get("chain", 0.0)
 
 

@@ -46,13 +46,13 @@ from places import (
 
 from headrace.cli._comparison import Part, main
 from headrace.collect import pmu
-from headrace.collect.perf import Refused
+from headrace.collect.perf import PerfRefused
 from headrace.model.locate import corrected
 from headrace.model.spread import median_interval
 from headrace.model.stalls import not_from_memory
 from headrace.profile import studied
 from headrace.profile.point import Bench
-from headrace.profile.studied import Run
+from headrace.profile.studied import StudiedRun
 from headrace.record.counters import Located
 from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Series
@@ -68,7 +68,7 @@ MEMORY_MB = CHAIN_MB + 1024  # for the largest ACL
 SAMPLING, SAMPLING_TURNS, SAMPLING_S, SAMPLING_COST = 1000, 60, 0.2, 0.02
 
 
-def vnf(run: Run, name: str = "chain") -> float:
+def vnf(run: StudiedRun, name: str = "chain") -> float:
     return run.utilisation.get(name, 0.0)
 
 
@@ -120,7 +120,7 @@ class Seen:
 
     site: Site
     rate: float  # 0: as fast as possible
-    run: Run
+    run: StudiedRun
     index: float | None
 
     @property
@@ -155,7 +155,7 @@ def _seen(bench: Bench, site: Site) -> tuple[list[Seen], str]:
         absent, count = "", None
         try:
             count = stack.enter_context(pmu.counting(site.vnf))
-        except Refused as why:
+        except PerfRefused as why:
             absent = str(why)
         runs = studied.run(
             bench, minimal(site, LOCATE), ORIGIN, rates, wait=False, count_events=count

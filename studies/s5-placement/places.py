@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from headrace.host.server import detect
-from headrace.profile.studied import Run, workload
+from headrace.profile.studied import StudiedRun, workload
 
 HERE = Path(__file__).resolve().parent
 ORIGIN = HERE.parent / "s5-placement.yaml"
@@ -128,5 +128,5 @@ def minimal(site: Site, locate: int = 0) -> dict[str, Any]:
     return {**made, "measure": {"losses": "unintended"}}  # what it drops it has carried
 
 
-def lost(run: Run) -> str:
+def lost(run: StudiedRun) -> str:
     return f" ({run.loss:.1%} lost)" if run.loss > 0.001 else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from provoked import pair, running, until
 
-from headrace.collect.layers import Figure, Goodput, Windows, figures
+from headrace.collect.layers import Goodput, LayerFigure, Windows, figures
 from headrace.collect.stack.tracer import why_not
 from headrace.collect.watch import STACK, STACK_ABSENT, TRIALS, targets_of, watching
 from headrace.report.document import Document, Section
@@ -49,7 +49,7 @@ def page_of(layers: Layers, title: str = "") -> str:
     return render(Document("t", sections=(Section(title, blocks=tuple(shown(layers))),)))
 
 
-def by_name(found: list[Figure], layer: str, name: str) -> Figure:
+def by_name(found: list[LayerFigure], layer: str, name: str) -> LayerFigure:
     return next(f for f in found if (f.layer, f.name) == (layer, name))
 
 
@@ -116,8 +116,8 @@ def test_what_cannot_be_traced_is_said_and_ends_nothing(
 def test_places_are_of_the_trial_that_is_named() -> None:
     """Of two trials the median is neither's, and each place belongs to one of them."""
 
-    def one(value: float | None, detail: str) -> list[Figure]:
-        return [Figure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]
+    def one(value: float | None, detail: str) -> list[LayerFigure]:
+        return [LayerFigure("virtualization", "CPU", value, "CPUs", detail, absent="gone")]
 
     trials = {3: one(1.0, "cache 1"), 4: one(3.0, "cache 3"), 5: one(None, "")}
     page = page_of(Layers(trials, {}, "off", {}, ()))

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.collect.perf import CYCLES, HARDWARE, Counter, Refused
+from headrace.collect.perf import CYCLES, HARDWARE, PerfCounter, PerfRefused
 
 REPO = Path(__file__).resolve().parents[2]
 SECONDS = 2
@@ -154,7 +154,7 @@ def measure(command: list[str], kind: str, folder: Path) -> dict[str, float]:
 def cycles_per_sent(command: list[str], kind: str, folder: Path) -> float:
     """The whole machine's, for each byte (tcp) or packet (udp) that arrived."""
     p = started(command, folder) if command else None
-    counters = [Counter(HARDWARE, CYCLES, cpu) for cpu in range(os.cpu_count() or 1)]
+    counters = [PerfCounter(HARDWARE, CYCLES, cpu) for cpu in range(os.cpu_count() or 1)]
     before = sum(c.read() for c in counters)
     arrived = traffic(kind, STEADY[kind]) * SECONDS
     cycles = sum(c.read() for c in counters) - before
@@ -179,7 +179,7 @@ def by_cycles(ways: dict[str, list[str]], kind: str, folder: Path, rounds: int) 
             used = {way: cycles_per_sent(c, kind, folder) for way, c in ways.items()}
             for way in GOALS:
                 more[way].append(used[way] / used[NONE] - 1)
-    except Refused as why:
+    except PerfRefused as why:
         print(f"{kind}: cycles of the whole machine: {why}")
         return False
     print(f"{kind}: cycles of the whole machine, without the kernel's timing")

@@ -29,7 +29,7 @@ CostKind = Literal["nf", "links", "loop"]
 HELD_CHECKS = frozenset({"preemption", "standstill"})
 
 
-class Cost(Record):
+class CapacityCost(Record):
     """Cycles per packet that enters the part."""
 
     name: str
@@ -45,7 +45,7 @@ class Part(Record):
     cpus: tuple[int, ...]
     nfs: tuple[str, ...] = ()
     shares_cpu_with: tuple[str, ...] = ()
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[CapacityCost, ...] = ()
     cycles_per_packet: float | None = None
     capacity_pps: float | None = None
     utilisation: float | None = None  # of its busiest lcore
@@ -134,7 +134,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
     )
 
 
-def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Cost, ...]:
+def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[CapacityCost, ...]:
     """Per packet into the segment; an NF that only some packets visit costs its share."""
     packets = sum(r.packets_in for r in replicas)
     if not packets:
@@ -143,18 +143,18 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Co
     for nf in dict.fromkeys([*nfs, *(n for r in replicas for n in r.nfs)]):
         readings = [r.nfs[nf] for r in replicas if nf in r.nfs]
         total = sum((n.cycles_per_packet or 0.0) * n.packets_in for n in readings)
-        costs.append(Cost(name=nf, kind="nf", cycles=total / packets))
+        costs.append(CapacityCost(name=nf, kind="nf", cycles=total / packets))
     fast = [(r.fastpath, r.packets_in) for r in replicas if r.fastpath]
     if fast:
         total = sum((f.cycles_per_packet or 0.0) * n for f, n in fast)
-        costs.append(Cost(name="fast path", kind="loop", cycles=total / packets))
+        costs.append(CapacityCost(name="fast path", kind="loop", cycles=total / packets))
     links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
-    costs.append(Cost(name="links", kind="links", cycles=links))
+    costs.append(CapacityCost(name="links", kind="links", cycles=links))
     # Busy time that no NF and no link accounts for: classification, splitting, accounting.
     total = sum(r.ops_cycles for r in replicas) / packets
     sampled = sum(c.cycles for c in costs)
     if total > sampled:
-        costs.append(Cost(name="loop", kind="loop", cycles=total - sampled))
+        costs.append(CapacityCost(name="loop", kind="loop", cycles=total - sampled))
     elif total:
         # Parts are sampled, but all busy time is counted: a packet cannot cost more than there was.
         scale = total / sampled

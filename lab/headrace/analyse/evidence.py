@@ -60,7 +60,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Part:
+class EvidencePart:
     """One deployment of a study, and what is known of each of its trials; without a title: what
     is known of the whole."""
 
@@ -68,17 +68,17 @@ class Part:
     evidence: tuple[Evidence, ...]
 
 
-def parts(path: Path) -> list[Part]:
+def parts(path: Path) -> list[EvidencePart]:
     """A run bundle's, whose deployments may each have a folder of samples, or those of a folder
     that `headrace collect` wrote."""
     whole = of(path)
     below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
     found = [deployment(folder, whole.results) for folder in below]
     measured = [part for part in found if any(e.results for e in part.evidence)]
-    return [Part("", (whole,)), *(measured or found)]  # not where no trial ended
+    return [EvidencePart("", (whole,)), *(measured or found)]  # not where no trial ended
 
 
-def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
+def deployment(folder: Path, of_study: Sequence[Result]) -> EvidencePart:
     """By its folder of samples: each trial by those at its ends, or the whole where none is noted
     that has a result."""
     samples, results = Samples(folder), {r.trial: r for r in of_study}
@@ -99,7 +99,7 @@ def deployment(folder: Path, of_study: Sequence[Result]) -> Part:
     ) or (whole,)
     first = next((r for e in evidence for r in e.results), None)
     title = folder.name if first is None else f"{first.execution}, {first.chain}"
-    return Part(title, evidence)
+    return EvidencePart(title, evidence)
 
 
 def of(path: Path) -> Evidence:

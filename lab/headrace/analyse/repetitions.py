@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.analyse.capacity import Cost, Part, carried_pps, parts_of
+from headrace.analyse.capacity import CapacityCost, Part, carried_pps, parts_of
 from headrace.analyse.units import percent
 from headrace.record.rows import Measurement
 from headrace.record.segments import Limit
@@ -102,10 +102,10 @@ def _join(parts: Sequence[Part], proof_pps: float) -> Part:
     )
 
 
-def _costs(each: Sequence[tuple[Cost, ...]]) -> tuple[Cost, ...]:
+def _costs(each: Sequence[tuple[CapacityCost, ...]]) -> tuple[CapacityCost, ...]:
     names = dict.fromkeys((c.name, c.kind) for costs in each for c in costs)
     return tuple(
-        Cost(
+        CapacityCost(
             name=name,
             kind=kind,
             cycles=statistics.median(

@@ -10,7 +10,7 @@ from headrace.analyse import rules_kernel as kernel
 from headrace.analyse import rules_machine as machine
 from headrace.analyse import rules_study as study
 from headrace.analyse.diagnosis import Diagnosis, Rule
-from headrace.analyse.evidence import Evidence, Part
+from headrace.analyse.evidence import Evidence, EvidencePart
 
 SURROUNDINGS: tuple[Rule, ...] = (*machine.RULES, *kernel.RULES, *study.RULES)
 RULES: tuple[Rule, ...] = (*engine.RULES, *SURROUNDINGS)
@@ -22,7 +22,7 @@ def explain(*evidence: Evidence, rules: Sequence[Rule] = RULES) -> list[Diagnosi
     return _ordered(_loudest([d for e in evidence for rule in rules for d in rule(e)]))
 
 
-def explain_parts(parts: Sequence[Part]) -> list[Diagnosis]:
+def explain_parts(parts: Sequence[EvidencePart]) -> list[Diagnosis]:
     """Explain a study: where it has several deployments, a diagnosis names those that show it."""
     found: list[Diagnosis] = []
     where: dict[tuple[str, str], list[str]] = {}

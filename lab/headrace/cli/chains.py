@@ -18,7 +18,7 @@ from headrace.cli._console import print_json
 from headrace.errors import BadInput
 from headrace.graph import draw
 from headrace.graph.conflict import why_none
-from headrace.graph.count import Counter
+from headrace.graph.count import GraphCounter
 from headrace.graph.enumerate import ChainCount, Enumerator, Graph, parse
 from headrace.graph.knowledge import Category, Knowledge, load, with_declared
 from headrace.graph.problem import compile_problem, resolve
@@ -92,7 +92,7 @@ class Selection:
     sample: int | None
     seed: int
 
-    def graphs(self, counter: Counter, most: int | None) -> Iterator[Graph]:
+    def graphs(self, counter: GraphCounter, most: int | None) -> Iterator[Graph]:
         if self.sample is not None:
             return draw_sample(counter, self.sample, self.seed)
         stream = chain.from_iterable(Enumerator(counter).batches())
@@ -113,16 +113,18 @@ def _check_effect(
     _without_effect("--svg", svg is not None, ["--draw"] if draw_ else [])
 
 
-def _counted(vnfs: list[str], knowledge: Knowledge, parallel: int) -> tuple[Counter, list[str]]:
+def _counted(
+    vnfs: list[str], knowledge: Knowledge, parallel: int
+) -> tuple[GraphCounter, list[str]]:
     wanted, notes = resolve(vnfs, knowledge)
-    counter = Counter(compile_problem(wanted, knowledge, width=parallel))
+    counter = GraphCounter(compile_problem(wanted, knowledge, width=parallel))
     if not counter.total():
         notes = [*notes, why_none(wanted, knowledge, parallel)]
     return counter, notes
 
 
 def _write(
-    counter: Counter, selection: Selection, svg: Path | None, json_: bool, *, drawn: bool
+    counter: GraphCounter, selection: Selection, svg: Path | None, json_: bool, *, drawn: bool
 ) -> None:
     try:
         if svg is not None:
@@ -141,7 +143,7 @@ def _without_effect(option: str, given: bool, others: list[str]) -> None:
         raise BadInput(f"{option}: nothing is shown that {', '.join(others)} would change")
 
 
-def _print_json(counter: Counter, selection: Selection) -> None:
+def _print_json(counter: GraphCounter, selection: Selection) -> None:
     """As ChainGraphs has it, but written as the graphs are found: they may be millions."""
     write = sys.stdout.write
     total = counter.total()
@@ -158,7 +160,7 @@ def _print_json(counter: Counter, selection: Selection) -> None:
     write("\n]}\n")
 
 
-def _print_graphs(counter: Counter, selection: Selection, *, drawn: bool) -> None:
+def _print_graphs(counter: GraphCounter, selection: Selection, *, drawn: bool) -> None:
     sampled = selection.sample is not None
     most = selection.limit if selection.limit is not None or sampled else SHOWN
     leaves = {item.name for item in counter.problem.items if item.vnf.category is Category.LEAF}
@@ -173,7 +175,7 @@ def _print_graphs(counter: Counter, selection: Selection, *, drawn: bool) -> Non
     print(f"{total:,} chain graph{'' if total == 1 else 's'}{rest}")
 
 
-def _write_svg(file: Path, counter: Counter, selection: Selection) -> None:
+def _write_svg(file: Path, counter: GraphCounter, selection: Selection) -> None:
     total = counter.total()
     graphs = list(islice(selection.graphs(counter, selection.limit or DRAWN), DRAWN))
     notes = [f"{total:,} chain graphs" + ("" if len(graphs) == total else f", {len(graphs)} drawn")]

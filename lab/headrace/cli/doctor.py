@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headrace.cli._console import print_json, stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
-from headrace.doctor.check import Check, Examination
+from headrace.doctor.check import DoctorCheck, Examination
 from headrace.errors import EXIT_FAILURE, HeadraceError
 from headrace.host.programs import find_engine
 
@@ -42,7 +42,7 @@ def doctor(
         raise typer.Exit(EXIT_FAILURE)
 
 
-def examine() -> Iterator[Check]:
+def examine() -> Iterator[DoctorCheck]:
     yield from engine.checks(_engine(), _BUILD)
     yield engine.kernel()
     probes = (cpu, memory, network, virtual, guests, tracing)
@@ -50,13 +50,13 @@ def examine() -> Iterator[Check]:
         yield from _guarded(probe.checks)
 
 
-def _guarded(probe: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+def _guarded(probe: Callable[[], Iterator[DoctorCheck]]) -> Iterator[DoctorCheck]:
     """A probe that fails is a finding, not the end of the examination."""
     try:
         yield from probe()
     except OSError as e:
         group = probe.__module__.rsplit(".", 1)[-1]
-        yield Check(name=group, group=group, status="unknown", found=f"could not look: {e}")
+        yield DoctorCheck(name=group, group=group, status="unknown", found=f"could not look: {e}")
 
 
 def _engine() -> Path | None:
@@ -66,13 +66,13 @@ def _engine() -> Path | None:
         return None
 
 
-def mends(checks: Sequence[Check]) -> list[str]:
+def mends(checks: Sequence[DoctorCheck]) -> list[str]:
     """Each command once, what headrace cannot do without first."""
     ordered = sorted(checks, key=lambda c: (not c.required, c.status != "missing"))
     return list(dict.fromkeys(c.mend for c in ordered if c.mend and c.status != "ok"))
 
 
-def show(checks: Sequence[Check], console: Console) -> None:
+def show(checks: Sequence[DoctorCheck], console: Console) -> None:
     width = max(len(c.name) for c in checks)
     for group in dict.fromkeys(c.group for c in checks):
         console.print(Text(group, style="bold"))
@@ -95,7 +95,7 @@ def show(checks: Sequence[Check], console: Console) -> None:
         console.print(Text("Ready to measure.", style="bold green"))
 
 
-def _line(check: Check, width: int) -> Text:
+def _line(check: DoctorCheck, width: int) -> Text:
     absent = check.status == "missing" and not check.required
     mark, style = _OPTIONAL if absent else _MARK[check.status]
     text = Text("  ")

@@ -22,7 +22,7 @@ from headrace.host.server import detect
 from headrace.measure.session import measuring
 from headrace.profile import sweep
 from headrace.profile.point import Bench, memory_mb
-from headrace.profile.sweep import SWEEPS, Wanted
+from headrace.profile.sweep import SWEEPS, WantedProfile
 from headrace.report.html import write as write_page
 from headrace.report.profile import document as profile_document
 from headrace.report.terminal import show
@@ -56,7 +56,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="Print the profile.")] = False,
 ) -> None:
     """Cycles per packet of one function, its memory model, and what a neighbour does to it."""
-    wanted = Wanted(
+    wanted = WantedProfile(
         nf=nf,
         params=_params(param or []),
         workload={},
@@ -83,7 +83,7 @@ def profile(
     said.print(f"\nProfile: {target}\nPage: {page}", markup=False)
 
 
-def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> Profile:
+def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Console) -> Profile:
     cpus = usable_cpus()
     if len(cpus) < 2:
         raise HeadraceError("profile: needs two CPUs, one for the traffic; this process has one")
@@ -112,7 +112,7 @@ def _run(wanted: Wanted, repetitions: int, seconds: float, console: Console) -> 
     return made
 
 
-def _check_names(description: Description, wanted: Wanted) -> None:
+def _check_names(description: Description, wanted: WantedProfile) -> None:
     if wanted.nf not in description.nfs:
         names = sorted(description.nfs)
         raise BadInput(f"profile: {unknown(wanted.nf, names, f'there is no NF {wanted.nf!r}')}")

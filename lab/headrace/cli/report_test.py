@@ -14,7 +14,7 @@ from headrace.cli.diff import diff
 from headrace.cli.doctor import doctor, mends
 from headrace.cli.report import report
 from headrace.doctor import engine
-from headrace.doctor.check import Check
+from headrace.doctor.check import DoctorCheck
 from headrace.record.bundle import BundleError, BundleWriter
 from headrace.record.testdata import make_bundle
 
@@ -127,8 +127,8 @@ def test_tools_that_are_not_built_are_named(
 
 
 def test_what_measuring_needs_is_mended_first() -> None:
-    def lacking(name: str, required: bool) -> Check:
-        return Check(
+    def lacking(name: str, required: bool) -> DoctorCheck:
+        return DoctorCheck(
             name=name,
             group="g",
             status="missing",
@@ -137,5 +137,5 @@ def test_what_measuring_needs_is_mended_first() -> None:
             required=required,
         )
 
-    fine = Check(name="f", group="g", status="ok", found="yes", mend="not needed")
+    fine = DoctorCheck(name="f", group="g", status="ok", found="yes", mend="not needed")
     assert mends([lacking("a", False), lacking("b", True), fine]) == ["mend b", "mend a"]

@@ -89,8 +89,8 @@ def test_what_needs_neither_engine_nor_bundle(command: str, arguments: list[str]
 def test_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "state_directories", lambda: [tmp_path])
     (tmp_path / "run-1").mkdir()  # no owner is named: it is gone
-    [done] = valid("clean", call("clean"))["done"]
-    assert "run-1" in done
+    done = valid("clean", call("clean"))["done"]  # what else killed runs left here is there, too
+    assert any("run-1" in one for one in done)
 
 
 def test_an_output_of_another_form_is_refused() -> None:

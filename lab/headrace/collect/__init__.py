@@ -13,11 +13,11 @@ from headrace.collect.application import Application
 from headrace.collect.base import LAYERS, Collector, Layer, Reading, Targets
 from headrace.collect.hardware import Hardware
 from headrace.collect.os import OperatingSystem
-from headrace.collect.sampler import Cost, Sampler
+from headrace.collect.sampler import Sampler, SamplingCost
 from headrace.collect.virtual_switch import VirtualSwitch
 from headrace.collect.virtualization import Virtualization
 
-__all__ = ["Collector", "Cost", "Layer", "Reading", "Sampler", "Targets", "collectors"]
+__all__ = ["Collector", "Layer", "Reading", "Sampler", "SamplingCost", "Targets", "collectors"]
 
 
 _OF: dict[Layer, Callable[[Targets], Collector]] = {

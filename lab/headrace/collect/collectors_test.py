@@ -18,7 +18,7 @@ from headrace.collect.application import leaves
 from headrace.collect.base import Process, pairs
 from headrace.collect.hardware import Hardware, cpu_times
 from headrace.collect.os import OperatingSystem, protocols, softnet
-from headrace.collect.perf import CPU_CLOCK, SOFTWARE, Counter, Refused
+from headrace.collect.perf import CPU_CLOCK, SOFTWARE, PerfCounter, PerfRefused
 from headrace.collect.samples import Samples
 from headrace.collect.virtual_switch import pmd_stats
 from headrace.collect.virtualization import Virtualization
@@ -141,8 +141,8 @@ def test_throttling_of_a_cgroup_with_a_quota(tmp_path: Path) -> None:
 def test_a_counter_without_a_pmu_works() -> None:
     """A software event takes the same way as cycles, where those do not open."""
     try:
-        counter = Counter(SOFTWARE, CPU_CLOCK, min(os.sched_getaffinity(0)))
-    except Refused as why:
+        counter = PerfCounter(SOFTWARE, CPU_CLOCK, min(os.sched_getaffinity(0)))
+    except PerfRefused as why:
         pytest.skip(str(why))
     before = counter.read()
     time.sleep(0.05)

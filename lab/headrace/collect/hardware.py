@@ -15,8 +15,8 @@ from headrace.collect.perf import (
     CYCLES,
     HARDWARE,
     INSTRUCTIONS,
-    Counter,
-    Refused,
+    PerfCounter,
+    PerfRefused,
 )
 
 _HZ = os.sysconf("SC_CLK_TCK")
@@ -35,7 +35,7 @@ class Hardware:
     layer: Layer = "hardware"
 
     def __init__(self, targets: Targets) -> None:
-        self._counters: dict[tuple[str, str], Counter] = {}
+        self._counters: dict[tuple[str, str], PerfCounter] = {}
         self._no_pmu: str | None = None
         self._clock = core_clock()
         self._open()
@@ -44,8 +44,8 @@ class Hardware:
         try:
             for cpu in sorted(os.sched_getaffinity(0)):
                 for name, event in _EVENTS.items():
-                    self._counters[name, f"cpu{cpu}"] = Counter(HARDWARE, event, cpu)
-        except Refused as why:
+                    self._counters[name, f"cpu{cpu}"] = PerfCounter(HARDWARE, event, cpu)
+        except PerfRefused as why:
             self._no_pmu = str(why)
             self._close_counters()
 

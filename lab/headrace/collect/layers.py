@@ -16,7 +16,7 @@ _NOT_SAMPLED = "this layer was not sampled"
 
 
 @dataclass(frozen=True)
-class Figure:
+class LayerFigure:
     """One metric. Without a value, `absent` says why."""
 
     layer: Layer
@@ -69,7 +69,7 @@ class Windows:
         return self.absent[layer].get(metric, "nothing of it was read")
 
 
-def figures(w: Windows, goodput: Goodput | None, stack: StackTrace | None) -> list[Figure]:
+def figures(w: Windows, goodput: Goodput | None, stack: StackTrace | None) -> list[LayerFigure]:
     """In S4's order: application, virtualization, virtual switch, operating system, hardware."""
     return [
         *_application(goodput),
@@ -81,18 +81,18 @@ def figures(w: Windows, goodput: Goodput | None, stack: StackTrace | None) -> li
     ]
 
 
-def _application(g: Goodput | None) -> list[Figure]:
+def _application(g: Goodput | None) -> list[LayerFigure]:
     if g is None:
         none = "no load generator of an application ran"
         return [
-            Figure("application", "request latency", None, "ms", absent=none),
-            Figure("application", "bandwidth", None, "Gbit/s", absent=none),
+            LayerFigure("application", "request latency", None, "ms", absent=none),
+            LayerFigure("application", "bandwidth", None, "Gbit/s", absent=none),
         ]
     late = None if g.latency_s is None else g.latency_s * 1e3
     return [
-        Figure("application", "request latency", late, "ms", detail="mean",
+        LayerFigure("application", "request latency", late, "ms", detail="mean",
                absent="" if late is not None else g.latency_absent),
-        Figure("application", "bandwidth", g.gbps, "Gbit/s"),
+        LayerFigure("application", "bandwidth", g.gbps, "Gbit/s"),
     ]  # fmt: skip
 
 
@@ -103,14 +103,16 @@ def _by_place(values: dict[str, float], text: Callable[[float], str], most: int 
 
 def _summed(
     layer: Layer, name: str, unit: str, values: dict[str, float], scale: float, why: str
-) -> Figure:
+) -> LayerFigure:
     if not values:
-        return Figure(layer, name, None, unit, absent=why)
+        return LayerFigure(layer, name, None, unit, absent=why)
     scaled = {p: v * scale for p, v in values.items()}
-    return Figure(layer, name, sum(scaled.values()), unit, _by_place(scaled, lambda v: f"{v:.3g}"))
+    return LayerFigure(
+        layer, name, sum(scaled.values()), unit, _by_place(scaled, lambda v: f"{v:.3g}")
+    )
 
 
-def _virtualization(w: Windows) -> list[Figure]:
+def _virtualization(w: Windows) -> list[LayerFigure]:
     v = w.virtualization
     why = w.why("virtualization", "cgroup_cpu_ns")
     received = {
@@ -132,7 +134,7 @@ def _per_container(rates: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def _switch(w: Windows) -> list[Figure]:
+def _switch(w: Windows) -> list[LayerFigure]:
     s = w.virtual_switch
     flows = s.now("ovs_flows") or s.now("bridge_fdb_entries")
     entries = _summed(
@@ -144,10 +146,10 @@ def _switch(w: Windows) -> list[Figure]:
         return [entries, _summed("virtual-switch", "CPU", "CPUs", own, 1.0, "")]
     if not s.now("bridge_fdb_entries"):
         why = w.why("virtual-switch", "process_user_s")
-        return [entries, Figure("virtual-switch", "CPU", None, "CPUs", absent=why)]
+        return [entries, LayerFigure("virtual-switch", "CPU", None, "CPUs", absent=why)]
     # A bridge of the kernel's has no process: it runs in the softirqs that bring it packets.
     softirq = sum(cores.softirq(w.hardware).values())
-    at_most = Figure("virtual-switch", "CPU", softirq, "CPUs", "at most: it runs in softirqs")
+    at_most = LayerFigure("virtual-switch", "CPU", softirq, "CPUs", "at most: it runs in softirqs")
     return [entries, at_most]
 
 
@@ -159,7 +161,7 @@ def _total(*parts: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def _os(w: Windows) -> list[Figure]:
+def _os(w: Windows) -> list[LayerFigure]:
     o, why = w.os, w.why("os", "system_calls")
     softirq = cores.softirq(w.hardware)
     return [
@@ -169,21 +171,21 @@ def _os(w: Windows) -> list[Figure]:
     ]
 
 
-def _stack_latency(stack: StackTrace | None) -> Figure:
+def _stack_latency(stack: StackTrace | None) -> LayerFigure:
     if stack is None:
-        return Figure("os", "stack latency", None, "µs", absent="no packets were traced")
+        return LayerFigure("os", "stack latency", None, "µs", absent="no packets were traced")
     ways = [e for e in stack.end_to_end if e.count]
     count = sum(e.count for e in ways)
     if not count:
-        return Figure("os", "stack latency", None, "µs", absent="no traced packet's way ended")
+        return LayerFigure("os", "stack latency", None, "µs", absent="no traced packet's way ended")
     mean = sum(e.sum_ns for e in ways) / count / 1e3
     detail = f"mean of {count} packets; lost events: {stack.lost_total}"
     if stack.whole_way is not None and stack.whole_way.begun:
         detail = f"{detail}. {stack.whole_way.sentences()[1]}"
-    return Figure("os", "stack latency", mean, "µs", detail)
+    return LayerFigure("os", "stack latency", mean, "µs", detail)
 
 
-def _hardware(w: Windows) -> list[Figure]:
+def _hardware(w: Windows) -> list[LayerFigure]:
     h = w.hardware
     cycles, instructions = h.total("cycles"), h.total("instructions")
     why = w.why("hardware", "ipc")
@@ -191,7 +193,7 @@ def _hardware(w: Windows) -> list[Figure]:
     return [
         _summed("hardware", "CPU time", "CPUs", cores.busy(h), 1.0,
                 w.why("hardware", "cpu_idle_s")),
-        Figure("hardware", "IPC", ipc, "", absent="" if ipc is not None else why),
+        LayerFigure("hardware", "IPC", ipc, "", absent="" if ipc is not None else why),
         _summed("hardware", "cache misses", "/s", h.rate("cache_misses"), 1.0,
                 w.why("hardware", "cache_misses")),
     ]  # fmt: skip

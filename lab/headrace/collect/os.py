@@ -19,7 +19,7 @@ from headrace.collect.base import (
     pairs,
     text,
 )
-from headrace.collect.perf import TRACEPOINT, Counter, Refused, tracepoint
+from headrace.collect.perf import TRACEPOINT, PerfCounter, PerfRefused, tracepoint
 
 _SOFTIRQS = ("NET_TX", "NET_RX", "TIMER", "SCHED", "RCU")
 # Of /proc/net/snmp and netstat: what points at a bottleneck in the stack.
@@ -46,13 +46,13 @@ class OperatingSystem:
 
     def __init__(self, targets: Targets) -> None:
         self._processes = targets.processes
-        self._syscalls: dict[str, Counter] = {}
+        self._syscalls: dict[str, PerfCounter] = {}
         self._no_syscalls: str | None = None
         try:
             number = tracepoint("raw_syscalls/sys_enter")
             for cpu in sorted(os.sched_getaffinity(0)):
-                self._syscalls[f"cpu{cpu}"] = Counter(TRACEPOINT, number, cpu)
-        except Refused as why:
+                self._syscalls[f"cpu{cpu}"] = PerfCounter(TRACEPOINT, number, cpu)
+        except PerfRefused as why:
             self._no_syscalls = str(why)
             self.close()
 

@@ -31,16 +31,16 @@ _WHY = {
 }
 
 
-class Refused(Exception):
+class PerfRefused(Exception):
     """Why a counter does not open."""
 
 
-class Counter:
+class PerfCounter:
     """One event on one CPU, all processes."""
 
     def __init__(self, kind: int, config: int, cpu: int) -> None:
         if _SYSCALL is None:
-            raise Refused(f"not known how on {platform.machine()}")
+            raise PerfRefused(f"not known how on {platform.machine()}")
         attr = bytearray(_ATTR_BYTES)
         struct.pack_into("<IIQ", attr, 0, kind, _ATTR_BYTES, config)
         struct.pack_into("<Q", attr, 32, _READ_FORMAT)
@@ -55,7 +55,7 @@ class Counter:
         )
         if self._fd < 0:
             code = ctypes.get_errno()
-            raise Refused(_WHY.get(code, os.strerror(code)))
+            raise PerfRefused(_WHY.get(code, os.strerror(code)))
 
     def read(self) -> float:
         """Scaled up for the time that the PMU counted something else."""
@@ -83,5 +83,5 @@ def tracepoint(name: str) -> int:
         capture_output=True, text=True, errors="replace", timeout=10, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise Refused(f"tracefs does not show the tracepoint {name} here")
+        raise PerfRefused(f"tracefs does not show the tracepoint {name} here")
     return int(done.stdout)

@@ -19,8 +19,8 @@ from headrace.collect.perf import (
     HARDWARE,
     INSTRUCTIONS,
     RAW,
-    Counter,
-    Refused,
+    PerfCounter,
+    PerfRefused,
 )
 from headrace.model.stalls import STALLED, STALLED_BEHIND
 
@@ -108,13 +108,13 @@ def events(cpuinfo: str | None = None) -> dict[str, Event]:
 def counting(cpu: int) -> Iterator[Callable[[], dict[str, float]]]:
     """Readings of all events of one CPU. Refused where there is no PMU; those of the processor's
     own that it does not have are left out."""
-    opened: dict[str, Counter] = {}
+    opened: dict[str, PerfCounter] = {}
     known = events() if platform.machine() == "x86_64" else dict(GENERIC)
     try:
         for name, (kind, config) in known.items():
             try:
-                opened[name] = Counter(kind, config, cpu)
-            except Refused:
+                opened[name] = PerfCounter(kind, config, cpu)
+            except PerfRefused:
                 if name in GENERIC:
                     raise
         yield lambda: {name: counter.read() for name, counter in opened.items()}

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from headrace.collect import pmu
-from headrace.collect.perf import Refused
+from headrace.collect.perf import PerfRefused
 from headrace.model.stalls import STALLED
 
 AMD = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\n\nprocessor\t: 1\n"
@@ -43,7 +43,7 @@ def test_what_the_pmu_counts_grows() -> None:
             os.sched_setaffinity(0, {cpu})
             sum(i * i for i in range(200_000))
             after = count()
-    except Refused as why:
+    except PerfRefused as why:
         pytest.skip(f"no PMU: {why}")
     finally:
         os.sched_setaffinity(0, allowed)

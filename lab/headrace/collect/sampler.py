@@ -26,7 +26,7 @@ from headrace.record.bundle import write_whole
 PERIOD_MIN_S = 0.01
 
 
-class Cost(BaseModel):
+class SamplingCost(BaseModel):
     """CPU time of reading, of this process alone; what the kernel does for it is in there too."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,9 +55,9 @@ class _Group:
         self.samples += 1
         self.late += late
 
-    def cost(self, seconds: float) -> Cost:
+    def cost(self, seconds: float) -> SamplingCost:
         cpu = self.cpu_ns / 1e9
-        return Cost(
+        return SamplingCost(
             samples=self.samples,
             cpu_s=cpu,
             share_of_one_cpu=cpu / seconds if seconds else 0.0,
@@ -138,7 +138,7 @@ class Sampler:
         if self._failed is not None and kind is None:
             raise self._failed
 
-    def costs(self) -> dict[str, Cost]:
+    def costs(self) -> dict[str, SamplingCost]:
         seconds = (time.monotonic_ns() - self._epoch["monotonic_ns"]) / 1e9
         return {g.collector.layer: g.cost(seconds) for g in self._groups}
 

@@ -17,7 +17,7 @@ from headrace.record.frozen import Record
 Status = Literal["ok", "limited", "missing", "unknown"]
 
 
-class Check(Record):
+class DoctorCheck(Record):
     name: str  # stable, for scripts
     group: str
     status: Status
@@ -31,7 +31,7 @@ class Examination(Record):
     """headrace doctor"""
 
     ready: bool  # headrace can measure here
-    checks: tuple[Check, ...]
+    checks: tuple[DoctorCheck, ...]
     mend: tuple[str, ...]  # commands, the most needed first
 
 

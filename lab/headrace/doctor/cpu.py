@@ -8,14 +8,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import Check, read, sudo
+from headrace.doctor.check import DoctorCheck, read, sudo
 
 GROUP = "processor"
 _CPU = Path("/sys/devices/system/cpu")
 _LCORES_WANTED = 3  # generator, one segment, sink: each on its own
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     flags = _facts().get("flags", "").split()
     yield _lcores()
     yield _simd(flags)
@@ -25,7 +25,7 @@ def checks() -> Iterator[Check]:
     yield _isolation()
     yield _shielding()
     if "hypervisor" in flags:
-        yield Check(
+        yield DoctorCheck(
             name="virtual-machine",
             group=GROUP,
             status="limited",
@@ -43,12 +43,12 @@ def _facts() -> dict[str, str]:
     return facts
 
 
-def _lcores() -> Check:
+def _lcores() -> DoctorCheck:
     usable = sorted(os.sched_getaffinity(0))
     model = _facts().get("model name", "unknown model")
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     enough = len(usable) >= _LCORES_WANTED
-    return Check(
+    return DoctorCheck(
         name="lcores",
         group=GROUP,
         status="ok" if enough else "limited",
@@ -59,18 +59,18 @@ def _lcores() -> Check:
     )
 
 
-def _simd(flags: list[str]) -> Check:
+def _simd(flags: list[str]) -> DoctorCheck:
     if "avx512f" in flags:
-        return Check(name="simd", group=GROUP, status="ok", found="AVX-512 and AVX2")
+        return DoctorCheck(name="simd", group=GROUP, status="ok", found="AVX-512 and AVX2")
     if "avx2" in flags:
-        return Check(
+        return DoctorCheck(
             name="simd",
             group=GROUP,
             status="ok",
             found="AVX2, no AVX-512",
             means="DPDK's AVX-512 paths of ACL and FIB are not used",
         )
-    return Check(
+    return DoctorCheck(
         name="simd",
         group=GROUP,
         status="limited",
@@ -79,10 +79,10 @@ def _simd(flags: list[str]) -> Check:
     )
 
 
-def _clock(flags: list[str]) -> Check:
+def _clock(flags: list[str]) -> DoctorCheck:
     invariant = "constant_tsc" in flags and "nonstop_tsc" in flags
     source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
-    return Check(
+    return DoctorCheck(
         name="tsc",
         group=GROUP,
         status="ok" if invariant else "missing",
@@ -91,11 +91,11 @@ def _clock(flags: list[str]) -> Check:
     )
 
 
-def _smt() -> Check:
+def _smt() -> DoctorCheck:
     active = read(_CPU / "smt/active")
     if active != "1":
-        return Check(name="smt", group=GROUP, status="ok", found="one thread per core in use")
-    return Check(
+        return DoctorCheck(name="smt", group=GROUP, status="ok", found="one thread per core in use")
+    return DoctorCheck(
         name="smt",
         group=GROUP,
         status="limited",
@@ -105,12 +105,12 @@ def _smt() -> Check:
     )
 
 
-def _governor() -> Check:
+def _governor() -> DoctorCheck:
     governors = {
         g for p in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (g := read(p)) is not None
     }
     if not governors:
-        return Check(
+        return DoctorCheck(
             name="governor",
             group=GROUP,
             status="unknown",
@@ -118,7 +118,7 @@ def _governor() -> Check:
             means="the core's clock may change during a run without notice",
         )
     good = governors == {"performance"}
-    return Check(
+    return DoctorCheck(
         name="governor",
         group=GROUP,
         status="ok" if good else "limited",
@@ -133,17 +133,17 @@ def _governor() -> Check:
     )
 
 
-def _isolation() -> Check:
+def _isolation() -> DoctorCheck:
     isolated, ticks = read(_CPU / "isolated"), read(_CPU / "nohz_full")
     if isolated:
         tickless = ticks if ticks and ticks != "(null)" else "none"
-        return Check(
+        return DoctorCheck(
             name="isolation",
             group=GROUP,
             status="ok",
             found=f"isolated CPUs {isolated}; without ticks: {tickless}",
         )
-    return Check(
+    return DoctorCheck(
         name="isolation",
         group=GROUP,
         status="limited",
@@ -169,10 +169,10 @@ def _isolate() -> str | None:
     )
 
 
-def _shielding() -> Check:
+def _shielding() -> DoctorCheck:
     if read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
         able = os.access("/proc/self/autogroup", os.W_OK) and os.geteuid() == 0
-        return Check(
+        return DoctorCheck(
             name="autogroup",
             group=GROUP,
             status="ok" if able else "limited",
@@ -180,4 +180,4 @@ def _shielding() -> Check:
             + ("gets precedence" if able else "cannot get precedence as this user"),
             means=None if able else "other sessions' work takes cycles from lcores",
         )
-    return Check(name="autogroup", group=GROUP, status="ok", found="sched_autogroup is off")
+    return DoctorCheck(name="autogroup", group=GROUP, status="ok", found="sched_autogroup is off")

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headrace.doctor.check import Check, apt, read, run
+from headrace.doctor.check import DoctorCheck, apt, read, run
 from headrace.errors import HeadraceError
 from headrace.host import programs
 from headrace.profile import bench_fib, calibrate
@@ -31,7 +31,7 @@ EXTRAS = {
 }
 
 
-def checks(engine: Path | None, how_to_build: str) -> Iterator[Check]:
+def checks(engine: Path | None, how_to_build: str) -> Iterator[DoctorCheck]:
     yield _engine(engine, how_to_build)
     yield _tools(how_to_build)
     yield _dpdk()
@@ -39,12 +39,12 @@ def checks(engine: Path | None, how_to_build: str) -> Iterator[Check]:
         yield from _packages()
 
 
-def _engine(engine: Path | None, how_to_build: str) -> Check:
+def _engine(engine: Path | None, how_to_build: str) -> DoctorCheck:
     done = run([str(engine), "--version"]) if engine is not None else None
     if done is None or done.returncode != 0:
         why = "not built" if engine is None else f"{engine} does not start"
         words = (done.stderr.strip().splitlines() or [""])[-1] if done is not None else ""
-        return Check(
+        return DoctorCheck(
             name="engine",
             group=GROUP,
             status="missing",
@@ -54,10 +54,10 @@ def _engine(engine: Path | None, how_to_build: str) -> Check:
             required=True,
         )
     lines = done.stdout.strip().splitlines() or ["no version"]
-    return Check(name="engine", group=GROUP, status="ok", found=lines[0], required=True)
+    return DoctorCheck(name="engine", group=GROUP, status="ok", found=lines[0], required=True)
 
 
-def _tools(how_to_build: str) -> Check:
+def _tools(how_to_build: str) -> DoctorCheck:
     """`make demo` builds the engine alone."""
     lacking = []
     for command, find in _TOOLS.items():
@@ -66,8 +66,8 @@ def _tools(how_to_build: str) -> Check:
         except HeadraceError:
             lacking.append(command)
     if not lacking:
-        return Check(name="tools", group=GROUP, status="ok", found=f"for {', '.join(_TOOLS)}")
-    return Check(
+        return DoctorCheck(name="tools", group=GROUP, status="ok", found=f"for {', '.join(_TOOLS)}")
+    return DoctorCheck(
         name="tools",
         group=GROUP,
         status="missing",
@@ -77,11 +77,11 @@ def _tools(how_to_build: str) -> Check:
     )
 
 
-def _dpdk() -> Check:
+def _dpdk() -> DoctorCheck:
     done = run(["pkg-config", "--modversion", "libdpdk"])
     version = done.stdout.strip() if done is not None and done.returncode == 0 else ""
     if not version:
-        return Check(
+        return DoctorCheck(
             name="dpdk",
             group=GROUP,
             status="missing",
@@ -91,14 +91,14 @@ def _dpdk() -> Check:
         )
     numbers = tuple(int(n) for n in version.split(".")[:2] if n.isdigit())
     if numbers < _DPDK_MIN:
-        return Check(
+        return DoctorCheck(
             name="dpdk",
             group=GROUP,
             status="missing",
             found=f"DPDK {version}",
             means=f"the engine needs {_DPDK_MIN[0]}.{_DPDK_MIN[1]} or newer",
         )
-    return Check(name="dpdk", group=GROUP, status="ok", found=f"DPDK {version}")
+    return DoctorCheck(name="dpdk", group=GROUP, status="ok", found=f"DPDK {version}")
 
 
 def _debian() -> bool:
@@ -116,9 +116,9 @@ def missing_packages(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in there]
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[DoctorCheck]:
     lacking = missing_packages(BUILD)
-    yield Check(
+    yield DoctorCheck(
         name="packages",
         group=GROUP,
         status="missing" if lacking else "ok",
@@ -128,7 +128,7 @@ def _packages() -> Iterator[Check]:
     )
     extra = missing_packages(list(EXTRAS))
     uses = "; ".join(f"{name} ({EXTRAS[name]})" for name in extra)
-    yield Check(
+    yield DoctorCheck(
         name="packages-optional",
         group=GROUP,
         status="limited" if extra else "ok",
@@ -138,13 +138,13 @@ def _packages() -> Iterator[Check]:
     )
 
 
-def kernel() -> Check:
+def kernel() -> DoctorCheck:
     lockdown = read("/sys/kernel/security/lockdown")
     mode, said = "none", "no lockdown"
     if lockdown and "[" in lockdown:
         mode = lockdown.split("[")[1].split("]")[0]
         said = f"lockdown {mode}"
-    return Check(
+    return DoctorCheck(
         name="lockdown",
         group="kernel",
         status="ok" if mode == "none" else "limited",

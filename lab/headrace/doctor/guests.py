@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from headrace.doctor.check import Check, apt, root, run
+from headrace.doctor.check import DoctorCheck, apt, root, run
 from headrace.host.server import detect
 
 GROUP = "hosting"
@@ -16,17 +16,17 @@ _DEVICE = "igb"  # QEMU's Intel 82576, with SR-IOV; since QEMU 8.0
 _TOOLS = {"busybox": "busybox", "cpio": "cpio", "modprobe": "kmod", "apt-get": "apt"}
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     yield _numa()
     yield _guest()
 
 
-def _numa() -> Check:
+def _numa() -> DoctorCheck:
     nodes = detect().nodes
     shown = f"{len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}"
     if len(nodes) > 1:
-        return Check(name="numa", group=GROUP, status="ok", found=shown)
-    return Check(
+        return DoctorCheck(name="numa", group=GROUP, status="ok", found=shown)
+    return DoctorCheck(
         name="numa",
         group=GROUP,
         status="limited",
@@ -35,7 +35,7 @@ def _numa() -> Check:
     )
 
 
-def _guest() -> Check:
+def _guest() -> DoctorCheck:
     """For `make test-vm-sriov` and `make test-vm-placement`."""
     missing = [package for tool, package in _TOOLS.items() if shutil.which(tool) is None]
     qemu = os.environ.get("HEADRACE_QEMU", "qemu-system-x86_64")
@@ -44,7 +44,7 @@ def _guest() -> Check:
     if fetches and shutil.which("mmdebstrap") is None:
         missing.append("mmdebstrap")
     if missing:
-        return Check(
+        return DoctorCheck(
             name="guests",
             group=GROUP,
             status="missing",
@@ -54,9 +54,9 @@ def _guest() -> Check:
         )
     if not has_device and not fetches:
         found = f"HEADRACE_QEMU: {qemu} has no device {_DEVICE} (QEMU 8.0 and later have)"
-        return Check(name="guests", group=GROUP, status="missing", found=found)
+        return DoctorCheck(name="guests", group=GROUP, status="missing", found=found)
     if not root():
-        return Check(
+        return DoctorCheck(
             name="guests",
             group=GROUP,
             status="limited",
@@ -64,7 +64,7 @@ def _guest() -> Check:
             means="those guests read this machine's files, as root",
         )
     if fetches:
-        return Check(
+        return DoctorCheck(
             name="guests",
             group=GROUP,
             status="limited",
@@ -72,7 +72,7 @@ def _guest() -> Check:
             means="`make test-vm-sriov` fetches the distribution's backport of one, once",
         )
     found = f"{qemu} has the device {_DEVICE}: guests with SR-IOV and two NUMA nodes"
-    return Check(name="guests", group=GROUP, status="ok", found=found)
+    return DoctorCheck(name="guests", group=GROUP, status="ok", found=found)
 
 
 def _has_device(qemu: str) -> bool:

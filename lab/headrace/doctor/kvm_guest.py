@@ -33,7 +33,7 @@ REGS = struct.Struct("<18Q")
 RSP, RIP, RFLAGS = 6, 16, 17
 
 
-class Refused(Exception):
+class KvmRefused(Exception):
     pass
 
 
@@ -41,7 +41,7 @@ def run_guest() -> None:
     kvm = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
     version = fcntl.ioctl(kvm, GET_API_VERSION, 0)
     if version != API_VERSION:
-        raise Refused(f"KVM's API version is {version}, not {API_VERSION}")
+        raise KvmRefused(f"KVM's API version is {version}, not {API_VERSION}")
     vm = fcntl.ioctl(kvm, CREATE_VM, 0)
     memory = _memory()
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -85,14 +85,14 @@ def _long_mode(vcpu: int) -> None:
 def _expect_byte(state: mmap.mmap) -> None:
     reason = struct.unpack_from("<I", state, 8)[0]
     if reason != EXIT_IO:
-        raise Refused(f"the guest stopped with exit reason {reason}")
+        raise KvmRefused(f"the guest stopped with exit reason {reason}")
     _, _, port, _, offset = struct.unpack_from("<BBHIQ", state, 32)
     if (port, state[offset]) != (PORT, BYTE):
-        raise Refused(f"the guest wrote {state[offset]:#x} to port {port:#x}")
+        raise KvmRefused(f"the guest wrote {state[offset]:#x} to port {port:#x}")
 
 
 if __name__ == "__main__":
     try:
         run_guest()
-    except (OSError, Refused) as e:
+    except (OSError, KvmRefused) as e:
         sys.exit(f"{e}")

@@ -7,24 +7,24 @@ import os
 import resource
 from collections.abc import Iterator
 
-from headrace.doctor.check import Check, root, sudo
+from headrace.doctor.check import DoctorCheck, root, sudo
 from headrace.host import hugepages
 
 GROUP = "memory"
 _WANTED_MB = 1024
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     yield _hugepages()
     yield _mount()
     if not root():
         yield _locked()
 
 
-def _hugepages() -> Check:
+def _hugepages() -> DoctorCheck:
     pool = hugepages.pool()
     if pool is None:
-        return Check(
+        return DoctorCheck(
             name="hugepages",
             group=GROUP,
             status="limited",
@@ -35,15 +35,15 @@ def _hugepages() -> Check:
     found = f"{pool.free} of {pool.total} pages of {pool.page_kb} kB free ({free_mb} MB)"
     pages = pool.total + hugepages.lacking(_WANTED_MB, pool)
     if free_mb >= _WANTED_MB:
-        return Check(name="hugepages", group=GROUP, status="ok", found=found)
+        return DoctorCheck(name="hugepages", group=GROUP, status="ok", found=found)
     if root():
-        return Check(
+        return DoctorCheck(
             name="hugepages",
             group=GROUP,
             status="ok",
             found=f"{found}; runs add what they need and give it back",
         )
-    return Check(
+    return DoctorCheck(
         name="hugepages",
         group=GROUP,
         status="limited",
@@ -53,7 +53,7 @@ def _hugepages() -> Check:
     )
 
 
-def _mount() -> Check:
+def _mount() -> DoctorCheck:
     try:
         with open("/proc/mounts", encoding="utf-8") as f:  # noqa: PTH123
             mounts = [line.split()[1] for line in f if line.split()[2] == "hugetlbfs"]
@@ -61,15 +61,17 @@ def _mount() -> Check:
         mounts = []
     writable = [m for m in mounts if os.access(m, os.W_OK)]
     if writable:
-        return Check(name="hugetlbfs", group=GROUP, status="ok", found=f"at {', '.join(writable)}")
+        return DoctorCheck(
+            name="hugetlbfs", group=GROUP, status="ok", found=f"at {', '.join(writable)}"
+        )
     if root():
-        return Check(
+        return DoctorCheck(
             name="hugetlbfs",
             group=GROUP,
             status="ok",
             found="not mounted; the engine's memory needs no mount (in-memory mode)",
         )
-    return Check(
+    return DoctorCheck(
         name="hugetlbfs",
         group=GROUP,
         status="limited",
@@ -79,11 +81,11 @@ def _mount() -> Check:
     )
 
 
-def _locked() -> Check:
+def _locked() -> DoctorCheck:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft == resource.RLIM_INFINITY or soft >= _WANTED_MB << 20:
-        return Check(name="memlock", group=GROUP, status="ok", found="may lock enough memory")
-    return Check(
+        return DoctorCheck(name="memlock", group=GROUP, status="ok", found="may lock enough memory")
+    return DoctorCheck(
         name="memlock",
         group=GROUP,
         status="limited",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.doctor.check import Check, Status, apt, read, root, run, sudo
+from headrace.doctor.check import DoctorCheck, Status, apt, read, root, run, sudo
 from headrace.host.sriov import physical_functions
 
 GROUP = "network"
@@ -19,7 +19,7 @@ _NETWORK_CLASS = "0x02"  # PCI base class
 _POLLED = ("vfio-pci", "igb_uio", "uio_pci_generic", "mlx5_core", "mlx4_core")
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     nics = _pci_nics()
     yield _nics(nics)
     yield _iommu(bool(nics))
@@ -29,7 +29,7 @@ def checks() -> Iterator[Check]:
     yield _tun()
 
 
-class Nic(NamedTuple):
+class ExaminedNic(NamedTuple):
     address: str
     driver: str
     interfaces: tuple[str, ...]
@@ -41,7 +41,7 @@ class Nic(NamedTuple):
         return f"{self.address} {names} ({self.driver}, {self.speed})"
 
 
-def _pci_nics() -> list[Nic]:
+def _pci_nics() -> list[ExaminedNic]:
     found = []
     for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
         if not (read(device / "class") or "").startswith(_NETWORK_CLASS):
@@ -51,7 +51,7 @@ def _pci_nics() -> list[Nic]:
         links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
         speed = read(links[0] / "speed") if links else None
         found.append(
-            Nic(
+            ExaminedNic(
                 address=device.name,
                 driver=driver,
                 interfaces=tuple(link.name for link in links),
@@ -62,9 +62,11 @@ def _pci_nics() -> list[Nic]:
     return found
 
 
-def _nics(nics: list[Nic]) -> Check:
-    def made(status: Status, found: str, means: str | None, mend: str | None = None) -> Check:
-        return Check(name="nics", group=GROUP, status=status, found=found, means=means, mend=mend)
+def _nics(nics: list[ExaminedNic]) -> DoctorCheck:
+    def made(status: Status, found: str, means: str | None, mend: str | None = None) -> DoctorCheck:
+        return DoctorCheck(
+            name="nics", group=GROUP, status=status, found=found, means=means, mend=mend
+        )
 
     if not nics:
         return made(
@@ -86,11 +88,11 @@ def _nics(nics: list[Nic]) -> Check:
     )
 
 
-def _iommu(any_nic: bool) -> Check:
+def _iommu(any_nic: bool) -> DoctorCheck:
     groups = len(list(Path("/sys/kernel/iommu_groups").glob("*")))
     vfio = Path("/dev/vfio/vfio").exists()
     if groups and vfio:
-        return Check(
+        return DoctorCheck(
             name="vfio", group=GROUP, status="ok", found=f"vfio with {groups} IOMMU groups"
         )
     found = f"{groups} IOMMU groups, vfio {'there' if vfio else 'not loaded'}"
@@ -99,21 +101,23 @@ def _iommu(any_nic: bool) -> Check:
         means += "; there is none here"
     virtual = "hypervisor" in (read("/proc/cpuinfo") or "").split()
     if not any_nic or (virtual and not groups):
-        return Check(name="vfio", group=GROUP, status="limited", found=found, means=means)
+        return DoctorCheck(name="vfio", group=GROUP, status="limited", found=found, means=means)
     mend = (
         sudo("modprobe vfio-pci")
         if groups
         else ("add intel_iommu=on iommu=pt (or amd_iommu=on) to the kernel command line, reboot")
     )
-    return Check(name="vfio", group=GROUP, status="limited", found=found, means=means, mend=mend)
+    return DoctorCheck(
+        name="vfio", group=GROUP, status="limited", found=found, means=means, mend=mend
+    )
 
 
-def _sriov() -> Check:
+def _sriov() -> DoctorCheck:
     pfs = physical_functions()
     if pfs:
         found = "; ".join(f"{pf.name}: {pf.total} functions, {pf.made} made" for pf in pfs)
-        return Check(name="sriov", group=GROUP, status="ok", found=found)
-    return Check(
+        return DoctorCheck(name="sriov", group=GROUP, status="ok", found=found)
+    return DoctorCheck(
         name="sriov",
         group=GROUP,
         status="limited",
@@ -123,12 +127,12 @@ def _sriov() -> Check:
     )
 
 
-def _af_xdp() -> Check:
+def _af_xdp() -> DoctorCheck:
     """By trying: the socket family exists only when the kernel was built with it."""
     try:
         socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
     except PermissionError:
-        return Check(
+        return DoctorCheck(
             name="af_xdp",
             group=GROUP,
             status="unknown",
@@ -136,28 +140,28 @@ def _af_xdp() -> Check:
             mend="sudo headrace doctor",
         )
     except OSError as e:
-        return Check(
+        return DoctorCheck(
             name="af_xdp",
             group=GROUP,
             status="missing",
             found=f"no AF_XDP: {e.strerror}",
             means="kernel interfaces are reached by AF_PACKET, at a higher cost",
         )
-    return Check(name="af_xdp", group=GROUP, status="ok", found="AF_XDP sockets open")
+    return DoctorCheck(name="af_xdp", group=GROUP, status="ok", found="AF_XDP sockets open")
 
 
-def _namespaces() -> Check:
+def _namespaces() -> DoctorCheck:
     """A veth pair in a namespace of its own, gone when the command ends."""
     command = ["unshare", "-n", "ip", "link", "add", "hr0", "type", "veth", "peer", "name", "hr1"]
     if not root():
         command[1:2] = ["-r", "-n"]
     done = run(command)
     if done is not None and done.returncode == 0:
-        return Check(
+        return DoctorCheck(
             name="namespaces", group=GROUP, status="ok", found="network namespaces with veth"
         )
     why = "ip or unshare is not installed" if done is None else done.stderr.strip()
-    return Check(
+    return DoctorCheck(
         name="namespaces",
         group=GROUP,
         status="limited",
@@ -167,9 +171,9 @@ def _namespaces() -> Check:
     )
 
 
-def _tun() -> Check:
+def _tun() -> DoctorCheck:
     there = os.access("/dev/net/tun", os.R_OK | os.W_OK)
-    return Check(
+    return DoctorCheck(
         name="tun",
         group=GROUP,
         status="ok" if there else "limited",

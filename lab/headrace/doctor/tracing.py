@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import Check, read, root, sudo
+from headrace.doctor.check import DoctorCheck, read, root, sudo
 
 GROUP = "observation"
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # syscall numbers
@@ -20,7 +20,7 @@ _ATTR_BYTES = 128
 _EXCLUDE_KERNEL_AND_HYPERVISOR = 1 << 5 | 1 << 6
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     yield _counters()
     yield _btf()
     yield _kprobes()
@@ -43,22 +43,22 @@ def perf_event(kind: int, config: int) -> int:
     return 0
 
 
-def _counters() -> Check:
+def _counters() -> DoctorCheck:
     error = perf_event(_HARDWARE, _CYCLES)
     if error == 0:
-        return Check(
+        return DoctorCheck(
             name="perf-counters", group=GROUP, status="ok", found="hardware cycle counter opens"
         )
     if error in (errno.EACCES, errno.EPERM):
         level = read("/proc/sys/kernel/perf_event_paranoid")
-        return Check(
+        return DoctorCheck(
             name="perf-counters",
             group=GROUP,
             status="unknown",
             found=f"not allowed (perf_event_paranoid = {level})",
             mend=sudo("sysctl kernel.perf_event_paranoid=1"),
         )
-    return Check(
+    return DoctorCheck(
         name="perf-counters",
         group=GROUP,
         status="missing",
@@ -67,9 +67,9 @@ def _counters() -> Check:
     )
 
 
-def _btf() -> Check:
+def _btf() -> DoctorCheck:
     there = Path("/sys/kernel/btf/vmlinux").exists()
-    return Check(
+    return DoctorCheck(
         name="btf",
         group=GROUP,
         status="ok" if there else "limited",
@@ -78,18 +78,18 @@ def _btf() -> Check:
     )
 
 
-def _kprobes() -> Check:
+def _kprobes() -> DoctorCheck:
     """The type is a file of the PMU; whether it opens shows whether kprobes are allowed."""
     kind = read("/sys/bus/event_source/devices/kprobe/type")
     if kind is None:
-        return Check(
+        return DoctorCheck(
             name="kprobes",
             group=GROUP,
             status="missing",
             found="this kernel has no kprobes",
             means="functions of the kernel cannot be traced; tracepoints can",
         )
-    return Check(
+    return DoctorCheck(
         name="kprobes",
         group=GROUP,
         status="ok" if root() else "unknown",

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import Check, apt, root, run, sudo
+from headrace.doctor.check import DoctorCheck, apt, root, run, sudo
 
 GROUP = "hosting"
 _GUEST_S = 3.0
@@ -22,15 +22,17 @@ _BOOTED = 2 * 42 + 1
 _SLOW = "virtual machines run emulated (TCG): functional figures only, labelled so"
 
 
-def checks() -> Iterator[Check]:
+def checks() -> Iterator[DoctorCheck]:
     yield _kvm()
     yield _podman()
     yield from _docker()
 
 
-def _kvm() -> Check:
-    def made(status: str, found: str, means: str | None = _SLOW, mend: str | None = None) -> Check:
-        return Check.model_validate(
+def _kvm() -> DoctorCheck:
+    def made(
+        status: str, found: str, means: str | None = _SLOW, mend: str | None = None
+    ) -> DoctorCheck:
+        return DoctorCheck.model_validate(
             {
                 "name": "kvm",
                 "group": GROUP,
@@ -164,10 +166,10 @@ def _linux(kernel: Path) -> str:
     return "" if ended[0] == 0 and "Kernel panic" in ended[1] else _why(*ended, _LINUX_S)
 
 
-def _podman() -> Check:
+def _podman() -> DoctorCheck:
     done = run(["podman", "info", "--format", "{{.Host.OCIRuntime.Name}} {{.Version.Version}}"], 20)
     if done is None:
-        return Check(
+        return DoctorCheck(
             name="podman",
             group=GROUP,
             status="missing",
@@ -177,7 +179,7 @@ def _podman() -> Check:
         )
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return Check(
+        return DoctorCheck(
             name="podman",
             group=GROUP,
             status="limited",
@@ -185,7 +187,7 @@ def _podman() -> Check:
             means="no VNFs in containers",
         )
     runtime, _, version = done.stdout.strip().partition(" ")
-    return Check(
+    return DoctorCheck(
         name="podman",
         group=GROUP,
         status="ok" if root() else "limited",
@@ -194,13 +196,13 @@ def _podman() -> Check:
     )
 
 
-def _docker() -> Iterator[Check]:
+def _docker() -> Iterator[DoctorCheck]:
     """Instead of podman, where it is; without it nothing is missing."""
     done = run(["docker", "version", "--format", "{{.Server.Version}}"], 20)
     if done is None:
         return
     why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    yield Check(
+    yield DoctorCheck(
         name="docker",
         group=GROUP,
         status="ok" if done.returncode == 0 and root() else "limited",

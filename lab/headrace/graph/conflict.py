@@ -5,18 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.graph.count import Counter
+from headrace.graph.count import GraphCounter
 from headrace.graph.knowledge import Knowledge, PlacedRule
-from headrace.graph.problem import Wanted, compile_problem
+from headrace.graph.problem import WantedVnf, compile_problem
 
 
-def conflict(wanted: Sequence[Wanted], knowledge: Knowledge, width: int) -> tuple[PlacedRule, ...]:
+def conflict(
+    wanted: Sequence[WantedVnf], knowledge: Knowledge, width: int
+) -> tuple[PlacedRule, ...]:
     """Rules that together leave no graph, none of which can be missing: a minimal unsatisfiable
     subset, by leaving out one rule after the other. Without rules there is always a graph."""
 
     def any_graph(rules: Sequence[PlacedRule]) -> bool:
         allowed = Knowledge(vnfs=knowledge.vnfs, rules=tuple(rules))
-        return Counter(compile_problem(wanted, allowed, width=width)).total() > 0
+        return GraphCounter(compile_problem(wanted, allowed, width=width)).total() > 0
 
     kept = list(knowledge.rules)
     for rule in knowledge.rules:
@@ -26,7 +28,7 @@ def conflict(wanted: Sequence[Wanted], knowledge: Knowledge, width: int) -> tupl
     return tuple(kept)
 
 
-def why_none(wanted: Sequence[Wanted], knowledge: Knowledge, width: int) -> str:
+def why_none(wanted: Sequence[WantedVnf], knowledge: Knowledge, width: int) -> str:
     rules = conflict(wanted, knowledge, width)
     said = "; ".join(f"{rule.text!r} ({rule.place})" for rule in rules)
     return f"no graph satisfies {'all of: ' if len(rules) > 1 else ''}{said}"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from headrace.errors import BadInput
 from headrace.graph.multisets import Forests
-from headrace.graph.problem import NO_LIMIT, Cap, Content, Problem, Unit
+from headrace.graph.problem import NO_LIMIT, Cap, Content, GraphProblem, Unit
 
 STATES_MAX = 1_000_000
 STEPS_MAX = 10_000_000  # half a minute or so
@@ -64,10 +64,10 @@ class Split:
         return self.choices * self.multisets * self.rests
 
 
-class Counter:
+class GraphCounter:
     """Counts the graphs of one problem; keeps its table for enumerating and sampling."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: GraphProblem) -> None:
         self.problem = problem
         self.leaves = problem.free_leaves()
         self.content = tuple(0 if c in self.leaves else n for c, n in enumerate(problem.content))

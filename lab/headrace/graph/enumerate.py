@@ -15,8 +15,8 @@ from functools import partial
 from itertools import chain, combinations, combinations_with_replacement, product
 from math import prod
 
-from headrace.graph.count import Counter, Split, State
-from headrace.graph.problem import Problem
+from headrace.graph.count import GraphCounter, Split, State
+from headrace.graph.problem import GraphProblem
 from headrace.record.frozen import Record
 
 Members = tuple[int, ...]  # items of one unit
@@ -46,7 +46,7 @@ BATCH = 16_384
 class Enumerator:
     """Yields the graphs of a counted problem as batches of JSON objects."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: GraphCounter) -> None:
         self.counter = counter
         self.problem = counter.problem
         self._kept: dict[tuple[State, Parts, Members], list[str]] = {}
@@ -192,7 +192,7 @@ class Enumerator:
         return json.dumps(unit_name(self.problem, members))
 
 
-def unit_name(problem: Problem, members: Members) -> str:
+def unit_name(problem: GraphProblem, members: Members) -> str:
     """`nat`, or `ids|monitor` for two in parallel with a join."""
     return "|".join(problem.items[m].name for m in members)
 
@@ -204,7 +204,7 @@ def _choose(part: Members, n: int, *, with_first: bool) -> Iterator[tuple[Member
         yield taken, tuple(item for item in part if item not in taken)
 
 
-def stream(counter: Counter) -> Iterator[str]:
+def stream(counter: GraphCounter) -> Iterator[str]:
     """Each graph as one JSON object."""
     return chain.from_iterable(Enumerator(counter).batches())
 

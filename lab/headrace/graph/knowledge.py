@@ -46,7 +46,7 @@ class HeaderField(StrEnum):
     LENGTH = "length"
 
 
-class Vnf(BaseModel):
+class KnownVnf(BaseModel):
     """What is known of one VNF."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,7 +75,7 @@ class KnowledgeFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     extends: Literal["default", "none"] = "default"
-    vnfs: dict[str, Vnf] = Field(default_factory=dict)
+    vnfs: dict[str, KnownVnf] = Field(default_factory=dict)
     rules: tuple[RuleText, ...] = ()
 
     @field_validator("rules", mode="before")
@@ -106,7 +106,7 @@ class Knowledge(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    vnfs: dict[str, Vnf]
+    vnfs: dict[str, KnownVnf]
     rules: tuple[PlacedRule, ...]
 
     def find(self, name: str) -> str | None:
@@ -198,8 +198,8 @@ def with_declared(knowledge: Knowledge, describe: Path) -> Knowledge:
     return Knowledge(vnfs=vnfs, rules=knowledge.rules)
 
 
-def _declared(nf: dict[str, Any]) -> Vnf:
-    return Vnf(
+def _declared(nf: dict[str, Any]) -> KnownVnf:
+    return KnownVnf(
         category=nf["category"],
         title=str(nf.get("doc", "")).split(".")[0],
         reads=frozenset(nf["reads"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from headrace.graph.knowledge import Category, HeaderField, Vnf
+from headrace.graph.knowledge import Category, HeaderField, KnownVnf
 
 
 class Parallel(Enum):
@@ -20,7 +20,7 @@ class Parallel(Enum):
     COPY = "copy"  # one works on a copy; the join merges what each wrote
 
 
-def verdict(first: Vnf, second: Vnf) -> Parallel:
+def verdict(first: KnownVnf, second: KnownVnf) -> Parallel:
     """May `second` start before `first` is done?"""
     if Category.LEAF in (first.category, second.category):
         return Parallel.NO  # a leaf has its copy already; there is nothing to join
@@ -35,6 +35,6 @@ def verdict(first: Vnf, second: Vnf) -> Parallel:
     return Parallel.SHARED
 
 
-def may_join(first: Vnf, second: Vnf) -> bool:
+def may_join(first: KnownVnf, second: KnownVnf) -> bool:
     """Whether the two, in this order, may as well run in parallel."""
     return verdict(first, second) is not Parallel.NO

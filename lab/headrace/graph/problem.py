@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Category, Knowledge, Vnf, load, normal_name
+from headrace.graph.knowledge import Category, Knowledge, KnownVnf, load, normal_name
 from headrace.graph.parallel import may_join
 from headrace.graph.rules import Relation, Rule, parse_rules
 from headrace.spec.appliance import Base
@@ -29,7 +29,7 @@ class Item:
 
     name: str
     kind: str
-    vnf: Vnf
+    vnf: KnownVnf
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Problem:
+class GraphProblem:
     """All that decides which graphs there are."""
 
     items: tuple[Item, ...]
@@ -118,21 +118,21 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedVnf:
     """`l4-lb:3`: three interchangeable instances of one VNF."""
 
     kind: str
-    vnf: Vnf
+    vnf: KnownVnf
     count: int
 
 
-def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[Wanted, ...], list[str]]:
+def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[WantedVnf, ...], list[str]]:
     """The VNFs that `names` mean, and a note for each that nobody described.
 
     A name near a known one is taken for a typing error.
     """
     counts: dict[str, int] = {}
-    vnfs: dict[str, Vnf] = {}
+    vnfs: dict[str, KnownVnf] = {}
     notes: list[str] = []
     for given in names:
         name, count = _split_count(given)
@@ -141,12 +141,12 @@ def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[Wanted, .
             kind = normal_name(name)
             note = _unknown(name, knowledge)
             notes += [note] if note not in notes else []
-        vnfs[kind] = knowledge.vnfs.get(kind) or Vnf(category=Category.UNCLASSIFIED)
+        vnfs[kind] = knowledge.vnfs.get(kind) or KnownVnf(category=Category.UNCLASSIFIED)
         counts[kind] = counts.get(kind, 0) + count
     total = sum(counts.values())
     if not 1 <= total <= ITEMS_MAX:
         raise BadInput(f"VNFs: got {total}; allowed: 1 to {ITEMS_MAX}")
-    return tuple(Wanted(kind, vnfs[kind], count) for kind, count in counts.items()), notes
+    return tuple(WantedVnf(kind, vnfs[kind], count) for kind, count in counts.items()), notes
 
 
 def _unknown(name: str, knowledge: Knowledge) -> str:
@@ -174,7 +174,9 @@ def _split_count(given: str) -> tuple[str, int]:
     return name, int(count)
 
 
-def compile_problem(wanted: Sequence[Wanted], knowledge: Knowledge, *, width: int = 1) -> Problem:
+def compile_problem(
+    wanted: Sequence[WantedVnf], knowledge: Knowledge, *, width: int = 1
+) -> GraphProblem:
     """`width`: how many neighbours may run in parallel (1: none do)."""
     rules = _applicable(parse_rules(knowledge), wanted)
     groups = _group(wanted, rules, parallel=width > 1)
@@ -195,7 +197,7 @@ def compile_problem(wanted: Sequence[Wanted], knowledge: Knowledge, *, width: in
     contents = list(_unit_contents(classes, examples, width, rules))
     units = _Units(rules, examples, contents).build()
     tracks = any(rule.relation is Relation.WITHIN for rule in rules)
-    return Problem(tuple(items), tuple(classes), units, tracks)
+    return GraphProblem(tuple(items), tuple(classes), units, tracks)
 
 
 def _check_names(items: Iterable[Item]) -> None:
@@ -206,7 +208,7 @@ def _check_names(items: Iterable[Item]) -> None:
         seen.add(item.name)
 
 
-def _applicable(rules: Iterable[Rule], wanted: Sequence[Wanted]) -> list[Rule]:
+def _applicable(rules: Iterable[Rule], wanted: Sequence[WantedVnf]) -> list[Rule]:
     """A rule that asks for something above says nothing where the set has no such VNF."""
     asks = (Relation.BELOW, Relation.DIRECTLY_BELOW)
     return [
@@ -216,9 +218,11 @@ def _applicable(rules: Iterable[Rule], wanted: Sequence[Wanted]) -> list[Rule]:
     ]
 
 
-def _group(wanted: Sequence[Wanted], rules: list[Rule], *, parallel: bool) -> list[list[Wanted]]:
+def _group(
+    wanted: Sequence[WantedVnf], rules: list[Rule], *, parallel: bool
+) -> list[list[WantedVnf]]:
     """Classes; leaves last, so that the first VNF of a forest decides as much as it can."""
-    groups: dict[object, list[Wanted]] = {}
+    groups: dict[object, list[WantedVnf]] = {}
     for want in wanted:
         signature: tuple[object, ...] = tuple(
             (rule.subject(want.kind, want.vnf), rule.other(want.kind, want.vnf)) for rule in rules
@@ -234,9 +238,9 @@ def _group(wanted: Sequence[Wanted], rules: list[Rule], *, parallel: bool) -> li
 
 
 def _unit_contents(
-    classes: Sequence[ItemClass], examples: Sequence[Wanted], width: int, rules: Sequence[Rule]
+    classes: Sequence[ItemClass], examples: Sequence[WantedVnf], width: int, rules: Sequence[Rule]
 ) -> Iterable[Content]:
-    def joined(a: Wanted, b: Wanted) -> bool:
+    def joined(a: WantedVnf, b: WantedVnf) -> bool:
         return any(may_join(f.vnf, s.vnf) and _in_order(f, s, rules) for f, s in ((a, b), (b, a)))
 
     for size in range(1, width + 1):
@@ -250,7 +254,7 @@ def _unit_contents(
                 yield content
 
 
-def _in_order(first: Wanted, second: Wanted, rules: Sequence[Rule]) -> bool:
+def _in_order(first: WantedVnf, second: WantedVnf, rules: Sequence[Rule]) -> bool:
     """Whether no rule forbids `second` behind `first`: side by side they do what they would so."""
     return not any(
         rule.relation is Relation.NEVER_BELOW
@@ -269,7 +273,7 @@ class _Units:
     """Turns the rules into what each unit allows."""
 
     def __init__(
-        self, rules: list[Rule], examples: Sequence[Wanted], contents: list[Content]
+        self, rules: list[Rule], examples: Sequence[WantedVnf], contents: list[Content]
     ) -> None:
         self.rules = rules
         self.contents = contents

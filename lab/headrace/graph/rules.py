@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headrace.errors import BadInput
-from headrace.graph.knowledge import Category, HeaderField, Knowledge, PlacedRule, Vnf
+from headrace.graph.knowledge import Category, HeaderField, Knowledge, KnownVnf, PlacedRule
 
-Selector = Callable[[str, Vnf], bool]
+Selector = Callable[[str, KnownVnf], bool]
 
 
 class Relation(Enum):
@@ -53,7 +53,7 @@ class Rule:
     number: int = 0
 
 
-def _any(_name: str, _vnf: Vnf) -> bool:
+def _any(_name: str, _vnf: KnownVnf) -> bool:
     return True
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from math import comb
 
-from headrace.graph.count import Counter, Split, State
+from headrace.graph.count import GraphCounter, Split, State
 from headrace.graph.enumerate import Graph, Members, Parts, unit_name
 
 
@@ -36,7 +36,7 @@ def multiset(rank: int, n: int, k: int) -> list[int]:
 class Unranker:
     """Turns numbers below Counter.total() into graphs."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: GraphCounter) -> None:
         self.counter = counter
         self.problem = counter.problem
 
@@ -134,7 +134,7 @@ class Unranker:
         }
 
 
-def sample(counter: Counter, size: int, seed: int) -> Iterator[Graph]:
+def sample(counter: GraphCounter, size: int, seed: int) -> Iterator[Graph]:
     """`size` different graphs, each such set equally likely; all when there are fewer."""
     total = counter.total()
     unranker = Unranker(counter)

@@ -63,7 +63,7 @@ def _words(file: Path) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Group:
+class Cgroup:
     """A group, in each hierarchy that it takes."""
 
     version: int
@@ -135,7 +135,7 @@ def throttled_ns(pid: int, proc: Path = Path("/proc")) -> int:
     return 0
 
 
-def make(run: str) -> Group:
+def make(run: str) -> Cgroup:
     """The run's own, for the groups of its VNFs."""
     found = find()
     if found is None:
@@ -151,11 +151,11 @@ def make(run: str) -> Group:
         remove(f"{_TOP}/{run}")
         raise HeadraceError(f"control groups: {error.filename}: {error.strerror}") from None
     folders = tuple(root / _TOP / run for root in found.roots)
-    return Group(found.version, f"{_TOP}/{run}", folders)
+    return Cgroup(found.version, f"{_TOP}/{run}", folders)
 
 
-def make_inside(run: Group, name: str) -> Group:
-    group = Group(run.version, f"{run.name}/{name}", tuple(f / name for f in run.folders))
+def make_inside(run: Cgroup, name: str) -> Cgroup:
+    group = Cgroup(run.version, f"{run.name}/{name}", tuple(f / name for f in run.folders))
     try:
         for folder in group.folders:
             folder.mkdir(exist_ok=True)

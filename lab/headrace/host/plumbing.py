@@ -205,7 +205,7 @@ def know(namespace: str, device: str, neighbours: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Count:
+class InterfaceCount:
     """What passed one interface since it was made. A segment that was never cut is one packet."""
 
     rx_packets: int
@@ -214,17 +214,17 @@ class Count:
     tx_bytes: int
 
 
-def counts(namespace: str) -> dict[str, Count]:
+def counts(namespace: str) -> dict[str, InterfaceCount]:
     return within(namespace, _counts)
 
 
-def _counts() -> dict[str, Count]:
+def _counts() -> dict[str, InterfaceCount]:
     found = {}
     with IPRoute() as ip:
         for link in ip.get_links():
             s = link.get_attr("IFLA_STATS64")
             if s:
-                found[str(link.get_attr("IFLA_IFNAME"))] = Count(
+                found[str(link.get_attr("IFLA_IFNAME"))] = InterfaceCount(
                     s["rx_packets"], s["tx_packets"], s["rx_bytes"], s["tx_bytes"]
                 )
     return found

@@ -20,13 +20,13 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedLayout:
     aim: Aim = "throughput"
     rate_pps: float | None = None
     within_s: float | None = None
 
 
-def wanted(aim: str | None, rate: str | None, slo: str | None) -> Wanted:
+def wanted(aim: str | None, rate: str | None, slo: str | None) -> WantedLayout:
     """--slo and --rate alone ask for the fewest lcores."""
     if slo is not None and rate is not None:
         raise bad_value("--rate", rate, allowed="none beside --slo, which has a rate of its own")
@@ -41,7 +41,7 @@ def wanted(aim: str | None, rate: str | None, slo: str | None) -> Wanted:
         raise bad_value("--aim", chosen, allowed="with a load: --rate, or --slo rate=...")
     if chosen != "lcores" and slo is not None:
         raise bad_value("--aim", chosen, allowed="lcores, where an objective is given (--slo)")
-    return Wanted(chosen, rate_pps, within)  # type: ignore[arg-type]
+    return WantedLayout(chosen, rate_pps, within)  # type: ignore[arg-type]
 
 
 def _slo(given: str) -> tuple[float, float | None]:
@@ -74,7 +74,7 @@ def _seconds(given: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def choose(problem: Problem, asked: Wanted) -> Choice:
+def choose(problem: Problem, asked: WantedLayout) -> Choice:
     if asked.rate_pps is None or asked.aim == "throughput":
         return search.best(problem)
     if asked.aim == "latency":

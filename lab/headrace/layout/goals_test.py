@@ -6,15 +6,15 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.layout.goals import Wanted, choose, wanted
+from headrace.layout.goals import WantedLayout, choose, wanted
 from headrace.layout.layout import Hop, NfCost, Problem, Traffic
 
 
 def test_what_is_asked_for() -> None:
-    assert wanted(None, None, None) == Wanted()
-    assert wanted(None, "5M", None) == Wanted("lcores", 5e6)
-    assert wanted("latency", "2M", None) == Wanted("latency", 2e6)
-    assert wanted("throughput", "2M", None) == Wanted("throughput", 2e6)
+    assert wanted(None, None, None) == WantedLayout()
+    assert wanted(None, "5M", None) == WantedLayout("lcores", 5e6)
+    assert wanted("latency", "2M", None) == WantedLayout("latency", 2e6)
+    assert wanted("throughput", "2M", None) == WantedLayout("throughput", 2e6)
     asked = wanted(None, None, "rate=2M, latency=50us")
     assert asked.aim == "lcores" and asked.rate_pps == 2e6
     assert asked.within_s == pytest.approx(50e-6)
@@ -53,16 +53,16 @@ def chain() -> Problem:
 
 def test_each_aim_finds_its_layout() -> None:
     given = chain()
-    most = choose(given, Wanted())
-    assert choose(given, Wanted("throughput", 1e6)) == most
-    quick = choose(given, Wanted("latency", 1e6))
+    most = choose(given, WantedLayout())
+    assert choose(given, WantedLayout("throughput", 1e6)) == most
+    quick = choose(given, WantedLayout("latency", 1e6))
     assert quick.latency_s is not None
-    few = choose(given, Wanted("lcores", 1e6, quick.latency_s * 2))
+    few = choose(given, WantedLayout("lcores", 1e6, quick.latency_s * 2))
     assert len(few.layout.used) == 1
 
 
 def test_what_cannot_be_met_is_said() -> None:
     with pytest.raises(HeadraceError, match="not reached on 2 lcores"):
-        choose(chain(), Wanted("lcores", 1e9))
+        choose(chain(), WantedLayout("lcores", 1e9))
     with pytest.raises(HeadraceError, match=r"within 0.001 us are not met.*at best"):
-        choose(chain(), Wanted("lcores", 1e6, 1e-9))
+        choose(chain(), WantedLayout("lcores", 1e6, 1e-9))

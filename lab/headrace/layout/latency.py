@@ -32,7 +32,7 @@ _ROUNDS, _CONVERGED = 1000, 1e-9
 
 
 @dataclass(frozen=True)
-class Stage:
+class QueueStage:
     """A segment on one of its lcores. `cycles`: per packet, without what a poll costs once."""
 
     position: int  # in the way of a packet, and in the turn of an lcore
@@ -60,7 +60,7 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
     """A typical packet's, from when it was to be sent until the sink has it; None: overload."""
     way = stages(problem, layout, rate_pps)
     beside = sides(problem, layout, rate_pps)
-    by_cpu: dict[int, list[Stage]] = {}
+    by_cpu: dict[int, list[QueueStage]] = {}
     for stage in (*(one for several in way for one in several), *beside):
         by_cpu.setdefault(stage.cpu, []).append(stage)
     turns: dict[int, float] = {}
@@ -86,8 +86,8 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
 def _joined(
     problem: Problem,
     here: Beside | None,
-    lead: Stage,
-    beside: Sequence[Stage],
+    lead: QueueStage,
+    beside: Sequence[QueueStage],
     turns: dict[int, float],
 ) -> float:
     """Beyond the lead's own work: until the last function is done, and the lead has seen it."""
@@ -97,7 +97,7 @@ def _joined(
     return max(0.0, last - own) + turns[lead.cpu] / 2
 
 
-def sides(problem: Problem, layout: Layout, rate_pps: float) -> tuple[Stage, ...]:
+def sides(problem: Problem, layout: Layout, rate_pps: float) -> tuple[QueueStage, ...]:
     """The functions that work beside another, each in the turn of its own lcore."""
     rate = rate_pps / problem.tsc_hz
     for i in range(len(layout.cuts)):
@@ -116,7 +116,7 @@ def sides(problem: Problem, layout: Layout, rate_pps: float) -> tuple[Stage, ...
     return ()
 
 
-def turn(here: Sequence[Stage]) -> float | None:
+def turn(here: Sequence[QueueStage]) -> float | None:
     """Cycles of one round of an lcore; None when it cannot keep up."""
     most = min((BURST / one.rate for one in here if one.rate > 0), default=float("inf"))
     length = sum(one.idle for one in here)
@@ -131,9 +131,9 @@ def turn(here: Sequence[Stage]) -> float | None:
 
 
 def _wait(
-    one: Stage,
-    before: Sequence[Stage],
-    by_cpu: dict[int, list[Stage]],
+    one: QueueStage,
+    before: Sequence[QueueStage],
+    by_cpu: dict[int, list[QueueStage]],
     turns: dict[int, float],
 ) -> float:
     """Until its lcore comes round to it; in the mean over the lcores that packets come from."""
@@ -150,7 +150,7 @@ def _wait(
     return sum(waits) / len(waits)
 
 
-def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Stage, ...]]:
+def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[QueueStage, ...]]:
     """The way of a packet: source, the chain's segments, sink."""
     rate = rate_pps / problem.tsc_hz
     polls = _polls(problem, layout)
@@ -185,7 +185,9 @@ def _polls(problem: Problem, layout: Layout) -> list[float]:
     return [*found, problem.traffic.poll]
 
 
-def _stage(position: int, cpu: int, rate: float, cycles: float, poll: float, idle: float) -> Stage:
+def _stage(
+    position: int, cpu: int, rate: float, cycles: float, poll: float, idle: float
+) -> QueueStage:
     """`cycles` were measured on full bursts: a part of what a poll costs once is in them."""
     apart = min(cycles, poll / BURST)
-    return Stage(position, cpu, rate, cycles - apart, apart * BURST, min(idle, apart * BURST))
+    return QueueStage(position, cpu, rate, cycles - apart, apart * BURST, min(idle, apart * BURST))

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from headrace.layout.latency import Stage, latency_s, sides, stages, turn
+from headrace.layout.latency import QueueStage, latency_s, sides, stages, turn
 from headrace.layout.layout import (
     Beside,
     Edge,
@@ -40,7 +40,7 @@ def problem(seed: int) -> Problem:
     return Problem(nfs, Traffic(Hop(30, 40), Hop(20, 40), 0, 1, 0.0, 120.0, 25.0), (0, 1), HZ)
 
 
-def mean_of(way: list[tuple[Stage, ...]], rate_pps: float, packets: int) -> float:
+def mean_of(way: list[tuple[QueueStage, ...]], rate_pps: float, packets: int) -> float:
     """Seconds; each lcore polls its stages in turn, and a burst leaves when it is done."""
     onwards = [{i + 1: 1.0} for i in range(len(way) - 1)] + [{}]
     found = simulated(way, onwards, rate_pps / HZ, packets, seed=7)
@@ -70,17 +70,17 @@ def test_it_is_what_polled_lcores_take(name: str, load: float, seed: int) -> Non
 SIDE_BY_SIDE = Layout((3,), ((0,),), Beside(Run(0, 2), (1,)))
 
 
-def _as_stages(given: Problem, layout: Layout, rate: float) -> list[tuple[Stage, ...]]:
+def _as_stages(given: Problem, layout: Layout, rate: float) -> list[tuple[QueueStage, ...]]:
     """The lead's work in two parts, on both sides of the other function's; polled one after the
     other, as the lead looks for what is through when it has handed out what came in."""
     source, [lead], sink = stages(given, layout, rate)
     [beside] = sides(given, layout, rate)
     first = given.nfs[0]
     own = first.rx.apart + first.work.apart + first.tx.apart
-    fork = Stage(1, lead.cpu, lead.rate, own, lead.poll, lead.idle)
-    other = Stage(2, beside.cpu, beside.rate, beside.cycles, beside.poll, beside.idle)
-    rest = Stage(3, lead.cpu, lead.rate, max(1.0, lead.cycles - own), 0.0, 0.0)
-    end = Stage(4, sink[0].cpu, sink[0].rate, sink[0].cycles, sink[0].poll, sink[0].idle)
+    fork = QueueStage(1, lead.cpu, lead.rate, own, lead.poll, lead.idle)
+    other = QueueStage(2, beside.cpu, beside.rate, beside.cycles, beside.poll, beside.idle)
+    rest = QueueStage(3, lead.cpu, lead.rate, max(1.0, lead.cycles - own), 0.0, 0.0)
+    end = QueueStage(4, sink[0].cpu, sink[0].rate, sink[0].cycles, sink[0].poll, sink[0].idle)
     return [source, (fork,), (other,), (rest,), (end,)]
 
 
@@ -131,7 +131,7 @@ def test_more_load_takes_longer() -> None:
 
 def test_a_turn_of_one_segment_by_hand() -> None:
     """Idle but for one packet in ten turns: C = 20 + 0.1 (200 - 20) + 0.1 * 50, in the limit."""
-    one = Stage(0, 0, 0.002, 50.0, 200.0, 20.0)
+    one = QueueStage(0, 0, 0.002, 50.0, 200.0, 20.0)
     length = turn([one])
     assert length is not None
     expected = 0.002 * length
@@ -141,9 +141,9 @@ def test_a_turn_of_one_segment_by_hand() -> None:
 def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
     """One packet at a time, long before the next: all polls and all work, and half an idle turn."""
     way = [
-        (Stage(0, 0, 1e-6, 30.0, 100.0, 10.0),),
-        (Stage(1, 0, 1e-6, 70.0, 500.0, 10.0),),
-        (Stage(2, 0, 1e-6, 0.0, 100.0, 10.0),),
+        (QueueStage(0, 0, 1e-6, 30.0, 100.0, 10.0),),
+        (QueueStage(1, 0, 1e-6, 70.0, 500.0, 10.0),),
+        (QueueStage(2, 0, 1e-6, 0.0, 100.0, 10.0),),
     ]
     found = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
     assert len(found) == 200

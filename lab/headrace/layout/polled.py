@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.layout.latency import BURST, Stage, stages
+from headrace.layout.latency import BURST, QueueStage, stages
 from headrace.layout.layout import Layout, Problem, transitions
 
 PACKETS = 4_000
@@ -33,7 +33,7 @@ class Took:
 
 @dataclass
 class _Queue:
-    stage: Stage
+    stage: QueueStage
     waiting: deque[tuple[float, float]]  # when it came, when it was to be sent
 
 
@@ -49,7 +49,7 @@ def took(problem: Problem, layout: Layout, rate_pps: float, packets: int = PACKE
 
 
 def simulated(
-    way: Sequence[Sequence[Stage]],
+    way: Sequence[Sequence[QueueStage]],
     onwards: Sequence[dict[int, float]],
     rate: float,
     packets: int,
@@ -128,7 +128,7 @@ def _following(draw: random.Random, chances: dict[int, float]) -> int | None:
 
 
 def _replica(
-    draw: random.Random, queues: Sequence[Sequence[_Queue]], stage: Stage, following: int
+    draw: random.Random, queues: Sequence[Sequence[_Queue]], stage: QueueStage, following: int
 ) -> int:
     """Any; but of as many on the same lcores the one on its own, as flows are steered alike."""
     there = [queue.stage.cpu for queue in queues[following]]

@@ -25,7 +25,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Sample:
+class GoalSample:
     """A trial as the search asked for it."""
 
     load_pps: float
@@ -41,7 +41,7 @@ class Found:
     lower_pps: float | None
     upper_pps: float | None
     stopped_by: str  # "width", "max-load", "min-load", "time"
-    sample: Sample | None  # the trial that stands for the lower bound
+    sample: GoalSample | None  # the trial that stands for the lower bound
     generator_bound: bool  # what lies above was not refused by the chain but never sent
     disturbed: bool  # what lies above was lost in disturbed trials only
 

@@ -19,7 +19,7 @@ from MLRsearch import (
     SearchGoal,
 )
 
-from headrace.measure.outcome import Found, Limits, Measure, Observe, Outcome, Sample
+from headrace.measure.outcome import Found, GoalSample, Limits, Measure, Observe, Outcome
 from headrace.spec.measure import GoalSpec
 
 
@@ -33,12 +33,12 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc]
 
     run: Measure
     after_each: Callable[[], None] = lambda: None
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[GoalSample] = field(default_factory=list)
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
         self.after_each()
         outcome = self.run(intended_load, intended_duration)
-        self.samples.append(Sample(intended_load, intended_duration, outcome))
+        self.samples.append(GoalSample(intended_load, intended_duration, outcome))
         return MeasurementResult(
             intended_duration=intended_duration,
             intended_load=intended_load,
@@ -113,7 +113,7 @@ def _found(
     goal: GoalSpec,
     bounds: tuple[float | None, float | None],
     limits: Limits,
-    samples: list[Sample],
+    samples: list[GoalSample],
     timed_out: bool,
 ) -> Found:
     lower, upper = bounds
@@ -133,13 +133,15 @@ def _found(
     )
 
 
-def _at(load: float | None, samples: list[Sample]) -> list[Sample]:
+def _at(load: float | None, samples: list[GoalSample]) -> list[GoalSample]:
     if load is None:
         return []
     return [s for s in samples if abs(s.load_pps - load) <= 1e-9 * load]
 
 
-def _representative(goal: GoalSpec, lower: float | None, samples: list[Sample]) -> Sample | None:
+def _representative(
+    goal: GoalSpec, lower: float | None, samples: list[GoalSample]
+) -> GoalSample | None:
     """The worst of the lower bound's good trials of full length: what the library's conditional
     throughput is based on, too. Without a lower bound, the trial at the lowest load."""
     here = _at(lower, samples)
@@ -150,18 +152,18 @@ def _representative(goal: GoalSpec, lower: float | None, samples: list[Sample]) 
     return max((s for s in good if s.duration_s == longest), key=lambda s: s.outcome.loss_ratio)
 
 
-def _generator_bound(goal: GoalSpec, upper: float | None, samples: list[Sample]) -> bool:
+def _generator_bound(goal: GoalSpec, upper: float | None, samples: list[GoalSample]) -> bool:
     """Did the upper bound's bad trials fail only because packets were never sent?"""
     bad = _bad(goal, upper, samples)
     return bool(bad) and all(s.outcome.loss_ratio <= goal.loss_ratio for s in bad)
 
 
-def _disturbed(goal: GoalSpec, upper: float | None, samples: list[Sample]) -> bool:
+def _disturbed(goal: GoalSpec, upper: float | None, samples: list[GoalSample]) -> bool:
     bad = _bad(goal, upper, samples)
     return bool(bad) and all(s.outcome.disturbed for s in bad)
 
 
-def _bad(goal: GoalSpec, load: float | None, samples: list[Sample]) -> list[Sample]:
+def _bad(goal: GoalSpec, load: float | None, samples: list[GoalSample]) -> list[GoalSample]:
     return [s for s in _at(load, samples) if _library_loss(s.outcome) > goal.loss_ratio]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.measure.outcome import Limits, Outcome, Sample
+from headrace.measure.outcome import GoalSample, Limits, Outcome
 from headrace.measure.search import _representative, search
 from headrace.spec.measure import Measure
 
@@ -110,10 +110,10 @@ def test_progress_sees_narrowing_bounds() -> None:
 def test_representative_is_the_worst_good_trial_of_full_length() -> None:
     goal = GOALS[1]
     samples = [
-        Sample(1e6, 2.0, Outcome(1, 2000000, 2000000, 100)),
-        Sample(1e6, 2.0, Outcome(2, 2000000, 2000000, 900)),
-        Sample(1e6, 2.0, Outcome(3, 2000000, 2000000, 90000)),
-        Sample(1e6, 1.0, Outcome(4, 1000000, 1000000, 999)),
+        GoalSample(1e6, 2.0, Outcome(1, 2000000, 2000000, 100)),
+        GoalSample(1e6, 2.0, Outcome(2, 2000000, 2000000, 900)),
+        GoalSample(1e6, 2.0, Outcome(3, 2000000, 2000000, 90000)),
+        GoalSample(1e6, 1.0, Outcome(4, 1000000, 1000000, 999)),
     ]
     found = _representative(goal, 1e6, samples)
     assert found is not None and found.outcome.trial == 2

@@ -41,7 +41,7 @@ _BOUND = 0.5  # memory-bound: more of a packet's cycles than this wait for its s
 
 
 @dataclass(frozen=True)
-class Cache:
+class CacheLevel:
     """`alone`, `together`: cycles that a miss costs more than a hit (Penalty)."""
 
     name: str
@@ -50,7 +50,7 @@ class Cache:
     together: float
 
 
-def caches(sizes: Sequence[tuple[str, int]], levels: Sequence[Level]) -> tuple[Cache, ...]:
+def caches(sizes: Sequence[tuple[str, int]], levels: Sequence[Level]) -> tuple[CacheLevel, ...]:
     """Name and size of each cache, the nearest first, with what a miss of it costs by the
     calibrated levels. Empty where they do not say."""
     names = [level.name for level in levels]
@@ -62,7 +62,7 @@ def caches(sizes: Sequence[tuple[str, int]], levels: Sequence[Level]) -> tuple[C
         if here.gather_cycles is None or further.gather_cycles is None:
             return ()
         together = further.gather_cycles - here.gather_cycles
-        found.append(Cache(name, size, further.cycles - here.cycles, together))
+        found.append(CacheLevel(name, size, further.cycles - here.cycles, together))
     return tuple(found)
 
 
@@ -80,7 +80,7 @@ class _Candidates:
     each: Floats  # rows x points
 
 
-def fit(points: Sequence[tuple[float, float]], levels: Sequence[Cache]) -> Fit | None:
+def fit(points: Sequence[tuple[float, float]], levels: Sequence[CacheLevel]) -> Fit | None:
     """`points`: entries and cycles per packet. None with too few of them or without levels."""
     if len(points) < _POINTS_MIN or not levels:
         return None
@@ -114,7 +114,7 @@ def fit(points: Sequence[tuple[float, float]], levels: Sequence[Cache]) -> Fit |
     )
 
 
-def _candidates(entries: Floats, levels: Sequence[Cache]) -> _Candidates:
+def _candidates(entries: Floats, levels: Sequence[CacheLevel]) -> _Candidates:
     steps = np.geomspace(_BYTES_FIRST, _BYTES_LAST, _BYTES_STEPS)
     sizes = np.array([one.size_bytes for one in levels], dtype=float)
     missed = np.maximum(0.0, 1.0 - sizes / (steps[:, None, None] * entries[None, :, None]))

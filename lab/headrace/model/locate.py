@@ -38,7 +38,7 @@ _NAMES: Mapping[tuple[PlaceName, ...], str] = {
 
 
 @dataclass(frozen=True)
-class _Group:
+class _PlaceGroup:
     places: tuple[PlaceName, ...]
     shares: Mapping[int, float]  # cycles -> share of the group's samples; each place weighs alike
 
@@ -106,7 +106,7 @@ def name(places: Sequence[PlaceName]) -> str:
     return " or ".join(parts)
 
 
-def _group(places: Sequence[PlaceName], placed: Sequence[Placed]) -> _Group | None:
+def _group(places: Sequence[PlaceName], placed: Sequence[Placed]) -> _PlaceGroup | None:
     present = [p for p in placed if p.place in places and p.counts]
     if not present:
         return None
@@ -115,16 +115,16 @@ def _group(places: Sequence[PlaceName], placed: Sequence[Placed]) -> _Group | No
         total = sum(count for _, count in p.counts) * len(present)
         for cycles, count in p.counts:
             shares[cycles] = shares.get(cycles, 0.0) + count / total
-    return _Group(tuple(p.place for p in present), shares)
+    return _PlaceGroup(tuple(p.place for p in present), shares)
 
 
-def _joined(a: _Group, b: _Group, placed: Sequence[Placed]) -> _Group:
+def _joined(a: _PlaceGroup, b: _PlaceGroup, placed: Sequence[Placed]) -> _PlaceGroup:
     joined = _group((*a.places, *b.places), placed)
     assert joined is not None
     return joined
 
 
-def _limits(groups: Sequence[_Group]) -> list[int]:
+def _limits(groups: Sequence[_PlaceGroup]) -> list[int]:
     return [_limit(a.shares, b.shares) for a, b in itertools.pairwise(groups)]
 
 
@@ -148,7 +148,7 @@ def _limit(nearer: Mapping[int, float], farther: Mapping[int, float]) -> int:
     return (values[first] + 1 + after + 1) // 2
 
 
-def _weakest(groups: Sequence[_Group], limits: Sequence[int], i: int) -> float:
+def _weakest(groups: Sequence[_PlaceGroup], limits: Sequence[int], i: int) -> float:
     """How well the limit between groups i and i+1 does for the one it serves worse."""
     below = sum(share for c, share in groups[i].shares.items() if c < limits[i])
     above = sum(share for c, share in groups[i + 1].shares.items() if c >= limits[i])

@@ -14,9 +14,9 @@ from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
 from headrace.profile import point as points
 from headrace.profile import pricing, rounds, taken
 from headrace.profile.deploy import deployed
-from headrace.profile.point import Bench, Sample
+from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case
-from headrace.profile.verified import Reference
+from headrace.profile.verified import ReferenceRun
 from headrace.spec.document import Document
 from headrace.spec.profile import PlaceCost, Places, Settings
 from headrace.spec.study import Experiment
@@ -49,7 +49,7 @@ class Priced:
     that the costs were taken from."""
 
     problem: Problem
-    reference: Reference
+    reference: ReferenceRun
     taken: frozenset[Layout]
 
 
@@ -84,7 +84,7 @@ def problem(
         found = _with_small_bursts(found, cases, layouts)
     _check_delivered(experiment, found)
     _tell(found, say)
-    reference = Reference(
+    reference = ReferenceRun(
         f"all functions in one segment on lcore {ends.traffic.measure}",
         whole.one,
         whole.throughput_pps,
@@ -169,7 +169,7 @@ def _costs(
     return near, far, spread
 
 
-def _kept(samples: Sequence[Sample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
+def _kept(samples: Sequence[PointSample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
     """The throughput over what the cycles of its busiest lcore would allow."""
     found = []
     for s in samples:
@@ -279,7 +279,7 @@ def costs_of(case: Case, kept: float) -> Costs:
     )
 
 
-def _poll(samples: Sequence[Sample], slow: Sequence[Sample]) -> float:
+def _poll(samples: Sequence[PointSample], slow: Sequence[PointSample]) -> float:
     (full, cycles), (small, further) = (
         (median(s.burst for s in several), median(s.chain for s in several))
         for several in (samples, slow)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from headrace.profile import point as points
-from headrace.profile.point import Running
+from headrace.profile.point import RunningPoint
 
 Count = Callable[[], dict[str, float]]
 
@@ -16,7 +16,7 @@ _SETTLE_S, _COUNT_S = 0.3, 0.6
 _LOAD_S = 8.0
 
 
-def per_packet(up: Running, count: Count, rate_pps: float = 0.0) -> dict[str, float]:
+def per_packet(up: RunningPoint, count: Count, rate_pps: float = 0.0) -> dict[str, float]:
     """In the middle of a trial: before and after it the lcore polls for nothing. Of the whole
     lcore: ring, loop and polls that find nothing are in it."""
     with points.loaded(up, _LOAD_S, rate_pps):

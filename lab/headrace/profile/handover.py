@@ -13,7 +13,7 @@ import numpy as np
 from headrace.profile import chain
 from headrace.profile import point as points
 from headrace.profile.calibrate import ring
-from headrace.profile.point import Bench, Sample
+from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import full_load
 from headrace.spec.calibration import RingCost
 from headrace.spec.document import Document
@@ -42,7 +42,7 @@ def measure(
     found = []
     for _ in range(rounds):
         alone = ring((lcores[0], lcores[-1]), _RING_ROUNDS)
-        samples: list[list[Sample]] = []
+        samples: list[list[PointSample]] = []
         for one in (near, far):
             with points.running(bench, one, "apart", wait=True) as up:
                 points.warm_up(up)
@@ -51,10 +51,12 @@ def measure(
     return found
 
 
-def hand_over(alone: Sequence[RingCost], near: Sequence[Sample], far: Sequence[Sample]) -> HandOver:
+def hand_over(
+    alone: Sequence[RingCost], near: Sequence[PointSample], far: Sequence[PointSample]
+) -> HandOver:
     """`near`: sends to the other core; `far`: receives from it."""
 
-    def middle(samples: Sequence[Sample], part: str) -> float:
+    def middle(samples: Sequence[PointSample], part: str) -> float:
         return median(float(getattr(s, part)) for s in samples)
 
     work = [median(sum(s.nfs.values()) for s in samples) for samples in (near, far)]

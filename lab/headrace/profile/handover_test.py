@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.profile.handover import at, hand_over
-from headrace.profile.point import Sample
+from headrace.profile.point import PointSample
 from headrace.spec.calibration import Figure, RingCost
 
 
@@ -25,8 +25,8 @@ def ring(burst: int, enqueue: float, touched: bool = True) -> RingCost:
     )
 
 
-def sample(nf: float, rx: float, tx: float, burst: float) -> Sample:
-    return Sample(
+def sample(nf: float, rx: float, tx: float, burst: float) -> PointSample:
+    return PointSample(
         nfs={"nf": nf},
         rx=rx,
         tx=tx,

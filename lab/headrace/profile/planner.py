@@ -9,12 +9,12 @@ from pathlib import Path
 from statistics import median
 
 from headrace.layout import goals, search
-from headrace.layout.goals import Wanted
+from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput
 from headrace.profile import chain as costs
 from headrace.profile import deploy, finalists, stored, verified
 from headrace.profile.point import Bench, Json
-from headrace.profile.verified import Reference, Verified
+from headrace.profile.verified import ReferenceRun, Verified
 from headrace.spec import plan as planned
 from headrace.spec.document import Document
 from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
@@ -28,7 +28,7 @@ class _Costs:
     """What a chain costs here, what was run meanwhile, and which layouts the costs come from."""
 
     problem: Problem
-    reference: Reference | None = None
+    reference: ReferenceRun | None = None
     taken: frozenset[Layout] = frozenset()
 
 
@@ -37,7 +37,7 @@ class Planner:
     bench: Bench
     doc: Document
     cpus: Sequence[int]
-    wanted: Wanted
+    wanted: WantedLayout
     stored: bool  # costs come from profiles
     verify: bool
     say: Callable[[str], None]

@@ -66,7 +66,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Sample:
+class PointSample:
     """One trial's cycles per packet."""
 
     nfs: dict[str, float]
@@ -134,7 +134,7 @@ def prepare_at(bench: Bench, data: Json, placement: Placement, origin: str) -> E
 
 
 @dataclass
-class Running:
+class RunningPoint:
     """A point that is up: its trials are the session's."""
 
     bench: Bench
@@ -162,7 +162,7 @@ class Running:
 @contextmanager
 def running(
     bench: Bench, one: EnginePoint, placement: Placement, wait: bool, beside: str = ""
-) -> Iterator[Running]:
+) -> Iterator[RunningPoint]:
     """The engine with this plan. `wait`: the generator stops where the chain has no room, so that
     the slowest lcore sets the rate of all; else it floods, and the chain's lcore is never idle.
     `beside`: what sets this point apart and its workload's name does not say."""
@@ -176,7 +176,7 @@ def running(
         assert isinstance(deployed, DeployedEngine)
         if not bench.tsc_hz:
             bench.tsc_hz = float(deployed.engine.request("info")["tsc_hz"])
-        yield Running(bench, one, deployed, offer)
+        yield RunningPoint(bench, one, deployed, offer)
 
 
 def waiting(plan: Json) -> Json:
@@ -208,7 +208,7 @@ def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
     return plan
 
 
-def warm_up(up: Running) -> None:
+def warm_up(up: RunningPoint) -> None:
     """Until nearly all flows have been seen. A chain that learns them carries far fewer packets/s
     than one that knows them, so that packets are counted, not seconds."""
     wanted = _WARM_EACH * up.one.experiment.flows
@@ -232,37 +232,37 @@ def got(one: EnginePoint, trial: Trial) -> int:
 
 
 @contextmanager
-def loaded(up: Running, seconds: float, rate_pps: float = 0.0) -> Iterator[None]:
+def loaded(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> Iterator[None]:
     """Each source at this rate meanwhile, 0: as fast as possible."""
     with up.engine.measuring(), sending(up.engine, up.deployed.ways, rate_pps, seconds):
         yield
 
 
 @dataclass(frozen=True)
-class Count:
+class PointCount:
     packets: int
     seconds: float  # of the engine's clock
 
 
-def packets(up: Running) -> Count:
+def packets(up: RunningPoint) -> PointCount:
     """That the chain's first segment has got so far."""
     first = up.one.placement.segments[0].name
     reading = up.engine.request("read")
     total = sum(int(replica["in"]) for replica in reading["segments"][first])
-    return Count(total, reading["tsc"] / reading["tsc_hz"])
+    return PointCount(total, reading["tsc"] / reading["tsc_hz"])
 
 
-def sample(up: Running, seconds: float, rate_pps: float = 0.0) -> Sample:
+def sample(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> PointSample:
     """`rate_pps`: 0 is as fast as possible."""
     return sampled(up.trial(seconds, rate_pps))
 
 
-def sampled(trial: Trial) -> Sample:
+def sampled(trial: Trial) -> PointSample:
     assert trial.counters is not None  # an engine has some
     return replace(read(trial.counters, trial.received_pps), sent_pps=trial.sent_pps)
 
 
-def read(counters: Counters, throughput_pps: float) -> Sample:
+def read(counters: Counters, throughput_pps: float) -> PointSample:
     """Cycles per packet of the chain's segments together, each per packet that it got."""
     rx = tx = busy = 0.0
     nfs = count.nf_cycles(counters)
@@ -286,7 +286,7 @@ def read(counters: Counters, throughput_pps: float) -> Sample:
             passed *= sum(r.packets_out for r in replicas) / got
             busy += sum(r.ops_cycles for r in replicas) / got
     loop = max(0.0, busy - rx - tx - sum(nfs.values()))
-    return Sample(
+    return PointSample(
         nfs=nfs,
         rx=rx,
         tx=tx,
@@ -310,7 +310,7 @@ def _known(values: Sequence[float | None]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def speed(samples: Sequence[Sample], tsc_hz: float) -> Speed:
+def speed(samples: Sequence[PointSample], tsc_hz: float) -> Speed:
     """Of the lcores meanwhile; what short trials could not take is not known."""
     paces = [s.pace for s in samples if s.pace]
     widths = [s.width for s in samples if s.width]
@@ -337,7 +337,7 @@ def spread(values: Sequence[float]) -> MedianRange:
     return MedianRange(median=median(values), min=min(values), max=max(values))
 
 
-def cost(samples: Sequence[Sample]) -> PacketCost:
+def cost(samples: Sequence[PointSample]) -> PacketCost:
     return PacketCost(
         nf=spread([sum(s.nfs.values()) for s in samples]),
         rx=spread([s.rx for s in samples]),

@@ -55,7 +55,7 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
 
 
 @dataclass(frozen=True)
-class Part:
+class PricedPart:
     """One lcore's part of a stage, in cycles per packet that it got. `nfs`: by position, each per
     packet that came to it; `own`: of all of them."""
 
@@ -78,7 +78,7 @@ class Taken:
     """One run. `stages`: source, the segments, sink."""
 
     layout: Layout
-    stages: tuple[tuple[Part, ...], ...]
+    stages: tuple[tuple[PricedPart, ...], ...]
     sent_pps: float
 
 
@@ -159,14 +159,14 @@ def _seen(taken: Taken, relief: Sequence[float], edges: Sequence[Edge]) -> Itera
                 yield from _sent(part, after, on[at])
 
 
-def _end(what: str, part: Part, others: Lcores) -> Iterator[_Seen]:
+def _end(what: str, part: PricedPart, others: Lcores) -> Iterator[_Seen]:
     several = len(others) > 1
     for near in (True, False) if several else (part.cpu in others,):
         yield _Seen(what, 0, part.cpu, near, several, part.rx + part.tx)
 
 
 def _received(
-    part: Part, before: Set[Lcores], own: Lcores, crowd: float, relief: Sequence[float]
+    part: PricedPart, before: Set[Lcores], own: Lcores, crowd: float, relief: Sequence[float]
 ) -> Iterator[_Seen]:
     """Nothing of the first function where its packets come from the same lcore and from others."""
     replicated = len(own) > 1
@@ -195,7 +195,7 @@ def _near(cpu: int, of: Lcores, own: Lcores) -> bool | None:
     return True if len(of) == 1 else None
 
 
-def _sent(part: Part, after: Set[Lcores], own: Lcores) -> Iterator[_Seen]:
+def _sent(part: PricedPart, after: Set[Lcores], own: Lcores) -> Iterator[_Seen]:
     """What one replica's sending costs to several is not seen apart from their steering."""
     if len(after) != 1:
         return

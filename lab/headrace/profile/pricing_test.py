@@ -21,7 +21,7 @@ from headrace.layout.layout import (
     loads,
     throughput,
 )
-from headrace.profile.pricing import Part, Taken, layouts, price
+from headrace.profile.pricing import PricedPart, Taken, layouts, price
 
 HZ, KEPT = 2e9, 0.97
 
@@ -54,13 +54,13 @@ def ran(given: Problem, layout: Layout, tables: float = 1.0) -> Taken:
     crowd = {
         cpu: sum(1 / n / len(on[home[i]]) for i in range(n) if cpu in on[home[i]]) for cpu in (0, 1)
     }
-    stages: list[tuple[Part, ...]] = []
-    stages.append((Part(0, 1.0, given.traffic.source.mixed(*_ends(0, on[1])), 0.0, 0.0, 32),))
+    stages: list[tuple[PricedPart, ...]] = []
+    stages.append((PricedPart(0, 1.0, given.traffic.source.mixed(*_ends(0, on[1])), 0.0, 0.0, 32),))
     for at in range(1, len(on) - 1):
         here = [i for i in range(n) if home[i] == at]
         stages.append(tuple(_part(given, here, on, at, cpu, crowd[cpu] * tables) for cpu in on[at]))
     sink = given.traffic.sink.mixed(*_ends(1, on[-2]))
-    stages.append((Part(1, 1.0, sink, 0.0, 0.0, 32),))
+    stages.append((PricedPart(1, 1.0, sink, 0.0, 0.0, 32),))
     return Taken(layout, tuple(stages), HZ * KEPT / max(loads(given, layout).values()))
 
 
@@ -70,7 +70,7 @@ def _ends(cpu: int, others: tuple[int, ...]) -> tuple[float, bool]:
 
 def _part(
     given: Problem, here: list[int], on: list[tuple[int, ...]], at: int, cpu: int, crowd: float
-) -> Part:
+) -> PricedPart:
     own, of, to = on[at], on[at - 1], on[at + 1]
     several = len(own) > 1
     near = 1.0 if several and of == own else (cpu in of) / len(of)
@@ -79,7 +79,7 @@ def _part(
     work[here[0]] += first.work.mixed(near, several) - first.inside(several)
     tx = last.tx.mixed(float(own == to), True) if several else last.tx.mixed((cpu in to) / len(to))
     rx = first.rx.mixed(near, several)
-    return Part(cpu, 1 / len(own), rx, tx, 1.0, 32, sum(work.values()), work)
+    return PricedPart(cpu, 1 / len(own), rx, tx, 1.0, 32, sum(work.values()), work)
 
 
 @pytest.mark.parametrize("n", [1, 3, 4])
@@ -141,7 +141,7 @@ def test_a_function_that_gets_packets_from_two_places_is_seen_in_neither() -> No
     given = truth(3, edges, relief=0.0)
     runs = {name: ran(given, layout) for name, layout in layouts(3, (0, 1)).items()}
     odd = runs["odd"]
-    mixed = Part(1, 1.0, 999.0, 4.0, 1.0, 32, 999.0, {2: 999.0})
+    mixed = PricedPart(1, 1.0, 999.0, 4.0, 1.0, 32, 999.0, {2: 999.0})
     runs["odd"] = Taken(odd.layout, (*odd.stages[:3], (mixed,), odd.stages[4]), odd.sent_pps)
     found = price("abc", runs, edges, (0, 1), HZ)
     for nfs in (found.nfs, *found.special.values()):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
-from headrace.profile.point import Bench, Running, Sample
+from headrace.profile.point import Bench, PointSample, RunningPoint
 
 T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
@@ -23,8 +23,8 @@ class Case:
 
     one: EnginePoint
     less: float | None = SLOW  # at this part of the load, too
-    samples: list[Sample] = field(default_factory=list)
-    slow: list[Sample] = field(default_factory=list)
+    samples: list[PointSample] = field(default_factory=list)
+    slow: list[PointSample] = field(default_factory=list)
 
     @property
     def throughput_pps(self) -> float:
@@ -60,5 +60,5 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
         case.slow.append(points.sample(up, bench.seconds, rate))
 
 
-def full_load(up: Running, count: int) -> list[Sample]:
+def full_load(up: RunningPoint, count: int) -> list[PointSample]:
     return [points.sample(up, up.bench.seconds) for _ in range(count)]

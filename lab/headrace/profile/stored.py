@@ -22,7 +22,7 @@ from headrace.profile import sweep as swept
 from headrace.profile.chain import kept_of, near_and_far, nf_cost, traffic_of
 from headrace.profile.point import Bench
 from headrace.profile.recipes import depends_on
-from headrace.profile.verified import Reference
+from headrace.profile.verified import ReferenceRun
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
 from headrace.spec.profile import Places, Profile, ProfilePoint, Settings, Sweep
@@ -72,7 +72,7 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
 
 def reference(
     bench: Bench, experiment: Experiment, lcores: Sequence[int], folder: Path
-) -> Reference | None:
+) -> ReferenceRun | None:
     """The costliest function as its profile's places had it; None: an older profile does not say
     how fast that was. `folder`: for the files that it needs."""
     profiles = [_profile(node.nf) for node in experiment.nodes]
@@ -80,11 +80,11 @@ def reference(
     places = costliest.places
     if places is None or not places.far.throughput_pps:
         return None
-    wanted = swept.Wanted(costliest.nf, costliest.params, {}, ())
+    wanted = swept.WantedProfile(costliest.nf, costliest.params, {}, ())
     data = swept.study(wanted, places.settings, folder)
     doc, alone = points.experiment_of(data, Path(f"profile of {costliest.nf}"))
     _, far = near_and_far(bench, doc, alone, lcores)
-    return Reference(
+    return ReferenceRun(
         f"{costliest.nf} alone as in its profile, on lcore {lcores[-1]}",
         far,
         places.far.throughput_pps,

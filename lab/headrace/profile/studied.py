@@ -34,7 +34,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Run:
+class StudiedRun:
     """Medians of repetitions at one rate. What a function drops as it is told to (`losses:
     unintended`) it has carried."""
 
@@ -58,11 +58,11 @@ class Run:
     rounds: tuple[float, ...] = ()
     carried: tuple[float, ...] = ()
 
-    def over(self, other: Run) -> float:
+    def over(self, other: StudiedRun) -> float:
         """Throughput over another's, round by round: what the machine does beside is in both."""
         return median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
-    def carries_over(self, other: Run) -> float:
+    def carries_over(self, other: StudiedRun) -> float:
         """The same of what the chains alone have cycles for."""
         return median(a / b for a, b in zip(self.carried, other.carried, strict=True))
 
@@ -109,7 +109,7 @@ def run(
     rates: Sequence[float],
     wait: bool = True,
     count_events: Count | None = None,
-) -> list[Run]:
+) -> list[StudiedRun]:
     """One engine, all rates (0: as fast as possible). `wait`: rings hold back, and drop nothing.
     `count_events`: a PMU's, of the chain's lcore."""
     doc, experiment = points.experiment_of(data, origin)
@@ -133,7 +133,7 @@ def run(
 
 def in_rounds(
     bench: Bench, several: Sequence[Json], origin: Path, rate: float = 0.0, wait: bool = True
-) -> list[Run]:
+) -> list[StudiedRun]:
     """Round after round, with all the others between; 0: as fast as possible."""
     prepared = []
     for data in several:
@@ -181,10 +181,10 @@ def in_turn(
     return found
 
 
-def _run(trials: Sequence[Trial]) -> Run:
+def _run(trials: Sequence[Trial]) -> StudiedRun:
     counters = [one.counters for one in trials if one.counters is not None]
     samples = [points.read(c, _carried_pps(one)) for one, c in zip(trials, counters, strict=True)]
-    return Run(
+    return StudiedRun(
         throughput_pps=median(s.throughput_pps for s in samples),
         loss=median(one.loss_ratio for one in trials),
         cycles={name: median(s.nfs.get(name, 0.0) for s in samples) for name in samples[0].nfs},

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.engine.figures import Context, observations
 from headrace.engine.plan import Path as Way
 from headrace.engine.reading import Reading
-from headrace.profile.studied import Run, _busiest, carried
+from headrace.profile.studied import StudiedRun, _busiest, carried
 from headrace.record.counters import Counters, Located, NfReading, ReplicaReading
 from headrace.record.figures import Figures
 from headrace.record.rows import Trial
@@ -22,8 +22,8 @@ def located(place: str, segment: str, behind_first: bool = False) -> Located:
     return Located(place=place, segment=segment, behind_first=behind_first, samples=1)
 
 
-def run(*found: Located) -> Run:
-    return Run(1e6, 0.0, {}, {}, 0.0, 0.0, found)
+def run(*found: Located) -> StudiedRun:
+    return StudiedRun(1e6, 0.0, {}, {}, 0.0, 0.0, found)
 
 
 def test_the_generator_s_own_packets_are_not_the_chain_s() -> None:

@@ -16,16 +16,16 @@ import yaml
 
 import headrace
 from headrace.collect import pmu
-from headrace.collect.perf import Refused
+from headrace.collect.perf import PerfRefused
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput
 from headrace.ground.contract import Offer
 from headrace.ground.engine_check import input_files
-from headrace.model.amat import Cache, caches, fit
+from headrace.model.amat import CacheLevel, caches, fit
 from headrace.profile import chain, events, rounds
 from headrace.profile import point as points
 from headrace.profile.calibrate import find_program
-from headrace.profile.point import Bench, Json, Placement, Sample
+from headrace.profile.point import Bench, Json, Placement, PointSample
 from headrace.profile.recipes import depends_on, recipe
 from headrace.profile.rounds import Case
 from headrace.record.bundle import now
@@ -55,7 +55,7 @@ SWEEPS: tuple[Sweep, ...] = ("state", "rules", "frame", "burst", "skew")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedProfile:
     nf: str
     params: Json
     workload: Json
@@ -67,7 +67,7 @@ class Wanted:
 
 def profile(
     bench: Bench,
-    wanted: Wanted,
+    wanted: WantedProfile,
     server: Server,
     calibration: Calibration | None,
     say: Callable[[str], None],
@@ -105,7 +105,7 @@ def profile(
     )
 
 
-def _note_spec(bench: Bench, wanted: Wanted, folder: Path) -> None:
+def _note_spec(bench: Bench, wanted: WantedProfile, folder: Path) -> None:
     """What the sweeps start from, for the bundle."""
     data = study(wanted, wanted.base, folder)
     doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
@@ -113,7 +113,7 @@ def _note_spec(bench: Bench, wanted: Wanted, folder: Path) -> None:
     bench.session.inputs(yaml.safe_dump(data, sort_keys=False), files)
 
 
-def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tuple[Cache, ...]:
+def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tuple[CacheLevel, ...]:
     """Sizes as the kernel says them; of the last level, which others share, what a calibration
     found of it; and what a miss costs by the calibration. Empty without one of this server."""
     sizes = [(f"L{c.level}", c.size_bytes) for c in server.data_caches(cpu)]
@@ -126,7 +126,7 @@ def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tupl
     return caches([*own, (last, max(least, found.get(last) or size))], calibration.levels)
 
 
-def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
+def settings_of(wanted: WantedProfile) -> Iterator[tuple[Sweep, Settings]]:
     base, depends = wanted.base, depends_on(wanted.nf)
     values: dict[Sweep, Sequence[Any]] = {
         "state": wanted.states if "state" in depends else (),
@@ -146,12 +146,12 @@ def settings_of(wanted: Wanted) -> Iterator[tuple[Sweep, Settings]]:
 
 
 def _points(
-    bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
+    bench: Bench, wanted: WantedProfile, folder: Path, say: Callable[[str], None]
 ) -> tuple[list[ProfilePoint], Speed]:
     """Every point in every round: a machine that slows down meanwhile does so for all of them,
     and what is left is the curve."""
     several = list(settings_of(wanted))
-    found: list[list[Sample]] = [[] for _ in several]
+    found: list[list[PointSample]] = [[] for _ in several]
     parts = rounds.shares(bench.repetitions, _ROUNDS)
     for turn, trials in enumerate(parts):
         for i, (sweep, settings) in rounds.alternating(list(enumerate(several)), turn):
@@ -169,14 +169,14 @@ def _value(sweep: Sweep, settings: Settings) -> float:
     return float(getattr(settings, "frame_bytes" if sweep == "frame" else sweep))
 
 
-def _places(bench: Bench, wanted: Wanted, folder: Path) -> Places:
+def _places(bench: Bench, wanted: WantedProfile, folder: Path) -> Places:
     data = study(wanted, wanted.base, folder)
     doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
     return chain.places(bench, doc, experiment, wanted.base, bench.lcores)
 
 
 def _replicas(
-    bench: Bench, wanted: Wanted, folder: Path, say: Callable[[str], None]
+    bench: Bench, wanted: WantedProfile, folder: Path, say: Callable[[str], None]
 ) -> Iterator[ReplicaCost]:
     """Two replicas at once, from states that fit into a core's caches to such as do not."""
     states = [s for s in CORUN_STATES if s <= max(wanted.states)]
@@ -196,7 +196,7 @@ def _replicas(
         yield ReplicaCost(settings=settings, nf=found)
 
 
-def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:
+def study(wanted: WantedProfile, settings: Settings, folder: Path) -> Json:
     needs = recipe(wanted.nf, settings, folder)
     node = {"name": "nf", "nf": wanted.nf, "params": {**needs.params, **wanted.params}}
     return points.study([node], settings, {**needs.workload, **wanted.workload}, "profile")
@@ -204,12 +204,12 @@ def study(wanted: Wanted, settings: Settings, folder: Path) -> Json:
 
 def run(
     bench: Bench,
-    wanted: Wanted,
+    wanted: WantedProfile,
     settings: Settings,
     folder: Path,
     placement: Placement,
     trials: int,
-) -> list[Sample]:
+) -> list[PointSample]:
     data = study(wanted, settings, folder)
     one = points.prepare_at(bench, data, placement, f"profile of {wanted.nf}")
     with points.running(bench, one, placement, wait=False, beside=_beside(settings)) as up:
@@ -224,7 +224,7 @@ def _beside(settings: Settings) -> str:
 
 
 def _coruns(
-    bench: Bench, wanted: Wanted, folder: Path, server: Server, say: Callable[[str], None]
+    bench: Bench, wanted: WantedProfile, folder: Path, server: Server, say: Callable[[str], None]
 ) -> Iterator[CoRun]:
     cpus = usable_cpus()
     llc = max((c.size_bytes for c in server.data_caches(bench.lcores[1])), default=0)
@@ -240,7 +240,12 @@ def _coruns(
 
 
 def _corun(
-    bench: Bench, wanted: Wanted, settings: Settings, folder: Path, cpu: int, thrash_bytes: int
+    bench: Bench,
+    wanted: WantedProfile,
+    settings: Settings,
+    folder: Path,
+    cpu: int,
+    thrash_bytes: int,
 ) -> tuple[MedianRange, MedianRange]:
     """In turn, so that a machine that slows down does so for both."""
     placement: Placement = "one-segment"
@@ -276,7 +281,9 @@ def thrashing(cpu: int, size: int) -> Iterator[None]:
         neighbour.wait()
 
 
-def _pmu(bench: Bench, wanted: Wanted, folder: Path) -> tuple[dict[str, float] | None, str | None]:
+def _pmu(
+    bench: Bench, wanted: WantedProfile, folder: Path
+) -> tuple[dict[str, float] | None, str | None]:
     data = study(wanted, wanted.base, folder)
     one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
     try:
@@ -286,5 +293,5 @@ def _pmu(bench: Bench, wanted: Wanted, folder: Path) -> tuple[dict[str, float] |
         ):
             points.warm_up(up)
             return events.per_packet(up, count), None
-    except Refused as why:
+    except PerfRefused as why:
         return None, str(why)

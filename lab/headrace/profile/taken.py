@@ -9,18 +9,18 @@ from statistics import median
 from headrace.engine.describe import Description
 from headrace.engine.plan import GENERATOR, ways_of
 from headrace.layout.layout import SOURCE, Edge, Layout
-from headrace.profile.point import Sample
-from headrace.profile.pricing import Part, Taken
+from headrace.profile.point import PointSample
+from headrace.profile.pricing import PricedPart, Taken
 from headrace.record.counters import NfReading, ReplicaReading
 from headrace.spec.study import Experiment
 
 
-def run(samples: Sequence[Sample], layout: Layout, names: Sequence[str]) -> Taken:
+def run(samples: Sequence[PointSample], layout: Layout, names: Sequence[str]) -> Taken:
     """The engine's segments come in the order of the plan: source, the chain's, sink."""
-    stages: dict[str, list[list[Part]]] = {}
+    stages: dict[str, list[list[PricedPart]]] = {}
     for sample in samples:
         made = _made(sample)
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[PricedPart]] = {}
         for replica in sample.replicas:
             found.setdefault(replica.segment, []).append(_part(replica, made, names))
         for segment, parts in found.items():
@@ -35,12 +35,12 @@ def run(samples: Sequence[Sample], layout: Layout, names: Sequence[str]) -> Take
     )
 
 
-def _made(sample: Sample) -> int:
+def _made(sample: PointSample) -> int:
     """Packets of the source."""
     return max(1, sum(r.packets_in for r in sample.replicas if r.segment == GENERATOR))
 
 
-def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> Part:
+def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> PricedPart:
     got, sampled = max(1, replica.packets_in), max(1, replica.io_packets)
     rx, tx = replica.rx_cycles / sampled, replica.tx_cycles / sampled
     nfs = {
@@ -56,7 +56,7 @@ def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> Part:
         )
         / got
     )
-    return Part(
+    return PricedPart(
         cpu=replica.cpu,
         packets=replica.packets_in / made,
         rx=rx,
@@ -68,11 +68,11 @@ def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> Part:
     )
 
 
-def _middle(parts: Sequence[Part]) -> Part:
+def _middle(parts: Sequence[PricedPart]) -> PricedPart:
     def over(key: str) -> float:
         return median(float(getattr(part, key)) for part in parts)
 
-    return Part(
+    return PricedPart(
         cpu=parts[0].cpu,
         **{key: over(key) for key in ("packets", "rx", "tx", "loop", "burst", "own")},
         nfs={
@@ -83,7 +83,7 @@ def _middle(parts: Sequence[Part]) -> Part:
 
 
 def edges(
-    samples: Sequence[Sample], experiment: Experiment, description: Description
+    samples: Sequence[PointSample], experiment: Experiment, description: Description
 ) -> tuple[Edge, ...]:
     """Where packets went, by the functions' counters of their edges."""
     order = {node.name: i for i, node in enumerate(experiment.nodes)}

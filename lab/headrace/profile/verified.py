@@ -9,7 +9,7 @@ from statistics import median
 
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
-from headrace.profile.point import Bench, Running, Sample
+from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.rounds import alternating, full_load
 from headrace.spec import plan as said
 from headrace.spec.profile import Speed
@@ -19,7 +19,7 @@ _SHORT, _SHORT_S, _SHORT_PACKETS = 12, 0.02, 2_000
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceRun:
     """What was run when costs were taken, to be run again: no counter tells how fast a machine is
     for these functions, with what its neighbours do to its caches, but they themselves."""
 
@@ -37,7 +37,7 @@ class Verified:
     # At the load asked for: the median packet, and the 99th percentile.
     latencies_s: list[float] = field(default_factory=list)
     p99s_s: list[float] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[PointSample] = field(default_factory=list)
     paced_pps: float | None = None  # at the pace of when costs were taken
 
     def over(self, other: Verified) -> float:
@@ -48,7 +48,7 @@ class Verified:
 def verify(
     bench: Bench,
     layouts: Sequence[EnginePoint],
-    reference: Reference | None,
+    reference: ReferenceRun | None,
     rate_pps: float | None,
 ) -> tuple[list[Verified], Verified]:
     """Runs each layout and the reference in turns: A B C R, R C B A, and so on."""
@@ -77,7 +77,7 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
             _latencies(up, rate_pps, into)
 
 
-def _latencies(up: Running, rate_pps: float, into: Verified) -> None:
+def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
     """By many short trials: what takes an lcore away for milliseconds, and is no layout's doing, is
     the 99th percentile of those that it hit only. The quarter that it hit least is the layout's."""
     seconds = max(_SHORT_S, _SHORT_PACKETS / rate_pps)
@@ -88,7 +88,7 @@ def _latencies(up: Running, rate_pps: float, into: Verified) -> None:
         into.p99s_s.append(sorted(one.p99 / 1e9 for one in known)[len(known) // 4])
 
 
-def then_and_now(reference: Reference, beside: Verified, tsc_hz: float) -> said.Reference:
+def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> said.Reference:
     return said.Reference(
         what=reference.what,
         then_pps=reference.then_pps,

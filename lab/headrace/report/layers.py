@@ -12,7 +12,7 @@ from headrace.analyse.diagnosis import Diagnosis
 from headrace.analyse.evidence import deployment
 from headrace.analyse.rules import SURROUNDINGS, explain
 from headrace.analyse.units import plural
-from headrace.collect.layers import Figure, Goodput, Windows, figures
+from headrace.collect.layers import Goodput, LayerFigure, Windows, figures
 from headrace.collect.samples import Samples
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
@@ -38,7 +38,7 @@ _DIAGNOSES = 6  # the gravest of them
 class Layers:
     """What one folder of samples says."""
 
-    trials: dict[int, list[Figure]]
+    trials: dict[int, list[LayerFigure]]
     stacks: dict[int, StackTrace]  # by trial; 0: of the whole time
     stack_absent: str
     costs: dict[str, float]  # layer: share of one CPU

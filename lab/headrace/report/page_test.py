@@ -15,7 +15,7 @@ from headrace.analyse.compare import Diff, MetricChange
 from headrace.analyse.report import Report, report
 from headrace.analyse.summary import AGREE_RATIO, summarise
 from headrace.analyse.units import ns
-from headrace.doctor.check import Check
+from headrace.doctor.check import DoctorCheck
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import ApplicationFigures, LatencyFloor
 from headrace.record.rows import Bounds, Goal, Result, Trial
@@ -143,7 +143,7 @@ def test_every_name_of_a_row_is_documented() -> None:
         Part,
         MetricChange,
         Diff,
-        Check,
+        DoctorCheck,
     )
     missing = [
         f"{model.__name__}.{name}"

@@ -20,7 +20,7 @@ from headrace.tune.wish import Protocol
 _GRACE_S = 30.0
 
 
-class Traffic:
+class LoadEnds:
     """Sending has begun once this is made. Sender on the first core, receiver on the last: the
     softirqs come where the sender is. `close` ends what still runs."""
 

@@ -24,7 +24,7 @@ from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.measure import Measure
 from headrace.tune.advice import Advice, Situation
-from headrace.tune.ends import Traffic
+from headrace.tune.ends import LoadEnds
 from headrace.tune.path import ServerPath, rebuild
 from headrace.tune.seen import Seen, counters, growth
 from headrace.tune.shortcut import Shortcut
@@ -69,8 +69,8 @@ class Rig:
 
     def traffic(
         self, path: ServerPath, protocol: Protocol, seconds: float, segment: int = 0
-    ) -> Traffic:
-        return Traffic(
+    ) -> LoadEnds:
+        return LoadEnds(
             path, protocol, seconds, self.message_bytes, segment, self.folder / "ready", self.cpus
         )
 

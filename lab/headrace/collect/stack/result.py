@@ -73,7 +73,7 @@ class LeftOut(TracePart):
     why: str
 
 
-class Hop(TracePart):
+class StackHop(TracePart):
     stage: str
     at_ns: int
     device: str
@@ -81,7 +81,7 @@ class Hop(TracePart):
     cpu: int
 
 
-class Path(TracePart):
+class StackPath(TracePart):
     begin_ns: int
     latency_ns: int
     end: str
@@ -92,7 +92,7 @@ class Path(TracePart):
     segment: bool
     fragment: bool
     head_replaced: bool
-    hops: tuple[Hop, ...]
+    hops: tuple[StackHop, ...]
     drop_reason: str | None = None
 
 
@@ -161,7 +161,7 @@ class StackTrace(TracePart):
     softirq: tuple[SoftirqCpu, ...] = ()
     programs: tuple[Program, ...]
     left_out: tuple[LeftOut, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[StackPath, ...]
 
     def program_ns(self) -> int:
         """Run time of all programs; 0 unless it was asked for."""

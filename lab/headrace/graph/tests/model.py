@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from headrace.graph.knowledge import Knowledge
-from headrace.graph.problem import Wanted
+from headrace.graph.problem import WantedVnf
 from headrace.graph.rules import Relation, Rule, parse_rules
 
 Parents = tuple[int | None, ...]
 
 
 class Model:
-    def __init__(self, wanted: Sequence[Wanted], knowledge: Knowledge) -> None:
+    def __init__(self, wanted: Sequence[WantedVnf], knowledge: Knowledge) -> None:
         self.kinds = [w for w in wanted for _ in range(w.count)]
         self.names = [
             w.kind if w.count == 1 else f"{w.kind}-{i + 1}" for w in wanted for i in range(w.count)

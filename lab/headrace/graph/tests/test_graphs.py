@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput
 from headrace.graph import count
-from headrace.graph.count import Counter
+from headrace.graph.count import GraphCounter
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Enumerator, parse, stream
-from headrace.graph.knowledge import EMPTY, Category, Knowledge, PlacedRule, Vnf, load
-from headrace.graph.problem import Wanted, compile_problem, resolve
+from headrace.graph.knowledge import EMPTY, Category, Knowledge, KnownVnf, PlacedRule, load
+from headrace.graph.problem import WantedVnf, compile_problem, resolve
 from headrace.graph.tests.model import Model
 from headrace.graph.unrank import Unranker, combination, multiset, sample
 from headrace.spec.appliance import Base
@@ -28,9 +28,9 @@ from headrace.spec.appliance import Base
 FIVE = ["IDS", "NAT", "L4 LB", "L7 cache", "IP firewall"]  # S4's example
 
 
-def counter(names: list[str], knowledge: Knowledge = EMPTY, width: int = 1) -> Counter:
+def counter(names: list[str], knowledge: Knowledge = EMPTY, width: int = 1) -> GraphCounter:
     wanted, _ = resolve(names, knowledge)
-    return Counter(compile_problem(wanted, knowledge, width=width))
+    return GraphCounter(compile_problem(wanted, knowledge, width=width))
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -131,12 +131,12 @@ SETS = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(kinds=SETS, rules=st.lists(RULE, max_size=3))
 def test_equals_the_model(kinds: list[tuple[str, int]], rules: list[str]) -> None:
-    vnfs = {**WIDE.vnfs, "x": Vnf(category=Category.UNCLASSIFIED)}
+    vnfs = {**WIDE.vnfs, "x": KnownVnf(category=Category.UNCLASSIFIED)}
     knowledge = Knowledge(vnfs=vnfs, rules=tuple(PlacedRule(place="t", text=r) for r in rules))
-    wanted = [Wanted(kind, vnfs[kind], n) for kind, n in kinds]
+    wanted = [WantedVnf(kind, vnfs[kind], n) for kind, n in kinds]
     model = Model(wanted, knowledge)
     expected = model.graphs()
-    counted = Counter(compile_problem(wanted, knowledge))
+    counted = GraphCounter(compile_problem(wanted, knowledge))
     streamed = [model.canonical_named(parse(text)) for text in stream(counted)]
     assert counted.total() == len(streamed) == len(expected)
     assert set(streamed) == expected

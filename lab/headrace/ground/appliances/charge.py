@@ -24,7 +24,7 @@ _NAMED = Path("/run/netns")
 
 
 @dataclass(frozen=True)
-class Reading:
+class ChargeReading:
     """What the counters said at one moment."""
 
     at_s: float
@@ -44,12 +44,12 @@ class Used:
     quota: dict[str, float]  # container: share of its `cpus` that it used
 
 
-def read(deployed: Deployed, clock: CoreClock) -> Reading:
+def read(deployed: Deployed, clock: CoreClock) -> ChargeReading:
     forwarded = {
         name: sum(one.each_ns()) / 1e9 for name, one in deployed.forwarding.items() if one.cpus
     }
     groups = _groups(deployed)
-    return Reading(time.monotonic(), clock.spent(), groups, forwarded, cpu.busy_seconds())
+    return ChargeReading(time.monotonic(), clock.spent(), groups, forwarded, cpu.busy_seconds())
 
 
 def _groups(deployed: Deployed) -> dict[str, float]:
@@ -74,7 +74,7 @@ def _namespaces(deployed: Deployed) -> dict[str, int]:
 
 
 def used(
-    deployed: Deployed, before: Reading, after: Reading, polling: float, loaded_s: float
+    deployed: Deployed, before: ChargeReading, after: ChargeReading, polling: float, loaded_s: float
 ) -> Used:
     """`polling`: CPUs of the lab's own generator, where control groups are all there is: it is in
     none of them. `loaded_s`: how long the load itself took, without starting and ending it."""

@@ -18,7 +18,7 @@ from headrace.collect.base import Held, Targets
 from headrace.collect.cores import core_clock
 from headrace.collect.watch import targets_of
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.fabric import Bridge, Fabric, Macvlan, Ovs, Port, bridges_of
+from headrace.ground.appliances.fabric import Bridge, Fabric, FabricPort, Macvlan, Ovs, bridges_of
 from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
 from headrace.ground.appliances.layout import PORT, TESTER, Layout, Node
 from headrace.ground.appliances.sriov import Sriov
@@ -26,7 +26,7 @@ from headrace.ground.vnf import VnfDefinition
 from headrace.host import cpu, runtime
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
-    Count,
+    InterfaceCount,
     adopt_namespace,
     counts,
     know,
@@ -151,7 +151,7 @@ class Deployed:
     def _join(self) -> None:
         fabric = self._fabric()
         self.switch_pids = fabric.processes
-        ports: dict[tuple[str, str], Port] = {}
+        ports: dict[tuple[str, str], FabricPort] = {}
         for lan in range(self.layout.lans):
             fabric.add_lan(lan)
         for node in self.layout.nodes:
@@ -196,7 +196,7 @@ class Deployed:
             for device, neighbours in silent.items():
                 know(self.name(node), device, neighbours)
 
-    def _poll(self, fabric: Fabric, ports: Mapping[tuple[str, str], Port]) -> None:
+    def _poll(self, fabric: Fabric, ports: Mapping[tuple[str, str], FabricPort]) -> None:
         """Hold to their `cpus` or `cpuset` those for which the kernel forwards."""
         for node in self.layout.of_kind("routed"):
             supply = self.supplies[node.vnf]
@@ -304,7 +304,7 @@ class Deployed:
                 zip((n.name for n in nodes), pool.map(self.read_counters, nodes), strict=True)
             )
 
-    def interface_counts(self) -> dict[str, dict[str, Count]]:
+    def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}
 
     def inside(

@@ -32,7 +32,7 @@ _TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Port:
+class FabricPort:
     """Where a container meets a LAN."""
 
     lan: int
@@ -66,10 +66,10 @@ class Fabric(ABC):
     def add_lan(self, lan: int) -> None: ...
 
     @abstractmethod
-    def attach(self, namespace: str, interface: Interface) -> Port: ...
+    def attach(self, namespace: str, interface: Interface) -> FabricPort: ...
 
     @abstractmethod
-    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         """Feed `name` in the namespace a copy of both directions of the ports' traffic."""
 
     def finish(self) -> None:  # noqa: B027 - most have nothing left to do
@@ -93,11 +93,11 @@ class Apart(Fabric):
     @abstractmethod
     def _add_lan(self, lan: int) -> None: ...
 
-    def attach(self, namespace: str, interface: Interface) -> Port:
+    def attach(self, namespace: str, interface: Interface) -> FabricPort:
         return within(self._namespace, partial(self._attach, namespace, interface))
 
     @abstractmethod
-    def _attach(self, namespace: str, interface: Interface) -> Port: ...
+    def _attach(self, namespace: str, interface: Interface) -> FabricPort: ...
 
 
 class Bridge(Apart):
@@ -116,19 +116,19 @@ class Bridge(Apart):
         except NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
 
-    def _attach(self, namespace: str, interface: Interface) -> Port:
+    def _attach(self, namespace: str, interface: Interface) -> FabricPort:
         number = self._next()
         host_end = f"{self.tag}p{number}"
         index = add_veth(host_end, namespace, interface.device, interface.mac, self.ledger)
         with IPRoute() as ip:
             master = ip.link_lookup(ifname=self._bridge(interface.lan))[0]
             ip.link("set", index=index, master=master)
-        return Port(interface.lan, host_end, interface.mac, number)
+        return FabricPort(interface.lan, host_end, interface.mac, number)
 
-    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         within(self._namespace, partial(self._mirror, ports, namespace, name))
 
-    def _mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def _mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         host_end = f"{self.tag}p{self._next()}"
         add_veth(host_end, namespace, name, None, self.ledger)
         for port in ports:
@@ -186,7 +186,7 @@ class Macvlan(Apart):
         except NetlinkError as error:
             raise HeadraceError(f"macvlan parent {name}: cannot be made: {error}") from None
 
-    def _attach(self, namespace: str, interface: Interface) -> Port:
+    def _attach(self, namespace: str, interface: Interface) -> FabricPort:
         number = self._next()
         name = f"{self.tag}p{number}"
         try:
@@ -198,9 +198,9 @@ class Macvlan(Apart):
             rename(namespace, name, interface.device)
         except NetlinkError as error:
             raise HeadraceError(f"macvlan {name}: cannot be made: {error}") from None
-        return Port(interface.lan, "", interface.mac, number)
+        return FabricPort(interface.lan, "", interface.mac, number)
 
-    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         raise AssertionError("refused before: macvlan has no point where a copy could be taken")
 
 
@@ -213,7 +213,7 @@ class Ovs(Fabric):
 
     def __init__(self, tag: str, ledger: Ledger, directory: Path) -> None:
         super().__init__(tag, ledger)
-        self.ports: list[Port] = []
+        self.ports: list[FabricPort] = []
         self._additions: list[str] = []  # all ports in one transaction: each waits for the switch
         self.switch = OpenVswitch(tag, ledger, directory / "ovs")
         self.namespace, self.merges = self.switch.namespace, False
@@ -225,9 +225,9 @@ class Ovs(Fabric):
     def add_lan(self, lan: int) -> None:
         """LANs are sets of rules here; finish() writes them."""
 
-    def attach(self, namespace: str, interface: Interface) -> Port:
+    def attach(self, namespace: str, interface: Interface) -> FabricPort:
         number = self._add_port(namespace, interface.device, interface.mac)
-        port = Port(interface.lan, f"{self.tag}p{number}", interface.mac, number)
+        port = FabricPort(interface.lan, f"{self.tag}p{number}", interface.mac, number)
         self.ports.append(port)
         return port
 
@@ -242,7 +242,7 @@ class Ovs(Fabric):
         self._additions += ["set", "interface", host_end, f"ofport_request={number}"]
         return number
 
-    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         number = self._add_port(namespace, name, None)
         for port in ports:
             port.copies.append(number)

@@ -18,7 +18,7 @@ from headrace.errors import BadInput
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.lans import Lans
-from headrace.ground.appliances.stages import Stage, no_lone_way, trunk
+from headrace.ground.appliances.stages import ApplianceStage, no_lone_way, trunk
 from headrace.ground.vnf import VnfDefinition
 
 _CLIENT, _SERVER = 10, 220
@@ -174,7 +174,9 @@ def lay_out(
     return Layout(text, last + 1, tuple(nodes), target)
 
 
-def _instances(stage: Stage, stages: Sequence[Stage], servers: tuple[str, ...]) -> list[Node]:
+def _instances(
+    stage: ApplianceStage, stages: Sequence[ApplianceStage], servers: tuple[str, ...]
+) -> list[Node]:
     routes = _upstream(stages, stage.number, stage.lans)
     routes += _downstream(stages, stage.number, stage.lans)
     ports = stage.definition.ports
@@ -199,7 +201,7 @@ def _instances(stage: Stage, stages: Sequence[Stage], servers: tuple[str, ...]) 
 
 
 def _next_targets(
-    stage: Stage, stages: Sequence[Stage], servers: tuple[str, ...]
+    stage: ApplianceStage, stages: Sequence[ApplianceStage], servers: tuple[str, ...]
 ) -> tuple[str, ...]:
     """What a proxy asks: the service of the next proxy, each instance of it, or the servers.
 
@@ -213,7 +215,7 @@ def _next_targets(
 
 
 def _leaves(
-    stage: Stage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
+    stage: ApplianceStage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
 ) -> list[Node]:
     feeds = tuple((name, "down") for name in stage.names())
     return [_leaf(leaf, kinds, definitions, feeds) for leaf in stage.leaves]
@@ -242,7 +244,7 @@ def _no_clash(nodes: Sequence[Node]) -> None:
                 )
 
 
-def _downstream(stages: Sequence[Stage], at: int, lans: Lans) -> tuple[Route, ...]:
+def _downstream(stages: Sequence[ApplianceStage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the servers, from the place `at` (0: the clients)."""
     if at >= len(stages):
         return ()
@@ -252,7 +254,7 @@ def _downstream(stages: Sequence[Stage], at: int, lans: Lans) -> tuple[Route, ..
     return tuple(Route(destination, via) for destination in further + services)
 
 
-def _upstream(stages: Sequence[Stage], at: int, lans: Lans) -> tuple[Route, ...]:
+def _upstream(stages: Sequence[ApplianceStage], at: int, lans: Lans) -> tuple[Route, ...]:
     """Routes towards the clients, as far as addresses are known."""
     if at < 2:
         return ()

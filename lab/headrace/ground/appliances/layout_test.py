@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from headrace.errors import BadInput
-from headrace.graph.count import Counter
+from headrace.graph.count import GraphCounter
 from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import load
 from headrace.graph.problem import compile_problem, resolve
@@ -117,7 +117,7 @@ def test_pair_has_a_network_between() -> None:
 def test_every_enterprise_graph_lays_out() -> None:
     knowledge = load()
     wanted, _ = resolve(["ids", "nat", "l4-lb", "l7-cache", "ip-firewall"], knowledge)
-    for text in stream(Counter(compile_problem(wanted, knowledge))):
+    for text in stream(GraphCounter(compile_problem(wanted, knowledge))):
         graph = parse(text)
         layout = lay_out(graph, {v: v for v in graph}, DEFINITIONS, {}, 2)
         addresses = [i.address for n in layout.nodes for i in n.interfaces]

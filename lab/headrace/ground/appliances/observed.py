@@ -17,7 +17,7 @@ from headrace.ground.appliances.judge import Counters, grown, judge
 from headrace.ground.appliances.layout import Node
 from headrace.ground.appliances.load import Load
 from headrace.ground.appliances.load.base import whole_seconds
-from headrace.host.plumbing import Count
+from headrace.host.plumbing import InterfaceCount
 from headrace.host.scheduling import Snapshot, snapshot
 from headrace.record.facts import Facts, LcoreTime, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, ApplicationFigures, Figures
@@ -26,7 +26,7 @@ from headrace.spec.workload import AnyWorkload, Http, Packets, Stream
 
 _FCS_BYTES = 4
 
-Interfaces = Mapping[str, Mapping[str, Count]]
+Interfaces = Mapping[str, Mapping[str, InterfaceCount]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Began:
 
     interfaces: Interfaces
     clocks: Snapshot
-    charge: charge.Reading
+    charge: charge.ChargeReading
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Observed:
     load: Load
     used: charge.Used
     cycles: dict[str, float]  # container: for each packet that it received
-    clients: Count  # of the clients' interface
-    servers: Count  # of the servers' interfaces, together
+    clients: InterfaceCount  # of the clients' interface
+    servers: InterfaceCount  # of the servers' interfaces, together
     clocks: tuple[LcoreTime, ...] = ()  # of the machine's CPUs
 
 
@@ -70,7 +70,7 @@ def end(
     machine = of_machine(began.clocks, snapshot(), elapsed, os.sched_getaffinity(0))
     interfaces = deployed.interface_counts()
 
-    def counted(ends: Sequence[Node], side: str) -> Count:
+    def counted(ends: Sequence[Node], side: str) -> InterfaceCount:
         each = [(node.name, node.interface(side).device) for node in ends]
         return _sum([_grown(began.interfaces[n][d], interfaces[n][d]) for n, d in each])
 
@@ -211,16 +211,18 @@ def open_loop(workload: AnyWorkload) -> bool:
     return workload.kind in ("packets", "pcap")
 
 
-def _l2_bytes(count: Count) -> int:
+def _l2_bytes(count: InterfaceCount) -> int:
     return count.rx_bytes + count.rx_packets * _FCS_BYTES
 
 
-def _sum(counts: Sequence[Count]) -> Count:
-    return Count(*(sum(getattr(c, f.name) for c in counts) for f in fields(Count)))
+def _sum(counts: Sequence[InterfaceCount]) -> InterfaceCount:
+    return InterfaceCount(
+        *(sum(getattr(c, f.name) for c in counts) for f in fields(InterfaceCount))
+    )
 
 
-def _grown(before: Count, after: Count) -> Count:
-    return Count(
+def _grown(before: InterfaceCount, after: InterfaceCount) -> InterfaceCount:
+    return InterfaceCount(
         after.rx_packets - before.rx_packets,
         after.tx_packets - before.tx_packets,
         after.rx_bytes - before.rx_bytes,

@@ -7,7 +7,7 @@ Each LAN is a VLAN that the NIC puts on and takes off by itself, so the containe
 from __future__ import annotations
 
 from headrace.errors import BadInput
-from headrace.ground.appliances.fabric import Fabric, Port
+from headrace.ground.appliances.fabric import Fabric, FabricPort
 from headrace.ground.appliances.layout import Interface
 from headrace.host.ledger import Ledger
 from headrace.host.sriov import Functions, Pf
@@ -25,12 +25,12 @@ class Sriov(Fabric):
     def add_lan(self, lan: int) -> None:
         """A LAN is a VLAN id."""
 
-    def attach(self, namespace: str, interface: Interface) -> Port:
+    def attach(self, namespace: str, interface: Interface) -> FabricPort:
         vlan = _VLAN_BASE + interface.lan
         self.functions.move(namespace, interface.device, interface.mac, vlan)
-        return Port(interface.lan, "", interface.mac, self._next())
+        return FabricPort(interface.lan, "", interface.mac, self._next())
 
-    def mirror(self, ports: list[Port], namespace: str, name: str) -> None:
+    def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
         raise AssertionError("refused before: the NIC gives no copies")
 
 

@@ -20,7 +20,7 @@ _UP, _DOWN = 20, 120
 
 
 @dataclass
-class Stage:
+class ApplianceStage:
     """One place of the trunk."""
 
     place: str
@@ -80,8 +80,8 @@ def trunk(
     definitions: dict[str, VnfDefinition],
     instances: dict[str, int],
     lans: Lans,
-) -> list[Stage]:
-    stages: list[Stage] = []
+) -> list[ApplianceStage]:
+    stages: list[ApplianceStage] = []
     at: Place | None = tree(graph)
     while at is not None:
         if len(at.names) > 1:
@@ -116,7 +116,7 @@ def _stage(
     number: int,
     role: str,
     lans: Lans,
-) -> Stage:
+) -> ApplianceStage:
     definition = definitions[kinds[place]]
     count = instances.get(kinds[place], 1)
     if count > 1 and not definition.scale_out:
@@ -124,10 +124,10 @@ def _stage(
             f"vnfs.{kinds[place]}.instances: got {count}; allowed: 1, as instances of it cannot "
             "share a load"
         )
-    return Stage(place, definition, count, number, lans, role)
+    return ApplianceStage(place, definition, count, number, lans, role)
 
 
-def no_lone_way(stages: Sequence[Stage]) -> None:
+def no_lone_way(stages: Sequence[ApplianceStage]) -> None:
     """A VNF that forwards by itself knows one next hop for each route, and shares nothing out."""
     for near, far in pairwise(stages):
         shared = [(near, far)] if near.definition.splits else [(near, far), (far, near)]

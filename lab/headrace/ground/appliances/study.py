@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from headrace.graph.count import Counter
+from headrace.graph.count import GraphCounter
 from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import Category, load
@@ -245,7 +245,7 @@ class _Expander:
                     ("graphs", "vnfs"), f"the knowledge base {wish.base} has no such VNF; allowed: "
                     f"base: {Base.HEADRACE}, which has it", value=want.kind,
                 )  # fmt: skip
-        counter = Counter(compile_problem(wanted, knowledge))
+        counter = GraphCounter(compile_problem(wanted, knowledge))
         if wish.sample is not None:
             graphs = list(sample(counter, min(wish.sample, GRAPHS_MAX + 1), wish.seed))
         else:

@@ -11,7 +11,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.appliances.caches import places
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import PORT, Node
-from headrace.host.plumbing import Count
+from headrace.host.plumbing import InterfaceCount
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload, Http
 
@@ -125,7 +125,7 @@ def _attack(deployed: Deployed) -> None:
             deployed.ask("sh", "-c", "; ".join([curl] * ATTACKS))
 
 
-Interfaces = Mapping[str, Mapping[str, Count]]
+Interfaces = Mapping[str, Mapping[str, InterfaceCount]]
 
 
 def _all_seen(

@@ -11,7 +11,7 @@ from typing import Any
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
-from headrace.ground.hosted.ports import Port
+from headrace.ground.hosted.ports import SwitchPort
 from headrace.ground.hosted.switch import PortCounts, Switch
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
@@ -41,7 +41,7 @@ class KernelBridge(Switch):
     nothing.
     """
 
-    def __init__(self, ports: tuple[Port, ...], ledger: Ledger, taps: bool) -> None:
+    def __init__(self, ports: tuple[SwitchPort, ...], ledger: Ledger, taps: bool) -> None:
         """`taps`: all but the tester are virtual machines."""
         self._tag = f"hr{secrets.token_hex(2)}"
         self._ledger, self._taps = ledger, taps
@@ -53,7 +53,7 @@ class KernelBridge(Switch):
             ledger.undo()
             raise
 
-    def _make(self, ports: tuple[Port, ...]) -> None:
+    def _make(self, ports: tuple[SwitchPort, ...]) -> None:
         make_namespace(self._switch, self._ledger)
         bridges_as_on_the_host(self._switch)
         within(self._switch, self._make_bridge)
@@ -87,7 +87,7 @@ class KernelBridge(Switch):
     def _bridge(self) -> str:
         return f"{self._tag}b"
 
-    def _join(self, one: Port) -> None:
+    def _join(self, one: SwitchPort) -> None:
         end = self._ends[one.owner, one.name]
         if self._has_taps(one.owner):
             within(self._switch, partial(make_tap, end))
@@ -95,7 +95,7 @@ class KernelBridge(Switch):
             self._join_veth(one, end)
         within(self._switch, partial(_attach, self._bridge, end, one.mac))
 
-    def _join_veth(self, one: Port, end: str) -> None:
+    def _join_veth(self, one: SwitchPort, end: str) -> None:
         """The veth's own address is another than the engine's: what is for that is the packet
         socket's alone, and not the kernel's too."""
         namespace = self.namespace_of(one.owner)

@@ -22,7 +22,7 @@ from headrace.ground.appliances import images
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.vnf import HostedVnf, last_words
 from headrace.host import runtime
-from headrace.host.cgroups import PERIOD_US, Group
+from headrace.host.cgroups import PERIOD_US, Cgroup
 from headrace.host.ledger import Ledger
 from headrace.host.state import Process
 from headrace.host.tool import tool
@@ -63,7 +63,7 @@ class Containers:
     """What those of a run have in common."""
 
     def __init__(
-        self, hosting: Hosting, ledger: Ledger, group: Group | None, say: Callable[[str], None]
+        self, hosting: Hosting, ledger: Ledger, group: Cgroup | None, say: Callable[[str], None]
     ) -> None:
         self.hosting, self.ledger = hosting, ledger
         self.tag = f"hr{secrets.token_hex(2)}"

@@ -47,7 +47,7 @@ class HostedEngine(Engine):
         self.emulated: str | None = None  # how, where the VNFs' CPUs are
         self._count = len(hosted.vnfs)
         self._ledger = Ledger(state.path)
-        self._group: cgroups.Group | None = None
+        self._group: cgroups.Cgroup | None = None
         self._nic: NicFunctions | None = None
         for vnf in hosted.vnfs:
             (state.path / vnf.folder).mkdir(exist_ok=True)  # links of the host have sockets there
@@ -84,7 +84,7 @@ class HostedEngine(Engine):
             return KernelBridge(on.ports, self._ledger, taps=hosting.kind == "vm")
         return OvsDpdk(on, self._ledger, run)
 
-    def _make_group(self, hosting: Hosting, run: str) -> cgroups.Group | None:
+    def _make_group(self, hosting: Hosting, run: str) -> cgroups.Cgroup | None:
         """None, and a note that says why, where control groups are not to be had."""
         self._ledger.note("cgroup", cgroups.name_of(run))
         try:
@@ -122,7 +122,7 @@ class HostedEngine(Engine):
         return make
 
     def _as_process(
-        self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Group | None
+        self, binary: Path, vnf: Vnf, run: Path, prefix: str, group: cgroups.Cgroup | None
     ) -> VnfProcess:
         if self._nic is None:
             enter = [] if self._switch is None else self._switch.enter(vnf.name)
@@ -131,7 +131,7 @@ class HostedEngine(Engine):
         enter = self._nic.enter(vnf.name)
         return VnfProcess(binary, replace(vnf, plan=plan), run, prefix, group, enter)
 
-    def _own_group(self, vnf: Vnf, hosting: Hosting) -> cgroups.Group | None:
+    def _own_group(self, vnf: Vnf, hosting: Hosting) -> cgroups.Cgroup | None:
         if self._group is None:
             return None
         group = cgroups.make_inside(self._group, vnf.name)

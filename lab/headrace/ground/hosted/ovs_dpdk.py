@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN
-from headrace.ground.hosted.ports import OnSwitch, Port
+from headrace.ground.hosted.ports import OnSwitch, SwitchPort
 from headrace.ground.hosted.switch import PortCounts, Switch
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program
@@ -100,7 +100,7 @@ def settings(on: OnSwitch, prefix: str) -> list[str]:
     ]  # fmt: skip
 
 
-def flows(ports: tuple[Port, ...]) -> list[str]:
+def flows(ports: tuple[SwitchPort, ...]) -> list[str]:
     """To whoever has the address; what is for nobody is dropped (fail_mode=secure)."""
     return [f"dl_dst={one.mac},actions=output:{number}" for number, one in enumerate(ports, 1)]
 

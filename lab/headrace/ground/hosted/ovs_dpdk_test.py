@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from headrace.ground.hosted.ovs_dpdk import counted, flows, settings
-from headrace.ground.hosted.ports import OnSwitch, Port
+from headrace.ground.hosted.ports import OnSwitch, SwitchPort
 from headrace.ground.hosted.switch import PortCounts, add_counts
 
 # Open vSwitch 3.1
@@ -24,7 +24,7 @@ netdev@ovs-netdev:
 
 
 def on(ports: int, shared: bool = False) -> OnSwitch:
-    made = (Port("", i, f"wire{i}", f"02:00:00:00:00:{i:02x}", f"s{i}") for i in range(ports))
+    made = (SwitchPort("", i, f"wire{i}", f"02:00:00:00:00:{i:02x}", f"s{i}") for i in range(ports))
     return OnSwitch(
         "ovs-dpdk", tuple(made), slots=1024, wire=4096, lcore=2, shared=shared, times=True
     )

@@ -32,7 +32,7 @@ _SLOTS_MOST = 32768  # of a virtqueue (virtio 1.1, 2.6)
 
 
 @dataclass(frozen=True)
-class Port:
+class SwitchPort:
     """A port of the switch, and whose it is."""
 
     owner: str  # a VNF, or "" for the tester
@@ -45,14 +45,14 @@ class Port:
 @dataclass(frozen=True)
 class OnSwitch:
     network: str
-    ports: tuple[Port, ...]  # the tester's first
+    ports: tuple[SwitchPort, ...]  # the tester's first
     slots: int  # of a VNF's port, where that is ours to say
     wire: int  # of the tester's: what waits in front of the switch
     lcore: int  # of a switch that polls
     shared: bool  # that lcore, with the tester
     times: bool
 
-    def of(self, owner: str) -> list[Port]:
+    def of(self, owner: str) -> list[SwitchPort]:
         return [port for port in self.ports if port.owner == owner]
 
     @property
@@ -61,7 +61,7 @@ class OnSwitch:
         them when it wants their places; what a packet socket was given is copied."""
         return len(self.of("")) * self.wire if self.network == "ovs-dpdk" else 0
 
-    def link(self, port: Port) -> Json:
+    def link(self, port: SwitchPort) -> Json:
         params: Json = {"wait_link_ms": _LINK_MS, "times": self.times}
         if self.network == "bridge":
             params["devargs"] = _AF_PACKET.format(n=port.number, name=port.name)
@@ -77,9 +77,11 @@ class OnSwitch:
 def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int]) -> OnSwitch:
     ways, deployment = paths(experiment), experiment.study.deployment
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
-    testers = [Port("", i, f"wire{i}", own[i], f"{RUN}/wire{i}.sock") for i in range(len(ways))]
+    testers = [
+        SwitchPort("", i, f"wire{i}", own[i], f"{RUN}/wire{i}.sock") for i in range(len(ways))
+    ]
     others = [
-        Port(one.name, i, face.name, face.mac, face.socket)
+        SwitchPort(one.name, i, face.name, face.mac, face.socket)
         for chain in chains
         for one in chain
         for i, face in enumerate(one.faces)

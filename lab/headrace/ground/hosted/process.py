@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.vnf import HostedVnf, last_words
-from headrace.host.cgroups import Group
+from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
 from headrace.host.state import dpdk_directories
 
@@ -28,7 +28,7 @@ class VnfProcess(HostedVnf):
         vnf: Vnf,
         run: Path,
         prefix: str,
-        group: Group | None,
+        group: Cgroup | None,
         enter: Sequence[str] = (),
     ) -> None:
         """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""

@@ -33,7 +33,7 @@ from headrace.ground.hosted.vm_accel import choose, find_qemu, qemu_version
 from headrace.ground.hosted.vm_kernel import find_kernel
 from headrace.ground.hosted.vnf import HostedVnf, last_words
 from headrace.host import hugepages
-from headrace.host.cgroups import Group
+from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
 from headrace.spec.hosting import Hosting
 
@@ -131,7 +131,7 @@ class VnfMachine(HostedVnf):
         vnf: Vnf,
         run: Path,
         prefix: str,
-        group: Group | None,
+        group: Cgroup | None,
         behind: Switch | NicFunctions | None,
     ) -> None:
         super().__init__(vnf, run, prefix)
@@ -160,9 +160,9 @@ class VnfMachine(HostedVnf):
                 replace(self._machine(), boot=boot, control=theirs.fileno()), theirs.fileno()
             )
 
-    def _machine(self) -> vm_qemu.Machine:
+    def _machine(self) -> vm_qemu.GuestMachine:
         hosting, common = self._common.hosting, self._common
-        return vm_qemu.Machine(
+        return vm_qemu.GuestMachine(
             name=f"headrace-{self.vnf.name}",
             accel=common.accel.name,
             vcpus=hosting.vm.vcpus,
@@ -176,13 +176,13 @@ class VnfMachine(HostedVnf):
             node=self._node(),
         )
 
-    def _nic(self, face: Face) -> vm_qemu.Nic:
+    def _nic(self, face: Face) -> vm_qemu.GuestNic:
         tap = function = None
         if isinstance(self._behind, Switch):
             tap = self._behind.tap(self.vnf.name, face.name)
         elif self._behind is not None:
             function = self._behind.given_to(self.vnf.name, face.name)
-        return vm_qemu.Nic(
+        return vm_qemu.GuestNic(
             mac=face.mac,
             socket=Path(face.socket.replace(RUN, str(self._run))),
             listens=self.vnf.listens,
@@ -191,7 +191,7 @@ class VnfMachine(HostedVnf):
             function=function,
         )
 
-    def _run_qemu(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
+    def _run_qemu(self, machine: vm_qemu.GuestMachine, *descriptors: int) -> None:
         taps = [nic.tap for nic in machine.nics if nic.tap is not None]
         try:
             self._run_with(machine, *descriptors, *taps)
@@ -199,7 +199,7 @@ class VnfMachine(HostedVnf):
             for tap in taps:  # QEMU has its own: when it ends, so does the port's carrier
                 os.close(tap)
 
-    def _run_with(self, machine: vm_qemu.Machine, *descriptors: int) -> None:
+    def _run_with(self, machine: vm_qemu.GuestMachine, *descriptors: int) -> None:
         machine.pidfile.unlink(missing_ok=True)
         machine.console.unlink(missing_ok=True)
         # Not to outlive a lab that was killed, and found by `headrace clean` if it did.

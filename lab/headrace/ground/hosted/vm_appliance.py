@@ -16,7 +16,7 @@ from headrace.ground.hosted.functions import NicFunctions
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.switch import Switch
 from headrace.ground.hosted.vm import Machines, VnfMachine
-from headrace.host.cgroups import Group
+from headrace.host.cgroups import Cgroup
 from headrace.spec.vm import ApplianceVm
 
 _LOCAL = "127.0.0.1"
@@ -32,7 +32,7 @@ class VnfAppliance(VnfMachine):
         appliance: ApplianceVm,
         run: Path,
         prefix: str,
-        group: Group | None,
+        group: Cgroup | None,
         behind: Switch | NicFunctions | None,
     ) -> None:
         super().__init__(common, vnf, run, prefix, group, behind)

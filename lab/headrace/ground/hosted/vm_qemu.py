@@ -33,7 +33,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Nic:
+class GuestNic:
     mac: str
     socket: Path  # vhost-user: the host's engine listens there, or else the machine does
     listens: bool = False
@@ -46,13 +46,13 @@ _CONTROL, _MANAGEMENT, _DISK = 0x2, 0x1E, 0x1D  # slots on the PCI bus; interfac
 
 
 @dataclass(frozen=True)
-class Machine:
+class GuestMachine:
     name: str
     accel: str
     vcpus: int
     memory_mb: int
     boot: Linux | None
-    nics: tuple[Nic, ...]
+    nics: tuple[GuestNic, ...]
     queue: int  # of a network device, each way
     console: Path
     pidfile: Path
@@ -64,7 +64,7 @@ class Machine:
     told: tuple[tuple[str, str], ...] = ()  # what an image may read from its firmware
 
 
-def command(qemu: Path, m: Machine) -> list[str]:
+def command(qemu: Path, m: GuestMachine) -> list[str]:
     """vhost-user needs memory that another process can map: one file for all of it."""
     return [
         str(qemu), "-name", f"{m.name},debug-threads=on", "-nodefaults", "-no-user-config",
@@ -82,7 +82,7 @@ def _accel(name: str) -> list[str]:
     return ["-accel", "tcg,thread=multi,tb-size=128", "-cpu", "max"]
 
 
-def _iommu(m: Machine) -> list[str]:
+def _iommu(m: GuestMachine) -> list[str]:
     """The guest's, for vfio-pci in there (distributions' kernels have no other way); QEMU maps what
     the guest maps. It has to come before the devices."""
     if not any(nic.function for nic in m.nics):
@@ -90,7 +90,7 @@ def _iommu(m: Machine) -> list[str]:
     return ["-device", "intel-iommu,intremap=off,caching-mode=on"]
 
 
-def _memory(m: Machine) -> str:
+def _memory(m: GuestMachine) -> str:
     parts = [f"memory-backend-memfd,id=ram,size={m.memory_mb}M,share=on"]
     if m.hugepages:
         parts.append("hugetlb=on,prealloc=on")
@@ -128,7 +128,7 @@ def _control(descriptor: int | None) -> list[str]:
             "virtserialport,chardev=control,nr=1,name=headrace.control"]  # fmt: skip
 
 
-def _network(m: Machine) -> list[str]:
+def _network(m: GuestMachine) -> list[str]:
     # Emulated, QEMU 7.2 ends by SIGSEGV when a guest's kernel sets up MSI-X of a vhost device.
     interrupts = ",vectors=0" if m.accel == "tcg" else ""
     words = []
@@ -144,7 +144,7 @@ def _network(m: Machine) -> list[str]:
     return words
 
 
-def _back_end(i: int, nic: Nic) -> list[str]:
+def _back_end(i: int, nic: GuestNic) -> list[str]:
     if nic.tap is not None:
         vhost = "on" if nic.vhost else "off"
         return ["-netdev", f"tap,id=n{i},fd={nic.tap},vhost={vhost}"]

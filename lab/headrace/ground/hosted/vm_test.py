@@ -154,14 +154,14 @@ def test_kvm_is_tried_once(
     assert "no" in vm_accel.choose("auto", kernel).why
 
 
-def machine(**more: object) -> vm_qemu.Machine:
+def machine(**more: object) -> vm_qemu.GuestMachine:
     usual: dict[str, object] = {
         "name": "headrace-vnf1.1", "accel": "tcg", "vcpus": 2, "memory_mb": 384,
         "boot": vm_qemu.Linux(Path("/k"), Path("/i"), "quiet"), "queue": 512,
-        "nics": tuple(vm_qemu.Nic(f.mac, Path(f.socket)) for f in FACES),
+        "nics": tuple(vm_qemu.GuestNic(f.mac, Path(f.socket)) for f in FACES),
         "console": Path("/r/console"), "pidfile": Path("/r/pid"),
     }  # fmt: skip
-    return vm_qemu.Machine(**(usual | more))  # type: ignore[arg-type]
+    return vm_qemu.GuestMachine(**(usual | more))  # type: ignore[arg-type]
 
 
 def test_command_line() -> None:
@@ -180,9 +180,9 @@ def test_command_line() -> None:
 
 def test_command_line_behind_a_bridge_and_a_nic() -> None:
     nics = (
-        vm_qemu.Nic("02:68:72:00:00:01", Path("/r/s"), tap=7),
-        vm_qemu.Nic("02:68:72:00:00:02", Path("/r/s"), tap=8, vhost=True),
-        vm_qemu.Nic("02:68:72:00:00:03", Path("/r/s"), function="0000:41:10.2"),
+        vm_qemu.GuestNic("02:68:72:00:00:01", Path("/r/s"), tap=7),
+        vm_qemu.GuestNic("02:68:72:00:00:02", Path("/r/s"), tap=8, vhost=True),
+        vm_qemu.GuestNic("02:68:72:00:00:03", Path("/r/s"), function="0000:41:10.2"),
     )
     text = " ".join(vm_qemu.command(Path("/q"), machine(nics=nics)))
     assert "-netdev tap,id=n0,fd=7,vhost=off" in text and "tap,id=n1,fd=8,vhost=on" in text

@@ -22,7 +22,7 @@ _BACKOFF_S = 1.0
 
 
 @dataclass
-class Running:
+class RunningDaemon:
     """One process, and when it may be started again."""
 
     command: list[str]
@@ -42,7 +42,7 @@ class Daemons:
     config: Path | None
     folder: Path
     ledger: Ledger
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, RunningDaemon] = field(default_factory=dict)
 
     def start(self) -> None:
         routing = self.vnf.routing
@@ -107,11 +107,11 @@ class Daemons:
 
     def _add(self, daemon: str, command: list[str]) -> None:
         enter = ["ip", "netns", "exec", self.namespace]
-        one = Running([*enter, *command], self.folder / f"{daemon}.log")
+        one = RunningDaemon([*enter, *command], self.folder / f"{daemon}.log")
         self.running[daemon] = one
         self._run(one)
 
-    def _run(self, one: Running) -> None:
+    def _run(self, one: RunningDaemon) -> None:
         with one.log.open("ab") as log:
             one.process = subprocess.Popen(
                 one.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,

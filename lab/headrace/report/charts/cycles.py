@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from headrace.analyse.bottleneck import Pipe
-from headrace.analyse.capacity import Cost, CostKind
+from headrace.analyse.capacity import CapacityCost, CostKind
 from headrace.analyse.units import significant
 
 from .svg import fits, line, linear, picture, rect, shorten, text, text_width, ticks, title
@@ -19,7 +19,7 @@ COLOURS = 8  # fill classes n1..n8 of the page's style sheet
 
 class CycleStack(NamedTuple):
     name: str
-    costs: tuple[Cost, ...]
+    costs: tuple[CapacityCost, ...]
     lcores: int
 
 
@@ -40,7 +40,7 @@ def stack(name: str, pipe: Pipe) -> CycleStack | None:
         return None
     nfs = tuple(c for p in chain for c in p.costs if c.kind == "nf")
     rest = tuple(
-        Cost(name=kind, kind=kind, cycles=total)
+        CapacityCost(name=kind, kind=kind, cycles=total)
         for kind in _REST
         if (total := sum(c.cycles for p in chain for c in p.costs if c.kind == kind)) > 0
     )

@@ -17,7 +17,7 @@ MOST = 12  # stages
 VECTORS = {"NET_RX": "n1", "NET_TX": "n8", "TIMER": "n6", "RCU": "n3", "SCHED": "n5"}
 
 
-class Stage(NamedTuple):
+class StackStage(NamedTuple):
     name: str
     share: float  # of all packets' time
     mean_ns: float
@@ -28,7 +28,7 @@ class Stage(NamedTuple):
 class Stages:
     """Those that take most of the time, the first of them first."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StackStage, ...]
     kind: Literal["stages"] = "stages"
 
     def draw(self, width: float) -> str:
@@ -57,7 +57,7 @@ def stages(rows: Sequence[StageLatency]) -> Stages:
         sums[f"{r.begin} → {r.to}"] = (count + r.count, sum_ns + r.sum_ns, max(p99, r.p99_ns))
     total = sum(sum_ns for _, sum_ns, _ in sums.values()) or 1
     found = [
-        Stage(name, sum_ns / total, sum_ns / count, p99)
+        StackStage(name, sum_ns / total, sum_ns / count, p99)
         for name, (count, sum_ns, p99) in sums.items()
         if count
     ]
@@ -70,7 +70,7 @@ def softirqs(cores: Sequence[SoftirqCpu]) -> Softirqs:
     )
 
 
-def draw_stages(found: Sequence[Stage], width: float) -> str:
+def draw_stages(found: Sequence[StackStage], width: float) -> str:
     if not found:
         return ""
     small = width < 500
