@@ -42,7 +42,7 @@ _SPEC = (
     "name: test\ndeployment: {{hosting: {{kind: appliances, network: [{network}]}}}}\n"
     "chain: [nat, ids, ip-firewall, l7-cache, l4-lb]\nmeasure: {{trial: 1 s}}\n"
 )
-_FIRST = re.compile(r"\[1/")  # what a run says when its first deployment begins
+_FIRST = re.compile(r"\(1/")  # what a run says when its first deployment begins
 
 
 def _start(folder: Path, file: Path, bundle: str) -> subprocess.Popen[str]:

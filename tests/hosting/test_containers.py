@@ -18,7 +18,7 @@ from headrace.collect.samples import Samples, Window
 from headrace.errors import HeadraceError
 from headrace.host import cgroups
 from support.containers import lacking
-from support.lab import COMMAND, environment, headrace, state_left
+from support.lab import COMMAND, environment, headrace, killed_vnfs, state_left
 
 pytestmark = pytest.mark.needs_root
 
@@ -163,15 +163,7 @@ def test_containers(
 @pytest.mark.slow
 def test_killed_containers(engine_binary: Path, tmp_path: Path, image: None) -> None:
     (tmp_path / "spec.yaml").write_text(spec({"kind": "container", "chains": 2}))
-    done = headrace(
-        "hosting", "chaos", "spec.yaml", "--seconds", "8", "--rate", "5000",
-        folder=tmp_path, engine=engine_binary,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    outcome = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == []
-    assert sum(outcome["kills"].values()) >= 2
-    assert 0 < outcome["received"] <= outcome["sent"]
+    killed_vnfs(tmp_path, engine_binary, 8, 5000, 2, timeout=300)
     assert state_left(tmp_path) == [] and containers() == []
 
 

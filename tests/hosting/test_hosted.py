@@ -210,7 +210,7 @@ def test_uplink_limits(engine_binary: Path, tmp_path: Path) -> None:
 
 
 def test_killed_vnfs(engine_binary: Path, tmp_path: Path) -> None:
-    """A few seconds of what `headrace hosting chaos` does for ten minutes."""
+    """A few seconds of what studies/hosting-chaos.yaml does for ten minutes."""
     (tmp_path / "spec.yaml").write_text(spec("[l2fwd]", "{kind: process, chains: 3}"))
     outcome = killed_vnfs(tmp_path, engine_binary, 8, 5000, 3)
     assert outcome["mbufs_after"] <= outcome["mbufs_before"]

@@ -172,7 +172,7 @@ def test_killed_vnfs_are_found_again(engine_binary: Path, tmp_path: Path) -> Non
     if refusal := absent("process", "ovs-dpdk"):
         pytest.skip(refusal)
     (tmp_path / "spec.yaml").write_text(spec("process", "ovs-dpdk", ", chains: 2"))
-    killed_vnfs(tmp_path, engine_binary, 20, 2000, 3, "--every", "4", timeout=600)
+    killed_vnfs(tmp_path, engine_binary, 20, 2000, 3, timeout=600, every=4)
 
 
 def switches(folder: Path) -> set[int]:

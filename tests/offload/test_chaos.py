@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from support.lab import headrace, runtime_dir, state_left
+from support.lab import chaos_outcome, headrace, runtime_dir, state_left
 from support.netns import netns_refusal
 from support.routers import daemons_missing
 
@@ -27,10 +26,12 @@ def test_killed_daemons(engine_binary: Path, tmp_path: Path, cpus: list[int], da
         f"  hosting: {{kind: offload, vnfs: 3, routes: 16, daemon: {daemon}}}\n"
     )
     runtime_dir(tmp_path).chmod(0o711)  # FRR's own user has its folders below
-    done = headrace("run", "spec.yaml", folder=tmp_path, engine=engine_binary, timeout=300)
+    done = headrace(
+        "run", "spec.yaml", "--out", "b", folder=tmp_path, engine=engine_binary, timeout=300
+    )
     assert done.returncode == 0, done.stderr + done.stdout
-    outcome = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == [] and outcome["not_back"] == []
+    outcome = chaos_outcome(tmp_path / "b")
+    assert outcome["still"] == 0 and outcome["left"] == [] and outcome["not_back"] == []
     assert sum(outcome["kills"].values()) == outcome["restarts"] >= 3
     assert outcome["mbufs_after"] <= outcome["mbufs_before"] + 64
     # What a VNF's packets go by outlives its daemons.

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 COMMAND = Path(sys.executable).parent / "headrace"
 
 
@@ -56,21 +58,31 @@ def killed_vnfs(
     seconds: int,
     rate: int,
     kills: int,
-    *options: str,
     timeout: float = 120,
+    **more: Any,
 ) -> dict[str, Any]:
-    """`headrace hosting chaos` of the folder's spec.yaml: at least so many kills, after which the
-    host is as it was and nothing is left."""
+    """`measure.chaos` of the folder's spec.yaml: at least so many kills, after which the host is as
+    it was and nothing is left."""
+    study = yaml.safe_load((folder / "spec.yaml").read_text())
+    study["measure"] = {"loads": [rate], "chaos": {"duration": seconds, **more}}
+    (folder / "killed.yaml").write_text(json.dumps(study))
     done = headrace(
-        "hosting", "chaos", "spec.yaml", "--seconds", str(seconds), "--rate", str(rate), *options,
+        "run", "killed.yaml", "--out", "killed", "--json",
         folder=folder, engine=engine, timeout=timeout,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    outcome: dict[str, Any] = json.loads(done.stdout)
-    assert outcome["passed"] and outcome["left"] == []
+    [result] = json.loads(done.stdout)["results"]
+    assert (result["goal"], result["audit"]["verdict"]) == ("chaos", "ok")
+    outcome = chaos_outcome(folder / "killed")
+    assert outcome["left"] == []
     assert sum(outcome["kills"].values()) >= kills
     assert 0 < outcome["received"] <= outcome["sent"]
     assert state_left(folder) == []
+    return outcome
+
+
+def chaos_outcome(bundle: Path) -> dict[str, Any]:
+    outcome: dict[str, Any] = json.loads((bundle / "samples" / "chaos-001.json").read_text())
     return outcome
 
 

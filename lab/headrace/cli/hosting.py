@@ -3,30 +3,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli._hosting_where import where
-from headrace.engine.describe import describe
-from headrace.engine.plan import paths
 from headrace.errors import HeadraceError, bad_value
-from headrace.ground.chains import points_of
-from headrace.ground.hosted.chaos import chaos as run_chaos
-from headrace.ground.hosted.ground import HostedPoint
-from headrace.ground.hosted.hosted import HostedEngine
-from headrace.host.exclusive import Lcores
-from headrace.host.memory import provide
-from headrace.host.programs import find_engine
 from headrace.host.server import detect
-from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
-from headrace.measure.progress import waiting_for
 from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
@@ -42,49 +28,11 @@ from headrace.report.hosting import (
 )
 from headrace.report.terminal import show as show_document
 from headrace.spec.hosting import VFS_MAX
-from headrace.spec.study import load_study
 
 app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs killed under traffic.")
 
 
 app.command()(where)
-
-
-@app.command()
-def chaos(
-    spec: Annotated[Path, typer.Argument(help="A spec whose VNFs are hosted apart.")],
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long.")] = 600.0,
-    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between kills.")] = 1.0,
-    rate: Annotated[float, typer.Option("--rate", min=1, help="Packets/s.")] = 50_000.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the choice of VNFs.")] = 1,
-) -> None:
-    """Kill a random VNF again and again under traffic. Status 1 when the host leaks or anything
-    is left behind."""
-    doc, experiments = load_study(spec)
-    [one, *_] = points_of(experiments[:1], doc, describe(find_engine()))
-    if not isinstance(one, HostedPoint):
-        raise doc.error(("deployment", "hosting"), "got inline; allowed: process, container")
-    said = Console(stderr=True, highlight=False)
-    state = RunState()
-    try:
-        memory = provide(one.experiment.study.deployment, state)
-        engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
-        with (
-            Lcores(one.placement.cpus, lambda cpu: said.print(waiting_for(cpu))),
-            HostedEngine(find_engine(), one.with_memory(engine), one.hosted, state) as running,
-        ):
-            outcome = run_chaos(
-                running, paths(one.experiment), rate, seconds, every, seed, said.print
-            )
-        left = [*running.left(), *sorted(str(p) for p in state.path.rglob("*.sock"))]
-    finally:
-        state.remove()
-    left += [str(p) for p in dpdk_directories(f"{dpdk_prefix(state.path)}*")]
-    left += [str(state.path)] if state.path.exists() else []
-    outcome = dataclasses.replace(outcome, left=tuple(left))
-    typer.echo(json.dumps(dataclasses.asdict(outcome) | {"passed": outcome.passed}, indent=2))
-    if not outcome.passed:
-        raise HeadraceError("the host did not come through unharmed; see above")
 
 
 @app.command()

@@ -15,7 +15,7 @@ from headrace.analyse.report import report as make_report
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, layers, tune
+from headrace.report import appliances, layers, offload, tune
 from headrace.report import html as page
 from headrace.report.document import Document
 from headrace.report.machine import report_output
@@ -62,6 +62,7 @@ def write_html(shown: Document, target: Path) -> None:
 
 def _document(bundle: Bundle, made: Report) -> Document:
     more = (
+        *offload.sections(bundle),
         *appliances.sections(made.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),
         *tune.sections(tuned(bundle)),

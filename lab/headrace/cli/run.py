@@ -25,6 +25,7 @@ from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
 from headrace.record.bundle import Bundle
+from headrace.record.chaos import CHAOS
 from headrace.record.outputs import RunOutput
 from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Point, Preview
@@ -72,11 +73,6 @@ def run(
         groups.show(chosen, stdout())
         return
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
-    if hosting_kind(doc.data) == "offload":
-        from headrace.cli.offload import measure as measure_offload
-
-        measure_offload(doc, as_json, wait, check)
-        return
     checked = chosen.checked(_check, all_right=check)
     if check:
         _show_check(chosen, checked, as_json)
@@ -122,7 +118,15 @@ def _measure(
         measuring.run(checked, study.repetitions)
     chosen.keep(writer, measuring.failed)
     _told(writer.path, measuring.results, as_json)
+    _unharmed(measuring.results)
     chosen.complain()
+
+
+def _unharmed(results: list[Result]) -> None:
+    """A host that kills of its VNFs harmed is a failure of the run."""
+    texts = [f.text for r in results if r.goal == CHAOS for f in r.audit.failed]
+    if texts:
+        raise HeadraceError(f"the host did not come through unharmed: {' '.join(texts)}")
 
 
 def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
@@ -138,11 +142,16 @@ def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
 
 
 def _check(doc: Document) -> Checked:
-    if hosting_kind(doc.data) == "appliances":
-        # Loaded when wanted: the rest of the command need not wait half a second for it.
+    """Grounds are loaded when wanted: the rest of the command need not wait half a second."""
+    kind = hosting_kind(doc.data)
+    if kind == "appliances":
         from headrace.ground.appliances.ground import check
 
         return check(doc)
+    if kind == "offload":
+        from headrace.ground.offload.ground import OffloadGround
+
+        return OffloadGround(describe(find_engine())).check(doc)
     return Chains(describe(find_engine())).check(doc)
 
 

@@ -8,7 +8,7 @@ searches or writes one down: that is the session's, once for all grounds (measur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from headrace.collect.base import Targets
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
+from headrace.record.convergence import RouteChange
 from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
@@ -108,6 +109,62 @@ class Deployed(Protocol):
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         """Part -> counter -> value since it was deployed."""
+
+    def killable(self) -> Killable | None:
+        """For `measure.chaos`; None: it has no VNFs that could be killed."""
+
+    def converging(self) -> Converging | None:
+        """For `measure.convergence`; None: it has no routing daemons."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Of a host whose VNFs are killed: packets since its load began, and what it holds."""
+
+    sent: int
+    received: int
+    corrupt: int  # descriptors that a VNF left broken in the memory it shares
+    updates: int  # route changes taken in
+    mbufs: int  # packet buffers in use
+
+
+class Killable(Protocol):
+    """A deployment whose VNFs can be killed, for `measure.chaos`."""
+
+    flows_on: bool  # packets go on while one of several VNFs is down
+    restarts: int
+    ways_count: int  # directions that have the load
+
+    @property
+    def frame_bytes(self) -> float: ...
+    @property
+    def victims(self) -> Sequence[str]: ...
+    @property
+    def mbufs_room(self) -> int:
+        """Buffers that queues and drivers may hold more than before."""
+
+    def sending(self, load_pps: float, seconds: float) -> AbstractContextManager[None]:
+        """Each way at this rate, until it is left."""
+
+    def up(self) -> Sequence[str]:
+        """VNFs that can be killed now."""
+
+    def kill(self, name: str) -> None:
+        """And start it again; it may take its time to come up."""
+
+    def settle(self) -> Sequence[str]:
+        """End the load, and wait for all VNFs and their packets: those that did not come back."""
+
+    def health(self) -> Health: ...
+    def left(self) -> Sequence[str]:
+        """What it left on the machine, asked when all of it is undone."""
+
+
+class Converging(Protocol):
+    """A deployment whose routes can be changed, all of them at once."""
+
+    def changes(self, repetition: int) -> Iterator[RouteChange]:
+        """Routes announced, changed and withdrawn; each when the engine has taken it."""
 
 
 class Point(Protocol):

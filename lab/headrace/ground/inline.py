@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, pat
 from headrace.engine.reading import Reading, Run
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
-from headrace.ground.contract import Offer, Site
+from headrace.ground.contract import Converging, Killable, Offer, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
@@ -219,6 +219,12 @@ class DeployedEngine:
         """With what else this ground knows of it."""
         return observation
 
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None
+
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         totals: dict[str, dict[str, int]] = {}
         for replicas in self.engine.request("read")["segments"].values():
@@ -230,12 +236,17 @@ class DeployedEngine:
 
 
 def inline_point(
-    experiment: Experiment, check: PlanCheck, available: list[int], floors: Floors
+    experiment: Experiment,
+    check: PlanCheck,
+    available: list[int],
+    floors: Floors,
+    adapt: Callable[[Json], Json] = lambda plan: plan,
 ) -> EnginePoint:
+    """`adapt` may change the chain's plan."""
     doc, description = check.doc, check.description
     placement = place(experiment, doc, available)
     engine = engine_of(experiment)
-    plan = compile_plan(experiment, placement, description, doc, engine)
+    plan = adapt(compile_plan(experiment, placement, description, doc, engine))
     direct = direct_plan(experiment, placement, description, doc, engine)
     check.check(plan, experiment)
     return EnginePoint(

@@ -29,14 +29,20 @@ from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure import environment as machine
+from headrace.measure.chaos import chaos, trial_of
+from headrace.measure.convergence import convergence
 from headrace.measure.progress import Progress, waiting_for
+from headrace.measure.results import result
 from headrace.measure.series import Series
 from headrace.measure.trial import trial
-from headrace.record.bundle import BundleUnwritable, BundleWriter
+from headrace.record.bundle import BundleUnwritable, BundleWriter, now
+from headrace.record.chaos import CHAOS, CHAOS_FILE
+from headrace.record.convergence import CONVERGENCE_FILE, RouteChange, RouteChanges
 from headrace.record.environment import Environment
 from headrace.record.identity import Phase
 from headrace.record.rows import Result, Trial
 from headrace.spec.deployment import Deployment
+from headrace.spec.measure import Chaos, Convergence
 
 # Called when the bundle is finished; True: also on the terminal, as the page may not be written.
 Report = Callable[[Path, bool], object]
@@ -56,12 +62,16 @@ class Session:
         self._undo = contextlib.ExitStack()  # in reverse
         self.state = self._undo.enter_context(run_state())
         self.stopwatch = Stopwatch()
+        self._at_end: list[Callable[[], None]] = []  # when nothing of the run is left
+        self._changes: list[RouteChange] = []
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
         )
 
     def close(self) -> None:
         self._undo.close()
+        for what_is_left in self._at_end:
+            what_is_left()
         with contextlib.suppress(BundleUnwritable):  # the bundle's end says so
             self.bundle.sample("time.json", json.dumps(self.stopwatch.seconds, indent=1))
 
@@ -133,6 +143,13 @@ class Session:
             with self.stopwatch.phase("verifying"):
                 deployed.verify()
             with self._samples(point, deployed, each_trial) as watch:
+                measure = point.study.measure
+                if measure.chaos is not None:
+                    self._kill(point, deployed, measure.chaos, repetitions[0])
+                    return
+                if measure.convergence is not None:
+                    self._converge(deployed, measure.convergence)
+                    return
                 for offer in point.offers:
                     if (why := deployed.lacks(offer)) is not None:
                         self.progress.say(f"  {offer.workload}: skipped: {why}")
@@ -140,6 +157,36 @@ class Session:
                     with self.stopwatch.phase("measuring"):
                         series = Series(self, deployed, point, offer, watch if each_trial else None)
                         series.run(repetitions)
+
+    def _kill(self, point: Point, deployed: Deployed, asked: Chaos, repetition: int) -> None:
+        """One trial; what it left on the machine is seen when the run is over."""
+        killable = deployed.killable()
+        if killable is None:
+            raise HeadraceError(f"{point.execution}: has no VNFs that could be killed")
+        self.trials += 1
+        number, started_at = self.trials, now()
+        with self.stopwatch.phase("measuring"):
+            load = point.study.measure.loads[0]
+            outcome = chaos(killable, asked, load, self.progress.say)
+
+        def told() -> None:
+            whole = outcome.model_copy(update={"left": tuple(killable.left())})
+            self.bundle.sample(CHAOS_FILE.format(number), whole.model_dump_json(indent=1) + "\n")
+            one = trial_of(whole, killable.frame_bytes, load, point, number, repetition, started_at)
+            self.bundle.trial(one)
+            self.keep([result(one, CHAOS)])
+
+        self._at_end.append(told)
+
+    def _converge(self, deployed: Deployed, asked: Convergence) -> None:
+        converging = deployed.converging()
+        if converging is None:
+            raise HeadraceError("there are no routing daemons whose routes could change")
+        with self.stopwatch.phase("measuring"):
+            for change in convergence(converging, asked, self.progress.say):
+                self._changes.append(change)
+                text = RouteChanges(tuple(self._changes)).model_dump_json(indent=1)
+                self.bundle.sample(CONVERGENCE_FILE, text + "\n")
 
     @contextlib.contextmanager
     def deployed(self, point: Point) -> Iterator[Deployed]:

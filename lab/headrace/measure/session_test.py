@@ -16,7 +16,7 @@ from rich.console import Console
 
 from headrace.collect.base import Targets
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.contract import Checked, Deployed, Offer, Site
+from headrace.ground.contract import Checked, Converging, Deployed, Killable, Offer, Site
 from headrace.measure.progress import Progress
 from headrace.measure.session import Session, session
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
@@ -62,6 +62,12 @@ class Fake:
     @property
     def offers(self) -> Sequence[Offer]:
         return [Offer("64B", None)]
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None
 
     def resolved(self) -> dict[str, Any]:
         return {"chain": self.chain}

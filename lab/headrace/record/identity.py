@@ -15,7 +15,7 @@ Direction = Literal["forward", "reverse", "both"]
 Ground = Literal["measured", "predicted", "published"]
 
 
-Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max"]
+Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "chaos"]
 
 
 class Identity(Record):

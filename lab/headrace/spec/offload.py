@@ -19,7 +19,6 @@ from headrace.spec.base import (
     Spec,
     listed,
 )
-from headrace.spec.measure import Goal, as_goal
 
 PORTS_MAX = 15
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
@@ -156,94 +155,3 @@ class OffloadService(_Named):
     vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
     lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
     punt_pps: Annotated[int, Field(ge=1)] = 100_000
-
-
-class Comparison(Spec):
-    """Of each mode, interleaved: saturation throughput, latency at `load`, and the highest loads
-    that meet the goals of `search`."""
-
-    modes: Annotated[tuple[Mode, ...], Field(min_length=1)] = (
-        "bare-metal",
-        "offload",
-        "offload-updates",
-    )
-    vnfs: Annotated[int, Field(ge=1, le=256)] = 63
-    routes: Annotated[int, Field(ge=1, le=4096)] = 1024  # of each VNF
-    updates: Annotated[Rate, Field(gt=0, le=1e7)] = 64_000.0  # route changes per second, in all
-    flows: Annotated[int, Field(ge=1, le=1 << 16)] = 4096
-    frame: Annotated[int, Field(ge=64, le=1518)] = 64
-    wire: Annotated[int, Field(ge=64, le=1 << 17)] = 4096  # packets that wait before the router
-    load: Annotated[Rate, Field(gt=0)] = 1_000_000.0
-    search: Annotated[tuple[Goal, ...], Field(max_length=4)] = ()
-    search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 120.0
-    duration: Annotated[Seconds, Field(ge=0.1, le=3600)] = 2.0
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 5
-
-    @model_validator(mode="before")
-    @classmethod
-    def _goals(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or not isinstance(value.get("search"), list):
-            return value
-        return {**value, "search": [as_goal(goal, {}) for goal in value["search"]]}
-
-    @model_validator(mode="after")
-    def _modes_once(self) -> Comparison:
-        if len(set(self.modes)) < len(self.modes):
-            raise ValueError(f"modes: {', '.join(self.modes)}; allowed: each once")
-        return self
-
-    @model_validator(mode="after")
-    def _rings_have_powers_of_two(self) -> Comparison:
-        if self.wire & (self.wire - 1):
-            raise ValueError(f"wire: {self.wire}; allowed: a power of two")
-        return self
-
-    @model_validator(mode="after")
-    def _every_vnf_has_a_flow(self) -> Comparison:
-        if self.flows < self.vnfs:
-            raise ValueError(f"flows: {self.flows}; allowed: at least one per VNF, {self.vnfs}")
-        return self
-
-
-class CompareSpec(_Named):
-    """A measurement, rather than a service."""
-
-    compare: Comparison
-    memory_mb: Memory = 1024
-
-
-class Chaos(Spec):
-    """VNFs with routing daemons of which a random one is killed, and started again, every so often,
-    while `load` goes through them all."""
-
-    vnfs: Annotated[int, Field(ge=2, le=64)] = 8
-    daemon: Literal["frr", "bird"] = "frr"
-    routes: Annotated[int, Field(ge=1, le=4096)] = 16  # of each VNF
-    load: Annotated[Rate, Field(gt=0)] = 100_000.0
-    frame: Annotated[int, Field(ge=64, le=1518)] = 64
-    every: Annotated[Seconds, Field(ge=0.1, le=3600)] = 1.0
-    duration: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0
-    seed: int = 1
-
-
-class ChaosSpec(_Named):
-    """A trial of the service, rather than the service."""
-
-    chaos: Chaos
-
-
-class Convergence(Spec):
-    """Routes that a BGP speaker announces to a VNF's daemon, changes and withdraws: how many a
-    second reach the engine's table."""
-
-    daemons: Annotated[tuple[Literal["frr", "bird"], ...], Field(min_length=1)] = ("frr", "bird")
-    routes: Annotated[int, Field(ge=100, le=1 << 20)] = 200_000
-    prefixes: str | None = None  # a file with one IPv4 prefix a line; the first `routes` of it
-    rounds: Annotated[int, Field(ge=1, le=1000)] = 5
-    timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 600.0  # of each change of all routes
-
-
-class ConvergenceSpec(_Named):
-    """A measurement of the daemons, rather than the service."""
-
-    convergence: Convergence

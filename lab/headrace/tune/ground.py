@@ -14,7 +14,7 @@ from typing import Any
 from headrace.collect.base import Targets
 from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Offer, Site
+from headrace.ground.contract import Converging, Killable, Offer, Site
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
@@ -150,6 +150,12 @@ class Joined:
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         return counters(self._path)
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None
 
     def close(self) -> None:
         self._applied.close()

@@ -26,7 +26,7 @@ from headrace.ground.appliances.study import (
     workload_problem,
 )
 from headrace.ground.appliances.verify import verify
-from headrace.ground.contract import Checked, Json, Offer, Site
+from headrace.ground.contract import Checked, Converging, Json, Killable, Offer, Site
 from headrace.ground.vnf import CatalogueEntry
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
@@ -245,6 +245,12 @@ class Running:
         assert self._seen is not None
         before, self._counters = self._counters, self._deployed.all_counters()
         return [observation(self._deployed, self._seen, before, self._counters, self._verified)]
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         return self._deployed.all_counters()

@@ -1,97 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VNFs killed at random and started again under traffic: the host must never notice."""
+"""Hosted VNFs that are killed and started again: each is back before the next is killed."""
 
 from __future__ import annotations
 
-import random
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.engine.plan import Path
+from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
+from headrace.ground.contract import Health
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
+from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
 
 Json = dict[str, Any]
 _SETTLE_S = 1.0
 _BACK_S = 60.0
+_BURST = 64  # a queue for one burst of each VNF may hold buffers
 
 
-@dataclass
-class Outcome:
-    seconds: float = 0.0
-    kills: dict[str, int] = field(default_factory=dict)
-    sent: int = 0
-    received: int = 0
-    corrupt: int = 0
-    mbufs_before: int = 0
-    mbufs_after: int = 0
-    mbufs_kept: int = 0  # at most, by drivers: what was sent is freed when its place is needed
-    still: int = 0  # times that no packet at all came through between two kills
-    left: tuple[str, ...] = ()  # what the run left on the machine, found when it was over
+class Victims:
+    """The part of a hosted chain's deployment that chaos asks."""
+
+    flows_on = False  # where one chain's VNF is down, its packets wait or are lost
+
+    def __init__(
+        self, host: HostedEngine, ways: Sequence[Path], state: RunState, frame_bytes: float
+    ) -> None:
+        self.host, self.frame_bytes, self.ways_count = host, frame_bytes, len(ways)
+        self._wires, self._state = ways, state
+        self._down: HostedVnf | None = None
+        self.restarts = 0
 
     @property
-    def passed(self) -> bool:
-        """A queue for one burst of each VNF may hold buffers; more would be a leak."""
-        room = 64 * max(1, len(self.kills)) + self.mbufs_kept
-        return not self.left and self.corrupt == 0 and self.mbufs_after <= self.mbufs_before + room
+    def victims(self) -> Sequence[str]:
+        return [vnf.vnf.name for vnf in self.host.vnfs]
 
+    @property
+    def mbufs_room(self) -> int:
+        """More would be a leak. Drivers free what was sent when its place is needed."""
+        return _BURST * max(1, len(self.host.vnfs)) + self.host.kept_by_drivers
 
-def chaos(
-    engine: HostedEngine,
-    ways: Sequence[Path],
-    rate_pps: float,
-    seconds: float,
-    every_s: float,
-    seed: int,
-    say: Callable[[str], None],
-) -> Outcome:
-    """`rate_pps` in each direction."""
-    choose = random.Random(seed)
-    outcome = Outcome(mbufs_before=int(engine.host_read()["mbufs_in_use"]))
-    outcome.mbufs_kept = engine.kept_by_drivers
-    outcome.kills = {vnf.vnf.name: 0 for vnf in engine.vnfs}
-    each = {"rate_pps": rate_pps, "duration_s": seconds * 2}
-    engine.request("start", sources={way.source: each for way in ways})
-    began, came = time.monotonic(), 0
-    down: HostedVnf | None = None
-    turn = 0
-    while time.monotonic() - began < seconds:
-        _bring_back(down)
-        now = _sum(engine.host_read(), [way.sink for way in ways], "received")
-        outcome.still += now == came and turn > 0
-        came = now
-        down = choose.choice(engine.vnfs)
-        down.kill()
-        outcome.kills[down.vnf.name] += 1
-        down.start()
-        turn += 1
-        if turn % 60 == 0:
-            say(f"{sum(outcome.kills.values())} kills, {came} packets came through")
-        time.sleep(max(0.0, began + turn * every_s - time.monotonic()))
-    _bring_back(down)
-    engine.request("stop")
-    engine.wait_up()
-    time.sleep(_SETTLE_S)
-    after = engine.host_read()
-    outcome.seconds = time.monotonic() - began
-    outcome.sent = _sum(after, [way.source for way in ways], "sent")
-    outcome.received = _sum(after, [way.sink for way in ways], "received")
-    outcome.mbufs_after = int(after["mbufs_in_use"])
-    faces = [face for one in engine.vnfs for face in one.vnf.faces]
-    outcome.corrupt = _sum(after, [face.link for face in faces], "corrupt")
-    return outcome
+    @contextlib.contextmanager
+    def sending(self, load_pps: float, seconds: float) -> Iterator[None]:
+        with sending(self.host, self._wires, load_pps, seconds):
+            yield
+
+    def up(self) -> Sequence[str]:
+        if self._down is not None:
+            _bring_back(self._down)
+            self._down = None
+        return self.victims
+
+    def kill(self, name: str) -> None:
+        [self._down] = [vnf for vnf in self.host.vnfs if vnf.vnf.name == name]
+        self._down.kill()
+        self._down.start()
+        self.restarts += 1
+
+    def settle(self) -> Sequence[str]:
+        self.up()
+        self.host.request("stop")
+        self.host.wait_up()
+        time.sleep(_SETTLE_S)
+        return ()
+
+    def health(self) -> Health:
+        read = self.host.host_read()
+        faces = [face.link for one in self.host.vnfs for face in one.vnf.faces]
+        return Health(
+            sent=_sum(read, [way.source for way in self._wires], "sent"),
+            received=_sum(read, [way.sink for way in self._wires], "received"),
+            corrupt=_sum(read, faces, "corrupt"),
+            updates=0,
+            mbufs=int(read["mbufs_in_use"]),
+        )
+
+    def left(self) -> Sequence[str]:
+        path = self._state.path
+        sockets = sorted(str(p) for p in path.rglob("*.sock")) if path.exists() else []
+        folders = [str(p) for p in dpdk_directories(f"{dpdk_prefix(path)}*")]
+        return [*self.host.left(), *sockets, *folders, *([str(path)] if path.exists() else [])]
 
 
 def _sum(reading: Json, links: Sequence[str], key: str) -> int:
     return sum(int(reading["links"].get(link, {}).get(key, 0)) for link in links)
 
 
-def _bring_back(vnf: HostedVnf | None) -> None:
-    if vnf is None:
-        return
+def _bring_back(vnf: HostedVnf) -> None:
     deadline = time.monotonic() + _BACK_S
     vnf.connect()
     while not vnf.alive:

@@ -16,10 +16,11 @@ from headrace.engine.engine import EngineRefused
 from headrace.engine.plan import direct_plan
 from headrace.engine.reading import Reading
 from headrace.engine.traffic import refusal
-from headrace.ground.contract import Site
+from headrace.ground.contract import Killable, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.hosted.anatomy import anatomy
+from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.layout import Hosted, lay_out_hosted
@@ -79,6 +80,10 @@ class DeployedHosted(DeployedEngine):
     @property
     def labels(self) -> Sequence[str]:
         return (*super().labels, *self.host.labels)
+
+    def killable(self) -> Killable | None:
+        frame = self.point.experiment.frame.mean_bytes
+        return Victims(self.host, self.ways, self.site.state, frame)
 
     def parts(self) -> Targets:
         own = super().parts()

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.engine.engine import Engine
 from headrace.engine.place import usable_cpus
+from headrace.ground.contract import Site
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.checks import checked
 from headrace.ground.offload.daemons import Daemons
@@ -37,12 +38,14 @@ class Service:
         doc: Document,
         say: Say,
         adapt: Callable[[Json], Json] | None = None,
+        site: Site | None = None,
     ) -> None:
-        """`adapt` may change the engine's plan."""
+        """`adapt` may change the engine's plan; `site`: of a session, which undoes the rest."""
         self.spec, self._say, self._adapt = spec, say, adapt
         self._configs = checked(spec, doc)
         self.cpu = _cpu(spec, doc)
-        self._state = RunState()
+        self._site = site
+        self._state = RunState() if site is None else site.state
         self._state.path.chmod(0o711)  # FRR's own user has its folders below
         self._state.path.parent.chmod(0o711)
         self._ledger = Ledger(self._state.path)
@@ -59,16 +62,9 @@ class Service:
 
     def _start(self) -> None:
         files = namespaces.make(self.spec, self._ledger)
-        memory = provide(
-            Deployment.model_validate(
-                {"hugepages": self.spec.hugepages, "memory_mb": self.spec.memory_mb}
-            ),
-            self._state,
-        )
         engine = {
-            "hugepages": memory.hugepages,
+            **(self._memory() if self._site is None else self._site.engine),
             "memory_mb": self.spec.memory_mb,
-            "file_prefix": dpdk_prefix(self._state.path),
             "mbufs": _MBUFS,
         }
         plan = compile_plan(self.spec, self.cpu, engine, files)
@@ -88,6 +84,11 @@ class Service:
             self.daemons[name] = one
             one.start()
         self._say(f"forwarding for {len(self.spec.vnfs)} VNFs on lcore {self.cpu}")
+
+    def _memory(self) -> Json:
+        asked = {"hugepages": self.spec.hugepages, "memory_mb": self.spec.memory_mb}
+        memory = provide(Deployment.model_validate(asked), self._state)
+        return {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(self._state.path)}
 
     @property
     def folder(self) -> Path:
@@ -139,7 +140,8 @@ class Service:
             self.engine.close()
             self.engine = None
         self._ledger.undo()
-        self._state.remove()
+        if self._site is None:
+            self._state.remove()
 
     def __exit__(
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None

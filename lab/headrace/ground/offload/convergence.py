@@ -9,27 +9,32 @@ has taken a change. FRR: bgpd, zebra, FPM. BIRD: the kernel's table, rtnetlink.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import ipaddress
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.collect.base import cpu_times_s
 from headrace.errors import HeadraceError
+from headrace.ground.contract import Offer, Site
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons
 from headrace.ground.offload.service import Service
+from headrace.ground.offload.up import ServiceUp
+from headrace.record.convergence import RouteChange
+from headrace.record.segments import Segment
 from headrace.spec.document import Document
-from headrace.spec.offload import Convergence, ConvergenceSpec, OffloadService
+from headrace.spec.measure import Convergence
+from headrace.spec.offload import OffloadService
+from headrace.spec.study import Study
 
 Json = dict[str, Any]
-Say = Callable[[str], None]
 Networks = list[ipaddress.IPv4Network]
 _ROUTER, _SPEAKER, _LINK = "router", "speaker", "core"
 _FIRST = int(ipaddress.IPv4Address("20.0.0.0"))
@@ -86,31 +91,96 @@ _EVENTS = (
 
 
 @dataclass(frozen=True)
-class Change:
-    """Of all routes, once."""
+class SpeakerPoint:
+    """A daemon, and the speaker that tells it its routes."""
 
-    event: str
-    routes: int
-    per_s: float
-    seconds: float  # from the speaker's being told to the engine's last change
-    reaction_s: float  # to the engine's first one
-    busy: dict[str, float]  # CPUs that each daemon had
+    doc: Document
+    study: Study
+    daemon: str
+    asked: Convergence
+    cpu: int
+    networks: Networks
+    notes: Sequence[str] = ()
 
+    @property
+    def chain(self) -> str:
+        return self.study.name
 
-def convergence(spec: ConvergenceSpec, doc: Document, cpu: int, say: Say) -> list[Json]:
-    """A row for each daemon and event."""
-    networks = prefixes(spec.convergence, doc)
-    rows = []
-    for daemon in spec.convergence.daemons:
+    @property
+    def execution(self) -> str:
+        return f"offload {self.daemon}"
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        return frozenset({self.cpu})
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return (Segment(name="router", cpus=(self.cpu,)),)
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        return [Offer(f"{len(self.networks)} routes", self.asked)]
+
+    def resolved(self) -> Json:
+        return {
+            "chain": self.chain,
+            "execution": self.execution,
+            "workload": self.offers[0].workload,
+            "study": self.study.model_dump(mode="json"),
+            "lcores": {s.name: list(s.cpus) for s in self.segments},
+        }
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[SpeakerUp]:
         with tempfile.TemporaryDirectory(prefix="headrace-convergence-") as folder:
-            made = _service_spec(spec, daemon, cpu, Path(folder), networks)
-            with Service(made, doc, say) as service:
-                changes = list(_rounds(spec.convergence, service, networks, daemon, say))
-        rows += _summary(daemon, changes)
-    return rows
+            made = _service_spec(self, Path(folder))
+            with Service(made, self.doc, site.say, site=site) as service:
+                yield SpeakerUp(self, service)
 
 
-def prefixes(c: Convergence, doc: Document) -> Networks:
+class SpeakerUp(ServiceUp):
+    """What convergence asks of it; there are no packets."""
+
+    def __init__(self, point: SpeakerPoint, service: Service) -> None:
+        super().__init__(service)
+        self._point = point
+        for address, mac in _GATEWAYS.values():
+            namespaces.add_neighbour(service.spec, _ROUTER, _LINK, address, mac)
+
+    def converging(self) -> SpeakerUp:
+        return self
+
+    def changes(self, repetition: int) -> Iterator[RouteChange]:
+        """Each event, as the speaker is told of it."""
+        _await_session(self.service)
+        for event, command, gateway in _EVENTS:
+            yield self._change(repetition, event, command, gateway)
+
+    def _change(
+        self, repetition: int, event: str, command: str, gateway: str | None
+    ) -> RouteChange:
+        service, networks, asked = self.service, self._point.networks, self._point.asked
+        before, busy = _shown(service), _cpu_s(service)
+        began_ns = time.time_ns()
+        _speaker(service, command)
+        first = _await_first(asked, service, before, event)
+        wanted = _OWN + (len(networks) if gateway else 0)
+        last = _await_last(asked, service, networks, wanted, gateway, event)
+        took_s, reaction_s = ((one["last_update_ns"] - began_ns) / 1e9 for one in (last, first))
+        return RouteChange(
+            daemon=self._point.daemon,
+            event=event,
+            repetition=repetition,
+            routes=len(networks),
+            per_s=len(networks) * _per_s(before, first, last, began_ns),
+            seconds=took_s,
+            reaction_s=reaction_s,
+            busy={name: (spent - busy[name]) / took_s for name, spent in _cpu_s(service).items()},
+        )
+
+
+def networks_of(c: Convergence, doc: Document) -> Networks:
     """Of the file, or /24s one after the other."""
     if c.prefixes is None:
         return [ipaddress.IPv4Network((_FIRST + 256 * i, 24)) for i in range(c.routes)]
@@ -135,9 +205,8 @@ def prefixes(c: Convergence, doc: Document) -> Networks:
     )
 
 
-def _service_spec(
-    spec: ConvergenceSpec, daemon: str, cpu: int, folder: Path, networks: Networks
-) -> OffloadService:
+def _service_spec(point: SpeakerPoint, folder: Path) -> OffloadService:
+    daemon, networks = point.daemon, point.networks
     (folder / "router.conf").write_text(_FRR if daemon == "frr" else _BIRD)
     speaks = _SPEAKS
     for preference, (name, (gateway, _)) in enumerate(_GATEWAYS.items(), 200):
@@ -154,27 +223,13 @@ def _service_spec(
     }
     return OffloadService.model_validate(
         {
-            "name": spec.name,
+            "name": point.study.name,
             "ports": {_LINK: {}},
             "vnfs": vnfs,
-            "lcore": cpu,
-            "hugepages": spec.hugepages,
-            "memory_mb": spec.memory_mb,
+            "lcore": point.cpu,
+            "memory_mb": point.study.deployment.memory_mb,
         }
     )
-
-
-def _rounds(
-    c: Convergence, service: Service, networks: Networks, daemon: str, say: Say
-) -> Iterator[Change]:
-    for address, mac in _GATEWAYS.values():
-        namespaces.add_neighbour(service.spec, _ROUTER, _LINK, address, mac)
-    _await_session(service)
-    for number in range(1, c.rounds + 1):
-        for event, command, gateway in _EVENTS:
-            one = _change(c, service, networks, event, command, gateway)
-            say(f"{number}/{c.rounds} {daemon} {event}: {one.per_s:.0f} routes/s")
-            yield one
 
 
 def _speaker(service: Service, command: str) -> str:
@@ -195,27 +250,6 @@ def _await_session(service: Service) -> None:
         if time.monotonic() > deadline:
             raise HeadraceError(f"offload: no BGP session after {_SESSION_S:g} s")
         time.sleep(0.2)
-
-
-def _change(
-    c: Convergence, service: Service, networks: Networks, event: str, command: str,
-    gateway: str | None,
-) -> Change:  # fmt: skip
-    before, busy = _shown(service), _cpu_s(service)
-    began_ns = time.time_ns()
-    _speaker(service, command)
-    first = _await_first(c, service, before, event)
-    wanted = _OWN + (len(networks) if gateway else 0)
-    last = _await_last(c, service, networks, wanted, gateway, event)
-    took_s, reaction_s = ((one["last_update_ns"] - began_ns) / 1e9 for one in (last, first))
-    return Change(
-        event,
-        len(networks),
-        len(networks) * _per_s(before, first, last, began_ns),
-        took_s,
-        reaction_s,
-        {name: (spent - busy[name]) / took_s for name, spent in _cpu_s(service).items()},
-    )
 
 
 def _per_s(before: Json, first: Json, last: Json, began_ns: int) -> float:
@@ -293,28 +327,3 @@ def _pids(daemons: dict[str, Daemons]) -> Iterator[tuple[str, int]]:
         for daemon, running in one.running.items():
             if running.process is not None:
                 yield (daemon if vnf == _ROUTER else vnf), running.process.pid
-
-
-def _summary(daemon: str, changes: list[Change]) -> list[Json]:
-    rows = []
-    for event in dict.fromkeys(one.event for one in changes):
-        those = [one for one in changes if one.event == event]
-        rates = [one.per_s for one in those]
-        rows.append(
-            {
-                "daemon": daemon,
-                "event": event,
-                "routes": those[0].routes,
-                "changes": len(those),
-                "per_s": statistics.median(rates),
-                "per_s_min": min(rates),
-                "per_s_max": max(rates),
-                "seconds": statistics.median(one.seconds for one in those),
-                "reaction_s": statistics.median(one.reaction_s for one in those),
-                "busy": {
-                    name: statistics.median(one.busy[name] for one in those)
-                    for name in those[0].busy
-                },
-            }
-        )
-    return rows

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of the comparison of offloaded forwarding: each mode as the ground of chains has it, with
+the routes that it gets meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.engine import SHARE_MEASURING, Engine, set_share
+from headrace.engine.reading import Reading
+from headrace.errors import HeadraceError
+from headrace.ground.contract import Offer, Site
+from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
+from headrace.ground.inline import DeployedEngine, EnginePoint
+from headrace.ground.offload.modes import (
+    FPM_PORT,
+    GATEWAYS,
+    LEARNING,
+    OVS_DPDK,
+    ROUTER,
+    UPDATED,
+    Many,
+    own_routes,
+)
+from headrace.record.facts import Observation
+from headrace.record.verdict import Finding
+
+Json = dict[str, Any]
+_READY_S = 60.0
+_FOLLOWED = 0.9  # of the route changes that were asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardingPoint(EnginePoint):
+    """One engine forwards for all VNFs: by one table, or by each VNF's own, as it is told them."""
+
+    many: Many
+    to: Path  # as the plan names the file of the packets' addresses
+
+    def resolved(self) -> Json:
+        return _as_mode(super().resolved())
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedEngine]:
+        placed = replace(
+            self,
+            plan=_with_addresses(self.plan, self.to, self.many, site),
+            direct=_with_addresses(self.direct, self.to, self.many, site),
+        )
+        with super(ForwardingPoint, placed).deploy(site) as up:
+            if self.execution not in LEARNING:
+                yield up
+                return
+            asked = self.many.updates if self.execution == UPDATED else 0.0
+            with _fed(self.many, asked, up.engine):
+                yield Learning(up, asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConventionalPoint(HostedPoint):
+    """Each VNF forwards its own packets."""
+
+    many: Many
+    to: Path
+
+    def resolved(self) -> Json:
+        return _as_mode(super().resolved())
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedHosted]:
+        vnfs = [
+            replace(vnf, plan=own_routes(vnf.plan, self.many, number))
+            for number, vnf in enumerate(self.hosted.vnfs)
+        ]
+        placed = replace(
+            self,
+            plan=_with_addresses(self.plan, self.to, self.many, site),
+            direct=_with_addresses(self.direct, self.to, self.many, site),
+            hosted=replace(self.hosted, vnfs=tuple(vnfs)),
+        )
+        with super(ConventionalPoint, placed).deploy(site) as up:
+            yield up
+
+    def with_memory(self, engine: Any, direct: bool = False) -> Json:
+        if self.execution == OVS_DPDK:  # it maps the tester's memory, too
+            engine = {**engine, "hugepages": False}
+        return super().with_memory(engine, direct)
+
+
+def _as_mode(resolved: Json) -> Json:
+    """Without its plan: it has all routes, which follow from the spec."""
+    return {key: value for key, value in resolved.items() if key != "plan"} | {
+        "mode": resolved["execution"]
+    }
+
+
+def _with_addresses(plan: Json, at: Path, many: Many, site: Site) -> Json:
+    """The file is the run's, and goes with it."""
+    file = site.state.path / "addresses"
+    if not file.exists():
+        write_addresses(file, many)
+    placed: Json = json.loads(json.dumps(plan).replace(str(at), str(file)))
+    return placed
+
+
+def write_addresses(file: Path, many: Many) -> None:
+    file.write_text("".join(f"{one}\n" for one in many.addresses()))
+
+
+class Learning(DeployedEngine):
+    """The engine learns routes over FPM, and says how many changes it took in."""
+
+    def __init__(self, up: DeployedEngine, asked_per_s: float) -> None:
+        super().__init__(up.point, up.site, up.engine, up.plan, up.floor)
+        self._asked_per_s = asked_per_s
+        self._before = self._after = (0, 0.0)
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        self._before = _updates(self.engine), time.monotonic()
+        super().start(offer, load_pps, seconds)
+
+    def wait(self) -> None:
+        super().wait()
+        self._after = _updates(self.engine), time.monotonic()
+
+    def seen(self, observation: Observation, reading: Reading) -> Observation:
+        (first, began), (last, ended) = self._before, self._after
+        per_s, asked = (last - first) / (ended - began), self._asked_per_s
+        least = _FOLLOWED * asked
+        text = f"{per_s:.0f} route changes a second came; {asked:.0f} were asked for."
+        finding = Finding(check="updates", ok=per_s >= least, value=per_s, limit=least, text=text)
+        facts = observation.facts
+        return replace(observation, facts=replace(facts, more=(*facts.more, finding)))
+
+
+@contextlib.contextmanager
+def _fed(many: Many, updates: float, engine: Engine) -> Iterator[None]:
+    """With the routes of the VNFs come over FPM, and changing at this rate."""
+    ports = ",".join(str(FPM_PORT + i) for i in range(many.vnfs))
+    command = [sys.executable, "-m", "headrace.ground.offload.fpm", "--ports", ports]
+    command += ["--routes", str(many.routes), "--rate", str(updates), "--seconds", "86400"]
+    command += ["--gateways", ",".join(GATEWAYS)]
+    feed = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+    )
+    try:
+        _await_routes(many, engine, feed)
+        # Pollers would leave it a hundredth of a CPU, too little for the rate.
+        set_share(feed.pid, SHARE_MEASURING)
+        yield
+    finally:
+        feed.kill()
+        feed.wait()
+
+
+def _await_routes(many: Many, engine: Engine, feed: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + _READY_S
+    while any(vnf["ipv4_routes"] < many.routes for vnf in _show(engine)["vnfs"]):
+        if time.monotonic() > deadline or feed.poll() is not None:
+            raise HeadraceError("offload: the routes did not arrive over FPM")
+        time.sleep(0.1)
+
+
+def _updates(engine: Engine) -> int:
+    """Route changes taken in, since the engine began."""
+    return sum(vnf["updates"] for vnf in _show(engine)["vnfs"])
+
+
+def _show(engine: Engine) -> Json:
+    shown: Json = engine.request("update", nf=ROUTER, op={"op": "show"})["reply"]
+    return shown

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What offloaded forwarding is compared with, each as a study of its own.
+
+Every mode gets the same packets, whose destination MACs name the VNFs in turn, each with routes
+of its own: bare-metal looks all up in one table of them all, offload each in its VNF's. Routes come
+over FPM in both offload modes; in offload-updates they go on changing, from one next hop to the
+other, while packets run. In the conventional modes each VNF is a process that forwards its
+own; in ovs-dpdk it does so behind Open vSwitch with DPDK instead of the host engine's switch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.ground.offload.fpm import prefixes
+from headrace.spec.offload import Mode
+
+Json = dict[str, Any]
+ROUTER = "router"
+OVS_DPDK = "ovs-dpdk"
+LEARNING = ("offload", "offload-updates")
+UPDATED = "offload-updates"
+GATEWAYS = ("10.255.0.1", "10.255.0.2")
+FPM_PORT = 26200
+_OWN = "l3fwd"
+_CONVENTIONAL = "conventional-"
+_MEMORY_MB = 64  # of each VNF that forwards its own
+
+
+@dataclass(frozen=True)
+class Many:
+    """VNFs that are alike, and the packets that they get."""
+
+    vnfs: int
+    routes: int  # of each
+    updates: float  # route changes per second, in all
+    wire: int
+    flows: int
+    frame: int
+
+    def addresses(self) -> list[str]:
+        """Of flow i, which the i-th MAC goes with: flows are a multiple of the VNFs."""
+        of_vnf = [prefixes(self.routes, vnf) for vnf in range(self.vnfs)]
+        return [
+            str(of_vnf[i % self.vnfs][i // self.vnfs % self.routes][1])
+            for i in range(self.flows // self.vnfs * self.vnfs)
+        ]
+
+
+def conventional(mode: Mode) -> bool:
+    return mode == OVS_DPDK or mode.startswith(_CONVENTIONAL)
+
+
+def mac(vnf: int) -> str:
+    return f"02:48:52:01:{vnf >> 8:02x}:{vnf & 255:02x}"
+
+
+def study_of(name: str, mode: Mode, many: Many, cpus: tuple[int, int], addresses: str) -> Json:
+    """`cpus`: of traffic, and of what forwards."""
+    headers = {} if conventional(mode) else {"dst_mac": [mac(i) for i in range(many.vnfs)]}
+    return {
+        "name": name,
+        "chain": [_function(mode, many)],
+        "deployment": {
+            **_hosting(mode, many),
+            "execution": {"name": mode, "model": "rtc"},
+            "lcores": {"traffic": [cpus[0]], "chain": [cpus[1]]},
+            "wire": many.wire,
+        },
+        "workload": {
+            "frame": [many.frame],
+            "flows": many.flows // many.vnfs * many.vnfs,
+            "headers": headers,
+            "dst_ips_file": addresses,
+        },
+    }
+
+
+def _function(mode: Mode, many: Many) -> Json:
+    if conventional(mode):
+        # Whole addresses: a DIR-24-8 would be 64 MB for each of 63 VNFs. Each has its own routes.
+        return {_OWN: {"fib": "exact", "routes": [], "next_hops": _next_hops()}}
+    if mode in LEARNING:
+        # Nobody speaks to the VNFs here: what would be punted is lost, and shows as such.
+        return {"nf": ROUTER, "params": {"vnfs": _vnfs(many)}, "to": {"punt": "drop"}}
+    nets = prefixes(many.routes * many.vnfs)
+    routes = [{"prefix": str(net), "next_hop": i % 2} for i, net in enumerate(nets)]
+    return {_OWN: {"next_hops": _next_hops(), "routes": routes}}
+
+
+def _next_hops() -> list[Json]:
+    return [{"edge": 0, "dst_mac": f"02:00:00:00:03:0{i}"} for i in range(2)]
+
+
+def _vnfs(many: Many) -> list[Json]:
+    neighbours = [
+        {"address": gateway, "mac": f"02:00:00:00:03:0{i}"} for i, gateway in enumerate(GATEWAYS)
+    ]
+    return [
+        {
+            "name": f"v{i}",
+            "learn": "fpm",
+            "fpm_port": FPM_PORT + i,
+            "interfaces": [
+                {"name": "in", "port": 0, "mac": mac(i)},
+                # On the other side of the same wire: two interfaces, one edge out.
+                {"name": "out", "port": 0, "mac": mac(many.vnfs + i),
+                 "addresses": ["10.255.0.254/24"], "neighbours": neighbours},
+            ],
+        }
+        for i in range(many.vnfs)
+    ]  # fmt: skip
+
+
+def _hosting(mode: Mode, many: Many) -> Json:
+    if not conventional(mode):
+        return {}
+    # Open vSwitch's ports cannot wake anybody; of what is left this serves many best.
+    wait = "adaptive" if mode == OVS_DPDK else mode.removeprefix(_CONVENTIONAL)
+    return {
+        "hosting": {
+            "kind": "process", "chains": many.vnfs, "wait": wait, "memory_mb": _MEMORY_MB,
+            "times": False,
+        },
+        "network": OVS_DPDK if mode == OVS_DPDK else "veb",
+    }  # fmt: skip
+
+
+def own_routes(plan: Json, many: Many, vnf: int) -> Json:
+    """The plan of a VNF that forwards its own."""
+    routes = [
+        {"prefix": f"{net[1]}/32", "next_hop": i % 2}
+        for i, net in enumerate(prefixes(many.routes, vnf))
+    ]
+    function = plan["nfs"][_OWN]
+    params = {**function["params"], "routes": routes}
+    return {**plan, "nfs": {**plan["nfs"], _OWN: {**function, "params": params}}}
+
+
+def on_port(plan: Json) -> Json:
+    """The wire is the router's port 0; a chain's other functions have none."""
+    segments = [
+        {
+            **segment,
+            "inputs": [
+                {**one, "port": 0} if one["to"] == ROUTER else one for one in segment["inputs"]
+            ],
+        }
+        for segment in plan["segments"]
+    ]
+    return {**plan, "segments": segments}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service as the contract's `Deployed`: what all measurements of it have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.collect.base import Process, Targets
+from headrace.engine.engine import Engine
+from headrace.errors import HeadraceError
+from headrace.ground.contract import Converging, Killable, Offer
+from headrace.ground.offload.service import Service
+from headrace.record.facts import Observation
+from headrace.record.verdict import Finding
+
+Json = dict[str, Any]
+
+
+class ServiceUp:
+    notes: Sequence[str] = ()
+    labels: Sequence[str] = ()
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    @property
+    def engine(self) -> Engine:
+        assert self.service.engine is not None
+        return self.service.engine
+
+    def about(self) -> Json:
+        return self.engine.request("info")
+
+    def parts(self) -> Targets:
+        return Targets(processes=(Process(name="engine", pid=self.engine.pid),))
+
+    def verify(self) -> Sequence[Finding]:
+        return ()
+
+    def most_pps(self, offer: Offer) -> float | None:
+        return None
+
+    def lacks(self, offer: Offer) -> str | None:
+        return "the service has no tester of its own"
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        raise HeadraceError(str(self.lacks(offer)))
+
+    def wait(self) -> None:
+        """Nothing was started."""
+
+    def read(self) -> Sequence[Observation]:
+        return ()
+
+    def counters(self) -> Mapping[str, Mapping[str, int]]:
+        return {v["name"]: {"updates": v["updates"]} for v in self.service.show()["vnfs"]}
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None

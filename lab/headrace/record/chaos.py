@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of a load, and of the host, while VNFs were killed and started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from headrace.record.frozen import Record
+from headrace.record.verdict import Finding
+
+CHAOS = "chaos"  # what a row of the results has as its goal
+CHAOS_FILE = "chaos-{:03}.json"  # among a bundle's samples, by trial
+
+
+class ChaosOutcome(Record):
+    seconds: NonNegativeFloat
+    kills: dict[str, int]  # VNF: how often
+    restarts: NonNegativeInt
+    sent: NonNegativeInt
+    received: NonNegativeInt
+    corrupt: NonNegativeInt  # descriptors that a VNF left broken in the memory it shares
+    updates: NonNegativeInt  # route changes that the host took in
+    mbufs_before: NonNegativeInt
+    mbufs_after: NonNegativeInt
+    mbufs_room: NonNegativeInt  # that queues and drivers may keep; more would be a leak
+    still: NonNegativeInt  # times that no packet at all came through between two kills
+    ways: NonNegativeInt  # directions that had the load
+    flows_on: bool  # packets go on while a VNF is down, so that `still` is a failure
+    not_back: tuple[str, ...] = ()  # VNFs that did not come up again
+    left: tuple[str, ...] = ()  # what the run left on the machine, seen when it was over
+
+    @property
+    def passed(self) -> bool:
+        return all(finding.ok for finding in self.findings)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        leaked = self.mbufs_after - self.mbufs_before
+        made = [
+            Finding(
+                check="buffers", ok=leaked <= self.mbufs_room, value=leaked, limit=self.mbufs_room,
+                text=f"{leaked} more packet buffers are in use than before the kills.",
+            ),
+            Finding(
+                check="corrupt", ok=self.corrupt == 0, value=self.corrupt, limit=0,
+                text=f"The host met {self.corrupt} broken descriptors of VNFs.",
+            ),
+            Finding(
+                check="back", ok=not self.not_back, value=len(self.not_back), limit=0,
+                text=f"Not back after they were started again: {', '.join(self.not_back)}."
+                if self.not_back else "All VNFs came back.",
+            ),
+            Finding(
+                check="left", ok=not self.left, value=len(self.left), limit=0,
+                text=f"Left on the machine: {', '.join(self.left)}." if self.left
+                else "Nothing was left on the machine.",
+            ),
+        ]  # fmt: skip
+        if self.flows_on:
+            text = f"{self.still} times nothing came through between two kills."
+            made.append(
+                Finding(check="still", ok=self.still == 0, value=self.still, limit=0, text=text)
+            )
+        return tuple(made)
+
+
+def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:
+    """By trial; none where a bundle is of something else."""
+    files = sorted((bundle / "samples").glob("chaos-*.json"))
+    return {
+        int(file.stem.partition("-")[2]): ChaosOutcome.model_validate_json(file.read_text())
+        for file in files
+    }
