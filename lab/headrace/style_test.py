@@ -16,13 +16,9 @@ LINES = 60  # of a function
 OF = {
     f"{folder}/{name}.py"
     for folder, names in {
-        "cli": ("_hosting_where",),
-        "ground": ("contract",),
         "ground/appliances": ("deploy", "load/base"),
-        "ground/hosted": ("host", "layout", "ports"),
         "ground/offload": ("service",),
         "measure": ("offload_chaos", "offload_compare", "offload_convergence", "offload_trials"),
-        "profile": ("chain", "point", "stored"),
         "spec": ("offload",),
     }.items()
     for name in names

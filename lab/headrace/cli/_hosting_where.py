@@ -90,7 +90,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
 
 
 def _lcores(vnf: Vnf) -> list[int]:
-    """Of all its vCPUs, where it is a machine."""
+    """The lcores of all its vCPUs, where it is a machine."""
     return sorted({cpu for cpus in vnf.vcpus for cpu in cpus} | set(vnf.lcores))
 
 

@@ -83,7 +83,7 @@ class Deployed(Protocol):
         """What a reader must know before comparing a figure of it with another."""
 
     def about(self) -> Json:
-        """Of its engine, for the environment; empty without one."""
+        """What the environment says of its engine; empty without one."""
 
     def parts(self) -> Targets:
         """Processes, control groups, bridges that belong to it, for the collectors."""

@@ -43,7 +43,7 @@ def study_s(checked: Checked) -> float:
 
 
 def deployments(checked: Checked) -> int:
-    """Of each point: it is deployed anew for each repetition, or once for all."""
+    """How often each point is deployed: anew for each repetition, or once for all."""
     return checked.points[0].study.repetitions if checked.interleaved else 1
 
 

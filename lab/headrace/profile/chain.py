@@ -151,7 +151,7 @@ def _ends(lcores: Sequence[int]) -> Problem:
 def _cases(
     bench: Bench, doc: Document, experiment: Experiment, ends: Problem, i: int
 ) -> tuple[Case, Case, Case]:
-    """Of one function: near, far, spread."""
+    """The cases of one function: near, far, spread."""
     near, far, spread = (
         Case(deployed(bench, doc, experiment, ends, layout, [i]))
         for layout in _neighbourhoods(ends.lcores)
@@ -183,7 +183,7 @@ def _kept(samples: Sequence[PointSample], ends: Problem, on: Lcores, tsc_hz: flo
 
 
 def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:
-    """Of all runs of single functions; what is far from 1 is no property of the machine."""
+    """All runs of single functions together; what is far from 1 is no property of the machine."""
     least, most = _KEPT
     return min(most, max(least, median(costs.kept for places in alone for costs in places)))
 
@@ -205,7 +205,7 @@ def as_replicas(bench: Bench, doc: Document, experiment: Experiment) -> EnginePo
 def places(
     bench: Bench, doc: Document, experiment: Experiment, settings: Settings, lcores: Sequence[int]
 ) -> Places:
-    """Of the only function of this experiment, for its profile."""
+    """Costs at each place of the only function of this experiment, for its profile."""
     ends = _ends(lcores)
     three = _cases(bench, doc, experiment, ends, 0)
     rounds.measure(bench, three, _ROUNDS)
@@ -232,7 +232,7 @@ def nf_cost(name: str, near: AnyCosts, far: AnyCosts, spread: AnyCosts) -> NfCos
 
 
 def _both(mean: float, further: float) -> tuple[float, float]:
-    """Of packets from the same lcore and of those from another, of which there are as many."""
+    """For packets from the same lcore, and for those from another: there are as many."""
     return max(0.0, mean - further / 2), max(0.0, mean + further / 2)
 
 

@@ -311,7 +311,7 @@ def _known(values: Sequence[float | None]) -> float | None:
 
 
 def speed(samples: Sequence[PointSample], tsc_hz: float) -> Speed:
-    """Of the lcores meanwhile; what short trials could not take is not known."""
+    """How fast the lcores were meanwhile; what short trials could not take is not known."""
     paces = [s.pace for s in samples if s.pace]
     widths = [s.width for s in samples if s.width]
     return Speed(
@@ -327,7 +327,7 @@ def _burst(counters: Counters) -> float:
 
 
 def _idle(counters: Counters) -> float:
-    """Of all segments alike: what an lcore was not busy for, over its polls that found nothing."""
+    """Segments are taken alike: what an lcore was not busy for, over its polls that were empty."""
     spare = sum(max(0, w.ref_cycles - w.ops_cycles) for w in counters.workers)
     polls = sum(r.idle_polls for r in counters.replicas)
     return spare / polls if polls else 0.0

@@ -117,7 +117,7 @@ def cost(name: str, profile: Profile, places: Places, wanted: Settings) -> NfCos
 
 
 def _spread_further(profile: Profile, base: Settings, wanted: Settings) -> float:
-    """Of replicas: by two of them at once, as far as state goes."""
+    """What replicas cost further: by two of them at once, as far as state goes."""
     known = sorted((float(r.settings.state), r.nf.median) for r in profile.replicas)
     if not known:
         # Each of two replicas has half of the entries; what they share nobody knows.

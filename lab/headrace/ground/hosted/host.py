@@ -135,7 +135,7 @@ def _to_vnfs(faces: list[Face]) -> Json:
 
 
 def _outer(ways: tuple[Path, ...]) -> list[tuple[str, str]]:
-    """Of each wire the rings up to the bridge outside, and down from it."""
+    """For each wire the rings up to the bridge outside, and down from it."""
     if len(ways) == 1:
         return [("up", "down")]
     return [(f"up{i}", f"down{i}") for i in range(len(ways))]

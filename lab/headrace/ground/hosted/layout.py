@@ -301,7 +301,7 @@ def _target(to: str, one: Vnf) -> str:
 
 
 def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
-    """Of the frames that leave it: by each direction's interface, for the next VNF on the way."""
+    """Frames leave it with these: by each direction's interface, for the next VNF on the way."""
     found: Json = {}
     for direction in directions:
         way = chain if direction == "forward" else chain[::-1]

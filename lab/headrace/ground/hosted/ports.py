@@ -106,7 +106,7 @@ def _wire(experiment: Experiment, traffic: list[int]) -> int:
 
 
 def ports_cpu(network: str, traffic: list[int]) -> int:
-    """Of the segment that feeds the tester's ports: a switch that polls has the switch's lcore."""
+    """Where the tester's ports are fed: a switch that polls has the switch's lcore."""
     return traffic[0] if network == "ovs-dpdk" else switch_cpu(traffic)
 
 
