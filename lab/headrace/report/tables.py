@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ def results(group: Group) -> Table:
     """With policy drops what was offered stands beside what came through."""
     rows = (*group.summaries, *group.single)
     offered = (OFFERED,) if any(s.by_policy for s in rows) else ()
-    return _table(group, (*offered, *RESULTS), group.summaries)
+    ends = ENDS if group.foreign else ()
+    return _table(group, (*offered, *RESULTS, *ends), group.summaries)
 
 
 def applications(group: Group, roles: Mapping[str, str]) -> Table:
@@ -140,8 +142,7 @@ APPLICATIONS = (
     _seen(Column("to clients", unit="Gbit/s", from_width=110, optional=True), "to_clients_gbps"),
     _seen(Column("requests", unit="per s", on="page"), "requests_per_s"),
     Field(Column("cache hits", from_width=100), _hits),
-    _seen(Column("errors", on="page"), "errors"),
-    _seen(Column("retransmits", on="page"), "retransmits"),
     Field(Column("loss", "loss", on="terminal"), LOSS.cell),
-    *TIMES,
+    *(field._replace(column=replace(field.column, optional=True)) for field in TIMES),
 )
+ENDS = (_seen(Column("errors"), "errors"), _seen(Column("retransmits"), "retransmits"))
