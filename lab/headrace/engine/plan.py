@@ -15,6 +15,7 @@ from headrace.engine.ways import Direction, Ways
 from headrace.errors import BadInput, unknown
 from headrace.host.server import sysfs
 from headrace.spec.document import Document
+from headrace.spec.forms import THIRD_PARTY
 from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE
 from headrace.spec.workload import Pcap
@@ -70,13 +71,22 @@ def check_nodes(experiment: Experiment, doc: Document, description: Description)
         raise BadInput(f"{error} (at this point of the sweep: {point})") from None
 
 
-def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+def _check_names(experiment: Experiment, doc: Document, description: Description) -> None:
+    """Before their parameters: third-party VNFs have names of headrace's functions, too."""
     machines = experiment.hosting.kind == "vm"
     for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf not in description.nfs:
             none = f"there is no function {node.nf!r}"
+            if experiment.hosting.kind == "container":
+                none += f" of headrace's own; {THIRD_PARTY}"
             named = sorted(set(description.nfs) - ({APPLIANCE} if not machines else set()))
             raise doc.error(at, unknown(node.nf, named, none))
+
+
+def _check_nodes(experiment: Experiment, doc: Document, description: Description) -> None:
+    _check_names(experiment, doc, description)
+    machines = experiment.hosting.kind == "vm"
+    for node, at in zip(experiment.nodes, experiment.node_paths, strict=True):
         if node.nf == APPLIANCE and not machines:
             raise doc.error(
                 at, "an image of your own is a virtual machine; allowed with `hosting: vm`"

@@ -46,7 +46,7 @@ _SENT: dict[Path, tuple[str, ...]] = {
     },
     **{("flows", key): _FUNCTIONS for key in ("vary", "order", "zipf_exponent", "seed")},
 }
-_APPLIANCES_ARE = "third-party VNFs are `deployment: {hosting: {kind: appliances}}`"
+THIRD_PARTY = "third-party VNFs are `deployment: {hosting: {kind: appliances}}`"
 # Keys of older specs, and what took their place.
 _OLD: dict[Path, str] = {
     ("base",): "the keys below it are the study's own, beside `groups`",
@@ -128,11 +128,11 @@ def _third_party(data: dict[str, Any], kind: str) -> Iterator[tuple[Path, str]]:
     if isinstance(network, list) or any(name in _NO_FUNCTIONS_NETWORKS for name in names):
         yield (
             ("deployment", "network"),
-            f"container is for headrace's own functions; {_APPLIANCES_ARE}",
+            f"container is for headrace's own functions; {THIRD_PARTY}",
         )
     for key in ("appliances", "vnfs", "graphs", "baseline", "alone", "scale_out"):
         if key in data:
-            yield (key,), f"got hosting container, for headrace's own functions; {_APPLIANCES_ARE}"
+            yield (key,), f"got hosting container, for headrace's own functions; {THIRD_PARTY}"
 
 
 def _other_kinds_keys(data: dict[str, Any], kind: str) -> Iterator[tuple[Path, str]]:
