@@ -10,6 +10,8 @@ from typing import Any
 
 EXIT_BAD_INPUT = 2
 EXIT_FAILURE = 1
+EXIT_CONTRADICTED = 3  # a claim of the study, with --claims
+EXIT_NOT_COMPARABLE = 4  # no claim was contradicted, but one could not be judged; with --claims
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

@@ -16,6 +16,7 @@ from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
 from headrace.record.bundle import Bundle, Status
+from headrace.record.claim import JudgedClaim
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
 from headrace.record.identity import Phase
@@ -121,6 +122,7 @@ class Report(Record):
     environment: Environment | None
     description: str = ""  # of the study, by whoever wrote it
     reached: tuple[Reached, ...] = ()  # by deployments of third-party VNFs
+    claims: tuple[JudgedClaim, ...] = ()
 
     @property
     def title(self) -> str:
@@ -151,6 +153,7 @@ def report(bundle: Bundle) -> Report:
         environment=environment,
         description=_description(bundle.spec_given),
         reached=tuple(deployed),
+        claims=bundle.claims,
     )
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -86,12 +87,16 @@ class Chosen:
             )
 
 
-def chosen(doc: Document, wanted: Wanted) -> Chosen:
+@cache
+def this_machine() -> Machine:
     cpus = usable_cpus()
     described = [describe_cpu(cpu) for cpu in cpus]
     nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
-    machine = Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
-    found = points(doc, machine, wanted)
+    return Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
+
+
+def chosen(doc: Document, wanted: Wanted) -> Chosen:
+    found = points(doc, this_machine(), wanted)
     return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, found)
 
 

@@ -28,6 +28,7 @@ from headrace.ground.vnf import DescribedVnf, ListedVnfs
 from headrace.model.hosting import CapacityOutput
 from headrace.profile.bench_fib import BenchRows
 from headrace.record.bundle import Status
+from headrace.record.claim import JudgedClaims
 from headrace.record.environment import Environment
 from headrace.record.outputs import CleanOutput, RunOutput
 from headrace.record.rows import Result, Trial
@@ -70,6 +71,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
 BUNDLE: dict[str, type[BaseModel]] = {
     "status.json": Status,
     "environment.json": Environment,
+    "claims.json": JudgedClaims,
     "trials.parquet": Trial,
     "results.parquet": Result,
 }

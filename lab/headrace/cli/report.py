@@ -12,10 +12,12 @@ from rich.console import Console
 
 from headrace.analyse.report import Report
 from headrace.analyse.report import report as make_report
+from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
 from headrace.report import appliances, layers, offload, tune
+from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
 from headrace.report.machine import report_output
@@ -31,6 +33,10 @@ def report(
         Path | None, typer.Option("--html", help="Write one self-contained HTML page to FILE.")
     ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    claims: Annotated[
+        bool,
+        typer.Option("--claims", help="Exit status 3 or 4 by the study's claims, as of `run`."),
+    ] = False,
 ) -> None:
     """Show the results of a run, where its chains are narrowest, and the evidence."""
     opened = Bundle(bundle)
@@ -40,11 +46,13 @@ def report(
         write_html(shown, html)
     if as_text:
         print_json(report_output(made, shown))
-        return
-    console = stdout()
-    show(shown, console)
-    if html is not None:
-        console.print(f"Written: {html}", markup=False)
+    else:
+        console = stdout()
+        show(shown, console)
+        if html is not None:
+            console.print(f"Written: {html}", markup=False)
+    if claims:
+        claimed.exit_by(made.claims)
 
 
 def write_html(shown: Document, target: Path) -> None:
@@ -68,7 +76,12 @@ def _document(bundle: Bundle, made: Report) -> Document:
         *tune.sections(tuned(bundle)),
     )
     points = sections(bundle)
-    return document(made, spec=bundle.spec_given, points=points, more=more)
+    return document(
+        made,
+        spec=bundle.spec_given,
+        points=points,
+        more=(*claims_page.sections(made.claims), *more),
+    )
 
 
 def finish_run(path: Path, console: Console | None) -> Path:

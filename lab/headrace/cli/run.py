@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from headrace.analyse.claims import check_claims, tally
 from headrace.analyse.units import plural
+from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
@@ -26,6 +28,7 @@ from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
 from headrace.record.bundle import Bundle
 from headrace.record.chaos import CHAOS
+from headrace.record.claim import JudgedClaim
 from headrace.record.outputs import RunOutput
 from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Point, Preview
@@ -63,6 +66,13 @@ def run(
     ] = None,
     point: Annotated[str | None, typer.Option("--point", help="Only this point.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
+    claims: Annotated[
+        bool,
+        typer.Option(
+            "--claims",
+            help="Exit status 3 if a claim of the study is contradicted, 4 if one is not judged.",
+        ),
+    ] = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     if show and check:
@@ -74,10 +84,13 @@ def run(
         return
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
     checked = chosen.checked(_check, all_right=check)
+    check_claims(chosen.study.claims, doc)
     if check:
         _show_check(chosen, checked, as_json)
     else:
-        _measure(doc, chosen, checked, out, as_json, wait)
+        judged = _measure(doc, chosen, checked, out, as_json, wait)
+        if claims:
+            claimed.exit_by(judged)
 
 
 def _wanted(spec: Path, given: Wanted) -> Wanted:
@@ -100,7 +113,7 @@ def _measure(
     out: Path | None,
     as_json: bool,
     wait: float,
-) -> None:
+) -> tuple[JudgedClaim, ...]:
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     study = checked.points[0].study
@@ -111,15 +124,18 @@ def _measure(
     writer = new_bundle(out, chosen.study.name)
 
     def report(target: Path, shown: bool) -> None:
+        claimed.judge(target, chosen.study)
         finish_run(target, stdout() if shown and not as_json else None)
 
     with session(writer, progress, report, wait) as measuring:
         measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
         measuring.run(checked, study.repetitions)
     chosen.keep(writer, measuring.failed)
-    _told(writer.path, measuring.results, as_json)
+    judged = claimed.judge(writer.path, chosen.study)
+    _told(writer.path, measuring.results, judged, as_json)
     _unharmed(measuring.results)
     chosen.complain()
+    return judged
 
 
 def _unharmed(results: list[Result]) -> None:
@@ -129,15 +145,19 @@ def _unharmed(results: list[Result]) -> None:
         raise HeadraceError(f"the host did not come through unharmed: {' '.join(texts)}")
 
 
-def _told(bundle: Path, results: list[Result], as_json: bool) -> None:
+def _told(
+    bundle: Path, results: list[Result], judged: tuple[JudgedClaim, ...], as_json: bool
+) -> None:
     if as_json:
         finish_run(bundle, None)
-        print_json(run_output(bundle, results))
+        print_json(run_output(bundle, results, judged))
         return
     out = stdout()
     page = finish_run(bundle, out)
     for line in agreement(results):
         out.print(line, markup=False, soft_wrap=True)
+    if judged:
+        out.print(tally(judged), markup=False)
     out.print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
 
 
@@ -196,5 +216,8 @@ def open_spec(given: Path) -> Document:
     return document.load(given / "spec.yaml", copies)
 
 
-def run_output(bundle: Path, results: Sequence[Result]) -> RunOutput:
-    return RunOutput(bundle=str(bundle), results=tuple(map(ResultRow.of, results)))
+def run_output(
+    bundle: Path, results: Sequence[Result], judged: tuple[JudgedClaim, ...]
+) -> RunOutput:
+    rows = tuple(map(ResultRow.of, results))
+    return RunOutput(bundle=str(bundle), results=rows, claims=judged)

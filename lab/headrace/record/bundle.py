@@ -7,6 +7,7 @@
     trials.parquet      record.Trial, one row per trial, chain and direction
     results.parquet     record.Result
     samples/            collectors' own files
+    claims.json         record.JudgedClaims, of a study with claims
     report.html
     status.json         running | complete | partial, and why
 
@@ -30,6 +31,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from headrace.record.claim import JudgedClaim, JudgedClaims
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
 from headrace.record.rows import Result, Trial
@@ -44,6 +46,7 @@ from headrace.record.tables import (
 from headrace.spec.invalid import sentence
 
 __all__ = [
+    "CLAIMS_FILE",
     "Bundle",
     "BundleError",
     "BundleUnwritable",
@@ -55,6 +58,7 @@ __all__ = [
 ]
 
 _STATUS_BYTES = 4096  # a block: room for why the run ended
+CLAIMS_FILE = "claims.json"
 FORMAT = 1  # raised when a reader of the older form could misread the newer
 
 
@@ -287,6 +291,12 @@ class Bundle:
     def environment(self) -> Environment | None:
         text = self._text("environment.json")
         return None if text is None else self._parse("environment.json", text, Environment)
+
+    @property
+    def claims(self) -> tuple[JudgedClaim, ...]:
+        """None are there while the study is still measured."""
+        text = self._text(CLAIMS_FILE)
+        return () if text is None else self._parse(CLAIMS_FILE, text, JudgedClaims).root
 
     def trials(self) -> list[Trial]:
         return self._rows("trials", Trial)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from headrace.record.claim import JudgedClaim
 from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
 
@@ -12,6 +13,7 @@ class RunOutput(Record):
 
     bundle: str
     results: tuple[ResultRow, ...]
+    claims: tuple[JudgedClaim, ...]
 
 
 class CleanOutput(Record):

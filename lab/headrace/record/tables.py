@@ -7,6 +7,7 @@ version of its columns in its metadata: those that only lack newer columns have 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -91,9 +92,9 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
         whole.write_text("".join(row.model_dump_json() + "\n" for row in rows), encoding="utf-8")
         with duckdb.connect() as db:
             db.execute(
-                f"COPY (SELECT * FROM read_json('{_quote(whole)}', format='newline_delimited', "
+                f"COPY (SELECT * FROM read_json('{quoted(whole)}', format='newline_delimited', "
                 f"columns={{{columns}}}, maximum_object_size=67108864)) "
-                f"TO '{_quote(temporary)}' (FORMAT parquet, COMPRESSION zstd, "
+                f"TO '{quoted(temporary)}' (FORMAT parquet, COMPRESSION zstd, "
                 f"KV_METADATA {{{_VERSION_KEY}: '{VERSION}'}})"
             )
         temporary.replace(table)
@@ -112,7 +113,7 @@ def _reason(said: str) -> str:
     return os.strerror(int(number[1])) if number else said.splitlines()[0]
 
 
-def _quote(path: Path) -> str:
+def quoted(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
@@ -173,12 +174,12 @@ def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any,
     import duckdb
 
     paths = list(bundles)
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder, duckdb.connect() as db:
+    with contextlib.ExitStack() as stack, duckdb.connect() as db:
         for stem in MODELS:
-            files = [_table(path, stem, Path(folder) / str(i)) for i, path in enumerate(paths)]
+            files = [stack.enter_context(bundle_table(path, stem)) for path in paths]
             parts = " UNION ALL BY NAME ".join(
-                f"SELECT '{_quote(Path(path.resolve().name))}' AS bundle, * "
-                f"FROM read_parquet('{_quote(file)}')"
+                f"SELECT '{quoted(Path(path.resolve().name))}' AS bundle, * "
+                f"FROM read_parquet('{quoted(file)}')"
                 for path, file in zip(paths, files, strict=True)
             )
             if not parts:
@@ -191,13 +192,16 @@ def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any,
         return [c[0] for c in cursor.description or ()], cursor.fetchall()
 
 
-def _table(bundle: Path, stem: str, scratch: Path) -> Path:
+@contextlib.contextmanager
+def bundle_table(bundle: Path, stem: str) -> Iterator[Path]:
+    """A bundle's rows as a Parquet file; of a killed run's journal one is made meanwhile."""
     table, journal = bundle / f"{stem}.parquet", bundle / f"{stem}.jsonl"
     if table.exists():
-        return table
+        yield table
+        return
     if not journal.exists():
         raise BundleError(f"{bundle}: has neither {table.name} nor {journal.name}; not a bundle")
-    scratch.mkdir(exist_ok=True)
-    made = scratch / table.name
-    to_parquet(journal, MODELS[stem], made)
-    return made
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        copy = Path(folder) / table.name
+        to_parquet(journal, MODELS[stem], copy)
+        yield copy

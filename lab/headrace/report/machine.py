@@ -9,6 +9,7 @@ from headrace.analyse.capacity import Part
 from headrace.analyse.compared import Compared
 from headrace.analyse.report import Explained, Report
 from headrace.analyse.summary import ResultKey, Spread, Summary
+from headrace.record.claim import JudgedClaim
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
@@ -71,6 +72,7 @@ class ReportOutput(Record):
     compared: tuple[Compared, ...]
     results: tuple[ResultRow, ...]
     document: Document  # what the page shows
+    claims: tuple[JudgedClaim, ...]
     environment: Environment | None
 
 
@@ -87,5 +89,6 @@ def report_output(report: Report, document: Document) -> ReportOutput:
         compared=tuple(c for g in report.groups for c in g.compared),
         results=tuple(ResultRow.of(r) for s in summaries for r in s.results),
         document=document,
+        claims=report.claims,
         environment=report.environment,
     )

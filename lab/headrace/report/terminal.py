@@ -34,6 +34,7 @@ BAR, SMALL_BAR = 28, 13  # columns of the widest part; on terminals below WIDE
 WIDE = 100
 SHORT = 18  # characters of a figure that is never broken into lines
 GOOD, BAD, DIM = "green", "bold red", "dim"
+_VERDICTS = {"ok": GOOD, "confirmed": GOOD, "not-audited": DIM, "not-comparable": DIM}
 
 
 def show(document: Document, console: Console) -> None:
@@ -140,7 +141,7 @@ def _cell(scaled: Scales, column: Column, row: Row, index: int) -> Words:
     text = scaled.text(column, row.cells[index])
     if column.kind != "verdict":
         return Words(text)
-    return Words(text, style={"ok": GOOD, "not-audited": DIM}.get(text, BAD))
+    return Words(text, style=_VERDICTS.get(text, BAD))
 
 
 def _bars(pipe: Pipe, columns: int) -> Grid:

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study's claims held against its results.
+
+A claim is answered twice: by all rows, and by those alone that no audit doubts. Only where both say
+the same is it confirmed or contradicted; so a doubtful row makes no difference, or is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, get_args
+
+from headrace.analyse.units import percent, plural
+from headrace.record.bundle import CLAIMS_FILE, Bundle, write_whole
+from headrace.record.claim import ClaimValue, ClaimVerdict, JudgedClaim, JudgedClaims
+from headrace.record.select import Ask, QueryError, rows_of
+from headrace.record.verdict import Verdict
+from headrace.spec.claim import Claim
+from headrace.spec.document import Document
+
+MANY = 10_000  # written with all digits
+# Why this machine cannot answer a claim; None: it can.
+Lacks = Callable[[Claim], str | None]
+
+
+def check_claims(claims: Mapping[str, Claim], doc: Document) -> None:
+    """A query that cannot be asked is bad input, and that is found before anything is measured."""
+    with rows_of(None) as ask:
+        for name, claim in claims.items():
+            try:
+                ask(claim.query)
+            except QueryError as error:
+                raise doc.error(("claims", name, "query"), str(error)) from None
+
+
+def judge_claims(
+    bundle: Bundle, claims: Mapping[str, Claim], lacks: Lacks, paper: str | None = None
+) -> tuple[JudgedClaim, ...]:
+    """`paper`: whose values the published ones are, where a claim does not say so itself."""
+    if not claims:
+        return ()
+    doubted = Counter(
+        row.audit.verdict
+        for row in bundle.results()
+        if row.ground == "measured" and not row.audit.trusted
+    )
+    with rows_of(bundle.path) as ask_all, rows_of(bundle.path, trusted=True) as ask_trusted:
+        return tuple(
+            _judged(name, claim, _Answers(claim, ask_all, ask_trusted), paper,
+                    claim.unlike or lacks(claim) or bundle.status.unfinished, doubted)
+            for name, claim in claims.items()
+        )  # fmt: skip
+
+
+def keep_claims(bundle: Bundle, judged: tuple[JudgedClaim, ...]) -> None:
+    text = JudgedClaims(judged).model_dump_json(indent=2)
+    write_whole(bundle.path / CLAIMS_FILE, text + "\n")
+
+
+class _Answers:
+    """What the query gives, of all rows and of those that no audit doubts."""
+
+    def __init__(self, claim: Claim, ask_all: Ask, ask_trusted: Ask) -> None:
+        self.problem: str | None = None
+        try:
+            self.all = _value(ask_all(claim.query))
+            self.trusted = _value(ask_trusted(claim.query))
+        except QueryError as error:
+            self.all = self.trusted = None
+            self.problem = f"The query {error}."
+
+
+def _value(rows: list[tuple[Any, ...]]) -> ClaimValue | None:
+    if len(rows) > 1:
+        raise QueryError("gives more than one row")
+    value = rows[0][0] if rows else None
+    if isinstance(value, Decimal):
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise QueryError(f"gives {value!r}, which is no number, truth value or text")
+    return value
+
+
+def _judged(
+    name: str,
+    claim: Claim,
+    answers: _Answers,
+    paper: str | None,
+    why: str | None,
+    doubted: Counter[Verdict],
+) -> JudgedClaim:
+    verdict: ClaimVerdict = "not-comparable"
+    measured = answers.all
+    why = why or answers.problem or _cannot_tell(claim, answers, doubted)
+    if why is None:
+        assert answers.trusted is not None
+        measured = answers.trusted
+        verdict = "confirmed" if holds(claim, measured) else "contradicted"
+    return JudgedClaim(
+        name=name,
+        text=claim.text,
+        paper=(claim.paper or paper) if claim.published is not None else None,
+        claimed=claim.value,
+        published=claim.published is not None,
+        tolerance=claim.tolerance,
+        unit=claim.unit,
+        query=claim.query,
+        measured=measured,
+        verdict=verdict,
+        why=why,
+    )
+
+
+def _cannot_tell(claim: Claim, answers: _Answers, doubted: Counter[Verdict]) -> str | None:
+    if answers.all is None:
+        return "No row answers it."
+    if _kind(answers.all) != _kind(claim.value):
+        return f"The query gives {_kind(answers.all)}, the claim is {_kind(claim.value)}."
+    doubts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(doubted.items()))
+    if answers.trusted is None:
+        return f"Only rows that the audit does not trust answer it ({doubts})."
+    if holds(claim, answers.all) != holds(claim, answers.trusted):
+        return (
+            f"It depends on rows that the audit does not trust ({doubts}): {answers.all} with "
+            f"them, {answers.trusted} without."
+        )
+    return None
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "a truth value"
+    return "text" if isinstance(value, str) else "a number"
+
+
+def holds(claim: Claim, value: ClaimValue) -> bool:
+    """A number within the tolerance, which is relative to what is claimed; all else equal."""
+    claimed, room = claim.value, claim.tolerance
+    if isinstance(claimed, bool | str) or isinstance(value, bool | str):
+        return value == claimed
+    least, most = claimed if isinstance(claimed, tuple) else (claimed, claimed)
+    return least - room * abs(least) <= value <= most + room * abs(most)
+
+
+def measured_text(judged: JudgedClaim) -> str:
+    return f"{shown(judged.measured)}{_unit(judged) if judged.measured is not None else ''}"
+
+
+def claimed_text(judged: JudgedClaim) -> str:
+    value = judged.claimed
+    ends = value if isinstance(value, tuple) else (value,)
+    text = " to ".join(map(shown, ends))
+    room = f" ± {percent(judged.tolerance)}" if judged.tolerance else ""
+    return f"{text}{_unit(judged)}{room}"
+
+
+def shown(value: ClaimValue | None) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value
+    return f"{value:,.0f}" if abs(value) >= MANY else f"{value:.4g}"
+
+
+def _unit(judged: JudgedClaim) -> str:
+    return f" {judged.unit}" if judged.unit else ""
+
+
+def tally(judged: Sequence[JudgedClaim]) -> str:
+    counts = Counter(one.verdict for one in judged)
+    each = [f"{counts[v]} {v.replace('-', ' ')}" for v in get_args(ClaimVerdict) if counts[v]]
+    return f"{plural(len(judged), 'claim')}: {', '.join(each)}"

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims are judged by rows that can be trusted, and by nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from headrace.analyse.claims import check_claims, judge_claims, keep_claims, tally
+from headrace.cli.report import report
+from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.claim import JudgedClaim
+from headrace.record.rows import Result
+from headrace.record.verdict import Audit, Verdict
+from headrace.spec import document
+from headrace.spec.claim import Claim
+
+RATE = "SELECT median(throughput_pps) FROM results WHERE execution = '{}'"
+FASTER = "SELECT {} > {}".format(*(f"({RATE.format(name)})" for name in ("rtc", "pipeline")))
+
+
+def row(execution: str, pps: float, verdict: Verdict = "ok") -> Result:
+    return Result(
+        chain="edge", direction="forward", repetition=1, execution=execution, workload="64B",
+        goal="ndr", load_pps=pps, throughput_pps=pps, throughput_gbps_l1=1, throughput_gbps_l2=1,
+        offered_pps=pps, sent_pps=pps, received_pps=pps, loss_ratio=0,
+        audit=Audit(verdict=verdict),
+    )  # fmt: skip
+
+
+def bundle_of(folder: Path, *rows: Result) -> Bundle:
+    with BundleWriter(folder / "b") as writer:
+        for one in rows:
+            writer.result(one)
+    return Bundle(folder / "b")
+
+
+def claim(query: str, **more: Any) -> Claim:
+    return Claim.model_validate({"text": "so", "query": query, **more})
+
+
+def judged(bundle: Bundle, one: Claim, lacks: str | None = None) -> JudgedClaim:
+    [result] = judge_claims(bundle, {"c": one}, lambda _: lacks, "Wang et al. 2016")
+    return result
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Bundle:
+    return bundle_of(tmp_path, row("rtc", 2e6), row("pipeline", 1e6))
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        ({"expected": 2e6}, "confirmed"),
+        ({"published": 2.1e6}, "contradicted"),
+        ({"published": 2.1e6, "tolerance": "5%"}, "confirmed"),
+        ({"published": 2.2e6, "tolerance": "5%"}, "contradicted"),
+        ({"expected": [1.5e6, 2e6]}, "confirmed"),
+        ({"expected": [1.5e6, 1.9e6]}, "contradicted"),
+        ({"expected": [1.5e6, 1.9e6], "tolerance": 0.1}, "confirmed"),
+    ],
+)
+def test_a_number_is_held_against_its_tolerance(
+    measured: Bundle, value: dict[str, Any], verdict: str
+) -> None:
+    one = judged(measured, claim(RATE.format("rtc"), **value))
+    assert (one.verdict, one.measured, one.why) == (verdict, 2e6, None)
+    assert one.paper == ("Wang et al. 2016" if "published" in value else None)
+
+
+def test_truth_and_text(measured: Bundle) -> None:
+    assert judged(measured, claim(FASTER, expected=True)).verdict == "confirmed"
+    assert judged(measured, claim(FASTER, expected=False)).verdict == "contradicted"
+    best = "SELECT execution FROM results ORDER BY throughput_pps DESC LIMIT 1"
+    assert judged(measured, claim(best, expected="rtc")).verdict == "confirmed"
+    assert judged(measured, claim(best, expected="pipeline")).verdict == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("query", "more", "lacks", "why"),
+    [
+        (RATE.format("hybrid"), {}, None, "No row answers it."),
+        (RATE.format("rtc"), {}, "It needs 8 lcores.", "It needs 8 lcores."),
+        (RATE.format("rtc"), {"unlike": "Their NIC drops."}, None, "Their NIC drops."),
+        (FASTER, {}, None, "The query gives a truth value, the claim is a number."),
+        ("SELECT throughput_pps FROM results", {}, None, "The query gives more than one row."),
+        ("SELECT [1, 2]", {}, None, "The query gives [1, 2], which is no number"),
+        ("SELECT 1 / 0.0", {}, None, "No row answers it."),
+    ],
+)
+def test_why_a_claim_is_not_comparable(
+    measured: Bundle, query: str, more: dict[str, Any], lacks: str | None, why: str
+) -> None:
+    one = judged(measured, claim(query, expected=1, **more), lacks)
+    assert one.verdict == "not-comparable" and one.why is not None and one.why.startswith(why)
+
+
+def test_rows_that_no_audit_trusts_judge_nothing(tmp_path: Path) -> None:
+    bundle = bundle_of(tmp_path, row("rtc", 2e6, "suspect"), row("pipeline", 1e6))
+    rate = judged(bundle, claim(RATE.format("rtc"), expected=2e6))
+    assert rate.verdict == "not-comparable" and rate.measured == 2e6
+    assert rate.why == "Only rows that the audit does not trust answer it (1 suspect)."
+    assert judged(bundle, claim(RATE.format("pipeline"), expected=1e6)).verdict == "confirmed"
+
+
+def test_a_doubtful_row_that_makes_no_difference_does_not_matter(tmp_path: Path) -> None:
+    rows = [row("rtc", 2e6), row("rtc", 2.02e6), row("rtc", 2.1e6, "generator-bound")]
+    bundle = bundle_of(tmp_path, *rows)
+    near = judged(bundle, claim(RATE.format("rtc"), expected=2e6, tolerance=0.05))
+    assert (near.verdict, near.measured) == ("confirmed", 2.01e6)
+    depends = judged(bundle, claim(RATE.format("rtc"), expected=2.02e6, tolerance=0.001))
+    assert depends.verdict == "not-comparable" and depends.why is not None
+    assert "2020000.0 with them, 2010000.0 without" in depends.why
+
+
+def test_a_prediction_needs_no_audit(tmp_path: Path) -> None:
+    predicted = row("rtc", 2e6, "not-audited").model_copy(update={"ground": "predicted"})
+    bundle = bundle_of(tmp_path, predicted)
+    assert judged(bundle, claim(RATE.format("rtc"), expected=2e6)).verdict == "confirmed"
+
+
+def test_a_run_that_did_not_end_judges_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), BundleWriter(tmp_path / "b") as writer:
+        writer.result(row("rtc", 2e6))
+        raise KeyboardInterrupt
+    one = judged(Bundle(tmp_path / "b"), claim(RATE.format("rtc"), expected=2e6))
+    assert (one.verdict, one.why) == ("not-comparable", "This run is partial: interrupted.")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT troughput_pps FROM results", 'Referenced column "troughput_pps" not found'),
+        ("SELECT 1, 2", "gives 2 columns; allowed: one value"),
+        ("SELECT 1; SELECT 2", "is not one SELECT"),
+        ("DELETE FROM results", "is not one SELECT"),
+        ("COPY results TO 'stolen.csv'", "is not one SELECT"),
+        ("INSTALL httpfs", "is not one SELECT"),
+        ("SET enable_external_access = true", "is not one SELECT"),
+        ("SELECT count(*) FROM read_text('{file}')", "disabled by configuration"),
+        ("SELECT count(*) FROM '{file}'", "disabled by configuration"),
+        ("SELEC 1", "syntax error"),
+    ],
+)
+def test_a_bad_query_is_bad_input_with_its_line(tmp_path: Path, query: str, problem: str) -> None:
+    file = tmp_path / "secret.csv"
+    file.write_text("a\n1\n")
+    text = query.replace("{file}", str(file)).replace('"', '\\"')
+    spec = f'name: x\nclaims:\n  c:\n    text: so\n    query: "{text}"\n    expected: 1\n'
+    doc = document.parse(spec, tmp_path / "x.yaml")
+    claims = {"c": Claim.model_validate(doc.data["claims"]["c"])}
+    with pytest.raises(BadInput) as caught:
+        check_claims(claims, doc)
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/x.yaml:5: claims.c.query: ") and problem in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("expected", "status"),
+    [
+        ([2e6, True], 0),
+        ([2e6, False], EXIT_CONTRADICTED),
+        ([2e6, "yes"], EXIT_NOT_COMPARABLE),
+        ([3e6, "yes"], EXIT_CONTRADICTED),  # the graver one
+    ],
+)
+def test_the_exit_status_tells(measured: Bundle, expected: list[Any], status: int) -> None:
+    queries = (RATE.format("rtc"), FASTER)
+    claims = {
+        f"c{i}": claim(q, expected=e)
+        for i, (q, e) in enumerate(zip(queries, expected, strict=True))
+    }
+    keep_claims(measured, judge_claims(measured, claims, lambda _: None))
+    app = typer.Typer()
+    app.command("report")(report)
+    done = CliRunner().invoke(app, [str(measured.path), "--claims"])
+    assert done.exit_code == status
+    assert tally(measured.claims) in done.output
+    assert CliRunner().invoke(app, [str(measured.path)]).exit_code == 0

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One SELECT over a bundle's rows, of a query that anybody may have written: it sees the tables
+`trials` and `results` in memory, and reaches no file, network, extension or setting."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from headrace.record.tables import MODELS, bundle_table, column_types, quoted
+
+SECONDS_MAX = 10.0
+_FIRST = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+    "memory_limit": "1GB",
+    "threads": 1,
+}
+_LAST = ("enable_external_access = false", "lock_configuration = true")
+# A trial whose audit had something to say; predicted and published rows have no audit.
+_TRUSTED = "ground <> 'measured' OR audit.verdict = 'ok'"
+
+Ask = Callable[[str], list[tuple[Any, ...]]]  # SQL -> the first rows
+
+
+class QueryError(Exception):
+    """What is wrong with a query, in one line."""
+
+
+@contextlib.contextmanager
+def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
+    """None: the tables without rows. `trusted`: without measured rows that an audit doubts."""
+    import duckdb
+
+    with duckdb.connect(config=_FIRST) as db:
+        for name, model in MODELS.items():
+            _load(db, name, model, bundle)
+            if trusted:
+                db.execute(f"DELETE FROM {name} WHERE NOT ({_TRUSTED})")
+        for setting in _LAST:
+            db.execute(f"SET {setting}")
+        yield lambda sql: _asked(db, sql)
+
+
+def _load(db: Any, name: str, model: type[BaseModel], bundle: Path | None) -> None:
+    types = column_types(model)
+    if bundle is None:
+        db.execute(f"CREATE TABLE {name} ({', '.join(f'{n} {t}' for n, t in types.items())})")
+        return
+    with bundle_table(bundle, name) as file:
+        db.execute(f"CREATE TABLE {name} AS SELECT * FROM read_parquet('{quoted(file)}')")
+    there = {row[0] for row in db.execute(f"DESCRIBE {name}").fetchall()}
+    for column in types.keys() - there:  # of a bundle that is older than the column
+        db.execute(f"ALTER TABLE {name} ADD COLUMN {column} {types[column]}")
+
+
+def _asked(db: Any, sql: str) -> list[tuple[Any, ...]]:
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(sql)
+        if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+            raise QueryError("is not one SELECT")
+        late = threading.Timer(SECONDS_MAX, db.interrupt)
+        late.start()
+        try:
+            cursor = db.execute(statements[0])
+            if len(cursor.description) != 1:
+                raise QueryError(f"gives {len(cursor.description)} columns; allowed: one value")
+            rows: list[tuple[Any, ...]] = cursor.fetchmany(2)
+            return rows
+        finally:
+            late.cancel()
+    except duckdb.InterruptException:
+        raise QueryError(f"takes more than {SECONDS_MAX:g} s") from None
+    except duckdb.Error as error:
+        raise QueryError(str(error).splitlines()[0]) from None
