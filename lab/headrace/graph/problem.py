@@ -88,12 +88,12 @@ class GraphProblem:
             return {}
         if any(unit.needs_children for unit in self.units):
             return {}
-        found = {}
+        parents_of = {}
         for number, unit in enumerate(self.units):
             parents = self._free_parents(number, unit)
             if parents is not None:
-                found[unit.content.index(1)] = parents
-        return found if len(found) < len(self.classes) else {}
+                parents_of[unit.content.index(1)] = parents
+        return parents_of if len(parents_of) < len(self.classes) else {}
 
     def _has_groups(self) -> bool:
         return any(sum(unit.content) > 1 for unit in self.units)
@@ -151,13 +151,13 @@ def resolve(names: Sequence[str], knowledge: Knowledge) -> tuple[tuple[WantedVnf
 
 def _unknown(name: str, knowledge: Knowledge) -> str:
     """What is said of a VNF that no rule applies to."""
-    said = f"VNF {name!r}: not in the knowledge base; no rule applies to it"
+    text = f"VNF {name!r}: not in the knowledge base; no rule applies to it"
     if load(base=Base.HEADRACE).find(name) is not None:
-        return f"{said}; the one that knows it: {Base.HEADRACE} (--base)"
+        return f"{text}; the one that knows it: {Base.HEADRACE} (--base)"
     similar = knowledge.similar(name)
     if similar:
         raise BadInput(f"VNF {name!r}: not known; did you mean {similar!r}? {_HOW_TO_ADD}")
-    return said
+    return text
 
 
 _HOW_TO_ADD = "A new VNF is described in a file given with --rules"

@@ -39,18 +39,20 @@ def remove(tag: str) -> bool:
 def _working(podman: Tool, tag: str) -> dict[str, str]:
     """Working containers of a build, each with the layer that is its root."""
     store = podman.ask("info", "--format", "{{.Store.GraphRoot}}").stdout.strip()
-    found = {}
+    containers = {}
     for file in Path(store).glob("*-containers/*/userdata/buildah.json") if store else ():
         try:
-            made = json.loads(file.read_text(encoding="utf-8"))
-            ours = made["Args"][ARGUMENT] == tag
-            container, mounted = str(made["container-id"]), Path(made["mountpoint"])
+            description = json.loads(file.read_text(encoding="utf-8"))
+            ours = description["Args"][ARGUMENT] == tag
+            container, mounted = str(description["container-id"]), Path(description["mountpoint"])
         except (OSError, ValueError, KeyError, TypeError):
             continue  # somebody else's, or gone meanwhile
         if ours:
             # .../overlay/LAYER/merged, .../vfs/dir/LAYER
-            found[container] = mounted.parent.name if mounted.name == "merged" else mounted.name
-    return found
+            containers[container] = (
+                mounted.parent.name if mounted.name == "merged" else mounted.name
+            )
+    return containers
 
 
 def _stands_on(layer: str, process: Path) -> bool:
@@ -72,9 +74,9 @@ def _arguments(process: Path) -> list[bytes]:
 def _kill(wanted: Callable[[Path], bool]) -> bool:
     """All such processes, and those that they make meanwhile; whether there were any."""
     deadline, some = time.monotonic() + _GONE_WITHIN_S, False
-    while found := [p for p in Path("/proc").glob("[0-9]*") if wanted(p)]:
+    while processes := [p for p in Path("/proc").glob("[0-9]*") if wanted(p)]:
         some = True
-        for process in found:
+        for process in processes:
             try:
                 os.kill(int(process.name), signal.SIGKILL)
             except ProcessLookupError:

@@ -27,15 +27,15 @@ _ENTER = 'while [ "$1" != -- ]; do echo $$ >"$1" || exit 1; shift; done; shift; 
 
 def mounts() -> dict[str, Path]:
     """Controller -> mount point (v1), and "" -> the mount point of v2."""
-    found: dict[str, Path] = {}
+    roots: dict[str, Path] = {}
     for line in _MOUNTS.read_text().splitlines():
         _, point, kind, options, *_ = line.split()
         if kind == "cgroup2":
-            found.setdefault("", Path(point))
+            roots.setdefault("", Path(point))
         elif kind == "cgroup":
             for option in options.split(","):
-                found.setdefault(option, Path(point))
-    return found
+                roots.setdefault(option, Path(point))
+    return roots
 
 
 @dataclass(frozen=True)
@@ -137,21 +137,21 @@ def throttled_ns(pid: int, proc: Path = Path("/proc")) -> int:
 
 def make(run: str) -> Cgroup:
     """The run's own, for the groups of its VNFs."""
-    found = find()
-    if found is None:
+    hierarchies = find()
+    if hierarchies is None:
         raise HeadraceError("control groups: no mounted hierarchy has the controllers cpu, memory")
     try:
-        for root in found.roots:
+        for root in hierarchies.roots:
             (root / _TOP / run).mkdir(parents=True, exist_ok=True)
-            if found.version == 2:
+            if hierarchies.version == 2:
                 for folder in (root, root / _TOP, root / _TOP / run):
                     control = folder / "cgroup.subtree_control"
                     control.write_text(" ".join(f"+{c}" for c in _NEEDED))
     except OSError as error:
         remove(f"{_TOP}/{run}")
         raise HeadraceError(f"control groups: {error.filename}: {error.strerror}") from None
-    folders = tuple(root / _TOP / run for root in found.roots)
-    return Cgroup(found.version, f"{_TOP}/{run}", folders)
+    folders = tuple(root / _TOP / run for root in hierarchies.roots)
+    return Cgroup(hierarchies.version, f"{_TOP}/{run}", folders)
 
 
 def make_inside(run: Cgroup, name: str) -> Cgroup:
@@ -171,15 +171,15 @@ def name_of(run: str) -> str:
 
 def remove(name: str) -> bool:
     """A run's group and those inside it, once their processes have ended; whether there was one."""
-    found = False
+    had_any = False
     for root in dict.fromkeys(mounts().values()):
         folder = root / name
         if folder.is_dir():
-            found = True
+            had_any = True
             _remove_folder(folder)
         with contextlib.suppress(OSError):
             (root / _TOP).rmdir()  # another run's groups keep it
-    return found
+    return had_any
 
 
 def _remove_folder(folder: Path) -> None:

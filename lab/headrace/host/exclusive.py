@@ -50,7 +50,7 @@ class Lcores:
 def _take(
     cpu: int, waiting: Callable[[int], None], deadline: float, wait_s: float
 ) -> socket.socket:
-    said = False
+    told = False
     while True:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -64,9 +64,9 @@ def _take(
                 f"lcore {cpu}: held by {holder(cpu)} for more than {wait_s:g} s; end that run, "
                 "wait longer (--wait SECONDS), or have the spec name another lcore"
             )
-        if not said:
+        if not told:
             waiting(cpu)
-            said = True
+            told = True
         time.sleep(_POLL_S)
 
 
@@ -81,11 +81,11 @@ def holder(cpu: int) -> str:
 
 def held(cpus: Iterable[int]) -> dict[str, list[int]]:
     """Who holds which of these lcores now."""
-    found: dict[str, list[int]] = {}
+    held: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         if (who := _listener(cpu)) is not None:
-            found.setdefault(who, []).append(cpu)
-    return found
+            held.setdefault(who, []).append(cpu)
+    return held
 
 
 def _listener(cpu: int) -> str | None:

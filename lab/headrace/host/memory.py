@@ -32,41 +32,41 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
         return Memory(False, _ordinary("as the spec asks"))
     if deployment.network == "ovs-dpdk":
         return Memory(False, _ordinary("Open vSwitch maps it, too, and wants few files of it"))
-    found = hugepages.pool()
-    if found is None or not found.control.exists():
+    pool = hugepages.pool()
+    if pool is None or not pool.control.exists():
         return _without(deployment, "this kernel has none")
-    with hugepages.locked(found.control):
+    with hugepages.locked(pool.control):
         return _reserve(deployment, state)
 
 
 def _reserve(deployment: Deployment, state: RunState) -> Memory:
-    found = hugepages.pool()  # again, now that no other run changes it
-    if found is None:
+    pool = hugepages.pool()  # again, now that no other run changes it
+    if pool is None:
         return _without(deployment, "this kernel has none")
     # Free pages that another run has been promised are that run's.
-    promised = math.ceil(claimed_kb(state) / found.page_kb)
-    found = replace(found, free=max(0, found.free - promised))
+    promised = math.ceil(claimed_kb(state) / pool.page_kb)
+    pool = replace(pool, free=max(0, pool.free - promised))
     wanted_mb = deployment.memory_mb + _EXTRA_MB
-    lacking = hugepages.lacking(wanted_mb, found)
+    lacking = hugepages.lacking(wanted_mb, pool)
     if lacking == 0:
         state.claim(wanted_mb * 1024)
-        return Memory(True, f"hugepages of {found.page_kb} kB, {found.free} were free")
+        return Memory(True, f"hugepages of {pool.page_kb} kB, {pool.free} were free")
     if not hugepages.may_add():
         return _without(
             deployment,
-            f"{found.free} pages of {found.page_kb} kB are free, {lacking} more are needed, and "
-            f"only root may add them (echo {found.total + lacking} > {found.control})",
+            f"{pool.free} pages of {pool.page_kb} kB are free, {lacking} more are needed, and "
+            f"only root may add them (echo {pool.total + lacking} > {pool.control})",
         )
-    before = hugepages.count(found.control)
-    state.note_hugepages(found.control, before, lacking, done=False)
-    came = hugepages.add(lacking, found.control)
-    state.note_hugepages(found.control, before, came, done=True)
+    before = hugepages.count(pool.control)
+    state.note_hugepages(pool.control, before, lacking, done=False)
+    came = hugepages.add(lacking, pool.control)
+    state.note_hugepages(pool.control, before, came, done=True)
     if came < lacking:
-        hugepages.give_back(found.control, before, came, done=True)
+        hugepages.give_back(pool.control, before, came, done=True)
         state.forget("hugepages")
         return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
     state.claim(wanted_mb * 1024)
-    return Memory(True, f"hugepages of {found.page_kb} kB, {came} added for this run")
+    return Memory(True, f"hugepages of {pool.page_kb} kB, {came} added for this run")
 
 
 def _without(deployment: Deployment, why: str) -> Memory:

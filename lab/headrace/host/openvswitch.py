@@ -93,8 +93,8 @@ class OpenVswitch:
     def tool(self, name: str, *arguments: str) -> str:
         done = within(self.namespace, lambda: self._run(name, *arguments))
         if done.returncode:
-            said = (done.stderr.strip() or "failed").splitlines()[-1]
-            raise HeadraceError(f"{Path(name).name}: {said}")
+            message = (done.stderr.strip() or "failed").splitlines()[-1]
+            raise HeadraceError(f"{Path(name).name}: {message}")
         return done.stdout
 
     def _run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -132,11 +132,11 @@ def dpdk_program() -> str | None:
     that is not ours to change."""
     if os.access(_WITH_DPDK, os.X_OK):
         return _WITH_DPDK
-    found = shutil.which(VSWITCHD) or shutil.which(VSWITCHD, path=_PATH)
-    if found is None:
+    program = shutil.which(VSWITCHD) or shutil.which(VSWITCHD, path=_PATH)
+    if program is None:
         return None
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    return found if "DPDK" in said.stdout else None
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return program if "DPDK" in version.stdout else None
 
 
 def dpdk_lacking() -> str | None:

@@ -45,8 +45,8 @@ class Pf:
 
     def vf_name(self, index: int) -> str | None:
         """The kernel's name of a virtual function's interface, where it is in this namespace."""
-        found = sorted((self.device / f"virtfn{index}" / "net").glob("*"))
-        return found[0].name if found else None
+        devices = sorted((self.device / f"virtfn{index}" / "net").glob("*"))
+        return devices[0].name if devices else None
 
 
 def physical_functions(root: Path = Path("/")) -> list[Pf]:
@@ -222,9 +222,9 @@ def _is_up(name: str) -> bool:
 def _appear(look: Callable[[], str | None]) -> str | None:
     """Interfaces come, and come back from a namespace that has ended, a moment later."""
     deadline = time.monotonic() + _APPEAR_S
-    while (found := look()) is None and time.monotonic() < deadline:
+    while (device := look()) is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    return found
+    return device
 
 
 def ip(*arguments: str) -> None:

@@ -59,12 +59,12 @@ def _slo(given: str) -> tuple[float, float | None]:
 
 def _rate(option: str, given: str) -> float:
     try:
-        found = float(TypeAdapter(Rate).validate_python(given))
+        pps = float(TypeAdapter(Rate).validate_python(given))
     except ValidationError:
-        found = 0.0
-    if found <= 0:
+        pps = 0.0
+    if pps <= 0:
         raise bad_value(option, given, allowed="packets per second, as 1500000 or 1.5M")
-    return found
+    return pps
 
 
 def _seconds(given: str) -> float:
@@ -78,11 +78,11 @@ def choose(problem: Problem, asked: WantedLayout) -> Choice:
     if asked.rate_pps is None or asked.aim == "throughput":
         return search.best(problem)
     if asked.aim == "latency":
-        found = search.quickest(problem, asked.rate_pps)
+        choice = search.quickest(problem, asked.rate_pps)
     else:
-        found = search.fewest(problem, asked.rate_pps, asked.within_s)
-    if found is not None:
-        return found
+        choice = search.fewest(problem, asked.rate_pps, asked.within_s)
+    if choice is not None:
+        return choice
     most = search.best(problem)
     text = f"{rate_text(asked.rate_pps)} packets/s"
     if asked.within_s is not None and most.predicted_pps >= asked.rate_pps:

@@ -48,8 +48,8 @@ class QueueStage:
     def busy(self, turn: float) -> float:
         """Its part of a turn, in the mean."""
         expected = self.rate * turn
-        found = min(1.0, expected)
-        return self.idle + found * (self.poll - self.idle) + expected * self.cycles
+        polls = min(1.0, expected)
+        return self.idle + polls * (self.poll - self.idle) + expected * self.cycles
 
     def service(self, turn: float) -> float:
         """From the beginning of a poll that finds packets to its end."""
@@ -65,10 +65,10 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
         by_cpu.setdefault(stage.cpu, []).append(stage)
     turns: dict[int, float] = {}
     for cpu, here in by_cpu.items():
-        found = turn(here)
-        if found is None:
+        one_turn = turn(here)
+        if one_turn is None:
             return None
-        turns[cpu] = found
+        turns[cpu] = one_turn
     total, last = 0.0, len(way) - 1
     for i, several in enumerate(way):
         before = way[i - 1] if i else ()
@@ -177,12 +177,12 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Queu
 
 def _polls(problem: Problem, layout: Layout) -> list[float]:
     """Receiving and sending once, whatever the number of functions."""
-    found, at = [problem.traffic.poll], 0
+    polls, at = [problem.traffic.poll], 0
     for size in layout.cuts:
         first, *others = problem.nfs[at : at + size]
-        found.append(first.poll + sum(nf.poll for nf in others) / 2)
+        polls.append(first.poll + sum(nf.poll for nf in others) / 2)
         at += size
-    return [*found, problem.traffic.poll]
+    return [*polls, problem.traffic.poll]
 
 
 def _stage(

@@ -61,13 +61,13 @@ class NfCost:
     def inside(self, replicated: bool, crowd: float | None = None) -> float:
         """Behind the first function of its segment. `crowd`: which part of all functions' tables
         is used on its lcore; None: as in the runs that the costs were taken from."""
-        found, usual = self.work.same, 1.0
+        cycles, usual = self.work.same, 1.0
         if replicated and self.replicated is not None:
-            found, usual = self.replicated, 0.5
+            cycles, usual = self.replicated, 0.5
         if crowd is None or not self.relief:
-            return found
+            return cycles
         halvings = min(HALVINGS_MAX, math.log2(usual / max(crowd, 1e-6)))
-        return max(found / 2, found - halvings * self.relief)
+        return max(cycles / 2, cycles - halvings * self.relief)
 
 
 @dataclass(frozen=True)
@@ -164,20 +164,20 @@ class Layout:
     beside: Beside | None = None
 
     def groups(self, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        found, at = [], 0
+        groups, at = [], 0
         for size in self.cuts:
-            found.append(tuple(names[at : at + size]))
+            groups.append(tuple(names[at : at + size]))
             at += size
-        return tuple(found)
+        return tuple(groups)
 
     def text(self, names: Sequence[str]) -> str:
-        found = []
+        texts = []
         for i, (group, on) in enumerate(zip(self.groups(names), self.lcores, strict=True)):
             here = self.beside_in(i)
             behind = tuple(names[at] for at in here.run.behind) if here else ()
             cpus = (*on, *here.lcores) if here else on
-            found.append(f"{joined(group, behind)} @{','.join(map(str, cpus))}")
-        return " | ".join(found)
+            texts.append(f"{joined(group, behind)} @{','.join(map(str, cpus))}")
+        return " | ".join(texts)
 
     def beside_in(self, segment: int) -> Beside | None:
         """The functions side by side, if they are in this segment."""
@@ -213,36 +213,36 @@ def parts(problem: Problem, layout: Layout) -> list[list[Part]]:
     """The stages in a packet's order, each on its lcores; a segment's replicas get equal shares."""
     home = homes(len(problem.nfs), layout)
     on = [(problem.traffic.generator,), *layout.lcores, (problem.traffic.measure,)]
-    found = [[Part(cpu) for cpu in cpus] for cpus in on]
+    parts = [[Part(cpu) for cpu in cpus] for cpus in on]
     for edge in problem.ways:
         a, b = home[edge.origin], home[edge.target]
         if a == b:
             continue
-        for part in found[a]:
+        for part in parts[a]:
             each = edge.share / len(on[a])
             part.cycles += each * sending(problem, edge, part.cpu, on[a], on[b])
-        for part in found[b]:
+        for part in parts[b]:
             each = edge.share / len(on[b])
             part.packets += each
             part.cycles += each * receiving(problem, home, edge, part.cpu, on[a], on[b])
     crowds = _crowds(problem, home, on) if problem.tables else {}
     for i, visits in enumerate(problem.visits):
-        here = found[home[i]]
+        here = parts[home[i]]
         for part in here:
             nf = problem.on(part.cpu)[i]
             cycles = nf.inside(len(here) > 1, crowds.get(part.cpu))
             part.cycles += visits / len(here) * cycles
-    return found
+    return parts
 
 
 def homes(nfs: int, layout: Layout) -> dict[int, int]:
     """Function -> stage. The source is stage 0, and the chain's end the last."""
-    found = {SOURCE: 0, nfs: len(layout.cuts) + 1}
+    segments = {SOURCE: 0, nfs: len(layout.cuts) + 1}
     at = 0
     for i, size in enumerate(layout.cuts):
-        found |= dict.fromkeys(range(at, at + size), i + 1)
+        segments |= dict.fromkeys(range(at, at + size), i + 1)
         at += size
-    return found
+    return segments
 
 
 def transitions(problem: Problem, layout: Layout) -> list[dict[int, float]]:
@@ -264,12 +264,12 @@ def transitions(problem: Problem, layout: Layout) -> list[dict[int, float]]:
 
 def _crowds(problem: Problem, home: dict[int, int], on: Sequence[Lcores]) -> dict[int, float]:
     """Which part of all functions' tables each lcore uses; a replica, its share of the flows'."""
-    found: dict[int, float] = {}
+    relieved: dict[int, float] = {}
     for i, nf in enumerate(problem.nfs):
         here = on[home[i]]
         for cpu in here:
-            found[cpu] = found.get(cpu, 0.0) + nf.relief / problem.tables / len(here)
-    return found
+            relieved[cpu] = relieved.get(cpu, 0.0) + nf.relief / problem.tables / len(here)
+    return relieved
 
 
 def sending(problem: Problem, edge: Edge, cpu: int, own: Lcores, to: Lcores) -> float:
@@ -301,26 +301,26 @@ def receiving(
         receive, work = (hop.mixed(same, replicated) for hop in first.joined)
         return receive + first.loop + work - first.inside(replicated)
     rx = [nf.rx.mixed(same, replicated) for nf in further]
-    found = max(rx) + first.loop
+    cycles = max(rx) + first.loop
     if rx[0] >= _UNCLASSIFIED * max(rx):
-        found += first.work.mixed(same, replicated) - first.inside(replicated)
-    return found
+        cycles += first.work.mixed(same, replicated) - first.inside(replicated)
+    return cycles
 
 
 def loads(problem: Problem, layout: Layout) -> dict[int, float]:
     """Cycles that each lcore spends per packet of the source."""
     traffic = problem.traffic
-    found = dict.fromkeys((*problem.lcores, traffic.generator, traffic.measure), 0.0)
+    cycles = dict.fromkeys((*problem.lcores, traffic.generator, traffic.measure), 0.0)
     for stage in parts(problem, layout):
         for part in stage:
-            found[part.cpu] += part.cycles
+            cycles[part.cpu] += part.cycles
     for i, on in enumerate(layout.lcores):
         if here := layout.beside_in(i):
             visits = problem.visits[here.run.first]
-            found[on[0]] += visits * lead_extra(problem, here)
+            cycles[on[0]] += visits * lead_extra(problem, here)
             for at, cpu in zip(here.run.behind, here.lcores, strict=True):
-                found[cpu] += visits * side(problem.nfs[at])
-    return found
+                cycles[cpu] += visits * side(problem.nfs[at])
+    return cycles
 
 
 def side(nf: NfCost) -> float:

@@ -49,14 +49,14 @@ def best(problem: Problem, limit: int = EXHAUSTIVE_MAX) -> Choice:
 
 
 def exhaustive(problem: Problem) -> Choice:
-    found, rate = None, 0.0
+    best, rate = None, 0.0
     for layout in layouts(problem):
         predicted = throughput(problem, layout)
         # Of equals the simpler one: fewer rings, fewer lcores.
-        if found is None or predicted > rate * (1 + 1e-9):
-            found, rate = layout, predicted
-    assert found is not None
-    return Choice(found, rate, rate, f"all {count(problem)} layouts")
+        if best is None or predicted > rate * (1 + 1e-9):
+            best, rate = layout, predicted
+    assert best is not None
+    return Choice(best, rate, rate, f"all {count(problem)} layouts")
 
 
 def leading(
@@ -64,8 +64,8 @@ def leading(
 ) -> list[Layout]:
     """The choice and those next to it by prediction; of many layouts, those that a step away."""
     near = layouts(problem) if count(problem) <= limit else neighbours(problem, choice.layout)
-    found = heapq.nlargest(many, near, key=lambda one: throughput(problem, one))
-    return list(dict.fromkeys((choice.layout, *found)))[:many]
+    fastest = heapq.nlargest(many, near, key=lambda one: throughput(problem, one))
+    return list(dict.fromkeys((choice.layout, *fastest)))[:many]
 
 
 def layouts(problem: Problem) -> Iterator[Layout]:
@@ -125,8 +125,8 @@ def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> 
         return None
 
     def cost(layout: Layout) -> float:
-        found = latency_s(problem, layout, rate_pps)
-        return float("inf") if found is None else found
+        latency = latency_s(problem, layout, rate_pps)
+        return float("inf") if latency is None else latency
 
     if count_beside(problem) <= limit:
         candidates = list(layouts(problem))
@@ -140,10 +140,12 @@ def quickest(problem: Problem, rate_pps: float, limit: int = EXHAUSTIVE_MAX) -> 
         starts = (fastest.layout, *usual(problem))
         leaders = [improved(problem, one, cost) for one in starts]
     leaders = [one for one in leaders if cost(one) < float("inf")]
-    found = [(at, one) for one in leaders if (at := expected(problem, one, rate_pps)) is not None]
-    if not found:
+    expectations = [
+        (at, one) for one in leaders if (at := expected(problem, one, rate_pps)) is not None
+    ]
+    if not expectations:
         return None
-    took, chosen = min(found, key=lambda pair: pair[0].median_s)
+    took, chosen = min(expectations, key=lambda pair: pair[0].median_s)
     return Choice(chosen, throughput(problem, chosen), fastest.bound_pps, how, took.median_s)
 
 
@@ -183,10 +185,10 @@ def improved(problem: Problem, layout: Layout, cost: Callable[[Layout], float]) 
     least = cost(layout)
     while True:
         candidates = [(cost(one), i, one) for i, one in enumerate(neighbours(problem, layout))]
-        found, _, following = min(candidates, default=(least, 0, layout))
-        if found >= least * (1 - 1e-9):
+        load, _, following = min(candidates, default=(least, 0, layout))
+        if load >= least * (1 - 1e-9):
             return layout
-        layout, least = following, found
+        layout, least = following, load
 
 
 def neighbours(problem: Problem, layout: Layout) -> Iterator[Layout]:

@@ -195,14 +195,14 @@ class IrqAffinity(Advice):
 
 
 def _irqs(path: ServerPath) -> list[int]:
-    found: set[int] = set()
+    irqs: set[int] = set()
     for namespace, device in path.devices():
         folder = f"/sys/class/net/{device}/device/msi_irqs"
         script = 'if [ -d "$1" ]; then ls "$1"; fi'
-        found |= {
+        irqs |= {
             int(i) for i in settings.run(namespace, ["sh", "-c", script, "sh", folder]).split()
         }
-    return sorted(i for i in found if Path(f"/proc/irq/{i}").exists())
+    return sorted(i for i in irqs if Path(f"/proc/irq/{i}").exists())
 
 
 def _ends(path: ServerPath) -> list[tuple[str, str]]:
@@ -262,8 +262,8 @@ class WholeAndUnfiltered(Advice):
     _parts = (JumboMtu(), BridgeNetfilterOff())
 
     def applies(self, s: Situation) -> Verdict:
-        said = [p.applies(s) for p in self._parts]
-        return Verdict(all(v.applies for v in said), "; ".join(v.why for v in said))
+        verdicts = [p.applies(s) for p in self._parts]
+        return Verdict(all(v.applies for v in verdicts), "; ".join(v.why for v in verdicts))
 
     def changes(self, s: Situation) -> list[Setting]:
         return [c for p in self._parts for c in p.changes(s)]
@@ -337,11 +337,11 @@ class RedirectXdp(Advice):
         return _stays_inside(s)
 
     def changes(self, s: Situation) -> list[Setting]:
-        made = []
+        changes = []
         for st in s.path.stations:
-            made.append(_offload(st.namespace, st.device, "generic-receive-offload", "on"))
-            made.append(_offload(st.namespace, st.device, "tx-checksumming", "off"))
-        return made
+            changes.append(_offload(st.namespace, st.device, "generic-receive-offload", "on"))
+            changes.append(_offload(st.namespace, st.device, "tx-checksumming", "off"))
+        return changes
 
 
 class AfXdp(Advice):

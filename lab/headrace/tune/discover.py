@@ -54,8 +54,10 @@ def namespace(named: str, option: str) -> str:
 
 
 def _ip(where: str, *arguments: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(settings.run(where, ["ip", "-j", *arguments]) or "[]")
-    return found
+    objects: list[dict[str, Any]] = json.loads(
+        settings.run(where, ["ip", "-j", *arguments]) or "[]"
+    )
+    return objects
 
 
 def _way(sender: str, receiver: str, named: str) -> tuple[str, str, str, str]:

@@ -70,12 +70,12 @@ def build(tag: str, ledger: Ledger) -> ServerPath:
         make_namespace(name, ledger)
     try:
         _bridge(names["server"])
-        found = [_station(names["server"], names[role], i + 1) for i, role in enumerate("ab")]
+        stations = [_station(names["server"], names[role], i + 1) for i, role in enumerate("ab")]
     except NetlinkError as error:
         raise HeadraceError(f"the path cannot be made: {error}") from None
     server = str(_NAMESPACES / names["server"])
     _filter(server)
-    return ServerPath(namespace=server, bridge=BRIDGE, sender=found[0], receiver=found[1])
+    return ServerPath(namespace=server, bridge=BRIDGE, sender=stations[0], receiver=stations[1])
 
 
 def rebuild(tag: str, ledger: Ledger) -> ServerPath:

@@ -39,9 +39,9 @@ class Shortcut:
         end = time.monotonic() + _READY_S
         while not self._ready.exists():
             if self._process.poll() is not None:
-                _, said = self._process.communicate()
+                _, errors = self._process.communicate()
                 self._folder.cleanup()
-                raise HeadraceError(said.strip() or "headrace-shortcut: ended at once")
+                raise HeadraceError(errors.strip() or "headrace-shortcut: ended at once")
             if time.monotonic() > end:
                 self._stop()
                 raise HeadraceError(f"headrace-shortcut: not ready after {_READY_S:.0f} s")
@@ -66,7 +66,7 @@ class Shortcut:
         out = self._stop()
         if kind is None:
             try:
-                said = json.loads(out)
-                self.redirected, self.dropped = int(said["redirected"]), int(said["dropped"])
+                result = json.loads(out)
+                self.redirected, self.dropped = int(result["redirected"]), int(result["dropped"])
             except (ValueError, KeyError):
                 raise HeadraceError("headrace-shortcut: ended without a result") from None

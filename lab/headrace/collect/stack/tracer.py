@@ -32,8 +32,8 @@ def why_not() -> str | None:
     done = subprocess.run([binary, "--check"], capture_output=True, errors="replace", check=False)
     if done.returncode:
         return done.stderr.strip()
-    found = json.loads(done.stdout)["tp_btf"]
-    return None if found["available"] else str(found["why"])
+    answer = json.loads(done.stdout)["tp_btf"]
+    return None if answer["available"] else str(answer["why"])
 
 
 class Tracer:
@@ -63,8 +63,8 @@ class Tracer:
         return self
 
     def _fail(self) -> None:
-        _, said = self._process.communicate()
-        text = said.strip() or f"ended with status {self._process.returncode}"
+        _, errors = self._process.communicate()
+        text = errors.strip() or f"ended with status {self._process.returncode}"
         kind = BadInput if self._process.returncode == BadInput.exit_status else HeadraceError
         raise kind(text)
 
@@ -75,9 +75,9 @@ class Tracer:
     def stop(self) -> StackTrace:
         if self.running:
             self._process.send_signal(signal.SIGINT)
-        _, said = self._process.communicate(timeout=_STOP_SECONDS)
+        _, errors = self._process.communicate(timeout=_STOP_SECONDS)
         if self._process.returncode:
-            raise HeadraceError(said.strip() or "headrace-trace: ended without a result")
+            raise HeadraceError(errors.strip() or "headrace-trace: ended without a result")
         try:
             return StackTrace.model_validate_json(self._out.read_text())
         except ValidationError as error:

@@ -17,9 +17,9 @@ def text(path: Path) -> str | None:
 
 
 def number(path: Path) -> int | None:
-    found = text(path)
+    digits = text(path)
     try:
-        return None if found is None else int(found, 0)
+        return None if digits is None else int(digits, 0)
     except ValueError:
         return None
 
@@ -32,23 +32,23 @@ def size(path: Path) -> int | None:
 
 def cpu_list(given: str | None) -> tuple[int, ...]:
     """`0-3,8` (cpuset(7)); memory-less or CPU-less nodes have an empty one."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in filter(None, (given or "").split(",")):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
         if match is None:
             return ()
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(found)
+        numbers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(numbers)
 
 
 def numbered(folder: Path, prefix: str) -> list[tuple[int, Path]]:
     """`node0`, `node1`, ... in order of their numbers."""
-    found = []
+    numbered = []
     for path in folder.glob(f"{prefix}[0-9]*"):
         digits = path.name.removeprefix(prefix)
         if digits.isdigit():
-            found.append((int(digits), path))
-    return sorted(found)
+            numbered.append((int(digits), path))
+    return sorted(numbered)
 
 
 def link_name(path: Path) -> str | None:
