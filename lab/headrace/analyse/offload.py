@@ -148,7 +148,7 @@ def _rate(mode: str, goal: str, rows: Rows) -> ModeRate:
 
 
 def _pps(result: Result) -> float:
-    """Of a search the load that was carried; else what came through."""
+    """The load that a search found to be carried; else what came through."""
     if result.bounds is not None:
         return result.bounds.lower_pps or 0.0
     return result.throughput_pps
@@ -179,7 +179,7 @@ def _best_conventional(own: Sequence[Result], rows: Rows) -> float | None:
 
 
 def verdicts(modes: Sequence[OffloadMode]) -> Iterator[str]:
-    """Of saturation and of each goal."""
+    """What saturation and each goal come to."""
     by_mode = {one.mode: one for one in modes}
     for aim in AIMS:
         mode = by_mode.get(aim.mode)

@@ -119,7 +119,7 @@ class Deployed(Protocol):
 
 @dataclass(frozen=True)
 class Health:
-    """Of a host whose VNFs are killed: packets since its load began, and what it holds."""
+    """A host whose VNFs are killed: packets since its load began, and what it holds."""
 
     sent: int
     received: int

@@ -13,7 +13,7 @@ CONVERGENCE_FILE = "convergence.json"  # among a bundle's samples
 
 
 class RouteChange(Record):
-    """Of all routes, once."""
+    """One change of all routes."""
 
     daemon: str
     event: str  # announce, replace, withdraw

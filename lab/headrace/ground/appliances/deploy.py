@@ -117,7 +117,7 @@ class Deployed:
         self.ledger.undo()
 
     def name(self, node: Node) -> str:
-        """Of its namespace and its container."""
+        """The name of its namespace and its container."""
         return f"{self.tag}-{node.name}"
 
     def _make(self) -> None:
@@ -297,7 +297,7 @@ class Deployed:
         )
 
     def all_counters(self) -> dict[str, dict[str, int]]:
-        """Of every container but the clients, at nearly the same time."""
+        """Counters of every container but the clients, at nearly the same time."""
         nodes = [node for node in self.layout.containers if node.kind != "client"]
         with ThreadPoolExecutor(len(nodes)) as pool:
             return dict(

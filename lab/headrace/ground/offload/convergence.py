@@ -181,7 +181,7 @@ class SpeakerUp(ServiceUp):
 
 
 def networks_of(c: Convergence, doc: Document) -> Networks:
-    """Of the file, or /24s one after the other."""
+    """Networks of the file, or /24s one after the other."""
     if c.prefixes is None:
         return [ipaddress.IPv4Network((_FIRST + 256 * i, 24)) for i in range(c.routes)]
     at, file = ("measure", "convergence", "prefixes"), doc.resolve(c.prefixes)

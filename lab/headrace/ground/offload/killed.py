@@ -69,7 +69,7 @@ class Routers:
     frame: int
 
     def destinations(self) -> Iterator[str]:
-        """Of flow i, which the i-th MAC goes with: VNF after VNF."""
+        """Flow i has the i-th, which goes with the i-th MAC: VNF after VNF."""
         of_vnf = [prefixes(self.routes, vnf) for vnf in range(self.vnfs)]
         for i in range(self.vnfs * FLOWS):
             routes = of_vnf[i % self.vnfs]

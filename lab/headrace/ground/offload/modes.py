@@ -40,7 +40,7 @@ class Many:
     frame: int
 
     def addresses(self) -> list[str]:
-        """Of flow i, which the i-th MAC goes with: flows are a multiple of the VNFs."""
+        """Flow i has the i-th, which goes with the i-th MAC: flows are a multiple of the VNFs."""
         of_vnf = [prefixes(self.routes, vnf) for vnf in range(self.vnfs)]
         return [
             str(of_vnf[i % self.vnfs][i // self.vnfs % self.routes][1])

@@ -96,7 +96,7 @@ class Service:
 
     @property
     def prefix(self) -> str:
-        """Of DPDK's files."""
+        """The prefix of DPDK's files."""
         return dpdk_prefix(self._state.path)
 
     def update(self, **operation: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Counted:
-    """Of a generator that counts packets itself."""
+    """What a generator says that counts packets itself."""
 
     intended: int
     sent: int
