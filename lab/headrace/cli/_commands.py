@@ -30,8 +30,8 @@ GROUPS = {
         "chains": "Generate or count the chain graphs that a set of VNFs can make.",
     },
     "Host": {
-        "hosting": "Say how many VNFs a server can host; kill VNFs under traffic.",
-        "offload": "Run routers whose packets the host forwards; measure what it costs.",
+        "hosting": "Say how many VNFs a server can host, and where packets wait.",
+        "offload": "Run VNFs that keep their control plane while the host forwards.",
     },
     "VNFs": {
         "nf": "List the engine's functions, their parameters, drops and counters.",
