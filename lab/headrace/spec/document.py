@@ -47,9 +47,7 @@ class Document:
     swept: tuple[str, ...] = ()  # paths that the group's sweep sets
 
     def text(self) -> str:
-        """As a file would have it."""
-        if self.group is not None:
-            return yaml.safe_dump(self.data, sort_keys=False)
+        """As the user wrote it, comments and all."""
         return self.file.read_text(encoding="utf-8")
 
     def resolve(self, given: str | Path) -> Path:
