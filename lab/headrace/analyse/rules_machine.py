@@ -57,17 +57,20 @@ def _throttled(e: Evidence) -> Iterator[_UsedUp]:
 
 
 def _forwarded(e: Evidence) -> Iterator[_UsedUp]:
-    """A VNF for which the kernel forwards, in threads that are held to the VNF's quota."""
+    """A VNF for which the kernel forwards, in threads that are held to the VNF's quota. A trial's
+    own figure counts where there is one: the samples have its beginning and its end in them."""
     quota = e.virtualization.now("forwarding_quota_cpus")
     for name, ns in e.virtualization.rate("forwarding_cpu_ns").items():
-        share = ns / 1e9 / quota[name]
+        trials = [r.application.quota.get(name, 0.0) for r in e.results if r.application]
+        share = max([ns / 1e9 / quota[name], *trials])
         if share >= FULL_THREAD:
             text = f"the kernel's forwarding for {name} used up the CPU that it may have"
             remedy = (
                 f"raise its quota (`vnfs.{name.rstrip('0123456789')}.cpus`), or less work in it "
                 "for each packet"
             )
-            yield _UsedUp(name, share, quota[name], ns / 1e9, text, remedy)
+            # Of what it may have nothing is left, as of a limit that is reached.
+            yield _UsedUp(name, 1.0, quota[name], share * quota[name], text, remedy)
 
 
 def waiting_for_a_core(e: Evidence) -> Iterator[Diagnosis]:
