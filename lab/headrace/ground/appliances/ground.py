@@ -16,7 +16,7 @@ from headrace.ground.appliances import feasible
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.images import build_all
 from headrace.ground.appliances.judge import Counters
-from headrace.ground.appliances.load import Load, has_netperf, run_load
+from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
 from headrace.ground.appliances.study import (
     Expanded,
@@ -180,7 +180,11 @@ class AppliancePoint:
             lcore,
         )
         with ThreadPoolExecutor(1) as pool, chain as deployed:
-            yield Running(deployed, point.workloads, pool)
+            running = Running(deployed, point.workloads, pool)
+            try:
+                yield running
+            finally:
+                running.close()
 
 
 def measure_of(study: Study, workload: AnyWorkload) -> Measure | None:
@@ -230,7 +234,13 @@ class Running:
         workload: AnyWorkload = offer.spec
         self._seed += 1
         began = begin(self._deployed)
-        load = self._pool.submit(run_load, self._deployed, workload, load_pps, seconds, self._seed)
+        load: Future[Load] | PacketsLoad
+        if isinstance(workload, Packets):
+            load = PacketsLoad(self._deployed, workload, load_pps, seconds)
+        else:
+            load = self._pool.submit(
+                run_load, self._deployed, workload, load_pps, seconds, self._seed
+            )
         self._going = _Going(workload, asked_s(workload, seconds), load_pps, began, load)
 
     def wait(self) -> None:
@@ -240,6 +250,11 @@ class Running:
         self._seen = end(
             self._deployed, going.workload, going.asked_s, going.load_pps, going.began, load
         )
+
+    def close(self) -> None:
+        """Of load generators in containers nothing is left when these are removed."""
+        if self._going is not None and isinstance(self._going.load, PacketsLoad):
+            self._going.load.close()
 
     def read(self) -> Sequence[Observation]:
         assert self._seen is not None
@@ -264,4 +279,4 @@ class _Going:
     asked_s: float
     load_pps: float
     began: Began
-    load: Future[Load]
+    load: Future[Load] | PacketsLoad

@@ -7,18 +7,19 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.load.base import Counted, Load
 from headrace.ground.appliances.load.dns import dns
 from headrace.ground.appliances.load.http import http
-from headrace.ground.appliances.load.packets import packets
+from headrace.ground.appliances.load.packets import PacketsLoad
 from headrace.ground.appliances.load.replay import replay
 from headrace.ground.appliances.load.stream import has_netperf, request_response, stream
 from headrace.spec.workload import AnyWorkload, Dns, Http, Packets, Pcap, RequestResponse
 
-__all__ = ["Counted", "Load", "has_netperf", "run_load"]
+__all__ = ["Counted", "Load", "PacketsLoad", "has_netperf", "run_load"]
 
 
 def run_load(
     deployed: Deployed, workload: AnyWorkload, load_pps: float, seconds: float, seed: int
 ) -> Load:
-    """`load_pps`: of those that take a rate; 0 is as fast as possible."""
+    """`load_pps`: of a capture; 0 is as fast as possible. Packets are a PacketsLoad."""
+    assert not isinstance(workload, Packets)
     if isinstance(workload, Http):
         return http(deployed, workload, seconds, seed)
     if isinstance(workload, Dns):
@@ -27,6 +28,4 @@ def run_load(
         return request_response(deployed, workload, seconds)
     if isinstance(workload, Pcap):
         return replay(deployed, workload, load_pps, seconds)
-    if isinstance(workload, Packets):
-        return packets(deployed, workload, load_pps, seconds)
     return stream(deployed, workload, seconds)

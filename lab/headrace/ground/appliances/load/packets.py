@@ -7,13 +7,14 @@ kernel of that namespace drops what comes to it besides: its source is an addres
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.engine.clocks import of_workers
 from headrace.engine.counters import difference
 from headrace.engine.engine import Engine
-from headrace.engine.reading import Reading, flow, run
+from headrace.engine.reading import Reading, Run, flow
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
 from headrace.ground.appliances.load.base import Counted, Load
@@ -42,13 +43,30 @@ class _Ends:
 _ENDS = _Ends()
 
 
-def packets(deployed: Deployed, workload: Packets, load_pps: float, seconds: float) -> Load:
-    lcore = deployed.tester_lcore
-    plan = make_plan(deployed.layout, workload, lcore, f"{deployed.tag}-tester")
-    namespace = f"{deployed.tag}-{TESTER}"
-    enter = ("ip", "netns", "exec", namespace)
-    with Engine(find_engine(), plan, deployed.state, enter) as engine:
-        return _load(run(engine, (_ENDS,), load_pps, seconds, _DRAIN_S))
+class PacketsLoad:
+    """A load that was started. Its engine ends with it, also when nobody waits for its end."""
+
+    def __init__(
+        self, deployed: Deployed, workload: Packets, load_pps: float, seconds: float
+    ) -> None:
+        lcore = deployed.tester_lcore
+        plan = make_plan(deployed.layout, workload, lcore, f"{deployed.tag}-tester")
+        enter = ("ip", "netns", "exec", f"{deployed.tag}-{TESTER}")
+        self._undo = ExitStack()
+        engine = self._undo.enter_context(Engine(find_engine(), plan, deployed.state, enter))
+        try:
+            self._run = Run(engine, (_ENDS,), load_pps, seconds, _DRAIN_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def result(self) -> Load:
+        with self._undo:
+            self._run.wait()
+            return _load(self._run.read())
+
+    def close(self) -> None:
+        self._undo.close()
 
 
 def _load(reading: Reading) -> Load:
