@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.offload import OffloadMode, offload_modes
 from headrace.host.openvswitch import dpdk_lacking
+from headrace.record.bundle import Bundle
 
 GOOD = """\
 name: t
@@ -33,6 +34,12 @@ def offload(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def run(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return command("run", file, *options)
+
+
+def compared(file: Path, bundle: Path) -> dict[str, OffloadMode]:
+    done = run(file, "--out", str(bundle))
+    assert done.returncode == 0, done.stderr
+    return {one.mode: one for one in offload_modes(Bundle(bundle).results())}
 
 
 def command(name: str, file: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -168,7 +175,6 @@ def test_too_few_flows(tmp_path: Path) -> None:
         ("wire: 5000", "", ("wire: 5000", "power of two")),
         ("vnfs: 63", "search: [nrd]", ("spec.yaml:3", "nrd", "pdr")),
         ("vnfs: 63", "search: [{loss_ratio: 2}]", ("spec.yaml:3", "loss_ratio")),
-        ("vnfs: 63", "loads: [1k]", ("spec.yaml:3: measure", "max: true, loads: [1M]")),
         ("lcore: 1", "", ("lcore: belongs to `vnfs` by name",)),
     ],
 )
@@ -199,16 +205,14 @@ def test_comparison(
         "  hosting: {kind: offload, vnfs: 3, routes: 64, updates: 2k}\n"
         "workload: {flows: 256}\nmeasure: {max: true, loads: [2000], trial: 1s}\n"
     )
-    done = run(file, "--json")
-    assert done.returncode == 0, done.stderr
-    modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
+    modes = compared(file, tmp_path / "b")
     assert list(modes) == ["bare-metal", "offload", "offload-updates"]
-    for row in modes.values():
-        assert row["throughput_pps"] > 0
-        assert row["ipdv_mean_ns"] >= 0
-        assert row["cycles_per_packet"] > 0
-    assert modes["offload"]["updates_per_s"] == 0
-    assert modes["offload-updates"]["updates_per_s"] > 100
+    for one in modes.values():
+        assert one.rates[0].pps > 0
+        assert one.delays[0].ipdv_ns is not None and one.delays[0].ipdv_ns >= 0
+        assert one.cycles_per_packet is not None and one.cycles_per_packet > 0
+    assert modes["offload"].updates_per_s == 0
+    assert modes["offload-updates"].updates_per_s > 100
 
 
 @pytest.mark.slow
@@ -230,10 +234,8 @@ def test_compared_with(
         "  search: [{name: most, loss_ratio: 50%, initial_trial: 0.2, "
         "final_trial: 0.2, duration_sum: 0.2, width: 50%}]\n"
     )
-    done = run(file, "--json")
-    assert done.returncode == 0, done.stderr
-    modes = {row["mode"]: row for row in json.loads(done.stdout)["modes"]}
+    modes = compared(file, tmp_path / "b")
     assert list(modes) == wanted
-    for row in modes.values():
-        assert row["throughput_pps"] > 0 and row["updates_per_s"] == 0
-    assert max(modes[mode]["times_conventional"] for mode in wanted[:3]) == 1.0
+    for one in modes.values():
+        assert one.rates[0].pps > 0 and one.updates_per_s == 0
+    assert max(modes[mode].rates[0].times_conventional or 0 for mode in wanted[:3]) == 1.0

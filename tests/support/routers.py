@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import yaml
 
-from headrace.ground.offload.asked import asked
+from headrace.ground.offload.asked import service_of
 from headrace.ground.offload.namespaces import of
 from headrace.ground.offload.service import Service
 from headrace.spec.document import load
@@ -94,7 +94,7 @@ class Routers:
         study = {"name": service["name"], "deployment": deployment}
         file.write_text(yaml.safe_dump(study, sort_keys=False))
         doc = load(file)
-        spec_read = asked(doc)
+        spec_read = service_of(doc)
         assert isinstance(spec_read, OffloadService)
         self.spec = spec_read
         self.said: list[str] = []

@@ -107,8 +107,9 @@ def _mode(mode: str, rows: Sequence[Result], rates: Sequence[ModeRate]) -> Offlo
 def _cycles(result: Result) -> float | None:
     """What the router's lcore took for each packet, polling and all. VNFs that forward themselves
     are many, and no one lcore's."""
-    chain = [s.name for s in result.segments if s.role == "chain" and s.hosting == "inline"]
-    if result.counters is None or len(chain) != 1:
+    chain = [s.name for s in result.segments if s.role == "chain"]
+    hosted = any(s.hosting != "inline" for s in result.segments)
+    if result.counters is None or hosted or len(chain) != 1:
         return None
     replicas = [r for r in result.counters.replicas if r.segment == chain[0]]
     packets = sum(r.packets_in for r in replicas)
