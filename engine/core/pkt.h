@@ -71,6 +71,24 @@ static inline uint32_t pkt_l3_len(const struct rte_mbuf *m)
 	return m->vlan_tci_outer >> 7;
 }
 
+/* What classification found, to be put back behind pkt_classify_at, or into a copy. */
+static inline uint16_t pkt_lens(const struct rte_mbuf *m)
+{
+	return m->vlan_tci_outer;
+}
+
+static inline void pkt_set_class(struct rte_mbuf *m, uint32_t packet_type, uint16_t lens)
+{
+	m->packet_type = packet_type;
+	m->vlan_tci_outer = lens;
+}
+
+/* Whether both are these, asked at once. */
+static inline bool pkt_lens_are(const struct rte_mbuf *m, uint32_t l2_len, uint32_t l3_len)
+{
+	return m->vlan_tci_outer == (l2_len | l3_len << 7);
+}
+
 /* l2_len at most 127, l3_len at most 511: the widths of mbuf's own fields. */
 static inline void pkt_set_lens(struct rte_mbuf *m, uint32_t l2_len, uint32_t l3_len)
 {

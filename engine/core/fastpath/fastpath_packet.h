@@ -83,7 +83,7 @@ static __rte_always_inline bool fast_plain(const struct rte_mbuf *m, unsigned in
 	const uint32_t l3_bytes = family == FAST_IPV4 ? FAST_L3_BYTES : FAST_L3_BYTES6;
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *), *ip = frame + FAST_L2_BYTES;
 
-	if (unlikely(m->vlan_tci_outer != (FAST_L2_BYTES | l3_bytes << 7) || frame[0] & 1))
+	if (unlikely(!pkt_lens_are(m, FAST_L2_BYTES, l3_bytes) || frame[0] & 1))
 		return false;
 	return (family == FAST_IPV4 ? plain4(ip, ttl_needed)
 				    : ip[offsetof(struct rte_ipv6_hdr, hop_limits)] > ttl_needed) &&

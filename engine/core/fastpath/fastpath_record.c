@@ -62,7 +62,7 @@ static bool same_length(const struct fast_record *rec, const struct layout *l, c
 	uint16_t length;
 
 	memcpy(&length, rec->before + l->length, sizeof(length));
-	return m->vlan_tci_outer == (FAST_L2_BYTES | l3_bytes << 7) &&
+	return pkt_lens_are(m, FAST_L2_BYTES, l3_bytes) &&
 	       m->pkt_len >= l->length_adds + rte_be_to_cpu_16(length);
 }
 

@@ -26,8 +26,7 @@ static inline struct rte_mbuf *nf_copy_packet(struct nf_worker *w, const struct 
 	if (from != to)
 		memcpy(to, from, bytes);
 	/* What other NFs know of the original is true of its copy, unless the end is missing. */
-	copy->packet_type = m->packet_type;
-	copy->vlan_tci_outer = m->vlan_tci_outer;
+	pkt_set_class(copy, m->packet_type, pkt_lens(m));
 	copy->port = m->port;
 	if (copy->pkt_len != m->pkt_len)
 		pkt_classify(copy);

@@ -359,17 +359,15 @@ static __rte_noinline void unwrap(struct wrapped *old, struct rte_mbuf *m, uint8
 	if (ppp != 0x0021 && ppp != 0x0057)
 		return;
 	old->pos[old->n] = pos;
-	old->lens[old->n] = m->vlan_tci_outer;
+	old->lens[old->n] = pkt_lens(m);
 	old->type[old->n++] = m->packet_type;
 	pkt_classify_at(m, l2_len + 8, ppp == 0x0057);
 }
 
 static void wrap_again(const struct wrapped *old, struct burst *b)
 {
-	for (unsigned int i = 0; i < old->n; i++) {
-		b->pkts[old->pos[i]]->vlan_tci_outer = old->lens[i];
-		b->pkts[old->pos[i]]->packet_type = old->type[i];
-	}
+	for (unsigned int i = 0; i < old->n; i++)
+		pkt_set_class(b->pkts[old->pos[i]], old->type[i], old->lens[i]);
 }
 
 void dpi_process(struct nf_worker *w, struct burst *b)
