@@ -18,7 +18,7 @@
  * host it runs in. `process` looks at a burst and writes one verdict per packet;
  * the engine alone frees, splits, queues, counts and times. Conservation holds at
  * every NF and is checked by the tests:
- *	in + created = out + dropped + consumed + change in held
+ *	in + created = out + dropped + aborted + consumed + change in held
  */
 
 #define BURST_MAX 64 /* packets; a segment's `burst` parameter is at most this */
