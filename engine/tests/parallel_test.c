@@ -394,6 +394,25 @@ static void test_slow_side(void **state)
 	close_both(before);
 }
 
+/* What a side's packets take is not known before its first batch: however long that was, it counts. */
+static void test_first_batch(void **state)
+{
+	unsigned int before = open_both(0);
+	struct replica *side = beside.r->parallel->sides[1];
+
+	(void)state;
+	put_random(0);
+	drain_plain();
+	replica_poll(beside.r);
+	side->clock->pause = 0; /* any turn is doubted that takes long for its packets */
+	side->clock->mark = rte_rdtsc();
+	poll_side(0);
+	assert_int_equal(side->side->batches, 1);
+	assert_int_equal(side->side->cycles_packets, 1);
+	assert_true(side->side->cycles > 0);
+	close_both(before);
+}
+
 /* Stopped with packets under way: they go back to their pool. */
 static void test_stop(void **state)
 {
@@ -474,6 +493,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_any_order),
 		cmocka_unit_test(test_slow_side),
+		cmocka_unit_test(test_first_batch),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_threads),
 	};

@@ -4,7 +4,7 @@
 
 #include <rte_prefetch.h>
 
-#include "core/loop/segment.h"
+#include "core/loop/verdict.h"
 
 #define ASIDE_PROBE 32     /* one burst in so many still goes through a cache that is left aside */
 #define ASIDE_SAMPLE 8192u /* packets, before there is an opinion */
@@ -197,11 +197,7 @@ static void credit_path(struct replica *r, struct fast_path *p)
 		const struct fast_step *step = &p->steps[i];
 		struct node *node = &r->nodes[step->node];
 
-		node->stats.in += n;
-		/* Drops have been counted where the packets went. */
-		if (step->verdict < node->n_edges &&
-		    node->next[p->direction][step->verdict].kind != TO_DROP)
-			node->stats.out[step->verdict] += n;
+		count_spared(node, p->direction, step->verdict, n);
 		for (uint32_t bits = step->counters; bits; bits &= bits - 1)
 			node->worker->counters[__builtin_ctz(bits)] += n;
 	}

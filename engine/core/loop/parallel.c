@@ -9,7 +9,8 @@
 
 #include "core/mbuf_util.h"
 #include "core/pkt.h"
-#include "segment.h"
+#include "timing.h"
+#include "verdict.h"
 
 #define MASK (PARALLEL_SLOTS - 1)
 #define TICK_HZ 1000
@@ -41,8 +42,7 @@ static void copy_packet(const struct parallel_member *m, struct rte_mbuf *to,
 	data = rte_pktmbuf_read(from, 0, bytes, dest);
 	if (data != dest)
 		memcpy(dest, data, bytes);
-	to->packet_type = from->packet_type;
-	to->vlan_tci_outer = from->vlan_tci_outer;
+	pkt_set_class(to, from->packet_type, pkt_lens(from));
 	to->port = from->port;
 }
 
@@ -77,23 +77,12 @@ void parallel_said(struct parallel *p, const struct burst *b)
 /* What is done with a packet by the functions before the last; false: its way ends. */
 static bool merge(struct parallel *p, struct replica *r, uint32_t slot)
 {
-	const struct rte_mbuf *m = p->pkts[slot];
-
 	for (unsigned int k = 0; k + 1 < p->n; k++) {
 		struct node *node = &r->nodes[p->members[k].node];
-		uint8_t v = p->members[k].verdicts[slot];
 
 		node->stats.in++;
-		if (likely(v < node->n_edges)) {
-			if (likely(node->next[NF_FORWARD][v].kind == TO_NODE)) {
-				node->stats.out[v]++;
-				continue;
-			}
-			ends_add(&node->stats.no_route, m, 1);
-		} else {
-			ends_add(node_end(node, v), m, 1);
-		}
-		return false;
+		if (unlikely(!count_verdict(node, NF_FORWARD, p->members[k].verdicts[slot], p->pkts[slot])))
+			return false;
 	}
 	return true;
 }
@@ -157,29 +146,18 @@ static void side_work(struct parallel_side *s, uint16_t n, uint64_t now)
 	atomic_store_explicit(&m->done, s->done, memory_order_release);
 }
 
-void parallel_side_poll(struct replica *r)
+uint32_t parallel_side_poll(struct replica *r, uint64_t *t)
 {
 	struct parallel_side *s = r->side;
 	uint32_t waiting = atomic_load_explicit(&s->group->head, memory_order_acquire) - s->done;
 	uint16_t n = (uint16_t)RTE_MIN(waiting, (uint32_t)r->burst);
-	uint64_t now, took;
 
-	if (n)
-		side_work(s, n, r->clock->mark);
-	if (likely(r->until_timed)) {
-		replica_turn(r, n);
-		return;
-	}
-	now = rte_rdtsc();
-	took = now - r->clock->mark;
-	if (n) {
-		if (!busy_paused(r->clock, took, busy_usual(&r->busy, n))) {
-			s->cycles += took;
-			s->cycles_packets += n;
-		}
-		replica_timed(r, took, n);
-	}
-	replica_turn_at(r, now, n);
+	if (!n)
+		return 0;
+	side_work(s, n, r->clock->mark);
+	if (part_ends(r, t, &s->cycles, n))
+		s->cycles_packets += n;
+	return n;
 }
 
 json_t *parallel_json(const struct parallel *p)

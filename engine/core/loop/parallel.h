@@ -65,8 +65,8 @@ void parallel_said(struct parallel *p, const struct burst *b);
  */
 unsigned int parallel_join(struct parallel *p, struct replica *r, struct burst *b);
 
-/* Side: one poll; and its function's own time. */
-void parallel_side_poll(struct replica *r);
+/* Side: one poll, timed or not (timing.h), how many packets; and its function's own time. */
+uint32_t parallel_side_poll(struct replica *r, uint64_t *t);
 void parallel_side_tick(struct replica *r, uint64_t now);
 
 /* Lead: packets on their way, and whether the next burst and what it makes would find room. */

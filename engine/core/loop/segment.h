@@ -23,14 +23,6 @@
 
 #define EMIT_MAX 128 /* packets that NFs may emit in one poll */
 #define OUT_MAX (BURST_MAX + EMIT_MAX)
-/*
- * Of the polls that find packets, one in TIMED_BASE + TIMED_SPREAD/2 on average is timed part by part. The
- * interval is random, lest it fall into step with a period of the traffic. Nothing is done for it before it
- * looks for packets: a poll that takes longer before it looks finds more than others do.
- */
-#define TIMED_BASE 8
-#define TIMED_SPREAD 16
-
 /* Flow -> replica, each new flow to the next in turn; shared by all writers of a segment. */
 struct even_table;
 
@@ -133,7 +125,7 @@ struct replica {
 	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
 	uint64_t polls, idle_polls;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
-	uint64_t rx_cycles, tx_cycles, io_packets;
+	uint64_t tx_cycles; /* of the timed polls; receiving is the inlets' */
 	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];
 	unsigned int segment, index, cpu;
@@ -141,16 +133,6 @@ struct replica {
 
 /* One turn: poll every input, run the packets through, send them on. */
 void replica_poll(struct replica *r);
-
-/* Where a packet counts whose way this verdict ends. */
-static inline struct ends *node_end(struct node *n, uint8_t verdict)
-{
-	if (verdict == NF_CONSUME)
-		return &n->stats.consumed;
-	if (verdict >= NF_DROP(0) && verdict < NF_DROP(NF_DROPS_MAX))
-		return &n->stats.dropped[verdict - NF_DROP(0)];
-	return &n->stats.aborted;
-}
 
 /* A function beside others has its batches and cycles where it runs. */
 static inline uint64_t node_batches(const struct node *n)
@@ -166,6 +148,13 @@ static inline uint64_t node_cycles(const struct node *n)
 static inline uint64_t node_cycles_packets(const struct node *n)
 {
 	return n->stats.cycles_packets + (n->beside ? n->beside->cycles_packets : 0);
+}
+
+/* For intervals that shall not fall into step with the traffic. */
+static inline uint32_t replica_draw(struct replica *r)
+{
+	r->rng = r->rng * 1664525u + 1013904223u;
+	return r->rng;
 }
 
 void replica_upkeep(struct replica *r, uint64_t now);
@@ -196,15 +185,6 @@ static inline void replica_turn(struct replica *r, uint32_t n)
 	if (n)
 		busy_count_turn(&r->busy, r->clock, now, n);
 	replica_turn_at(r, now, n);
-}
-
-/* Part by part or not, and until when not. */
-static inline void replica_timed(struct replica *r, uint64_t took, uint32_t n)
-{
-	r->rng = r->rng * 1664525u + 1013904223u;
-	r->until_timed = TIMED_BASE + (r->rng >> 16) % TIMED_SPREAD;
-	r->clock->armed--;
-	busy_learn(&r->busy, took, n);
 }
 
 static inline uint64_t replica_ops(const struct replica *r)

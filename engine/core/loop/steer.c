@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* STEER_EVEN: which replica a flow was given. */
+/* Which replica a flow is given. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "segment.h"
+#include "core/pkt.h"
+#include "outlet.h"
 
 #define EVEN_SLOTS (1u << 16)
 #define EVEN_PROBES 32
@@ -54,4 +55,16 @@ unsigned int even_table_assign(struct even_table *t, uint32_t hash)
 			return (uint32_t)v - 1;
 	}
 	return (uint64_t)hash * t->replicas >> 32;
+}
+
+void steer_burst(struct outlet *o, struct rte_mbuf **pkts, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		uint32_t hash = pkt_flow_hash(pkts[i]);
+		uint16_t dest = o->steer == STEER_EVEN ? even_table_assign(o->even, hash)
+						       : (uint64_t)hash * o->n_dests >> 32;
+		struct out_queue *q = &o->queues[dest];
+
+		q->pkts[q->n++] = pkts[i];
+	}
 }
