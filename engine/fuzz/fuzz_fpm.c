@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (nl.vnf->routes[0] || nl.vnf->routes[1])
 			abort();
 	}
-	graves_reclaim(nl.vnf->router, true); /* no packet is on its way */
+	rcu_reclaim(&nl.vnf->router->rcu); /* no packet is on its way */
 	free(exact);
 	return 0;
 }

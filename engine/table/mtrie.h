@@ -3,9 +3,8 @@
 
 #include <stdint.h>
 
-#include <rte_rcu_qsbr.h>
-
 #include "core/err.h"
+#include "rcu.h"
 
 /*
  * Many longest-prefix-match tables in one pool of nodes: a multibit trie with strides of 16, 8, 8
@@ -27,7 +26,7 @@ struct mtrie;
 struct mtrie_conf {
 	uint32_t roots;               /* tables, numbered from 0 */
 	uint32_t nodes;               /* bound on those below the roots; memory is taken as used */
-	struct rte_rcu_qsbr *readers; /* NULL: none reads while it is changed */
+	const struct rcu *readers;    /* NULL: none reads while it is changed */
 	const char *isa;              /* of IPv4 lookups: "scalar", "avx2"; NULL: the best there is */
 };
 

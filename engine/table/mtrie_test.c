@@ -256,7 +256,7 @@ static void test_full(void **state)
  */
 struct stress {
 	struct mtrie *t;
-	struct rte_rcu_qsbr *readers;
+	struct rcu readers;
 	atomic_bool reads, stop;
 	uint64_t wrong, lookups;
 };
@@ -277,7 +277,7 @@ static void *read_loop(void *arg)
 	}
 	while (!atomic_load(&s->stop)) {
 		mtrie_lookup4(s->t, roots, words, nhs, 32);
-		rte_rcu_qsbr_quiescent(s->readers, 0);
+		rcu_quiescent(&s->readers, 0);
 		for (unsigned int i = 0; i < 32; i++)
 			s->wrong += nhs[i] != 1000 && nhs[i] != i;
 		s->lookups += 32;
@@ -288,17 +288,15 @@ static void *read_loop(void *arg)
 
 static void concurrent(void)
 {
-	size_t bytes = rte_rcu_qsbr_get_memsize(1);
-	struct stress s = {.readers = aligned_alloc(64, (bytes + 63) / 64 * 64)};
-	struct mtrie_conf conf = {.roots = 1, .nodes = 64, .readers = s.readers, .isa = isa};
+	struct stress s = {0};
+	struct mtrie_conf conf = {.roots = 1, .nodes = 64, .readers = &s.readers, .isa = isa};
 	uint8_t key[16] = {10};
 	struct err err;
 	pthread_t reader;
 	uint16_t old;
 
-	rte_rcu_qsbr_init(s.readers, 1);
-	rte_rcu_qsbr_thread_register(s.readers, 0);
-	rte_rcu_qsbr_thread_online(s.readers, 0);
+	assert_int_equal(rcu_init(&s.readers, 1, &err), 0);
+	rcu_online(&s.readers, 0);
 	assert_int_equal(mtrie_create(&s.t, &conf, "t", &err), 0);
 	assert_int_equal(mtrie_put(s.t, 0, key, 8, 1000, &old), 0);
 	assert_int_equal(pthread_create(&reader, NULL, read_loop, &s), 0);
@@ -318,7 +316,7 @@ static void concurrent(void)
 	assert_true(s.lookups > 0);
 	assert_int_equal(s.wrong, 0);
 	mtrie_destroy(s.t);
-	free(s.readers);
+	rcu_fini(&s.readers);
 }
 
 static void test_concurrent(void **state)

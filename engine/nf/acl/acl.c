@@ -11,9 +11,7 @@
  * The control thread's side: parameters, building rule sets, replacing them.
  *
  * A set is never changed once workers can see it. An update builds another, swaps the
- * pointer and raises the epoch; workers, which hold a set only inside process(), report the
- * epoch they see at every tick. The old set goes when all of them have reported an epoch that
- * is not older than the swap: at the next update, or at the end.
+ * pointer, and the old one goes when no worker can have it any more (table/snapshot.h).
  */
 
 /* clang-format off */
@@ -109,18 +107,18 @@ out:
 	return set;
 }
 
+static void set_free(void *set)
+{
+	acl_set_free(set);
+}
+
 static void acl_fini(struct nf *nf)
 {
 	struct acl *acl = nf->state;
-	struct acl_set *next;
 
 	if (!acl)
 		return;
-	acl_set_free(atomic_load(&acl->set));
-	for (struct acl_set *set = acl->retired; set; set = next) {
-		next = set->next;
-		acl_set_free(set);
-	}
+	snapshot_fini(&acl->set);
 	free(acl->workers);
 	free(acl);
 	nf->state = NULL;
@@ -131,6 +129,7 @@ static int acl_init(struct nf *nf, struct err *err)
 	const struct acl_conf *conf = nf->conf;
 	struct acl *acl = calloc(1, sizeof(*acl));
 	struct acl_set *set;
+	int rc;
 
 	if (!acl)
 		return err_set(err, ENOMEM, "", "out of memory");
@@ -144,12 +143,11 @@ static int acl_init(struct nf *nf, struct err *err)
 		acl_fini(nf);
 		return -EINVAL;
 	}
-	/* A worker that does not run yet holds nothing. */
 	memset(acl->workers, 0, acl->n_workers * sizeof(*acl->workers));
-	for (unsigned int i = 0; i < acl->n_workers; i++)
-		atomic_init(&acl->workers[i].seen, UINT64_MAX);
-	atomic_store(&acl->set, set);
-	return 0;
+	rc = snapshot_init(&acl->set, nf->workers, set, set_free, err);
+	if (rc)
+		acl_fini(nf);
+	return rc;
 }
 
 static int cache_make(struct acl_worker *worker, const struct nf_worker *w, struct err *err)
@@ -179,61 +177,30 @@ static int acl_worker_init(struct nf_worker *w, struct err *err)
 	if (cache_make(&acl->workers[w->index], w, err))
 		return -ENOMEM;
 	w->state = &acl->workers[w->index];
-	atomic_store(&acl->workers[w->index].seen, atomic_load(&acl->epoch));
+	snapshot_online(&acl->set, w->index);
 	return 0;
 }
 
 static void acl_worker_fini(struct nf_worker *w)
 {
 	struct acl_worker *worker = w->state;
+	struct acl *acl = w->nf->state;
 
 	if (!worker)
 		return;
-	atomic_store(&worker->seen, UINT64_MAX);
+	snapshot_offline(&acl->set, w->index);
 	rte_free(worker->cache);
 	worker->cache = NULL;
 }
 
+/* Also when no packets come: a set that was replaced is not kept waiting. */
 static void acl_tick(struct nf_worker *w, uint64_t now_tsc)
 {
 	struct acl *acl = w->nf->state;
-	struct acl_worker *worker = w->state;
-	uint64_t epoch = atomic_load_explicit(&acl->epoch, memory_order_acquire);
 
+	(void)now_tsc;
 	acl_cache_tick(w);
-
-	/* Release: the reads of an old set in process() stay before this. */
-	atomic_store_explicit(&worker->seen, epoch, memory_order_release);
-}
-
-/* Frees the sets that no worker can read any more. */
-static void reap(struct acl *acl)
-{
-	struct acl_set **link = &acl->retired;
-	uint64_t oldest = UINT64_MAX;
-
-	for (unsigned int i = 0; i < acl->n_workers; i++)
-		oldest = RTE_MIN(oldest, atomic_load(&acl->workers[i].seen));
-	while (*link) {
-		struct acl_set *set = *link;
-
-		if (set->retired_at > oldest) {
-			link = &set->next;
-			continue;
-		}
-		*link = set->next;
-		acl_set_free(set);
-	}
-}
-
-static void replace(struct acl *acl, struct acl_set *set)
-{
-	struct acl_set *old = atomic_exchange(&acl->set, set);
-
-	old->retired_at = atomic_fetch_add(&acl->epoch, 1) + 1;
-	old->next = acl->retired;
-	acl->retired = old;
-	reap(acl);
+	snapshot_read(&acl->set, w->index);
 }
 
 /* {"rules": [...], "rules_file": ..., ...}: the whole set anew; what is absent has its default. */
@@ -247,14 +214,13 @@ static int acl_update(struct nf *nf, const json_t *op, json_t **reply, struct er
 	rc = param_parse(acl_update_params, op, "op", &conf, err);
 	if (rc)
 		return rc;
-	reap(acl); /* before building: two sets at once are enough */
+	snapshot_reclaim(&acl->set); /* before building: two sets at once are enough */
 	set = set_make(nf, &conf, "op.rules", err);
 	param_free(acl_update_params, &conf);
 	if (!set)
 		return -EINVAL;
 	*reply = json_pack("{s:I}", "rules", (json_int_t)set->rules);
-	replace(acl, set);
-	return 0;
+	return snapshot_publish(&acl->set, set, err);
 }
 
 static const char *const acl_edges[] = {"pass", NULL};

@@ -7,6 +7,7 @@
 #include "core/nf.h"
 #include "cache.h"
 #include "nf/lib/rules/set.h"
+#include "table/snapshot.h"
 
 enum acl_drop {
 	ACL_DROP_DENIED,
@@ -56,8 +57,7 @@ struct acl_conf {
 
 /* One per worker, from a cache line of its own on. */
 struct acl_worker {
-	_Alignas(64) _Atomic(uint64_t) seen; /* the epoch of its last quiescent point */
-	struct acl_bucket *cache;            /* NULL: none */
+	_Alignas(64) struct acl_bucket *cache; /* NULL: none */
 	uint32_t cache_mask;                 /* buckets - 1 */
 	uint32_t way;
 	uint64_t cache_set; /* serial of the set that the cache's answers are from */
@@ -69,9 +69,7 @@ struct acl_worker {
 };
 
 struct acl {
-	_Atomic(struct acl_set *) set;
-	_Atomic(uint64_t) epoch;
-	struct acl_set *retired;
+	struct snapshot set; /* struct acl_set */
 	unsigned int n_workers;
 	struct acl_worker *workers;
 };

@@ -40,9 +40,9 @@ static uint32_t match_tuple6(const struct acl_set *set, const struct nf_flow *fl
 bool acl_flow_action(struct nf_worker *w, const struct nf_flow *flow, uint8_t verdict,
 		     struct nf_flow_action *action)
 {
-	const struct acl *acl = w->nf->state;
+	struct acl *acl = w->nf->state;
 	const struct acl_conf *conf = w->nf->conf;
-	const struct acl_set *set = atomic_load_explicit(&acl->set, memory_order_acquire);
+	const struct acl_set *set = snapshot_get(&acl->set);
 	bool reverse = flow->direction == NF_REVERSE;
 	bool swap = reverse && conf->reverse == ACL_REVERSE_SWAP;
 	uint32_t match;

@@ -274,9 +274,9 @@ void acl_cache_tick(struct nf_worker *w)
 
 void acl_process(struct nf_worker *w, struct burst *b)
 {
-	const struct acl *acl = w->nf->state;
+	struct acl *acl = w->nf->state;
 	const struct acl_conf *conf = w->nf->conf;
-	const struct acl_set *set = atomic_load_explicit(&acl->set, memory_order_acquire);
+	const struct acl_set *set = snapshot_read(&acl->set, w->index);
 	bool swap = b->direction == NF_REVERSE && conf->reverse == ACL_REVERSE_SWAP;
 	uint32_t match[BURST_MAX];
 	struct acl_groups g;

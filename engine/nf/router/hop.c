@@ -10,51 +10,40 @@
 
 #include "vnf.h"
 
-struct grave {
-	struct grave *next;
-	uint64_t token;
-	struct router_hop *hop;
-	uint16_t number; /* NO_HOP: it lives on with another meaning */
+struct hop_object {
+	struct router_hop hop;
+	struct rcu_old old;
+	struct router *router;
+	uint16_t number; /* to be given back; NO_HOP: it lives on with another meaning */
 };
 
-/* When memory is short the meaning leaks: better than pulling it from under a reader. */
-static void bury(struct router *r, struct router_hop *hop, uint16_t number)
+static void release(struct rcu_old *old)
 {
-	struct grave *g = calloc(1, sizeof(*g));
+	struct hop_object *o = container_of(old, struct hop_object, old);
+	struct router *r = o->router;
 
-	if (!g)
-		return;
-	g->hop = hop;
-	g->number = number;
-	g->token = rte_rcu_qsbr_start(r->readers);
-	*r->graves_end = g;
-	r->graves_end = &g->next;
+	if (o->number != NO_HOP)
+		r->free_hops[r->n_free_hops++] = o->number;
+	free(o);
 }
 
-void graves_reclaim(struct router *r, bool all)
+static void retire(struct router *r, struct router_hop *hop, uint16_t number)
 {
-	while (r->graves) {
-		struct grave *g = r->graves;
+	struct hop_object *o = container_of(hop, struct hop_object, hop);
 
-		if (!all && rte_rcu_qsbr_check(r->readers, g->token, false) != 1)
-			return;
-		r->graves = g->next;
-		if (!r->graves)
-			r->graves_end = &r->graves;
-		if (g->number != NO_HOP)
-			r->free_hops[r->n_free_hops++] = g->number;
-		free(g->hop);
-		free(g);
-	}
+	o->router = r;
+	o->number = number;
+	rcu_retire(&r->rcu, &o->old, release);
 }
 
 static struct router_hop *copy(const struct router_hop *hop)
 {
-	struct router_hop *c = aligned_alloc(64, sizeof(*c));
+	struct hop_object *o = aligned_alloc(64, RTE_ALIGN_CEIL(sizeof(*o), 64));
 
-	if (c)
-		*c = *hop;
-	return c;
+	if (!o)
+		return NULL;
+	o->hop = *hop;
+	return &o->hop;
 }
 
 int hop_new(struct router *r, const struct router_hop *hop)
@@ -62,7 +51,7 @@ int hop_new(struct router *r, const struct router_hop *hop)
 	struct router_hop *c;
 	uint16_t number;
 
-	graves_reclaim(r, false);
+	rcu_reclaim(&r->rcu);
 	if (!r->n_free_hops && r->hops_made == ROUTER_HOPS_MAX)
 		return -ENOSPC;
 	c = copy(hop);
@@ -83,13 +72,13 @@ void hop_set(struct router *r, uint16_t number, const struct router_hop *hop)
 	if (!c)
 		return;
 	atomic_store_explicit(&r->hops[number], c, memory_order_release);
-	bury(r, old, NO_HOP);
-	graves_reclaim(r, false);
+	retire(r, old, NO_HOP);
+	rcu_reclaim(&r->rcu);
 }
 
 void hop_free(struct router *r, uint16_t number)
 {
-	bury(r, atomic_load(&r->hops[number]), number);
+	retire(r, atomic_load(&r->hops[number]), number);
 }
 
 static void set_macs(struct router_hop *hop, const uint8_t *dst, const uint8_t *src)

@@ -318,7 +318,7 @@ void router_process(struct nf_worker *w, struct burst *b)
 	unsigned int n = b->n;
 	struct batches batches;
 
-	rte_rcu_qsbr_quiescent(r->readers, w->index);
+	rcu_quiescent(&r->rcu, w->index);
 	batches.ipv4.n = batches.ipv6.n = 0;
 	if (b->direction == NF_FORWARD)
 		for (unsigned int i = 0; i < n; i++)

@@ -18,29 +18,15 @@ static void router_fini(struct nf *nf)
 	learner_stop(r);
 	for (unsigned int i = 0; i < r->n_vnfs; i++)
 		vnf_fini(&r->vnfs[i]);
-	if (r->graves_end)
-		graves_reclaim(r, true);
+	rcu_fini(&r->rcu); /* gives numbers back to free_hops */
 	mtrie_destroy(r->trie);
 	pthread_mutex_destroy(&r->lock);
 	free(r->vnfs);
 	free((void *)r->hops);
 	free(r->users);
 	free(r->free_hops);
-	free(r->readers);
 	free(r);
 	nf->state = NULL;
-}
-
-static int alloc_readers(struct router *r, unsigned int workers)
-{
-	unsigned int threads = workers ? workers : 1;
-	size_t bytes = RTE_ALIGN_CEIL(rte_rcu_qsbr_get_memsize(threads), RTE_CACHE_LINE_SIZE);
-
-	r->readers = aligned_alloc(RTE_CACHE_LINE_SIZE, bytes);
-	if (!r->readers)
-		return -ENOMEM;
-	rte_rcu_qsbr_init(r->readers, threads);
-	return 0;
 }
 
 static struct router_hop no_route = {.kind = HOP_NO_ROUTE}; /* never changed */
@@ -48,18 +34,17 @@ static struct router_hop no_route = {.kind = HOP_NO_ROUTE}; /* never changed */
 static int alloc_tables(struct router *r, const struct router_params *p, unsigned int workers,
 			struct err *err)
 {
-	r->graves_end = &r->graves;
 	r->vnfs = calloc(p->vnfs.count + 1, sizeof(*r->vnfs));
 	r->hops = calloc(ROUTER_HOPS_MAX + 1, sizeof(*r->hops));
 	r->users = calloc(ROUTER_HOPS_MAX + 1, sizeof(struct user *));
 	r->free_hops = calloc(ROUTER_HOPS_MAX + 1, sizeof(*r->free_hops));
-	if (!r->vnfs || !r->hops || !r->users || !r->free_hops || alloc_readers(r, workers))
+	if (!r->vnfs || !r->hops || !r->users || !r->free_hops || rcu_init(&r->rcu, workers, err))
 		return err_set(err, ENOMEM, "params", "out of memory");
 	atomic_store(&r->hops[NO_HOP], &no_route);
 	return mtrie_create(&r->trie,
 			    &(struct mtrie_conf){.roots = 2 * ROUTER_VNFS_MAX,
 						 .nodes = (uint32_t)p->nodes,
-						 .readers = r->readers},
+						 .readers = &r->rcu},
 			    "params.nodes", err);
 }
 
@@ -88,8 +73,7 @@ static void router_worker_fini(struct nf_worker *w)
 {
 	const struct router *r = w->nf->state;
 
-	rte_rcu_qsbr_thread_offline(r->readers, w->index);
-	rte_rcu_qsbr_thread_unregister(r->readers, w->index);
+	rcu_offline(&r->rcu, w->index);
 	free(w->state);
 	w->state = NULL;
 }
@@ -109,8 +93,7 @@ static int router_worker_init(struct nf_worker *w, struct err *err)
 	share = (int64_t)p->punt_pps / (w->count ? w->count : 1);
 	rw->punt_per_tick = RTE_MAX(share / TICKS_PER_S, 1);
 	rw->punt_burst = rw->punt_tokens = RTE_MAX(share / 10, PUNT_BURST_MIN);
-	rte_rcu_qsbr_thread_register(r->readers, w->index);
-	rte_rcu_qsbr_thread_online(r->readers, w->index);
+	rcu_online(&r->rcu, w->index);
 	return 0;
 }
 
@@ -121,7 +104,7 @@ static void router_tick(struct nf_worker *w, uint64_t now_tsc)
 	const struct router *r = w->nf->state;
 
 	(void)now_tsc;
-	rte_rcu_qsbr_quiescent(r->readers, w->index);
+	rcu_quiescent(&r->rcu, w->index);
 	rw->punt_tokens = RTE_MIN(rw->punt_tokens + rw->punt_per_tick, rw->punt_burst);
 }
 

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include <rte_branch_prediction.h>
-#include <rte_rcu_qsbr.h>
 
 #include "core/nf.h"
 #include "table/mtrie.h"
+#include "table/rcu.h"
 
 /*
  * What the files of this NF share; nobody else includes it.
@@ -18,7 +18,7 @@
  * The data path (process.c) reads the trie, the hops and the interfaces. All that is learnt is
  * written by one thread at a time, under `lock`: the learning thread (learn.c), or the control
  * thread in an update. Readers report quiescence once per burst; what they may still look at is kept
- * until then (grave.c).
+ * until then (table/rcu.h).
  */
 
 #define ROUTER_PORTS 15 /* edges out0 to out14 */
@@ -105,7 +105,6 @@ struct mac_slot {
 	uint16_t interface, vnf;
 };
 
-struct grave;
 struct user;
 struct vnf;
 
@@ -115,14 +114,13 @@ struct router {
 	struct mac_slot macs[MAC_SLOTS];
 	struct router_interface interfaces[ROUTER_INTERFACES_MAX];
 	unsigned int n_interfaces;
-	struct rte_rcu_qsbr *readers;
+	struct rcu rcu;
 	bool verify_checksum;
 
 	pthread_mutex_t lock; /* what follows, and all writing */
 	struct vnf *vnfs;
 	unsigned int n_vnfs;
 	struct user **users; /* by next hop number; NULL: not a route's */
-	struct grave *graves, **graves_end;
 	uint16_t *free_hops;
 	unsigned int n_free_hops, hops_made;
 	struct learner *learner; /* NULL when there is nothing to listen to */

@@ -123,5 +123,5 @@ void vnf_tick(struct vnf *v, uint64_t now_ns)
 {
 	if (v->sweep_at_ns && now_ns >= v->sweep_at_ns)
 		vnf_sweep(v);
-	graves_reclaim(v->router, false);
+	rcu_reclaim(&v->router->rcu);
 }

@@ -151,13 +151,12 @@ void users_resolve(struct vnf *v); /* anew, after neighbours changed */
 void users_resolve_object(struct vnf *v, uint32_t id);
 void users_fini(struct vnf *v);
 
-/* hop.c: numbers and what they mean; grave.c: freed when readers have gone on. */
+/* hop.c: numbers and what they mean. */
 int hop_new(struct router *r, const struct router_hop *hop); /* the number, or -ENOSPC */
 void hop_set(struct router *r, uint16_t number, const struct router_hop *hop);
 void hop_free(struct router *r, uint16_t number);
 /* The way to a neighbour: forward, into another VNF, or punted while its MAC is not known. */
 void hop_to_neighbour(const struct vnf *v, const struct path *path, struct router_hop *hop);
-void graves_reclaim(struct router *r, bool all);
 
 static inline unsigned int address_bytes(const struct address *a)
 {

@@ -44,9 +44,7 @@ struct acl_set {
 	uint8_t default_verdict;
 	bool flags; /* some rule looks at TCP flags: keys with ports are longer */
 	uint32_t rules;
-	uint64_t serial;      /* never used again, as an address may be */
-	uint64_t retired_at;  /* epoch from which no worker may still read it */
-	struct acl_set *next; /* among the retired */
+	uint64_t serial; /* never used again, as an address may be */
 };
 
 /*
