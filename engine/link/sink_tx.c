@@ -155,9 +155,14 @@ static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *
 
 struct seen_burst {
 	struct stamp stamp[BURST_MAX];
+	uint64_t bytes;
+	uint32_t differ; /* 0: all are as long as the first */
 };
 
-/* First pass: read stamps, and fetch the state of their flows. */
+/*
+ * First pass: all that is read of the mbufs, while their lines are here, and the state of the stamps'
+ * flows is fetched. What is to be looked at closely gets a stamp of nobody's.
+ */
 static inline void read_stamps(const struct sink_trial *t, struct rte_mbuf **pkts, uint16_t n,
 			       struct seen_burst *b)
 {
@@ -169,14 +174,17 @@ static inline void read_stamps(const struct sink_trial *t, struct rte_mbuf **pkt
 		__builtin_prefetch(pkts[i], 1);
 	for (uint16_t i = 0; i < RTE_MIN(n, AHEAD); i++)
 		rte_prefetch0(rte_pktmbuf_mtod_offset(pkts[i], char *, pkts[i]->data_len - 1));
+	b->bytes = b->differ = 0;
 	for (uint16_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = pkts[i];
 		uint64_t flow;
 
+		b->bytes += m->pkt_len;
+		b->differ |= m->pkt_len ^ pkts[0]->pkt_len;
 		if (i + AHEAD < n)
 			rte_prefetch0(rte_pktmbuf_mtod_offset(pkts[i + AHEAD], char *,
 							      pkts[i + AHEAD]->data_len - 1));
-		if (unlikely(m->data_len < STAMP_BYTES || m->nb_segs != 1)) {
+		if (unlikely(m->data_len < STAMP_BYTES || m->nb_segs != 1 || m->ol_flags & PKT_CREATED)) {
 			b->stamp[i] = (struct stamp){0};
 			continue;
 		}
@@ -201,18 +209,14 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 			   uint64_t mult)
 {
 	struct seen_burst b;
-	uint64_t bytes = 0, sum = 0, stamped = 0, min = t->latency.min, max = t->latency.max;
-	uint32_t differ = 0;
+	uint64_t sum = 0, stamped = 0, min = t->latency.min, max = t->latency.max;
 
 	read_stamps(t, pkts, n, &b);
 	for (uint16_t i = 0; i < n; i++) {
 		struct stamp s = b.stamp[i];
 		uint64_t flow = s.flow_seq >> 32, ns;
 
-		bytes += pkts[i]->pkt_len;
-		differ |= pkts[i]->pkt_len ^ pkts[0]->pkt_len;
-		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic ||
-			     pkts[i]->ol_flags & PKT_CREATED)) {
+		if (unlikely((s.magic_time & ~STAMP_TIME_MASK) != t->magic)) {
 			see_unstamped(t, pkts[i], s.magic_time & ~STAMP_TIME_MASK, now, mult);
 			continue;
 		}
@@ -234,8 +238,8 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		see_packet(t, &t->seen[flow], (uint32_t)s.flow_seq, pkts[i], ns);
 	}
 	t->all.packets += n;
-	t->all.bytes += bytes;
-	count_sizes(t, pkts, n, differ != 0);
+	t->all.bytes += b.bytes;
+	count_sizes(t, pkts, n, b.differ != 0);
 	t->stamped += stamped;
 	t->latency.count += stamped;
 	t->latency.sum += sum;
