@@ -36,11 +36,11 @@ static __rte_noinline uint8_t forward_within_limits(struct nf_worker *w, const s
 	return verdict ? verdict : (uint8_t)to;
 }
 
-static uint8_t forward(struct nf_worker *w, const struct veb_frame *f, unsigned int to)
+/* `limited` is the worker's; a constant where every frame comes by, so that nothing is left of it. */
+static __rte_always_inline uint8_t forward(struct nf_worker *w, const struct veb_frame *f,
+					   unsigned int to, const bool limited)
 {
-	struct veb_worker *vw = w->state;
-
-	if (unlikely(vw->limited))
+	if (limited)
 		return forward_within_limits(w, f, to);
 	w->counters[C_FORWARDED]++;
 	return (uint8_t)to;
@@ -86,35 +86,37 @@ static __rte_noinline uint8_t flood(struct nf_worker *w, const struct veb_frame 
 		if (own < NF_EDGES_MAX || own == NF_HOLD)
 			send_copy(w, f, to);
 		else
-			own = forward(w, f, to);
+			own = forward(w, f, to, vw->limited);
 	}
 	return own;
 }
 
 /* IEEE 802.1Qbg: a VEPA sends all frames of its stations to the bridge outside... */
-static uint8_t vepa(struct nf_worker *w, const struct veb_frame *f, uint64_t src, uint64_t dst,
-		    bool group)
+static __rte_noinline uint8_t vepa(struct nf_worker *w, const struct veb_frame *f, uint64_t src,
+				   uint64_t dst, bool group)
 {
 	const struct veb_params *p = w->nf->conf;
-	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
+	const struct veb_worker *vw = w->state;
+	const struct veb *veb = vw->veb;
 	const struct veb_port *port = &veb->ports[f->in];
 	uint32_t now = flow_now(f->now);
 	int to, from;
 
 	if (!port->uplink)
-		return forward(w, f, port->to_uplink);
+		return forward(w, f, port->to_uplink, vw->limited);
 	/* ... and takes those that it reflects, except what the station itself has sent. */
 	from = macs_find(&veb->macs, src, now, NULL);
 	to = group ? -1 : macs_find(&veb->macs, dst, now, NULL);
 	if (to >= 0)
 		return to == from || veb->ports[to].uplink ? NF_DROP(DROP_FILTERED)
-							   : forward(w, f, (unsigned int)to);
+							   : forward(w, f, (unsigned int)to, vw->limited);
 	if (!group && p->unknown != UNKNOWN_FLOOD)
 		return NF_DROP(DROP_UNKNOWN);
 	return flood(w, f, port->flood & ~(from < 0 ? 0 : 1ull << from));
 }
 
-static uint8_t bridge(struct nf_worker *w, const struct veb_frame *f, uint64_t dst, bool group)
+static __rte_always_inline uint8_t bridge(struct nf_worker *w, const struct veb_frame *f, uint64_t dst,
+					  bool group, const bool limited)
 {
 	const struct veb_params *p = w->nf->conf;
 	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
@@ -125,17 +127,17 @@ static uint8_t bridge(struct nf_worker *w, const struct veb_frame *f, uint64_t d
 		if (unlikely((to == f->in && !port->reflect) ||
 			     (to != f->in && port->uplink && veb->ports[to].uplink)))
 			return NF_DROP(DROP_FILTERED);
-		return forward(w, f, (unsigned int)to);
+		return forward(w, f, (unsigned int)to, limited);
 	}
 	if (group || p->unknown == UNKNOWN_FLOOD)
 		return flood(w, f, port->flood);
 	if (p->unknown == UNKNOWN_DROP || port->uplink)
 		return NF_DROP(DROP_UNKNOWN);
-	return forward(w, f, port->to_uplink);
+	return forward(w, f, port->to_uplink, limited);
 }
 
 /* 0, or the verdict on a frame that its source address forbids. */
-static uint8_t take_source(struct nf_worker *w, const struct veb_frame *f, uint64_t src)
+static __rte_always_inline uint8_t take_source(struct nf_worker *w, const struct veb_frame *f, uint64_t src)
 {
 	const struct veb_params *p = w->nf->conf;
 	struct veb *veb = ((struct veb_worker *)w->state)->veb;
@@ -165,7 +167,8 @@ static uint8_t take_source(struct nf_worker *w, const struct veb_frame *f, uint6
 	return 0;
 }
 
-static __rte_always_inline uint8_t switch_frame(struct nf_worker *w, const struct veb_frame *f)
+static __rte_always_inline uint8_t switch_frame(struct nf_worker *w, const struct veb_frame *f,
+						 const bool limited)
 {
 	const struct veb_params *p = w->nf->conf;
 	const uint8_t *eth = rte_pktmbuf_mtod(f->m, const uint8_t *);
@@ -183,12 +186,13 @@ static __rte_always_inline uint8_t switch_frame(struct nf_worker *w, const struc
 		return verdict;
 	if (unlikely(is_reserved(eth)))
 		return NF_DROP(DROP_RESERVED);
-	return p->mode == VEB_MODE_VEPA ? vepa(w, f, src, dst, group) : bridge(w, f, dst, group);
+	return p->mode == VEB_MODE_VEPA ? vepa(w, f, src, dst, group)
+					 : bridge(w, f, dst, group, limited);
 }
 
 uint8_t veb_switch(struct nf_worker *w, const struct veb_frame *f)
 {
-	return switch_frame(w, f);
+	return switch_frame(w, f, true);
 }
 
 /* What a port's limits let in. */
@@ -201,29 +205,33 @@ static __rte_noinline uint8_t within_limits(struct nf_worker *w, const struct ve
 	return verdict ? verdict : veb_switch(w, f);
 }
 
-static inline uint8_t one(struct nf_worker *w, const struct veb_frame *f)
+static __rte_always_inline void switch_burst(struct nf_worker *w, struct burst *b, const bool limited)
 {
-	const struct veb_worker *vw = w->state;
+	const struct veb *veb = ((struct veb_worker *)w->state)->veb;
+	struct veb_frame f = {.now = b->now, .dir = (enum nf_direction)b->direction};
 
-	if (unlikely(f->m->data_len < RTE_ETHER_HDR_LEN))
-		return NF_ABORT;
-	if (unlikely(f->in >= vw->veb->n_ports))
-		return NF_DROP(DROP_NO_PORT);
-	return unlikely(vw->limited) ? within_limits(w, f) : switch_frame(w, f);
+	for (unsigned int i = 0; i < b->n; i++) {
+		if (likely(i + 2 < b->n))
+			rte_prefetch0(rte_pktmbuf_mtod(b->pkts[i + 2], void *));
+		f.m = b->pkts[i];
+		f.in = nf_port(f.m);
+		if (unlikely(f.m->data_len < RTE_ETHER_HDR_LEN))
+			b->verdict[i] = NF_ABORT;
+		else if (unlikely(f.in >= veb->n_ports))
+			b->verdict[i] = NF_DROP(DROP_NO_PORT);
+		else
+			b->verdict[i] = limited ? within_limits(w, &f) : switch_frame(w, &f, false);
+	}
 }
 
 void veb_process(struct nf_worker *w, struct burst *b)
 {
 	struct veb_worker *vw = w->state;
 
-	if (vw->limited)
-		nic_clock_set(&vw->clock, rte_rdtsc()); /* b->now is read once in so many polls */
-	for (unsigned int i = 0; i < b->n; i++) {
-		struct veb_frame f = {.m = b->pkts[i], .now = b->now, .in = nf_port(b->pkts[i]),
-				  .dir = (enum nf_direction)b->direction};
-
-		if (likely(i + 2 < b->n))
-			rte_prefetch0(rte_pktmbuf_mtod(b->pkts[i + 2], void *));
-		b->verdict[i] = one(w, &f);
+	if (likely(!vw->limited)) {
+		switch_burst(w, b, false);
+		return;
 	}
+	nic_clock_set(&vw->clock, rte_rdtsc()); /* b->now is read once in so many polls */
+	switch_burst(w, b, true);
 }
