@@ -16,12 +16,10 @@ from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
-from headrace.engine.describe import describe
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.chains import Chains
+from headrace.ground import choose
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
-from headrace.host.programs import find_engine
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
@@ -35,7 +33,6 @@ from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
-from headrace.spec.forms import hosting_kind
 from headrace.spec.points import Wanted
 
 
@@ -83,7 +80,7 @@ def run(
         groups.show(chosen, stdout())
         return
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
-    checked = chosen.checked(_check, all_right=check)
+    checked = chosen.checked(choose.check, all_right=check)
     check_claims(chosen.study.claims, doc)
     if check:
         _show_check(chosen, checked, as_json)
@@ -159,20 +156,6 @@ def _told(
     if judged:
         out.print(tally(judged), markup=False)
     out.print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
-
-
-def _check(doc: Document) -> Checked:
-    """Grounds are loaded when wanted: the rest of the command need not wait half a second."""
-    kind = hosting_kind(doc.data)
-    if kind == "appliances":
-        from headrace.ground.appliances.ground import check
-
-        return check(doc)
-    if kind == "offload":
-        from headrace.ground.offload.ground import OffloadGround
-
-        return OffloadGround(describe(find_engine())).check(doc)
-    return Chains(describe(find_engine())).check(doc)
 
 
 def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Preview:
