@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from headrace.cli._testdata import valid
 from support.lab import (
     COMMAND,
     environment,
@@ -56,7 +57,7 @@ def run(folder: Path, engine: Path, text: str, attempts: int = ATTEMPTS) -> dict
             "run", "spec.yaml", "--out", "b", "--json", folder=folder, engine=engine, timeout=900
         )
         assert state_left(folder) == []
-        found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+        found: dict[str, Any] = valid("run", done.stdout) if done.returncode == 0 else {}
         if found and not any(result["loss_ratio"] for result in found["results"]):
             break
     assert done.returncode == 0, done.stderr

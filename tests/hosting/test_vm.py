@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from headrace.cli._testdata import valid
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.vm_accel import find_qemu
 from headrace.ground.hosted.vm_cpio import Archive
@@ -205,7 +206,7 @@ def test_its_threads_and_memory_are_where_it_was_placed(
         folder=tmp_path, engine=engine_binary, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    engines = {one["name"]: one for one in json.loads(done.stdout)["engines"]}
+    engines = {one["name"]: one for one in valid("hosting where", done.stdout)["engines"]}
     machine = engines["vnf1.1"]
     [vcpu] = [thread for thread in machine["threads"] if thread["works"]]
     assert vcpu["name"].startswith("CPU 0/") and vcpu["allowed"] == machine["lcores"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headrace.cli._testdata import valid
 from headrace.spec.plan import ChainPlan
 from headrace.spec.profile import Profile
 from headrace.spec.server import Server
@@ -32,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_detect(home: Path, engine_binary: Path) -> None:
     done = headrace("server", "detect", "--json", folder=home, engine=engine_binary)
     assert done.returncode == 0, done.stderr
-    assert len(Server.model_validate_json(done.stdout).cpus) == os.cpu_count()
+    assert len(Server.model_validate(valid("server detect", done.stdout)).cpus) == os.cpu_count()
 
 
 BAD: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -87,7 +88,7 @@ def test_a_short_profile(home: Path, engine_binary: Path) -> None:
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    made = Profile.model_validate_json(done.stdout)
+    made = Profile.model_validate(valid("profile", done.stdout))
     assert made.params == {"table_reads": 1}
     assert [p.settings.state for p in made.points if p.sweep == "state"] == [100, 1000]
     assert all(p.cost.nf.median > 0 and p.cost.rx.median > 0 for p in made.points)
@@ -108,7 +109,7 @@ def test_a_plan_that_is_verified(home: Path, engine_binary: Path) -> None:
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in json.loads(done.stdout)]
+    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
     assert made.bound_pps >= made.layout("best").predicted_pps * (1 - 1e-9)
     for one in made.layouts:
         assert [f for s in one.segments for f in s.functions] == ["l2fwd", "monitor"]
@@ -142,7 +143,7 @@ def test_a_plan_for_latency_out_of_stored_profiles(home: Path, engine_binary: Pa
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in json.loads(done.stdout)]
+    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
     assert (made.aim, made.costs, made.rate_pps) == ("latency", "profiles", 50e3)
     best = made.layout("best")
     assert best.predicted_latency_us and best.measured_latency_us
@@ -186,7 +187,7 @@ def test_a_plan_is_a_spec_that_runs(home: Path, engine_binary: Path, tmp_path: P
         engine=engine_binary,
     )
     assert done.returncode == 0, done.stderr
-    [made] = [ChainPlan.model_validate(one) for one in json.loads(done.stdout)]
+    [made] = [ChainPlan.model_validate(one) for one in valid("plan", done.stdout)]
     assert [f.share for f in made.functions] == pytest.approx([1, 0.5], abs=0.01)
     # The layout that the spec has is priced beside the others, and is none that costs came from.
     assert [s.lcores for s in made.layout("given").segments] == [(0,), (1,)]

@@ -21,6 +21,7 @@ from headrace.record.segments import Segment
 
 PAUSED = 0.001  # of a trial: worth a word
 HELD_UP = 0.05  # of a trial: an lcore away for longer has costs that are mostly waiting
+ROUNDING = 1e-9  # of the busy time: no cost of its own
 
 CostKind = Literal["nf", "links", "loop"]
 
@@ -141,24 +142,20 @@ def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[Ca
         return ()
     costs = []
     for nf in dict.fromkeys([*nfs, *(n for r in replicas for n in r.nfs)]):
-        readings = [r.nfs[nf] for r in replicas if nf in r.nfs]
-        total = sum((n.cycles_per_packet or 0.0) * n.packets_in for n in readings)
+        readings = [(r.nfs[nf], r.sampled_share) for r in replicas if nf in r.nfs]
+        total = sum((n.cycles_per_packet or 0.0) * n.packets_in * share for n, share in readings)
         costs.append(CapacityCost(name=nf, kind="nf", cycles=total / packets))
-    fast = [(r.fastpath, r.packets_in) for r in replicas if r.fastpath]
+    fast = [(r.fastpath, r.packets_in * r.sampled_share) for r in replicas if r.fastpath]
     if fast:
         total = sum((f.cycles_per_packet or 0.0) * n for f, n in fast)
         costs.append(CapacityCost(name="fast path", kind="loop", cycles=total / packets))
-    links = sum((r.io_cycles_per_packet or 0.0) * r.packets_in for r in replicas) / packets
-    costs.append(CapacityCost(name="links", kind="links", cycles=links))
+    total = sum((r.io_cycles_per_packet or 0.0) * r.packets_in * r.sampled_share for r in replicas)
+    costs.append(CapacityCost(name="links", kind="links", cycles=total / packets))
     # Busy time that no NF and no link accounts for: classification, splitting, accounting.
-    total = sum(r.ops_cycles for r in replicas) / packets
-    sampled = sum(c.cycles for c in costs)
-    if total > sampled:
-        costs.append(CapacityCost(name="loop", kind="loop", cycles=total - sampled))
-    elif total:
-        # Parts are sampled, but all busy time is counted: a packet cannot cost more than there was.
-        scale = total / sampled
-        costs = [c.model_copy(update={"cycles": c.cycles * scale}) for c in costs]
+    busy = sum(r.ops_cycles for r in replicas) / packets
+    rest = busy - sum(c.cycles for c in costs)
+    if rest > ROUNDING * busy:
+        costs.append(CapacityCost(name="loop", kind="loop", cycles=rest))
     return tuple(costs)
 
 

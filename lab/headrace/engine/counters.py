@@ -317,17 +317,6 @@ def _ports(before: Json, after: Json) -> dict[str, PortReading]:
     return found
 
 
-def sampled_share(replica: ReplicaReading) -> float:
-    """What parts' sampled cycles are multiplied by: 1, or less where they come out as more than all
-    busy time, which is counted. Polls that are timed part by part take a little longer than others.
-    """
-    sampled = (replica.io_cycles_per_packet or 0.0) * replica.packets_in
-    sampled += sum((nf.cycles_per_packet or 0.0) * nf.packets_in for nf in replica.nfs.values())
-    if replica.fastpath:
-        sampled += (replica.fastpath.cycles_per_packet or 0.0) * replica.packets_in
-    return min(1.0, replica.ops_cycles / sampled) if sampled and replica.ops_cycles else 1.0
-
-
 def nf_cycles(counters: Counters) -> dict[str, float]:
     """Cycles per packet of each function, over all its replicas, and of the fast path.
 
@@ -337,7 +326,7 @@ def nf_cycles(counters: Counters) -> dict[str, float]:
     cycles: dict[str, float] = {}
     packets: dict[str, int] = {}
     for replica in counters.replicas:
-        share = sampled_share(replica)
+        share = replica.sampled_share
         for name, nf in replica.nfs.items():
             cycles[name] = cycles.get(name, 0.0) + nf.cycles * share
             packets[name] = packets.get(name, 0) + nf.cycles_packets

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
 from typer.testing import CliRunner
 
+from headrace.cli._testdata import valid
 from headrace.cli.bench import app
 from headrace.errors import BadInput, HeadraceError
 from headrace.profile.bench_fib import find_program, parse_entries, run_bench
@@ -37,7 +37,7 @@ def program() -> None:
 def test_a_small_table_is_measured() -> None:
     command = "fib --kind exact --entries 1k 5000 --runs 2 --seconds 0.005 --no-peer --json"
     done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
-    rows = json.loads(done.stdout)
+    rows = valid("bench fib", done.stdout)
     assert [row["entries"] for row in rows] == [1000, 5000]
     for row in rows:
         assert row["table"] == "cuckoo"

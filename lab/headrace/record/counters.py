@@ -151,6 +151,17 @@ class ReplicaReading(Record):
         total = self.rx_cycles + self.tx_cycles
         return total / self.io_packets if self.io_packets else None
 
+    @property
+    def sampled_share(self) -> float:
+        """What parts' sampled cycles are multiplied by: 1, or less where they come out as more
+        than all busy time, which is counted. Polls that are timed part by part take a little
+        longer than others, and a packet cannot cost more than there was."""
+        sampled = (self.io_cycles_per_packet or 0.0) * self.packets_in
+        sampled += sum((nf.cycles_per_packet or 0.0) * nf.packets_in for nf in self.nfs.values())
+        if self.fastpath:
+            sampled += (self.fastpath.cycles_per_packet or 0.0) * self.packets_in
+        return min(1.0, self.ops_cycles / sampled) if sampled and self.ops_cycles else 1.0
+
 
 class RingReading(Record):
     size: NonNegativeInt
