@@ -252,7 +252,7 @@ class Running:
         )
 
     def close(self) -> None:
-        """Of load generators in containers nothing is left when these are removed."""
+        """Nothing is left of load generators in containers once these are removed."""
         if self._going is not None and isinstance(self._going.load, PacketsLoad):
             self._going.load.close()
 
