@@ -77,11 +77,13 @@ def test_known_cost(engine_binary: Path, tmp_path: Path, shared: bool, load: flo
     both = with_cost + without
     assert all(0 < one.ops <= 1 for one in both)
     assert median(one.told / one.ref for one in both) == pytest.approx(1, abs=0.005)
-    expected = median(one.packets / one.span for one in with_cost) * cycles
+    # Window by window, as a machine that stands still in one of them carries fewer packets there.
     # Interruptions too short to be told from work only add to it.
-    found = min(one.ops for one in with_cost) - min(one.ops for one in without)
+    expected = median(one.packets / one.span for one in with_cost) * cycles
+    own = min(one.ops for one in without)
+    beyond = min(one.ops - own - one.packets / one.span * cycles for one in with_cost)
     # What the machine itself costs: `make bench BENCH_ARGS=busy` has it closer.
-    assert found == pytest.approx(expected, rel=0.1)
+    assert beyond == pytest.approx(0, abs=0.1 * expected)
     # Of the packets, timed polls have the share that they have of the polls that find some.
     assert median(one.sampled for one in with_cost) == pytest.approx(1 / 16.5, rel=0.25)
 

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 
 from headrace.ground.contract import Killable, Point
-from headrace.measure.audit import verdict
+from headrace.measure.audit import audit
 from headrace.record.chaos import ChaosOutcome
+from headrace.record.facts import Facts
 from headrace.record.figures import gbps
 from headrace.record.rows import Trial
-from headrace.record.verdict import Audit
 from headrace.spec.measure import Chaos
 
 _SAID_EVERY = 60  # kills
@@ -73,6 +73,10 @@ def trial_of(
     received = outcome.received / outcome.seconds
     lost = max(0, outcome.sent - outcome.received)
     sent = outcome.sent / outcome.seconds
+    facts = Facts(
+        sent=outcome.sent, received=outcome.received, lost=lost, took_s=outcome.seconds,
+        more=outcome.findings,
+    )  # fmt: skip
     return Trial(
         chain=point.chain,
         execution=point.execution,
@@ -83,7 +87,7 @@ def trial_of(
         phase="chaos",
         started_at=started_at,
         intended_duration_s=outcome.seconds,
-        audit=Audit(verdict=verdict(outcome.findings), findings=outcome.findings),
+        audit=audit(facts),
         load_pps=load_pps * outcome.ways,
         throughput_pps=received,
         throughput_gbps_l1=gbps(received, frame_bytes, layer=1),

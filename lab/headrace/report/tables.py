@@ -106,6 +106,12 @@ def _latency(name: str, on: Medium = "both", from_width: int = 0) -> Field:
     return Field(column, _of(name, lambda s: s.latency_ns))
 
 
+def _requests(s: Summary) -> float | None:
+    """None of streams, which ask for nothing."""
+    asked = any(r.application and r.application.requests for r in s.results)
+    return s.application["requests_per_s"].median if asked else None
+
+
 def _seen(column: Column, name: str) -> Field:
     return Field(column, _of(name, lambda s: s.application))
 
@@ -140,7 +146,7 @@ APPLICATIONS = (
     _seen(Column("goodput", unit="Gbit/s", on="page"), "gbps"),
     _seen(Column("to servers", unit="Gbit/s", from_width=110, optional=True), "to_servers_gbps"),
     _seen(Column("to clients", unit="Gbit/s", from_width=110, optional=True), "to_clients_gbps"),
-    _seen(Column("requests", unit="per s", on="page"), "requests_per_s"),
+    Field(Column("requests", unit="per s", on="page", optional=True), _requests),
     Field(Column("cache hits", from_width=100), _hits),
     Field(Column("loss", "loss", on="terminal"), LOSS.cell),
     *(field._replace(column=replace(field.column, optional=True)) for field in TIMES),
