@@ -22,6 +22,7 @@ help:
 	@echo 'make test-vm-placement placements checked in a QEMU guest with two NUMA nodes (root)'
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
+	@echo 'make format        C and Python as the style has it'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference, from engine and lab themselves'
 	@echo 'make setup         packages, Python environment and engine, nothing else'

@@ -9,7 +9,7 @@
 #include "core/trial.h"
 #include "craft.h"
 #include "flows.h"
-#include "pace.h"
+#include "due.h"
 #include "replay.h"
 
 struct source_conf {

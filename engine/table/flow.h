@@ -140,7 +140,6 @@ void flow_changed(struct flow_table *t, const struct flow *f);
 
 uint32_t flow_count(const struct flow_table *t);
 uint32_t flow_capacity(const struct flow_table *t);
-size_t flow_memory_bytes(const struct flow_table *t);
 
 /*
  * Time in units of 2^20 TSC cycles (some 0.3 to 0.5 ms): 32 bits then last for more than two weeks,

@@ -47,11 +47,6 @@ uint32_t flow_capacity(const struct flow_table *t)
 	return t->capacity;
 }
 
-size_t flow_memory_bytes(const struct flow_table *t)
-{
-	return t->buckets_bytes + t->records_bytes + t->epochs_bytes;
-}
-
 uint32_t flow_ticks(uint64_t ms)
 {
 	uint64_t cycles = ms * (rte_get_tsc_hz() / 1000);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "link/pace.h"
+#include "link/due.h"
 
 static struct pace pace(double interval, uint64_t packets)
 {

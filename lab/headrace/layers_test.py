@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,3 +75,26 @@ def test_imports_point_down() -> None:
         f"{place} imports {to}" for folder, to, place in edges() if LEVEL[to] >= LEVEL[folder]
     ]
     assert not upward, upward
+
+
+def test_what_tests_and_studies_import_is_there() -> None:
+    """Nothing else looks at them before they run: a name that has changed would show in minutes."""
+    repo = HOUSE.parents[1]
+    folders = [repo / name for name in ("tests", "studies", "scripts")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    missing = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace"):
+                missing += [f"{file}:{node.lineno}: {name}" for name in _lacking(node)]
+    assert not missing, missing
+
+
+def _lacking(node: ast.ImportFrom) -> list[str]:
+    module = importlib.import_module(str(node.module))
+    names = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+    return [
+        f"{node.module}.{name}"
+        for name in names
+        if importlib.util.find_spec(f"{node.module}.{name}") is None
+    ]

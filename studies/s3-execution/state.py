@@ -11,7 +11,7 @@ from cuts import NAMES, ORIGIN, PUBLISHED, Cut, spec
 
 from headrace.analyse.units import NOT_KNOWN, count, significant
 from headrace.collect import pmu
-from headrace.collect.perf import Refused
+from headrace.collect.perf import PerfRefused
 from headrace.host.server import detect
 from headrace.model import amat
 from headrace.model.stalls import stalled_for
@@ -84,7 +84,7 @@ def counted(
                 studied.run(bench, one, ORIGIN, [0.0], count_events=count_events)[0].events
                 for one in specs
             ], ""
-    except Refused as why:
+    except PerfRefused as why:
         return [{} for _ in specs], str(why)
 
 

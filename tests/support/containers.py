@@ -25,8 +25,8 @@ _OWN = re.compile(r"hr[0-9a-f]{4}(-.+|[bmnp][0-9]+|o)")
 def lacking(*vnfs: str, base: bool = False) -> str | None:
     """Why these VNFs cannot be run here, and what mends it."""
     from headrace.ground.appliances.images import has_image
+    from headrace.ground.catalogue import catalogue
     from headrace.ground.hosted.container import no_containers
-    from headrace.ground.vnf import catalogue
     from headrace.host.tool import BASE_IMAGE
 
     if (why := no_containers()) is not None:

@@ -30,7 +30,7 @@ from checks import (
     until,
 )
 
-from headrace.ground.vnf import find
+from headrace.ground.catalogue import find
 
 STORAGE = """\
 [storage]

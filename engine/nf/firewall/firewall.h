@@ -97,9 +97,6 @@ uint8_t fw_new_flow(struct nf_worker *w, const struct fw_rules *rules, struct rt
 /* Everything that is not TCP or UDP. */
 uint8_t fw_other(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
 		 enum nf_direction dir, uint32_t now);
-/* One TCP or UDP packet. */
-uint8_t fw_with_ports(struct nf_worker *w, const struct fw_rules *rules, struct rte_mbuf *m,
-		      enum nf_direction dir, uint32_t now);
 /* fragments_ops.first. */
 uint8_t fw_first_fragment(struct nf_worker *w, struct rte_mbuf *m, enum nf_direction dir, uint32_t now,
 			  void *note);

@@ -12,7 +12,7 @@ from headrace.analyse.reached import Rate, Reached
 from headrace.analyse.report import Report, report
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.layout import lay_out
-from headrace.ground.vnf import catalogue
+from headrace.ground.catalogue import catalogue
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.deployment import DeployedGraph, DeployedNode, Role, swept_text
 from headrace.record.figures import ApplicationFigures

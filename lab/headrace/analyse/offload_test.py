@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.analyse.offload import MAX, offload_modes, remarks, verdicts
-from headrace.measure.audit import audit, unrefused
+from headrace.measure.audit import audit
+from headrace.measure.doubts import unrefused
 from headrace.record.facts import Facts
 from headrace.record.rows import Bounds, Goal, Result
 from headrace.record.verdict import Audit

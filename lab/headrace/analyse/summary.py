@@ -10,7 +10,7 @@ from pydantic import Field, computed_field
 
 from headrace.analyse.units import pps
 from headrace.record.frozen import Record
-from headrace.record.identity import Ground
+from headrace.record.identity import Origin
 from headrace.record.rows import Result
 from headrace.record.verdict import Verdict, worst
 
@@ -47,7 +47,7 @@ class ResultKey(Record):
     direction: str
     execution: str
     goal: str
-    ground: Ground = "measured"
+    ground: Origin = "measured"
     load_pps: float | None = None  # of fixed loads only; searches find their own
 
     @property

@@ -23,8 +23,8 @@ from headrace.collect.stack.result import StackTrace
 from headrace.doctor.check import Examination
 from headrace.engine.describe import DescribedKinds, DescribedNames
 from headrace.graph.enumerate import ChainCount, ChainGraphs
+from headrace.ground.catalogue import DescribedVnf, ListedVnfs
 from headrace.ground.hosted.where import WhereOutput
-from headrace.ground.vnf import DescribedVnf, ListedVnfs
 from headrace.model.hosting import CapacityOutput
 from headrace.profile.bench_fib import BenchRows
 from headrace.record.bundle import Status

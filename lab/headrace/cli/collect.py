@@ -16,11 +16,12 @@ from rich.table import Table
 from headrace.cli._console import stdout
 from headrace.cli._folder import make_folder
 from headrace.collect import Collector, Sampler, Targets, collectors
-from headrace.collect.base import LAYERS, Process
+from headrace.collect.base import Process
 from headrace.collect.sampler import PERIOD_MIN_S
 from headrace.collect.samples import Samples
 from headrace.errors import EXIT_INTERRUPTED, bad_value
 from headrace.host.cgroups import mounts
+from headrace.spec.collect import ALL_LAYERS
 
 
 def collect(
@@ -33,7 +34,7 @@ def collect(
         float | None, typer.Option(help="Seconds, without a command: until Ctrl-C if not given.")
     ] = None,
     layer: Annotated[
-        list[str] | None, typer.Option(help=f"Only these of {', '.join(LAYERS)}.")
+        list[str] | None, typer.Option(help=f"Only these of {', '.join(ALL_LAYERS)}.")
     ] = None,
     pid: Annotated[list[int] | None, typer.Option(help="Processes to watch.")] = None,
     cgroup: Annotated[
@@ -46,8 +47,8 @@ def collect(
 ) -> None:
     """Sample application, virtualization, virtual switch, operating system and hardware."""
     for name in layer or ():
-        if name not in LAYERS:
-            raise bad_value("--layer", name, allowed=", ".join(LAYERS))
+        if name not in ALL_LAYERS:
+            raise bad_value("--layer", name, allowed=", ".join(ALL_LAYERS))
     if not period >= PERIOD_MIN_S:
         raise bad_value("--period", period, allowed=f"{PERIOD_MIN_S} s or more")
     if duration is not None and not 0 < duration < float("inf"):
@@ -60,14 +61,14 @@ def collect(
     _there(targets)
     console = stdout()
     if check:
-        _check(collectors(targets, layer or LAYERS), console)
+        _check(collectors(targets, layer or ALL_LAYERS), console)
         return
     if Samples(out).present or any(out.glob("*.jsonl")):
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
     make_folder(out)
-    with Sampler(collectors(targets, layer or LAYERS), out, period):
+    with Sampler(collectors(targets, layer or ALL_LAYERS), out, period):
         status = _wait(command, duration)
     _summary(out, console)
     raise typer.Exit(status)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headrace.cli._console import print_json, stdout
 from headrace.ground.appliances.images import build_all, has_image
-from headrace.ground.vnf import DescribedVnf, ListedVnf, ListedVnfs, catalogue, find
+from headrace.ground.catalogue import DescribedVnf, ListedVnf, ListedVnfs, catalogue, find
 from headrace.host.ledger import Ledger
 from headrace.host.state import run_state
 

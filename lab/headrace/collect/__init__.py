@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from headrace.collect.application import Application
-from headrace.collect.base import LAYERS, Collector, Layer, Reading, Targets
+from headrace.collect.base import Collector, Reading, Targets
 from headrace.collect.hardware import Hardware
 from headrace.collect.os import OperatingSystem
 from headrace.collect.sampler import Sampler, SamplingCost
 from headrace.collect.virtual_switch import VirtualSwitch
 from headrace.collect.virtualization import Virtualization
+from headrace.spec.collect import ALL_LAYERS, Layer
 
 __all__ = ["Collector", "Layer", "Reading", "Sampler", "SamplingCost", "Targets", "collectors"]
 
@@ -29,7 +30,7 @@ _OF: dict[Layer, Callable[[Targets], Collector]] = {
 }
 
 
-def collectors(targets: Targets, layers: Collection[str] = LAYERS) -> list[Collector]:
+def collectors(targets: Targets, layers: Collection[str] = ALL_LAYERS) -> list[Collector]:
     """One of each of these layers, whether it can run here or not. The others are not made: some
     count from then on, which costs what is measured."""
-    return [_OF[layer](targets) for layer in LAYERS if layer in layers]
+    return [_OF[layer](targets) for layer in ALL_LAYERS if layer in layers]

@@ -10,7 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.base import Layer, Reading, Targets
+from headrace.collect.base import Reading, Targets
+from headrace.spec.collect import Layer
 
 _TIMEOUT_S = 1.0
 _GAUGES = ("held", "used", "size", "cpu")

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from headrace.spec.collect import Layer
+
 _HZ = os.sysconf("SC_CLK_TCK")
-Layer = Literal["application", "virtualization", "virtual-switch", "os", "hardware"]
-LAYERS: tuple[Layer, ...] = ("application", "virtualization", "virtual-switch", "os", "hardware")
 
 
 class Reading(NamedTuple):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.collect.base import Layer, Reading, Targets, number, text
+from headrace.collect.base import Reading, Targets, number, text
 from headrace.collect.cores import core_clock
 from headrace.collect.perf import (
     CACHE_MISSES,
@@ -18,6 +18,7 @@ from headrace.collect.perf import (
     PerfCounter,
     PerfRefused,
 )
+from headrace.spec.collect import Layer
 
 _HZ = os.sysconf("SC_CLK_TCK")
 # proc(5), /proc/stat

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.collect import cores
-from headrace.collect.base import Layer
 from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace
+from headrace.spec.collect import Layer
 
 _NOT_SAMPLED = "this layer was not sampled"
 

@@ -9,17 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from headrace.collect.base import (
-    Layer,
-    Process,
-    Reading,
-    Targets,
-    cpu_times_s,
-    netns_of,
-    pairs,
-    text,
-)
+from headrace.collect.base import Process, Reading, Targets, cpu_times_s, netns_of, pairs, text
 from headrace.collect.perf import TRACEPOINT, PerfCounter, PerfRefused, tracepoint
+from headrace.spec.collect import Layer
 
 _SOFTIRQS = ("NET_TX", "NET_RX", "TIMER", "SCHED", "RCU")
 # Of /proc/net/snmp and netstat: what points at a bottleneck in the stack.

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import RootModel
 
-from headrace.collect.base import LAYERS
 from headrace.errors import BadInput
 from headrace.host.store import load
+from headrace.spec.collect import ALL_LAYERS
 
 Row = tuple[int, dict[str, float]]  # CLOCK_MONOTONIC, ns; series: value
 
@@ -76,7 +76,7 @@ class Samples:
 
     def window(self, layer: str, begin_ns: int = 0, end_ns: int | None = None) -> Window:
         """What lies between two CLOCK_MONOTONIC times; the whole by default."""
-        if layer not in LAYERS:
+        if layer not in ALL_LAYERS:
             raise ValueError(layer)
         rows = [
             (t, values)

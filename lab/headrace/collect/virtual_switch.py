@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.collect.base import (
-    Layer,
     Reading,
     Targets,
     busiest_thread_ns,
@@ -22,6 +21,7 @@ from headrace.collect.base import (
 )
 from headrace.host.inside import Inside
 from headrace.host.programs import VSWITCHD
+from headrace.spec.collect import Layer
 
 T = TypeVar("T")
 _NET = Path("/sys/class/net")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.collect.base import (
-    Layer,
     Reading,
     Targets,
     busiest_thread_ns,
@@ -20,6 +19,7 @@ from headrace.collect.base import (
     thread_ns,
 )
 from headrace.host.cgroups import mounts
+from headrace.spec.collect import Layer
 
 
 class Virtualization:

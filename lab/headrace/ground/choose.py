@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ground a study runs on: its hosting says so. A new ground is added here.
+"""Which ground a study runs on: its hosting says so.
+
+A new ground is added here, its kind of hosting in spec/deployment.py (HOSTING_KINDS), and its keys
+of a Study in spec/forms.py. Chains of headrace's own functions are one ground with a
+point for each kind of hosting (chains.py: inline, process, container, vm). `tune` has a ground that
+no study asks for (tune/ground.py).
 
 Grounds are loaded when wanted: a run need not wait half a second for those of others.
 """
@@ -16,9 +21,9 @@ from headrace.spec.forms import hosting_kind
 def check(doc: Document) -> Checked:
     kind = hosting_kind(doc.data)
     if kind == "appliances":
-        from headrace.ground.appliances.ground import check as check_appliances
+        from headrace.ground.appliances.ground import AppliancesGround
 
-        return check_appliances(doc)
+        return AppliancesGround().check(doc)
     if kind == "offload":
         from headrace.ground.offload.ground import OffloadGround
 

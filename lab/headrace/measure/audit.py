@@ -5,6 +5,7 @@ A generator fails silently: it sends less than told, takes longer, or stalls and
 burst. A CPU stands still and nobody says so. A counter is missing, and a loss has no place. Each is
 checked on every trial, of whatever kind: a trial says what it knows as `Facts`, and one set of
 checks and limits judges it. What a trial cannot know is not checked, and not among its findings.
+What only a result can doubt (whose maximum it is, where a search ended) is in doubts.py.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ STRETCH_LIMIT = 1.01  # of the intended duration,
 STRETCH_SLACK_NS = 10_000_000  # or this, in a trial so short that a scheduler's tick shows
 PREEMPTION_LIMIT = 1e-3  # of the duration, when packets were lost;
 PREEMPTION_LATENCY_LIMIT = 0.05  # or when none were: the latencies have that waiting in them
-REFUSED_MIN = 1e-3  # lost at maximum rate; with less, the chain took what the generator could make
-SPARE_MIN = 0.05  # with so much to spare the ring is full all the time (docs/design/handover.md)
-GENERATOR_BUSY = 0.95  # of its time; one that the chain holds back finds no room in its ring
 OTHERS_LIMIT = 0.3  # CPUs taken by others, where the load has no CPU of its own
 OVER_LIMIT = 1.02  # of an lcore's time, busy; readings of it are not of one instant
 WIDTH_LIMIT = 2.8  # of four; a core to itself does 3.5 and more, beside a busy hyperthread 2
@@ -60,58 +58,6 @@ def with_findings(found: Audit, *more: Finding) -> Audit:
     """A trial's audit, and what is only known when others are done."""
     findings = (*found.findings, *more)
     return found.model_copy(update={"findings": findings, "verdict": verdict(findings)})
-
-
-def refused(lost: int, sent: int) -> bool:
-    """Whether the chain, and not the generator, set a trial's figure at maximum rate."""
-    return lost > sent * REFUSED_MIN
-
-
-def unrefused(found: Audit, lost: int, sent: int) -> Audit:
-    """A trial at maximum rate that lost nothing found the generator's limit, not the chain's."""
-    if refused(lost, sent):
-        return found
-    finding = Finding(
-        check="generator-limit",
-        ok=False,
-        text="The chain took all that the generator could send; it can do at least this.",
-        value=lost / sent if sent else 0.0,
-        limit=REFUSED_MIN,
-    )
-    return with_findings(found, finding)
-
-
-def handed_over(found: Audit, lost: int, sent: int) -> Audit:
-    """Where the first ring turned little away at maximum rate, the chain waited for its generator
-    for a part of the time, and what it received then was in another core's hands."""
-    share = lost / sent if sent else 0.0
-    if not refused(lost, sent) or share >= SPARE_MIN:
-        return found
-    finding = Finding(
-        check="transfer",
-        ok=False,
-        text=f"Only {share:.1%} of the packets were lost: for a part of the time the chain waited "
-        "for its generator, and receiving then costs up to three times as much, out of another "
-        "core's cache; its cycles are of both states.",
-        value=share,
-        limit=SPARE_MIN,
-    )
-    return with_findings(found, finding)
-
-
-def held_back(found: Audit, busy: float) -> Audit:
-    """The same where the first ring waits, so that nothing is lost there: who was narrower shows in
-    how busy the generator's lcore was, which does nothing else."""
-    ok = busy <= GENERATOR_BUSY
-    whose = "the chain held it back" if ok else "the chain can do at least this"
-    finding = Finding(
-        check="generator-limit",
-        ok=ok,
-        text=f"The first ring waits; the generator was busy for {busy:.1%} of the time: {whose}.",
-        value=busy,
-        limit=GENERATOR_BUSY,
-    )
-    return with_findings(found, finding)
 
 
 def _findings(facts: Facts) -> Iterable[Finding]:

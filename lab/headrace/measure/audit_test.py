@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.measure.audit import audit, handed_over, held_back, refused, unrefused
+from headrace.measure.audit import audit
+from headrace.measure.doubts import handed_over, held_back, refused, unrefused
 from headrace.record.account import Account
 from headrace.record.facts import Facts, LcoreTime
 

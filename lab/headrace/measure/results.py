@@ -8,10 +8,9 @@ from statistics import mean
 from typing import Any
 
 from headrace.engine.figures import UNINTENDED
-from headrace.measure.audit import with_findings
+from headrace.measure.doubts import of_search
 from headrace.measure.outcome import Found, Limits
 from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
-from headrace.record.verdict import Audit, Finding
 
 AGREEMENT = 0.05
 
@@ -52,7 +51,7 @@ def searched(
         ),
     }
     return [
-        result(trial, goal.name, **shared, audit=_judged(trial.audit, found, limits))
+        result(trial, goal.name, **shared, audit=of_search(trial.audit, found, limits))
         for trial in trials
     ]
 
@@ -64,44 +63,6 @@ def compliance(found: Found) -> str | None:
     if goal.loss_ratio == 0 and goal.final_trial >= 60 and goal.exceed_ratio == 0:
         return "RFC 2544 throughput"
     return None
-
-
-def _judged(audit: Audit, found: Found, limits: Limits) -> Audit:
-    """The search's own reasons to doubt, added to those of the trial."""
-    text, check = _doubt(found, limits)
-    if text is None:
-        return audit
-    return with_findings(audit, Finding(check=check, ok=False, text=text))
-
-
-def _doubt(found: Found, limits: Limits) -> tuple[str | None, str]:
-    if found.generator_bound:
-        return (
-            "The load above was refused by the generator, not by the chain, which can do at least "
-            "this.",
-            "generator-limit",
-        )
-    if found.disturbed:
-        return (
-            "At the load above packets were lost only while something else ran on the lcores, or "
-            "the generator stalled; on a quiet machine the chain may do more.",
-            "search",
-        )
-    if found.stopped_by == "max-load":
-        return (
-            f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "
-            "it can do at least this.",
-            "generator-limit",
-        )
-    if found.stopped_by == "min-load":
-        return (
-            f"Not even the lowest load ({limits.min_load:.0f} packets/s) met the goal; the figures "
-            "are that trial's.",
-            "search",
-        )
-    if found.stopped_by == "time":
-        return "The search ran out of time; the bounds are those it had.", "search"
-    return None, ""
 
 
 def agreement(results: Iterable[Result]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from headrace.collect.watch import Watch
 from headrace.ground.contract import Deployed, Offer, Point
-from headrace.measure.audit import DISTURBED, handed_over, held_back, unrefused
+from headrace.measure.audit import DISTURBED
+from headrace.measure.doubts import of_maximum
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.progress import Progress
 from headrace.measure.results import result, searched
@@ -17,9 +18,7 @@ from headrace.record.figures import ApplicationFigures
 from headrace.record.identity import Phase
 from headrace.record.rows import Measurement, Result, Trial
 from headrace.record.text import between, duration, rate
-from headrace.record.verdict import Audit
 
-WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
 RETRIES = 6
@@ -97,7 +96,7 @@ class Series:
         trials = self._trial(0, self._measure.trial, "max")
         last = trials[-1]
         if self._offer.paced:
-            audits = [_at_most(t) for t in trials]
+            audits = [of_maximum(t) for t in trials]
             self._book.keep(
                 [result(t, "max", audit=a) for t, a in zip(trials, audits, strict=True)]
             )
@@ -161,23 +160,6 @@ class Series:
             self._retries -= 1
             total = self._trial(load_pps, seconds, "search")[-1]
         return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
-
-
-def _at_most(one: Trial) -> Audit:
-    """Whose the maximum is: the chain's, or the generator's."""
-    counters = one.counters
-    traffic = {cpu for s in one.segments if s.role == "generator" for cpu in s.cpus}
-    shared = any(traffic & set(s.cpus) for s in one.segments if s.role == "chain")
-    rings = {} if counters is None else counters.rings
-    if counters is None or not any(
-        ring.on_full == "wait" for name, ring in rings.items() if name.startswith(WIRE)
-    ):
-        judged = unrefused(one.audit, one.lost, one.sent)
-        return judged if shared else handed_over(judged, one.lost, one.sent)
-    if shared:
-        return one.audit  # one lcore's time for both: how they share it is what was measured
-    busy = max((w.utilisation for w in counters.workers if w.cpu in traffic), default=1.0)
-    return held_back(one.audit, busy)
 
 
 def _by_policy(one: Measurement) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One trial, on any ground: start, read, audit; the only place where a trial is judged."""
+"""One trial, on any ground: start, read, audit (audit.py has all its checks)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from headrace.engine.plan import Path as Way
 from headrace.engine.reading import Reading
 from headrace.engine.verify import stood_still
 from headrace.ground.contract import Deployed, Offer, Point
-from headrace.measure.audit import unrefused
+from headrace.measure.doubts import unrefused
 from headrace.measure.results import agreement, result
 from headrace.measure.trial import trial
 from headrace.record.facts import Observation

@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from headrace.record.account import Account
 from headrace.record.counters import Counters, Located
 from headrace.record.frozen import Record
-from headrace.record.identity import Ground
+from headrace.record.identity import Origin
 from headrace.record.segments import Anatomy, Limit, Segment
 
 L1_OVERHEAD_BYTES = 20  # IEEE 802.3: 7 preamble + 1 SFD + 12 minimum inter-packet gap
@@ -93,7 +93,7 @@ class ShownFigures(Record):
     accounts: tuple[Account, ...] = ()
     created: Account | None = None  # `sent` is what functions made: copies, errors, exports
 
-    ground: Ground = "measured"
+    ground: Origin = "measured"
     duration_s: NonNegativeFloat = 0.0
     frame_bytes_mean: float | None = None
     intended: NonNegativeInt = 0

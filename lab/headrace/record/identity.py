@@ -12,7 +12,7 @@ from headrace.record.frozen import Record
 Direction = Literal["forward", "reverse", "both"]
 
 
-Ground = Literal["measured", "predicted", "published"]
+Origin = Literal["measured", "predicted", "published"]
 
 
 Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "chaos"]

@@ -6,7 +6,7 @@
 #include "core/pkt.h"
 #include "set.h"
 
-/* A packet as rte_acl wants to see it, laid out as nf/acl/set.h says, for single lookups. */
+/* A packet as rte_acl wants to see it, laid out as nf/lib/rules/set.h says, for single lookups. */
 union acl_key {
 	uint8_t ip4[ACL_IP4_KEY_BYTES];
 	uint8_t ip6[ACL_IP6_KEY_BYTES];

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.ground.appliances.deploy import Deployed, Supply
 from headrace.ground.appliances.layout import Layout, Node
-from headrace.ground.vnf import VnfDefinition
+from headrace.ground.catalogue import VnfDefinition
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload, Http
 

@@ -22,7 +22,7 @@ from headrace.ground.appliances.fabric import Bridge, Fabric, FabricPort, Macvla
 from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
 from headrace.ground.appliances.layout import PORT, TESTER, Layout, Node
 from headrace.ground.appliances.sriov import Sriov
-from headrace.ground.vnf import VnfDefinition
+from headrace.ground.catalogue import VnfDefinition
 from headrace.host import cpu, runtime
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (

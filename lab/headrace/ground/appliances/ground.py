@@ -15,9 +15,9 @@ from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.images import build_all
-from headrace.ground.appliances.judge import Counters
 from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
+from headrace.ground.appliances.own_counters import Counters
 from headrace.ground.appliances.study import (
     Expanded,
     Point,
@@ -26,8 +26,8 @@ from headrace.ground.appliances.study import (
     workload_problem,
 )
 from headrace.ground.appliances.verify import verify
+from headrace.ground.catalogue import CatalogueEntry
 from headrace.ground.contract import Checked, Converging, Json, Killable, Offer, Site
-from headrace.ground.vnf import CatalogueEntry
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
 from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
@@ -42,18 +42,21 @@ from headrace.spec.workload import PACED, AnyWorkload, Packets, Pcap, RequestRes
 _FIRST_SEED = 1
 
 
-def check(doc: Document) -> Checked:
-    expanded = expand_study(doc)
-    feasible.check(expanded)
-    points = [AppliancePoint(doc, expanded, point) for point in expanded.points]
-    return Checked(
-        points=[point for point in points if point.offers],
-        inputs=_inputs(doc, expanded.study),
-        seconds=None,
-        interleaved=False,
-        notes=[note for point in points if not point.offers for note in point.notes],
-        lacking=_lacking(doc),
-    )
+class AppliancesGround:
+    """Third-party VNFs on the kernel's path: each graph, network and allocation is a point."""
+
+    def check(self, doc: Document) -> Checked:
+        expanded = expand_study(doc)
+        feasible.check(expanded)
+        points = [AppliancePoint(doc, expanded, point) for point in expanded.points]
+        return Checked(
+            points=[point for point in points if point.offers],
+            inputs=_inputs(doc, expanded.study),
+            seconds=None,
+            interleaved=False,
+            notes=[note for point in points if not point.offers for note in point.notes],
+            lacking=_lacking(doc),
+        )
 
 
 def _lacking(doc: Document) -> str | None:

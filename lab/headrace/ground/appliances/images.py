@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from headrace.errors import HeadraceError
-from headrace.ground.vnf import CatalogueEntry
+from headrace.ground.catalogue import CatalogueEntry
 from headrace.host import builds
 from headrace.host.ledger import Ledger
 from headrace.host.tool import BASE_IMAGE, last_words, tool, with_us

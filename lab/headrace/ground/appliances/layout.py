@@ -19,7 +19,7 @@ from headrace.graph.draw import one_line
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.lans import Lans
 from headrace.ground.appliances.stages import ApplianceStage, no_lone_way, trunk
-from headrace.ground.vnf import VnfDefinition
+from headrace.ground.catalogue import VnfDefinition
 
 _CLIENT, _SERVER = 10, 220
 _TESTER_DOWN, _TESTER_UP = 11, 230

@@ -13,7 +13,7 @@ from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import load
 from headrace.graph.problem import compile_problem, resolve
 from headrace.ground.appliances.layout import Layout, Node, lay_out
-from headrace.ground.vnf import VnfDefinition, catalogue
+from headrace.ground.catalogue import VnfDefinition, catalogue
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
 

@@ -13,10 +13,10 @@ from headrace.engine.clocks import of_machine
 from headrace.ground.appliances import charge
 from headrace.ground.appliances.caches import Looked, looked_up
 from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.judge import Counters, grown, judge
 from headrace.ground.appliances.layout import Node
 from headrace.ground.appliances.load import Load
 from headrace.ground.appliances.load.base import whole_seconds
+from headrace.ground.appliances.own_counters import Counters, grown, judge
 from headrace.host.plumbing import InterfaceCount
 from headrace.host.scheduling import Snapshot, snapshot
 from headrace.record.facts import Facts, LcoreTime, Observation

@@ -12,7 +12,7 @@ from headrace.errors import BadInput, bad_value
 from headrace.graph.draw import Place, one_line, tree
 from headrace.graph.enumerate import Graph
 from headrace.ground.appliances.lans import Lans
-from headrace.ground.vnf import VnfDefinition
+from headrace.ground.catalogue import VnfDefinition
 from headrace.spec.appliance import Side
 
 _SERVICES = int(IPv4Address("198.19.0.0"))

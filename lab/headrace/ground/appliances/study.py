@@ -18,7 +18,7 @@ from headrace.graph.unrank import sample
 from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.layout import Layout, lay_out
-from headrace.ground.vnf import CatalogueEntry, VnfDefinition, catalogue
+from headrace.ground.catalogue import CatalogueEntry, VnfDefinition, catalogue
 from headrace.record.deployment import Role
 from headrace.spec.appliance import Allocation, Appliances, Base, NetworkName, ScaleOut
 from headrace.spec.chain import Node

@@ -10,7 +10,7 @@ import pytest
 from headrace.errors import BadInput
 from headrace.graph.knowledge import load
 from headrace.ground.appliances.study import Expanded, expand_study
-from headrace.ground.vnf import catalogue, catalogue_folder
+from headrace.ground.catalogue import catalogue, catalogue_folder
 from headrace.spec import document
 from headrace.spec.appliance import Base
 from headrace.spec.forms import hosting_kind

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.ground import vnf as catalogue
+from headrace.ground import catalogue
 from headrace.ground.appliances import images
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.vnf import HostedVnf, last_words

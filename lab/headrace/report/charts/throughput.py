@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import SPACE, Scale, percent, pps, rate_scale
-from headrace.record.identity import Ground
+from headrace.record.identity import Origin
 
 from .svg import Map, covering, el, line, linear, picture, rect, shorten, text, text_width, title
 
@@ -21,7 +21,7 @@ class ThroughputBar(NamedTuple):
     median: float
     each: tuple[float, ...]  # repetition
     verdict: str
-    ground: Ground
+    ground: Origin
     note: str
 
     @property
