@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One study of each kind: the bundle that it leaves is taken by report, explain and diff, and can be
-run again from another folder."""
+"""One study of each kind: the bundle that it leaves is taken by report, explain and diff, and can
+be run again from another folder."""
 
 from __future__ import annotations
 
