@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.record.bundle import Bundle
 from support.engine import free_cpus
 from support.lab import headrace, state_left
 from support.netns import netns_refusal
@@ -64,6 +65,10 @@ def test_a_study(kind: str, engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(f"name: t{os.getpid() % 10000}-{kind}\n{KINDS[kind]}")
     done = headrace("run", "spec.yaml", "--out", "one", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0, done.stderr
+    if kind == "chaos":
+        [row] = Bundle(tmp_path / "one").results()
+        # The time that it takes until all is settled is none of the load's.
+        assert row.sent_pps == pytest.approx(row.load_pps, rel=0.15)
     taken(tmp_path, engine_binary)
 
 

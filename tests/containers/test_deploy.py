@@ -232,7 +232,7 @@ def test_instances_share_flows_by_their_hash(tmp_path: Path) -> None:
     done = run(
         tmp_path,
         "name: test\nchain: [router, nat]\ndeployment:\n  hosting:\n    kind: appliances\n"
-        "    vnfs: {nat: {instances: 2}, router: {instances: 2, cpus: 0.5, cpuset: '0'}}\n"
+        "    vnfs: {nat: {instances: 2}, router: {instances: 2, cpus: 0.5}}\n"
         "workload: {kind: http, connections: 32}\nmeasure: {trial: 1 s}\nwarmup: 0 s\n",
     )
     [result] = results(done)
@@ -289,9 +289,9 @@ def test_a_bundle_is_replayed_from_another_folder(tmp_path: Path) -> None:
     (first / "rules.yaml").write_text("rules: [nat first]\n")
     done = run(
         first,
-        "name: test\ndeployment: {hosting: container}\n"
+        "name: test\ndeployment: {hosting: {kind: appliances}}\n"
         "graphs: {vnfs: [nat], base: headrace, rules: [rules.yaml]}\n"
-        "workload: {kind: pcap, file: c.pcap, rate: 500, duration: 1 s}\n",
+        "workload: {kind: pcap, file: c.pcap}\nmeasure: {loads: [500], trial: 1 s}\n",
     )
     [result] = results(done)
     (first / "bundle-0").rename(tmp_path / "moved")

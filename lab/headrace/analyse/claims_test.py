@@ -184,3 +184,15 @@ def test_the_exit_status_tells(measured: Bundle, expected: list[Any], status: in
     assert done.exit_code == status
     assert tally(measured.claims) in done.output
     assert CliRunner().invoke(app, [str(measured.path)]).exit_code == 0
+
+
+def test_claims_of_a_run_that_ended_before_any_result_are_not_comparable(tmp_path: Path) -> None:
+    text = "name: x\nchain: []\nclaims: {c: {text: so, query: SELECT 1, expected: 1}}\n"
+    with pytest.raises(KeyboardInterrupt), BundleWriter(tmp_path / "b") as writer:
+        writer.spec(text, {})
+        raise KeyboardInterrupt
+    app = typer.Typer()
+    app.command()(report)
+    shown = CliRunner().invoke(app, [str(tmp_path / "b"), "--claims"])
+    assert shown.exit_code == EXIT_NOT_COMPARABLE
+    assert "interrupted" in shown.stdout

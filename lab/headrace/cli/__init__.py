@@ -126,6 +126,16 @@ def _needed(known: list[str], arguments: list[str]) -> list[str]:
     return [] if listing and _COMPLETING not in os.environ else known
 
 
+# Commands that became a study's: what takes their place.
+_MOVED = {
+    (
+        "hosting",
+        "chaos",
+    ): "`headrace run` of a study with `measure: {chaos: {...}}`",
+    ("hosting", "study"): "`headrace run` of a study with `groups`",
+}
+
+
 def _usage(error: Any) -> int:
     """Typer would draw a box of five lines around it."""
     command = error.ctx.command_path if error.ctx is not None else "headrace"
@@ -133,6 +143,10 @@ def _usage(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(said)
     else:
+        if (instead := _MOVED.get(tuple(sys.argv[1:3]))) is not None:  # type: ignore[arg-type]
+            print(f"headrace {' '.join(sys.argv[1:3])}: no such command; allowed: {instead}",
+                  file=sys.stderr)  # fmt: skip
+            return EXIT_BAD_INPUT
         words = said[:1].lower() + said[1:].rstrip(".").replace(": Input should", ": should")
         print(f"{command}: {words}; see {command} --help", file=sys.stderr)
     return EXIT_BAD_INPUT

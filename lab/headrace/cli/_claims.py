@@ -9,12 +9,13 @@ import typer
 
 from headrace.analyse.claims import judge_claims, keep_claims
 from headrace.cli._groups import this_machine
-from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE
+from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
+from headrace.spec import document
 from headrace.spec.claim import Claim
 from headrace.spec.group import lacking
-from headrace.spec.study import Study
+from headrace.spec.study import Study, read
 
 
 def judge(path: Path, study: Study) -> tuple[JudgedClaim, ...]:
@@ -25,6 +26,17 @@ def judge(path: Path, study: Study) -> tuple[JudgedClaim, ...]:
     judged = judge_claims(bundle, study.claims, _lacks, study.paper)
     keep_claims(bundle, judged)
     return judged
+
+
+def of_bundle(bundle: Bundle) -> tuple[JudgedClaim, ...]:
+    """Also those of a run that ended before anybody judged them."""
+    if bundle.claims:
+        return bundle.claims
+    given = bundle.spec_given
+    study = None if given is None else read(document.parse(given, bundle.path / "spec.yaml"))
+    if study is None or not study.claims:
+        raise BadInput(f"{bundle.path}: --claims: its study has no claims")
+    return judge_claims(bundle, study.claims, _lacks, study.paper)
 
 
 def _lacks(claim: Claim) -> str | None:

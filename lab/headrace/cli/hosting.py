@@ -29,7 +29,10 @@ from headrace.report.hosting import (
 from headrace.report.terminal import show as show_document
 from headrace.spec.hosting import VFS_MAX
 
-app = typer.Typer(no_args_is_help=True, help="What a server can host; VNFs killed under traffic.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What a server can host, and where its packets' time goes.",
+)
 
 
 app.command()(where)

@@ -41,6 +41,9 @@ def report(
     """Show the results of a run, where its chains are narrowest, and the evidence."""
     opened = Bundle(bundle)
     made = make_report(opened)
+    if claims:
+        judged = claimed.of_bundle(opened)
+        made = made.model_copy(update={"claims": judged})
     shown = _document(opened, made)
     if html is not None:
         write_html(shown, html)

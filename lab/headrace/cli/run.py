@@ -82,6 +82,8 @@ def run(
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
     checked = chosen.checked(choose.check, all_right=check)
     check_claims(chosen.study.claims, doc)
+    if claims and not chosen.study.claims:
+        raise BadInput(f"{spec}: --claims: the study has no claims")
     if check:
         _show_check(chosen, checked, as_json)
     else:

@@ -177,6 +177,8 @@ class BundleWriter:
             self.finish()
         elif isinstance(e, KeyboardInterrupt):
             self.finish("partial", "interrupted")
+        elif isinstance(e, SystemExit | BrokenPipeError):
+            self.finish("partial", "whoever read its output has closed it")
         else:
             self.finish("partial", str(e) or type(e).__name__)
 

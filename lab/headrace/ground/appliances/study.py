@@ -299,8 +299,8 @@ class _Expander:
         }
         count = max(instances.get(subject, 1), 1) if subject else 1
         return Point(
-            role, name, graph, kinds, layout, network, supplies, self.study.workload, subject,
-            count, self.swept,
+            role, name, graph, kinds, layout, network, supplies, self.workloads, subject, count,
+            self.swept,
         )  # fmt: skip
 
     def _supply(self, kind: str, allocation: Allocation) -> Supply:

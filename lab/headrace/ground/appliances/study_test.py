@@ -14,6 +14,7 @@ from headrace.ground.catalogue import catalogue, catalogue_folder
 from headrace.spec import document
 from headrace.spec.appliance import Base
 from headrace.spec.forms import hosting_kind
+from headrace.spec.workload import Packets, Pcap
 
 
 def expand(text: str, hosting: str = "") -> Expanded:
@@ -138,3 +139,17 @@ def test_the_catalogue_is_whole() -> None:
             file = entry.folder / script
             assert file.stat().st_mode & 0o111, f"{file} is not executable"
             assert "SPDX-License-Identifier" in file.read_text()[:80]
+
+
+def test_each_frame_is_a_load_and_a_capture_lies_beside_its_spec(tmp_path: Path) -> None:
+    (tmp_path / "c.pcap").write_bytes(b"")
+    text = (
+        "name: x\ndeployment: {hosting: {kind: appliances}}\nchain: [nat]\n"
+        "workload: [{kind: packets, frame: [128, 512]}, {kind: pcap, file: c.pcap}]\n"
+        "measure: {loads: [1k]}\n"
+    )
+    [point] = expand_study(document.parse(text, tmp_path / "spec.yaml")).points
+    small, large, capture = point.workloads
+    assert isinstance(small, Packets) and isinstance(large, Packets) and isinstance(capture, Pcap)
+    assert [small.frame[0].sizes, large.frame[0].sizes] == [(128,), (512,)]
+    assert capture.file == tmp_path / "c.pcap"
