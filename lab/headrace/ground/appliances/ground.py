@@ -69,6 +69,13 @@ def _lacking(doc: Document) -> str | None:
     return None
 
 
+def _with_file(doc: Document, workload: AnyWorkload) -> AnyWorkload:
+    """A replay has a copy by another name; rows go by the name that the spec gives."""
+    if not isinstance(workload, Pcap):
+        return workload
+    return workload.model_copy(update={"file": doc.resolve(workload.file)})
+
+
 def _inputs(doc: Document, study: Study) -> dict[str, Path]:
     """Files that the spec names. VNFs are the catalogue's, by their names, or images."""
     captures = [w.file for w in study.workload if isinstance(w, Pcap)]
@@ -113,7 +120,7 @@ class AppliancePoint:
         return [
             Offer(
                 workload=self._text(workload),
-                spec=workload,
+                spec=_with_file(self.doc, workload),
                 measure=measure_of(self.study, workload),
                 paced=isinstance(workload, Packets),
             )

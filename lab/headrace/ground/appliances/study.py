@@ -325,16 +325,14 @@ class _Expander:
 
 
 def _one_frame_each(doc: Document, study: Study) -> Iterator[AnyWorkload]:
-    """A capture's file found, each frame mix a workload of its own, and what tester and clients
-    cannot send refused."""
+    """Each frame mix is a workload of its own; what tester and clients cannot send is refused."""
     listed = isinstance(doc.data.get("workload"), list)
     for i, workload in enumerate(study.workload):
         at = ("workload", i) if listed else ("workload",)
         if isinstance(workload, Pcap):
-            file = doc.resolve(workload.file)
-            if not file.is_file():
+            if not doc.resolve(workload.file).is_file():
                 raise doc.error((*at, "file"), "no such file", value=str(workload.file))
-            yield workload.model_copy(update={"file": file})
+            yield workload
         elif isinstance(workload, Packets):
             _sendable(doc, at, workload)
             for frame in workload.frame:

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.errors import BadInput
 from headrace.graph.knowledge import load
+from headrace.ground.appliances.ground import AppliancesGround
 from headrace.ground.appliances.study import Expanded, expand_study
 from headrace.ground.catalogue import catalogue, catalogue_folder
 from headrace.spec import document
@@ -148,8 +149,9 @@ def test_each_frame_is_a_load_and_a_capture_lies_beside_its_spec(tmp_path: Path)
         "workload: [{kind: packets, frame: [128, 512]}, {kind: pcap, file: c.pcap}]\n"
         "measure: {loads: [1k]}\n"
     )
-    [point] = expand_study(document.parse(text, tmp_path / "spec.yaml")).points
-    small, large, capture = point.workloads
+    [point] = AppliancesGround().check(document.parse(text, tmp_path / "spec.yaml")).points
+    small, large, capture = (offer.spec for offer in point.offers)
+    assert point.offers[2].workload == "pcap c.pcap"
     assert isinstance(small, Packets) and isinstance(large, Packets) and isinstance(capture, Pcap)
     assert [small.frame[0].sizes, large.frame[0].sizes] == [(128,), (512,)]
     assert capture.file == tmp_path / "c.pcap"
