@@ -67,7 +67,6 @@ class Offer:
     workload: str
     spec: Any
     measure: Measure | None = None  # None: the study's
-    warmup_s: float | None = None  # None: the study's
     paced: bool = True  # it takes a rate; what does not (a closed loop) has one kind of trial: max
 
 
@@ -107,9 +106,6 @@ class Deployed(Protocol):
     def read(self) -> Sequence[Observation]:
         """What came of it; each direction, then their sum."""
 
-    def counters(self) -> Mapping[str, Mapping[str, int]]:
-        """Part -> counter -> value since it was deployed."""
-
     def killable(self) -> Killable | None:
         """For `measure.chaos`; None: it has no VNFs that could be killed."""
 
@@ -122,6 +118,7 @@ class Health:
     """A host whose VNFs are killed: packets since its load began, and what it holds."""
 
     sent: int
+    sending_s: float  # by the sources: until the last packet that they made
     received: int
     corrupt: int  # descriptors that a VNF left broken in the memory it shares
     updates: int  # route changes taken in
@@ -193,6 +190,18 @@ class Point(Protocol):
         chain, execution and workload stand for."""
 
     def deploy(self, site: Site) -> AbstractContextManager[Deployed]: ...
+
+
+def resolved_of(point: Point, study: Json, **more: Any) -> Json:
+    """The common part of what points of a study came to; `study`: every default written out."""
+    return {
+        "chain": point.chain,
+        "execution": point.execution,
+        "workload": point.offers[0].workload,
+        "study": study,
+        "lcores": {s.name: list(s.cpus) for s in point.segments},
+        **more,
+    }
 
 
 @dataclass(frozen=True)

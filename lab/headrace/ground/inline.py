@@ -19,7 +19,7 @@ from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, pat
 from headrace.engine.reading import Reading, Run
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
-from headrace.ground.contract import Converging, Killable, Offer, Site
+from headrace.ground.contract import Converging, Killable, Offer, Site, resolved_of
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
@@ -86,15 +86,8 @@ class EnginePoint:
 
     def resolved(self) -> Json:
         """For the bundle: every default written out."""
-        return {
-            "chain": self.chain,
-            "execution": self.execution,
-            "workload": self.experiment.workload_name,
-            "study": self.study.model_dump(mode="json"),
-            "lcores": {s.name: list(s.cpus) for s in self.segments},
-            "notes": list(self.placement.notes),
-            "plan": self.plan,
-        }
+        study = self.study.model_dump(mode="json")
+        return resolved_of(self, study, notes=list(self.placement.notes), plan=self.plan)
 
     def with_memory(self, engine: Mapping[str, Any], direct: bool = False) -> Json:
         plan = self.direct if direct else self.plan
@@ -134,12 +127,17 @@ class EnginePoint:
         try:
             floor = self.floors.of(self.experiment, self.with_memory(site.engine, True), site)
             plan = self.with_memory(site.engine)
-            with site.stopwatch.phase("deploying"):
-                engine = Engine(self.description.engine, plan, site.state)
-            with engine:
-                yield DeployedEngine(self, site, engine, plan, floor)
+            with self.started(plan, floor, site) as up:
+                yield up
         except EngineRefused as error:
             raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+
+    @contextlib.contextmanager
+    def started(self, plan: Json, floor: Floor | None, site: Site) -> Iterator[DeployedEngine]:
+        with site.stopwatch.phase("deploying"):
+            engine = Engine(self.description.engine, plan, site.state)
+        with engine:
+            yield DeployedEngine(self, site, engine, plan, floor)
 
 
 def _parts(placed: PlacedSegment) -> list[tuple[str, tuple[int, ...], tuple[str, ...], str]]:
@@ -224,15 +222,6 @@ class DeployedEngine:
 
     def converging(self) -> Converging | None:
         return None
-
-    def counters(self) -> Mapping[str, Mapping[str, int]]:
-        totals: dict[str, dict[str, int]] = {}
-        for replicas in self.engine.request("read")["segments"].values():
-            for name, nf in ((n, nf) for r in replicas for n, nf in r.get("nfs", {}).items()):
-                total = totals.setdefault(name, {})
-                for key, value in {"in": nf["in"], **nf.get("counters", {})}.items():
-                    total[key] = total.get(key, 0) + int(value)
-        return totals
 
 
 def inline_point(

@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import mean
 
 from headrace.engine.plan import isolated_cpus
-from headrace.ground.contract import Checked, Offer, Point
+from headrace.ground.contract import Checked, Point
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.series import RETRIES
 from headrace.spec.measure import Measure
@@ -31,7 +31,7 @@ def study_s(checked: Checked) -> float:
     """All of a study; what a ground itself takes to deploy is its to say."""
     times = deployments(checked)
     each = sum(
-        times * warmup_s(point, offer)
+        times * warmup_s(point)
         + point.study.repetitions
         * measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
         for point in checked.points
@@ -47,8 +47,8 @@ def deployments(checked: Checked) -> int:
     return checked.points[0].study.repetitions if checked.interleaved else 1
 
 
-def warmup_s(point: Point, offer: Offer) -> float:
-    seconds = point.study.warmup if offer.warmup_s is None else offer.warmup_s
+def warmup_s(point: Point) -> float:
+    seconds = point.study.warmup
     return seconds + (TRIAL_S + point.study.measure.drain if seconds else 0.0)
 
 

@@ -55,7 +55,7 @@ class Series:
         self._watch = watch
         study = point.study
         self._measure = offer.measure or study.measure
-        self._warmup_s = study.warmup if offer.warmup_s is None else offer.warmup_s
+        self._warmup_s = study.warmup
         self._by_number: dict[int, list[Trial]] = {}
         self._retries, self._repetition = RETRIES, 0
 
@@ -95,13 +95,8 @@ class Series:
         self._book.progress.status("maximum rate")
         trials = self._trial(0, self._measure.trial, "max")
         last = trials[-1]
-        if self._offer.paced:
-            audits = [of_maximum(t) for t in trials]
-            self._book.keep(
-                [result(t, "max", audit=a) for t, a in zip(trials, audits, strict=True)]
-            )
-        else:
-            self._book.keep([result(t, "max") for t in trials])
+        whose = of_maximum if self._offer.paced else lambda one: one.audit
+        self._book.keep([result(t, "max", audit=whose(t)) for t in trials])
         if not self._say_application(last):
             self._book.progress.say(
                 f"  max: {rate(last.throughput_pps)} of {rate(last.sent_pps)}" + _by_policy(last)

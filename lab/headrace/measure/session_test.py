@@ -116,9 +116,6 @@ class Fake:
         facts = Facts(sent=sent, received=received, lost=lost, asked=sent, sink_full=at_sink)
         return [Observation("forward", figures, facts)]
 
-    def counters(self) -> dict[str, dict[str, int]]:
-        return {}
-
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

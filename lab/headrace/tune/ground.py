@@ -5,7 +5,7 @@ or with an advice applied (ground/contract.py)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,9 +147,6 @@ class Joined:
         """The last run."""
         assert self._seen is not None, "nothing was started"
         return self._seen
-
-    def counters(self) -> Mapping[str, Mapping[str, int]]:
-        return counters(self._path)
 
     def killable(self) -> Killable | None:
         return None

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -276,9 +276,6 @@ class Running:
 
     def converging(self) -> Converging | None:
         return None
-
-    def counters(self) -> Mapping[str, Mapping[str, int]]:
-        return self._deployed.all_counters()
 
 
 @dataclass(frozen=True)

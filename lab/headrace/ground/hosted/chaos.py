@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from headrace.engine.plan import Path
@@ -44,10 +44,8 @@ class Victims:
         """More would be a leak. Drivers free what was sent when its place is needed."""
         return _BURST * max(1, len(self.host.vnfs)) + self.host.kept_by_drivers
 
-    @contextlib.contextmanager
-    def sending(self, load_pps: float, seconds: float) -> Iterator[None]:
-        with sending(self.host, self._wires, load_pps, seconds):
-            yield
+    def sending(self, load_pps: float, seconds: float) -> AbstractContextManager[None]:
+        return sending(self.host, self._wires, load_pps, seconds)
 
     def up(self) -> Sequence[str]:
         if self._down is not None:
@@ -71,8 +69,10 @@ class Victims:
     def health(self) -> Health:
         read = self.host.host_read()
         faces = [face.link for one in self.host.vnfs for face in one.vnf.faces]
+        sources = [read["links"][way.source] for way in self._wires]
         return Health(
-            sent=_sum(read, [way.source for way in self._wires], "sent"),
+            sent=sum(int(source["sent"]) for source in sources),
+            sending_s=max(int(source["duration_ns"]) for source in sources) / 1e9,
             received=_sum(read, [way.sink for way in self._wires], "received"),
             corrupt=_sum(read, faces, "corrupt"),
             updates=0,

@@ -12,10 +12,8 @@ from typing import Any
 from headrace.collect.base import Process, Targets
 from headrace.collect.watch import targets_of
 from headrace.engine import passage
-from headrace.engine.engine import EngineRefused
 from headrace.engine.plan import direct_plan
 from headrace.engine.reading import Reading
-from headrace.engine.traffic import refusal
 from headrace.ground.contract import Killable, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
@@ -53,15 +51,16 @@ class HostedPoint(EnginePoint):
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedHosted]:
-        try:
-            floor = self.floors.of(self.experiment, self.with_memory(site.engine, True), site)
-            plan = self.with_memory(site.engine)
-            with site.stopwatch.phase("deploying"):
-                engine = HostedEngine(self.description.engine, plan, self.hosted, site.state)
-            with engine:
-                yield DeployedHosted(self, site, engine, plan, floor)
-        except EngineRefused as error:
-            raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+        with super().deploy(site) as up:
+            assert isinstance(up, DeployedHosted)
+            yield up
+
+    @contextlib.contextmanager
+    def started(self, plan: Json, floor: Floor | None, site: Site) -> Iterator[DeployedHosted]:
+        with site.stopwatch.phase("deploying"):
+            engine = HostedEngine(self.description.engine, plan, self.hosted, site.state)
+        with engine:
+            yield DeployedHosted(self, site, engine, plan, floor)
 
 
 class DeployedHosted(DeployedEngine):

@@ -20,6 +20,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site
 from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
 from headrace.ground.inline import DeployedEngine, EnginePoint
+from headrace.ground.offload.fpm import write_addresses
 from headrace.ground.offload.modes import (
     FPM_PORT,
     GATEWAYS,
@@ -106,13 +107,9 @@ def _with_addresses(plan: Json, at: Path, many: Many, site: Site) -> Json:
     """The file is the run's, and goes with it."""
     file = site.state.path / "addresses"
     if not file.exists():
-        write_addresses(file, many)
+        write_addresses(file, many.addresses())
     placed: Json = json.loads(json.dumps(plan).replace(str(at), str(file)))
     return placed
-
-
-def write_addresses(file: Path, many: Many) -> None:
-    file.write_text("".join(f"{one}\n" for one in many.addresses()))
 
 
 class Learning(DeployedEngine):

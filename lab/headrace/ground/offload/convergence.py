@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.collect.base import cpu_times_s
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Offer, Site
+from headrace.ground.contract import Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.daemons import Daemons
 from headrace.ground.offload.service import Service
@@ -123,13 +123,7 @@ class SpeakerPoint:
         return [Offer(f"{len(self.networks)} routes", self.asked)]
 
     def resolved(self) -> Json:
-        return {
-            "chain": self.chain,
-            "execution": self.execution,
-            "workload": self.offers[0].workload,
-            "study": self.study.model_dump(mode="json"),
-            "lcores": {s.name: list(s.cpus) for s in self.segments},
-        }
+        return resolved_of(self, self.study.model_dump(mode="json"))
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SpeakerUp]:

@@ -17,6 +17,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 # linux/rtnetlink.h, linux/nexthop.h
 _RTM_NEWROUTE, _RTM_DELROUTE, _RTM_NEWNEXTHOP = 24, 25, 104
@@ -63,6 +64,18 @@ def prefixes(count: int, port: int = 0) -> list[ipaddress.IPv4Network]:
     """The routes of the port-th session, /28 each: one after the other, from 10.16.0.0 on."""
     first = int(FIRST_ROUTE) + 16 * count * port
     return [ipaddress.IPv4Network((first + 16 * i, 28)) for i in range(count)]
+
+
+def destinations(vnfs: int, routes: int, flows: int) -> list[str]:
+    """Flow i has the i-th, which goes with the i-th MAC, VNF after VNF: `flows` is a multiple of
+    the VNFs, each with as many routes."""
+    of_vnf = [prefixes(routes, vnf) for vnf in range(vnfs)]
+    return [str(of_vnf[i % vnfs][i // vnfs % routes][1]) for i in range(flows)]
+
+
+def write_addresses(file: Path, addresses: Iterable[str]) -> None:
+    """As a source reads them."""
+    file.write_text("".join(f"{one}\n" for one in addresses))
 
 
 class Feed:

@@ -21,8 +21,9 @@ from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import HostedPoint, hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.offload.asked import HOSTING
-from headrace.ground.offload.compared import ConventionalPoint, ForwardingPoint, write_addresses
+from headrace.ground.offload.compared import ConventionalPoint, ForwardingPoint
 from headrace.ground.offload.convergence import SpeakerPoint, networks_of
+from headrace.ground.offload.fpm import write_addresses
 from headrace.ground.offload.killed import Routers, RoutersPoint
 from headrace.ground.offload.modes import OVS_DPDK, Many, conventional, on_port, study_of
 from headrace.host.openvswitch import dpdk_lacking
@@ -74,7 +75,7 @@ class OffloadGround:
         """The mode is a study of its own, of the chains' ground."""
         with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
             addresses = Path(scratch) / "addresses"
-            write_addresses(addresses, many)
+            write_addresses(addresses, many.addresses())
             text = json.dumps(study_of(study.name, mode, many, traffic_cpus(), str(addresses)))
             inner = document.parse(text, doc.file)
             [experiment] = expand(inner)

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
@@ -19,9 +20,9 @@ from pyroute2 import netns
 from headrace.engine.plan import Path
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Health, Offer, Site
+from headrace.ground.contract import Health, Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
-from headrace.ground.offload.fpm import prefixes
+from headrace.ground.offload.fpm import destinations, prefixes, write_addresses
 from headrace.ground.offload.plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
@@ -68,12 +69,8 @@ class Routers:
     routes: int  # of each
     frame: int
 
-    def destinations(self) -> Iterator[str]:
-        """Flow i has the i-th, which goes with the i-th MAC: VNF after VNF."""
-        of_vnf = [prefixes(self.routes, vnf) for vnf in range(self.vnfs)]
-        for i in range(self.vnfs * FLOWS):
-            routes = of_vnf[i % self.vnfs]
-            yield str(routes[i // self.vnfs % len(routes)][1])
+    def addresses(self) -> list[str]:
+        return destinations(self.vnfs, self.routes, self.vnfs * FLOWS)
 
 
 @dataclass(frozen=True)
@@ -113,20 +110,14 @@ class RoutersPoint:
         return [Offer(name, self.study.workload[0])]
 
     def resolved(self) -> Json:
-        return {
-            "chain": self.chain,
-            "execution": self.execution,
-            "workload": self.offers[0].workload,
-            "study": self.study.model_dump(mode="json"),
-            "lcores": {s.name: list(s.cpus) for s in self.segments},
-        }
+        return resolved_of(self, self.study.model_dump(mode="json"))
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[RoutersUp]:
         with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
             made = self._service(FilePath(folder))
             addresses = site.state.path / "addresses"
-            addresses.write_text("".join(f"{one}\n" for one in self.routers.destinations()))
+            write_addresses(addresses, self.routers.addresses())
             adapt = partial(_with_traffic, self.routers, made, self.traffic_cpus[0], str(addresses))
             with Service(made, self.doc, site.say, adapt, site) as service:
                 _know_next_hops(made)
@@ -195,10 +186,8 @@ class RoutersUp(ServiceUp):
     def victims(self) -> Sequence[str]:
         return list(self.service.daemons)
 
-    @contextlib.contextmanager
-    def sending(self, load_pps: float, seconds: float) -> Iterator[None]:
-        with sending(self.engine, (WAY,), load_pps, seconds):
-            yield
+    def sending(self, load_pps: float, seconds: float) -> AbstractContextManager[None]:
+        return sending(self.engine, (WAY,), load_pps, seconds)
 
     def up(self) -> Sequence[str]:
         """Daemons take their time to start: others are killed meanwhile."""
@@ -226,6 +215,7 @@ class RoutersUp(ServiceUp):
         read = self.engine.request("read")
         return Health(
             sent=int(read["links"][WAY.source]["sent"]),
+            sending_s=int(read["links"][WAY.source]["duration_ns"]) / 1e9,
             received=int(read["links"][WAY.sink]["stamped"]),
             corrupt=0,
             updates=sum(v["updates"] for v in self.service.show()["vnfs"]),

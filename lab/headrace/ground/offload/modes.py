@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ground.offload.fpm import prefixes
+from headrace.ground.offload.fpm import destinations, prefixes
 from headrace.spec.offload import Mode
 
 Json = dict[str, Any]
@@ -40,12 +40,7 @@ class Many:
     frame: int
 
     def addresses(self) -> list[str]:
-        """Flow i has the i-th, which goes with the i-th MAC: flows are a multiple of the VNFs."""
-        of_vnf = [prefixes(self.routes, vnf) for vnf in range(self.vnfs)]
-        return [
-            str(of_vnf[i % self.vnfs][i // self.vnfs % self.routes][1])
-            for i in range(self.flows // self.vnfs * self.vnfs)
-        ]
+        return destinations(self.vnfs, self.routes, self.flows // self.vnfs * self.vnfs)
 
 
 def conventional(mode: Mode) -> bool:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.collect.base import Process, Targets
@@ -52,9 +52,6 @@ class ServiceUp:
 
     def read(self) -> Sequence[Observation]:
         return ()
-
-    def counters(self) -> Mapping[str, Mapping[str, int]]:
-        return {v["name"]: {"updates": v["updates"]} for v in self.service.show()["vnfs"]}
 
     def killable(self) -> Killable | None:
         return None
