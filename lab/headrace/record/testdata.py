@@ -23,6 +23,7 @@ from headrace.record.counters import (
     WorkerReading,
 )
 from headrace.record.environment import Environment
+from headrace.record.estimates import Capacity, Interval, PartCapacity
 from headrace.record.figures import LatencyFloor, LatencyNs, PdvNs, gbps
 from headrace.record.rows import Bounds, Goal, Result, Trial
 from headrace.record.segments import Segment
@@ -160,6 +161,29 @@ def counters_of(
     return Counters(tsc_hz=TSC_HZ, workers=workers, replicas=tuple(replicas), rings=rings)
 
 
+def capacity_of(segments: Sequence[Segment], jit: float) -> Capacity:
+    """Each part's own, from 200 quiet slices of each lcore, 2 % to both sides."""
+    own = {"generator": GENERATOR_CYCLES, "sink": SINK_CYCLES}
+    parts = []
+    for one in segments:
+        cycles = (own.get(one.role) or cost(one.nfs)) * jit
+        wide = len(one.cpus) * TSC_HZ / cycles
+        parts.append(
+            PartCapacity(
+                name=one.name,
+                role=one.role,
+                cpus=one.cpus,
+                cycles_per_packet=Interval(value=cycles, low=cycles * 0.98, high=cycles * 1.02),
+                pps=Interval(value=wide, low=wide / 1.02, high=wide / 0.98),
+                tsc_hz=TSC_HZ,
+                quiet_share=0.95,
+                slices=200 * len(one.cpus),
+            )
+        )
+    narrowest = min((p for p in parts if p.role == "chain"), key=lambda p: p.pps.value)
+    return Capacity(parts=tuple(parts), narrowest=narrowest.name, pps=narrowest.pps, trials=1)
+
+
 def latency_of(hops: int, load: float, rng: np.random.Generator) -> tuple[HdrHistogram, LatencyNs]:
     """Batching and queueing at each hop, and now and then an interruption of an lcore."""
     n = 4_000
@@ -233,6 +257,7 @@ def _measurement(
             floor_ns=810, floor_p99_ns=1320, clock_read_cycles=32, clock_error_ppm=0.4
         ),
         "segments": segments,
+        "capacity": capacity_of(segments, jit),
         "counters": counters,
     }
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures that are estimates from a sample, each with the interval that it lies in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt
+
+from headrace.record.frozen import Record
+
+CONFIDENCE = 0.95  # of every interval here
+
+
+class Interval(Record):
+    """An estimate and the bounds between which it lies with a confidence of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """What stands behind the ±."""
+        return (self.high - self.low) / 2
+
+    def scaled(self, by: float) -> Interval:
+        return Interval(value=self.value * by, low=self.low * by, high=self.high * by)
+
+
+class PartCapacity(Record):
+    """What a segment with all its replicas can carry, by what its packets cost while nothing
+    disturbed its lcores.
+
+    `pps` is the load on the chain at which the first of its lcores has no cycles left, the cycles
+    of other segments on that lcore included; of a generator or sink, its own."""
+
+    name: str
+    role: Literal["chain", "generator", "sink"]
+    cpus: tuple[int, ...]
+    cycles_per_packet: Interval  # that enters the part, in full bursts
+    pps: Interval
+    tsc_hz: NonNegativeInt  # the clock of these cycles: pps is TSC Hz / cycles
+    quiet_share: float = Field(ge=0, le=1)  # of its slices, those in which nothing disturbed it
+    slices: NonNegativeInt  # undisturbed ones, of 10 ms and one lcore each: what this rests on
+
+
+class Capacity(Record):
+    """What a chain can carry on lcores that are its own: NDR and PDR count the losses of a
+    disturbed machine, this leaves them out."""
+
+    parts: tuple[PartCapacity, ...]
+    narrowest: str  # the part of the chain that has the least pps
+    pps: Interval  # its
+    trials: NonNegativeInt  # whose slices these are
+
+    def part(self, name: str) -> PartCapacity | None:
+        return next((one for one in self.parts if one.name == name), None)
+
+
+class Paired(Record):
+    """How one thing's capacity compares with another's, from measurements in turn."""
+
+    name: str
+    base: str
+    ratio: Interval  # of the capacities: above 1 is faster
+    pairs: NonNegativeInt  # of measurements beside each other in time; 1: by slices of one pair
+    verdict: Literal["faster", "slower", "tie"]  # tie: the interval contains 1
