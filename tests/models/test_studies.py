@@ -14,9 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.record.figures import LatencyNs
-from headrace.record.rows import Bounds, Result
-from headrace.record.verdict import Audit
 from headrace.report.comparison import SAME, Entry, section, text
 from headrace.report.document import Document
 from headrace.report.html import render
@@ -315,62 +312,3 @@ def test_the_verification_s_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = verify.summary([good.model_copy(update={"layouts": (good.layout("best"), rtc)})])
     assert "most 100.0%" in lines[2]
     assert lines[3].startswith("of these the 1 of") and lines[3].endswith("most 2.0%")
-
-
-def latencies(execution: str, load: float, *medians_us: float) -> list[Result]:
-    """One per repetition, with what the study reads of it."""
-    return [
-        Result.model_construct(
-            execution=execution,
-            repetition=i,
-            load_pps=load,
-            loss_ratio=0.0,
-            latency_ns=LatencyNs.model_construct(p50=us * 1e3, p99=us * 2e3),
-            audit=Audit.model_construct(verdict="ok"),
-        )
-        for i, us in enumerate(medians_us, 1)
-    ]
-
-
-def test_what_is_gained_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = load("compare", monkeypatch, "parallel")
-    results = [
-        *latencies("pipeline", 100e3, 10, 40, 10),  # the machine was slow in the second
-        *latencies("side", 100e3, 6, 24, 9),
-        *latencies("pipeline", 120e3, 20, 20, 20),
-        *latencies("side", 120e3, 15, 16, 17),
-    ]
-    assert study.ratios(results, "side", "pipeline", 100e3) == pytest.approx([0.6, 0.6, 0.9])
-    verdicts = [
-        study.checks(results, "side", {"pipeline": load}, "half")[0].verdict
-        for load in (100e3, 120e3, 1e6)
-    ]
-    assert verdicts == ["met", "missed", "not measured"]
-    page = render(Document("t", "s", sections=(study.table(results, ["pipeline", "side"], 100e3),)))
-    assert "10.0 (10.0–40.0) µs" in page
-
-
-def test_the_half_of_what_was_carried(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = load("compare", monkeypatch, "parallel")
-
-    def found(execution: str, lower: float | None) -> Result:
-        bounds = Bounds.model_construct(lower_pps=lower)
-        return Result.model_construct(execution=execution, goal="ndr", bounds=bounds)
-
-    results = [found("pipeline", 200_001.0), found("rtc", None)]
-    assert study.half_of_ndr(results) == {"pipeline": 100_000}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
-def test_side_by_side_on_the_engine(tmp_path: Path, engine_binary: Path) -> None:
-    done = run(
-        *(REPO / "studies/parallel/compare.py", str(tmp_path / "out")),
-        *("--seconds", "0.2", "--repetitions", "1", "--load", "2000"),
-        home=tmp_path,
-        engine=engine_binary,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("side by side over") == 2 and "not measured" not in done.stdout
-    assert "Functions side by side" in (tmp_path / "out/parallel.html").read_text()
-    assert state_left(tmp_path) == []

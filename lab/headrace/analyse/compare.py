@@ -76,8 +76,8 @@ class Diff(Record):
 
 
 def diff(a: Bundle, b: Bundle) -> Diff:
-    left = {s.key: s for s in summarise(a.results())}
-    right = {s.key: s for s in summarise(b.results())}
+    left = {s.key.asked: s for s in summarise(a.results())}
+    right = {s.key.asked: s for s in summarise(b.results())}
     return Diff(
         a=str(a.path),
         b=str(b.path),

@@ -49,15 +49,22 @@ class ResultKey(Record):
     goal: str
     ground: Origin = "measured"
     load_pps: float | None = None  # of fixed loads only; searches find their own
+    load_share: str | None = None  # what it is a part of: as the study has it
 
     @property
     def goal_text(self) -> str:
         """With traffic both ways a load is asked for each way, and carried as their sum."""
         if self.load_pps is None:
             return self.goal
+        name = self.goal if self.load_share is None else f"{self.load_share},"
         if self.direction == "both":
-            return f"{self.goal} 2 x {pps(self.load_pps / 2)}"
-        return f"{self.goal} {pps(self.load_pps)}"
+            return f"{name} 2 x {pps(self.load_pps / 2)}"
+        return f"{name} {pps(self.load_pps)}"
+
+    @property
+    def asked(self) -> ResultKey:
+        """As the study asks for it: a part of what a search finds is another load in each run."""
+        return self if self.load_share is None else self.model_copy(update={"load_pps": None})
 
 
 class Summary(Record):
@@ -125,6 +132,7 @@ def key_of(result: Result) -> ResultKey:
         goal=result.goal,
         ground=result.ground,
         load_pps=result.load_pps if result.goal == "fixed" else None,
+        load_share=result.load_share,
     )
 
 

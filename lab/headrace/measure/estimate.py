@@ -43,8 +43,17 @@ def study_s(checked: Checked) -> float:
 
 
 def deployments(checked: Checked) -> int:
-    """How often each point is deployed: anew for each repetition, or once for all."""
-    return checked.points[0].study.repetitions if checked.interleaved else 1
+    """How often each point is deployed: anew for each repetition, or once for all; and for loads
+    that follow from searches once more."""
+    times = checked.points[0].study.repetitions if checked.interleaved else 1
+    return times * len(phases(checked))
+
+
+def phases(checked: Checked) -> tuple[bool, ...]:
+    """Whether these are the trials after the searches of all points: a load that is a part of what
+    one of them found is offered to all, one after the other."""
+    shares = any(point.study.measure.shares for point in checked.points)
+    return (False, True) if shares else (False,)
 
 
 def warmup_s(point: Point) -> float:

@@ -18,6 +18,7 @@ from headrace.record.figures import ApplicationFigures
 from headrace.record.identity import Phase
 from headrace.record.rows import Measurement, Result, Trial
 from headrace.record.text import between, duration, rate
+from headrace.spec.measure import LoadShare
 
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
@@ -29,6 +30,7 @@ class Book(Protocol):
 
     progress: Progress
     trials: int
+    results: list[Result]
 
     def trial(
         self,
@@ -59,26 +61,50 @@ class Series:
         self._by_number: dict[int, list[Trial]] = {}
         self._retries, self._repetition = RETRIES, 0
 
-    def run(self, repetitions: Sequence[int]) -> None:
-        """Warmed up once: each repetition begins where the one before it ended."""
+    def run(self, repetitions: Sequence[int], after_searches: bool = False) -> None:
+        """Warmed up once: each repetition begins where the one before it ended. `after_searches`:
+        only the loads that are a part of what the searches of all points found."""
         self._repetition = repetitions[0]
         if self._warmup_s:
             self._book.progress.status("warming up")
             # A quarter of what the tester can: every flow is seen, and no queue is left full.
             self._trial((self._most() or 0.0) / 4, self._warmup_s, "warm-up")
         for self._repetition in repetitions:
-            self._repeat()
+            if not after_searches:
+                self._repeat()
+                continue
+            for share in self._measure.shares:
+                self._part(share)
 
     def _repeat(self) -> None:
         if self._measure.max:
             self._maximum()
-        for load in self._measure.loads:
+        for load in self._measure.rates:
             self._fixed(load)
         if self._measure.search:
             # Above the tester's own maximum nothing can be learnt.
             highest = self._most() or self._trial(0, self._measure.trial, "warm-up")[0].sent_pps
             lowest = min(self._measure.min_load, highest / 2)
             self._search(Limits(lowest, highest, self._measure.search_timeout))
+
+    def _part(self, share: LoadShare) -> None:
+        """The same load in all repetitions, lest they differ by what the searches found."""
+        whose = share.execution or self._point.execution
+        found = next(
+            (
+                one.bounds.lower_pps
+                for one in self._book.results
+                if (one.chain, one.execution, one.goal) == (self._point.chain, whose, share.goal)
+                and one.workload == self._offer.workload
+                and one.bounds is not None
+            ),
+            None,
+        )
+        if not found:
+            why = f"the search found no load that meets {share.goal} with {whose}"
+            self._book.progress.say(f"  {share.text}: skipped: {why}")
+            return
+        self._fixed(float(round(found * share.share)), share.text)
 
     def _most(self) -> float | None:
         return self._measure.max_load or self._deployed.most_pps(self._offer)
@@ -102,10 +128,10 @@ class Series:
                 f"  max: {rate(last.throughput_pps)} of {rate(last.sent_pps)}" + _by_policy(last)
             )
 
-    def _fixed(self, load: float) -> None:
+    def _fixed(self, load: float, share: str | None = None) -> None:
         self._book.progress.status(f"at {rate(load)}")
         trials = self._trial(load, self._measure.trial, "fixed")
-        self._book.keep([result(t, "fixed") for t in trials])
+        self._book.keep([result(t, "fixed", load_share=share) for t in trials])
         last = trials[-1]
         if self._say_application(last):
             return

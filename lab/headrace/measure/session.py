@@ -9,6 +9,7 @@ measure/trial.py judges; measure/series.py knows which trials a study wants.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
 import sys
@@ -31,6 +32,7 @@ from headrace.host.stopwatch import Stopwatch
 from headrace.measure import environment as machine
 from headrace.measure.chaos import chaos, trial_of
 from headrace.measure.convergence import convergence
+from headrace.measure.estimate import phases
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import Series
@@ -121,14 +123,14 @@ class Session:
             self.provide(checked.memory)
         every = range(1, repetitions + 1)
         rounds = [range(n, n + 1) for n in every] if checked.interleaved else [every]
-        for turn in rounds:
+        for turn, after_searches in itertools.product(rounds, phases(checked)):
             for point in checked.points:
                 label = ", ".join((point.chain, point.execution, point.offers[0].workload))
                 if len(rounds) > 1:
                     label += f", repetition {turn[0]}"
                 self.progress.experiment(label)
                 try:
-                    self._point(point, turn, each_trial=not checked.interleaved)
+                    self._point(point, turn, after_searches, each_trial=not checked.interleaved)
                 except HeadraceError as error:
                     if not checked.apart or isinstance(error, BundleUnwritable):
                         raise
@@ -136,7 +138,9 @@ class Session:
                     self.progress.say(f"{escape(point.chain)}: failed: {escape(str(error))}")
                 self.progress.finished()
 
-    def _point(self, point: Point, repetitions: range, each_trial: bool) -> None:
+    def _point(
+        self, point: Point, repetitions: range, after_searches: bool, each_trial: bool
+    ) -> None:
         """`each_trial`: what the layers say is told of each trial by itself; a search has too many
         of them for that."""
         with self.deployed(point) as deployed:
@@ -156,7 +160,7 @@ class Session:
                         continue
                     with self.stopwatch.phase("measuring"):
                         series = Series(self, deployed, point, offer, watch if each_trial else None)
-                        series.run(repetitions)
+                        series.run(repetitions, after_searches)
 
     def _kill(self, point: Point, deployed: Deployed, asked: Chaos, repetition: int) -> None:
         """One trial; what it left on the machine is seen when the run is over."""
@@ -166,7 +170,7 @@ class Session:
         self.trials += 1
         number, started_at = self.trials, now()
         with self.stopwatch.phase("measuring"):
-            load = point.study.measure.loads[0]
+            load = point.study.measure.rates[0]
             outcome = chaos(killable, asked, load, self.progress.say)
 
         def told() -> None:

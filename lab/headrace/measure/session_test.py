@@ -46,6 +46,7 @@ class Fake:
     disturbed: int = 0  # so many trials that lose packets lose them at the sink
     lacking: str | None = None
     execution: str = "rtc"
+    capacity: float = CAPACITY
     labels: Sequence[str] = ()
     notes: Sequence[str] = ()
     segments: tuple[Segment, ...] = ()
@@ -104,7 +105,7 @@ class Fake:
 
     def read(self) -> Sequence[Observation]:
         load, seconds = self.going
-        sent, received = round(load * seconds), round(min(load, CAPACITY) * seconds)
+        sent, received = round(load * seconds), round(min(load, self.capacity) * seconds)
         lost = sent - received
         figures = Figures(
             load_pps=load, throughput_pps=received / seconds, throughput_gbps_l1=0,
@@ -252,3 +253,46 @@ def test_a_disturbed_trial_of_a_search_is_done_again(home: Path) -> None:
         assert searched.bounds is not None
         assert searched.bounds.trials == result.bounds.trials + again
     assert searched.audit.verdict == "suspect"  # what lies above was lost in disturbed trials only
+
+
+def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Path) -> None:
+    """In all repetitions the same load, though the second search finds another one."""
+    measure = {
+        **SEARCH,
+        "loads": ["50% of loss-0", {"share": 0.5, "goal": "loss-0", "execution": "b"}],
+    }
+    log: list[str] = []
+    a, b = Fake("c", log, measure, execution="a"), Fake("c", log, measure, execution="b")
+    b.capacity = 4 * CAPACITY
+
+    def slower(trials: int) -> None:
+        b.capacity = CAPACITY if log.count("undo c") >= 4 else b.capacity
+
+    a.fault = slower
+    rows = Bundle(run(home, [a, b], repetitions=2).bundle).results()
+    found = {
+        one.execution: one.bounds.lower_pps
+        for one in rows
+        if one.bounds and one.bounds.lower_pps and one.repetition == 1
+    }
+    assert found["b"] > 3.5 * CAPACITY > found["a"] > 0.9 * CAPACITY
+    kinds = [(one.execution, one.goal, one.repetition) for one in rows]
+    each = [
+        [("a", "loss-0", n), ("b", "loss-0", n)] + [("a", "fixed", n)] * 2 + [("b", "fixed", n)] * 2
+        for n in (1, 2)
+    ]
+    assert kinds == [one for several in each for one in several]
+    loads = [(one.execution, one.load_pps) for one in rows if one.goal == "fixed"]
+    shares = ["50% of loss-0", "50% of loss-0 of b"]
+    assert [one.load_share for one in rows if one.goal == "fixed"] == shares * 4
+    halves = {name: round(pps / 2) for name, pps in found.items()}
+    turn = [("a", halves["a"]), ("a", halves["b"]), ("b", halves["b"]), ("b", halves["b"])]
+    assert loads == turn * 2
+
+
+def test_a_part_of_what_was_not_found(home: Path) -> None:
+    done = run(home, [Fake("a", [], {**SEARCH, "loads": ["50% of loss-0"]}, capacity=10)])
+    assert (
+        "50% of loss-0: skipped: the search found no load that meets loss-0 with rtc" in done.words
+    )
+    assert all(one.goal != "fixed" for one in Bundle(done.bundle).results())

@@ -70,6 +70,8 @@ class GoalFigures(Record):
     goal_parameters: Goal | None = None
     bounds: Bounds | None = None
     trial: NonNegativeInt | None = None  # the trial that showed it
+    # The load as the study has it, where that is a part of what a search found: "50% of ndr".
+    load_share: str | None = None
     provenance: str | None = None  # predicted and published rows: from what
 
 

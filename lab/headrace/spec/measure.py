@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from headrace.spec.base import (
     Count,
@@ -86,11 +87,52 @@ def _has_a_goals_form(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str | int | float) else value
+    return [value] if isinstance(value, str | int | float | dict) else value
 
 
 Goal = Annotated[GoalSpec, BeforeValidator(_has_a_goals_form)]
 
+
+_SHARE = re.compile(
+    r"^\s*(?P<share>[0-9.]+\s*%)\s+of\s+(?P<goal>\S+)(\s+of\s+(?P<execution>.+?))?\s*$"
+)
+
+
+class LoadShare(Spec):
+    """A part of what the search found for a goal: of the lower bound, in the first repetition, of
+    each execution's own, or of the one that is named."""
+
+    share: Annotated[Ratio, Field(gt=0, le=2)]
+    goal: Annotated[str, Field(min_length=1, max_length=40)]
+    execution: Annotated[str, Field(min_length=1, max_length=60)] | None = None
+
+    @property
+    def text(self) -> str:
+        whose = "" if self.execution is None else f" of {self.execution}"
+        return f"{self.share * 100:.10g}% of {self.goal}{whose}"
+
+
+def _load(value: Any) -> Any:
+    """`50% of ndr`, or `50% of ndr of pipeline`; all else is a rate."""
+    if isinstance(value, str) and "of" in value:
+        match = _SHARE.match(value)
+        if not match:
+            raise ValueError("allowed: a rate as 1.5M, `50% of ndr`, or `50% of ndr of EXECUTION`")
+        return {key: part for key, part in match.groupdict().items() if part is not None}
+    return value
+
+
+def _load_tag(value: Any) -> str:
+    """A tag is no key of a load, so that an error's path stays the file's."""
+    return "a share" if isinstance(value, dict | LoadShare) else "a rate"
+
+
+Load = Annotated[
+    Annotated[Annotated[Rate, Field(gt=0, le=1e10)], Tag("a rate")]
+    | Annotated[LoadShare, Tag("a share")],
+    Discriminator(_load_tag),
+    BeforeValidator(_load),
+]
 
 _ALONE = ("chaos", "convergence")
 ASKED = ("search", "loads", "max", *_ALONE)
@@ -117,12 +159,13 @@ class Convergence(Spec):
 
 
 class Measure(Spec):
-    """Maximum rate, fixed loads, goals of one search: any of them, done in this order. Or what
-    becomes of a load while VNFs are killed, or how fast routes converge."""
+    """Maximum rate, fixed loads, goals of one search, loads that are a part of what it found: any
+    of them, done in this order. Or what becomes of a load while VNFs are killed, or how fast routes
+    converge."""
 
     search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()
     loads: Annotated[
-        tuple[Annotated[Rate, Field(gt=0, le=1e10)], ...],
+        tuple[Load, ...],
         BeforeValidator(_listed),
         Field(max_length=1000),
     ] = ()
@@ -165,7 +208,23 @@ class Measure(Spec):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"goal {name!r} is given twice; allowed: unique names")
+        for one in self.shares:
+            if one.goal not in names:
+                raise ValueError(
+                    f"loads: {one.text}: {one.goal} is no goal of `search`; "
+                    f"allowed: {', '.join(names) or 'a goal that `search` has'}"
+                )
         return self
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Loads that are known before anything is measured."""
+        return tuple(one for one in self.loads if not isinstance(one, LoadShare))
+
+    @property
+    def shares(self) -> tuple[LoadShare, ...]:
+        """Loads that follow from a search."""
+        return tuple(one for one in self.loads if isinstance(one, LoadShare))
 
     def _one_kind(self) -> None:
         """Chaos is at one load; what converges has none."""

@@ -241,6 +241,7 @@ def check_execution(
     given = doc.data.get("deployment", {}).get("execution")
     path: tuple[PathKey, ...] = ("deployment", "execution")
     path += (index,) if isinstance(given, list) else ()
+    _check_shares(doc, study)
     if execution.parallel is not None:
         _check_parallel(doc, (*path, "parallel"), list(execution.parallel), wanted, study)
     if execution.segments is None:
@@ -252,6 +253,17 @@ def check_execution(
             f"the segments must hold the chain's functions, each once and in order: {wanted}",
             value=[list(segment) for segment in execution.segments],
         )
+
+
+def _check_shares(doc: Document, study: Study) -> None:
+    names = [one.name for one in study.deployment.execution]
+    for share in study.measure.shares:
+        if share.execution is not None and share.execution not in names:
+            raise doc.error(
+                ("measure", "loads"),
+                f"{share.text}: there is no execution {share.execution}; "
+                f"allowed: {', '.join(names)}",
+            )
 
 
 def _check_parallel(

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads that are a part of what a search finds: how they are written, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from headrace.spec.measure import LoadShare, Measure
+
+
+def measure(*loads: Any, search: Any = ("ndr",)) -> Measure:
+    return Measure.model_validate({"search": list(search), "loads": list(loads)})
+
+
+def test_parts_of_what_a_search_finds_are_told_from_rates() -> None:
+    found = measure("1.5M", "50 % of ndr", 2000, "12.5% of ndr of side by side")
+    assert found.rates == (1.5e6, 2000.0)
+    assert found.shares == (
+        LoadShare(share=0.5, goal="ndr"),
+        LoadShare(share=0.125, goal="ndr", execution="side by side"),
+    )
+    assert [one.text for one in found.shares] == ["50% of ndr", "12.5% of ndr of side by side"]
+    assert measure(*(one.text for one in found.shares)).shares == found.shares
+    again = Measure.model_validate(found.model_dump(mode="json"))
+    assert again == found  # a bundle's spec has them written out
+    assert Measure.model_validate({"search": "pdr", "loads": "10% of pdr"}).shares[0].share == 0.1
+
+
+@pytest.mark.parametrize(
+    ("load", "search", "words"),
+    [
+        ("50% of pdr", ["ndr"], "50% of pdr: pdr is no goal of `search`; allowed: ndr"),
+        ("50% of ndr", [], "allowed: a goal that `search` has"),
+        ("half of ndr", ["ndr"], "`50% of ndr of EXECUTION`"),
+        ("0% of ndr", ["ndr"], "greater than 0"),
+        ("201% of ndr", ["ndr"], "less than or equal to 2"),
+    ],
+)
+def test_a_part_of_nothing(load: str, search: list[str], words: str) -> None:
+    with pytest.raises(ValidationError, match=words.replace("?", r"\?")):
+        measure(load, search=search)
+
+
+def test_chaos_is_at_a_load_that_is_known() -> None:
+    with pytest.raises(ValidationError, match="no goal of `search`"):
+        Measure.model_validate({"chaos": {}, "loads": ["50% of ndr"]})
