@@ -14,7 +14,7 @@
 #include "core/log.h"
 #include "link/replay.h"
 
-#define CHECK_MBUFS 2047 /* no packet moves, but sources look at the pool */
+#define CHECK_MBUFS 2047 /* of a dry run few are under way at once; sources look at the pool */
 
 static volatile sig_atomic_t stop;
 
@@ -27,7 +27,7 @@ static void on_signal(int sig)
 static const char usage[] =
 	"usage: headrace-engine --plan FILE --control SOCKET [--with-parent | --with-client]\n"
 	"                       [--verbose]\n"
-	"       headrace-engine --check FILE [--files]\n"
+	"       headrace-engine --check FILE [--files | --dry-run PACKETS]\n"
 	"       headrace-engine --capture FILE\n"
 	"       headrace-engine --describe | --version\n";
 
@@ -70,9 +70,10 @@ static int print_description(void)
 
 /*
  * Functions and sources, made from their parameters, rules, routes and captures. On ordinary memory
- * and without devices, so that it can be asked while another engine runs.
+ * and without devices, so that it can be asked while another engine runs. `packets`: what becomes of
+ * so many of each source's is read, too.
  */
-static int check_files(struct plan *plan, struct err *err)
+static int check_files(struct plan *plan, uint64_t packets, json_t **reading, struct err *err)
 {
 	size_t devices = plan->engine.pci.count;
 	char *prefix = NULL;
@@ -90,7 +91,7 @@ static int check_files(struct plan *plan, struct err *err)
 	log_keep();
 	rc = eal_start(plan, false, err);
 	if (!rc) {
-		rc = engine_check(plan, err);
+		rc = packets ? dry_run(plan, packets, reading, err) : engine_check(plan, err);
 		eal_stop();
 	} else {
 		rc = -EIO; /* of the machine: nothing is known about the plan */
@@ -99,15 +100,19 @@ static int check_files(struct plan *plan, struct err *err)
 	return rc;
 }
 
-static int check(const char *file, bool files)
+static int check(const char *file, bool files, uint64_t packets)
 {
 	struct plan *plan = NULL;
+	json_t *reading = NULL;
 	struct err err = {0};
 	int rc = plan_load(file, &plan, &err);
 
-	if (!rc && files)
-		rc = check_files(plan, &err);
+	if (!rc && (files || packets))
+		rc = check_files(plan, packets, &reading, &err);
 	plan_free(plan);
+	if (!rc && packets)
+		rc = json_dumpf(reading, stdout, JSON_COMPACT) ? -EIO : 0;
+	json_decref(reading);
 	return rc ? fail(&err, rc) : 0;
 }
 
@@ -203,11 +208,12 @@ int main(int argc, char **argv)
 		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
 		{"files", no_argument, NULL, 'f'},       {"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},        {"with-client", no_argument, NULL, 'l'},
-		{"capture", required_argument, NULL, 'a'},
+		{"capture", required_argument, NULL, 'a'}, {"dry-run", required_argument, NULL, 'r'},
 		{0},
 	};
 	const char *plan = NULL, *control = NULL, *checked = NULL;
 	bool verbose = false, files = false, with_client = false;
+	uint64_t packets = 0;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -233,6 +239,9 @@ int main(int argc, char **argv)
 		case 'f':
 			files = true;
 			break;
+		case 'r':
+			packets = strtoull(optarg, NULL, 10);
+			break;
 		case 'a':
 			return print_capture(optarg);
 		case 'd':
@@ -250,8 +259,8 @@ int main(int argc, char **argv)
 		}
 	}
 	if (checked && !plan && !control && optind == argc)
-		return check(checked, files);
-	if (!plan || !control || files || optind != argc) {
+		return check(checked, files, packets);
+	if (!plan || !control || files || packets || optind != argc) {
 		fputs(usage, stderr);
 		return 2;
 	}

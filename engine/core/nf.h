@@ -147,9 +147,9 @@ struct nf {
 	unsigned int workers; /* how many workers will be made */
 	int socket_id;
 	/*
-	 * It is made to see whether it can be: no packet will come, and no worker be made. Files are read
-	 * and parameters refused as ever, but nothing outside is opened, started or written, and no table
-	 * is larger than what the files hold.
+	 * It is made to see whether it can be, and what it would do with some packets: none will come on an
+	 * lcore. Files are read and parameters refused as ever, but nothing outside is opened, started or
+	 * written, and no table is larger than what the files hold.
 	 */
 	bool checking;
 	_Atomic uint64_t changes; /* of its tables; the engine counts every update, done or refused */

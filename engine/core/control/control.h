@@ -34,6 +34,9 @@ int telemetry_register(struct engine *e);
 int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);
 void trial_stop(struct engine *e);
 
+/* So many packets of each sender through a plan of rings, in this thread; EAL must be up. */
+int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *err);
+
 /* All counters, as docs/design/contracts.md has them. */
 json_t *stats_read(struct engine *e);
 json_t *stats_segment(struct engine *e, unsigned int segment);

@@ -79,7 +79,7 @@ static int init_links(struct engine *e, struct err *err)
 		struct link *l = &e->links[i];
 
 		e->n_links = i;
-		if (e->checking && !link_needs_checking(p, i))
+		if (e->senders_only && !link_needs_checking(p, i))
 			continue;
 		l->ops = p->links[i].ops;
 		snprintf(l->name, sizeof(l->name), "%s", p->links[i].name);
@@ -230,14 +230,13 @@ static int make_pool(struct engine *e, struct err *err)
 	return e->pool ? 0 : -ENOMEM;
 }
 
-int engine_start(struct engine *e, struct plan *plan, struct err *err)
+int engine_make(struct engine *e, struct plan *plan, struct err *err)
 {
 	static int (*const steps[])(struct engine *, struct err *) = {
-		check_waits, make_pool, init_links, init_nfs, make_replicas, make_workers, engine_launch,
+		check_waits, make_pool, init_links, init_nfs, make_replicas, make_workers,
 	};
 	int rc = 0;
 
-	memset(e, 0, sizeof(*e));
 	e->plan = plan;
 	clock_pair(&e->clock_tsc, &e->clock_ns);
 	for (unsigned int i = 0; i < RTE_DIM(steps) && !rc; i++)
@@ -247,9 +246,23 @@ int engine_start(struct engine *e, struct plan *plan, struct err *err)
 	return rc;
 }
 
+int engine_start(struct engine *e, struct plan *plan, struct err *err)
+{
+	int rc;
+
+	memset(e, 0, sizeof(*e));
+	rc = engine_make(e, plan, err);
+	if (rc)
+		return rc;
+	rc = engine_launch(e, err);
+	if (rc)
+		engine_stop(e);
+	return rc;
+}
+
 int engine_check(struct plan *plan, struct err *err)
 {
-	struct engine e = {.plan = plan, .checking = true};
+	struct engine e = {.plan = plan, .checking = true, .senders_only = true};
 	int rc = make_pool(&e, err);
 
 	if (!rc)

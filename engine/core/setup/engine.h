@@ -24,14 +24,16 @@ struct engine {
 	struct replica ***replicas;  /* [segment][replica] */
 	struct worker *workers;
 	unsigned int n_workers;
-	bool checking;      /* nothing will run: of the links, only what makes packets or reads files */
+	bool checking;     /* nothing will run on lcores (nf.h) */
+	bool senders_only; /* of the links, only what makes packets or reads files */
 	unsigned int epoch; /* of trials */
 	struct busy_window window; /* the last one's */
 	_Atomic uint64_t locate_every; /* packets; as the plan has it until `locate` says otherwise */
 	uint64_t clock_tsc, clock_ns; /* read together at the start: what the TSC's rate is held against */
 };
 
-/* EAL must be up. On error everything is undone. */
+/* EAL must be up. On error everything is undone. `engine_make`: all of it but the lcores' start. */
+int engine_make(struct engine *e, struct plan *plan, struct err *err);
 int engine_start(struct engine *e, struct plan *plan, struct err *err);
 void engine_stop(struct engine *e);
 /* Workers that have replicas begin, or begin again. */

@@ -17,6 +17,7 @@
  */
 
 #define LINE_BYTES 256
+#define RANGES_TRIED_MAX (1u << 22) /* routes that are made only to look at the table */
 #define SPARE(n) ((n) + (n) / 4 + 1024)
 
 struct routes {
@@ -213,11 +214,11 @@ static int load_error(const struct loader *l, uint32_t place, int rc, struct err
 }
 
 /* As the table is when it is there to be looked at only: large enough for what was read. */
-static int check_capacity(struct fib_conf *conf, const struct routes *r, struct err *err)
+static int check_capacity(struct fib_conf *conf, uint64_t routes, struct err *err)
 {
 	int rc = fib_check(conf, "params.fib", err);
 
-	conf->capacity = SPARE(r->n);
+	conf->capacity = SPARE(routes);
 	return rc;
 }
 
@@ -228,6 +229,7 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 	const struct l3fwd_keys keys_read = {r->keys, r->n};
 	uint64_t wanted = params(l)->capacity[family], bad = 0;
 	uint64_t counted = l3fwd_ranges_count(params(l), family);
+	bool ranges = !l->nf->checking || counted <= RANGES_TRIED_MAX;
 	struct fib_conf conf = {
 		.kind = params(l)->fib,
 		.key = keys[family],
@@ -246,7 +248,7 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 			       (unsigned long long)wanted, (unsigned long long)(r->n + counted));
 	rc = l3fwd_ranges_check(params(l), family, &keys_read, err);
 	if (!rc && l->nf->checking)
-		rc = check_capacity(&conf, r, err);
+		rc = check_capacity(&conf, r->n + (ranges ? counted : 0), err);
 	if (!rc)
 		rc = fib_create(&l3->fibs[family], &conf, "params.fib", err);
 	if (rc)
@@ -254,8 +256,8 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 	rc = r->n ? fib_load(l3->fibs[family], r->keys, r->lens, r->next_hops, r->n, &bad) : 0;
 	if (rc)
 		return load_error(l, r->places[bad], rc, err);
-	return l->nf->checking ? 0 : l3fwd_ranges_load(params(l), family, l3->fibs[family],
-						       l3->n_next_hops, err);
+	return ranges ? l3fwd_ranges_load(params(l), family, l3->fibs[family], l3->n_next_hops, err)
+		      : 0;
 }
 
 int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err)

@@ -1,64 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that nothing can pass as they are told to work: right, but rarely what was meant."""
+"""What becomes of a workload's first packets, as the engine shows before anything is measured:
+rules that deny all of them and routes that are missing are right, but rarely what was meant."""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections import Counter
 from typing import Any
 
 from headrace.engine.describe import Description
-from headrace.spec.chain import Node
+from headrace.engine.place import PlacedSegment, Placement
+from headrace.engine.plan import Path, compile_plan, paths
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.spec.vm import APPLIANCE
+from headrace.spec.workload import Packets
 
-_GZIP = b"\x1f\x8b"  # RFC 1952 section 2.3.1
+Json = dict[str, Any]
+
+_FEWEST, _MOST = 1024, 4096  # packets of each direction that are tried
+_MEMORY_MAX_MB = 1024  # ordinary memory that may be taken beside what runs on this machine
 
 
-def notes(experiment: Experiment, description: Description, doc: Document) -> tuple[str, ...]:
-    """One for each function without rules whose default is to deny, or without routes."""
-    reverse = experiment.workload.direction == "reverse"
+def packets_tried(experiment: Experiment) -> int:
+    """All flows once, where they are not too many."""
+    workload = experiment.workload
+    flows = workload.flows.count if isinstance(workload, Packets) else _MOST
+    return min(max(flows, _FEWEST), _MOST)
+
+
+def dry_plan(experiment: Experiment, description: Description, doc: Document) -> Json | None:
+    """The chain on one lcore: how it is cut makes no difference to what is dropped. None: the
+    engine cannot try it, as functions are not its own or tables are too large."""
+    if experiment.study.deployment.memory_mb > _MEMORY_MAX_MB:
+        return None
+    if any(node.nf == APPLIANCE for node in experiment.nodes):
+        return None
+    chain = PlacedSegment("chain", tuple(node.name for node in experiment.nodes), (0,))
+    placement = Placement(0, 0, (chain,), ())
+    memory = {"memory_mb": experiment.study.deployment.memory_mb}
+    return compile_plan(experiment, placement, description, doc, memory)
+
+
+def notes(reading: Json, experiment: Experiment) -> tuple[str, ...]:
+    """One for each direction of which packets were dropped. `reading`: the engine's counters after
+    the dry run of `dry_plan`."""
+    drops = _drops(reading)
     return tuple(
         note
-        for node in experiment.nodes
-        for note in _of(node, description.nfs[node.nf]["params"], doc, reverse)
+        for way in paths(experiment)
+        if (note := _of_way(way, reading["links"], drops, experiment))
     )
 
 
-def _of(node: Node, schema: Mapping[str, Any], doc: Document, reverse: bool) -> Iterator[str]:
-    known = schema.get("properties", {})
-    if "reverse_default" in known and reverse:
-        rules, default = ("reverse_rules", "reverse_rules_file"), "reverse_default"
-    else:
-        rules, default = ("rules", "rules_file"), "default"
-    given = node.params.get(default, known.get(default, {}).get("default"))
-    if given == "deny" and _empty(node, rules, doc):
-        yield f"{node.name}: no rules{_where(node, rules)}, and {default}: deny: nothing can pass"
-    routes = ("routes", "routes_file", "ranges")
-    if "routes_file" in known and _empty(node, routes, doc):
-        yield f"{node.name}: no routes{_where(node, routes)}: nothing can pass"
+def _of_way(way: Path, links: Json, drops: Counter[str], experiment: Experiment) -> str | None:
+    sent, received = int(links[way.source]["sent"]), int(links[way.sink]["received"])
+    if not sent or received >= sent or not drops:
+        return None
+    named = "; ".join(f"{where} {packets}" for where, packets in drops.most_common(3))
+    both = ", of both directions" if len(paths(experiment)) > 1 else ""
+    of = f"of {sent} packets of the workload tried, {way.direction}"
+    if not received:
+        return f"{of}, none comes through the chain ({named}{both}): nothing can be measured"
+    share = f"{of}, {sent - received} are dropped ({named}{both})"
+    if experiment.study.measure.losses == "unintended":
+        return share
+    return f"{share}; they count as lost unless `measure` has `losses: unintended`"
 
 
-def _where(node: Node, keys: tuple[str, ...]) -> str:
-    files = [str(node.params[key]) for key in keys if key.endswith("_file") and key in node.params]
-    return f" ({', '.join(files)} is empty)" if files else ""
-
-
-def _empty(node: Node, keys: tuple[str, ...], doc: Document) -> bool:
-    return not any(
-        _has_lines(doc.resolve(node.params[key])) if key.endswith("_file") else node.params[key]
-        for key in keys
-        if key in node.params
-    )
-
-
-def _has_lines(file: Path) -> bool:
-    """A line that is no comment. What cannot be read is the engine's to refuse."""
-    try:
-        with file.open("rb") as begun:
-            zipped = begun.read(2) == _GZIP
-        with gzip.open(file) if zipped else file.open("rb") as lines:
-            return any(line.strip() and not line.lstrip().startswith(b"#") for line in lines)
-    except (OSError, EOFError):
-        return True
+def _drops(reading: Json) -> Counter[str]:
+    """`acl: denied-by-default` -> packets."""
+    drops: Counter[str] = Counter()
+    for replicas in reading["segments"].values():
+        for name, counters in ((n, c) for one in replicas for n, c in one["nfs"].items()):
+            drops.update({f"{name}: {why}": n for why, n in counters["dropped"].items() if n})
+            if counters["aborted"]:
+                drops[f"{name}: malformed"] += counters["aborted"]
+    return drops

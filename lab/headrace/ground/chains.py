@@ -5,11 +5,13 @@ packet, as a long run must not fail on a typo at its end."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.engine.describe import Description
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan import check_nodes
 from headrace.ground.contract import Checked
+from headrace.ground.dry import DryRuns
 from headrace.ground.engine_check import PlanCheck, input_files, with_captures
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
@@ -28,12 +30,17 @@ class Chains:
 
     def check(self, doc: Document) -> Checked:
         experiments = list(expand(doc))
-        ready = points_of(experiments, doc, self._description)
+        ready = self._remarked(points_of(experiments, doc, self._description))
         files = input_files(experiments, doc, self._description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
         deployments = (one.study.deployment for one in ready)
         most = max(deployments, key=lambda one: one.memory_mb)
         return Checked(ready, files, None if boots else _BOOT_S * len(ready), memory=most)
+
+    def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
+        """With what becomes of their first packets, where that is not what one would expect."""
+        dry = DryRuns(self._description)
+        return [replace(one, remarks=dry.notes(one.experiment, one.doc)) for one in points]
 
 
 def points_of(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.collect.base import Process, Targets
-from headrace.engine import passage
 from headrace.engine.counters import side_name
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused
@@ -240,8 +239,7 @@ def inline_point(
     check.check(plan, experiment)
     return EnginePoint(
         experiment, doc, description, placement, plan, direct,
-        policy_drops(experiment, description),
-        passage.notes(experiment, description, doc), floors,
+        policy_drops(experiment, description), floors=floors,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from headrace.collect.base import Process, Targets
 from headrace.collect.watch import targets_of
-from headrace.engine import passage
 from headrace.engine.plan import direct_plan
 from headrace.engine.reading import Reading
 from headrace.ground.contract import Killable, Site
@@ -139,6 +138,5 @@ def hosted_point(
         check.check(plan, experiment)
     return HostedPoint(
         experiment, doc, description, hosted.placement, hosted.plan, direct,
-        policy_drops(experiment, description),
-        passage.notes(experiment, description, doc), floors, hosted=hosted,
+        policy_drops(experiment, description), floors=floors, hosted=hosted,
     )  # fmt: skip

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A dry run: the plan's own packets go through its own functions in this thread, without an lcore,
+ * so that somebody can be told what would become of them.
+ */
+#include <rte_cycles.h>
+
+#include "control.h"
+
+/* Functions may hold packets; what they have not let go by then is not waited for. */
+#define DRY_MAX_S 2
+#define DRY_STILL_TURNS 256 /* without a packet: all are through */
+
+/* One turn of every replica; how many of them found packets. */
+static unsigned int turn(struct engine *e)
+{
+	unsigned int found = 0;
+
+	for (unsigned int i = 0; i < e->n_workers; i++)
+		for (unsigned int j = 0; j < e->workers[i].n_replicas; j++) {
+			struct replica *r = e->workers[i].replicas[j];
+			uint64_t busy = r->polls - r->idle_polls;
+
+			replica_poll(r);
+			found += r->polls - r->idle_polls != busy;
+		}
+	return found;
+}
+
+static bool sending(const struct engine *e)
+{
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (e->links[i].ops->sends && e->links[i].ops->sends->busy(&e->links[i]))
+			return true;
+	return false;
+}
+
+static int begin(struct engine *e, uint64_t packets, struct err *err)
+{
+	json_t *sources = json_object(), *reply = NULL;
+	int rc;
+
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (e->links[i].ops->sends)
+			json_object_set_new(sources, e->links[i].name,
+					    json_pack("{s:I}", "packets", (json_int_t)packets));
+	rc = trial_start(e, sources, &reply, err);
+	json_decref(sources);
+	json_decref(reply);
+	return rc;
+}
+
+int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *err)
+{
+	struct engine e = {.checking = true};
+	unsigned int still = 0;
+	uint64_t end;
+	int rc = engine_make(&e, plan, err);
+
+	if (rc)
+		return rc;
+	for (unsigned int i = 0; i < e.n_workers; i++)
+		busy_begin(&e.workers[i].clock);
+	rc = begin(&e, packets, err);
+	end = rte_rdtsc() + DRY_MAX_S * rte_get_tsc_hz();
+	while (!rc && still < DRY_STILL_TURNS && rte_rdtsc() < end)
+		still = turn(&e) || sending(&e) ? 0 : still + 1;
+	if (!rc)
+		*reading = stats_read(&e);
+	engine_stop(&e);
+	return rc;
+}

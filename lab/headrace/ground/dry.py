@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dry runs: some packets of a workload through its chain, in an engine without lcores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headrace.engine.describe import Description
+from headrace.engine.passage import dry_plan, notes, packets_tried
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+
+_MOST_S = 30.0  # that a note is worth waiting for
+
+
+class DryRuns:
+    """One for each chain and traffic of a study, however often they are measured."""
+
+    def __init__(self, description: Description) -> None:
+        self._description = description
+        self._notes: dict[str, tuple[str, ...]] = {}
+
+    def notes(self, experiment: Experiment, doc: Document) -> tuple[str, ...]:
+        """For the user; none where the engine cannot try it."""
+        plan = dry_plan(experiment, self._description, doc)
+        if plan is None:
+            return ()
+        key = json.dumps([plan["nfs"], plan["segments"], _traffic(plan)])
+        if key not in self._notes:
+            reading = self._run(plan, packets_tried(experiment))
+            self._notes[key] = () if reading is None else notes(reading, experiment)
+        return self._notes[key]
+
+    def _run(self, plan: dict[str, Any], packets: int) -> dict[str, Any] | None:
+        with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:
+            file = Path(scratch) / "plan.json"
+            file.write_text(json.dumps(plan))
+            engine = str(self._description.engine)
+            command = [engine, "--check", str(file), "--dry-run", str(packets)]
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=_MOST_S)
+            except subprocess.TimeoutExpired:
+                return None
+        reading: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
+        return reading
+
+
+def _traffic(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The sources, without the sizes of packets, which no rule knows."""
+    sources = (link["params"] for link in plan["links"].values() if link["type"] == "source")
+    return [{k: v for k, v in one.items() if k != "frame_bytes"} for one in sources]
