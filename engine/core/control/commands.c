@@ -71,6 +71,26 @@ static int cmd_read(struct engine *e, const json_t *req, json_t **reply, struct 
 	return 0;
 }
 
+/* `since`, `until`: TSC; all by default. */
+static int cmd_slices(struct engine *e, const json_t *req, json_t **reply, struct err *err)
+{
+	static const char *const names[] = {"since", "until", "most"};
+	uint64_t given[] = {0, UINT64_MAX, SLICES};
+
+	for (unsigned int i = 0; i < RTE_DIM(names); i++) {
+		const json_t *v = json_object_get(req, names[i]);
+
+		if (v && (!json_is_integer(v) || json_integer_value(v) < 0))
+			return err_set(err, EINVAL, names[i], "must be a whole number, 0 or more");
+		if (v)
+			given[i] = (uint64_t)json_integer_value(v);
+	}
+	if (given[2] < 1 || given[2] > SLICES)
+		return err_set(err, EINVAL, "most", "must be 1 to %d", SLICES);
+	*reply = stats_slices(e, given[0], given[1], (unsigned int)given[2]);
+	return *reply ? 0 : err_set(err, ENOMEM, "slices", "out of memory");
+}
+
 static int cmd_flows(struct engine *e, const json_t *req, json_t **reply, struct err *err)
 {
 	const json_t *top = json_object_get(req, "top");
@@ -162,7 +182,7 @@ static const struct {
 	{"info", cmd_info},	{"start", cmd_start}, {"stop", cmd_stop},
 	{"set", cmd_set},	{"read", cmd_read},   {"flows", cmd_flows},
 	{"update", cmd_update}, {"plan", cmd_plan},   {"locate", cmd_locate},
-	{"prometheus", cmd_prometheus},
+	{"prometheus", cmd_prometheus}, {"slices", cmd_slices},
 };
 
 int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit, struct err *err)

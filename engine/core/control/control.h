@@ -42,5 +42,7 @@ json_t *stats_read(struct engine *e);
 json_t *stats_segment(struct engine *e, unsigned int segment);
 json_t *stats_link(struct engine *e, unsigned int link);
 json_t *stats_workers(struct engine *e);
+/* What replicas did in slices of time (core/loop/slices.h) between two TSCs, at most so many of each. */
+json_t *stats_slices(struct engine *e, uint64_t since, uint64_t until, unsigned int most);
 json_t *stats_info(struct engine *e);
 char *stats_prometheus(struct engine *e);

@@ -239,7 +239,7 @@ json_t *stats_workers(struct engine *e)
 		set_int(o, "idle_cycles", w->clock.idle);
 		json_object_set_new(o, "sending", sending_json(e, &within));
 		set_int(o, "sleeps", w->sleeps);
-		set_int(o, "sleep_cycles", w->sleep_cycles);
+		set_int(o, "sleep_cycles", w->clock.slept);
 		json_object_set_new(o, "segments", names);
 		json_object_set_new(o, "pace",
 				    json_pack("{s:I, s:I, s:I, s:I, s:I}", "additions",

@@ -43,6 +43,7 @@ struct busy_clock {
 	uint64_t read;       /* cycles that reading the TSC takes; parts of a timed turn have one in them */
 	uint64_t pauses;     /* cycles of interruptions, found in turns of either kind */
 	uint64_t standstill; /* of which in pauses of over a millisecond */
+	uint64_t slept;      /* cycles: let go of the CPU, as there was nothing to do */
 };
 
 /* The time in which a trial's senders are to send; end 0: no trial yet. The control thread's. */

@@ -159,6 +159,8 @@ static void tick(struct replica *r, uint64_t now)
 void replica_upkeep(struct replica *r, uint64_t now)
 {
 	busy_look(&r->busy, r->clock, r->window, now);
+	if (r->slicer && (int64_t)(now - r->slicer->next) >= 0)
+		slicer_close(r->slicer, now);
 	/* After the last packets no poll is timed any more. */
 	if (r->fast)
 		fastpath_credit(r);

@@ -14,6 +14,7 @@
 #include "pace.h"
 #include "parallel.h"
 #include "core/plan/plan.h"
+#include "slices.h"
 
 /*
  * A segment runs its NFs to completion on one lcore per replica, between input links and
@@ -122,6 +123,8 @@ struct replica {
 	struct busy_clock own_clock;
 	struct busy busy;
 	struct busy_window *window; /* the engine's */
+	struct slicer *slicer; /* its worker's; NULL while it has none */
+	struct slices *slices; /* NULL: none are kept */
 	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
 	uint64_t polls, idle_polls;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */

@@ -133,7 +133,7 @@ static int poll_or_wait(struct worker *worker, const struct plan_wait *conf)
 		wait_for_packets(&w, sleep_us);
 		worker->sleeps++;
 		worker->clock.mark = rte_rdtsc();
-		worker->sleep_cycles += worker->clock.mark - start;
+		worker->clock.slept += worker->clock.mark - start;
 		idle = 0;
 	}
 	waiter_fini(&w);
@@ -148,6 +148,7 @@ int worker_main(void *arg)
 	w->clock.armed = 0;
 	for (unsigned int i = 0; i < w->n_replicas; i++)
 		w->clock.armed += !w->replicas[i]->until_timed;
+	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
 	atomic_store(&w->start_tsc, w->clock.mark);
 	if (w->wait->mode != WAIT_POLL)
 		return poll_or_wait(w, w->wait);

@@ -19,7 +19,8 @@ struct worker {
 	_Atomic uint64_t start_tsc; /* 0 until it runs, and while it has no replica */
 	uint64_t ref_before, ops_before; /* cycles until it began again with other replicas (replan.c) */
 	const struct plan_wait *wait;
-	uint64_t sleeps, sleep_cycles;
+	struct slicer slicer;
+	uint64_t sleeps;
 } __rte_aligned(2 * RTE_CACHE_LINE_SIZE);
 
 /* What its lcore is launched with; `arg` is the worker. Returns once `stop` is set. */

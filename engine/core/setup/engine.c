@@ -176,6 +176,7 @@ static bool give_worker(struct engine *e, struct replica *r, unsigned int total)
 	if (w->replicas)
 		w->replicas[w->n_replicas++] = r;
 	r->clock = &w->clock;
+	r->slicer = &w->slicer;
 	return w->replicas;
 }
 

@@ -151,6 +151,7 @@ static void assign(struct engine *e, const struct plan *next)
 
 			r->cpu = e->plan->segments[i].cpus[j] = w->cpu;
 			r->clock = &w->clock;
+			r->slicer = &w->slicer;
 			r->ops_elsewhere = r->busy.ops;
 			w->replicas[w->n_replicas++] = r;
 		}

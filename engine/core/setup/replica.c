@@ -190,7 +190,8 @@ static int allocate(struct engine *e, struct replica *r, const struct plan_segme
 		if (!r->order[d] || !r->position[d])
 			return -ENOMEM;
 	}
-	return r->nodes && r->inlets && r->outlets ? 0 : -ENOMEM;
+	r->slices = slices_create();
+	return r->nodes && r->inlets && r->outlets && r->slices ? 0 : -ENOMEM;
 }
 
 int replica_create(struct engine *e, unsigned int si, unsigned int index, struct replica **out,
@@ -281,6 +282,7 @@ void replica_destroy(struct replica *r)
 	}
 	fastpath_close(r->fast);
 	parallel_close(r->parallel);
+	slices_free(r->slices);
 	rte_free(r->nodes);
 	rte_free(r->inlets);
 	rte_free(r->outlets);

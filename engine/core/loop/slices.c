@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "slices.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "segment.h"
+
+#define NS 1000000000ull
+
+/* Its pages are touched as slices come, by the lcore that writes them: on its own node. */
+struct slices *slices_create(void)
+{
+	return calloc(1, sizeof(struct slices));
+}
+
+void slices_free(struct slices *s)
+{
+	free(s);
+}
+
+/* CPU time of the calling thread: what the kernel and, where it says so, a host gave it. */
+static uint64_t ran_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t packets_in(const struct replica *r)
+{
+	uint64_t n = 0;
+
+	for (unsigned int i = 0; i < r->n_inlets; i++)
+		n += r->inlets[i].packets;
+	return n;
+}
+
+static void remember(struct slices *s, const struct replica *r)
+{
+	s->packets = packets_in(r);
+	s->found = r->polls - r->idle_polls;
+	s->ops = r->busy.ops;
+	s->weight = r->busy.weight;
+	s->pace = r->pace.cycles;
+	s->wide = r->pace.wide_cycles;
+	s->turns = r->busy.turns;
+}
+
+static void remember_lcore(struct slicer *s, uint64_t now, uint64_t ran)
+{
+	s->next = now + rte_get_tsc_hz() / SLICE_HZ;
+	s->end = now;
+	s->pauses = s->clock->pauses;
+	s->slept = s->clock->slept;
+	s->pool = s->clock->pool;
+	s->weights = s->clock->weights;
+	s->ran_ns = ran;
+}
+
+void slicer_begin(struct slicer *s, struct busy_clock *clock, struct replica **replicas,
+		  unsigned int n)
+{
+	*s = (struct slicer){.clock = clock, .replicas = replicas, .n_replicas = n};
+	for (unsigned int i = 0; i < n; i++)
+		if (replicas[i]->slices)
+			remember(replicas[i]->slices, replicas[i]);
+	remember_lcore(s, clock->mark, ran_ns());
+}
+
+/* Neither run nor slept; a clock that is read a little later than the other makes it less than nothing. */
+static uint32_t kept_us(const struct slicer *s, uint64_t ref, uint64_t ran)
+{
+	double awake = (double)(ref - (s->clock->slept - s->slept)) / (double)rte_get_tsc_hz();
+	double kept = awake * 1e6 - (double)(ran - s->ran_ns) / 1e3;
+
+	return kept > 0 ? (uint32_t)RTE_MIN(kept, (double)UINT32_MAX) : 0;
+}
+
+/* The replica's part of what was read of several turns at once (busy.h). */
+static uint64_t pooled(const struct slicer *s, const struct slices *own, const struct replica *r)
+{
+	uint64_t weights = s->clock->weights - s->weights;
+	double part = (double)(s->clock->pool - s->pool) * (double)(r->busy.weight - own->weight);
+
+	return weights ? (uint64_t)(part / (double)weights) : 0;
+}
+
+static void close_one(const struct slicer *s, struct replica *r, const struct slice *lcore)
+{
+	struct slices *own = r->slices;
+	uint64_t n = atomic_load_explicit(&own->n, memory_order_relaxed);
+	const struct busy_turns *now = &r->busy.turns, *was = &own->turns;
+
+	own->ring[n % SLICES] = (struct slice){
+		.end = lcore->end,
+		.ref = lcore->ref,
+		.pauses = lcore->pauses,
+		.kept_us = lcore->kept_us,
+		.ops = r->busy.ops - own->ops + pooled(s, own, r),
+		.packets = (uint32_t)(packets_in(r) - own->packets),
+		.found = (uint32_t)(r->polls - r->idle_polls - own->found),
+		.turns = (uint32_t)(now->n - was->n),
+		.turn_packets = (uint32_t)(now->packets - was->packets),
+		.turn_packets_squared = (uint32_t)(now->packets_squared - was->packets_squared),
+		.turn_cycles = now->cycles - was->cycles,
+		.turn_cycles_by_packets = now->cycles_by_packets - was->cycles_by_packets,
+		.pace = (uint32_t)(r->pace.cycles - own->pace),
+		.wide = (uint32_t)(r->pace.wide_cycles - own->wide),
+	};
+	remember(own, r);
+	atomic_store_explicit(&own->n, n + 1, memory_order_release);
+}
+
+void slicer_close(struct slicer *s, uint64_t now)
+{
+	uint64_t ran = ran_ns();
+	struct slice lcore = {
+		.end = now,
+		.ref = now - s->end,
+		.pauses = s->clock->pauses - s->pauses,
+		.kept_us = kept_us(s, now - s->end, ran),
+	};
+
+	for (unsigned int i = 0; i < s->n_replicas; i++)
+		if (s->replicas[i]->slices)
+			close_one(s, s->replicas[i], &lcore);
+	remember_lcore(s, now, ran);
+}
+
+unsigned int slices_between(const struct slices *s, uint64_t since, uint64_t until,
+			    struct slice *out, unsigned int most)
+{
+	uint64_t n = atomic_load_explicit(&s->n, memory_order_acquire);
+	/* The oldest few may be written over while they are read. */
+	uint64_t first = n > SLICES - SLICE_HZ ? n - (SLICES - SLICE_HZ) : 0, end = n, step;
+	unsigned int found = 0;
+
+	while (first < end && s->ring[first % SLICES].end - s->ring[first % SLICES].ref < since)
+		first++;
+	while (end > first && s->ring[(end - 1) % SLICES].end > until)
+		end--;
+	step = most ? (end - first + most - 1) / most : 0;
+	for (uint64_t i = first; most && i < end; i += step)
+		out[found++] = s->ring[i % SLICES];
+	return found;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "busy.h"
+
+/*
+ * What each replica did in slices of 10 ms, and what kept its lcore from working in each: so that figures
+ * can be taken from those in which nothing did. All replicas of an lcore have the same slices. Nothing is
+ * done for this on a packet's way: a slice is closed when a core's pace is taken (pace.h), and costs its
+ * lcore one system call.
+ */
+#define SLICE_HZ 100
+#define SLICES 6144 /* of a replica are kept: over a minute */
+
+struct slice {
+	uint64_t end, ref;	/* TSC; cycles since the end of the one before */
+	uint64_t ops, pauses;	/* cycles: the replica's; the lcore's */
+	uint64_t turn_cycles, turn_cycles_by_packets;
+	uint32_t kept_us;	/* the lcore's thread was neither running nor asleep */
+	uint32_t packets, found; /* found: polls with packets */
+	uint32_t turns, turn_packets, turn_packets_squared; /* busy_turns */
+	uint32_t pace, wide;	/* cycles that PACE_ADDITIONS took: one chain, four side by side */
+};
+
+/* A replica's. The newest is ring[(n - 1) % SLICES]. */
+struct slices {
+	_Atomic uint64_t n; /* so many were closed */
+	uint64_t packets, found, ops, weight; /* as of the end of the last one */
+	uint64_t pace, wide;
+	struct busy_turns turns;
+	struct slice ring[SLICES];
+};
+
+struct replica;
+
+/* A worker's. */
+struct slicer {
+	struct busy_clock *clock;
+	struct replica **replicas;
+	unsigned int n_replicas;
+	uint64_t next; /* TSC */
+	uint64_t end, pauses, slept, pool, weights, ran_ns; /* as of the end of the last slice */
+};
+
+struct slices *slices_create(void);
+void slices_free(struct slices *s);
+
+/* By the worker itself, when it begins or begins again with other replicas. */
+void slicer_begin(struct slicer *s, struct busy_clock *clock, struct replica **replicas,
+		  unsigned int n);
+/* `now` is the clock's mark: the end of a turn. */
+void slicer_close(struct slicer *s, uint64_t now);
+
+/* Slices that lie between two TSCs, at most so many evenly chosen from them; `out` has room. How many. */
+unsigned int slices_between(const struct slices *s, uint64_t since, uint64_t until,
+			    struct slice *out, unsigned int most);
