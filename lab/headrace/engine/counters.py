@@ -73,6 +73,13 @@ def _sent_within(sending: Sending | None, cpu: str, was: Json, now: Json) -> dic
     return {"sending_ref_cycles": ref, "sending_ops_cycles": _grown(was, at, "ops_cycles")}
 
 
+def _sent_ops(was: Json, now: Json, at: Json | None) -> int | None:
+    """A replica's busy cycles of the time of sending."""
+    if own := now.get("sending"):
+        return int(own["ops_cycles"])
+    return None if at is None else _grown(was, at, "ops_cycles")
+
+
 def workers(
     before: Json, after: Json, waited_ns: Mapping[int, int], sending: Sending | None = None
 ) -> list[WorkerReading]:
@@ -118,7 +125,7 @@ def _replicas(before: Json, after: Json, sending: Sending | None) -> list[Replic
             was = earlier[index] if index < len(earlier) else {}
             at = meanwhile[index] if index < len(meanwhile) else None
             readings.append(_replica(segment, index, was, now, at))
-            readings += _sides(segment, index, was, now, at)
+            readings += _sides(segment, index, was, now)
     return readings
 
 
@@ -136,7 +143,7 @@ def _replica(segment: str, index: int, was: Json, now: Json, at: Json | None) ->
         polls=_grown(was, now, "polls"),
         idle_polls=_grown(was, now, "idle_polls"),
         ops_cycles=_grown(was, now, "ops_cycles"),
-        sending_ops_cycles=None if at is None else _grown(was, at, "ops_cycles"),
+        sending_ops_cycles=_sent_ops(was, now, at),
         burst=now.get("burst"),
         turns=Turns(**_grown_each(was.get("turns", {}), now.get("turns", {}))),
         rx_cycles=_grown(io_was, io_now, "rx_cycles"),
@@ -173,11 +180,10 @@ def _beside(replica: Json) -> Json:
     return sides
 
 
-def _sides(segment: str, index: int, was: Json, now: Json, at: Json | None) -> list[ReplicaReading]:
+def _sides(segment: str, index: int, was: Json, now: Json) -> list[ReplicaReading]:
     readings = []
     for name, side in _beside(now).items():
         earlier = _beside(was).get(name, {})
-        meanwhile = _beside(at or {}).get(name)
         nf = _nf(was.get("nfs", {}).get(name, {}), now["nfs"][name])
         readings.append(
             ReplicaReading(
@@ -189,9 +195,6 @@ def _sides(segment: str, index: int, was: Json, now: Json, at: Json | None) -> l
                 polls=_grown(earlier, side, "polls"),
                 idle_polls=_grown(earlier, side, "idle_polls"),
                 ops_cycles=_grown(earlier, side, "ops_cycles"),
-                sending_ops_cycles=(
-                    None if meanwhile is None else _grown(earlier, meanwhile, "ops_cycles")
-                ),
                 nfs={name: nf},
             )
         )

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab does to an engine while a load goes on: nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine import reading
+from headrace.engine.counters import difference
+from headrace.engine.engine import Engine
+from headrace.host.state import RunState
+from headrace.record.identity import Direction
+from perf.engine import chain_plan
+from support.engine import free_cpus, memory_engine
+
+CYCLES, PPS, SECONDS = 2_000, 1e5, 0.2
+
+
+class Looked(Engine):
+    """It remembers when it was read, by its own clock."""
+
+    reads: tuple[int, ...] = ()
+    start_tsc = 0
+
+    def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        answer = super().request(cmd, **arguments)
+        if cmd == "read":
+            self.reads += (int(answer["tsc"]),)
+        self.start_tsc = int(answer.get("start_tsc", self.start_tsc))
+        return answer
+
+
+@dataclass
+class Way:
+    direction: Direction = "forward"
+    source: str = "gen"
+    sink: str = "meas"
+
+
+def test_nobody_reads_while_packets_are_sent(engine_binary: Path) -> None:
+    """One look takes half a millisecond of a poller where no CPU is spare: in trials of 20 ms that
+    was the 99th percentile of the latencies."""
+    chain = [("delay", "out", {"cycles": CYCLES})]
+    cpus = (free_cpus()[0], free_cpus()[-1])
+    plan = chain_plan({"frame_bytes": [64]}, chain, cpus, 512) | {"engine": memory_engine()}
+    state = RunState()
+    try:
+        with Looked(engine_binary, plan, state) as engine:
+            for _ in range(3):
+                read = reading.run(engine, (Way(),), PPS, SECONDS, 0.02)
+                assert reading.flow(read, Way()).received == PPS * SECONDS
+                sent = range(engine.start_tsc, engine.start_tsc + int(SECONDS * engine_hz(read)))
+                assert engine.reads and not [at for at in engine.reads if at in sent]
+                used = chain_use(read)
+                assert used == pytest.approx(PPS * CYCLES / engine_hz(read), rel=0.5)
+    finally:
+        state.remove()
+
+
+def engine_hz(read: reading.Reading) -> float:
+    return float(read.after["tsc_hz"])
+
+
+def chain_use(read: reading.Reading) -> float:
+    """OPS / REF of the chain while packets were sent, which nobody but the engine saw."""
+    counters = difference(read.before, read.after, {"links": {}}, {}, read.sending)
+    [chain] = [one for one in counters.replicas if one.segment == "chain"]
+    [worker] = [one for one in counters.workers if one.cpu == chain.cpu]
+    assert chain.sending_ops_cycles and worker.sending_ref_cycles
+    return chain.sending_ops_cycles / worker.sending_ref_cycles
