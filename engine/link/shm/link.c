@@ -102,8 +102,6 @@ static struct hist *new_hist(void)
 static int prepare(struct shm_state *s, struct err *err)
 {
 	const struct shm_conf *c = s->link->conf;
-	struct shm_map *rx, *tx;
-	int rc;
 
 	s->ns_per_cycle = 1e9 / (double)rte_get_tsc_hz();
 	if (c->times) {
@@ -113,16 +111,7 @@ static int prepare(struct shm_state *s, struct err *err)
 		if (!s->times.wait_ns || !s->times.off_cpu_ns || !s->stay_ns)
 			return err_set(err, ENOMEM, "params.times", "out of memory");
 	}
-	if (c->role)
-		return 0;
-	rc = shm_map_create(c, &s->own, err);
-	if (rc)
-		return rc;
-	rx = shm_map_again(s->own);
-	tx = shm_map_again(s->own);
-	shm_queue_offer(&s->rx, rx);
-	shm_queue_offer(&s->tx, tx);
-	return rx && tx ? 0 : err_set(err, ENOMEM, "params.slots", "the memory cannot be mapped");
+	return c->role ? 0 : shm_renew(s, err);
 }
 
 static int shm_init(struct link *l, struct err *err)
@@ -182,9 +171,11 @@ static json_t *shm_stats(struct link *l)
 {
 	const struct shm_state *s = l->state;
 	json_t *ended = json_object();
-	json_t *o = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up", atomic_load(&s->up),
+	json_t *o = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
+			      atomic_load(&s->up),
 			      "connects", (json_int_t)atomic_load(&s->connects), "refused",
-			      (json_int_t)atomic_load(&s->refused), "rx_packets",
+			      (json_int_t)atomic_load(&s->refused), "robbed",
+			      (json_int_t)atomic_load(&s->robbed), "rx_packets",
 			      (json_int_t)s->received, "tx_packets", (json_int_t)s->sent,
 			      "corrupt", (json_int_t)s->corrupt, "rx_no_mbuf", (json_int_t)s->no_mbuf,
 			      "too_long", (json_int_t)s->too_long, "used",

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +27,7 @@ static struct shm_map *map_new(uint32_t slots, uint32_t stride)
 	m->region = MAP_FAILED;
 	for (int i = 0; i < SHM_FDS; i++)
 		m->fd[i] = -1;
+	m->wake_client = -1;
 	return m;
 }
 
@@ -39,6 +40,8 @@ void shm_map_close(struct shm_map *m)
 	for (int i = 0; i < SHM_FDS; i++)
 		if (m->fd[i] >= 0)
 			close(m->fd[i]);
+	if (m->wake_client >= 0)
+		close(m->wake_client);
 	free(m);
 }
 
@@ -50,23 +53,30 @@ static bool map_memory(struct shm_map *m)
 	return m->region != MAP_FAILED;
 }
 
-int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err)
+static bool wake_pair(struct shm_map *m)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
+		return false;
+	m->fd[SHM_FD_WAKE] = ends[0];
+	m->wake_client = ends[1];
+	return true;
+}
+
+static int map_create(const struct shm_conf *c, struct shm_map **out, struct err *err)
 {
 	uint32_t stride = (uint32_t)(sizeof(struct shm_slot) + c->slot_bytes + SHM_SLOT_ALIGN - 1) &
 			  ~(uint32_t)(SHM_SLOT_ALIGN - 1);
 	struct shm_map *m = map_new((uint32_t)c->slots, stride);
-	int *fd;
+	int memory;
 
 	if (!m)
 		return err_set(err, ENOMEM, "params.slots", "out of memory");
-	fd = m->fd;
-	fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	fd[SHM_FD_WAKE_CLIENT] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	fd[SHM_FD_WAKE_SERVER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fd[SHM_FD_MEMORY] < 0 || fd[SHM_FD_WAKE_CLIENT] < 0 || fd[SHM_FD_WAKE_SERVER] < 0 ||
-	    ftruncate(fd[SHM_FD_MEMORY], (off_t)m->size) ||
-	    fcntl(fd[SHM_FD_MEMORY], F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
-	    !map_memory(m)) {
+	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
+	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
+	    !wake_pair(m) || !map_memory(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
 
@@ -104,6 +114,37 @@ struct shm_map *shm_map_again(const struct shm_map *m)
 	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
 
 	return shm_map_open(&hello, m->fd);
+}
+
+/* Whether it has all its pages; swapped ones are counted. */
+bool shm_map_whole(const struct shm_map *m)
+{
+	struct stat st;
+
+	return !fstat(m->fd[SHM_FD_MEMORY], &st) && (size_t)st.st_blocks * 512 >= m->size;
+}
+
+/* Other memory, which no client has yet. Lcores go over to it by themselves. */
+int shm_renew(struct shm_state *s, struct err *err)
+{
+	struct shm_map *own = NULL, *rx, *tx;
+	int rc = map_create(s->link->conf, &own, err);
+
+	if (rc)
+		return rc;
+	rx = shm_map_again(own);
+	tx = shm_map_again(own);
+	if (!rx || !tx) {
+		shm_map_close(rx);
+		shm_map_close(tx);
+		shm_map_close(own);
+		return err_set(err, ENOMEM, "params.slots", "the memory cannot be mapped");
+	}
+	shm_map_close(s->own);
+	s->own = own;
+	shm_queue_offer(&s->rx, rx);
+	shm_queue_offer(&s->tx, tx);
+	return 0;
 }
 
 /* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 
 /* An lcore that did not look for so long was off its CPU, or had much to do: the kernel tells. */
 #define GAP_US 20
+/* The kernel keeps about so many datagrams (net.unix.max_dgram_qlen). */
+#define WAKES 16
 
 int shm_stamp_offset = -1;
 
@@ -202,17 +205,13 @@ static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t n
 }
 
 /* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
-static inline void wake_reader(const struct shm_state *s, const struct shm_queue *q)
+static inline void wake_reader(const struct shm_queue *q)
 {
-	const struct shm_conf *c = s->link->conf;
-	uint64_t one = 1;
-
 	atomic_thread_fence(memory_order_seq_cst);
 	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
 	    atomic_exchange(&q->ring->asleep, 0))
-		/* It only fails when a wake-up is pending already. */
-		(void)!write(q->map->fd[c->role ? SHM_FD_WAKE_SERVER : SHM_FD_WAKE_CLIENT], &one,
-			     sizeof(one));
+		/* It only fails when wake-ups are pending already, or nobody can be woken. */
+		(void)!send(q->map->fd[SHM_FD_WAKE], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
@@ -224,8 +223,9 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	uint16_t put = 0, i;
 
 	(void)dest;
-	if (unlikely(!ready(q, SHM_RINGS - 1 - ring_in(s), false)) ||
-	    unlikely(!atomic_load_explicit(&s->up, memory_order_relaxed)))
+	/* In this order: who is up has been offered memory, which is taken up before it is used. */
+	if (unlikely(!atomic_load_explicit(&s->up, memory_order_acquire)) ||
+	    unlikely(!ready(q, SHM_RINGS - 1 - ring_in(s), false)))
 		return 0;
 	used = q->at - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
 	if (unlikely(used > q->map->slots))
@@ -245,7 +245,7 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	q->at += put;
 	atomic_store_explicit(&q->ring->head, q->at, memory_order_release);
 	s->sent += put;
-	wake_reader(s, q);
+	wake_reader(q);
 	rte_pktmbuf_free_bulk(pkts, n);
 	return n;
 }
@@ -253,11 +253,8 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 int shm_wait_fd(struct link_rxq *rxq)
 {
 	struct shm_state *s = rxq->state;
-	const struct shm_conf *c = s->link->conf;
 
-	if (!ready(&s->rx, ring_in(s), true))
-		return -1;
-	return s->rx.map->fd[c->role ? SHM_FD_WAKE_CLIENT : SHM_FD_WAKE_SERVER];
+	return ready(&s->rx, ring_in(s), true) ? s->rx.map->fd[SHM_FD_WAKE] : -1;
 }
 
 /* Whether the reader may sleep: nothing came while it said that it would. */
@@ -276,11 +273,13 @@ bool shm_wait_arm(struct link_rxq *rxq)
 void shm_wait_disarm(struct link_rxq *rxq)
 {
 	struct shm_state *s = rxq->state;
-	uint64_t count;
 	int fd = shm_wait_fd(rxq);
+	char byte;
 
 	if (fd < 0)
 		return;
 	atomic_store(&s->rx.ring->asleep, 0);
-	(void)!read(fd, &count, sizeof(count));
+	/* Bounded: a peer may send as fast as they are taken. What is left ends the next wait at once. */
+	for (int i = 0; i < WAKES && recv(fd, &byte, 1, MSG_DONTWAIT) >= 0; i++)
+		;
 }

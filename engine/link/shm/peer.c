@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rte_lcore.h>
@@ -15,6 +16,10 @@
 
 #define RETRY_MS 20
 #define HELLO_MS 1000
+/* One who comes again and again takes little of the thread's CPU: so often at most is one let in. */
+#define ACCEPT_MS 20
+/* So often is looked whether the client left the memory as it is. */
+#define LOOK_MS 250
 
 static struct sockaddr_un address(const struct shm_conf *c)
 {
@@ -40,21 +45,22 @@ static bool give(int peer, const struct shm_map *m)
 {
 	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
 	struct iovec iov = {&hello, sizeof(hello)};
-	char control[CMSG_SPACE(sizeof(m->fd))] = {0};
+	int fds[SHM_FDS] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY], [SHM_FD_WAKE] = m->wake_client};
+	char control[CMSG_SPACE(sizeof(fds))] = {0};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(m->fd));
-	memcpy(CMSG_DATA(c), m->fd, sizeof(m->fd));
+	c->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(c), fds, sizeof(fds));
 	return sendmsg(peer, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
 }
 
 static struct shm_map *take(int peer)
 {
-	int fds[SHM_FDS] = {-1, -1, -1};
+	int fds[SHM_FDS] = {-1, -1};
 	struct shm_hello hello;
 	struct iovec iov = {&hello, sizeof(hello)};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
@@ -77,6 +83,14 @@ static struct shm_map *take(int peer)
 	return m;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static void lose_peer(struct shm_state *s)
 {
 	atomic_store(&s->up, false);
@@ -85,13 +99,25 @@ static void lose_peer(struct shm_state *s)
 	s->peer = -1;
 }
 
+/* Each client has memory that nobody wrote in before, or still can. */
+static bool fresh_memory(struct shm_state *s)
+{
+	struct err err = {0};
+
+	if (s->given && shm_renew(s, &err))
+		return false;
+	s->given = true;
+	return true;
+}
+
 static void serve_one(struct shm_state *s)
 {
 	int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd < 0)
 		return;
-	if (s->peer >= 0 || !give(fd, s->own)) {
+	s->let_in_ns = now_ns();
+	if (s->peer >= 0 || !fresh_memory(s) || !give(fd, s->own)) {
 		atomic_fetch_add(&s->refused, 1);
 		close(fd);
 		return;
@@ -104,22 +130,20 @@ static void hear_peer(struct shm_state *s)
 {
 	char byte;
 
-	if (recv(s->peer, &byte, 1, MSG_DONTWAIT) <= 0) {
+	if (recv(s->peer, &byte, 1, MSG_DONTWAIT) <= 0 || atomic_load(&s->up)) {
 		lose_peer(s);
-	} else if (!atomic_load(&s->up)) {
+	} else {
 		atomic_fetch_add(&s->connects, 1);
 		atomic_store(&s->up, true);
 	}
 }
 
-/* A reader begins with what comes from now on: what is there was for one who is gone. */
-static bool begin_reading(struct shm_map *m, int peer)
+static void keep_memory(struct shm_state *s)
 {
-	struct shm_ring *ring = &m->region->rings[SHM_TO_CLIENT];
-
-	atomic_store(&ring->tail, atomic_load(&ring->head));
-	atomic_store(&ring->asleep, 0);
-	return send(peer, "", 1, MSG_NOSIGNAL) == 1;
+	if (s->peer < 0 || shm_map_whole(s->own))
+		return;
+	atomic_fetch_add(&s->robbed, 1);
+	lose_peer(s);
 }
 
 static void join_server(struct shm_state *s)
@@ -131,7 +155,7 @@ static void join_server(struct shm_state *s)
 		return;
 	rx = take(s->peer);
 	tx = rx ? shm_map_again(rx) : NULL;
-	if (!tx || !begin_reading(rx, s->peer)) {
+	if (!tx || send(s->peer, "", 1, MSG_NOSIGNAL) != 1) {
 		shm_map_close(rx);
 		shm_map_close(tx);
 		lose_peer(s);
@@ -143,25 +167,41 @@ static void join_server(struct shm_state *s)
 	atomic_store(&s->up, true);
 }
 
+/* Whom the thread listens to, and for how long; poll leaves descriptors below 0 alone. */
+static void serve(struct shm_state *s)
+{
+	bool crowd = now_ns() - s->let_in_ns < ACCEPT_MS * 1000000u;
+	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, POLLIN, 0},
+			     {crowd ? -1 : s->listening, POLLIN, 0}};
+
+	if (poll(p, 3, crowd ? ACCEPT_MS : s->peer >= 0 ? LOOK_MS : -1) < 0)
+		return;
+	if (p[1].revents)
+		hear_peer(s);
+	keep_memory(s);
+	if (p[2].revents)
+		serve_one(s);
+}
+
+static void join(struct shm_state *s)
+{
+	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, POLLIN, 0}};
+
+	if (poll(p, 2, s->peer < 0 ? RETRY_MS : -1) < 0)
+		return;
+	if (p[1].revents)
+		hear_peer(s);
+	if (s->peer < 0 && !atomic_load(&s->stop))
+		join_server(s);
+}
+
 static void *watch(void *arg)
 {
 	struct shm_state *s = arg;
+	const struct shm_conf *c = s->link->conf;
 
-	while (!atomic_load(&s->stop)) {
-		/* poll leaves descriptors below 0 alone. */
-		struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, POLLIN, 0},
-				     {s->listening, POLLIN, 0}};
-		int timeout = s->listening < 0 && s->peer < 0 ? RETRY_MS : -1;
-
-		if (poll(p, 3, timeout) < 0 && errno != EINTR)
-			break;
-		if (p[1].revents)
-			hear_peer(s);
-		if (p[2].revents)
-			serve_one(s);
-		if (s->listening < 0 && s->peer < 0 && !atomic_load(&s->stop))
-			join_server(s);
-	}
+	while (!atomic_load(&s->stop))
+		(c->role ? join : serve)(s);
 	lose_peer(s);
 	return NULL;
 }

@@ -21,10 +21,17 @@
  * neither shrink nor grow) and trusts nothing that a client can write in it: neither indices nor
  * lengths. The connection over which a client gets the memory tells both sides of each other's
  * death, since the kernel closes it whatever happens.
+ *
+ * A reader that sleeps is woken over a pair of datagram sockets, whose ends are one side's each:
+ * descriptors that are passed share their flags with their copies, so that a peer could make an
+ * eventfd block its writer. A flag of one call, MSG_DONTWAIT, is nobody's to clear, and the kernel
+ * keeps few datagrams for one who does not read. A client may give the memory's pages back to the
+ * kernel (MADV_REMOVE, which no seal forbids), so that each use of one is a fault in the server:
+ * one that does is let go. Each client gets memory of its own.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
-#define SHM_VERSION 2
+#define SHM_VERSION 3
 #define SHM_SLOT_ALIGN 64
 
 enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
@@ -32,7 +39,7 @@ enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
 struct shm_ring {
 	_Alignas(64) _Atomic uint64_t head;   /* producer's */
 	_Alignas(64) _Atomic uint64_t tail;   /* consumer's */
-	_Alignas(64) _Atomic uint32_t asleep; /* consumer's: wants its eventfd written */
+	_Alignas(64) _Atomic uint32_t asleep; /* consumer's: wants to be woken */
 };
 
 struct shm_slot {
@@ -42,7 +49,7 @@ struct shm_slot {
 	uint8_t data[];
 };
 
-/* What a client is told, with the descriptors: memory, and an eventfd for each ring's reader. */
+/* What a client is told, with the descriptors: memory, and its end of the wake-ups. */
 struct shm_hello {
 	uint32_t magic, version;
 	uint32_t slots, stride;
@@ -53,7 +60,8 @@ struct shm_region {
 	/* then slots * stride bytes of each ring */
 };
 
-enum { SHM_FD_MEMORY, SHM_FD_WAKE_CLIENT, SHM_FD_WAKE_SERVER, SHM_FDS };
+/* `SHM_FD_WAKE` is one's own end; the server keeps the client's, too, to give it to each that comes. */
+enum { SHM_FD_MEMORY, SHM_FD_WAKE, SHM_FDS };
 
 /* One mapping of a region: each queue has its own, which its lcore alone uses. */
 struct shm_map {
@@ -61,6 +69,7 @@ struct shm_map {
 	size_t size;
 	uint32_t slots, stride;
 	int fd[SHM_FDS];
+	int wake_client; /* server's */
 };
 
 /*
@@ -94,9 +103,12 @@ struct shm_state {
 	_Atomic bool up;
 	_Atomic bool stop;
 	_Atomic uint64_t connects, refused;
+	_Atomic uint64_t robbed; /* clients that gave pages of the memory back */
 	pthread_t thread;
 	bool running;
 	int listening, peer, wake; /* wake: ends the thread's wait */
+	uint64_t let_in_ns;
+	bool given; /* the memory, to a client */
 	/* Reader's lcore. */
 	uint64_t last_poll, cpu_tsc, cpu_ns, gap_start, gap_end;
 	double gap_share; /* of the last gap, what its lcore was off the CPU */
@@ -111,9 +123,11 @@ struct shm_state {
 };
 
 /* Memory (memory.c). */
+int shm_renew(struct shm_state *s, struct err *err);
 int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err);
 struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds);
 struct shm_map *shm_map_again(const struct shm_map *m);
+bool shm_map_whole(const struct shm_map *m);
 void shm_map_close(struct shm_map *m);
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);
