@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.spec.deployment import Lcores
+from headrace.errors import BadInput
+from headrace.host.numa import node_of
+from headrace.spec.deployment import Lcores, on_node
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -111,7 +114,7 @@ def _as_told(
     available: list[int],
 ) -> Placement:
     """The execution says which lcores run each segment."""
-    told = experiment.execution.lcores or ()
+    told = _numbers(experiment, doc, traffic, available)
     group, beside = experiment.execution.parallel or (), experiment.execution.beside or ()
     shared = experiment.study.deployment.lcores.shared or len(available) == 1
     for cpu in sorted({cpu for cpus in (*told, beside) for cpu in cpus}):
@@ -134,6 +137,41 @@ def _as_told(
     chain = sorted({cpu for segment in segments for cpu in segment.all_cpus})
     notes = tuple(_notes(traffic, chain, segments, len(chain)))
     return Placement(traffic[0], traffic[-1], tuple(segments), notes)
+
+
+def _numbers(
+    experiment: Experiment, doc: Document, traffic: list[int], available: list[int]
+) -> list[tuple[int, ...]]:
+    """A NUMA node stands for its lcore that has least else to do; the traffic's come last."""
+    told = experiment.execution.lcores or ()
+    uses = Counter(cpu for cpus in told for cpu in cpus if isinstance(cpu, int))
+    found = []
+    for cpus in told:
+        segment: list[int] = []
+        for cpu in cpus:
+            if not isinstance(cpu, int):
+                here = [c for c in available if node_of(c) == on_node(cpu) and c not in cpus]
+                free = [c for c in here if c not in segment]
+                if not free:
+                    raise _no_such(cpu, here, doc, available)
+                cpu = min(free, key=lambda c: (c in traffic, uses[c]))
+                uses[cpu] += 1
+            segment.append(cpu)
+        found.append(tuple(segment))
+    return found
+
+
+def _no_such(cpu: str, here: list[int], doc: Document, available: list[int]) -> BadInput:
+    nodes = sorted({node_of(one) for one in available})
+    problem = (
+        f"lcores names {cpu} more often than it has lcores of ours, {sorted(here)}"
+        if here
+        else f"lcores names {cpu}, which has no lcore of ours"
+    )
+    return doc.error(
+        ("deployment", "execution"),
+        f"{problem}; allowed: {', '.join(f'node {node}' for node in nodes)}, or an lcore's number",
+    )
 
 
 def check_told(lcores: Lcores, doc: Document, available: Sequence[int]) -> None:

@@ -11,6 +11,12 @@ from pathlib import Path
 from headrace.host.server.sysfs import cpu_list, numbered, text
 
 _NODES = Path("/sys/devices/system/node")
+_CPUS = Path("/sys/devices/system/cpu")
+
+
+def node_of(cpu: int, cpus: Path = _CPUS) -> int:
+    """0 where the kernel knows no nodes."""
+    return next((node for node, _ in numbered(cpus / f"cpu{cpu}", "node")), 0)
 
 
 def near(lcores: Iterable[int], nodes: Path = _NODES) -> set[int]:

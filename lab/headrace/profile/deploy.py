@@ -139,13 +139,14 @@ def told(experiment: Experiment, given: Problem) -> Layout | None:
     """The layout that the spec asks for, where it names the lcores of each segment and they are
     among those that are planned for."""
     execution = experiment.execution
-    if execution.segments is None or execution.lcores is None or execution.parallel:
+    lcores = execution.numbered
+    if execution.segments is None or lcores is None or execution.parallel:
         return None
-    if not {cpu for on in execution.lcores for cpu in on} <= set(given.lcores):
+    if not {cpu for on in lcores for cpu in on} <= set(given.lcores):
         return None
     return Layout(
         tuple(len(names) for names in execution.segments),
-        tuple(tuple(sorted(on)) for on in execution.lcores),
+        tuple(tuple(sorted(on)) for on in lcores),
     )
 
 

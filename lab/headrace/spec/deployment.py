@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -32,12 +33,29 @@ _FASTPATH_FLOWS = 65536
 _EXECUTION = "rtc, pipeline, or {segments: [[acl], [lb, l3fwd]], replicas: [1, 2]}"
 
 
+_ON_NODE = re.compile(r"node ([0-9]{1,4})")
+
+
+def on_node(lcore: int | str) -> int | None:
+    """The NUMA node, of which any lcore will do; None of an lcore's number."""
+    match = _ON_NODE.fullmatch(lcore) if isinstance(lcore, str) else None
+    return int(match[1]) if match else None
+
+
+def _number_or_node(value: Any) -> Any:
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if not number and on_node(value) is None:
+        raise ValueError("allowed: an lcore's number, or `node 1`: an lcore of that NUMA node")
+    return value
+
+
 class Execution(Spec):
     """Run-to-completion, pipeline, or an explicit partition of the chain (hybrid).
 
     `segments` names the functions of each segment; `replicas` says how many lcores run each.
     For rtc, one replica runs on each of the chain's lcores unless said otherwise. `lcores` says
-    which lcores run each segment, one replica on each of them, instead of `replicas`. `fastpath`:
+    which lcores run each segment, one replica on each of them, instead of `replicas`; `node 1` is
+    one of that NUMA node that has least else to do. `fastpath`:
     flows whose way through neighbouring functions is known are rewritten once (docs/spec.md);
     true, or for how many flows at a time. `parallel`: neighbouring functions that work on each
     packet at the same time, the first on the segment's lcore and the others on their own; with
@@ -48,7 +66,9 @@ class Execution(Spec):
     model: Literal["rtc", "pipeline", "segments"]
     segments: tuple[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], ...] | None = None
     replicas: tuple[Annotated[Count, Field(ge=1, le=256)], ...] | None = None
-    lcores: tuple[tuple[Annotated[Count, Field(ge=0)], ...], ...] | None = None
+    lcores: (
+        tuple[tuple[Annotated[int | str, BeforeValidator(_number_or_node)], ...], ...] | None
+    ) = None
     fastpath: StrictBool | Annotated[Count, Field(ge=4, le=1 << 24)] = False
     parallel: (
         Annotated[
@@ -135,8 +155,17 @@ class Execution(Spec):
             raise ValueError(
                 f"lcores has {len(self.lcores)} entries for {len(self.segments)} segments"
             )
-        if not all(cpus and len(set(cpus)) == len(cpus) for cpus in self.lcores):
-            raise ValueError("lcores: allowed: at least one lcore for each segment, each once")
+        for cpus in self.lcores:
+            numbers = [cpu for cpu in cpus if isinstance(cpu, int)]
+            if not cpus or len(set(numbers)) != len(numbers):
+                raise ValueError("lcores: allowed: at least one lcore for each segment, each once")
+
+    @property
+    def numbered(self) -> tuple[tuple[int, ...], ...] | None:
+        """The lcores of each segment where the spec gives all of them by number."""
+        if self.lcores is None or any(isinstance(cpu, str) for on in self.lcores for cpu in on):
+            return None
+        return tuple(tuple(int(cpu) for cpu in on) for on in self.lcores)
 
 
 def _with_name(value: dict[str, Any], model: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.host.numa import node_of
 from headrace.spec.hosting import Hosting
 
 _SYS_CPU = Path("/sys/devices/system/cpu")
@@ -27,8 +28,7 @@ def describe_cpu(number: int, root: Path = _SYS_CPU) -> Cpu:
     folder = root / f"cpu{number}"
     package = _number(folder / "topology" / "physical_package_id", 0)
     core = _number(folder / "topology" / "core_id", number)
-    nodes = sorted(int(p.name[4:]) for p in folder.glob("node[0-9]*"))
-    return Cpu(number, (package, core), nodes[0] if nodes else 0)
+    return Cpu(number, (package, core), node_of(number, root))
 
 
 def _number(file: Path, otherwise: int) -> int:
