@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 from headrace.analyse.claims import check_claims, judge_claims, keep_claims, tally
 from headrace.cli.report import report
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
+from headrace.host.server import detect
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.claim import JudgedClaim
 from headrace.record.rows import Result
 from headrace.record.verdict import Audit, Verdict
 from headrace.spec import document
+from headrace.spec.calibration import Calibration, Figure
 from headrace.spec.claim import Claim
 
 RATE = "SELECT median(throughput_pps) FROM results WHERE execution = '{}'"
@@ -196,3 +198,47 @@ def test_claims_of_a_run_that_ended_before_any_result_are_not_comparable(tmp_pat
     shown = CliRunner().invoke(app, [str(tmp_path / "b"), "--claims"])
     assert shown.exit_code == EXIT_NOT_COMPARABLE
     assert "interrupted" in shown.stdout
+
+
+def calibration() -> Calibration:
+    def figure(value: float) -> Figure:
+        return Figure(median=value, min=value, max=value)
+
+    transfer = {"from": 0, "to": 1, "clean": figure(90), "modified": figure(95), "own": figure(5)}
+    quantiles = {"count": 1, "p50": 1, "p99": 1, "max": 1}
+    return Calibration.model_validate(
+        {
+            "created_at": "now", "headrace": "1", "server": detect().model_dump(),
+            "load_average": 0, "locate": {"classes": (), "agreement": 1},
+            "levels": [{"name": "L2", "bytes": 1, "reaches_bytes": 1, "cycles": 14.5}],
+            "measured": {
+                "cpus": (0, 1), "l1_bytes": 1, "l2_bytes": 1, "llc_bytes": 1, "rounds": 1,
+                "tsc_hz": 2e9, "chase": (), "gather": (), "ring": (), "share": None, "placed": (),
+                "transfer": [transfer],
+                "clock": {
+                    "tsc_hz": 2e9, "read_cycles": figure(20), "step_cycles": 1, "skew": (),
+                    "sleep_late_ns": quantiles,
+                    "interruptions_ns": {**quantiles, "per_s": 1, "share": 0},
+                },
+            },
+        }
+    )  # fmt: skip
+
+
+def test_a_claim_may_be_of_the_calibration_that_the_run_kept(tmp_path: Path) -> None:
+    """Its columns are there without one, too, but no row is."""
+    level = claim(
+        "select l.cycles from (select unnest(levels) as l from calibration) where l.name = 'L2'",
+        expected=14.5,
+    )
+    moved = claim(
+        "select median(t.clean.median) from (select unnest(measured.transfer) as t "
+        "from calibration) where t.source = 0 and t.target = 1",
+        expected=90,
+    )
+    with BundleWriter(tmp_path / "calibrated") as writer:
+        writer.calibration(calibration())
+    for one in (level, moved):
+        assert judged(Bundle(tmp_path / "calibrated"), one).verdict == "confirmed"
+        without = judged(bundle_of(tmp_path / one.query[-1:], row("rtc", 1e6)), one)
+        assert (without.verdict, without.why) == ("not-comparable", "No row answers it.")

@@ -20,6 +20,7 @@ from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
+from headrace.host import store
 from headrace.record.bundle import BundleWriter
 from headrace.report.hosting import flow
 from headrace.report.points import POINTS_FILE
@@ -92,7 +93,13 @@ def this_machine() -> Machine:
     cpus = usable_cpus()
     described = [describe_cpu(cpu) for cpu in cpus]
     nodes, cores = len({cpu.node for cpu in described}), len({cpu.core for cpu in described})
-    return Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_functions)
+    return Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions)
+
+
+def no_calibration() -> str | None:
+    if store.calibration() is not None:
+        return None
+    return "`headrace server calibrate` has not been run on this server"
 
 
 def chosen(doc: Document, wanted: Wanted) -> Chosen:

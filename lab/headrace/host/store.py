@@ -10,6 +10,8 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput
+from headrace.host.server import detect
+from headrace.spec.calibration import Calibration
 from headrace.spec.invalid import sentence
 
 M = TypeVar("M", bound=BaseModel)
@@ -26,6 +28,15 @@ def home() -> Path:
 
 def calibration_file() -> Path:
     return home() / "calibration.json"
+
+
+def calibration() -> Calibration | None:
+    """This server's; None where it has none, or one that came from another server."""
+    file = calibration_file()
+    if not file.exists():
+        return None
+    found = load(file, Calibration)
+    return found if found.server.hostname == detect().hostname else None
 
 
 def profiles_folder() -> Path:

@@ -25,6 +25,7 @@ import headrace
 from headrace.collect.watch import Watch, watching
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
+from headrace.host import store
 from headrace.host.exclusive import WAIT_S, Lcores
 from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
@@ -249,6 +250,8 @@ class Session:
             note = "the ground's own" if self._memory is None else self._memory.note
             self._environment = machine.collect(deployed.about(), note)
             self.bundle.environment(self._environment)
+            if (calibration := store.calibration()) is not None:
+                self.bundle.calibration(calibration)
 
     def finish(self) -> None:
         """What is known at a run's end only: what else the machine did."""

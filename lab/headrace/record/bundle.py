@@ -4,6 +4,7 @@
     spec.yaml           as given (further input files beside it, in inputs/)
     resolved.json       as resolved: every default written out
     environment.json    the machine and the software
+    calibration.json    what memory and rings cost there, where that was measured before
     trials.parquet      record.Trial, one row per trial, chain and direction
     results.parquet     record.Result
     samples/            collectors' own files
@@ -43,9 +44,11 @@ from headrace.record.tables import (
     query,
     to_parquet,
 )
+from headrace.spec.calibration import Calibration
 from headrace.spec.invalid import sentence
 
 __all__ = [
+    "CALIBRATION_FILE",
     "CLAIMS_FILE",
     "Bundle",
     "BundleError",
@@ -59,6 +62,7 @@ __all__ = [
 
 _STATUS_BYTES = 4096  # a block: room for why the run ended
 CLAIMS_FILE = "claims.json"
+CALIBRATION_FILE = "calibration.json"
 FORMAT = 1  # raised when a reader of the older form could misread the newer
 
 
@@ -204,6 +208,10 @@ class BundleWriter:
 
     def environment(self, environment: Environment) -> None:
         write_whole(self.path / "environment.json", environment.model_dump_json(indent=2) + "\n")
+
+    def calibration(self, calibration: Calibration) -> None:
+        text = calibration.model_dump_json(indent=1, by_alias=True)
+        write_whole(self.path / CALIBRATION_FILE, text + "\n")
 
     def trial(self, trial: Trial) -> None:
         self._trials.append(trial)

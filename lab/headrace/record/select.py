@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One SELECT over a bundle's rows, of a query that anybody may have written: it sees the tables
-`trials` and `results` in memory, and reaches no file, network, extension or setting."""
+`trials` and `results` in memory, and `calibration`, which has one row or none; and reaches no file,
+network, extension or setting."""
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from headrace.record.bundle import CALIBRATION_FILE
 from headrace.record.tables import MODELS, bundle_table, column_types, quoted
+from headrace.spec.calibration import Calibration
 
 SECONDS_MAX = 10.0
 _FIRST = {
@@ -44,9 +48,28 @@ def rows_of(bundle: Path | None, *, trusted: bool = False) -> Iterator[Ask]:
             _load(db, name, model, bundle)
             if trusted:
                 db.execute(f"DELETE FROM {name} WHERE NOT ({_TRUSTED})")
+        _load_calibration(db, bundle)
         for setting in _LAST:
             db.execute(f"SET {setting}")
         yield lambda sql: _asked(db, sql)
+
+
+def _load_calibration(db: Any, bundle: Path | None) -> None:
+    """A column has its field's name, where the file has `from` and `to`."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in column_types(Calibration).items())
+    db.execute(f"CREATE TABLE calibration ({columns})")
+    file = None if bundle is None else bundle / CALIBRATION_FILE
+    if file is None or not file.exists():
+        return
+    whole = Calibration.model_validate_json(file.read_text(encoding="utf-8"))
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as plain:
+        plain.write(whole.model_dump_json())
+        plain.flush()
+        types = ", ".join(f"'{n}': '{t}'" for n, t in column_types(Calibration).items())
+        db.execute(
+            f"INSERT INTO calibration SELECT * FROM read_json('{quoted(Path(plain.name))}', "
+            f"format='newline_delimited', columns={{{types}}})"
+        )
 
 
 def _load(db: Any, name: str, model: type[BaseModel], bundle: Path | None) -> None:

@@ -26,6 +26,7 @@ class Needs(Spec):
     kvm: Literal[True] | None = None  # virtual machines that are not emulated
     containers: Literal[True] | None = None  # root, and podman or docker
     sriov: Literal[True] | None = None  # a NIC with enough virtual functions for the chains
+    calibration: Literal[True] | None = None  # of this server, as `server calibrate` leaves it
     never: str | None = None  # why this is not measured on any server
 
 
@@ -67,6 +68,7 @@ class Machine:
     no_kvm: Callable[[], str | None] = lambda: None  # why virtual machines are emulated here
     no_containers: Callable[[], str | None] = lambda: None  # why VNFs cannot be in containers
     cores: int | None = None  # physical; None: as many as lcores
+    no_calibration: Callable[[], str | None] = lambda: None
     # Why no NIC has virtual functions for a spec's VNFs.
     no_sriov: Callable[[dict[str, Any]], str | None] = lambda _: None
 
@@ -90,6 +92,8 @@ def lacking(
         return f"needs KVM: {problem}"
     if need.containers and (problem := machine.no_containers()) is not None:
         return f"needs containers: {problem}"
+    if need.calibration and (problem := machine.no_calibration()) is not None:
+        return f"needs a calibration: {problem}"
     if need.sriov and (problem := machine.no_sriov(spec)) is not None:
         return f"needs SR-IOV: {problem}"
     return None
