@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.collect.base import Process, Targets
@@ -23,10 +23,10 @@ from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
 from headrace.host.state import telemetry_sockets
+from headrace.model.locate import not_from_memory
 from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
-from headrace.spec.calibration import Calibration
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, Study
 
@@ -158,6 +158,7 @@ class DeployedEngine:
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
         self._run: Run | None = None
+        self._calibration = store.calibration() if plan["engine"].get("locate") else None
         self.context = Context(
             frame_bytes_mean=point.experiment.frame.mean_bytes,
             plan=plan,
@@ -190,7 +191,7 @@ class DeployedEngine:
         )
 
     def verify(self) -> Sequence[Finding]:
-        verify_path(self.engine, self.point.experiment, self.ways, self.plan)
+        verify_path(self.engine, self.point.experiment, self.ways, self.plan, self.point.policy)
         return ()
 
     def most_pps(self, offer: Offer) -> float | None:
@@ -210,7 +211,20 @@ class DeployedEngine:
     def read(self) -> Sequence[Observation]:
         assert self._run is not None, "nothing was started"
         reading, self._run = self._run.read(), None
-        return [self.seen(one, reading) for one in observations(self.context, reading)]
+        return [
+            self.seen(self._located(one), reading) for one in observations(self.context, reading)
+        ]
+
+    def _located(self, observation: Observation) -> Observation:
+        """With the shares of places that most likely gave what was located, by the calibration."""
+        figures, calibration = observation.figures, self._calibration
+        if not figures.located or calibration is None:
+            return observation
+        located = tuple(
+            one.model_copy(update={"corrected": not_from_memory(one.classes, calibration.locate)})
+            for one in figures.located
+        )
+        return replace(observation, figures=figures.model_copy(update={"located": located}))
 
     def seen(self, observation: Observation, reading: Reading) -> Observation:
         """With what else this ground knows of it."""
@@ -254,13 +268,13 @@ def engine_of(experiment: Experiment) -> Json:
 
 def locating(every: int) -> Json:
     """With the limits of this server's calibration; without one only times can be told."""
-    file = store.calibration_file()
-    if not file.exists():
+    calibration = store.calibration()
+    if calibration is None:
         return {"every": every}
     classes = [
         {"name": one.name}
         | ({} if one.below_cycles is None else {"below_cycles": one.below_cycles})
-        for one in store.load(file, Calibration).locate.classes
+        for one in calibration.locate.classes
     ]
     return {"every": every, "classes": classes}
 

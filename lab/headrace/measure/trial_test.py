@@ -14,7 +14,7 @@ from headrace.engine.counters import Sending
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.plan import Path as Way
 from headrace.engine.reading import Reading
-from headrace.engine.verify import stood_still
+from headrace.engine.verify import ended_as_told, stood_still
 from headrace.ground.contract import Deployed, Offer, Point
 from headrace.measure.doubts import unrefused
 from headrace.measure.results import agreement, result
@@ -515,6 +515,18 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     taken = records(reading(before, after))[0]
     assert taken.counters is not None
     assert words in stood_still(taken.counters, ["acl"], WAY, after)
+
+
+def test_packets_that_the_last_function_ends_as_it_is_told_have_come_far_enough() -> None:
+    taken = records(reading(read(0, 0, LINKS), read(64, 64, copy.deepcopy(LINKS))))[0]
+    some = records(reading(read(0, 0, LINKS), read(64, 60, copy.deepcopy(LINKS))))[0]
+    assert taken.counters is not None and some.counters is not None
+    told = {"acl": frozenset({"denied"})}
+    assert ended_as_told(taken.counters, "acl", told)
+    assert not ended_as_told(some.counters, "acl", told)  # the others were lost behind it
+    assert not ended_as_told(taken.counters, "acl", {"acl": frozenset({"queue-full"})})
+    assert not ended_as_told(taken.counters, "acl", {})
+    assert not ended_as_told(taken.counters, "lb", told)
 
 
 def test_a_function_at_work_when_it_was_read_has_a_burst_in_it() -> None:

@@ -172,3 +172,11 @@ def corrected(counts: Mapping[str, int], classes: Sequence[Class]) -> dict[str, 
     found = nnls(np.array([one.put for one in classes]).T, seen)
     whole = float(found.sum())
     return {one.name: float(share) / whole for one, share in zip(classes, found, strict=True)}
+
+
+def not_from_memory(counts: Mapping[str, int], classes: Classes) -> float | None:
+    """S5's Network Efficiency Index (section 5), with the shares as they most likely were."""
+    shares = corrected(counts, classes.classes)
+    if shares is None:
+        return None
+    return sum(share for name, share in shares.items() if "memory" not in name)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from headrace.model.locate import classify, corrected
+from headrace.model.locate import classify, corrected, not_from_memory
 from headrace.spec.calibration import Placed, PlaceName
 
 
@@ -91,9 +91,12 @@ def test_shares_are_corrected_for_what_is_taken_for_another() -> None:
     assert shares is not None
     assert abs(shares["memory"] - 0.1) < 0.01 < abs(raw - 0.1)
     assert sum(shares.values()) == pytest.approx(1)
+    index = not_from_memory(seen, found)
+    assert index is not None and abs(index - 0.9) < 0.01
 
 
 def test_counts_of_another_calibration_are_not_corrected() -> None:
     found = classify([placed("l1", 40, 3)], [placed("l1", 40, 3)])
     assert corrected({"elsewhere": 3}, found.classes) is None
     assert corrected({}, found.classes) is None
+    assert not_from_memory({"elsewhere": 3}, found) is None

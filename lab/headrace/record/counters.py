@@ -58,6 +58,8 @@ class Located(Record):
     disturbed: NonNegativeInt = 0  # interrupted while they were timed
     classes: dict[str, int] = {}
     index: float | None = None  # None: no classes, as the server is not calibrated
+    # The same with what calibration found of lines of one place that are taken for another's.
+    corrected: float | None = None
     mean_cycles: float | None = None  # of the timed loads, beyond a first-level hit
 
 

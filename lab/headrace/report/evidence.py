@@ -124,6 +124,8 @@ def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
             if one.index is not None:
                 name = "not from memory" if one.behind_first else "Network Efficiency Index"
                 text += f"; {name} {percent(one.index, 3)}"
+                if one.corrected is not None:
+                    text += f", {percent(one.corrected, 3)} corrected for places mistaken"
             yield (
                 f"{r.execution}, {r.goal}, repetition {r.repetition}: {one.place}",
                 f"{text} ({count(one.samples)} samples)",
