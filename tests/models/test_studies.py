@@ -5,35 +5,27 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
-from headrace.report.comparison import SAME, Entry, section, text
-from headrace.report.document import Document
-from headrace.report.html import render
+from headrace.engine import place as engine_place
 from headrace.spec import document
 from headrace.spec.group import Machine
 from headrace.spec.plan import ChainPlan, LayoutPlan
 from headrace.spec.points import Wanted, points
-from headrace.spec.study import expand, read
-from support.engine import free_cpus
-from support.lab import state_left
+from headrace.spec.study import Study, expand, read
 
 REPO = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("HEADRACE_SHARED") or REPO.parent / "shared")
-STUDIES = {
-    name: REPO / "studies" / name / "compare.py" for name in ("s3-execution", "s5-placement")
-}
 
 
-def load(name: str, monkeypatch: pytest.MonkeyPatch, study: str = "plan") -> ModuleType:
-    folder = REPO / "studies" / study
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    folder = REPO / "studies/plan"
     monkeypatch.syspath_prepend(str(folder))
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     assert spec is not None and spec.loader is not None
@@ -41,19 +33,6 @@ def load(name: str, monkeypatch: pytest.MonkeyPatch, study: str = "plan") -> Mod
     monkeypatch.setitem(sys.modules, name, module)  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
-
-
-def run(study: Path, *arguments: str, home: Path, engine: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "HEADRACE_HOME": str(home), "HEADRACE_ENGINE": str(engine)}
-    return subprocess.run(
-        [sys.executable, study, *arguments], capture_output=True, text=True, env=environment
-    )
-
-
-def published(study: str) -> dict[str, Any]:
-    file = REPO / "studies" / study / "published.yaml"
-    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return found
 
 
 def claims() -> dict[str, Any]:
@@ -64,96 +43,65 @@ def claims() -> dict[str, Any]:
     return {claim["id"]: claim for claim in data["claims"]}
 
 
+def published(study: Study) -> dict[str, list[Any]]:
+    """By claim, what the groups print beside their points."""
+    told: dict[str, list[Any]] = {}
+    for group in study.groups.values():
+        for one in group.published:
+            told.setdefault(one.claim, []).append(one.value)
+    return told
+
+
 def test_what_s3_published_is_copied_rightly() -> None:
-    given, found = claims(), published("s3-execution")
-    hierarchy = given["S3.memory-hierarchy"]["value"]
-    assert list(found["memory_hierarchy_cycles"].values()) == list(hierarchy.values())
-    assert found["transfer_cycles"] == given["S3.transfer"]["range"]
+    given = claims()
     study = read(document.load(REPO / "studies/s3-execution.yaml"))
+
+    def claimed(name: str) -> Any:
+        value = study.claims[name].value
+        return list(value) if isinstance(value, tuple) else value
+
+    hierarchy = given["S3.memory-hierarchy"]["value"]
+    for level, value in hierarchy.items():
+        name = f"delay-{level.removeprefix('remote_')}{'-remote' * level.startswith('remote_')}"
+        assert claimed(name) == value
+    assert claimed("transfer") == given["S3.transfer"]["range"]
     for model, key in (("run-to-completion", "S3.cycles-rtc"), ("pipeline", "S3.cycles-pipeline")):
         for function, cycles in given[key]["value"].items():
-            assert study.claims[f"{function}-{model}"].published == cycles
-    told = {one.claim: one.value for group in study.groups.values() for one in group.published}
-    assert told["S3.rtc-over-pipeline"] == given["S3.rtc-over-pipeline"]["range"]
-    assert told["S3.equal-large"] == given["S3.equal-large"]["value"]
-    assert told["S3.state-drop"] == given["S3.state-drop"]["range"]
-    assert list(study.claims["state-drop"].value) == given["S3.state-drop"]["range"]
+            assert claimed(f"{function}-{model}") == cycles
+    told = published(study)
+    assert told["S3.transfer"] == [given["S3.transfer"]["range"]]
+    assert told["S3.rtc-over-pipeline"] == [given["S3.rtc-over-pipeline"]["range"]]
+    assert told["S3.equal-large"] == [given["S3.equal-large"]["value"]]
+    assert told["S3.state-drop"] == [given["S3.state-drop"]["range"]]
+    assert claimed("state-drop") == given["S3.state-drop"]["range"]
     least, most = given["S3.rtc-over-pipeline"]["range"]
     assert f"min(ratio) >= {least}" in study.claims["rtc-over-pipeline-least"].query
     assert f"max(ratio) <= {most}" in study.claims["rtc-over-pipeline-most"].query
-    assert found["bound_mpps"] == given["S3.bound"]["value"]
+    bound = given["S3.bound"]["value"]
+    assert (claimed("bound-dram"), claimed("bound-l3")) == (bound["dram"], bound["l3"])
 
 
 def test_what_s5_published_is_copied_rightly() -> None:
-    given, found = claims(), published("s5-placement")
-    assert found["utilisation_1mpps"] == given["S5.utilisation"]["value"]
-    assert found["llc_hit"] == given["S5.llc-hit"]["value"]
-    assert found["chain_utilisation_2mpps"] == given["S5.chain-utilisation"]["value"]
-    assert found["acl_llc_hit"] == given["S5.acl-llc"]["value"]
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_part_that_is_not_there(study: str, tmp_path: Path, engine_binary: Path) -> None:
-    done = run(STUDIES[study], "figure99", home=tmp_path, engine=engine_binary)
-    assert done.returncode == 2
-    last = done.stderr.strip().splitlines()[-1]
-    assert "figure99" in last and "figure7" in last and "Traceback" not in done.stderr
-
-
-@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
-def test_a_part_without_the_calibration_that_it_needs(tmp_path: Path, engine_binary: Path) -> None:
-    done = run(STUDIES["s3-execution"], "table1", home=tmp_path, engine=engine_binary)
-    assert done.returncode == 2
-    assert "calibration.json" in done.stderr and "headrace server calibrate" in done.stderr
-    assert state_left(tmp_path) == []
-
-
-@pytest.mark.skipif(len(free_cpus()) < 2, reason="needs two CPUs")
-def test_a_figure_on_the_engine(tmp_path: Path, engine_binary: Path) -> None:
-    page = tmp_path / "page.html"
-    done = run(
-        *(STUDIES["s5-placement"], "figure3", "--seconds", "0.2", "--repetitions", "1"),
-        *("--html", str(page)),
-        home=tmp_path,
-        engine=engine_binary,
+    given = claims()
+    study = read(document.load(REPO / "studies/s5-placement.yaml"))
+    said = {name: claim.value for name, claim in study.claims.items()}
+    used, hits = given["S5.utilisation"]["value"], given["S5.llc-hit"]["value"]
+    assert (said["utilisation-local"], said["utilisation-remote"]) == (
+        used["local"],
+        used["remote"],
     )
-    assert done.returncode == 0, done.stderr
-    assert "<svg" in page.read_text() and "0.147" in done.stdout
-    assert state_left(tmp_path) == []
+    assert (said["llc-hit-local"], said["llc-hit-remote"]) == (hits["local"], hits["remote"])
+    chain = given["S5.chain-utilisation"]["value"]
+    assert said["chain-utilisation-000"] == chain["0-0-0"]
+    assert said["chain-utilisation-010"] == chain["0-1-0"]
+    told = published(study)
+    assert told["S5.utilisation"] == [used["local"], used["remote"]]
+    assert told["S5.llc-hit"] == [hits["local"], hits["remote"]]
+    assert told["S5.chain-utilisation"] == [chain["0-0-0"], chain["0-1-0"]]
+    assert told["S5.acl-llc"] == [sorted(given["S5.acl-llc"]["value"].values())]
 
 
-def test_a_point_is_measured_or_says_why_not_and_whether_it_may_be_compared() -> None:
-    with pytest.raises(ValueError, match="neither measured"):
-        Entry("1 Mpps")
-    with pytest.raises(ValueError, match="not whether comparable"):
-        Entry("1 Mpps", 1.5, "2")
-    entries = [
-        Entry("a", 1.5, text([1, 2]), unlike="another processor"),
-        Entry("b", skipped="no NIC"),
-        Entry("c", 1.0, "1", unlike=SAME),
-        Entry("d", 1.0),
-    ]
-    made = section("t", "n", entries, "Mpps")
-    assert [row.cells[3] for row in made.tables[0].lines] == [
-        "no: another processor",
-        "skipped: no NIC",
-        "yes",
-        "",
-    ]
-    assert "1–2" in render(Document("t", "s", sections=(made,)))
-
-
-def server(nodes: dict[int, list[int]]) -> Any:
-    """What the studies ask of a server description."""
-
-    class Described:
-        def __init__(self) -> None:
-            self.nodes = [SimpleNamespace(node=n, memory_bytes=1 << 30) for n in nodes]
-
-        def node_of(self, cpu: int) -> int:
-            return next(node for node, cpus in nodes.items() if cpu in cpus)
-
-    return Described
+ONE_MODEL = ("lb-4k", "lb-40k", "lb-1m", "hand-over")  # groups that compare no models
 
 
 @pytest.mark.parametrize("cpus", [2, 24])
@@ -163,7 +111,7 @@ def test_both_models_get_the_same_lcores(cpus: int) -> None:
     doc = document.load(REPO / "studies/s3-execution.yaml")
     for point in points(doc, Machine(lcores=cpus, nodes=1)):
         assert (point.skipped is not None) == (cpus == 2 and "-18-" in point.name), point.name
-        if point.skipped:
+        if point.skipped or point.group in ONE_MODEL:
             continue
         rtc, pipeline = expand(point.doc)
         lcores = rtc.study.deployment.lcores
@@ -188,42 +136,28 @@ def test_each_flow_has_an_entry_in_every_function() -> None:
         assert acl["cache_flows"] >= one.flows and lb["flows"] >= one.flows
 
 
-def test_l3fwd_has_an_exact_entry_for_each_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    cuts = load("cuts", monkeypatch, "s3-execution")
-    acl, lb, l3fwd = (next(iter(nf.values())) for nf in cuts.chain(10_000, True))
-    assert l3fwd["fib"] == "exact" and l3fwd["ranges"][0]["count"] == 10_000
-    [vip] = lb["vips"]
-    assert vip["backends"] == [{"address": l3fwd["ranges"][0]["first"], "count": 10_000}]
-    assert acl["cache_flows"] >= 10_000 and lb["flows"] >= 10_000
-
-
-def test_placements_of_a_server_of_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All eight triples of nodes, and packets in the first node's memory; nothing is skipped."""
-    places = load("places", monkeypatch, "s5-placement")
-    nodes = {0: [0, 1, 2, 3, 4], 1: [5, 6, 7]}
-    monkeypatch.setattr(places, "detect", server(nodes))
-    cpus = list(range(8))
-    assert [(s.name, s.source, s.vnf, s.node) for s in places.sites(cpus)] == [
-        ("local", 0, 4, 0),
-        ("remote", 0, 5, 0),
-    ]
-    made = places.chains(cpus)
-    assert [c.name for c in made] == [
-        f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)
-    ]
-    for one in made:
-        on = "-".join("0" if cpu < 5 else "1" for cpu in one.lcores)
-        assert on == one.name and one.apart and one.node == 0 and 0 not in one.lcores
-    assert places.minimal(places.sites(cpus)[1])["deployment"]["packets_node"] == 0
-
-
-def test_placements_of_a_server_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = load("places", monkeypatch, "s5-placement")
-    monkeypatch.setattr(places, "detect", server({0: list(range(24))}))
-    assert [s.name for s in places.sites([0, 1])] == ["local"]
-    assert len(places.chains([0, 1])) == 8
-    made = places.chains(list(range(24)))
-    assert len(made) == 9 and made[-1].name == "0-0-0" and made[-1].apart
+def test_all_triples_of_two_nodes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packets are in the first node's memory, and source and sink on it; nothing is skipped, and no
+    function shares an lcore where there are enough."""
+    nodes = {0: range(5), 1: range(5, 8)}
+    node_of = {cpu: node for node, cpus in nodes.items() for cpu in cpus}
+    monkeypatch.setattr(engine_place, "node_of", node_of.__getitem__)
+    doc = document.load(REPO / "studies/s5-placement.yaml")
+    machine = Machine(lcores=8, nodes=2)
+    five = points(doc, machine, Wanted(figure=5))
+    assert [one.skipped for one in five] == [None, None]
+    triples = set()
+    for one in [experiment for point in five for experiment in expand(point.doc)]:
+        found = engine_place.place(one, doc, sorted(node_of))
+        lcores = [cpu for segment in found.segments for cpu in segment.cpus]
+        assert "-".join(str(node_of[cpu]) for cpu in lcores) == one.execution.name
+        assert len({0, *lcores}) == 4 and found.generator == found.sink == 0
+        assert one.study.deployment.packets_node == 0
+        triples.add(one.execution.name)
+    assert triples == {f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)}
+    [far] = [one for one in points(doc, machine, Wanted(figure=3)) if one.group == "remote"]
+    [remote] = expand(far.doc)
+    assert engine_place.place(remote, doc, sorted(node_of)).segments[0].cpus == (5,)
 
 
 def test_drawn_chains_have_branches_and_layouts(

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from headrace.report.charts.anatomy import Anatomies
-from headrace.report.charts.bars import Bars
 from headrace.report.charts.cycles import Cycles
 from headrace.report.charts.graphs import Graphs
 from headrace.report.charts.lines import Axes, Band, Lines, Series
@@ -43,7 +42,6 @@ Kind = Literal[
 ]
 Picture = Annotated[
     Lines
-    | Bars
     | Flow
     | Throughput
     | Percentiles

@@ -17,10 +17,7 @@ from headrace.model.amat_test import CACHES, ENTRIES, cycles
 from headrace.record.bundle import Bundle
 from headrace.report import html, server, terminal
 from headrace.report.charts.anatomy import AnatomyStack
-from headrace.report.charts.bars import Bar
 from headrace.report.charts.lines import Axes, Band, Series
-from headrace.report.comparison import Entry, bar_section
-from headrace.report.comparison import section as compared
 from headrace.report.document import (
     AtLeast,
     Column,
@@ -39,7 +36,6 @@ from headrace.report.profile import memory_model
 
 
 def of_a_paper() -> Document:
-    entries = [Entry("here", 0.5, "0.4", unlike="another CPU"), Entry("there", skipped="no NIC")]
     lines = [Series("a", ((1.0, 2.0), (1e6, 40.0)))]
     found = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
     assert found is not None
@@ -47,9 +43,8 @@ def of_a_paper() -> Document:
     return Document(
         "A paper",
         sections=(
-            compared("Lines", "n", entries, "Mpps", lines, axes),
+            Section("Lines", "n", (curves(lines, axes), Table(("", "Mpps"), (("here", 0.5),)))),
             Section("Bands", blocks=(curves(lines, axes, [Band("memory", 1e3, None)]),)),
-            bar_section("Bars", "n", entries, "Mpps", [Bar("a", 1.0), Bar("b", 2.0, True)]),
             anatomy([AnatomyStack("one", (1.0, 2.0, 3.0, 4.0, 5.0))]),
             memory_model(found, "flows"),
         ),

@@ -14,7 +14,6 @@ from headrace.record.bundle import Bundle
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.lines import Axes, Series
-from headrace.report.comparison import text
 from headrace.report.document import Cell, Column, Row, Section, Table, Text, curves
 from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
 from headrace.spec.group import Group
@@ -84,7 +83,7 @@ def _sections(name: str, group: Group, rows: Sequence[Point]) -> Iterator[Sectio
         yield replace(anatomy(bars), title=f"{name}: where the time goes", on="page")
     tables = [Table(_COLUMNS, tuple(_rows(rows)))]
     if group.published:
-        published = tuple((one.setup, text(one.value), one.claim) for one in group.published)
+        published = tuple((one.setup, _stated(one.value), one.claim) for one in group.published)
         tables.append(Table(("published", "", Column("claim", "text")), published))
     figures = f" (figure {', '.join(group.figures)})" if group.figures else ""
     yield Section(f"{name}: all points{figures}", group.about, tuple(tables))
@@ -173,3 +172,12 @@ def _rows(points: Sequence[Point]) -> Iterator[Row]:
         if why:
             what = "skipped" if point.get("skipped") else "failed"
             yield Row((label, f"{what}: {why}", *[""] * (len(_COLUMNS) - 2)), doubtful=True)
+
+
+def _stated(value: object) -> str:
+    """A published value, a range or several of them, as its study has it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_stated(one)}" for key, one in value.items())
+    if isinstance(value, list):
+        return "–".join(map(str, value))
+    return str(value)
