@@ -8,8 +8,9 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,6 +45,8 @@ class Engine:
     ) -> None:
         """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""
         self._state = state
+        # Whoever looks on asks between the requests of the thread that measures.
+        self.turn = threading.RLock()
         self._stderr = state.path / "engine.stderr"
         self._socket = state.path / "control.sock"
         self._socket.unlink(missing_ok=True)
@@ -101,12 +104,17 @@ class Engine:
         """A request; if the engine died of it or before, its last words are the error."""
         assert self.control is not None
         try:
-            return self.control.request(cmd, **arguments)
+            with self.turn:
+                return self.control.request(cmd, **arguments)
         except ControlLost:
             self._reap(1.0)
             if self._process.poll() is not None:
                 raise self.last_words() from None
             raise
+
+    def exposed(self) -> Mapping[str, str]:
+        """Its counters in Prometheus' text form, and those of engines that belong to it by name."""
+        return {"": self.request("prometheus")["text"]}
 
     @property
     def pid(self) -> int:

@@ -19,6 +19,7 @@ from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.convergence import RouteChange
 from headrace.record.facts import Observation
+from headrace.record.moment import Moment
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
@@ -106,11 +107,25 @@ class Deployed(Protocol):
     def read(self) -> Sequence[Observation]:
         """What came of it; each direction, then their sum."""
 
+    def looking(self) -> Looking | None:
+        """For whoever looks on while a trial runs; None: no counters can be read then."""
+
     def killable(self) -> Killable | None:
         """For `measure.chaos`; None: it has no VNFs that could be killed."""
 
     def converging(self) -> Converging | None:
         """For `measure.convergence`; None: it has no routing daemons."""
+
+
+class Looking(Protocol):
+    """The counters of a deployment, for another thread than the one that measures."""
+
+    def look(self) -> Moment:
+        """What grew since the look before this one; at first, since it was deployed. Raises
+        HeadraceError when its engine is gone."""
+
+    def exposed(self) -> Mapping[str, str]:
+        """Its engines' counters in Prometheus' text form, by VNF; the host's own is ""."""
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from headrace.engine.counters import side_name
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused
 from headrace.engine.figures import UNINTENDED, Context, observations
+from headrace.engine.look import EngineLook
 from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.reading import Reading, Run
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
-from headrace.ground.contract import Converging, Killable, Offer, Site, resolved_of
+from headrace.ground.contract import Converging, Killable, Looking, Offer, Site, resolved_of
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
@@ -229,6 +230,9 @@ class DeployedEngine:
     def seen(self, observation: Observation, reading: Reading) -> Observation:
         """With what else this ground knows of it."""
         return observation
+
+    def looking(self) -> Looking | None:
+        return EngineLook(self.engine, self.ways, self.plan)
 
     def killable(self) -> Killable | None:
         return None

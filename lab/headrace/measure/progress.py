@@ -12,6 +12,7 @@ from time import monotonic
 from rich.console import Console
 
 from headrace.host.exclusive import WAIT_S, holder
+from headrace.measure.observer import Observer
 from headrace.measure.outcome import Bounds
 from headrace.record.text import between, duration
 
@@ -23,6 +24,7 @@ class Progress:
     console: Console
     total: int
     expected_each_s: float
+    observer: Observer = field(default_factory=Observer)
     done: int = 0
     _began: float = field(default_factory=monotonic)
     _experiment_began: float = field(default_factory=monotonic)
@@ -31,6 +33,7 @@ class Progress:
 
     def experiment(self, label: str) -> None:
         self._label, self._experiment_began = label, monotonic()
+        self.observer.experiment(label, self.done + 1, self.total)
         self.say(f"[bold]{label}[/bold] ({self.done + 1}/{self.total})")
 
     def finished(self) -> None:
@@ -46,6 +49,7 @@ class Progress:
     def say(self, text: str) -> None:
         self._end_line()
         self.console.print(text, highlight=False, soft_wrap=True)
+        self.observer.said(text)
 
     def status(self, text: str) -> None:
         """A passing state: shown on a terminal only."""
@@ -57,6 +61,7 @@ class Progress:
         self._open_line = True
 
     def bounds(self, found: Bounds, trials: int) -> None:
+        self.observer.bounds(found)
         parts = [f"{name} {between(low, high)}" for name, (low, high) in found.items()]
         self.status(f"{', '.join(parts)} after {trials} trials")
 

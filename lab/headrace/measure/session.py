@@ -34,6 +34,7 @@ from headrace.measure import environment as machine
 from headrace.measure.chaos import chaos, trial_of
 from headrace.measure.convergence import convergence
 from headrace.measure.estimate import phases
+from headrace.measure.observer import TrialBegun
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import Series
@@ -199,7 +200,11 @@ class Session:
             self._note_environment(deployed)
             for note in deployed.notes:
                 self.progress.say(note)
-            yield deployed
+            self.progress.observer.deployed(point, deployed)
+            try:
+                yield deployed
+            finally:
+                self.progress.observer.deployed(point, None)
 
     def trial(
         self,
@@ -214,18 +219,25 @@ class Session:
     ) -> list[Trial]:
         """Numbered, judged and written down."""
         self.trials += 1
+        begun = TrialBegun(
+            number=self.trials, phase=phase, repetition=repetition, workload=offer.workload,
+            load_pps=load_pps, seconds=seconds,
+        )  # fmt: skip
+        self.progress.observer.trial_begins(begun)
         judged = trial(
             deployed, point, offer, load_pps, seconds,
             phase=phase, repetition=repetition, number=self.trials, watch=watch,
         )  # fmt: skip
         for one in judged:
             self.bundle.trial(one)
+        self.progress.observer.trial_ends(judged)
         return judged
 
     def keep(self, results: Sequence[Result]) -> None:
         for one in results:
             self.bundle.result(one)
             self.results.append(one)
+        self.progress.observer.results(results)
 
     @contextlib.contextmanager
     def _samples(self, point: Point, deployed: Deployed, each_trial: bool) -> Iterator[Watch]:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from headrace.collect.base import Targets
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.contract import Checked, Converging, Deployed, Killable, Offer, Site
+from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
 from headrace.measure.progress import Progress
 from headrace.measure.session import Session, session
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
@@ -63,6 +63,9 @@ class Fake:
     @property
     def offers(self) -> Sequence[Offer]:
         return [Offer("64B", None)]
+
+    def looking(self) -> Looking | None:
+        return None
 
     def killable(self) -> Killable | None:
         return None

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.collect.base import Targets
 from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Converging, Killable, Offer, Site
+from headrace.ground.contract import Converging, Killable, Looking, Offer, Site
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
@@ -147,6 +147,9 @@ class Joined:
         """The last run."""
         assert self._seen is not None, "nothing was started"
         return self._seen
+
+    def looking(self) -> Looking | None:
+        return None
 
     def killable(self) -> Killable | None:
         return None

@@ -27,7 +27,7 @@ from headrace.ground.appliances.study import (
 )
 from headrace.ground.appliances.verify import verify
 from headrace.ground.catalogue import CatalogueEntry
-from headrace.ground.contract import Checked, Converging, Json, Killable, Offer, Site
+from headrace.ground.contract import Checked, Converging, Json, Killable, Looking, Offer, Site
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
 from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
@@ -270,6 +270,9 @@ class Running:
         assert self._seen is not None
         before, self._counters = self._counters, self._deployed.all_counters()
         return [observation(self._deployed, self._seen, before, self._counters, self._verified)]
+
+    def looking(self) -> Looking | None:
+        return None
 
     def killable(self) -> Killable | None:
         return None

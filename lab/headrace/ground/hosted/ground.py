@@ -13,7 +13,7 @@ from headrace.collect.base import Process, Targets
 from headrace.collect.watch import targets_of
 from headrace.engine.plan import direct_plan
 from headrace.engine.reading import Reading
-from headrace.ground.contract import Killable, Site
+from headrace.ground.contract import Killable, Looking, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.hosted.anatomy import anatomy
@@ -78,6 +78,10 @@ class DeployedHosted(DeployedEngine):
     @property
     def labels(self) -> Sequence[str]:
         return (*super().labels, *self.host.labels)
+
+    def looking(self) -> Looking | None:
+        """None while VNFs are killed: who restarts them and who looks on would ask at once."""
+        return None if self.point.study.measure.chaos else super().looking()
 
     def killable(self) -> Killable | None:
         frame = self.point.experiment.frame.mean_bytes

@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,8 +210,18 @@ class HostedEngine(Engine):
         return super().request("read")
 
     def request(self, cmd: str, **arguments: Any) -> Json:
-        reply = super().request(cmd, **arguments)
-        return self._merged(reply) if cmd == "read" and self.vnfs else reply
+        with self.turn:
+            reply = super().request(cmd, **arguments)
+            return self._merged(reply) if cmd == "read" and self.vnfs else reply
+
+    def exposed(self) -> Mapping[str, str]:
+        with self.turn:
+            own = {
+                one.vnf.name: one.control.request("prometheus")["text"]
+                for one in self.vnfs
+                if one.control is not None
+            }
+            return {**super().exposed(), **own}
 
     def _merged(self, host: Json) -> Json:
         """Asked all at once: while sixty pollers share a CPU each answer takes its time."""

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.collect.base import Process, Targets
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Converging, Killable, Offer
+from headrace.ground.contract import Converging, Killable, Looking, Offer
 from headrace.ground.offload.service import Service
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
@@ -52,6 +52,9 @@ class ServiceUp:
 
     def read(self) -> Sequence[Observation]:
         return ()
+
+    def looking(self) -> Looking | None:
+        return None
 
     def killable(self) -> Killable | None:
         return None
