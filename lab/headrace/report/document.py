@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from headrace.report.charts.anatomy import Anatomies
+from headrace.report.charts.course import Course
 from headrace.report.charts.cycles import Cycles
 from headrace.report.charts.graphs import Graphs
 from headrace.report.charts.lines import Axes, Band, Lines, Series
@@ -23,6 +24,7 @@ from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
 from headrace.report.charts.stack import Softirqs, Stages
 from headrace.report.charts.throughput import Throughput
+from headrace.report.charts.trials import SearchTrials
 
 Medium = Literal["both", "page", "terminal"]
 Kind = Literal[
@@ -50,6 +52,8 @@ Picture = Annotated[
     | Anatomies
     | Stages
     | Softirqs
+    | Course
+    | SearchTrials
     | Graphs,
     Field(discriminator="kind"),
 ]

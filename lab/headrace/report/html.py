@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,26 @@ _BAR = 110.0  # pixels of the longest in a table's column of bars
 _WRAPS, _FOLDS = 60, 16  # characters of a text from which on its column is broken into lines
 
 
-def render(document: Document) -> str:
+@dataclass(frozen=True)
+class Served:
+    """What a page has that a program serves, and that goes on changing."""
+
+    script: str = ""  # its address
+    view: str = ""
+    views: tuple[tuple[str, str], ...] = ()  # name and address of each
+
+
+def render(document: Document, served: Served | None = None) -> str:
+    template = _environment().get_template("page.html.j2")
+    return str(
+        template.render(
+            document=document, icon=_icon(), version=headrace.__version__, served=served
+        )
+    )
+
+
+@cache
+def _environment() -> Any:
     import jinja2  # only for whoever writes a page
 
     environment = jinja2.Environment(
@@ -32,8 +53,7 @@ def render(document: Document) -> str:
     )
     environment.filters.update(picture=_picture, grid=_grid)
     environment.tests["shown"] = lambda part: seen(part.on, "page")
-    template = environment.get_template("page.html.j2")
-    return template.render(document=document, icon=_icon(), version=headrace.__version__)
+    return environment
 
 
 def write(document: Document, target: Path) -> None:

@@ -53,7 +53,13 @@ class Percentiles:
 
 def curve(name: str, results: Sequence[Result]) -> PercentileCurve | None:
     """The repetitions' histograms merged; None when no latency was taken."""
-    payloads = [r.latency_hdr for r in results if r.latency_hdr]
+    return curve_of(name, [r.latency_hdr for r in results if r.latency_hdr], _extremes(results))
+
+
+def curve_of(
+    name: str, payloads: Sequence[str], extremes: tuple[float, float]
+) -> PercentileCurve | None:
+    """`extremes`: the smallest and the largest value, ns."""
     if not payloads:
         return None
     merged = HdrHistogram.decode(payloads[0])
@@ -68,7 +74,7 @@ def curve(name: str, results: Sequence[Result]) -> PercentileCurve | None:
     quantiles = [1 - 10 ** -(last * i / steps) for i in range(steps + 1)]
     values = merged.get_percentile_to_value_dict([100 * q for q in quantiles])  # one pass
     # A bucket's value is its upper end; the extremes are known exactly, and the tables have them.
-    low, high = _extremes(results)
+    low, high = extremes
     points = [(q, min(max(float(values[100 * q]), low), high)) for q in quantiles]
     if math.isfinite(high):
         points[-1] = (points[-1][0], high)
