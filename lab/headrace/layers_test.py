@@ -29,6 +29,7 @@ LAYERS = (
     ("profile",),
     ("tune", "doctor"),
     ("report",),
+    ("live",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 import headrace
 from headrace.cli._commands import command_list, listed
+from headrace.cli._live import with_address
 from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
 
 # click's, which some versions of typer bring along under another name.
@@ -97,7 +98,8 @@ def _main() -> NoReturn:
     known = listed()
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        status = build(_needed(known, sys.argv[1:]))(standalone_mode=False)
+        given = with_address(sys.argv[1:])
+        status = build(_needed(known, given))(given, standalone_mode=False)
     except _UsageError as error:
         sys.exit(_usage(error))
     except typer.Abort:

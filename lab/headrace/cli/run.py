@@ -15,6 +15,7 @@ from headrace.analyse.units import plural
 from headrace.cli import _claims as claimed
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
+from headrace.cli._live import Address, listen, watched
 from headrace.cli.report import finish_run
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground import choose
@@ -70,6 +71,7 @@ def run(
             help="Exit status 3 if a claim of the study is contradicted, 4 if one is not judged.",
         ),
     ] = False,
+    live: Address = None,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     if show and check:
@@ -87,7 +89,7 @@ def run(
     if check:
         _show_check(chosen, checked, as_json)
     else:
-        judged = _measure(doc, chosen, checked, out, as_json, wait)
+        judged = _measure(doc, chosen, checked, out, as_json, wait, live)
         if claims:
             claimed.exit_by(judged)
 
@@ -112,13 +114,14 @@ def _measure(
     out: Path | None,
     as_json: bool,
     wait: float,
+    live: str | None,
 ) -> tuple[JudgedClaim, ...]:
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     study = checked.points[0].study
     console = Console(stderr=True, highlight=False)
     number = len(checked.points) * deployments(checked)
-    progress = Progress(console, number, study_s(checked) / number)
+    listening = listen(live)
     console.print(_preview(chosen.study.name, checked).heading)
     writer = new_bundle(out, chosen.study.name)
 
@@ -126,9 +129,11 @@ def _measure(
         claimed.judge(target, chosen.study)
         finish_run(target, stdout() if shown and not as_json else None)
 
-    with session(writer, progress, report, wait) as measuring:
-        measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
-        measuring.run(checked, study.repetitions)
+    with watched(listening, chosen.study.name, writer.path, console) as observer:
+        progress = Progress(console, number, study_s(checked) / number, observer)
+        with session(writer, progress, report, wait) as measuring:
+            measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
+            measuring.run(checked, study.repetitions)
     chosen.keep(writer, measuring.failed)
     judged = claimed.judge(writer.path, chosen.study)
     _told(writer.path, measuring.results, judged, as_json)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's pages and their frames, one a second, made once for all who watch the same view."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    StreamingResponse,
+)
+
+from headrace.live import metrics
+from headrace.live.pages import VIEWS
+from headrace.live.scene import Onlooker, Scene
+from headrace.live.server import Serving, application, url_of
+from headrace.report.html import Served, render
+
+PERIOD_S = 1.0
+FRESH_S = 1.5  # a page that is asked for later than this after a look has one of its own
+GLANCE_S = 0.2  # that it is of
+LAST_S = 5.0  # for the last frame
+FOLLOW = Path(__file__).with_name("follow.js")
+
+_PARTS = re.compile(r"<header>(.*?)</header>\s*<main>(.*?)</main>", re.DOTALL)
+_VIEWS = tuple((view.title, f"/{name}") for name, view in VIEWS.items())
+
+
+class Broadcast:
+    """Nobody watches: nothing is read of the run, and nothing is drawn."""
+
+    def __init__(self, onlooker: Onlooker) -> None:
+        self._onlooker = onlooker
+        self._closed = False
+        self._frames: dict[str, str] = {}  # of this tick, by view
+        self._tick = asyncio.Condition()
+        self._watchers: dict[str, int] = {}
+        self._ticking: asyncio.Task[None] | None = None
+
+    def routes(self) -> dict[str, Any]:
+        async def page(view: str = "") -> Any:
+            if view not in VIEWS:
+                return PlainTextResponse(f"/{view}: allowed: {', '.join(VIEWS)}", status_code=404)
+            return HTMLResponse(await self._page(view))
+
+        async def events(view: str = "") -> Any:
+            if view not in VIEWS:
+                return PlainTextResponse(f"view: allowed: {', '.join(VIEWS)}", status_code=404)
+            return StreamingResponse(self._events(view), media_type="text/event-stream")
+
+        async def exposed() -> Any:
+            text = await asyncio.to_thread(metrics.exposition, self._onlooker)
+            return PlainTextResponse(text, media_type=metrics.CONTENT_TYPE)
+
+        async def script() -> Any:
+            return FileResponse(FOLLOW, media_type="text/javascript")
+
+        return {
+            "/": page, "/events": events, "/metrics": exposed, "/follow.js": script,
+            "/{view}": page,
+        }  # fmt: skip
+
+    async def close(self) -> None:
+        """The last frame; then nobody is sent anything more."""
+        self._closed = True
+        scene = self._onlooker.scene
+        await self._send(scene)
+
+    async def _page(self, view: str) -> str:
+        scene = self._onlooker.scene
+        if not scene.unseen and self._onlooker.seconds - scene.moment_s > FRESH_S:
+            await asyncio.to_thread(self._onlooker.look)
+            await asyncio.sleep(GLANCE_S)
+            scene = await asyncio.to_thread(self._onlooker.look)
+        return await asyncio.to_thread(self._render, view, scene)
+
+    def _render(self, view: str, scene: Scene) -> str:
+        document = VIEWS[view].document(scene, self._onlooker.seconds)
+        return render(document, Served("/follow.js", view, _VIEWS))
+
+    async def _events(self, view: str) -> AsyncIterator[str]:
+        self._watchers[view] = self._watchers.get(view, 0) + 1
+        if self._ticking is None:
+            self._ticking = asyncio.create_task(self._go())
+        try:
+            last = ""
+            while not self._closed:
+                async with self._tick:
+                    await self._tick.wait()
+                    frame = self._frames.get(view, "")
+                if frame and frame != last:
+                    last = frame
+                    yield f"event: frame\ndata: {frame}\n\n"
+        finally:
+            self._watchers[view] -= 1
+
+    async def _go(self) -> None:
+        """Ends with the last who watches."""
+        loop = asyncio.get_running_loop()
+        try:
+            due = loop.time()
+            while any(self._watchers.values()) and not self._closed:
+                await self._send(await asyncio.to_thread(self._onlooker.look))
+                due = max(due + PERIOD_S, loop.time())
+                await asyncio.sleep(due - loop.time())
+        finally:
+            self._ticking = None
+
+    async def _send(self, scene: Scene) -> None:
+        views = [view for view, count in self._watchers.items() if count]
+        frames = await asyncio.to_thread(lambda: {view: self._frame(view, scene) for view in views})
+        async with self._tick:
+            self._frames = frames
+            self._tick.notify_all()
+
+    def _frame(self, view: str, scene: Scene) -> str:
+        parts = _PARTS.search(self._render(view, scene))
+        assert parts is not None, "the page's template has a header and a main part"
+        return json.dumps({"header": parts[1], "main": parts[2], "ended": bool(scene.ended)})
+
+
+@contextlib.contextmanager
+def live(onlooker: Onlooker, listening: socket.socket) -> Iterator[str]:
+    """The address, while it is served."""
+    broadcast = Broadcast(onlooker)
+    with Serving(application(broadcast.routes()), listening) as serving:
+        try:
+            yield url_of(listening)
+        finally:
+            assert serving.loop is not None
+            last = asyncio.run_coroutine_threadsafe(broadcast.close(), serving.loop)
+            with contextlib.suppress(TimeoutError):
+                last.result(LAST_S)
