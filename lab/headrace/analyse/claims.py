@@ -8,6 +8,7 @@ the same is it confirmed or contradicted; so a doubtful row makes no difference,
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -16,6 +17,7 @@ from typing import Any, get_args
 from headrace.analyse.units import percent, plural
 from headrace.record.bundle import CLAIMS_FILE, Bundle, write_whole
 from headrace.record.claim import ClaimValue, ClaimVerdict, JudgedClaim, JudgedClaims
+from headrace.record.points import PointRow, points_of
 from headrace.record.select import Ask, QueryError, rows_of
 from headrace.record.verdict import Verdict
 from headrace.spec.claim import Claim
@@ -47,10 +49,15 @@ def judge_claims(
         for row in bundle.results()
         if row.ground == "measured" and not row.audit.trusted
     )
+    points = points_of(bundle)
+
+    def unknown(claim: Claim) -> str | None:
+        return claim.unlike or lacks(claim) or bundle.status.unfinished
+
     with rows_of(bundle.path) as ask_all, rows_of(bundle.path, trusted=True) as ask_trusted:
         return tuple(
-            _judged(name, claim, _Answers(claim, ask_all, ask_trusted), paper,
-                    claim.unlike or lacks(claim) or bundle.status.unfinished, doubted)
+            _judged(name, claim, _Answers(claim, ask_all, ask_trusted, points), paper,
+                    unknown(claim), doubted)
             for name, claim in claims.items()
         )  # fmt: skip
 
@@ -63,14 +70,29 @@ def keep_claims(bundle: Bundle, judged: tuple[JudgedClaim, ...]) -> None:
 class _Answers:
     """What the query gives, of all rows and of those that no audit doubts."""
 
-    def __init__(self, claim: Claim, ask_all: Ask, ask_trusted: Ask) -> None:
+    def __init__(
+        self, claim: Claim, ask_all: Ask, ask_trusted: Ask, points: Sequence[PointRow]
+    ) -> None:
         self.problem: str | None = None
+        self.absent = [
+            f"{one.point} {one.absent}"
+            for one in points
+            if one.absent is not None and _names(claim.query, one.point)
+        ]
         try:
             self.all = _value(ask_all(claim.query))
             self.trusted = _value(ask_trusted(claim.query))
         except QueryError as error:
             self.all = self.trusted = None
             self.problem = f"The query {error}."
+
+
+def _names(query: str, point: str) -> bool:
+    """A text in the query is its name, or a pattern of LIKE that it matches."""
+    patterns = (re.escape(text) for text in re.findall("'([^']*)'", query))
+    return any(
+        re.fullmatch(pattern.replace("%", ".*").replace("_", "."), point) for pattern in patterns
+    )
 
 
 def _value(rows: list[tuple[Any, ...]]) -> ClaimValue | None:
@@ -118,7 +140,8 @@ def _judged(
 
 def _cannot_tell(claim: Claim, answers: _Answers, doubted: Counter[Verdict]) -> str | None:
     if answers.all is None:
-        return "No row answers it."
+        why = f": {'; '.join(answers.absent)}" if answers.absent else ""
+        return f"No row answers it{why}."
     if _kind(answers.all) != _kind(claim.value):
         return f"The query gives {_kind(answers.all)}, the claim is {_kind(claim.value)}."
     doubts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(doubted.items()))

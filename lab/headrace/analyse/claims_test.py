@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,26 @@ def test_a_claim_may_be_of_the_calibration_that_the_run_kept(tmp_path: Path) -> 
         assert judged(Bundle(tmp_path / "calibrated"), one).verdict == "confirmed"
         without = judged(bundle_of(tmp_path / one.query[-1:], row("rtc", 1e6)), one)
         assert (without.verdict, without.why) == ("not-comparable", "No row answers it.")
+
+
+def test_a_point_that_is_not_there_gives_the_reason(tmp_path: Path) -> None:
+    """Where the query names it; what other points lack is no reason."""
+    told = [
+        {"group": "edge", "point": "edge-1"},
+        {"group": "far", "point": "far-18-1", "skipped": "needs 2 NUMA nodes"},
+        {"group": "far", "point": "far-18-2", "failed": "engine died"},
+        {"group": "x", "point": "other-1", "skipped": "needs KVM"},
+    ]
+    bundle = bundle_of(tmp_path, row("rtc", 1e6))
+    (bundle.path / "samples" / "points.json").write_text(json.dumps(told))
+    whys = {
+        "chain = 'far-18-1'": "No row answers it: far-18-1 was skipped: needs 2 NUMA nodes.",
+        "chain like 'far-18-_' and loss_ratio > 2": (
+            "No row answers it: far-18-1 was skipped: needs 2 NUMA nodes; "
+            "far-18-2 failed: engine died."
+        ),
+        "chain = 'edge-1'": "No row answers it.",
+    }
+    for where, why in whys.items():
+        one = claim(f"select max(load_pps) from results where {where}", expected=1)
+        assert judged(bundle, one).why == why

@@ -22,8 +22,8 @@ from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.host import store
 from headrace.record.bundle import BundleWriter
+from headrace.record.points import POINTS_FILE, PointRow
 from headrace.report.hosting import flow
-from headrace.report.points import POINTS_FILE
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -66,20 +66,28 @@ class Chosen:
             return {}
         return {
             "selection": dataclasses.asdict(self.wanted),
-            "points": [_row(point) | self._absent(point) for point in self.points],
+            "points": self._rows(),
         }
 
-    def _absent(self, point: StudyPoint) -> dict[str, str]:
-        if point.skipped:
-            return {"skipped": point.skipped}
-        return {"failed": self.failed[point.name]} if point.name in self.failed else {}
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = [
+            PointRow(
+                group=point.group,
+                figures=point.figures,
+                point=point.name,
+                values=point.values,
+                skipped=point.skipped,
+                failed=self.failed.get(point.name),
+            )
+            for point in self.points
+        ]
+        return [row.model_dump(mode="json", exclude_none=True) for row in rows]
 
     def keep(self, bundle: BundleWriter, failed: Mapping[str, str]) -> None:
         """What became of each point, for the report."""
         self.failed.update(failed)
         if self.study.groups:
-            points = [_row(point) | self._absent(point) for point in self.points]
-            bundle.sample(POINTS_FILE, json.dumps(points, indent=2) + "\n")
+            bundle.sample(POINTS_FILE, json.dumps(self._rows(), indent=2) + "\n")
 
     def complain(self) -> None:
         if self.failed:
@@ -146,12 +154,3 @@ def _together(name: str, each: Sequence[Checked]) -> Checked:
         lacking=next((one.lacking for one in each if one.lacking is not None), None),
         apart=True,
     )
-
-
-def _row(point: StudyPoint) -> dict[str, Any]:
-    return {
-        "group": point.group,
-        "figures": list(point.figures),
-        "point": point.name,
-        "values": point.values,
-    }

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from headrace.record.bundle import Bundle
+from headrace.record.points import points_of
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.lines import Axes, Series
@@ -19,7 +19,6 @@ from headrace.report.hosting import anatomy, brief, parts, with_best_case, words
 from headrace.spec.group import Group
 
 Point = dict[str, Any]
-POINTS_FILE = "points.json"  # among the samples: what became of each point
 _CHAINS = "deployment.hosting.chains"
 _COLUMNS = (
     "point",
@@ -36,13 +35,7 @@ _COLUMNS = (
 
 def sections(bundle: Bundle) -> tuple[Section, ...]:
     """A study's points by group; none where it has no groups."""
-    kept = bundle.path / "samples" / POINTS_FILE
-    points: list[Point] = (
-        json.loads(kept.read_text(encoding="utf-8"))
-        if kept.is_file()  # a run that was killed has not said which points failed
-        else (bundle.spec_resolved or {}).get("points", [])
-    )
-    points = [point for point in points if "group" in point]
+    points: list[Point] = [one.model_dump(exclude_none=True) for one in points_of(bundle)]
     if not points or not bundle.spec_given:
         return ()
     given = yaml.safe_load(bundle.spec_given)

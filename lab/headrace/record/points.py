@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the points of a study with groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from headrace.record.bundle import Bundle
+from headrace.record.frozen import Record
+
+POINTS_FILE = "points.json"  # among the samples
+
+
+class PointRow(Record):
+    """A point of a study, which is a chain of its results, or why it is none."""
+
+    group: str
+    figures: tuple[str, ...] = ()
+    point: str
+    values: dict[str, Any] = {}  # of the sweep
+    skipped: str | None = None  # why this machine cannot have it
+    failed: str | None = None
+
+    @property
+    def absent(self) -> str | None:
+        """A clause that says why it has no results."""
+        if self.skipped is not None:
+            return f"was skipped: {self.skipped}"
+        return None if self.failed is None else f"failed: {self.failed}"
+
+
+PointRows = TypeAdapter(tuple[PointRow, ...])
+
+
+def points_of(bundle: Bundle) -> tuple[PointRow, ...]:
+    """None of a study without groups. A run that was killed has not said which of them failed."""
+    kept = bundle.path / "samples" / POINTS_FILE
+    if kept.is_file():
+        return PointRows.validate_json(kept.read_text(encoding="utf-8"))
+    told = (bundle.spec_resolved or {}).get("points", [])
+    return PointRows.validate_python([one for one in told if "group" in one])
