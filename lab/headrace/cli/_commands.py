@@ -16,6 +16,10 @@ FIRST = {
 }
 GROUPS = {
     "First": FIRST,
+    "Write": {
+        "init": "Write a first spec that runs, or one with the traffic of a capture.",
+        "schema": "Print the JSON Schema of specs, by which editors complete and check.",
+    },
     "Measure": {
         "profile": "Measure what one function costs, and what a neighbour does to it.",
         "bench": "Measure parts of the engine by themselves.",

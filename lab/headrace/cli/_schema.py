@@ -117,7 +117,11 @@ def comments(model: type[object]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     for one in body.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
-            text, alone = words.get(one.end_lineno or 0, ("", True))
+            line = one.end_lineno or 0
+            text, alone = words.get(line, ("", True))
+            while not alone and words.get(line + 1, ("", False))[1]:
+                line += 1
+                text += f" {words[line][0]}"
             if not alone:
                 found[one.target.id] = text
     return found

@@ -202,9 +202,9 @@ class Lcores(Spec):
     `shared` allows a CPU to be among both: its lcore then polls traffic and chain in turn.
     """
 
-    traffic: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
-    chain: tuple[Annotated[Count, Field(ge=0)], ...] | None = None
-    shared: bool = False
+    traffic: tuple[Annotated[Count, Field(ge=0)], ...] | None = None  # CPUs of source and sink
+    chain: tuple[Annotated[Count, Field(ge=0)], ...] | None = None  # CPUs of the segments
+    shared: bool = False  # a CPU may be among both
 
     @model_validator(mode="before")
     @classmethod
@@ -239,8 +239,8 @@ RingSize = Annotated[Count, Field(ge=64, le=1 << 20), AfterValidator(power_of_tw
 class Ring(Spec):
     """Rings between segments. `drop` is a NIC's receive queue; `wait` is back-pressure."""
 
-    size: RingSize = 4096
-    on_full: Literal["drop", "wait"] = "drop"
+    size: RingSize = 4096  # packets; a power of two
+    on_full: Literal["drop", "wait"] = "drop"  # as a NIC's queue, or back-pressure
 
     @model_validator(mode="before")
     @classmethod
@@ -282,22 +282,32 @@ _OneHosting = Annotated[
 class Deployment(Spec):
     execution: Annotated[
         tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
-    ] = (Execution(name="rtc", model="rtc"),)
-    lcores: Lcores = Lcores()
-    hugepages: Literal["auto"] | bool = "auto"
-    memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 512
-    mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None
-    mbufs_hot: Annotated[Count, Field(ge=0, le=1 << 24)] | None = None
-    packets_node: Annotated[Count, Field(ge=0, le=1023)] | None = None
-    burst: Annotated[Count, Field(ge=1, le=64)] = 32
-    ring: Ring = Ring()
-    wire: Literal["auto"] | RingSize = "auto"
-    wire_on_full: Literal["drop", "wait"] = "drop"
-    steer: Literal["hash", "even"] = "hash"
-    locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0
-    hosting: _OneHosting = Hosting()
-    network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"
-    pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None
+    ] = (Execution(name="rtc", model="rtc"),)  # how the chain is cut into segments; a list is
+    # compared
+    lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain
+    hugepages: Literal["auto"] | bool = "auto"  # `auto` where they can be had; true insists; false:
+    # ordinary memory
+    memory_mb: Annotated[Count, Field(ge=64, le=1 << 20)] = 512  # for the engine's packets and
+    # tables
+    mbufs: Annotated[Count, Field(ge=1024, le=1 << 24)] | None = None  # packet buffers; by need
+    mbufs_hot: Annotated[Count, Field(ge=0, le=1 << 24)] | None = None  # of the buffers, how many
+    # go round while queues are short
+    packets_node: Annotated[Count, Field(ge=0, le=1023)] | None = None  # NUMA node of the packet
+    # buffers
+    burst: Annotated[Count, Field(ge=1, le=64)] = 32  # packets that a segment takes at once, at
+    # most
+    ring: Ring = Ring()  # rings between segments
+    wire: Literal["auto"] | RingSize = "auto"  # the ring in front of the chain, in packets
+    wire_on_full: Literal["drop", "wait"] = "drop"  # `wait`: the ring in front of the chain holds
+    # the source back
+    steer: Literal["hash", "even"] = "hash"  # how flows are spread over replicas
+    locate: Annotated[Count, Field(ge=0, le=1_000_000_000)] = 0  # time one packet in so many; 0:
+    # none
+    hosting: _OneHosting = Hosting()  # where functions run, or what third-party appliances
+    network: Literal["veb", "vepa", "bridge", "ovs-dpdk", "sriov"] = "veb"  # the switch of
+    # functions that are hosted apart
+    pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None  # with `sriov`: the NIC
+    # whose virtual functions are used
 
     @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:

@@ -6,6 +6,7 @@ All sizes count the FCS, as RFC 2544 does.
 
 from __future__ import annotations
 
+import zlib
 from functools import reduce
 from math import gcd
 from typing import Any
@@ -81,7 +82,8 @@ def genome_sizes(genome: str, custom: int | None) -> tuple[int, ...]:
 
 
 class Frame(Spec):
-    """A workload's frame sizes. Written as `64`, `nfvbench`, `aaaaaaabbbbg` or `{genome:, z:}`."""
+    """A workload's frame sizes. Written as `64`, `nfvbench`, `aaaaaaabbbbg`, `{genome:, z:}`, or
+    `{mix: {64: 7, 594: 4}}`, sizes and their weights, spread evenly."""
 
     name: str
     sizes: tuple[int, ...] = Field(min_length=1, max_length=64)
@@ -113,7 +115,7 @@ class Frame(Spec):
 
 _ALLOWED = (
     f"a frame size ({FRAME_MIN} to {FRAME_MAX}), one of {', '.join(PRESETS)}, "
-    "an RFC 6985 genome such as aaaaaaabbbbg, or {genome: aaz, z: 700}"
+    "an RFC 6985 genome such as aaaaaaabbbbg, {genome: aaz, z: 700}, or {mix: {64: 7, 594: 4}}"
 )
 
 
@@ -134,4 +136,19 @@ def _parse(value: Any) -> dict[str, Any]:
         if isinstance(genome, str) and genome and (custom is None or type(custom) is int):
             name = f"imix-{genome}" + (f"-z{custom}" if custom is not None else "")
             return {"name": name, "sizes": genome_sizes(genome, custom), "whose": "RFC 6985"}
+    if isinstance(value, dict) and set(value) == {"mix"} and isinstance(value["mix"], dict):
+        return _mixed(value["mix"])
     raise ValueError(f"allowed: {_ALLOWED}")
+
+
+def _mixed(mix: dict[Any, Any]) -> dict[str, Any]:
+    weights = [*mix, *mix.values()]
+    if not mix or any(type(one) is not int or one < 1 for one in weights):
+        raise ValueError("mix: allowed: sizes and their weights, as {64: 7, 594: 4, 1518: 1}")
+    sizes = spread_evenly(mix)
+    if len(sizes) > 64:
+        raise ValueError(f"mix: {len(sizes)} frames until it begins again; allowed: at most 64")
+    name = "-".join(f"{size}x{weight}" for size, weight in sorted(mix.items()))
+    if len(mix) > 4:
+        name = f"{len(mix)}-sizes-{zlib.crc32(name.encode()):08x}"
+    return {"name": f"imix-{name}", "sizes": sizes}

@@ -36,13 +36,13 @@ class GoalParameters(Spec):
     """MLRsearch's goal attributes (draft-ietf-bmwg-mlrsearch, section 4.6). The defaults are ours:
     an answer for two goals in half a minute to two; the library's own take 35 to 200 trials."""
 
-    exceed_ratio: Annotated[Ratio, Field(ge=0, lt=1)] = 0.5
-    width: Annotated[Ratio, Field(gt=0, lt=1)] = 0.01
-    initial_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 1.0
-    final_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 2.0
-    duration_sum: Annotated[Seconds, Field(ge=0.05, le=36000)] = 10.0
-    preceding_targets: Annotated[Count, Field(ge=0, le=8)] = 2
-    expansion: Annotated[Count, Field(ge=2, le=16)] = 2
+    exceed_ratio: Annotated[Ratio, Field(ge=0, lt=1)] = 0.5  # trials that may lose more
+    width: Annotated[Ratio, Field(gt=0, lt=1)] = 0.01  # of the bounds, at the end
+    initial_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 1.0  # length of the first trials
+    final_trial: Annotated[Seconds, Field(ge=0.05, le=3600)] = 2.0  # length of the last trials
+    duration_sum: Annotated[Seconds, Field(ge=0.05, le=36000)] = 10.0  # of trials at one load
+    preceding_targets: Annotated[Count, Field(ge=0, le=8)] = 2  # coarser steps before
+    expansion: Annotated[Count, Field(ge=2, le=16)] = 2  # of the width, by each
 
     @model_validator(mode="after")
     def _ordered(self) -> GoalParameters:
@@ -163,22 +163,28 @@ class Measure(Spec):
     of them, done in this order. Or what becomes of a load while VNFs are killed, or how fast routes
     converge."""
 
-    search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()
+    search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()  # goals: the highest load at
+    # which the loss ratio is kept
     loads: Annotated[
         tuple[Load, ...],
         BeforeValidator(_listed),
         Field(max_length=1000),
-    ] = ()
-    max: bool = False
-    losses: Literal["all", "unintended"] = "all"
-    goals: GoalParameters = GoalParameters()
-    trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0
-    min_load: Annotated[Rate, Field(gt=0)] = 10e3
-    max_load: Annotated[Rate, Field(gt=0, le=1e10)] | None = None
-    search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0
-    drain: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.1
-    chaos: Chaos | None = None
-    convergence: Convergence | None = None
+    ] = ()  # trials at these packets/s
+    max: bool = False  # one trial as fast as the source can
+    losses: Literal["all", "unintended"] = "all"  # which losses count: `unintended` leaves out what
+    # a function was told to drop
+    goals: GoalParameters = GoalParameters()  # attributes of all goals
+    trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0  # length of trials of `max` and
+    # `loads`
+    min_load: Annotated[Rate, Field(gt=0)] = 10e3  # where a search begins
+    max_load: Annotated[Rate, Field(gt=0, le=1e10)] | None = None  # where a search ends; found if
+    # not given
+    search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0  # after which a search ends
+    # with the bounds that it has
+    drain: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.1  # wait for the last packets before
+    # counters are read
+    chaos: Chaos | None = None  # VNFs are killed at the one load of `loads`
+    convergence: Convergence | None = None  # how fast routes reach the engine
 
     @model_validator(mode="before")
     @classmethod

@@ -41,24 +41,27 @@ class Study(Spec):
     `scale_out`: VNFs with more and more instances: all three of appliances.
     """
 
-    name: Name
-    description: str = ""
-    paper: str | None = None
+    name: Name  # a letter, then letters, digits, `_`, `-`
+    description: str = ""  # one paragraph for the report
+    paper: str | None = None  # whose figures these are
     chain: Chain | None = None
     chains: Annotated[dict[Name, Chain], Field(min_length=1)] | None = None
-    graphs: GraphSet | None = None
-    deployment: Deployment = Deployment()
-    workload: Workloads = (Packets(),)
-    measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))
-    repetitions: Repetitions = 1
-    warmup: Annotated[Seconds, Field(ge=0, le=3600)] = 1.0
-    collect: Collect = Field(default_factory=lambda: Collect(layers=()))
-    baseline: bool = False
-    alone: bool = False
-    scale_out: tuple[ScaleOut, ...] = ()
-    sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    groups: dict[Name, Group] = Field(default_factory=dict)
-    claims: dict[Name, Claim] = Field(default_factory=dict)
+    graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
+    deployment: Deployment = Deployment()  # how the chain is put on this server
+    workload: Workloads = (Packets(),)  # the traffic: one, or a list; each is measured by itself
+    measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))  # what is asked: a
+    # search, loads, the maximum; NDR and PDR by default
+    repetitions: Repetitions = 1  # how often the whole measurement is done
+    warmup: Annotated[Seconds, Field(ge=0, le=3600)] = 1.0  # traffic before the first counted trial
+    collect: Collect = Field(default_factory=lambda: Collect(layers=()))  # layers that are sampled
+    # beside the trials
+    baseline: bool = False  # of appliances: measure clients and servers without any, too
+    alone: bool = False  # of appliances: each by itself, too
+    scale_out: tuple[ScaleOut, ...] = ()  # of appliances: several instances of one
+    sweep: dict[str, tuple[Any, ...]] = Field(default_factory=dict)  # `{path: [values]}`: every
+    # combination is measured
+    groups: dict[Name, Group] = Field(default_factory=dict)  # several studies of one kind
+    claims: dict[Name, Claim] = Field(default_factory=dict)  # what is said of the results
 
     @model_validator(mode="before")
     @classmethod

@@ -19,11 +19,11 @@ Direction = Literal["forward", "reverse", "both"]
 class Flows(Spec):
     """How many flows there are, in which header fields they differ, in which order they come."""
 
-    count: Annotated[Count, Field(ge=1, le=1 << 31)] = 1024
-    vary: tuple[Varying, ...] = ("src_ip", "src_port")
-    order: Literal["round-robin", "random", "zipf"] = "round-robin"
-    zipf_exponent: Annotated[float, Field(gt=0, le=5)] = 1.0
-    seed: Annotated[Count, Field(ge=0, lt=1 << 32)] = 1
+    count: Annotated[Count, Field(ge=1, le=1 << 31)] = 1024  # how many
+    vary: tuple[Varying, ...] = ("src_ip", "src_port")  # header fields in which they differ
+    order: Literal["round-robin", "random", "zipf"] = "round-robin"  # in which they come
+    zipf_exponent: Annotated[float, Field(gt=0, le=5)] = 1.0  # of order zipf
+    seed: Annotated[Count, Field(ge=0, lt=1 << 32)] = 1  # of the orders random and zipf
 
     @model_validator(mode="before")
     @classmethod
@@ -76,14 +76,14 @@ class Packets(Spec):
     """
 
     kind: Literal["packets"] = "packets"
-    frame: Frames = _SMALLEST
-    flows: Flows = Flows()
-    headers: Headers = Headers()
-    dst_ips_file: Path | None = None
-    tuples_file: Path | None = None
-    direction: Direction = "forward"
-    stamp: bool = True
-    link: Literal["af_packet", "af_xdp"] = "af_packet"
+    frame: Frames = _SMALLEST  # sizes in bytes with FCS, or a mix; a list is swept
+    flows: Flows = Flows()  # how many flows, how they differ, their order
+    headers: Headers = Headers()  # of flow 0
+    dst_ips_file: Path | None = None  # destination addresses or prefixes, one a line, taken in turn
+    tuples_file: Path | None = None  # a ClassBench header trace, taken in turn
+    direction: Direction = "forward"  # through the chain
+    stamp: bool = True  # sequence and time in the payload: latency, order, duplicates
+    link: Literal["af_packet", "af_xdp"] = "af_packet"  # in front of appliances
 
     @model_validator(mode="after")
     def _one_origin(self) -> Packets:
@@ -104,8 +104,8 @@ class Pcap(Spec):
     clients to a server, with the addresses of these."""
 
     kind: Literal["pcap"]
-    file: Path
-    direction: Direction = "forward"
+    file: Path  # the capture
+    direction: Direction = "forward"  # through the chain
 
     @property
     def text(self) -> str:

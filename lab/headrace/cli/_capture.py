@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a capture says of its traffic: sizes, flows, protocols. Read by dpkt, as it needs neither an
+engine nor root."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dpkt
+import numpy as np
+
+from headrace.errors import BadInput
+from headrace.spec.imix import FRAME_MAX, FRAME_MIN
+
+_GZIP = b"\x1f\x8b"  # RFC 1952 section 2.3.1
+_FCS = 4
+CLASSES = 64  # parts of equally many packets that a mix is made of
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What a source gives its packets, one way."""
+
+    src: bytes
+    dst: bytes
+    src_port: int
+    dst_port: int
+    protocol: int
+
+    @property
+    def ipv6(self) -> bool:
+        return len(self.src) == 16
+
+
+@dataclass
+class Capture:
+    packets: int = 0
+    sizes: Counter[int] = field(default_factory=Counter)  # bytes with FCS, as on the wire
+    flows: Counter[Flow] = field(default_factory=Counter)  # packets of each
+    fragments: int = 0  # behind the first, which have no ports
+    others: int = 0  # that are not IP
+
+    def mix(self) -> dict[int, int]:
+        """Sizes and weights: the mean size of each 64th of the packets, ordered by size; all of
+        them where there are no more."""
+        sizes = sorted(self.sizes.elements())
+        parts = min(CLASSES, len(sizes))
+        # A packet on the edge of two parts belongs to both, so that the mean stays what it is.
+        edges = np.arange(parts + 1) * (len(sizes) / parts)
+        upto = np.interp(edges, np.arange(len(sizes) + 1), np.cumsum([0, *sizes]))
+        means = np.diff(upto) * (parts / len(sizes))
+        return dict(Counter(round(float(mean)) for mean in means))
+
+
+def read(file: Path) -> Capture:
+    """BadInput names the file and what is wrong with it."""
+    found = Capture()
+    try:
+        for data, length in _packets(file):
+            found.packets += 1
+            found.sizes[min(max(length + _FCS, FRAME_MIN), FRAME_MAX)] += 1
+            _note(found, data)
+    except OSError as error:
+        raise BadInput(f"{file}: {error.strerror or error}") from None
+    except (ValueError, EOFError, dpkt.dpkt.Error) as error:
+        raise BadInput(f"{file}: packet {found.packets + 1}: not a capture: {error}") from None
+    if not found.packets:
+        raise BadInput(f"{file}: holds no packet; allowed: a capture with at least one")
+    return found
+
+
+def _packets(file: Path) -> Iterator[tuple[bytes, int]]:
+    """Each packet's bytes, and how many it had on the wire."""
+    data = file.read_bytes()
+    if data[:2] == _GZIP:
+        data = gzip.decompress(data)
+    reader = dpkt.pcap.UniversalReader(io.BytesIO(data))
+    if reader.datalink() != dpkt.pcap.DLT_EN10MB:
+        raise BadInput(f"{file}: link type {reader.datalink()}; allowed: Ethernet (1)")
+    for _, packet in reader:
+        yield packet, len(packet)
+
+
+def _note(found: Capture, data: bytes) -> None:
+    try:
+        network: Any = dpkt.ethernet.Ethernet(data).data
+    except dpkt.dpkt.UnpackError:
+        network = None
+    if isinstance(network, dpkt.ip.IP):
+        if network.offset:
+            found.fragments += 1
+            return
+        protocol = network.p
+    elif isinstance(network, dpkt.ip6.IP6):
+        protocol = network.p
+    else:
+        found.others += 1
+        return
+    inner = network.data
+    src_port, dst_port = 0, 0
+    if isinstance(inner, dpkt.tcp.TCP | dpkt.udp.UDP):
+        src_port, dst_port = inner.sport, inner.dport
+    found.flows[Flow(network.src, network.dst, src_port, dst_port, protocol)] += 1

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace init: a first spec that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli._capture import read
+from headrace.cli._first_spec import SCHEMA_FILE, made_flows, of_capture, plain, trace
+from headrace.cli._spec_schema import spec_schema
+from headrace.engine.describe import describe
+from headrace.errors import BadInput, bad_value
+from headrace.host.programs import find_engine
+
+
+def init(
+    spec: Annotated[Path, typer.Argument(help="The file to write.")] = Path("first.yaml"),
+    pcap: Annotated[
+        Path | None,
+        typer.Option("--pcap", help="A capture whose frame sizes, flows and addresses to take."),
+    ] = None,
+) -> None:
+    """Write a spec that runs as it is, and beside it the schema by which editors check it."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", spec.stem)[:31]
+    if not name[:1].isalpha():
+        raise bad_value("SPEC", str(spec), allowed="a name that begins with a letter")
+    tuples = spec.with_suffix(".tuples")
+    files = {spec: plain(name)}
+    if pcap is not None:
+        capture = read(pcap)
+        beside = os.path.relpath(pcap, spec.parent)
+        files[spec] = of_capture(name, beside, capture, tuples.name)
+        flows = made_flows(capture)
+        if flows and not flows[0].ipv6:
+            files[tuples] = trace(flows)
+    for file in files:
+        if file.exists():
+            raise BadInput(f"{file}: is there already; allowed: another name")
+    files[spec.with_name(SCHEMA_FILE)] = json.dumps(spec_schema(describe(find_engine())), indent=1)
+    for file, text in files.items():
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{file}: {error.strerror or error}") from None
+    typer.echo(f"Written: {', '.join(map(str, files))}")
+    typer.echo(f"Next: headrace run --check {spec}, then headrace run {spec}")
