@@ -62,6 +62,13 @@ class Part(Record):
     )  # rings in front of it: packets that found them full
     drops: dict[str, int] = Field(default_factory=dict)  # its NFs' policy and other drops
 
+    @property
+    def own_pps(self) -> float | None:
+        """What it could carry were its lcores its own."""
+        if self.capacity_pps is None or not self.share_of_lcore:
+            return self.capacity_pps
+        return self.capacity_pps / self.share_of_lcore
+
 
 def carried_pps(at: Measurement) -> float:
     """The load that the chain took: what it dropped on purpose counts as carried."""
@@ -105,10 +112,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         burst=_together(replicas, [r.mean_burst for r in replicas]),
         most_burst=max((r.burst for r in replicas if r.burst), default=None),
         full_burst_cycles=_together(replicas, [r.full_burst_cycles for r in replicas]),
-        paused=max(
-            (_paused(w) for w in counters.workers if w.cpu in segment.cpus),
-            default=None,
-        ),
+        paused=max((w.away for w in counters.workers if w.cpu in segment.cpus), default=None),
         held_up=held,
         utilisation=max(
             (w.utilisation for w in counters.workers if w.cpu in segment.cpus),
@@ -169,18 +173,10 @@ def _held_up(workers: Sequence[WorkerReading], counters: Counters, at: Measureme
         waited = (worker.waited_ns or 0) / 1e9 * counters.tsc_hz
         if worker.waited_ns is None:  # records of before it was one
             waited = told.get("preemption", 0.0) * total
-        held = max(waited / total if total else 0.0, _paused(worker))
+        held = max(waited / total if total else 0.0, worker.away)
         if held > HELD_UP:
             worst = max(worst or 0.0, held)
     return worst
-
-
-def _paused(worker: WorkerReading) -> float:
-    """The share of the time of sending in which somebody else had the lcore."""
-    if worker.sending_ref_cycles and worker.sending_pauses_cycles is not None:
-        return worker.sending_pauses_cycles / worker.sending_ref_cycles
-    lost = max(worker.pauses_cycles, worker.standstill_cycles)
-    return lost / worker.ref_cycles if worker.ref_cycles else 0.0
 
 
 def _busy_cycles(replica: ReplicaReading) -> float:

@@ -12,6 +12,7 @@ from headrace.analyse.appliances import compared_in
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
+from headrace.analyse.conclusion import Conclusion, conclude, overall
 from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
@@ -53,6 +54,7 @@ class Group(Record):
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
     explained: tuple[Explained, ...]  # of the primary goal, measured ones
     compared: tuple[Compared, ...] = ()  # what a study of containers says instead
+    conclusion: Conclusion | None = None
 
     @property
     def place(self) -> str:
@@ -125,6 +127,13 @@ class Report(Record):
     claims: tuple[JudgedClaim, ...] = ()
 
     @property
+    def sentence(self) -> str:
+        """What all of it comes to; empty where nothing can be said."""
+        if lines := [c.lines[0] for g in self.groups for c in g.compared]:
+            return lines[0] if len(lines) == 1 else ""
+        return overall([g.conclusion for g in self.groups if g.conclusion is not None])
+
+    @property
     def title(self) -> str:
         chains = dict.fromkeys(g.place for g in self.groups if not g.foreign)
         return ", ".join(chains) or self.name
@@ -176,6 +185,11 @@ def _group(
     first = summaries[0].key
     primary = _primary(summaries)
     shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
+    explained = tuple(
+        Explained(summary=s, pipe=pipe_of(s.results, above_each(s.results, trials)))
+        for s in shown
+        if not s.application  # its VNFs are no segments of ours
+    )
     return Group(
         workload=first.workload,
         direction=first.direction,
@@ -185,11 +199,8 @@ def _group(
         primary=primary,
         summaries=tuple(summaries),
         single=tuple(s for s in all_ways if s.key.direction != main),
-        explained=tuple(
-            Explained(summary=s, pipe=pipe_of(s.results, above_each(s.results, trials)))
-            for s in shown
-            if not s.application  # its VNFs are no segments of ours
-        ),
+        explained=explained,
+        conclusion=conclude([(e.summary, e.pipe) for e in explained]),
         compared=tuple(
             c
             for c in compared

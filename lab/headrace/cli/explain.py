@@ -12,8 +12,10 @@ from rich.console import Console
 
 from headrace.analyse.diagnosis import Diagnoses, Diagnosis
 from headrace.analyse.evidence import parts
+from headrace.analyse.report import report
 from headrace.analyse.rules import explain_parts
 from headrace.cli._console import print_json, stdout
+from headrace.record.bundle import Bundle
 from headrace.spec.collect import ALL_LAYERS
 
 _NAMED = 3  # deployments; all are in --json
@@ -32,6 +34,8 @@ def explain(
         print_json(Diagnoses(tuple(found)))
         return
     console = stdout()
+    if known[0].evidence[0].results and (told := report(Bundle(bundle)).sentence):
+        console.print(told, style="bold", markup=False)
     if (unfinished := known[0].evidence[0].unfinished) is not None:
         console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if not found:

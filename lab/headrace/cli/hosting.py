@@ -16,7 +16,7 @@ from headrace.host.server import detect
 from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
-from headrace.report.charts.anatomy import Anatomies
+from headrace.report.charts.anatomy import anatomies
 from headrace.report.charts.svg import WIDE
 from headrace.report.document import Document
 from headrace.report.hosting import (
@@ -26,6 +26,7 @@ from headrace.report.hosting import (
     below_floor,
     stack_of,
 )
+from headrace.report.html import standalone
 from headrace.report.terminal import show as show_document
 from headrace.spec.hosting import VFS_MAX
 
@@ -61,7 +62,7 @@ def anatomy(
     for note in filter(None, undivided):
         typer.echo(f"Not told apart: {note}")
     if picture is not None:
-        picture.write_text(Anatomies(stacks).draw(WIDE), encoding="utf-8")
+        picture.write_text(standalone(anatomies(stacks).draw(WIDE)), encoding="utf-8")
 
 
 @app.command("capacity")

@@ -212,6 +212,14 @@ class WorkerReading(Record):
             return (self.sending_ops_cycles or 0) / self.sending_ref_cycles
         return self.ops_cycles / self.ref_cycles if self.ref_cycles else 0.0
 
+    @property
+    def away(self) -> float:
+        """The share of the time of sending in which somebody else had the lcore."""
+        if self.sending_ref_cycles and self.sending_pauses_cycles is not None:
+            return self.sending_pauses_cycles / self.sending_ref_cycles
+        lost = max(self.pauses_cycles, self.standstill_cycles)
+        return lost / self.ref_cycles if self.ref_cycles else 0.0
+
 
 class Counters(Record):
     """Everything the engine counted in one trial; the bottleneck's explanation reads this."""

@@ -14,16 +14,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from headrace.report.charts.anatomy import Anatomies
+from headrace.report.charts.bars import Bars
 from headrace.report.charts.course import Course
-from headrace.report.charts.cycles import Cycles
 from headrace.report.charts.graphs import Graphs
 from headrace.report.charts.lines import Axes, Band, Lines, Series
 from headrace.report.charts.load import Loads
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
-from headrace.report.charts.stack import Softirqs, Stages
-from headrace.report.charts.throughput import Throughput
 from headrace.report.charts.trials import SearchTrials
 
 Medium = Literal["both", "page", "terminal"]
@@ -43,18 +40,7 @@ Kind = Literal[
     "verdict",
 ]
 Picture = Annotated[
-    Lines
-    | Flow
-    | Throughput
-    | Percentiles
-    | Loads
-    | Cycles
-    | Anatomies
-    | Stages
-    | Softirqs
-    | Course
-    | SearchTrials
-    | Graphs,
+    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Graphs,
     Field(discriminator="kind"),
 ]
 
@@ -220,6 +206,7 @@ class Document:
     title: str
     subtitle: str = ""
     about: str = ""  # for the page: what it is for
+    sentence: str = ""  # what all of it comes to: before everything else
     answers: tuple[Answer, ...] = ()
     cautions: tuple[str, ...] = ()  # what a reader must know before reading any figure
     sections: tuple[Section, ...] = field(default_factory=tuple)

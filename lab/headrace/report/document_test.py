@@ -100,4 +100,4 @@ def test_each_medium_has_what_is_for_it() -> None:
 def test_a_cell_that_nobody_knows_is_told_from_none() -> None:
     table = Table(("", "n"), (("a", None), ("b", 0)))
     page = html.render(Document("t", sections=(Section("s", blocks=(table,)),)))
-    assert "<td>–</td>" in page and "<td>0</td>" in page
+    assert ">–</td>" in page and ">0</td>" in page

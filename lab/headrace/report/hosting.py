@@ -13,8 +13,8 @@ from headrace.analyse.units import ns, plural
 from headrace.model.hosting import best_case
 from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
-from headrace.report.charts.anatomy import PARTS, Anatomies, AnatomyStack
-from headrace.report.document import Block, Chart, Column, Section, Table
+from headrace.report.charts.anatomy import FILLS, PARTS, AnatomyStack, anatomies
+from headrace.report.document import Block, Chart, Column, Key, Section, Table
 
 _CHAINS = "deployment.hosting.chains"
 
@@ -40,10 +40,14 @@ def anatomy(stacks: Sequence[AnatomyStack], undivided: Sequence[str] = ()) -> Se
     notes = dict.fromkeys(f"Not told apart: {one}." for one in undivided if one)
     columns = (Column("trial", "text"), *(Column(f"{part}", digits=4) for part in (*PARTS, "sum")))
     rows = tuple((s.name, *s.parts_us, sum(s.parts_us)) for s in stacks)
-    blocks: tuple[Block, ...] = (Chart(Anatomies(tuple(stacks))), Table(columns, rows))
+    blocks: tuple[Block, ...] = (anatomy_chart(stacks), Table(columns, rows))
     return Section(
         "Where the time goes", " ".join((note, *notes)), blocks, about="mean latency in parts, us"
     )
+
+
+def anatomy_chart(stacks: Sequence[AnatomyStack]) -> Chart:
+    return Chart(anatomies(stacks), tuple(Key(fill, part) for part, fill in FILLS.items()))
 
 
 def below_floor(measured: Sequence[Measurement]) -> str:

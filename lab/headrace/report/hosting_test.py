@@ -13,7 +13,7 @@ from headrace.errors import HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.record.segments import Anatomy
-from headrace.report.charts.anatomy import PARTS, AnatomyStack, draw
+from headrace.report.charts.anatomy import PARTS, AnatomyStack, anatomies
 from headrace.report.charts.svg import WIDE
 from headrace.report.hosting import flow, with_best_case, words
 
@@ -43,12 +43,15 @@ def test_stack_is_to_scale() -> None:
         AnatomyStack("<one>", (1.0, 2.0, 3.0, 4.0, 10.0)),
         AnatomyStack("two", (0.0, 0.0, 0.0, 0.0, 40.0)),
     ]
-    root = ElementTree.fromstring(draw(bars, WIDE))
+    root = ElementTree.fromstring(anatomies(bars).draw(WIDE))
     bar_rects = [r for r in root if r.tag.endswith("rect")]
     widths = [float(r.get("width", "0")) for r in bar_rects]
     assert len(widths) == 2 * len(PARTS)
-    assert abs(sum(widths[: len(PARTS)]) - sum(widths[len(PARTS) :]) / 2) < 0.1
-    assert abs(widths[1] - 2 * widths[0]) < 0.02
+    first, last = (1 + width for width in (widths[len(PARTS) - 1], widths[-1]))  # a gap of 1 each
+    assert first == pytest.approx(last / 4, rel=0.01)
+    assert [1 + width for width in widths[:4]] == pytest.approx(
+        [first * n / 10 for n in (1, 2, 3, 4)], rel=0.01
+    )
 
 
 def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_path: Path) -> None:
@@ -64,7 +67,9 @@ def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_
             for trial in trials:
                 bundle.trial(trial)
     shown = CliRunner().invoke(app, ["anatomy", str(tmp_path / "both")])
-    assert shown.exit_code == 0 and shown.output.count("64 B, 1024 flows") == 1
+    assert (
+        shown.exit_code == 0 and shown.output.count("64 B, 1024 flows") == 2
+    )  # drawn, and as numbers
     assert "Left out: 1 trial with a median latency" in shown.output
     with pytest.raises(HeadraceError, match=r"floor \(87\.7.ms\), whose calibration was disturbed"):
         CliRunner().invoke(app, ["anatomy", str(tmp_path / "none")], catch_exceptions=False)

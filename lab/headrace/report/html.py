@@ -15,7 +15,7 @@ from markupsafe import Markup
 import headrace
 from headrace.errors import BadInput
 from headrace.report.cells import has_figures, number, scales
-from headrace.report.charts.svg import NARROW, WIDE
+from headrace.report.charts.svg import WIDTHS
 from headrace.report.document import Cell, Column, Document, Link, Picture, Table, seen
 
 _BAR = 110.0  # pixels of the longest in a table's column of bars
@@ -68,12 +68,19 @@ def write(document: Document, target: Path) -> None:
         ) from None
 
 
+def standalone(picture: str) -> str:
+    """An SVG that is a file of its own has the style sheet in it."""
+    style = (Path(__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
+    return picture.replace(">", f"><style>{style}</style>", 1)
+
+
 def _picture(picture: Picture) -> Markup:
-    """For a wide and for a narrow screen: scaling one would shrink its text."""
-    wide, narrow = picture.draw(WIDE), picture.draw(NARROW)
-    if wide == narrow:
-        return Markup(f'<div class="scroll">{wide}</div>')
-    return Markup(f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>')
+    """At several widths, of which the style sheet shows the one that fits the window best: scaling
+    one picture for all would shrink or blow up its text."""
+    drawn = [picture.draw(width) for width in WIDTHS]
+    if drawn[0] == drawn[-1]:
+        return Markup(f'<div class="scroll">{drawn[0]}</div>')
+    return Markup("".join(f'<div class="w{i}">{one}</div>' for i, one in enumerate(drawn)))
 
 
 def _grid(table: Table) -> dict[str, Any]:
@@ -93,6 +100,7 @@ def _grid(table: Table) -> dict[str, Any]:
 
     def cell(i: int, column: Column, value: Cell) -> dict[str, Any]:
         return {
+            "name": f"{column.name} {scaled.unit(column)}".strip(),
             "text": scaled.text(column, value),
             "class": classes[i],
             "to": value.to if isinstance(value, Link) else None,

@@ -172,7 +172,7 @@ def _stack(stack: StackTrace) -> Iterator[Block]:
         told = " ".join((told, *stack.whole_way.sentences()))
     yield Text(told)
     ways = stages(stack.stages)
-    yield Chart(ways) if ways.stages else Text("No packet passed two stages.")
+    yield Chart(ways) if ways.bars(0) else Text("No packet passed two stages.")
     yield Heading("Softirqs")
     yield Chart(softirqs(stack.softirq)) if stack.softirq else Text("No softirq ran.")
 

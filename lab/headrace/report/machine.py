@@ -7,6 +7,7 @@ from typing import Literal
 
 from headrace.analyse.capacity import Part
 from headrace.analyse.compared import Compared
+from headrace.analyse.conclusion import Conclusion
 from headrace.analyse.report import Explained, Report
 from headrace.analyse.summary import ResultKey, Spread, Summary
 from headrace.record.claim import JudgedClaim
@@ -70,6 +71,8 @@ class ReportOutput(Record):
     summaries: tuple[SummaryRow, ...]
     bottlenecks: tuple[BottleneckRow, ...]
     compared: tuple[Compared, ...]
+    sentence: str  # what all of it comes to
+    conclusions: tuple[Conclusion, ...]  # of each chain and workload
     results: tuple[ResultRow, ...]
     document: Document  # what the page shows
     claims: tuple[JudgedClaim, ...]
@@ -87,6 +90,8 @@ def report_output(report: Report, document: Document) -> ReportOutput:
         summaries=tuple(map(SummaryRow.of, summaries)),
         bottlenecks=tuple(BottleneckRow.of(e) for g in report.groups for e in g.explained),
         compared=tuple(c for g in report.groups for c in g.compared),
+        sentence=report.sentence,
+        conclusions=tuple(g.conclusion for g in report.groups if g.conclusion is not None),
         results=tuple(ResultRow.of(r) for s in summaries for r in s.results),
         document=document,
         claims=report.claims,

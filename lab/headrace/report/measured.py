@@ -13,12 +13,11 @@ from headrace.analyse.report import Explained, Group, Report
 from headrace.analyse.summary import Summary
 from headrace.record.rows import Result
 from headrace.report import appliances, hosting, tables
-from headrace.report.charts import cycles, load, percentiles, throughput
+from headrace.report.charts import executions, load, percentiles
 from headrace.report.charts.anatomy import AnatomyStack
 from headrace.report.charts.load import Loads
 from headrace.report.charts.pipe import Flow
 from headrace.report.document import (
-    Answer,
     Block,
     Chart,
     Code,
@@ -59,6 +58,7 @@ def document(
         title=report.title,
         subtitle=_subtitle(report),
         about=report.description,
+        sentence=report.sentence,
         cautions=report.cautions,
         sections=(*sections, *more, section(report, given), in_brief(report)),
     )
@@ -121,12 +121,22 @@ def _group(group: Group, anchor: str, several: bool, roles: Mapping[str, str]) -
     yield Section(
         title=title,
         about=group.workload + ways.get(group.direction, f", {group.direction}"),
-        note=appliances.HOW if group.foreign else f"Pictures show {_goal(group)}.",
-        answers=tuple(_answers(group)),
-        blocks=tuple(_tables(group, roles)),
+        note=appliances.HOW if group.foreign else _note(group),
+        blocks=(*_said(group, several), *_first(group), *_tables(group, roles)),
         anchor=anchor,
     )
     yield from _pictures(group)
+
+
+def _note(group: Group) -> str:
+    """How the first picture is to be read."""
+    if group.conclusion is None:
+        return f"Pictures show {_goal(group)}."
+    return (
+        f"{_goal(group)}, with its range over repetitions and the search's bounds. An lcore's bar "
+        "is as long as the time from one packet carried to the next, in cycles of the TSC; behind "
+        "it stands what is not idle."
+    )
 
 
 def _goal(group: Group) -> str:
@@ -137,29 +147,20 @@ def _goal(group: Group) -> str:
     return f"{group.primary}: the highest rate with {lost}"
 
 
-def _answers(group: Group) -> Iterator[Answer]:
-    best = group.best
-    if best is None:
+def _said(group: Group, several: bool) -> Iterator[Block]:
+    """The only group's sentence is the document's."""
+    if several and group.conclusion is not None:
+        yield Text(group.conclusion.sentence)
+
+
+def _first(group: Group) -> Iterator[Block]:
+    """One picture: the executions with their intervals, and where their lcores' cycles go."""
+    found = group.conclusion
+    if found is None or not found.standings:
         return
-    yield Answer(
-        units.pps(best.throughput_pps.median),
-        f"{units.significant(best.throughput_gbps_l1.median)} Gbit/s L1, {group.named(best)}",
-        f"best trusted, {best.key.goal_text}",
-    )
-    times = best.latency_ns
-    if "p99" in times:
-        p99 = f"p99 {units.ns(times['p99'].median)}"
-        yield Answer(units.ns(times["p50"].median), p99, "latency, median")
-    for e in group.explained:
-        if e.summary.key == best.key and e.pipe.narrowest:
-            capacity = units.pps(e.pipe.part(e.pipe.narrowest).capacity_pps)
-            yield Answer(e.pipe.narrowest, f"can carry {capacity}", "narrowest")
-        elif e.summary.key == best.key and e.pipe.limit:
-            yield Answer(name_of(e.pipe.limit), "reached", "narrowest")
-    n = best.throughput_pps.n
-    what = "spread (max − min) / median" if n > 1 else "no spread is known"
-    spread = units.percent(best.throughput_pps.relative, 2)
-    yield Answer(spread, what, units.plural(n, "repetition"))
+    others = [s for s in group.shown if s.key.ground != "measured"]
+    picture, fills = executions.of(found, others)
+    yield Chart(picture, tuple(Key(fill, name) for name, fill in fills.items()))
 
 
 def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
@@ -179,27 +180,22 @@ def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
 
 def _pictures(group: Group) -> Iterator[Section]:
     if group.explained:
-        note = "Each part as high as the rate it can carry; the flow inside is what was measured."
+        note = (
+            "Each part as high as the rate that it could carry with its lcores to itself, shaded "
+            "where these have other parts to run; the flow inside is what was measured."
+        )
         yield Section(NARROWEST, note, tuple(_explained(group.explained)))
     if group.compared:
         yield Section(NARROWEST, "", tuple(_compared(group.compared)))
-    shown = group.shown
-    note = (
-        f"{group.primary}: bars end at the median, dots are repetitions. Dashed: not trusted, or "
-        "not measured."
-    )
-    if not group.foreign:  # packets are not what its clients count
-        yield Section("Throughput", note, (Chart(throughput.of(shown)),), on="page")
     yield from _latency(group)
     yield from _anatomy(group)
     if loads := load.series(group.summaries):
         note = "At the fixed loads: p99, and p50 thinner. Hollow dashed points are not trusted."
         keys = strokes([one.name for one in loads]) if len(loads) > 1 else ()
         yield Section("Latency over load", note, (Chart(Loads(loads), keys),), on="page")
-    yield from _cycles(group)
     drops = [
         (s.key.execution, place, n, n / (s.typical.sent or 1))
-        for s in shown
+        for s in group.shown
         for place, n in sorted(s.typical.drops.items(), key=lambda item: -item[1])
     ]
     if drops:
@@ -273,19 +269,3 @@ def _floor(shown: Sequence[Summary]) -> float | None:
     results = [r for s in shown for r in s.results]
     floors = [r.calibration.floor_ns for r in results if r.calibration]
     return floors[0] if floors and not any(r.below_floor for r in results) else None
-
-
-def _cycles(group: Group) -> Iterator[Section]:
-    stacks = [
-        stack
-        for e in group.explained
-        if (stack := cycles.stack(e.summary.key.execution, e.pipe)) is not None
-    ]
-    if stacks:
-        keys = tuple(Key(swatch, name) for name, swatch in cycles.colours(stacks).items())
-        note = (
-            "TSC cycles of the chain's lcores; links are receiving and sending, loop is the rest "
-            "of the busy time."
-        )
-        figure = Chart(cycles.Cycles(tuple(stacks)), keys)
-        yield Section("Cycles per packet", note, (figure,), on="page")

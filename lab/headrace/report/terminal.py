@@ -11,10 +11,9 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text as Words
 
-from headrace.analyse import units
-from headrace.analyse.bottleneck import Pipe
-from headrace.analyse.capacity import PAUSED, Part
 from headrace.report.cells import Scales, has_figures, scales
+from headrace.report.charts.bars import Bars
+from headrace.report.charts.bars_text import drawn
 from headrace.report.charts.pipe import Flow
 from headrace.report.document import (
     Block,
@@ -30,8 +29,6 @@ from headrace.report.document import (
     seen,
 )
 
-BAR, SMALL_BAR = 28, 13  # columns of the widest part; on terminals below WIDE
-WIDE = 100
 SHORT = 18  # characters of a figure that is never broken into lines
 GOOD, BAD, DIM = "green", "bold red", "dim"
 _VERDICTS = {"ok": GOOD, "confirmed": GOOD, "not-audited": DIM, "not-comparable": DIM}
@@ -43,6 +40,8 @@ def show(document: Document, console: Console) -> None:
 
 
 def lines(document: Document, width: int) -> Iterator[RenderableType]:
+    if document.sentence:
+        yield wrapped(document.sentence, width, "", "bold")
     heading = Words(document.title, style="bold")
     if document.subtitle:
         heading.append(f"  {document.subtitle}", style=f"not bold {DIM}")
@@ -63,9 +62,16 @@ def _title(section: Section) -> str:
 
 
 def _shown(block: Block) -> bool:
-    if isinstance(block, Chart):  # of all pictures the one that characters can draw
-        return isinstance(block.picture, Flow)
+    if isinstance(block, Chart) and _bars(block) is None:
+        return False
     return seen(block.on, "terminal") and not (isinstance(block, Items) and not block.texts)
+
+
+def _bars(chart: Chart) -> Bars | None:
+    """Bars are what characters can draw; the parts of a pipe are bars there."""
+    if isinstance(chart.picture, Flow):
+        return chart.picture.bars()
+    return chart.picture if isinstance(chart.picture, Bars) else None
 
 
 def _blocks(blocks: Sequence[Block], width: int) -> Iterator[RenderableType]:
@@ -82,12 +88,11 @@ def _blocks(blocks: Sequence[Block], width: int) -> Iterator[RenderableType]:
             for text in block.texts:
                 yield wrapped(f"  - {text}", width, "    ", DIM)
         elif isinstance(block, Table):
-            if isinstance(before, Table):
+            if isinstance(before, Table | Chart):
                 yield Words()
             yield grid(block, width)
-        elif isinstance(block, Chart) and isinstance(block.picture, Flow):
-            bars = _bars(block.picture.pipe, BAR if width >= WIDE else SMALL_BAR)
-            yield Padding(bars, (0, 0, 0, 2), expand=False)
+        elif isinstance(block, Chart) and (bars := _bars(block)) is not None:
+            yield Padding(drawn(bars, width - 2), (0, 0, 0, 2), expand=False)
         before = block
 
 
@@ -142,37 +147,3 @@ def _cell(scaled: Scales, column: Column, row: Row, index: int) -> Words:
     if column.kind != "verdict":
         return Words(text)
     return Words(text, style=_VERDICTS.get(text, BAD))
-
-
-def _bars(pipe: Pipe, columns: int) -> Grid:
-    made = Grid(box=None, show_header=False, pad_edge=False)
-    for justify in ("left", "left", "right", "right", "left"):
-        made.add_column(justify=justify, no_wrap=True)
-    known = [p.capacity_pps for p in pipe.parts if p.capacity_pps]
-    # Parts far wider than the flow would leave no room to tell the narrow ones apart.
-    largest = min(max(known, default=1.0), 3 * pipe.carried_pps or 1.0)
-    scale = units.rate_scale(pipe.carried_pps)
-    for part in pipe.drawn():
-        made.add_row(*_bar(part, pipe, largest, scale, columns))
-    return made
-
-
-def _bar(
-    part: Part, pipe: Pipe, largest: float, scale: units.Scale, columns: int
-) -> Sequence[RenderableType]:
-    here = part.name in pipe.marked
-    word = "narrowest" if pipe.limit is None else "limit reached"
-    width = round(columns * min(1.0, (part.capacity_pps or 0.0) / largest))
-    beyond = (part.capacity_pps or 0.0) > largest
-    bar = Words("█" * width + ("▸" if beyond else ""), style=BAD if here else "blue")
-    busy = "" if part.utilisation is None else f"{units.percent(part.utilisation)} busy"
-    if (part.paused or 0.0) >= PAUSED:
-        busy += f", {units.percent(part.paused, 2)} paused"
-    cpus = ",".join(map(str, part.cpus))
-    return (
-        Words(part.name, style="bold" if here else ""),
-        bar,
-        Words(scale.text(part.capacity_pps)),
-        Words(busy, style=DIM),
-        Words(f"lcore {cpus}" + (f", {word}" if here else ""), style=BAD if here else DIM),
-    )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain as a pipe: as high as each part's capacity, with what flowed through it inside."""
+"""The chain as a pipe: each part as high as what it could carry with its lcores to itself, shaded
+where these have other parts to run, with what flowed through it inside."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from headrace.analyse.bottleneck import Pipe
-from headrace.analyse.capacity import Part
+from headrace.analyse.capacity import PAUSED, Part
 from headrace.analyse.units import SPACE, Scale, count, percent, rate_scale, significant
 
+from .bars import Bar, Bars, Piece, plain
 from .svg import el, fits, line, picture, rect, shorten, text, title
 
 BORE = 104.0  # drawn height of the widest part
-WIDEST = 2.3  # times the flow; wider parts are drawn no wider, with open walls; the number tells
+WIDEST = 3.0  # times the flow; wider parts are drawn no wider, with open walls; the number tells
 TOP, BOTTOM = 46.0, 50.0
 JOINT = 16.0  # where one part's bore turns into the next one's
 
@@ -27,12 +29,18 @@ class Flow:
     def draw(self, width: float) -> str:
         return draw(self.pipe, width)
 
+    def bars(self) -> Bars:
+        scale = rate_scale(self.pipe.carried_pps)
+        bars = [_as_bar(part, self.pipe, scale) for part in self.pipe.drawn()]
+        return plain(bars, f"{scale.unit}, each part by itself", divisor=scale.divisor)
+
 
 class _Slot(NamedTuple):
     part: Part
     x: float
     width: float
     half: float  # of the bore
+    channel: float  # the same, as its lcores are shared
     open: bool  # wider than can be drawn
 
 
@@ -45,6 +53,7 @@ def draw(pipe: Pipe, width: float) -> str:
     middle = TOP + BORE / 2
     body = [
         _bore(slots, middle),
+        *(_lent(s, middle) for s in slots),
         _water(slots, pipe, middle),
         *(_blocks(s, middle) for s in slots),
         *(_open(s, middle) for s in slots if s.open),
@@ -55,7 +64,7 @@ def draw(pipe: Pipe, width: float) -> str:
     if width < 500:  # no room for the unit at each number
         height += 12
         body.append(text(2, height - 4, f"in {scale.unit}", class_="small"))
-    words = ", ".join(f"{s.part.name} {scale.text(s.part.capacity_pps)}" for s in slots)
+    words = ", ".join(f"{s.part.name} {scale.text(s.part.own_pps)}" for s in slots)
     label = f"Capacities: {words}. Flow: {scale.text(pipe.carried_pps)}. {pipe.headline}"
     return picture(total, height, label, *body)
 
@@ -69,12 +78,14 @@ def _layout(pipe: Pipe, width: float) -> list[_Slot]:
     # Labels need some room: a long chain makes the picture wider, and its frame scrolls.
     unit = max((width - 2) / sum(units), 64.0 if width < 500 else 74.0)
     cap = pipe.carried_pps * WIDEST
-    largest = max(min(p.capacity_pps or pipe.carried_pps, cap) for p in parts) or 1.0
+    largest = max(min(p.own_pps or pipe.carried_pps, cap) for p in parts) or 1.0
     slots, x = [], 1.0
     for part, size in zip(parts, units, strict=True):
-        capacity = min(part.capacity_pps or pipe.carried_pps, cap)
-        half = max(3.0, capacity / largest * BORE / 2)
-        slots.append(_Slot(part, x, size * unit, half, (part.capacity_pps or 0.0) > cap))
+        own = part.own_pps or pipe.carried_pps
+        half, channel = (
+            min(pps, cap) / largest * BORE / 2 for pps in (own, part.capacity_pps or own)
+        )
+        slots.append(_Slot(part, x, size * unit, half, channel, own > cap))
         x += size * unit
     return slots
 
@@ -105,13 +116,24 @@ def _edge(runs: Sequence[tuple[float, float, float]]) -> str:
     return path
 
 
+def _lent(slot: _Slot, middle: float) -> str:
+    """What its lcores have to do for other parts, above and below what is left."""
+    height = slot.half - slot.channel
+    if height <= 0.5:
+        return ""
+    places = (middle - slot.half, middle + slot.channel)
+    left, width = slot.x + JOINT / 2, slot.width - JOINT
+    tip = title("time of its lcores that other parts take")
+    return "".join(rect(left, y, width, height, tip, class_="lent") for y in places)
+
+
 def _water(slots: Sequence[_Slot], pipe: Pipe, middle: float) -> str:
-    known = [s for s in slots if s.part.capacity_pps]
+    known = [s for s in slots if s.part.own_pps and not s.open]
     if not known:
         return ""
-    # All bores are drawn to one scale; take it from the narrowest, which is never cut off.
-    narrow = min(known, key=lambda s: s.part.capacity_pps or 0.0)
-    half = narrow.half * min(1.0, pipe.carried_pps / (narrow.part.capacity_pps or 1.0))
+    # All bores are drawn to one scale; take it from one that is not cut off.
+    one = known[0]
+    half = one.half * pipe.carried_pps / (one.part.own_pps or 1.0)
     x, end = slots[0].x, slots[-1].x + slots[-1].width
     return rect(x, middle - half, end - x, 2 * half, class_="water")
 
@@ -187,7 +209,7 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         text(
             x,
             y + 17,
-            scale.number(part.capacity_pps) if small else scale.text(part.capacity_pps),
+            scale.number(part.own_pps) if small else scale.text(part.own_pps),
             class_="capacity narrow" if narrowest else "capacity",
             text_anchor="middle",
         ),
@@ -197,8 +219,9 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
         share = f"<1{SPACE}%" if idle else percent(part.utilisation, 2 if small else 3)
         busy = f"{share} busy"
         rows.append(text(x, y + 32, busy, class_="small", text_anchor="middle"))
-    if part.shares_cpu_with:
-        shared = "shared" if small else "shared lcore"
+    if slot.half - slot.channel > 0.5:
+        left = scale.number(part.capacity_pps) if small else scale.text(part.capacity_pps)
+        shared = f"shared {left}"
         rows.append(text(x, y + 46, shared, class_="small", text_anchor="middle"))
     if narrowest:
         middle = TOP + BORE / 2
@@ -206,3 +229,20 @@ def _labels(slot: _Slot, pipe: Pipe, scale: Scale, small: bool) -> str:
             edge = middle + side * slot.half
             rows.append(line(slot.x + 9, edge, slot.x + slot.width - 9, edge, class_="squeeze"))
     return "".join(rows)
+
+
+def _as_bar(part: Part, pipe: Pipe, scale: Scale) -> Bar:
+    here, own = part.name in pipe.marked, part.own_pps or 0.0
+    word = "narrowest" if pipe.limit is None else "limit reached"
+    notes = [f"lcore {','.join(map(str, part.cpus))}"]
+    if own > (part.capacity_pps or 0.0):
+        notes[0] += f", shared: {scale.text(part.capacity_pps)}"
+    if part.utilisation is not None:
+        notes.append(f"{percent(part.utilisation)} busy")
+    if (part.paused or 0.0) >= PAUSED:
+        notes.append(f"{percent(part.paused, 2)} paused")
+    # Parts far wider than the flow would leave no room to tell the narrow ones apart.
+    most = WIDEST * pipe.carried_pps
+    pieces = (Piece(part.name, min(own, most), "narrowest" if here else "bar"),)
+    text = scale.text(part.own_pps) + (" ▸" if own > most else "")
+    return Bar(part.name, pieces, text, ", ".join([*notes, *([word] if here else [])]))

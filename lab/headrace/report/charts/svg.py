@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-WIDE, NARROW = 820, 360  # drawing widths in CSS pixels: a desktop column and a phone
-CHARACTER = 0.56  # mean width of a system sans-serif character, in font sizes
+WIDTHS = (360, 820, 1240, 1720)  # drawing widths in CSS pixels, from a phone to a wide window
+NARROW, WIDE = WIDTHS[:2]
+SMALL = 600  # narrower pictures have their parts one below the other
+CHARACTER = 0.58  # mean width of a system sans-serif character, in font sizes
 
 Map = Callable[[float], float]
 

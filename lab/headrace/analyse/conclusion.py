@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What results that stand in one table come to, in one sentence: which execution is best, by how
+much, why, and how sure that is. Terminal, page, `explain` and JSON have this very sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from headrace.analyse.bottleneck import Pipe
+from headrace.analyse.capacity import carried_pps
+from headrace.analyse.lcores import Lcore, lcores_of
+from headrace.analyse.summary import Summary
+from headrace.analyse.units import ns, plural, pps, significant
+from headrace.record.estimates import Interval
+from headrace.record.frozen import Record
+
+CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
+
+
+class Standing(Record):
+    """An execution with the figure that it is judged by."""
+
+    execution: str
+    figure: Interval  # packets/s; of fixed loads the p99 of latency, ns
+    each: tuple[float, ...] = ()  # of the repetitions
+    verdict: str
+    at_least: bool = False  # the tester was the limit
+    lcores: tuple[Lcore, ...] = ()
+
+    @property
+    def fullest(self) -> Lcore | None:
+        """The one of the chain that has the fewest cycles left."""
+        return max((one for one in self.lcores if one.chain), key=lambda i: i.busy, default=None)
+
+
+class Conclusion(Record):
+    sentence: str
+    by: str  # what the executions are judged by
+    by_latency: bool = False  # rather than by rate
+    best: str | None = None  # none where several tie or nothing can be believed
+    tied: tuple[str, ...] = ()
+    ratio: Interval | None = None  # of the best to the next
+    sure: bool = False  # every figure passed its audit
+    standings: tuple[Standing, ...] = ()  # the best first
+
+
+def conclude(explained: Sequence[tuple[Summary, Pipe]]) -> Conclusion | None:
+    """None where nothing was measured. The summaries are of one goal."""
+    usable = [(s, p) for s, p in explained if s.verdict != "invalid"]
+    if not usable:
+        names = ", ".join(s.key.execution for s, _ in explained)
+        text = f"No execution can be named best: no result of {names} measured the chain."
+        return Conclusion(sentence=text, by="") if explained else None
+    fixed = usable[0][0].key.load_pps is not None
+    if fixed and not all("p99" in s.latency_ns for s, _ in usable):
+        return None
+    made = [_standing(s, p, fixed) for s, p in usable]
+    made.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
+    first = usable[0][0]
+    by = f"p99 at {pps(first.key.load_pps)}" if fixed else first.key.goal_text
+    sure = all(one.verdict == "ok" for one in made[:2])
+    ended = f"{_seen(usable)}{_doubt(made)}."
+    if len(made) == 1:
+        text = f"{_alone(made[0], by, fixed)}; {ended}"
+        return Conclusion(sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(made))
+    tied = [one for one in made[1:] if _overlap(made[0], one)]
+    ratio = _ratio(made[0].figure, made[1].figure)
+    if tied:
+        text = f"{_tie([made[0], *tied], made, by, fixed)}; {ended}"
+        best = None
+    else:
+        text = f"{_best(made[0], made[1], ratio, by, fixed)}{_why(*made[:2])}; {ended}"
+        best = made[0].execution
+    return Conclusion(
+        sentence=text,
+        by=by,
+        by_latency=fixed,
+        best=best,
+        tied=tuple(one.execution for one in (made[0], *tied)) if tied else (),
+        ratio=ratio,
+        sure=sure and not tied,
+        standings=tuple(made),
+    )
+
+
+def _standing(s: Summary, pipe: Pipe, fixed: bool) -> Standing:
+    tester = pipe.narrowest is not None and pipe.part(pipe.narrowest).role != "chain"
+    return Standing(
+        execution=s.key.execution,
+        figure=_latency(s) if fixed else _rate(s),
+        each=() if fixed else tuple(carried_pps(r) for r in s.results),
+        verdict=s.verdict,
+        at_least=not fixed and (s.lower_bound or tester),
+        lcores=lcores_of(s.typical),
+    )
+
+
+def _latency(s: Summary) -> Interval:
+    p99 = s.latency_ns["p99"]
+    return Interval(value=p99.median, low=p99.min, high=p99.max)
+
+
+def _rate(s: Summary) -> Interval:
+    """The load that was carried: from the least to the most that a repetition showed, its search's
+    upper bound included."""
+    rates = [carried_pps(r) for r in s.results]
+    upper = [r.bounds.upper_pps for r in s.results if r.bounds and r.bounds.upper_pps]
+    return Interval(value=median(rates), low=min(rates), high=max([*rates, *upper]))
+
+
+def _overlap(one: Standing, other: Standing) -> bool:
+    return one.figure.low <= other.figure.high and other.figure.low <= one.figure.high
+
+
+def _ratio(one: Interval, other: Interval) -> Interval | None:
+    if not other.low or not other.value:
+        return None
+    low, high = one.low / other.high, one.high / other.low
+    return Interval(value=one.value / other.value, low=low, high=high)
+
+
+def _text(one: Standing, fixed: bool) -> str:
+    least = "at least " if one.at_least else ""
+    return least + (ns if fixed else pps)(one.figure.value)
+
+
+def _alone(one: Standing, by: str, fixed: bool) -> str:
+    say = ns if fixed else pps
+    between = ""
+    if one.figure.high > one.figure.low:
+        between = f" ({say(one.figure.low)} to {say(one.figure.high)})"
+    what = f"{one.execution}: {by} {_text(one, fixed)}{between}"
+    full = one.fullest
+    costs = [c for c in full.spent if c.kind in ("nf", "links", "loop")] if full else []
+    if full is None or not costs:
+        return what
+    most = max(costs, key=lambda c: c.cycles)
+    return (
+        f"{what}; lcore {full.cpu} is the fullest, with {significant(full.busy)} cycles per "
+        f"packet, the most of them ({significant(most.cycles)}) in {_called(most.name)}"
+    )
+
+
+def _best(one: Standing, other: Standing, ratio: Interval | None, by: str, fixed: bool) -> str:
+    times = ""
+    if ratio is not None:
+        of = f"{significant(ratio.low)} to {significant(ratio.high)}"
+        least = "at least " if one.at_least else ""
+        times = f", {least}{significant(ratio.value)} times {other.execution} ({of})"
+    return f"{one.execution} is best: {by} {_text(one, fixed)}{times}"
+
+
+def _tie(tied: Sequence[Standing], made: Sequence[Standing], by: str, fixed: bool) -> str:
+    names = " and ".join(one.execution for one in tied)
+    figures = " and ".join(_text(one, fixed) for one in tied)
+    behind = [one.execution for one in made if one not in tied]
+    rest = f", ahead of {', '.join(behind)}" if behind else ""
+    return f"{names} tie: {by} {figures}, whose ranges overlap{rest}"
+
+
+def _why(one: Standing, other: Standing) -> str:
+    """By the fullest lcores: what a packet costs there, and which cost makes the difference."""
+    a, b = one.fullest, other.fullest
+    if a is None or b is None:
+        return ""
+    counts = [sum(i.alike for i in s.lcores if i.chain) for s in (one, other)]
+    on = f", on {plural(counts[0], 'lcore')} against {counts[1]}" if counts[0] != counts[1] else ""
+    if a.busy >= b.busy:
+        return on
+    costs = Counter({c.name: c.cycles for c in b.spent if c.kind in ("nf", "links", "loop")})
+    costs.subtract({c.name: c.cycles for c in a.spent if c.kind in ("nf", "links", "loop")})
+    name, saved = max(costs.items(), key=lambda item: item[1], default=("", 0.0))
+    cause = ""
+    if saved >= CAUSE * (b.busy - a.busy):
+        cause = f", {significant(saved)} fewer in {_called(name)}"
+    return (
+        f"{on}, because its fullest lcore spends {significant(a.busy)} cycles per packet carried, "
+        f"{other.execution}'s {significant(b.busy)}{cause}"
+    )
+
+
+def _called(name: str) -> str:
+    return {"loop": "the loop"}.get(name, name)
+
+
+def _seen(explained: Sequence[tuple[Summary, Pipe]]) -> str:
+    times = min(s.throughput_pps.n for s, _ in explained)
+    return "one repetition" if times == 1 else f"the ranges of {times} repetitions"
+
+
+def _doubt(made: Sequence[Standing]) -> str:
+    doubtful = [one for one in made if one.verdict not in ("ok", "generator-bound")]
+    if not doubtful:
+        return ""
+    if len(doubtful) == len(made):
+        return ", and not sure: the audit doubts all of them" if len(made) > 1 else ", doubted"
+    return f", and not sure: the audit doubts {', '.join(one.execution for one in doubtful)}"
+
+
+def overall(conclusions: Sequence[Conclusion]) -> str:
+    """How often which execution is best, where there are several chains or workloads."""
+    if len(conclusions) <= 1:
+        return conclusions[0].sentence if conclusions else ""
+    won = Counter(one.best for one in conclusions if one.best)
+    parts = [f"{name} is best in {n}" for name, n in won.most_common()]
+    if ties := sum(bool(one.tied) for one in conclusions):
+        parts.append(f"{ties} {'is a tie' if ties == 1 else 'are ties'}")
+    if rest := len(conclusions) - sum(won.values()) - ties:
+        parts.append(f"{rest} {'names' if rest == 1 else 'name'} none")
+    return f"Of {len(conclusions)} chains and workloads {', '.join(parts)}."

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentence names what the figures say, held against rates and costs that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analyse.conclusion import Conclusion
+from headrace.analyse.lcores import folded, lcores_of
+from headrace.analyse.report import report
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.rows import Result
+from headrace.record.testdata import GENERATOR_CYCLES, IO_CYCLES, NF_CYCLES, TSC_HZ
+from headrace.record.verdict import Audit
+
+
+@pytest.fixture(scope="module")
+def results(bundle_path: Path) -> list[Result]:
+    return [r for r in Bundle(bundle_path).results() if r.goal == "ndr" and r.ground == "measured"]
+
+
+def of(folder: Path, results: list[Result]) -> Conclusion:
+    with BundleWriter(folder) as w:
+        for one in results:
+            w.result(one)
+    found = report(Bundle(folder)).groups[0].conclusion
+    assert found is not None
+    return found
+
+
+def changed(results: list[Result], execution: str, **changes: Any) -> list[Result]:
+    return [r.model_copy(update=changes) for r in results if r.execution == execution]
+
+
+def at_rates(results: list[Result], **rates: float) -> list[Result]:
+    return [
+        r
+        for name, pps in rates.items()
+        for r in changed(results, name, throughput_pps=pps, policy_dropped=0, bounds=None)
+    ]
+
+
+def test_the_fastest_is_named_with_its_ratio(tmp_path: Path, results: list[Result]) -> None:
+    found = of(tmp_path / "b", at_rates(results, rtc=10e6, pipeline=15e6, hybrid=12e6))
+    assert (found.best, found.sure, found.tied) == ("pipeline", True, ())
+    assert found.ratio is not None and found.ratio.value == pytest.approx(1.25)
+    assert found.sentence.startswith("pipeline is best: ndr 15.0\u202fMpps, 1.25 times hybrid")
+    assert [s.execution for s in found.standings] == ["pipeline", "hybrid", "rtc"]
+
+
+def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) -> None:
+    some = at_rates(results, rtc=10e6, pipeline=15e6)
+    near = [
+        r.model_copy(update={"throughput_pps": pps})
+        for r, pps in zip(at_rates(results, hybrid=0.0), (14.8e6, 14.9e6, 15.1e6), strict=True)
+    ]
+    found = of(tmp_path / "t", [*some, *near])
+    assert (found.best, found.sure, found.tied) == (None, False, ("pipeline", "hybrid"))
+    assert "pipeline and hybrid tie" in found.sentence and "ahead of rtc" in found.sentence
+
+
+def test_doubtful_figures_are_said_to_be(tmp_path: Path, results: list[Result]) -> None:
+    some = at_rates(results, rtc=10e6, pipeline=15e6)
+    bad = Audit(verdict="suspect")
+    doubted = [r.model_copy(update={"audit": bad}) if r.execution == "rtc" else r for r in some]
+    found = of(tmp_path / "d", doubted)
+    assert (found.best, found.sure) == ("pipeline", False)
+    assert found.sentence.endswith("and not sure: the audit doubts rtc.")
+    invalid = [r.model_copy(update={"audit": Audit(verdict="invalid")}) for r in some]
+    none = of(tmp_path / "i", invalid)
+    assert none.best is None and "No execution can be named best" in none.sentence
+
+
+def test_a_fixed_load_is_judged_by_latency(tmp_path: Path, results: list[Result]) -> None:
+    fixed = []
+    for name, p99 in (("rtc", 5000.0), ("pipeline", 20_000.0)):
+        for r in changed(results, name, goal="fixed", load_pps=1e6, goal_parameters=None):
+            assert r.latency_ns is not None
+            times = r.latency_ns.model_copy(update={"p99": p99})
+            fixed.append(r.model_copy(update={"latency_ns": times}))
+    found = of(tmp_path / "f", fixed)
+    assert found.best == "rtc"
+    assert "rtc is best: p99 at 1.00\u202fMpps 5.00\u202fµs, 0.250 times pipeline" in found.sentence
+
+
+def test_an_lcores_cycles_add_up_to_the_time_of_a_packet(results: list[Result]) -> None:
+    """By the cost model that the counters were made with, and the rate alone."""
+    at = next(r for r in results if r.execution == "pipeline")
+    packets = at.throughput_pps
+    lcores = {one.cpu: one for one in lcores_of(at)}
+    assert set(lcores) == {0, 1, 2, 3, 4}
+    for one in lcores.values():
+        assert sum(s.cycles for s in one.spent) == pytest.approx(TSC_HZ / packets, rel=1e-6)
+    assert lcores[0].busy == pytest.approx(GENERATOR_CYCLES, rel=0.03)
+    for cpu, (name, cycles) in enumerate(NF_CYCLES.items(), 2):
+        assert lcores[cpu].cycles(name) == pytest.approx(cycles, rel=0.03)
+        assert lcores[cpu].cycles("links") == pytest.approx(IO_CYCLES, rel=0.03)
+
+
+def test_lcores_that_do_the_same_are_folded(results: list[Result]) -> None:
+    at = next(r for r in results if r.execution == "rtc x 3")
+    some = folded(lcores_of(at), 3)
+    assert [(one.chain, one.alike) for one in some] == [(False, 1), (False, 1), (True, 3)]
+    assert folded(lcores_of(at), 5) == lcores_of(at)
