@@ -11,6 +11,8 @@
 #include <rte_tcp.h>
 #include <rte_udp.h>
 
+#include "core/dpdk.h"
+
 /*
  * Header knowledge shared by NFs through the mbuf: packet_type (RTE_PTYPE_*) and the lengths
  * of the L2 and L3 headers, read with pkt_l2_len and pkt_l3_len. The engine classifies each

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/dpdk.h"
+
 #define FRAME_MIN 64
 #define L4_LEN_OTHER 0
 
@@ -55,12 +57,12 @@ static void put_ip(uint8_t *p, const struct craft_conf *conf, const struct craft
 		ip6->payload_len = rte_cpu_to_be_16(len - c->l4_off);
 		ip6->proto = proto;
 		ip6->hop_limits = conf->ttl;
-		memcpy(ip6->src_addr, conf->src_ip.addr, 16);
+		memcpy(ipv6_src(ip6), conf->src_ip.addr, 16);
 		if (!c->dst6)
-			memcpy(ip6->dst_addr, conf->dst_ip.addr, 16);
+			memcpy(ipv6_dst(ip6), conf->dst_ip.addr, 16);
 		/* The low words are the flow's. */
-		memset(ip6->src_addr + 12, 0, 4);
-		memset(ip6->dst_addr + 12, 0, 4);
+		memset(ipv6_src(ip6) + 12, 0, 4);
+		memset(ipv6_dst(ip6) + 12, 0, 4);
 		return;
 	}
 	ip->version_ihl = 0x45;

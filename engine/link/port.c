@@ -357,7 +357,8 @@ static json_t *port_stats(struct link *l)
 	bool ok = !rte_eth_dev_info_get(l->port_id, &info);
 
 	rte_eth_stats_get(l->port_id, &st);
-	rte_eth_link_get_nowait(l->port_id, &link);
+	if (rte_eth_link_get_nowait(l->port_id, &link))
+		link = (struct rte_eth_link){0}; /* what cannot be read is not up */
 	if (!rte_eth_macaddr_get(l->port_id, &addr))
 		rte_ether_format_addr(mac, sizeof(mac), &addr);
 	o = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",

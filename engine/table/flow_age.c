@@ -6,8 +6,9 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include <rte_common.h>
 #include <rte_cycles.h>
+
+#include "core/dpdk.h"
 
 #define AGE_PASS_MS 900     /* over all records, whatever the TSC's frequency is */
 #define AGE_SCAN_MAX 4096u  /* records per tick: bounds the pause an idle worker's first tick makes */

@@ -98,16 +98,16 @@ int lpm_rules6_next(struct rte_rib6 *rules, uint64_t *cursor, struct fib_route *
 
 	if (!*cursor) {
 		*cursor = 1;
-		node = rte_rib6_lookup_exact(rules, any, 0);
+		node = rte_rib6_lookup_exact(rules, (const void *)any, 0);
 	}
 	if (!node) {
 		node = *cursor == 1 ? NULL : (struct rte_rib6_node *)(uintptr_t)*cursor;
-		node = rte_rib6_get_nxt(rules, any, 0, node, RTE_RIB6_GET_NXT_ALL);
+		node = rte_rib6_get_nxt(rules, (const void *)any, 0, node, RTE_RIB6_GET_NXT_ALL);
 		if (!node)
 			return 0;
 		*cursor = (uintptr_t)node;
 	}
-	rte_rib6_get_ip(node, route->key);
+	rte_rib6_get_ip(node, (void *)route->key);
 	rte_rib6_get_depth(node, &route->len);
 	rte_rib6_get_nh(node, &nh);
 	route->next_hop = nh;

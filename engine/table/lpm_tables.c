@@ -101,8 +101,7 @@ static void lookup6(const struct lpm_copy *c, const uint8_t *keys, uint16_t *nhs
 
 	for (unsigned int i = 0, k; i < n; i += k) {
 		k = n - i < CHUNK ? n - i : CHUNK;
-		rte_lpm6_lookup_bulk_func(c->v6, (uint8_t(*)[16])(uintptr_t)(keys + 16 * i), wide,
-					  k);
+		rte_lpm6_lookup_bulk_func(c->v6, (void *)(uintptr_t)(keys + 16 * i), wide, k);
 		for (unsigned int j = 0; j < k; j++)
 			nhs[i + j] = wide[j] < 0 ? c->default6 : (uint16_t)wide[j];
 	}
@@ -207,7 +206,7 @@ static int remove4(struct lpm_copy *c, uint32_t addr, uint8_t len)
 static int put6(struct lpm_copy *c, const uint8_t *key, uint8_t len, uint16_t nh)
 {
 	if (len)
-		return rte_lpm6_add(c->v6, key, len, nh);
+		return rte_lpm6_add(c->v6, (const void *)key, len, nh);
 	c->default6 = nh;
 	return 0;
 }
@@ -215,7 +214,7 @@ static int put6(struct lpm_copy *c, const uint8_t *key, uint8_t len, uint16_t nh
 static int remove6(struct lpm_copy *c, const uint8_t *key, uint8_t len)
 {
 	if (len)
-		return rte_lpm6_delete(c->v6, key, len);
+		return rte_lpm6_delete(c->v6, (const void *)key, len);
 	c->default6 = FIB_MISS;
 	return 0;
 }

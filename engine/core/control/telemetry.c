@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_telemetry.h>
-
 #include "control.h"
+#include "core/dpdk.h"
 
 #define TEXT_MAX (8u << 20)
 
@@ -69,7 +68,7 @@ static int add_value(struct rte_tel_data *d, const char *raw, const json_t *v)
 	case JSON_INTEGER:
 		return json_integer_value(v) < 0
 			       ? rte_tel_data_add_dict_int(d, key, (int)json_integer_value(v))
-			       : rte_tel_data_add_dict_u64(d, key, json_integer_value(v));
+			       : rte_tel_data_add_dict_uint(d, key, json_integer_value(v));
 	case JSON_REAL:
 		snprintf(text, sizeof(text), "%.9g", json_real_value(v));
 		return rte_tel_data_add_dict_string(d, key, text);
@@ -80,7 +79,7 @@ static int add_value(struct rte_tel_data *d, const char *raw, const json_t *v)
 		return rte_tel_data_add_dict_string(d, key, json_string_value(v));
 	case JSON_TRUE:
 	case JSON_FALSE:
-		return rte_tel_data_add_dict_u64(d, key, json_is_true(v));
+		return rte_tel_data_add_dict_uint(d, key, json_is_true(v));
 	case JSON_OBJECT:
 	case JSON_ARRAY:
 		return add_container(d, key, v);

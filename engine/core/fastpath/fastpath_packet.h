@@ -141,7 +141,7 @@ static inline void rewrite6(struct rte_mbuf *m, uint8_t *frame, struct fast_entr
 	ip->hop_limits -= p->ttl;
 	if (!e->flow.l4_delta)
 		return;
-	memcpy(ip->src_addr, to->addrs, sizeof(to->addrs));
+	memcpy(ipv6_src(ip), to->addrs, sizeof(to->addrs));
 	rewrite_l4((uint8_t *)(ip + 1), to->ports, e->flow.l4_delta, pkt_l4(m) == RTE_PTYPE_L4_TCP);
 }
 

@@ -195,7 +195,7 @@ static void join(struct shm_state *s)
 		join_server(s);
 }
 
-static void *watch(void *arg)
+static control_end watch(void *arg)
 {
 	struct shm_state *s = arg;
 	const struct shm_conf *c = s->link->conf;
@@ -203,7 +203,7 @@ static void *watch(void *arg)
 	while (!atomic_load(&s->stop))
 		(c->role ? join : serve)(s);
 	lose_peer(s);
-	return NULL;
+	return 0;
 }
 
 /* A path that nobody listens on any more is left by an engine that was killed. */
@@ -252,7 +252,7 @@ int shm_peer_start(struct shm_state *s, struct err *err)
 	if (rc)
 		return rc;
 	snprintf(name, sizeof(name), "shm-%.10s", s->link->name);
-	rc = -rte_ctrl_thread_create(&s->thread, name, NULL, watch, s);
+	rc = -control_start(&s->thread, name, watch, s);
 	if (rc)
 		return err_set(err, rc, "", "no thread: %s", strerror(rc));
 	s->running = true;
@@ -267,7 +267,7 @@ void shm_peer_stop(struct shm_state *s)
 	atomic_store(&s->stop, true);
 	if (s->running) {
 		(void)!write(s->wake, &one, sizeof(one));
-		pthread_join(s->thread, NULL);
+		control_join(s->thread);
 	}
 	if (s->listening >= 0) {
 		unlink(c->socket);

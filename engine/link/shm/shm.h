@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <pthread.h>
-
+#include "core/dpdk.h"
 #include "core/ends.h"
 #include "core/hist.h"
 #include "core/link.h"
@@ -104,7 +103,7 @@ struct shm_state {
 	_Atomic bool stop;
 	_Atomic uint64_t connects, refused;
 	_Atomic uint64_t robbed; /* clients that gave pages of the memory back */
-	pthread_t thread;
+	control_thread thread;
 	bool running;
 	int listening, peer, wake; /* wake: ends the thread's wait */
 	uint64_t let_in_ns;

@@ -72,7 +72,7 @@ static bool packet_key6(struct flow_key6 *k, const struct rte_mbuf *m, uint8_t p
 	const struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);
 	const struct rte_udp_hdr *l4 = pkt_l4_hdr(m);
 
-	return fw_key6_make(k, ip->src_addr, ip->dst_addr, l4->src_port, l4->dst_port, proto);
+	return fw_key6_make(k, ipv6_src(ip), ipv6_dst(ip), l4->src_port, l4->dst_port, proto);
 }
 
 static inline enum track_event packet_event(const struct rte_mbuf *m)

@@ -89,12 +89,12 @@ static inline uint8_t check6(const struct l3fwd *l3, const struct rte_ipv6_hdr *
 {
 	if (unlikely(ip->hop_limits <= 1))
 		return NF_DROP(DROP_TTL_EXPIRED);
-	if (unlikely(ip->dst_addr[0] == 0xff))
+	if (unlikely(ipv6_dst(ip)[0] == 0xff))
 		return NF_DROP(DROP_MULTICAST);
 	if (l3->forward_martians)
 		return 0;
-	if (unlikely(ip->src_addr[0] == 0xff || stays_on_link6(ip->src_addr) ||
-		     stays_on_link6(ip->dst_addr)))
+	if (unlikely(ipv6_src(ip)[0] == 0xff || stays_on_link6(ipv6_src(ip)) ||
+		     stays_on_link6(ipv6_dst(ip))))
 		return NF_DROP(DROP_MARTIAN);
 	return 0;
 }
@@ -125,7 +125,7 @@ static inline uint8_t sort_packet(const struct l3fwd *l3, struct rte_mbuf *m, ui
 
 		bad = check6(l3, ip);
 		v6->pos[v6->n] = i;
-		memcpy(v6->dst.v6[v6->n], ip->dst_addr, 16);
+		memcpy(v6->dst.v6[v6->n], ipv6_dst(ip), 16);
 		v6->n += !bad;
 		return bad;
 	}

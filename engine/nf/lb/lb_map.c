@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/dpdk.h"
+
 /* Open addressing at half load; entries are never taken out, maps are made anew. */
 
 static uint32_t key_hash(const struct lb_key *k)

@@ -48,7 +48,7 @@ static __rte_always_inline void to_backend(struct rte_mbuf *m, const struct lb_b
 	if (be->has_mac)
 		pkt_eth(m)->dst_addr = be->mac;
 	if (v6) {
-		memcpy(((struct rte_ipv6_hdr *)pkt_l3_hdr(m))->dst_addr, be->addr, 16);
+		memcpy(ipv6_dst(pkt_l3_hdr(m)), be->addr, 16);
 	} else {
 		struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
 
@@ -64,7 +64,7 @@ static __rte_always_inline void to_vip(struct rte_mbuf *m, const struct lb_backe
 				       uint8_t proto, bool v6)
 {
 	if (v6) {
-		memcpy(((struct rte_ipv6_hdr *)pkt_l3_hdr(m))->src_addr, be->vip_addr, 16);
+		memcpy(ipv6_src(pkt_l3_hdr(m)), be->vip_addr, 16);
 	} else {
 		struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
 

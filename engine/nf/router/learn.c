@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_lcore.h>
-
 #include "learn.h"
 #include "core/netns.h"
 
@@ -115,7 +113,7 @@ static void settle(struct learner *l)
 	}
 }
 
-static void *run(void *arg)
+static control_end run(void *arg)
 {
 	struct learner *l = arg;
 	struct epoll_event events[EVENTS];
@@ -133,7 +131,7 @@ static void *run(void *arg)
 		waiting = tick(l);
 		pthread_mutex_unlock(&l->router->lock);
 	}
-	return NULL;
+	return 0;
 }
 
 static struct source *source_init(struct learner *l, struct vnf *v)
@@ -221,7 +219,7 @@ int learner_start(struct router *r, const struct router_params *p, struct err *e
 	l->sources = calloc(r->n_vnfs, sizeof(*l->sources));
 	rc = l->sources ? open_all(l, p, err) : err_set(err, ENOMEM, "params", "out of memory");
 	if (!rc) {
-		rc = rte_ctrl_thread_create(&l->thread, "router-learn", NULL, run, l);
+		rc = control_start(&l->thread, "router-learn", run, l);
 		l->running = !rc;
 		if (rc)
 			rc = err_set(err, -rc, "params", "no thread: %s", strerror(-rc));
@@ -238,7 +236,7 @@ void learner_stop(struct router *r)
 	atomic_store(&l->stop, true);
 	if (l->running) {
 		eventfd_write(l->wake, 1);
-		pthread_join(l->thread, NULL);
+		control_join(l->thread);
 	}
 	for (unsigned int i = 0; i < l->n_sources; i++) {
 		struct source *s = &l->sources[i];

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "netlink.h"
+#include "core/dpdk.h"
 
 /* What the learning thread's files share. */
 
@@ -28,7 +29,7 @@ struct source {
 
 struct learner {
 	struct router *router;
-	pthread_t thread;
+	control_thread thread;
 	bool running;
 	atomic_bool stop;
 	int epoll, wake;

@@ -153,10 +153,10 @@ static __rte_always_inline uint8_t enter(struct nf_worker *w, const struct route
 	if (pkt_is_ipv6(m)) {
 		const struct rte_ipv6_hdr *ip = pkt_l3_hdr(m);
 
-		if (unlikely(ip->hop_limits <= 1 || stays_on_link6(ip->dst_addr)))
+		if (unlikely(ip->hop_limits <= 1 || stays_on_link6(ipv6_dst(ip))))
 			return punt(w, m, interface);
 		to->keys[batch_add(&to->ipv6, pos, interface, router_root(vnf, true))] =
-			ip->dst_addr;
+			ipv6_dst(ip);
 		return 0;
 	}
 	return punt(w, m, interface);

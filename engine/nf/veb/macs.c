@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include <rte_common.h>
+#include "core/dpdk.h"
 
 #define USED 0x8000u
 #define STATIC 0x4000u
