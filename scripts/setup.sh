@@ -91,6 +91,9 @@ packages() {
 	: >.setup/apt.log
 	as_root apt-get update -q >>.setup/apt.log 2>&1 ||
 		echo "setup: apt-get update failed; trying with the package lists that are there"
+	# What is installed stays as it is, unless a missing package takes another version of it: then say so.
+	apt-get install -s -q --no-install-recommends "${missing[@]}" 2>/dev/null |
+		sed -n 's/^Inst \([^ ]*\) \[\([^]]*\)\] (\([^ ]*\).*/setup: these need another version of \1: \2 becomes \3/p'
 	apt_install "${missing[@]}" || {
 		tail -n 5 .setup/apt.log >&2
 		die "apt-get install failed: .setup/apt.log"
@@ -173,15 +176,35 @@ venv() {
 	echo "$want ${extra:-run}" >>"$stamp"
 }
 
-engine() {
-	if [ ! -f build/build.ninja ]; then
-		echo "setup: configuring the engine (log: .setup/meson.log)"
-		rm -rf build
-		meson setup build >.setup/meson.log 2>&1 || {
-			tail -n 5 .setup/meson.log >&2
-			die "meson setup failed: .setup/meson.log"
-		}
+# What meson decides by: a library that came, went or changed since asks for a new decision.
+libraries() {
+	local name
+	for name in libdpdk libhs libndpi jansson libpcap zlib cmocka; do
+		echo "$name $(pkg-config --modversion "$name" 2>/dev/null || echo none)"
+	done
+}
+
+configure() {
+	local found stamp=build/.headrace-libraries
+	found=$(libraries)
+	if [ -f build/build.ninja ] && [ "$found" = "$(cat $stamp 2>/dev/null)" ]; then
+		return
 	fi
+	echo "setup: configuring the engine (log: .setup/meson.log)"
+	: >.setup/meson.log
+	if [ -f build/build.ninja ]; then
+		meson configure build --clearcache >.setup/meson.log 2>&1 &&
+			meson setup --reconfigure build >>.setup/meson.log 2>&1 || rm -rf build
+	fi
+	[ -f build/build.ninja ] || { rm -rf build && meson setup build >>.setup/meson.log 2>&1; } || {
+		tail -n 5 .setup/meson.log >&2
+		die "meson setup failed: .setup/meson.log"
+	}
+	echo "$found" >$stamp
+}
+
+engine() {
+	configure
 	ninja -C build --quiet "${targets[@]}" >.setup/ninja.log 2>&1 || {
 		cat .setup/ninja.log >&2
 		die "the engine does not build: .setup/ninja.log"
@@ -213,10 +236,7 @@ inspection() {
 		echo "setup: dpi and ids will not work: ${wanted[*]} are needed" \
 			"(to try again: rm .setup/no-inspection)"
 		: >.setup/no-inspection
-		return
 	}
-	[ ! -f build/build.ninja ] || meson setup --reconfigure build >.setup/meson.log 2>&1 ||
-		rm -rf build
 }
 
 # The kernel's tracer is a program of its own, and headrace works without it: where its tools are

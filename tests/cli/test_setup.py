@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/setup.sh takes an interpreter that whoever runs headrace later can execute, too."""
+"""scripts/setup.sh takes an interpreter that whoever runs headrace later can execute, too, and
+configures the engine again when a library came or went."""
 
 from __future__ import annotations
 
@@ -51,3 +52,44 @@ def test_one_for_all_comes_before_a_private_one(private: Path) -> None:
 
 def test_a_private_one_is_better_than_none(private: Path) -> None:
     assert found_in(str(private)) == str(private / "python3")
+
+
+PKG_CONFIG = """#!/bin/sh
+[ "$2" = libhs ] && [ ! -e hyperscan ] && exit 1
+echo 5.4.0
+"""
+MESON = """#!/bin/sh
+mkdir -p build
+echo "$*" >>calls
+touch build/build.ninja
+"""
+
+
+def configured(folder: Path) -> list[str]:
+    """What meson was called with, by setup.sh's own functions."""
+    text = SETUP.read_text(encoding="utf-8")
+    parts = [r"^die\(\).*?^}", r"^libraries\(\).*?^}", r"^configure\(\).*?^}"]
+    found = [re.search(part, text, re.MULTILINE | re.DOTALL) for part in parts]
+    script = "\n".join(one.group() for one in found if one)
+    (folder / "calls").write_text("")
+    subprocess.run(
+        ["/bin/bash", "-c", f"set -euo pipefail\n{script}\nconfigure"],
+        env={"PATH": f"{folder / 'bin'}:{SYSTEM}:/bin"},
+        cwd=folder,
+        check=True,
+    )
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_a_library_that_came_later_is_built_in(tmp_path: Path) -> None:
+    for name, script in ("pkg-config", PKG_CONFIG), ("meson", MESON):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(script)
+        program.chmod(0o755)
+    for name in "build", ".setup":
+        (tmp_path / name).mkdir()
+    assert configured(tmp_path)[-1] == "setup build"
+    assert configured(tmp_path) == []
+    (tmp_path / "hyperscan").touch()
+    assert configured(tmp_path) == ["configure build --clearcache", "setup --reconfigure build"]
