@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.engine.accounts import Way, books, settle, waiting
+from headrace.engine.counts import EngineCounts
 from support.engine import Engine, memory_engine
 
 Json = dict[str, Any]
@@ -65,7 +66,11 @@ def plan(cpus: list[int]) -> Json:
 
 def test_every_packet_has_a_place(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
     with start_engine(plan(cpus)) as engine:
-        before = engine.read()
+
+        def counts() -> EngineCounts:
+            return EngineCounts.model_validate(engine.read())
+
+        before = counts()
         # All of them are sent, however busy the machine is; and too fast for the slow function.
         run = {"rate_pps": 300_000, "packets": 60_000, "duration_s": 60}
         engine.call("start", sources={"gen": run, "gen-r": run})
@@ -74,25 +79,24 @@ def test_every_packet_has_a_place(start_engine: Callable[..., Engine], cpus: lis
 
         def over() -> bool:
             """Nothing waits in a queue any more, and nothing has come since the last look."""
-            links = engine.read()["links"]
-            came.append(sum(int(links[name]["received"]) for name in ("meas", "meas-r")))
-            done = all(links[name]["state"] == "done" for name in ("gen", "gen-r"))
-            return done and not waiting(engine.read()) and came[-2:] == [came[-1]] * 2
+            came.append(sum(counts().sink(name).received for name in ("meas", "meas-r")))
+            done = all(counts().source(name).state == "done" for name in ("gen", "gen-r"))
+            return done and not waiting(counts()) and came[-2:] == [came[-1]] * 2
 
         engine.wait_for(over, "an empty engine", 90)
-        links = (after := engine.read())["links"]
-    found = books(before, after)
-    forward = Way("forward", links["gen"], links["meas"])
-    reverse = Way("reverse", links["gen-r"], links["meas-r"])
+        last = counts()
+    grown = books(before, last)
+    forward = Way("forward", last.source("gen"), last.sink("meas"))
+    reverse = Way("reverse", last.source("gen-r"), last.sink("meas-r"))
     for way, ring in ((forward, "wire/full"), (reverse, "wire-r/full")):
-        one = settle(found, [way], 2)
+        one = settle(grown, [way], 2)
         assert [(a.size, a.unknown) for a in one.accounts] == [(s, 0) for s in ("all", *SIZES)]
         # Of its own direction only, and each size class has its share.
         assert set(one.dropped) == {ring} and one.dropped[ring] > 0
         sent = {a.size: a.sent for a in one.accounts}
         assert sent["64"] > 1.9 * sent["1024-1518"] > 0
-    both = settle(found, [forward, reverse], 2)
+    both = settle(grown, [forward, reverse], 2)
     assert all(a.unknown == 0 for a in both.accounts)
     assert both.created is not None and both.created.unknown == 0
-    assert both.created.sent == sum(links[name]["own"]["packets"] for name in ("meas", "meas-r"))
+    assert both.created.sent == sum(last.sink(name).own.packets for name in ("meas", "meas-r"))
     assert set(both.created.dropped) == {"watch/denied", "watch/no-route-out"}

@@ -12,20 +12,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from headrace.engine.counts import EngineCounts
+from headrace.engine.link_counts import (
+    Ends,
+    LinkCounts,
+    PortCounts,
+    RingCounts,
+    ShmCounts,
+    SinkCounts,
+    SourceCounts,
+)
 from headrace.record.account import Account
 from headrace.record.identity import Direction
 
-Json = dict[str, Any]
-Sizes = Mapping[str, int]
 CREATED = "created"
 CONSUMED = "consumed"
 HELD = "held"
 SIZES = ("64", "65-127", "128-255", "256-511", "512-1023", "1024-1518", "1519-")  # RFC 2819
-_REMEMBER = ("ring", "shm", "source", "sink")  # links behind which a packet is known to be whose
+# Links behind which a packet is known to be whose:
+_REMEMBER = (RingCounts, ShmCounts, SourceCounts, SinkCounts)
 # That a device found no buffer (rx_no_mbuf) is no loss yet: what it cannot keep is missed.
-_PORT_LOST = ("rx_missed", "rx_errors", "tx_errors")
+_LOST: Mapping[type[LinkCounts], tuple[str, ...]] = {
+    PortCounts: ("rx_missed", "rx_errors", "tx_errors"),
+    ShmCounts: ("corrupt",),
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def _of(sizes: Counter[str] | None, size: str | None) -> int:
     return sum(sizes.values()) if size is None else sizes[size]
 
 
-def books(before: Json, after: Json) -> Books:
+def books(before: EngineCounts, after: EngineCounts) -> Books:
     ends: dict[str, dict[str, Counter[str]]] = {}
     held: dict[str, Counter[str]] = {}
     was, now = _ended(before), _ended(after)
@@ -83,105 +94,99 @@ def books(before: Json, after: Json) -> Books:
     return Books(
         ends=ends,
         held=held,
-        plain=_plain(before["links"], after["links"]),
-        between=_between(before["links"], after["links"]) | _inside(before, after),
+        plain=_plain(before, after),
+        between=_between(before, after) | _inside(before, after),
         waiting=waiting(after) - waiting(before),
         created=_created(after) - _created(before),
-        remembered=all(one.get("type") in _REMEMBER for one in after["links"].values()),
+        remembered=all(isinstance(link, _REMEMBER) for link in after.links.values()),
     )
 
 
-def _ended(read: Json) -> dict[tuple[str, str, str, str], int]:
-    found: Counter[tuple[str, str, str, str]] = Counter()
+def _ended(read: EngineCounts) -> Counter[tuple[str, str, str, str]]:
+    ended: Counter[tuple[str, str, str, str]] = Counter()
 
-    def add(place: str, ended: Mapping[str, Mapping[str, Sizes]]) -> None:
-        for reason, owners in ended.items():
+    def add(place: str, reasons: Mapping[str, Ends]) -> None:
+        for reason, owners in reasons.items():
             for owner, sizes in owners.items():
                 for size, count in sizes.items():
-                    found[place, reason, owner, size] += count
+                    ended[place, reason, owner, size] += count
 
-    for replica in _replicas(read):
-        for name, nf in replica.get("nfs", {}).items():
-            add(name, nf.get("ended", {}))
-        for link, output in replica.get("outputs", {}).items():
-            add(link, {"full": output.get("ended", {})})
-    for name, link in read["links"].items():
-        add(name, link.get("ended", {}))
-    return dict(found)
-
-
-def _replicas(read: Json) -> Iterable[Json]:
-    return (replica for each in read["segments"].values() for replica in each)
+    for replica in read.replicas:
+        for name, nf in replica.nfs.items():
+            add(name, nf.ended)
+        for link, output in replica.outputs.items():
+            add(link, {"full": output.ended})
+    for name, one in read.links.items():
+        if isinstance(one, ShmCounts):
+            add(name, one.ended)
+    return ended
 
 
-def _plain(before: Json, after: Json) -> dict[str, int]:
+def _plain(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
     found = {}
-    for name, now in after.items():
-        was = before.get(name, {})
-        keys = _PORT_LOST if now.get("type") not in _REMEMBER else ("corrupt",)
+    for name, now in after.links.items():
+        was = before.links.get(name)
+        keys = _LOST.get(type(now), ())
         for key in keys:
-            grown = int(now.get(key, 0)) - int(was.get(key, 0))
+            grown = getattr(now, key) - getattr(was, key, 0)
             if grown:
                 found[f"{name}/{key.replace('_', '-')}"] = grown
     return found
 
 
-def _between(before: Json, after: Json) -> dict[str, int]:
+def _between(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
     """Packets that a switch gave a port, and its engine did not get, as a packet socket's ring was
     full; and the same on the other way. Packets of the kernel's own are among them."""
     found = {}
-    for name, now in after.items():
-        was, device = before.get(name, {}), now.get("device")
-        if device is None or now.get("type") in _REMEMBER:
+    for name, now in after.links.items():
+        if not isinstance(now, PortCounts) or now.device is None:
             continue
-        own = {key: int(now[key]) - int(was.get(key, 0)) for key in ("rx_packets", "tx_packets")}
-        theirs = {key: int(device[key]) - int(was.get("device", {}).get(key, 0)) for key in own}
+        was = before.links.get(name)
+        assert was is None or isinstance(was, PortCounts)
+        own = now.since(was)
+        assert own.device is not None
         for reason, lost in (
-            ("not-received", theirs["rx_packets"] - own["rx_packets"]),
-            ("not-sent", own["tx_packets"] - theirs["tx_packets"]),
+            ("not-received", own.device.rx_packets - own.rx_packets),
+            ("not-sent", own.tx_packets - own.device.tx_packets),
         ):
             if lost > 0:
                 found[f"{name}/{reason}"] = lost
     return found
 
 
-def _inside(before: Json, after: Json) -> dict[str, int]:
+def _inside(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
     """What the host's engine gave an appliance, which counts for nobody, and did not get back."""
     found = {}
-    for name, vnf in after.get("vnfs", {}).items():
-        if vnf["opaque"]:
-            kept = _given(after, vnf["links"]) - _given(before, vnf["links"])
+    for name, vnf in after.vnfs.items():
+        if vnf.opaque:
+            kept = _given(after, vnf.links) - _given(before, vnf.links)
             if kept > 0:
                 found[f"{name}/inside"] = kept
     return found
 
 
-def _given(read: Json, links: Collection[str]) -> int:
+def _given(read: EngineCounts, links: Collection[str]) -> int:
     """Packets into these links, less those out of them."""
     return sum(
-        sign * int(reading["packets"])
-        for replica in _replicas(read)
-        for side, sign in (("outputs", 1), ("inputs", -1))
-        for link, reading in replica.get(side, {}).items()
+        sign * side.packets
+        for replica in read.replicas
+        for sides, sign in ((replica.outputs, 1), (replica.inputs, -1))
+        for link, side in sides.items()
         if link in links
     )
 
 
-def waiting(read: Json) -> int:
+def waiting(read: EngineCounts) -> int:
     """Packets in queues of the engine's: rings, outputs that wait for room, functions beside."""
-    queued = sum(int(link.get("used", 0)) for link in read["links"].values())
-    return queued + sum(
-        int(replica.get("pending", 0)) + int(replica.get("parallel", {}).get("used", 0))
-        for replica in _replicas(read)
+    queues = (link for link in read.links.values() if isinstance(link, RingCounts | ShmCounts))
+    return sum(queue.used for queue in queues) + sum(
+        replica.pending + (replica.parallel.used if replica.parallel else 0)
+        for replica in read.replicas
     )
 
 
-def _created(read: Json) -> int:
-    return sum(
-        int(nf.get("created", 0))
-        for replica in _replicas(read)
-        for nf in replica.get("nfs", {}).values()
-    )
+def _created(read: EngineCounts) -> int:
+    return sum(nf.created for replica in read.replicas for nf in replica.nfs.values())
 
 
 @dataclass(frozen=True)
@@ -189,8 +194,8 @@ class Way:
     """One direction's source and sink, as they were read after the trial."""
 
     direction: Direction
-    source: Json
-    sink: Json
+    source: SourceCounts
+    sink: SinkCounts
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ def settle(found: Books, ways: Sequence[Way], among: int) -> Settled:
     if whole:
         total = _placed(total, found.between)
     rows = [total]
-    sizes = [size for size in SIZES if any(way.source["sizes"].get(size) for way in ways)]
+    sizes = [size for size in SIZES if any(way.source.sizes.get(size) for way in ways)]
     if len(sizes) > 1 and not found.plain and not found.waiting and found.remembered:
         rows += [_of_size(found, ways, owners, direction, size) for size in sizes]
     created = _of_functions(found, ways) if whole and found.remembered and found.created else None
@@ -232,8 +237,8 @@ def _placed(one: Account, between: Mapping[str, int]) -> Account:
 def _account(
     found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, whole: bool
 ) -> Account:
-    sent = sum(int(way.source["sent"]) for way in ways)
-    received = sum(int(way.sink["own"]["packets"]) for way in ways)
+    sent = sum(way.source.sent for way in ways)
+    received = sum(way.sink.own.packets for way in ways)
     dropped = found.dropped(owners) | (found.plain if whole else {})
     held = found.held_of(owners) + (found.waiting if whole else 0)
     unknown = sent - received - sum(dropped.values()) - held
@@ -241,7 +246,7 @@ def _account(
         # Copies were taken for what they are copies of: only all of them together add up.
         unknown += found.created - sum(found.dropped([CREATED]).values())
         unknown -= found.held_of([CREATED])
-        unknown -= sum(int(way.sink["duplicated"] + way.sink["created"]) for way in ways)
+        unknown -= sum(way.sink.duplicated + way.sink.created for way in ways)
     return Account(
         direction=direction,
         size="all",
@@ -256,8 +261,8 @@ def _account(
 def _of_size(
     found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, size: str
 ) -> Account:
-    sent = sum(int(way.source["sizes"].get(size, 0)) for way in ways)
-    received = sum(int(way.sink["own"]["sizes"].get(size, 0)) for way in ways)
+    sent = sum(way.source.sizes.get(size, 0) for way in ways)
+    received = sum(way.sink.own.sizes.get(size, 0) for way in ways)
     dropped, held = found.dropped(owners, size), found.held_of(owners, size)
     return Account(
         direction=direction,
@@ -271,7 +276,7 @@ def _of_size(
 
 
 def _of_functions(found: Books, ways: Sequence[Way]) -> Account:
-    received = sum(int(way.sink["created"]) for way in ways)
+    received = sum(way.sink.created for way in ways)
     dropped, held = found.dropped([CREATED]), found.held_of([CREATED])
     return Account(
         direction="both",

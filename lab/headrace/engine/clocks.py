@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from headrace.engine import counters as count
+from headrace.engine.counts import EngineCounts, VnfCounts
 from headrace.host.scheduling import Snapshot, kept_waiting
 from headrace.record.counters import WorkerReading
 from headrace.record.facts import LcoreTime
-
-Json = dict[str, Any]
 
 
 def of_workers(
@@ -50,27 +48,26 @@ def of_machine(
     ]
 
 
-def of_vnfs(before: Json, after: Json, read_s: float) -> list[LcoreTime]:
+def of_vnfs(before: EngineCounts, after: EngineCounts, read_s: float) -> list[LcoreTime]:
     """Each VNF has a CPU of its own, or shares it as it was deployed: then its waiting for the
     others is meant, and what nobody of them ran while all of them polled was somebody else's."""
-    vnfs: Json = after.get("vnfs", {})
-    sharing = Counter(cpu for one in vnfs.values() for cpu in one["cpus"])
-    made = []
-    for name, now in vnfs.items():
-        alone = all(sharing[cpu] == 1 for cpu in now["cpus"])
-        made += _of_vnf(name, before.get("vnfs", {}).get(name, {}), now, read_s, alone)
-    return made + [
+    sharing = Counter(cpu for one in after.vnfs.values() for cpu in one.cpus)
+    grown = {name: now.since(before.vnfs.get(name)) for name, now in after.vnfs.items()}
+    clocks = []
+    for name, one in grown.items():
+        alone = all(sharing[cpu] == 1 for cpu in one.cpus)
+        clocks += _of_vnf(name, one, read_s, alone)
+    return clocks + [
         clock
         for cpu, several in sharing.items()
-        if several > 1 and (clock := _shared(cpu, before, vnfs, read_s)) is not None
+        if several > 1 and (clock := _shared(cpu, grown.values(), read_s)) is not None
     ]
 
 
-def _of_vnf(name: str, was: Json, now: Json, read_s: float, alone: bool) -> list[LcoreTime]:
-    throttled = _grown_s(was, now, "throttled_ns")
-    waited = _grown_s(was.get("run_queue", {}), now["run_queue"], "waited_ns")
+def _of_vnf(name: str, one: VnfCounts, read_s: float, alone: bool) -> list[LcoreTime]:
+    throttled = one.throttled_ns / 1e9
     # What its own quota took may be in the time that the kernel calls waiting.
-    kept = max(0.0, waited - throttled) if now["run_queue"] else None
+    kept = max(0.0, one.run_queue.waited_ns / 1e9 - throttled) if one.run_queue else None
     clocks = [
         LcoreTime(
             name=f"VNF {name}'s lcore {worker.cpu}",
@@ -78,42 +75,35 @@ def _of_vnf(name: str, was: Json, now: Json, read_s: float, alone: bool) -> list
             read_s=read_s,
             kept_s=kept,
             judged=alone,
-            stood_s=worker.standstill_cycles / now["tsc_hz"],
+            stood_s=worker.standstill_cycles / one.tsc_hz,
             throttled_s=throttled,
             pace=worker.pace,
             width=worker.width,
-            tsc_hz=now["tsc_hz"],
+            tsc_hz=one.tsc_hz,
         )
-        for worker in count.workers(was.get("workers", {}), now["workers"], {})
+        for worker in count.workers(one.workers, {})
     ]
     if not clocks:  # an appliance, which has no engine of ours
-        cpus = ", ".join(map(str, now["cpus"]))
+        cpus = ", ".join(map(str, one.cpus))
         clocks = [LcoreTime(f"VNF {name}'s lcore {cpus}", read_s, read_s, kept, alone)]
     return clocks
 
 
-def _shared(cpu: int, before: Json, vnfs: Json, read_s: float) -> LcoreTime | None:
+def _shared(cpu: int, vnfs: Iterable[VnfCounts], read_s: float) -> LcoreTime | None:
     """None where somebody of them slept: then nobody had to run."""
-    ran_s = 0.0
-    for name, now in vnfs.items():
-        if cpu not in now["cpus"]:
+    ran_ns = 0
+    for one in vnfs:
+        if cpu not in one.cpus:
             continue
-        was = before.get("vnfs", {}).get(name, {})
-        if not now["run_queue"] or len(now["cpus"]) > 1 or _slept(was, now):
+        if one.run_queue is None or len(one.cpus) > 1 or _slept(one):
             return None
-        ran_s += _grown_s(was.get("run_queue", {}), now["run_queue"], "ran_ns")
-    return LcoreTime(f"Lcore {cpu} of several VNFs", read_s, read_s, max(0.0, read_s - ran_s))
-
-
-def _slept(was: Json, now: Json) -> bool:
-    if not now["workers"] or _grown_s(was, now, "throttled_ns"):
-        return True
-    earlier = was.get("workers", {})
-    return any(
-        worker.get("sleeps", 0) > earlier.get(cpu, {}).get("sleeps", 0)
-        for cpu, worker in now["workers"].items()
+        ran_ns += one.run_queue.ran_ns
+    return LcoreTime(
+        f"Lcore {cpu} of several VNFs", read_s, read_s, max(0.0, read_s - ran_ns / 1e9)
     )
 
 
-def _grown_s(was: Json, now: Json, key: str) -> float:
-    return max(0, int(now.get(key, 0)) - int(was.get(key, 0))) / 1e9
+def _slept(one: VnfCounts) -> bool:
+    if not one.workers or one.throttled_ns:
+        return True
+    return any(worker.sleeps for worker in one.workers.values())

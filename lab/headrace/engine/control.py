@@ -6,9 +6,15 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
+from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
+from headrace.record.frozen import Record
+
+Answer = TypeVar("Answer", bound=Record)
 
 
 class ControlError(HeadraceError):
@@ -53,7 +59,26 @@ class Control:
     def _silent(self, cmd: str) -> ControlLost:
         return ControlLost(f"engine: no answer to {cmd!r} within {self._timeout_s:g} s")
 
+    def read(self) -> EngineCounts:
+        self.send("read")
+        return self.receive_as("read", EngineCounts)
+
+    def receive_as(self, cmd: str, kind: type[Answer]) -> Answer:
+        """The answer in its form: from its text, which takes no longer than parsing it."""
+        line = self._line(cmd)
+        try:
+            return kind.model_validate_json(line)
+        except ValidationError as error:
+            _parsed(cmd, line)  # the engine refused
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            why = f"engine: answer to {cmd!r} is not as expected: {place}: {first['msg']}"
+            raise HeadraceError(why) from None
+
     def receive(self, cmd: str) -> dict[str, Any]:
+        return _parsed(cmd, self._line(cmd))
+
+    def _line(self, cmd: str) -> bytes:
         try:
             answer = self._reader.readline()
         except TimeoutError:
@@ -62,18 +87,22 @@ class Control:
             raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
         if not answer.endswith(b"\n"):
             raise ControlLost(f"engine: closed the control socket during {cmd!r}")
-        try:
-            reply: dict[str, Any] = json.loads(answer)
-        except json.JSONDecodeError as error:
-            raise ControlLost(f"engine: answer to {cmd!r} is not JSON: {error}") from None
-        if not reply.get("ok"):
-            error_object = reply.get("error") or {}
-            raise ControlError(cmd, error_object.get("path", ""), error_object.get("msg", "?"))
-        return reply
+        return answer
 
     def close(self) -> None:
         self._reader.close()
         self._socket.close()
+
+
+def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
+    try:
+        reply: dict[str, Any] = json.loads(answer)
+    except json.JSONDecodeError as error:
+        raise ControlLost(f"engine: answer to {cmd!r} is not JSON: {error}") from None
+    if not reply.get("ok"):
+        error_object = reply.get("error") or {}
+        raise ControlError(cmd, error_object.get("path", ""), error_object.get("msg", "?"))
+    return reply
 
 
 def _connected(path: Path, timeout_s: float) -> socket.socket:

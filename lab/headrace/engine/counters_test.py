@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.engine.counters import difference, located
+from headrace.engine.counts import EngineCounts
+from headrace.engine.counts_testdata import counts
 
 Json = dict[str, Any]
 
@@ -33,12 +35,14 @@ def reading(cpu: int, scale: int) -> Json:
     }
 
 
-def whole(scale: int) -> Json:
-    return {
-        "tsc_hz": 1,
-        "links": {},
-        "segments": {"chain": [reading(1, scale), reading(2, scale)]},
-    }
+def whole(scale: int) -> EngineCounts:
+    return counts(
+        {
+            "tsc_hz": 1,
+            "links": {},
+            "segments": {"chain": [reading(1, scale), reading(2, scale)]},
+        }
+    )
 
 
 def test_inputs_are_the_first_functions_and_replicas_are_summed() -> None:
@@ -57,11 +61,11 @@ def test_what_was_before_the_trial_does_not_count() -> None:
 
 
 def test_engines_that_do_not_locate_say_nothing() -> None:
-    plain = {"tsc_hz": 1, "links": {}, "segments": {"chain": [{"cpu": 1}]}}
+    plain = counts({"tsc_hz": 1, "links": {}, "segments": {"chain": [{"cpu": 1}]}})
     assert located(difference(plain, plain, {})) == ()
 
 
-def beside(scale: int) -> Json:
+def beside(scale: int) -> EngineCounts:
     """A replica whose second function runs on an lcore of its own."""
     passed = {"type": "null", "in": 90 * scale, "out": {"out": 90 * scale}, "cycles": 9 * scale}
     denied = {"dropped": {"denied": 10 * scale}, "in": 100 * scale, "out": {"pass": 90 * scale}}
@@ -73,7 +77,7 @@ def beside(scale: int) -> Json:
         "nfs": {"acl": {"type": "acl", **denied}, "slow": passed},
         "parallel": {"slots": 1024, "used": 0, "full_polls": 0, "sides": {"slow": side}},
     }
-    return {"tsc_hz": 1, "links": {}, "segments": {"chain": [replica]}}
+    return counts({"tsc_hz": 1, "links": {}, "segments": {"chain": [replica]}})
 
 
 def test_function_beside_is_a_part_of_its_own() -> None:

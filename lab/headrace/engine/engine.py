@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from headrace.engine.control import Control, ControlLost
+from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host.state import Process, RunState
 
@@ -102,10 +103,24 @@ class Engine:
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
         """A request; if the engine died of it or before, its last words are the error."""
+        with self._answering() as control:
+            return control.request(cmd, **arguments)
+
+    def read(self) -> EngineCounts:
+        with self._answering() as control:
+            return control.read()
+
+    def info(self) -> EngineInfo:
+        with self._answering() as control:
+            control.send("info")
+            return control.receive_as("info", EngineInfo)
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[Control]:
         assert self.control is not None
         try:
             with self.turn:
-                return self.control.request(cmd, **arguments)
+                yield self.control
         except ControlLost:
             self._reap(1.0)
             if self._process.poll() is not None:

@@ -18,12 +18,13 @@ from headrace.engine.accounts import (
     without_consumed,
 )
 from headrace.engine.clocks import of_vnfs, of_workers
+from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan import Path
 from headrace.engine.reading import Flow, Reading, Wires, flow
 from headrace.record.counters import Counters
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, Figures, LatencyFloor
-from headrace.record.latency import latency, merge, pdv
+from headrace.record.latency import latency, merged, pdv
 from headrace.record.segments import Segment
 
 Json = dict[str, Any]
@@ -75,7 +76,7 @@ def _observation(
         wire=context.plan["links"].get(context.ways[0].wire),
         backs={way.back for way in context.ways},
     )  # fmt: skip
-    sinks = [reading.after["links"][way.sink] for way in ways]
+    sinks = [reading.after.sink(way.sink) for way in ways]
     figures = Figures(
         load_pps=reading.load_pps * len(ways) or total.intended / total.seconds,
         **_rates(total),
@@ -149,35 +150,34 @@ def _rates(total: _Total) -> dict[str, float]:
     }
 
 
-def _times(sinks: list[Json]) -> dict[str, Any]:
-    readings = [_latency_reading(sink) for sink in sinks]
-    combined = readings[0] if len(readings) == 1 else _merged(readings)
+def _times(sinks: list[SinkCounts]) -> dict[str, Any]:
+    combined = merged([sink.latency for sink in sinks])
     delay = latency(combined)
     return {
         "latency_ns": delay,
         "pdv_ns": pdv(delay),
         "ipdv_ns_mean": _ipdv(sinks),
-        "latency_hdr": combined.get("hdr") if delay is not None else None,
+        "latency_hdr": combined.hdr if delay is not None else None,
     }
 
 
-def _seen_by(sinks: list[Json]) -> dict[str, int]:
+def _seen_by(sinks: list[SinkCounts]) -> dict[str, int]:
     return {
-        "reordered": sum(int(sink["reordered"]) for sink in sinks),
-        "duplicated": sum(int(sink["duplicated"]) for sink in sinks),
-        "unstamped": sum(int(sink.get("unknown", 0)) for sink in sinks),
-        "late": sum(int(sink.get("late", 0)) for sink in sinks),
+        "reordered": sum(sink.reordered for sink in sinks),
+        "duplicated": sum(sink.duplicated for sink in sinks),
+        "unstamped": sum(sink.unknown for sink in sinks),
+        "late": sum(sink.late for sink in sinks),
     }
 
 
 def _flows(reading: Reading, ways: Sequence[Path]) -> int:
-    links = reading.after["links"]
-    return sum(int(links[way.source].get("flows", links[way.sink]["flows"])) for way in ways)
+    return sum(reading.after.source(way.source).flows for way in ways)
 
 
 def settled_of(found: Books, reading: Reading, ways: Sequence[Wires], among: int) -> Settled:
-    links = reading.after["links"]
-    return settle(found, [Way(w.direction, links[w.source], links[w.sink]) for w in ways], among)
+    after = reading.after
+    ends = [Way(way.direction, after.source(way.source), after.sink(way.sink)) for way in ways]
+    return settle(found, ends, among)
 
 
 def facts_of(
@@ -191,7 +191,7 @@ def facts_of(
 ) -> Facts:
     """What the engine says of a trial, for the audit. `wire`: the plan's first ring; `backs`: the
     rings between the chain and its sinks."""
-    sources = [reading.after["links"][way.source] for way in ways]
+    sources = [reading.after.source(way.source) for way in ways]
     flows = [flow(reading, way) for way in ways]
     paced = reading.load_pps > 0
     return Facts(
@@ -200,11 +200,11 @@ def facts_of(
         lost=lost,
         asked=sum(f.intended for f in flows) if paced else None,
         intended_s=max(f.intended_s for f in flows),
-        took_s=max(int(source["duration_ns"]) for source in sources) / 1e9,
-        behind_s=max(int(source["behind_max_ns"]) for source in sources) / 1e9,
+        took_s=max(source.duration_ns for source in sources) / 1e9,
+        behind_s=max(source.behind_max_ns for source in sources) / 1e9,
         room_s=wire["params"]["size"] / reading.load_pps if wire and paced else None,
         sink_full=sum(ring.full for name, ring in counters.rings.items() if name in backs),
-        undecided=sum(int(reading.after["links"][way.sink].get("undecided", 0)) for way in ways),
+        undecided=sum(reading.after.sink(way.sink).undecided for way in ways),
         clocks=[
             *of_workers(counters.workers, counters.tsc_hz, reading.waited_ns, reading.watched_s,
                         reading.read_s),
@@ -218,29 +218,6 @@ def facts_of(
     )  # fmt: skip
 
 
-def _latency_reading(sink: Json) -> Json:
-    found: Json = sink.get("latency") or {}
-    return found
-
-
-def _merged(readings: list[Json]) -> Json:
-    """The directions' packets together: a mean of means would weigh a quiet direction too much."""
-    some = [reading for reading in readings if reading.get("count")]
-    if not some:
-        return {}
-    total = sum(reading["count"] for reading in some)
-    return {
-        "hdr": merge([reading["hdr"] for reading in some]),
-        "count": total,
-        "min_ns": min(reading["min_ns"] for reading in some),
-        "max_ns": max(reading["max_ns"] for reading in some),
-        "mean_ns": sum(reading["mean_ns"] * reading["count"] for reading in some) / total,
-    }
-
-
-def _ipdv(sinks: list[Json]) -> float | None:
-    total = sum(int(sink.get("ipdv_count", 0)) for sink in sinks)
-    if not total:
-        return None
-    weighted = (float(s["ipdv_ns_mean"]) * int(s["ipdv_count"]) for s in sinks if s["ipdv_count"])
-    return sum(weighted) / total
+def _ipdv(sinks: list[SinkCounts]) -> float | None:
+    total = sum(sink.ipdv_count for sink in sinks)
+    return sum(sink.ipdv_ns_mean * sink.ipdv_count for sink in sinks) / total if total else None

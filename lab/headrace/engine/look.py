@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.engine.accounts import HELD, books, without_consumed
 from headrace.engine.counters import difference
+from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
 from headrace.engine.reading import Wires
-from headrace.errors import HeadraceError
-from headrace.record.moment import LatencySoFar, Moment, WayNow
+from headrace.record.moment import Moment, WayNow
 
 Json = dict[str, Any]
 
@@ -21,12 +21,12 @@ class EngineLook:
 
     def __init__(self, engine: Engine, ways: Sequence[Wires], plan: Json) -> None:
         self._engine, self._ways, self._plan = engine, ways, plan
-        self._before = self._first = self._read()
+        self._before = self._first = engine.read()
 
     def look(self) -> Moment:
-        before, now = self._before, self._read()
+        before, now = self._before, self._engine.read()
         self._before = now
-        seconds = (int(now["tsc"]) - int(before["tsc"])) / int(now["tsc_hz"])
+        seconds = (now.tsc - before.tsc) / now.tsc_hz
         return Moment(
             seconds=seconds,
             ways=tuple(_way(way, before, now, seconds) for way in self._ways),
@@ -38,50 +38,30 @@ class EngineLook:
     def exposed(self) -> Mapping[str, str]:
         return self._engine.exposed()
 
-    def _read(self) -> Json:
-        now = self._engine.request("read")
-        if "segments" not in now:  # the answer to a request that an interrupt cut off
-            raise HeadraceError("engine: the answer to 'read' has no counters")
-        return now
 
-
-def _way(way: Wires, before: Json, now: Json, seconds: float) -> WayNow:
+def _way(way: Wires, before: EngineCounts, now: EngineCounts, seconds: float) -> WayNow:
     """Rates from segments' counters: a source and a sink count from the start of their trial."""
-    source, sink = now["links"][way.source], now["links"][way.sink]
-    made = _through(now, "inputs", way.source) - _through(before, "inputs", way.source)
-    came = _through(now, "outputs", way.sink) - _through(before, "outputs", way.sink)
+    source, sink = now.source(way.source), now.sink(way.sink)
+    (made, came), (had_made, had_come) = _through(now, way), _through(before, way)
     return WayNow(
         direction=way.direction,
-        sending=source["state"] == "running",
-        sent_pps=made / seconds if seconds else 0.0,
-        received_pps=came / seconds if seconds else 0.0,
-        sent=int(source["sent"]),
-        received=int(sink["own"]["packets"]),
-        latency=_latency(sink.get("latency") or {}),
+        sending=source.state == "running",
+        sent_pps=(made - had_made) / seconds if seconds else 0.0,
+        received_pps=(came - had_come) / seconds if seconds else 0.0,
+        sent=source.sent,
+        received=sink.own.packets,
+        latency=sink.latency if sink.latency.count else None,
     )
 
 
-def _through(read: Json, side: str, link: str) -> int:
-    return sum(int(r.get(side, {}).get(link, {}).get("packets", 0)) for r in _replicas(read))
+def _through(read: EngineCounts, way: Wires) -> tuple[int, int]:
+    """Packets out of the source, and into the sink."""
+    inputs = (one.inputs.get(way.source) for one in read.replicas)
+    outputs = (one.outputs.get(way.sink) for one in read.replicas)
+    return sum(i.packets for i in inputs if i), sum(o.packets for o in outputs if o)
 
 
-def _replicas(read: Json) -> Iterable[Json]:
-    return (replica for each in read["segments"].values() for replica in each)
-
-
-def _latency(reading: Json) -> LatencySoFar | None:
-    if not reading.get("count"):
-        return None
-    return LatencySoFar(
-        packets=int(reading["count"]),
-        mean_ns=float(reading["mean_ns"]),
-        min_ns=float(reading["min_ns"]),
-        max_ns=float(reading["max_ns"]),
-        hdr=reading["hdr"],
-    )
-
-
-def _dropped(before: Json, now: Json) -> dict[str, int]:
+def _dropped(before: EngineCounts, now: EngineCounts) -> dict[str, int]:
     """Whoever's packets they were; what is held may come yet."""
     grown = books(before, now)
     counts = {

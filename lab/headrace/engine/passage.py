@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.place import PlacedSegment, Placement
 from headrace.engine.plan import Path, compile_plan, paths
@@ -41,19 +42,19 @@ def dry_plan(experiment: Experiment, description: Description, doc: Document) ->
     return compile_plan(experiment, placement, description, doc, memory)
 
 
-def notes(reading: Json, experiment: Experiment) -> tuple[str, ...]:
+def notes(reading: EngineCounts, experiment: Experiment) -> tuple[str, ...]:
     """One for each direction of which packets were dropped. `reading`: the engine's counters after
     the dry run of `dry_plan`."""
     drops = _drops(reading)
     return tuple(
-        note
-        for way in paths(experiment)
-        if (note := _of_way(way, reading["links"], drops, experiment))
+        note for way in paths(experiment) if (note := _of_way(way, reading, drops, experiment))
     )
 
 
-def _of_way(way: Path, links: Json, drops: Counter[str], experiment: Experiment) -> str | None:
-    sent, received = int(links[way.source]["sent"]), int(links[way.sink]["received"])
+def _of_way(
+    way: Path, reading: EngineCounts, drops: Counter[str], experiment: Experiment
+) -> str | None:
+    sent, received = reading.source(way.source).sent, reading.sink(way.sink).received
     if not sent or received >= sent or not drops:
         return None
     named = "; ".join(f"{where} {packets}" for where, packets in drops.most_common(3))
@@ -67,12 +68,11 @@ def _of_way(way: Path, links: Json, drops: Counter[str], experiment: Experiment)
     return f"{share}; they count as lost unless `measure` has `losses: unintended`"
 
 
-def _drops(reading: Json) -> Counter[str]:
+def _drops(reading: EngineCounts) -> Counter[str]:
     """`acl: denied-by-default` -> packets."""
     drops: Counter[str] = Counter()
-    for replicas in reading["segments"].values():
-        for name, counters in ((n, c) for one in replicas for n, c in one["nfs"].items()):
-            drops.update({f"{name}: {why}": n for why, n in counters["dropped"].items() if n})
-            if counters["aborted"]:
-                drops[f"{name}: malformed"] += counters["aborted"]
+    for name, counts in ((n, c) for replica in reading.replicas for n, c in replica.nfs.items()):
+        drops.update({f"{name}: {why}": n for why, n in counts.dropped.items() if n})
+        if counts.aborted:
+            drops[f"{name}: malformed"] += counts.aborted
     return drops

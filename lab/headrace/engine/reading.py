@@ -7,15 +7,14 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.engine.accounts import waiting
 from headrace.engine.counters import Sending
+from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
 from headrace.host.scheduling import kept_waiting, snapshot
 from headrace.record.identity import Direction
-
-Json = dict[str, Any]
 
 _POLL_S = 0.02
 _LOOK_S = 0.04
@@ -43,8 +42,8 @@ class Reading:
 
     load_pps: float  # per direction; 0: as fast as possible
     duration_s: float
-    before: Json
-    after: Json
+    before: EngineCounts
+    after: EngineCounts
     waited_ns: dict[int, int]  # lcore -> how long the machine kept its poller from running
     # Both are longer than the trial, by the wait for a late source and for the last packets:
     watched_s: float  # that `waited_ns` is of
@@ -74,7 +73,7 @@ class Run:
             self._vnfs_as = snapshot(*self._vnfs)
             self._began_as, self._watched_at = snapshot(engine.pid), time.monotonic()
             self._start_tsc = _start(engine, ways, load_pps, duration_s)
-            until = (self._start_tsc - int(self._before["tsc"])) / float(self._before["tsc_hz"])
+            until = (self._start_tsc - self._before.tsc) / self._before.tsc_hz
             self._began = self._read_at + until
             self._shield = shield.pop_all()
 
@@ -87,7 +86,7 @@ class Run:
             time.sleep(max(0.0, self._began + self._duration_s - early - time.monotonic()))
             at = _wait_done(self._engine, self._ways, self._began + limit)
             now = snapshot(self._engine.pid)
-            self._waited = kept_waiting(self._began_as, now, map(int, before.get("workers", {})))
+            self._waited = kept_waiting(self._began_as, now, before.workers)
             self._watched_s = time.monotonic() - self._watched_at
             self._vnfs_waited = {}
             if self._vnfs:
@@ -96,7 +95,7 @@ class Run:
             time.sleep(self._drain_s)
             self._after = _when_empty(self._engine)
             self._read_s = time.monotonic() - self._read_at
-        self._sending = None if at is None else Sending(at, self._start_tsc - int(before["tsc"]))
+        self._sending = None if at is None else Sending(at, self._start_tsc - before.tsc)
 
     def read(self) -> Reading:
         return Reading(
@@ -132,36 +131,36 @@ def _start(engine: Engine, ways: Sequence[Wires], load_pps: float, seconds: floa
     return int(engine.request("start", sources=sources)["start_tsc"])
 
 
-def _alone(read: Json) -> list[int]:
+def _alone(read: EngineCounts) -> list[int]:
     """CPUs with one segment only: VNFs that share one wait for each other as they are meant to."""
-    return [int(cpu) for cpu, worker in read["workers"].items() if len(worker["segments"]) == 1]
+    return [cpu for cpu, worker in read.workers.items() if len(worker.segments) == 1]
 
 
-def _when_empty(engine: Engine) -> Json:
+def _when_empty(engine: Engine) -> EngineCounts:
     """Counters once nothing of a trial is on its way any more: a slow function takes longer for a
     full ring than any drain time, and a burst inside it would count as out, but not as in."""
     deadline = time.monotonic() + _EMPTY_S
-    before = engine.request("read")
+    before = engine.read()
     while time.monotonic() < deadline:
         time.sleep(_EMPTY_POLL_S)
-        after = engine.request("read")
+        after = engine.read()
         if not waiting(after) and _taken(after) == _taken(before):
             return after
         before = after
     return before
 
 
-def _taken(read: Json) -> list[int]:
+def _taken(read: EngineCounts) -> list[int]:
     """How many packets each replica has taken in."""
-    return [int(replica["in"]) for each in read["segments"].values() for replica in each]
+    return [replica.packets_in for replica in read.replicas]
 
 
-def _wait_done(engine: Engine, ways: Sequence[Wires], deadline: float) -> Json | None:
+def _wait_done(engine: Engine, ways: Sequence[Wires], deadline: float) -> EngineCounts | None:
     """The last reading that was taken while all sources still sent, if there was any."""
     last = None
     while True:
-        read = engine.request("read")
-        states = [read["links"][way.source]["state"] for way in ways]
+        read = engine.read()
+        states = [read.source(way.source).state for way in ways]
         if all(state == "running" for state in states):
             last = read
         if all(state == "done" for state in states):
@@ -203,18 +202,18 @@ def flow(reading: Reading, way: Wires) -> Flow:
     A packet counts as received once, and only if it is one that the source sent: what a function
     makes itself (a copy, an ICMP error) and what comes twice would otherwise hide a loss.
     """
-    source, sink = reading.after["links"][way.source], reading.after["links"][way.sink]
-    intended_ns = int(source["intended_duration_ns"])
+    source, sink = reading.after.source(way.source), reading.after.sink(way.sink)
+    intended_ns = source.intended_duration_ns
     return Flow(
-        intended=int(source["intended"]),
-        sent=int(source["sent"]),
-        sent_bytes=int(source["sent_bytes"]),
-        unsent=int(source["unsent"]),
-        received=int(sink["own"]["packets"]),
-        within=int(sink["within"]["own_packets"]),
-        within_bytes=int(sink["within"]["own_bytes"]),
-        duplicated=int(sink["duplicated"]),
+        intended=source.intended,
+        sent=source.sent,
+        sent_bytes=source.sent_bytes,
+        unsent=source.unsent,
+        received=sink.own.packets,
+        within=sink.within.own_packets,
+        within_bytes=sink.within.own_bytes,
+        duplicated=sink.duplicated,
         # A source's last packet leaves an interval before the trial's end; at 1 packet/s, a second.
-        duration_s=max(int(source["duration_ns"]), intended_ns) / 1e9 or reading.duration_s,
+        duration_s=max(source.duration_ns, intended_ns) / 1e9 or reading.duration_s,
         intended_s=intended_ns / 1e9 or reading.duration_s,
     )

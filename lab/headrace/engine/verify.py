@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.engine import counters as count
+from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path
 from headrace.engine.ways import chain_of
@@ -38,7 +39,7 @@ def verify_path(
     for way in ways:
         for packets in (1, _MORE_PACKETS):
             before, after = _send(engine, way, packets)
-            if after["links"][way.sink]["received"] > 0:
+            if after.sink(way.sink).received > 0:
                 break
         else:
             counters = count.difference(before, after, plan)
@@ -60,16 +61,16 @@ def ended_as_told(counters: Counters, last: str, policy: Policy) -> bool:
     return 0 < told == sum(one.packets_in for one in readings)
 
 
-def _send(engine: Engine, way: Path, packets: int) -> tuple[Json, Json]:
+def _send(engine: Engine, way: Path, packets: int) -> tuple[EngineCounts, EngineCounts]:
     """Until the sink has one of them, or time is up."""
     with engine.measuring():
-        before = after = engine.request("read")
+        before = after = engine.read()
         engine.request("start", sources={way.source: {"rate_pps": _PACKET_PPS, "packets": packets}})
         deadline = time.monotonic() + packets / _PACKET_PPS + _PATIENCE_S
         while time.monotonic() < deadline:
             time.sleep(_POLL_S)
-            after = engine.request("read")
-            if after["links"][way.sink]["received"] > 0:
+            after = engine.read()
+            if after.sink(way.sink).received > 0:
                 break
         engine.request("stop")
     return before, after
@@ -80,7 +81,7 @@ def _in_line(experiment: Experiment, way: Path) -> list[str]:
     return names if way.direction == "forward" else names[::-1]
 
 
-def stood_still(counters: Counters, chain: Sequence[str], way: Path, after: Json) -> str:
+def stood_still(counters: Counters, chain: Sequence[str], way: Path, after: EngineCounts) -> str:
     """The first element along the path whose counter did not move, and what the one before did."""
     previous = ""
     for element, passed, note in _elements(counters, chain, way, after):
@@ -93,10 +94,10 @@ def stood_still(counters: Counters, chain: Sequence[str], way: Path, after: Json
 
 
 def _elements(
-    counters: Counters, chain: Sequence[str], way: Path, after: Json
+    counters: Counters, chain: Sequence[str], way: Path, after: EngineCounts
 ) -> Iterator[tuple[str, int, str]]:
-    yield "source", int(after["links"][way.source]["sent"]), ""
-    if way.wire in after["links"]:  # on a real NIC there is none
+    yield "source", after.source(way.source).sent, ""
+    if way.wire in after.links:  # on a real NIC there is none
         taken = sum(replica.inputs.get(way.wire, 0) for replica in counters.replicas)
         yield f"the chain's first segment (reads {way.wire})", taken, ""
     for name in chain:
@@ -111,6 +112,6 @@ def _elements(
                 reasons["malformed"] = reasons.get("malformed", 0) + reading.aborted
         said = ", ".join(f"{packets} dropped as {reason}" for reason, packets in reasons.items())
         yield f"output of {name}" + (f": {said}" if said else ""), out, said
-    if way.back in after["links"]:
+    if way.back in after.links:
         measured = sum(replica.inputs.get(way.back, 0) for replica in counters.replicas)
         yield f"the sink's segment (reads {way.back})", measured, ""

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.passage import dry_plan, notes, packets_tried
 from headrace.spec.document import Document
@@ -35,7 +36,7 @@ class DryRuns:
             self._notes[key] = () if reading is None else notes(reading, experiment)
         return self._notes[key]
 
-    def _run(self, plan: dict[str, Any], packets: int) -> dict[str, Any] | None:
+    def _run(self, plan: dict[str, Any], packets: int) -> EngineCounts | None:
         with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:
             file = Path(scratch) / "plan.json"
             file.write_text(json.dumps(plan))
@@ -45,8 +46,7 @@ class DryRuns:
                 done = subprocess.run(command, capture_output=True, timeout=_MOST_S)
             except subprocess.TimeoutExpired:
                 return None
-        reading: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
-        return reading
+        return EngineCounts.model_validate_json(done.stdout) if done.returncode == 0 else None
 
 
 def _traffic(plan: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.engine.counts import ClockInfo
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path, paths
 from headrace.engine.reading import Reading, flow, run
@@ -34,7 +35,7 @@ _FLOOR_PACKETS = 100  # at least, in a trial
 class Floor:
     max_pps: float  # all directions together
     latency: LatencyNs | None
-    clock: dict[str, Any]
+    clock: ClockInfo
 
     @property
     def p50(self) -> float:
@@ -48,8 +49,8 @@ class Floor:
         return LatencyFloor(
             floor_ns=self.latency.p50,
             floor_p99_ns=self.latency.p99,
-            clock_read_cycles=self.clock.get("read_cost_cycles"),
-            clock_error_ppm=self.clock.get("tsc_error_ppm"),
+            clock_read_cycles=self.clock.read_cost_cycles,
+            clock_error_ppm=self.clock.tsc_error_ppm,
         )
 
     def text(self) -> str:
@@ -59,7 +60,7 @@ class Floor:
 
     def as_json(self) -> str:
         floor = None if self.latency is None else self.latency.model_dump()
-        shown = {"max_pps": self.max_pps, "floor": floor, "clock": self.clock}
+        shown = {"max_pps": self.max_pps, "floor": floor, "clock": self.clock.model_dump()}
         return json.dumps(shown, indent=2) + "\n"
 
 
@@ -91,14 +92,14 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
         not f.unsent and not f.lost and f.duration_s < f.intended_s + _DRAIN_S for f in flows
     )
     # The worse of the directions: a floor must not promise more than it can hold.
-    found = [latency(reading.after["links"][way.sink].get("latency") or {}) for way in ways]
+    found = [latency(reading.after.sink(way.sink).latency) for way in ways]
     return Loop(carried, max((one for one in found if one), key=lambda f: f.p50, default=None))
 
 
 def calibrate(site: Site, plan: dict[str, Any], experiment: Experiment) -> Floor:
     ways = paths(experiment)
     with Engine(find_engine(), plan, site.state) as engine:
-        clock = engine.request("info").get("clock", {})
+        clock = engine.info().clock
         fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
         flows = [flow(fast, way) for way in ways]
         most = sum(f.received / f.duration_s for f in flows)

@@ -183,7 +183,7 @@ class DeployedEngine:
         return (*labels, *self.point.placement.notes)
 
     def about(self) -> Json:
-        return {**self.engine.request("info"), "shielded": self.engine.shielded}
+        return {**self.engine.info().model_dump(), "shielded": self.engine.shielded}
 
     def parts(self) -> Targets:
         return Targets(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from headrace.analyse import units
 from headrace.live.scene import Scene
-from headrace.record.latency import latency
-from headrace.record.moment import LatencySoFar, WayNow
+from headrace.record.latency import Histogram, latency
+from headrace.record.moment import WayNow
 from headrace.report.charts import percentiles
 from headrace.report.document import Block, Chart, Column, Section, Table, Text, strokes
 
@@ -22,7 +22,7 @@ def section(scene: Scene) -> Section:
     if curves:
         keys = strokes(
             [
-                f"{c.name}: mean {units.ns(s.mean_ns)}, {units.count(s.packets)} packets"
+                f"{c.name}: mean {units.ns(s.mean_ns)}, {units.count(s.count)} packets"
                 for c, s in curves
             ]
         )
@@ -34,23 +34,23 @@ def tables(scene: Scene) -> Iterator[Section]:
     names: tuple[str, ...] = ("min", "mean", "p50", "p90", "p99", "p999", "max")
     rows = []
     for way, taken in _taken(scene):
-        reading = {"hdr": taken.hdr, "min_ns": taken.min_ns, "max_ns": taken.max_ns}
-        found = latency({**reading, "mean_ns": taken.mean_ns})
-        if found is not None:
-            values = (getattr(found, name) for name in names)
-            rows.append((way.direction, taken.packets, *values))
+        if (delay := latency(taken)) is not None:
+            values = (getattr(delay, name) for name in names)
+            rows.append((way.direction, taken.count, *values))
     if rows:
         times = tuple(Column(name.replace("p999", "p99.9"), "time") for name in names)
         columns = (Column("direction", "text"), Column("packets", "count"), *times)
         yield Section("Percentiles", blocks=(Table(columns, tuple(rows)),))
 
 
-def _taken(scene: Scene) -> Iterator[tuple[WayNow, LatencySoFar]]:
+def _taken(scene: Scene) -> Iterator[tuple[WayNow, Histogram]]:
     if scene.moment is not None:
         for way in scene.moment.ways:
             if way.latency is not None:
                 yield way, way.latency
 
 
-def _curve(way: WayNow, taken: LatencySoFar) -> percentiles.PercentileCurve | None:
-    return percentiles.curve_of(way.direction, [taken.hdr], (taken.min_ns, taken.max_ns))
+def _curve(way: WayNow, taken: Histogram) -> percentiles.PercentileCurve | None:
+    return percentiles.curve_of(
+        way.direction, [taken.hdr] if taken.hdr else [], (taken.min_ns, taken.max_ns)
+    )

@@ -22,8 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from headrace.live.scene import Onlooker, Scene
-from headrace.record.latency import decode
-from headrace.record.moment import LatencySoFar
+from headrace.record.latency import Histogram, decode
 
 __all__ = ["CONTENT_TYPE", "exposition"]
 
@@ -153,7 +152,7 @@ def _traffic(scene: Scene) -> Iterator[Metric]:
     yield from (sent, received, times)
 
 
-def _buckets(taken: LatencySoFar) -> tuple[list[tuple[str, float]], float]:
+def _buckets(taken: Histogram) -> tuple[list[tuple[str, float]], float]:
     """Cumulative counts, and the sum of all latencies in seconds."""
     histogram = decode(taken.hdr)
     counts = dict.fromkeys(BUCKETS, 0)
@@ -164,4 +163,4 @@ def _buckets(taken: LatencySoFar) -> tuple[list[tuple[str, float]], float]:
             counts[BUCKETS[above]] += step.count_added_in_this_iter_step
     cumulative = zip(map(floatToGoString, BUCKETS), accumulate(counts.values()), strict=True)
     buckets = [(end, float(count)) for end, count in cumulative]
-    return [*buckets, ("+Inf", float(taken.packets))], taken.mean_ns * taken.packets / 1e9
+    return [*buckets, ("+Inf", float(taken.count))], taken.mean_ns * taken.count / 1e9

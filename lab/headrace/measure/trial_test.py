@@ -11,6 +11,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from headrace.engine.counters import Sending
+from headrace.engine.counts_testdata import counts
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.plan import Path as Way
 from headrace.engine.reading import Reading
@@ -134,7 +135,7 @@ PLAN: Json = {
 def reading(before: Json, after: Json, **more: Any) -> Reading:
     found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "waited_ns": {1: 0}}
     found |= {"watched_s": 1.0, "read_s": 1.0}
-    return Reading(before=before, after=after, **{**found, **more})
+    return Reading(before=counts(before), after=counts(after), **{**found, **more})
 
 
 @dataclass
@@ -194,7 +195,7 @@ def test_utilisation_is_of_the_time_of_sending() -> None:
     at["workers"] = {"1": {"ref_cycles": 1_050_000_007, "ops_cycles": 200_000_003}}
     after["workers"] = {"1": {"ref_cycles": 1_750_000_007, "ops_cycles": 700_000_003}}
     taken = reading(before, after)
-    told = replace(taken, sending=Sending(at, unsent_cycles=250_000_000))
+    told = replace(taken, sending=Sending(counts(at), unsent_cycles=250_000_000))
     assert records(told)[0].utilisation == {"1": 0.25}
     # Where nobody looked meanwhile, all of it counts.
     assert records(taken)[0].utilisation == {"1": 0.4}
@@ -514,7 +515,7 @@ def test_the_first_element_that_stood_still_is_named(change: dict[str, int], wor
     after["segments"]["sink"] = [sink]
     taken = records(reading(before, after))[0]
     assert taken.counters is not None
-    assert words in stood_still(taken.counters, ["acl"], WAY, after)
+    assert words in stood_still(taken.counters, ["acl"], WAY, counts(after))
 
 
 def test_packets_that_the_last_function_ends_as_it_is_told_have_come_far_enough() -> None:

@@ -175,7 +175,7 @@ def running(
     with bench.session.deployed(one) as deployed:
         assert isinstance(deployed, DeployedEngine)
         if not bench.tsc_hz:
-            bench.tsc_hz = float(deployed.engine.request("info")["tsc_hz"])
+            bench.tsc_hz = float(deployed.engine.info().tsc_hz)
         yield RunningPoint(bench, one, deployed, offer)
 
 
@@ -247,9 +247,9 @@ class PointCount:
 def packets(up: RunningPoint) -> PointCount:
     """That the chain's first segment has got so far."""
     first = up.one.placement.segments[0].name
-    reading = up.engine.request("read")
-    total = sum(int(replica["in"]) for replica in reading["segments"][first])
-    return PointCount(total, reading["tsc"] / reading["tsc_hz"])
+    reading = up.engine.read()
+    total = sum(replica.packets_in for replica in reading.segments[first])
+    return PointCount(total, reading.tsc / reading.tsc_hz)
 
 
 def sample(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> PointSample:

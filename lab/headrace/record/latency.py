@@ -5,11 +5,39 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from collections.abc import Sequence
 
 from hdrh.histogram import HdrHistogram
 
 from headrace.record.figures import LatencyNs, PdvNs
+from headrace.record.frozen import Record
+
+
+class Histogram(Record):
+    """A sink's: latency in nanoseconds; mean and extremes are exact."""
+
+    hdr: str | None = None  # HdrHistogram V2, compressed, base64; None: nothing in it
+    count: int = 0
+    min_ns: int = 0
+    mean_ns: float = 0.0
+    max_ns: int = 0
+    saturated: int = 0  # beyond the largest bucket
+
+
+def merged(several: Sequence[Histogram]) -> Histogram:
+    """The directions' packets together: a mean of means would weigh a quiet direction too much."""
+    some = [one for one in several if one.count]
+    if len(several) == 1 or not some:
+        return several[0]
+    count = sum(one.count for one in some)
+    return Histogram(
+        hdr=merge([one.hdr for one in some if one.hdr]),
+        count=count,
+        min_ns=min(one.min_ns for one in some),
+        mean_ns=sum(one.mean_ns * one.count for one in some) / count,
+        max_ns=max(one.max_ns for one in some),
+        saturated=sum(one.saturated for one in some),
+    )
 
 
 def decode(encoded: str | None) -> HdrHistogram | None:
@@ -35,19 +63,19 @@ def merge(encoded: list[str]) -> str | None:
     return str(first.encode().decode())
 
 
-def latency(reading: dict[str, Any]) -> LatencyNs | None:
+def latency(one: Histogram) -> LatencyNs | None:
     """Percentiles from the histogram; mean and extremes as the sink counted them, exactly."""
-    histogram = decode(reading.get("hdr"))
+    histogram = decode(one.hdr)
     if histogram is None:
         return None
-    low, high = float(reading["min_ns"]), float(reading["max_ns"])
+    low, high = float(one.min_ns), float(one.max_ns)
 
     def at(percentile: float) -> float:
         # A bucket's value is its upper end, which may lie beyond the largest value seen.
         return min(max(float(histogram.get_value_at_percentile(percentile)), low), high)
 
     return LatencyNs(
-        mean=float(reading["mean_ns"]),
+        mean=one.mean_ns,
         min=low,
         p50=at(50),
         p90=at(90),

@@ -8,16 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from headrace.record.counters import Counters
 from headrace.record.frozen import Record
 from headrace.record.identity import Direction
-
-
-class LatencySoFar(Record):
-    """A sink's histogram, of the trial that goes on or was the last."""
-
-    packets: NonNegativeInt
-    mean_ns: float
-    min_ns: float
-    max_ns: float
-    hdr: str  # base64 HdrHistogram V2 compressed, ns
+from headrace.record.latency import Histogram
 
 
 class WayNow(Record):
@@ -30,7 +21,7 @@ class WayNow(Record):
     received_pps: NonNegativeFloat  # by the sink: with what functions made and what came twice
     sent: NonNegativeInt  # in this trial
     received: NonNegativeInt  # in this trial, of what was sent, each once
-    latency: LatencySoFar | None = None
+    latency: Histogram | None = None  # of the trial that goes on or was the last
 
 
 class Moment(Record):

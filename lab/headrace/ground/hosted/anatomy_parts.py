@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
+from headrace.engine.counts import EngineCounts
+from headrace.engine.link_counts import LinkTimes
 from headrace.record.segments import Anatomy
 
-Json = dict[str, Any]
+Kind = Literal["wait", "off_cpu", "stay", "age_in", "age_out"]
 
 
-def grown(before: Json, after: Json, link: str, what: str) -> dict[str, float]:
+def grown(before: EngineCounts, after: EngineCounts, link: str, what: Kind) -> LinkTimes:
     """How much a link's times have grown between two readings."""
-    was = before["links"].get(link, {}).get(what, {})
-    now = after["links"].get(link, {}).get(what, {})
-    return {key: float(now.get(key, 0) - was.get(key, 0)) for key in ("sum_ns", "count")}
+    now = _times(after, link, what)
+    return now.since(_times(before, link, what))
+
+
+def _times(read: EngineCounts, link: str, what: Kind) -> LinkTimes:
+    """Nothing where the link takes no times."""
+    times: LinkTimes | None = getattr(read.links.get(link), what, None)
+    return times or LinkTimes()
 
 
 def made_of(

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.counts import EngineCounts, RunQueueCounts
+from headrace.engine.counts_testdata import counts
 from headrace.engine.plan import Path
 from headrace.ground.hosted.anatomy import anatomy
 from headrace.ground.hosted.anatomy_ports import IN_MACHINES, IN_SWITCH
@@ -22,18 +24,19 @@ RECEIVED, MEAN, FLOOR = 100, 90_000.0, 10_000.0
 
 
 def times(count: int, mean_ns: float) -> Json:
-    return {"count": count, "sum_ns": count * mean_ns}
+    return {"count": count, "sum_ns": round(count * mean_ns)}
 
 
-def read(links: Json, waited_ns: int = 0, slices: int = 0, tsc: int = 0) -> Json:
-    return {
+def read(links: Json, waited_ns: int = 0, slices: int = 0, tsc: int = 0) -> EngineCounts:
+    queue = {"waited_ns": waited_ns, "slices": slices}
+    return counts({
         "tsc": tsc, "tsc_hz": 1_000_000_000,
-        "links": {WAY.sink: {"received": RECEIVED}, **links},
-        "run_queue": {"vnf1.1": {"waited_ns": waited_ns, "slices": slices}},
-    }  # fmt: skip
+        "links": {WAY.sink: {"type": "sink", "received": RECEIVED}, **links},
+        "vnfs": {"vnf1.1": {"run_queue": queue}},
+    })  # fmt: skip
 
 
-def of(before: Json, after: Json, vnf: Vnf = ONE) -> Anatomy:
+def of(before: EngineCounts, after: EngineCounts, vnf: Vnf = ONE) -> Anatomy:
     found = anatomy(before, after, [vnf], [WAY], MEAN, FLOOR)
     assert found is not None
     parts = (found.generator_ns, found.switch_ns, found.queue_ns, found.scheduler_ns, found.vnf_ns)
@@ -45,8 +48,8 @@ def of(before: Json, after: Json, vnf: Vnf = ONE) -> Anatomy:
 def machine(stay_ns: float, out_ns: float, in_ns: float) -> Json:
     count = RECEIVED
     return {
-        "vnf1.1:vf": {"stay": times(count, stay_ns)},
-        "vf1": {"age_out": times(count, out_ns), "age_in": times(count, in_ns)},
+        "vnf1.1:vf": {"type": "port", "stay": times(count, stay_ns)},
+        "vf1": {"type": "port", "age_out": times(count, out_ns), "age_in": times(count, in_ns)},
     }
 
 
@@ -57,7 +60,7 @@ def test_a_machines_queue_is_what_was_outside_and_not_inside() -> None:
 
 
 def test_what_came_before_the_trial_is_not_counted() -> None:
-    was = {
+    was: Json = {
         "vnf1.1:vf": {"stay": times(50, 1e9)},
         "vf1": {"age_out": times(50, 1e9), "age_in": times(50, 3e9)},
     }
@@ -65,6 +68,7 @@ def test_what_came_before_the_trial_is_not_counted() -> None:
     for link, kinds in was.items():
         for kind, one in kinds.items():
             now[link][kind] = {key: now[link][kind][key] + one[key] for key in one}
+        was[link] = {"type": "port", **kinds}
     assert of(read(was), read(now, tsc=10**9)).queue_ns == pytest.approx(40_000)
 
 
@@ -79,7 +83,9 @@ def test_the_schedulers_part_is_of_the_queue() -> None:
 
 
 def test_behind_a_bridge_queues_are_the_switchs() -> None:
-    found = of(read({}), read({"vnf1.1:vf": {"stay": times(RECEIVED, 7_000)}}, tsc=10**9))
+    found = of(
+        read({}), read({"vnf1.1:vf": {"type": "port", "stay": times(RECEIVED, 7_000)}}, tsc=10**9)
+    )
     assert (found.vnf_ns, found.queue_ns, found.undivided) == (7_000, 0, IN_SWITCH)
     assert found.switch_ns == MEAN - FLOOR - 7_000
 
@@ -95,10 +101,10 @@ def test_an_image_is_a_vnf_as_a_whole() -> None:
 def stamped(wait_ns: float, off_cpu_ns: float, stay_ns: float, back_ns: float, n: int) -> Json:
     return {
         "vnf1.1:vf": {
-            "wait": times(n, wait_ns), "off_cpu": times(n, off_cpu_ns), "stay": times(n, stay_ns),
-            "off": {},
+            "type": "shm", "wait": times(n, wait_ns), "off_cpu": times(n, off_cpu_ns),
+            "stay": times(n, stay_ns),
         },
-        "vf1": {"wait": times(n, back_ns)},
+        "vf1": {"type": "shm", "wait": times(n, back_ns)},
     }  # fmt: skip
 
 
@@ -119,7 +125,7 @@ def test_what_was_lost_behind_a_function_does_not_make_more_of_the_mean() -> Non
 
 
 def test_no_times_no_anatomy() -> None:
-    empty = read({"vf1": {}}, tsc=10**9)
+    empty = read({"vf1": {"type": "port"}}, tsc=10**9)
     assert anatomy(empty, empty, [ONE], [WAY], MEAN, FLOOR) is None
 
 
@@ -131,5 +137,5 @@ def test_run_queue_is_of_the_workers(tmp_path: File) -> None:
         task.mkdir(parents=True)
         (task / "comm").write_text(f"{name}\n")
         (task / "schedstat").write_text(f"{numbers}\n")
-    assert run_queue(4, WORKER, tmp_path) == {"ran_ns": 10, "waited_ns": 330, "slices": 8}
-    assert run_queue(5, WORKER, tmp_path) == {}
+    assert run_queue(4, WORKER, tmp_path) == RunQueueCounts(ran_ns=10, waited_ns=330, slices=8)
+    assert run_queue(5, WORKER, tmp_path) is None

@@ -12,7 +12,7 @@ from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.ports import SwitchPort
-from headrace.ground.hosted.switch import PortCounts, Switch
+from headrace.ground.hosted.switch import Switch, SwitchCounts
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
     add_veth,
@@ -109,7 +109,7 @@ class KernelBridge(Switch):
             return None
         return within(self._switch, partial(open_tap, self._ends[owner, port]))
 
-    def counts(self) -> dict[tuple[str, str], PortCounts]:
+    def counts(self) -> dict[tuple[str, str], SwitchCounts]:
         found = within(self._switch, _counted)
         return {key: found[end] for key, end in self._ends.items() if end in found}
 
@@ -117,12 +117,12 @@ class KernelBridge(Switch):
         within(self._switch, partial(_await_forwarding, list(self._ends.values())))
 
 
-def _counted() -> dict[str, PortCounts]:
+def _counted() -> dict[str, SwitchCounts]:
     """By the kernel's own statistics of this namespace's interfaces."""
     with IPRoute() as ip:
         links = {str(link.get_attr("IFLA_IFNAME")): link for link in ip.get_links()}
     return {
-        name: PortCounts(
+        name: SwitchCounts(
             stats["rx_packets"], stats["tx_packets"], stats["rx_dropped"], stats["tx_dropped"]
         )
         for name, link in links.items()

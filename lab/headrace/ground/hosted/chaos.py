@@ -6,8 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
+from headrace.engine.link_counts import ShmCounts
 from headrace.engine.plan import Path
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
@@ -16,7 +16,6 @@ from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
 
-Json = dict[str, Any]
 _SETTLE_S = 1.0
 _BACK_S = 60.0
 _BURST = 64  # a queue for one burst of each VNF may hold buffers
@@ -68,15 +67,16 @@ class Victims:
 
     def health(self) -> Health:
         read = self.host.host_read()
-        faces = [face.link for one in self.host.vnfs for face in one.vnf.faces]
-        sources = [read["links"][way.source] for way in self._wires]
+        faces = {face.link for one in self.host.vnfs for face in one.vnf.faces}
+        shared = (link for name, link in read.links.items() if name in faces)
+        sources = [read.source(way.source) for way in self._wires]
         return Health(
-            sent=sum(int(source["sent"]) for source in sources),
-            sending_s=max(int(source["duration_ns"]) for source in sources) / 1e9,
-            received=_sum(read, [way.sink for way in self._wires], "received"),
-            corrupt=_sum(read, faces, "corrupt"),
+            sent=sum(source.sent for source in sources),
+            sending_s=max(source.duration_ns for source in sources) / 1e9,
+            received=sum(read.sink(way.sink).received for way in self._wires),
+            corrupt=sum(link.corrupt for link in shared if isinstance(link, ShmCounts)),
             updates=0,
-            mbufs=int(read["mbufs_in_use"]),
+            mbufs=read.mbufs_in_use,
         )
 
     def left(self) -> Sequence[str]:
@@ -84,10 +84,6 @@ class Victims:
         sockets = sorted(str(p) for p in path.rglob("*.sock")) if path.exists() else []
         folders = [str(p) for p in dpdk_directories(f"{dpdk_prefix(path)}*")]
         return [*self.host.left(), *sockets, *folders, *([str(path)] if path.exists() else [])]
-
-
-def _sum(reading: Json, links: Sequence[str], key: str) -> int:
-    return sum(int(reading["links"].get(link, {}).get(key, 0)) for link in links)
 
 
 def _bring_back(vnf: HostedVnf) -> None:

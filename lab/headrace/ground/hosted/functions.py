@@ -10,6 +10,8 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
+from headrace.engine.counts import EngineCounts
+from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.sriov import Function, OnNic
 from headrace.host.ledger import Ledger
@@ -85,18 +87,18 @@ class NicFunctions:
             text = text.replace(word, address)
         return text
 
-    def add_counts(self, owner: str, links: Json) -> None:
+    def with_counts(self, owner: str, read: EngineCounts) -> EngineCounts:
         """What the functions' own driver counted, beside what the engine did."""
         own: list[Function] = self.nic.of(owner)
         if self.nic.way(owner) == "vfio" or not own:
-            return
-        found = counts(self.namespace_of(owner))
+            return read
+        seen, links = counts(self.namespace_of(owner)), dict(read.links)
         for one in own:
-            if one.name in links and one.name in found:
-                count = found[one.name]
-                links[one.name]["device"] = {
-                    "rx_packets": count.rx_packets, "tx_packets": count.tx_packets
-                }  # fmt: skip
+            if isinstance(link := links.get(one.name), PortCounts) and one.name in seen:
+                count = seen[one.name]
+                device = DeviceCounts(rx_packets=count.rx_packets, tx_packets=count.tx_packets)
+                links[one.name] = link.model_copy(update={"device": device})
+        return read.model_copy(update={"links": links})
 
 
 def _carrier(name: str) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.control import ControlLost
+from headrace.engine.counts import EngineCounts, PaceCounts, VnfCounts, WorkerCounts
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.bridged import KernelBridge
@@ -24,7 +25,7 @@ from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.ports import OnSwitch
 from headrace.ground.hosted.process import VnfProcess
 from headrace.ground.hosted.run_queue import run_queue
-from headrace.ground.hosted.switch import Switch, add_counts
+from headrace.ground.hosted.switch import Switch, SwitchCounts, with_counts
 from headrace.ground.hosted.vm import Machines, VnfMachine
 from headrace.ground.hosted.vm_appliance import VnfAppliance
 from headrace.ground.hosted.vnf import HostedVnf
@@ -58,7 +59,6 @@ class HostedEngine(Engine):
             text, enter = self._nic.fill_in(text), self._nic.enter("")
         self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
         self._switch: Switch | None = None
-        self._by_ports = bool(hosted.nic or hosted.switch) or hosted.hosting.kind == "vm"
         own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
         try:
             if hosted.switch is not None:
@@ -154,8 +154,9 @@ class HostedEngine(Engine):
             return  # a NIC's carriers were waited for before the engines started
         began = time.monotonic()
         while True:
-            links = self.host_read()["links"]
-            down = [v for v in self.vnfs if not all(links[f.link]["up"] for f in v.vnf.faces)]
+            links = self.host_read().links
+            up = {name for name, link in links.items() if getattr(link, "up", False)}
+            down = [v for v in self.vnfs if not all(f.link in up for f in v.vnf.faces)]
             if not down:
                 return
             for one in down:
@@ -205,14 +206,9 @@ class HostedEngine(Engine):
         folders = self._group.folders if self._group is not None else ()
         return [*present(names), *(str(folder) for folder in folders if folder.exists())]
 
-    def host_read(self) -> Json:
+    def host_read(self) -> EngineCounts:
         """The host alone: VNFs may be dead."""
-        return super().request("read")
-
-    def request(self, cmd: str, **arguments: Any) -> Json:
-        with self.turn:
-            reply = super().request(cmd, **arguments)
-            return self._merged(reply) if cmd == "read" and self.vnfs else reply
+        return super().read()
 
     def exposed(self) -> Mapping[str, str]:
         with self.turn:
@@ -223,7 +219,11 @@ class HostedEngine(Engine):
             }
             return {**super().exposed(), **own}
 
-    def _merged(self, host: Json) -> Json:
+    def read(self) -> EngineCounts:
+        with self.turn:
+            return self._with_vnfs(super().read())
+
+    def _with_vnfs(self, host: EngineCounts) -> EngineCounts:
         """Asked all at once: while sixty pollers share a CPU each answer takes its time."""
         for vnf in self.vnfs:
             if (why := vnf.gone()) is not None:
@@ -233,33 +233,35 @@ class HostedEngine(Engine):
             for vnf in alive:
                 assert vnf.control is not None
                 vnf.control.send("read")
-            readings = [(vnf, vnf.read()) for vnf in alive]
+            readings = {vnf.vnf.name: (vnf, vnf.read()) for vnf in alive}
         except ControlLost:
             time.sleep(0.2)
             for vnf in alive:
                 if not vnf.alive:
                     raise vnf.died() from None
             raise
-        host["vnfs"] = {one.vnf.name: _clocks_of(one) for one in self.vnfs if one.alive}
-        if self._by_ports:  # the others' links tell more
-            host["run_queue"] = {name: one["run_queue"] for name, one in host["vnfs"].items()}
         counts = {} if self._switch is None else self._switch.counts()
-        add_counts(host["links"], "", counts)
-        if self._nic is not None:
-            self._nic.add_counts("", host["links"])
-        for vnf, reading in readings:
-            host["segments"] |= reading["segments"]
-            for face in vnf.vnf.faces:
-                host["links"][f"{vnf.vnf.name}:{face.name}"] = reading["links"][face.name]
-            add_counts(reading["links"], vnf.vnf.name, counts)
-            if self._nic is not None:
-                self._nic.add_counts(vnf.vnf.name, reading["links"])
-            if vnf.vnf.name in host["vnfs"]:
-                own = {"workers": reading["workers"], "tsc_hz": reading["tsc_hz"]}
-                host["vnfs"][vnf.vnf.name] |= own
-            for cpu, worker in reading["workers"].items():
-                _add_worker(host["workers"], cpu, worker)
-        return host
+        host = self._with_devices("", host, counts)
+        segments, links, workers = dict(host.segments), dict(host.links), dict(host.workers)
+        for name, (vnf, own) in readings.items():
+            segments |= own.segments
+            own = self._with_devices(name, own, counts)
+            links |= {f"{name}:{face.name}": own.links[face.name] for face in vnf.vnf.faces}
+            for cpu, worker in own.workers.items():
+                workers[cpu] = _beside(workers.get(cpu), worker)
+        update = {"segments": segments, "links": links, "workers": workers}
+        vnfs = {
+            one.vnf.name: _clocks_of(one, readings[one.vnf.name][1] if one in alive else None)
+            for one in self.vnfs
+            if one.alive
+        }
+        return host.model_copy(update={**update, "vnfs": vnfs})
+
+    def _with_devices(
+        self, owner: str, read: EngineCounts, counts: dict[tuple[str, str], SwitchCounts]
+    ) -> EngineCounts:
+        read = with_counts(read, owner, counts)
+        return read if self._nic is None else self._nic.with_counts(owner, read)
 
     def close(self) -> None:
         for vnf in self.vnfs:
@@ -270,26 +272,32 @@ class HostedEngine(Engine):
         self._ledger.undo()
 
 
-def _clocks_of(one: HostedVnf) -> Json:
-    """What this machine says of a VNF's process; its engine's own words come to it."""
-    return {
-        "cpus": list(one.vnf.lcores),
-        "links": [face.link for face in one.vnf.faces],  # the host's
-        "opaque": one.vnf.appliance is not None,
-        "run_queue": run_queue(one.pid, one.worker),
-        "throttled_ns": cgroups.throttled_ns(one.pid),
-        "workers": {},
-        "tsc_hz": 0,
-    }
+def _clocks_of(one: HostedVnf, own: EngineCounts | None) -> VnfCounts:
+    """What this machine says of a VNF's process, and what its engine says, if it has one."""
+    return VnfCounts(
+        cpus=one.vnf.lcores,
+        links=tuple(face.link for face in one.vnf.faces),
+        opaque=one.vnf.appliance is not None,
+        run_queue=run_queue(one.pid, one.worker),
+        throttled_ns=cgroups.throttled_ns(one.pid),
+        workers=own.workers if own else {},
+        tsc_hz=own.tsc_hz if own else 0,
+    )
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _add_worker(workers: Json, cpu: str, worker: Json) -> None:
-    """VNFs that share a CPU are one worker of it: busy together, present as long as the longest."""
-    there = workers.setdefault(cpu, {"ref_cycles": 0, "ops_cycles": 0, "segments": []})
-    there["ref_cycles"] = max(there["ref_cycles"], worker["ref_cycles"])
-    there["ops_cycles"] += worker["ops_cycles"]
-    there["segments"] = [*there["segments"], *worker["segments"]]
+def _beside(there: WorkerCounts | None, worker: WorkerCounts) -> WorkerCounts:
+    """VNFs that share a CPU are one worker of it: busy together, present as long as the longest.
+    A VNF's pace is among its own clocks, and no engine knows of others' time of sending."""
+    if there is None:
+        return worker.model_copy(update={"pace": PaceCounts(), "sending": None})
+    update = {
+        "ref_cycles": max(there.ref_cycles, worker.ref_cycles),
+        "ops_cycles": there.ops_cycles + worker.ops_cycles,
+        "segments": (*there.segments, *worker.segments),
+        "sending": None,
+    }
+    return there.model_copy(update=update)

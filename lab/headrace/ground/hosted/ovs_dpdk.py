@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
-from headrace.ground.hosted.switch import PortCounts, Switch
+from headrace.ground.hosted.switch import Switch, SwitchCounts
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch, dpdk_lacking, dpdk_program
 from headrace.host.programs import VSWITCHD
@@ -77,7 +77,7 @@ class OvsDpdk(Switch):
         errors = [line for line in log.read_text(errors="replace").splitlines() if "|ERR|" in line]
         return errors[-1].rpartition("|")[2] if errors else "its log has no error"
 
-    def counts(self) -> dict[tuple[str, str], PortCounts]:
+    def counts(self) -> dict[tuple[str, str], SwitchCounts]:
         shown = counted(self._switch.ask("dpctl/show", "--statistics"))
         return {
             (one.owner, one.name): shown[name] for name, one in self._names.items() if name in shown
@@ -105,7 +105,7 @@ def flows(ports: tuple[SwitchPort, ...]) -> list[str]:
     return [f"dl_dst={one.mac},actions=output:{number}" for number, one in enumerate(ports, 1)]
 
 
-def counted(shown: str) -> dict[str, PortCounts]:
+def counted(shown: str) -> dict[str, SwitchCounts]:
     """`ovs-appctl dpctl/show --statistics`, by port."""
     found: dict[str, dict[str, tuple[int, int]]] = {}
     name = ""
@@ -116,7 +116,7 @@ def counted(shown: str) -> dict[str, PortCounts]:
             lost = int(counts[4]) if counts[4].isdigit() else 0
             found.setdefault(name, {})[counts[1]] = int(counts[2]), lost
     return {
-        port: PortCounts(both["RX"][0], both["TX"][0], both["RX"][1], both["TX"][1])
+        port: SwitchCounts(both["RX"][0], both["TX"][0], both["RX"][1], both["TX"][1])
         for port, both in found.items()
         if len(both) == 2
     }

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from headrace.engine.counts_testdata import counts
+from headrace.engine.link_counts import DeviceCounts, PortCounts
 from headrace.ground.hosted.ovs_dpdk import counted, flows, settings
 from headrace.ground.hosted.ports import OnSwitch, SwitchPort
-from headrace.ground.hosted.switch import PortCounts, add_counts
+from headrace.ground.hosted.switch import SwitchCounts, with_counts
 
 # Open vSwitch 3.1
 SHOWN = """\
@@ -31,21 +33,22 @@ def on(ports: int, shared: bool = False) -> OnSwitch:
 
 
 def test_counters_of_ports() -> None:
-    assert counted(SHOWN)["p1"] == PortCounts(1008029, 12, 7, 3)
+    assert counted(SHOWN)["p1"] == SwitchCounts(1008029, 12, 7, 3)
     assert "p2" not in counted(SHOWN)
 
 
 def test_what_the_switch_had_no_room_for_is_missed() -> None:
-    links = {"vf": {"rx_missed": 0}, "other": {"rx_missed": 0}}
-    counts = {
-        ("vnf1.1", "vf"): PortCounts(10, 20, 0, 3),
-        ("vnf2.1", "other"): PortCounts(9, 9, 9, 9),
+    read = counts({"links": {"vf": {"type": "port"}, "other": {"type": "port"}}})
+    switch = {
+        ("vnf1.1", "vf"): SwitchCounts(10, 20, 0, 3),
+        ("vnf2.1", "other"): SwitchCounts(9, 9, 9, 9),
     }
-    add_counts(links, "vnf1.1", counts)
-    assert links == {
-        "vf": {"rx_missed": 3, "tx_errors": 0, "device": {"rx_packets": 20, "tx_packets": 10}},
-        "other": {"rx_missed": 0},
-    }
+    seen = with_counts(read, "vnf1.1", switch).links
+    port = seen["vf"]
+    assert isinstance(port, PortCounts)
+    assert (port.rx_missed, port.tx_errors) == (3, 0)
+    assert port.device == DeviceCounts(rx_packets=20, tx_packets=10)
+    assert seen["other"] == read.links["other"]
 
 
 def test_frames_go_by_address() -> None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from headrace.engine.counts import RunQueueCounts
+
 _PROC = Path("/proc")
 # DPDK's names, before and since 23.07.
 WORKER = re.compile(r"(?:lcore|rte)-worker")
 
 
-def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[str, int]:
-    """Waits of a process's threads with such names; empty where the kernel does not tell."""
+def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> RunQueueCounts | None:
+    """Waits of a process's threads with such names; None where the kernel does not tell."""
     ran = waited = slices = 0
     found = False
     try:
@@ -34,7 +36,7 @@ def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> dict[st
         if len(numbers) == 3:
             ran, found = ran + int(numbers[0]), True
             waited, slices = waited + int(numbers[1]), slices + int(numbers[2])
-    return {"ran_ns": ran, "waited_ns": waited, "slices": slices} if found else {}
+    return RunQueueCounts(ran_ns=ran, waited_ns=waited, slices=slices) if found else None
 
 
 def mean_wait_ns(waited_ns: float, slices: float, during_ns: float) -> float:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-Json = dict[str, Any]
+from headrace.engine.counts import EngineCounts
+from headrace.engine.link_counts import DeviceCounts, PortCounts
 
 
 @dataclass(frozen=True)
-class PortCounts:
+class SwitchCounts:
     """As the switch sees a port: what came from its owner is `rx`."""
 
     rx_packets: int
@@ -41,17 +42,24 @@ class Switch:
     def wait_up(self) -> None:
         """Until all of its ports carry packets."""
 
-    def counts(self) -> dict[tuple[str, str], PortCounts]:
+    def counts(self) -> dict[tuple[str, str], SwitchCounts]:
         """By owner and port."""
         return {}
 
 
-def add_counts(links: Json, owner: str, counts: dict[tuple[str, str], PortCounts]) -> None:
+def with_counts(
+    read: EngineCounts, owner: str, counts: Mapping[tuple[str, str], SwitchCounts]
+) -> EngineCounts:
     """What the switch counted, beside what the engine did. What it had for a port whose queue was
     full is what a device calls missed."""
+    links = dict(read.links)
     for (whose, name), one in counts.items():
-        if whose == owner and name in links:
-            link = links[name]
-            link["device"] = {"rx_packets": one.tx_packets, "tx_packets": one.rx_packets}
-            link["rx_missed"] = int(link.get("rx_missed", 0)) + one.tx_dropped
-            link["tx_errors"] = int(link.get("tx_errors", 0)) + one.rx_dropped
+        if whose == owner and isinstance(link := links.get(name), PortCounts):
+            links[name] = link.model_copy(
+                update={
+                    "device": DeviceCounts(rx_packets=one.tx_packets, tx_packets=one.rx_packets),
+                    "rx_missed": link.rx_missed + one.tx_dropped,
+                    "tx_errors": link.tx_errors + one.rx_dropped,
+                }
+            )
+    return read.model_copy(update={"links": links})

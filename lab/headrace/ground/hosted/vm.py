@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.control import Control
+from headrace.engine.counts import EngineCounts
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.hosted import vm_image, vm_plan, vm_qemu
 from headrace.ground.hosted.cpus import describe_cpu
@@ -309,15 +310,15 @@ class VnfMachine(HostedVnf):
             return engine[-1]
         return last_words(text) if text.strip() else "silent"
 
-    def read(self) -> Json:
+    def read(self) -> EngineCounts:
         """Its CPU is the lcore that its vCPU is on, as this machine numbers them."""
-        reading = super().read()
-        lcore = self.vnf.lcores[0]
-        for replicas in reading["segments"].values():
-            for replica in replicas:
-                replica["cpu"] = lcore
-        reading["workers"] = {str(lcore): worker for worker in reading["workers"].values()}
-        return reading
+        reading, lcore = super().read(), self.vnf.lcores[0]
+        segments = {
+            name: tuple(one.model_copy(update={"cpu": lcore}) for one in replicas)
+            for name, replicas in reading.segments.items()
+        }
+        [worker] = reading.workers.values()
+        return reading.model_copy(update={"segments": segments, "workers": {lcore: worker}})
 
     def kill(self) -> None:
         if self._process is not None:

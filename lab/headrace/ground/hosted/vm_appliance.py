@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted import vm_qemu
 from headrace.ground.hosted.functions import NicFunctions
@@ -101,7 +102,7 @@ class VnfAppliance(VnfMachine):
     def gone(self) -> HeadraceError | None:
         return None if self.alive else self.died()
 
-    def read(self) -> dict[str, object]:
+    def read(self) -> EngineCounts:
         raise HeadraceError(f"{self.vnf.name}: an image of the user's has no counters of ours")
 
 

@@ -9,9 +9,9 @@ import os
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
 
 from headrace.engine.control import Control
+from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.run_queue import WORKER
@@ -93,10 +93,10 @@ class HostedVnf(ABC):
             with contextlib.suppress(HeadraceError):
                 self.control.send("quit")
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> EngineCounts:
         """The answer to a `read` that has been sent."""
         assert self.control is not None
-        return self.control.receive("read")
+        return self.control.receive_as("read", EngineCounts)
 
     def _clear_sockets(self) -> None:
         """An engine that was killed leaves them: who listens at a path wants it to be free."""

@@ -212,14 +212,15 @@ class RoutersUp(ServiceUp):
         return missing
 
     def health(self) -> Health:
-        read = self.engine.request("read")
+        read = self.engine.read()
+        source = read.source(WAY.source)
         return Health(
-            sent=int(read["links"][WAY.source]["sent"]),
-            sending_s=int(read["links"][WAY.source]["duration_ns"]) / 1e9,
-            received=int(read["links"][WAY.sink]["stamped"]),
+            sent=source.sent,
+            sending_s=source.duration_ns / 1e9,
+            received=read.sink(WAY.sink).stamped,
             corrupt=0,
             updates=sum(v["updates"] for v in self.service.show()["vnfs"]),
-            mbufs=int(read["mbufs_in_use"]),
+            mbufs=read.mbufs_in_use,
         )
 
     def await_routes(self) -> None:

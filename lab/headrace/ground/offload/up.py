@@ -30,7 +30,7 @@ class ServiceUp:
         return self.service.engine
 
     def about(self) -> Json:
-        return self.engine.request("info")
+        return self.engine.info().model_dump()
 
     def parts(self) -> Targets:
         return Targets(processes=(Process(name="engine", pid=self.engine.pid),))

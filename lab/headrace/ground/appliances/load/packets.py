@@ -19,7 +19,6 @@ from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
 from headrace.ground.appliances.load.base import Counted, Load
 from headrace.host.programs import find_engine
-from headrace.record.figures import LatencyNs
 from headrace.record.identity import Direction
 from headrace.record.latency import latency
 from headrace.spec.workload import Packets
@@ -71,18 +70,17 @@ class PacketsLoad:
 
 def _load(reading: Reading) -> Load:
     """What is not stamped (ARP, a server's advertisements) is no packet of the source's."""
-    source, sink = (reading.after["links"][name] for name in (_ENDS.source, _ENDS.sink))
+    source, sink = reading.after.source(_ENDS.source), reading.after.sink(_ENDS.sink)
     one = flow(reading, _ENDS)
-    found: LatencyNs | None = latency(sink["latency"]) if sink["latency"].get("count") else None
     counters = difference(reading.before, reading.after, {"links": {}})
     return Load(
-        duration_s=source["duration_ns"] / 1e9,
-        bytes=int(sink["own"]["bytes"]),
+        duration_s=source.duration_ns / 1e9,
+        bytes=sink.own.bytes,
         loss_ratio=one.loss_ratio,
-        latency=found,
+        latency=latency(sink.latency),
         packets=Counted(
-            one.intended, one.sent, one.received, sink["reordered"], sink["duplicated"],
-            sink["latency"].get("hdr"), source["behind_max_ns"] / 1e9, sink["undecided"],
+            one.intended, one.sent, one.received, sink.reordered, sink.duplicated,
+            sink.latency.hdr, source.behind_max_ns / 1e9, sink.undecided,
             tuple(of_workers(counters.workers, counters.tsc_hz, reading.waited_ns,
                              reading.watched_s, reading.read_s)),
         ),

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine says of a link, by the link's type (docs/design/contracts.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from headrace.engine.growing import Counts
+from headrace.record.latency import Histogram
+
+Sizes = dict[str, int]  # size class of RFC 2819: packets
+Ends = dict[str, Sizes]  # by owner: forward, reverse, created
+
+
+class SourceCounts(Counts):
+    """One trial's packets."""
+
+    type: Literal["source"]
+    state: Literal["idle", "running", "done"]
+    intended: int
+    sent: int
+    sent_bytes: int
+    sizes: Sizes
+    unsent: int
+    no_mbuf: int
+    behind_max_ns: int
+    duration_ns: int
+    intended_duration_ns: int
+    flows: int
+    rate_pps: float
+
+    def since(self, was: Self | None) -> Self:
+        return self
+
+
+class OwnCounts(Counts):
+    """Packets of sources, each once."""
+
+    packets: int
+    bytes: int
+    sizes: Sizes
+
+
+class WithinCounts(Counts):
+    """What had arrived when the trial's duration had passed since the first arrival."""
+
+    received: int
+    stamped: int
+    matched: int
+    duplicated: int
+    own_packets: int
+    own_bytes: int
+
+
+class SinkCounts(Counts):
+    """One trial's packets."""
+
+    type: Literal["sink"]
+    received: int
+    bytes: int
+    stamped: int
+    matched: int
+    unknown: int
+    ambiguous: int
+    late: int
+    foreign: int
+    lost: int
+    reordered: int
+    duplicated: int
+    flows: int
+    latency: Histogram
+    ipdv_ns_mean: float
+    ipdv_count: int
+    duration_ns: int
+    created: int
+    undecided: int
+    own: OwnCounts
+    within: WithinCounts
+    full: int = 0
+
+    def since(self, was: Self | None) -> Self:
+        return self
+
+
+class RingCounts(Counts):
+    momentary = frozenset({"size", "rings", "used"})
+
+    type: Literal["ring"]
+    size: int
+    rings: int
+    used: int
+    full: int = 0
+
+
+class LinkTimes(Counts):
+    """How long packets took, in sum; the percentiles are of all since the engine started."""
+
+    momentary = frozenset({"p50_ns", "p99_ns"})
+
+    count: int = 0
+    sum_ns: int = 0
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+
+
+class DeviceCounts(Counts):
+    """What the kernel's driver of a port's device counted, or the switch that the port is at."""
+
+    rx_packets: int
+    tx_packets: int
+
+
+class PortCounts(Counts):
+    """A DPDK device. `age_*` and `stay`: only where the plan says `times`."""
+
+    momentary = frozenset({"speed_mbps"})
+
+    type: Literal["port"]
+    driver: str
+    mac: str
+    up: bool
+    speed_mbps: int
+    rx_packets: int
+    rx_bytes: int
+    tx_packets: int
+    tx_bytes: int
+    rx_missed: int
+    rx_errors: int
+    tx_errors: int
+    rx_no_mbuf: int
+    age_in: LinkTimes | None = None
+    age_out: LinkTimes | None = None
+    stay: LinkTimes | None = None
+    full: int = 0
+    device: DeviceCounts | None = None  # a ground's
+
+
+class ShmCounts(Counts):
+    """Memory shared with another engine."""
+
+    momentary = frozenset({"used"})
+
+    type: Literal["shm"]
+    up: bool
+    connects: int
+    refused: int
+    rx_packets: int
+    tx_packets: int
+    corrupt: int
+    rx_no_mbuf: int
+    too_long: int
+    used: int  # what the peer has not taken yet
+    ended: dict[str, Ends]
+    wait: LinkTimes | None = None
+    off_cpu: LinkTimes | None = None
+    stay: LinkTimes | None = None
+    full: int = 0
+
+
+class TapsCounts(Counts):
+    momentary = frozenset({"taps"})
+
+    type: Literal["taps"]
+    taps: int
+    received: int
+    sent: int
+    refused: int
+    no_mbuf: int
+    full: int = 0
+
+
+LinkCounts = Annotated[
+    SourceCounts | SinkCounts | RingCounts | PortCounts | ShmCounts | TapsCounts,
+    Field(discriminator="type"),
+]
