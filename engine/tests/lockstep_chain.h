@@ -17,8 +17,8 @@
 	"\"mon\":{\"type\":\"monitor\",\"params\":{" monitor "}},"                                 \
 	"\"fw\":{\"type\":\"firewall\",\"params\":{" firewall                                      \
 	"\"rules\":[{\"action\":\"permit\"}],\"tcp_loose\":true}},"                                \
-	"\"nat\":{\"type\":\"nat\",\"params\":{" nat "\"pool\":[\"198.51.100.7\"],\"inside\":"     \
-	"[\"10.0.0.0/9\"]}},"                                                                      \
+	"\"nat\":{\"type\":\"nat\",\"params\":{" nat "\"seed\":1,\"pool\":"       \
+	"[\"198.51.100.7\"],\"inside\":[\"10.0.0.0/9\"]}},"                                       \
 	"\"lb\":{\"type\":\"lb\",\"params\":{" lb "\"table_size\":251,\"vips\":["                  \
 	"{\"address\":\"203.0.113.1\",\"backends\":[{\"address\":\"192.0.2.1\"},{\"address\":"     \
 	"\"192.0.2.2\"},{\"address\":\"192.0.2.3\",\"port\":0}]},"                                 \

@@ -26,7 +26,7 @@ CHAIN = (
     Nf("acl", "acl", "pass", {"rules": [
        {"action": "deny", "dport": [8080]}, {"action": "permit"}]}),
     Nf("firewall", "firewall", "pass", {"rules": [{"action": "permit"}], "tcp_loose": True}),
-    Nf("nat", "nat", "out", {"pool": [POOL], "inside": ["10.0.0.0/8"]}),
+    Nf("nat", "nat", "out", {"seed": 1, "pool": [POOL], "inside": ["10.0.0.0/8"]}),
     Nf("lb", "lb", "out", {"vips": [{"address": VIP, "backends": [
         {"address": f"192.0.2.{i}"} for i in range(1, 5)]}]}),
     Nf("l3fwd", "l3fwd", "out0", {"next_hops": [{"dst_mac": "02:00:00:00:10:01"},

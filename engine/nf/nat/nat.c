@@ -35,6 +35,10 @@ static const struct param nat_params[] = {
 	 .offset = offsetof(struct nat_params, port_min), .doc = "lowest outside port or identifier"},
 	{.name = "port_max", .type = PARAM_UINT, .min = 1, .max = 65535, .def = "65535",
 	 .offset = offsetof(struct nat_params, port_max), .doc = "highest outside port or identifier"},
+	{.name = "seed", .type = PARAM_UINT, .max = UINT32_MAX, .def = "0",
+	 .offset = offsetof(struct nat_params, seed),
+	 .doc = "of the choice of ports, to have the same each time; 0: the kernel's, so that nobody can "
+		"guess them"},
 	{.name = "sessions", .type = PARAM_UINT, .min = 1, .max = FLOW_CAPACITY_MAX / 2,
 	 .def = "131072", .unit = "sessions", .offset = offsetof(struct nat_params, sessions),
 	 .doc = "capacity of each worker, 128 B and an index of 21 to 43 B per session; when full, new "
@@ -191,9 +195,10 @@ static int nat_worker_init(struct nf_worker *w, struct err *err)
 	nat->shared = w->nf->state;
 	snapshot_online(&nat->shared->statics, w->index);
 	nat->statics = snapshot_read(&nat->shared->statics, w->index);
-	nat->random = 0x9e3779b9u * (w->index + 1);
 	set_timeouts(nat, p);
-	rc = flow_create(&conf, &nat->sessions, err);
+	rc = nat_ports_init(nat, p->seed, w->index, err);
+	if (!rc)
+		rc = flow_create(&conf, &nat->sessions, err);
 	conf.state_bytes = sizeof(struct nat_map);
 	if (!rc)
 		rc = flow_create(&conf, &nat->mappings, err);
@@ -233,7 +238,7 @@ static const char *const drops[] = {
 static const char *const counters[] = {
 	[C_HITS] = "hits",	   [C_NEW] = "new-sessions",   [C_EXPIRED] = "expired",
 	[C_RELATED] = "related",   [C_SESSIONS] = "sessions",  [C_MAPPINGS] = "mappings",
-	[C_HAIRPINNED] = "hairpinned", NULL,
+	[C_HAIRPINNED] = "hairpinned", [C_TRIES] = "ports-tried", NULL,
 };
 
 static const char *nat_apart(const void *conf)
@@ -258,8 +263,9 @@ static const struct nf_ops nat_ops = {
 	       "began outlive it.",
 	.standards = "RFC 3022 (NAPT), RFC 4787 (UDP: mapping and filtering by parameter, paired pooling, "
 		     "timeouts), RFC 5382 (TCP timeouts by state), RFC 5508 (ICMP queries and errors), RFC "
-		     "1624 (checksums), RFC 6056 (random outside ports; at most 512 are tried, so a "
-		     "pool counts as exhausted when about one port of 500 is left), endpoint-independent "
+		     "1624 (checksums), RFC 6056 (outside ports by a keyed hash, 3.3.4; at most 512 are "
+		     "tried, so a pool counts as exhausted towards a remote endpoint when about one "
+		     "port of 500 is left, and for 100 ms after that), endpoint-independent "
 		     "mapping, hairpinning (RFC 4787 REQ-9: towards static mappings, and "
 		     "endpoint-independent ones) and fragments in any order (REQ-14), all three with one "
 		     "replica: packets are "

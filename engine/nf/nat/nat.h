@@ -25,7 +25,8 @@ enum nat_drop {
 	DROP_HAIRPIN_FULL,
 };
 
-enum nat_counter { C_HITS, C_NEW, C_EXPIRED, C_RELATED, C_SESSIONS, C_MAPPINGS, C_HAIRPINNED };
+enum nat_counter { C_HITS, C_NEW, C_EXPIRED, C_RELATED, C_SESSIONS, C_MAPPINGS, C_HAIRPINNED,
+		   C_TRIES };
 
 enum nat_mapping { NAT_PER_ENDPOINT, NAT_ENDPOINT_INDEPENDENT };
 
@@ -38,7 +39,7 @@ struct nat_static_params {
 struct nat_params {
 	struct param_list pool, inside, statics;
 	uint32_t mapping, filtering; /* enum nat_mapping, the same words for both */
-	uint64_t port_min, port_max, sessions;
+	uint64_t port_min, port_max, sessions, seed;
 	double established_s, transitory_s, udp_s, icmp_s, fragment_s;
 	uint64_t datagrams, held_fragments;
 };
@@ -85,6 +86,17 @@ struct nat_map {
 #define NAT_REPLY 0x100
 #define NAT_HAIRPIN 0x200 /* outward way: its remote endpoint is an outside one of ours */
 
+struct nat_endpoint {
+	uint32_t addr; /* network order, as port is */
+	uint16_t port;
+};
+
+/* Towards this remote endpoint nothing was free. */
+struct nat_full {
+	uint64_t remote;
+	uint32_t until; /* flow_now() */
+};
+
 struct nat_worker {
 	struct flow_table *sessions, *mappings;
 	const struct nat_params *params;
@@ -92,7 +104,9 @@ struct nat_worker {
 	struct nat *shared;
 	struct fragments fragments;
 	uint32_t timeouts[TRACK_STATES];
-	uint32_t random;
+	uint64_t key[2];
+	uint16_t steps[256];
+	struct nat_full full[256]; /* by a hash of the remote endpoint; the last one keeps the place */
 };
 
 static inline struct nat_way *nat_way(struct flow *f)
@@ -103,6 +117,19 @@ static inline struct nat_way *nat_way(struct flow *f)
 /* The key of TCP, UDP or an ICMP query as it comes: outward ones have their identifier as source
  * port, inward ones as destination port. False: it is none of these. */
 bool nat_query_key(struct flow_key4 *key, const struct rte_mbuf *m, enum nf_direction dir);
+
+/* Which outside endpoint a session gets (ports.c). */
+int nat_ports_init(struct nat_worker *nat, uint64_t seed, unsigned int worker, struct err *err);
+uint64_t nat_keyed_hash(const uint64_t key[2], const uint64_t words[3]);
+uint32_t nat_pool_addr(const struct nat_params *p, size_t i);
+/* False: none that was tried is free. */
+bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
+		      uint32_t now, struct nat_endpoint *out);
+/* The static mapping of an endpoint on one side, as the endpoint of the other side. */
+bool nat_find_static(const struct nat_statics *statics, uint8_t proto, struct nat_endpoint e,
+		     bool inside, struct nat_endpoint *other);
+struct flow_key4 nat_map_key(struct nat_endpoint e, uint8_t proto, bool inside);
+struct flow_key4 nat_inward_key(const struct flow_key4 *outward, struct nat_endpoint outside);
 
 /* Begins a session; the packet's own way of it, or NULL and the verdict. */
 struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,

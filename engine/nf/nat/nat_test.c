@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "core/pkt.h"
+#include "nf/nat/nat.h"
 #include "tests/packets.h"
 #include "tests/csum_check.h"
 
@@ -274,6 +275,73 @@ static void test_endpoint_dependent(void **state)
 	assert_null(feed(h, NF_REVERSE, &stranger));
 	assert_int_equal(harness_dropped(h, "no-mapping"), 1);
 	harness_free(h);
+}
+
+/* SipHash's own published vector, of the bytes 0, 1, ... 23 with the key 0, 1, ... 15. */
+static void test_keyed_hash(void **state)
+{
+	const uint64_t key[] = {0x0706050403020100u, 0x0f0e0d0c0b0a0908u};
+	const uint64_t words[] = {key[0], key[1], 0x1716151413121110u};
+
+	(void)state;
+	assert_int_equal(nat_keyed_hash(key, words), 0xb8ad50c6f649af94u);
+}
+
+/* However large the pool is: what a flood of new flows costs when its ports are used up is bounded. */
+static void test_exhausted_costs_little(void **state)
+{
+	struct harness *h = make("{\"pool\": [\"203.0.113.1\", \"203.0.113.2\", \"203.0.113.3\", "
+				 "\"203.0.113.4\"], \"port_min\": 2000, \"port_max\": 2063}");
+	uint64_t tried;
+	struct craft c;
+
+	(void)state;
+	for (unsigned int i = 0; i < 256; i++) {
+		c = outward(IPPROTO_UDP, (uint16_t)(1 + i), 53);
+		assert_true(translate(h, &c));
+	}
+	tried = harness_counter(h, "ports-tried");
+	for (unsigned int i = 0; i < 10000; i++) {
+		c = outward(IPPROTO_UDP, (uint16_t)(1000 + i), 53);
+		assert_false(translate(h, &c));
+	}
+	assert_int_equal(harness_dropped(h, "ports-exhausted"), 10000);
+	assert_true(harness_counter(h, "ports-tried") - tried <= 512);
+	/* Another remote endpoint has nothing to do with it, and a while later it is tried again. */
+	c = outward(IPPROTO_UDP, 999, 54);
+	assert_true(translate(h, &c));
+	tried = harness_counter(h, "ports-tried");
+	for (unsigned int i = 0; i < 110; i++)
+		harness_advance(h, 1000000);
+	c = outward(IPPROTO_UDP, 999, 53);
+	assert_false(translate(h, &c));
+	assert_in_range(harness_counter(h, "ports-tried") - tried, 1, 512);
+	harness_free(h);
+}
+
+/* RFC 6056: who does not know the key cannot tell ports; with a seed they are the same each time. */
+static void test_ports_are_keyed(void **state)
+{
+	const char *params[] = {POOL ", \"seed\": 0}", POOL ", \"seed\": 0}",
+				POOL ", \"seed\": 7}", POOL ", \"seed\": 7}"};
+	uint16_t ports[RTE_DIM(params)][8];
+
+	(void)state;
+	for (unsigned int i = 0; i < RTE_DIM(params); i++) {
+		struct harness *h = make(params[i]);
+
+		for (unsigned int j = 0; j < 8; j++) {
+			struct craft c = outward(IPPROTO_UDP, 5000, (uint16_t)(53 + j));
+
+			assert_true(translate(h, &c));
+			ports[i][j] = c.sport;
+		}
+		harness_free(h);
+	}
+	assert_memory_not_equal(ports[0], ports[1], sizeof(ports[0]));
+	assert_memory_equal(ports[2], ports[3], sizeof(ports[2]));
+	for (unsigned int j = 1; j < 8; j++) /* not one after the other */
+		assert_int_not_equal(ports[2][j], (uint16_t)(ports[2][j - 1] + 1));
 }
 
 static void test_endpoint_independent(void **state)
@@ -806,6 +874,9 @@ int main(void)
 		cmocka_unit_test(test_udp_without_checksum),
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_icmp_errors),
+		cmocka_unit_test(test_keyed_hash),
+		cmocka_unit_test(test_exhausted_costs_little),
+		cmocka_unit_test(test_ports_are_keyed),
 		cmocka_unit_test(test_endpoint_dependent),
 		cmocka_unit_test(test_endpoint_independent),
 		cmocka_unit_test(test_static),

@@ -6,40 +6,12 @@
 
 /*
  * Sessions and mappings begin and end here, off the path of most packets.
- *
- * Workers share nothing. A packet that comes back is given to a worker by pkt_flow_hash, so an
- * outside endpoint is taken only when that hash, of the packet as it leaves, is this worker's:
- * the hash is symmetric. Two workers may then use one outside port at the same time, towards
- * different remote endpoints.
  */
-
-#define PROBES_MAX 512 /* outside ports tried for one session: bounds what exhaustion costs */
-
-struct endpoint {
-	uint32_t addr; /* network order */
-	uint16_t port;
-};
-
-static uint32_t next_random(struct nat_worker *nat)
-{
-	nat->random ^= nat->random << 13;
-	nat->random ^= nat->random >> 17;
-	nat->random ^= nat->random << 5;
-	return nat->random;
-}
-
-static uint32_t pool_addr(const struct nat_params *p, size_t i)
-{
-	uint32_t addr;
-
-	memcpy(&addr, ((const struct param_ip *)p->pool.items)[i].addr, sizeof(addr));
-	return addr;
-}
 
 bool nat_is_outside(const struct nat_worker *nat, uint32_t addr)
 {
 	for (size_t i = 0; i < nat->params->pool.count; i++)
-		if (pool_addr(nat->params, i) == addr)
+		if (nat_pool_addr(nat->params, i) == addr)
 			return true;
 	for (size_t i = 0; i < nat->statics->n_addrs; i++)
 		if (nat->statics->addrs[i] == addr)
@@ -62,8 +34,8 @@ bool nat_is_inside(const struct nat_params *p, uint32_t addr)
 }
 
 /* The static mapping of an endpoint on one side, as the endpoint of the other side. */
-static bool find_static(const struct nat_statics *statics, uint8_t proto, struct endpoint e,
-			bool inside, struct endpoint *other)
+bool nat_find_static(const struct nat_statics *statics, uint8_t proto, struct nat_endpoint e,
+			bool inside, struct nat_endpoint *other)
 {
 	for (size_t i = 0; i < statics->count; i++) {
 		const struct nat_static_params *s = &statics->list[i];
@@ -83,21 +55,14 @@ static bool find_static(const struct nat_statics *statics, uint8_t proto, struct
 	return false;
 }
 
-static bool is_static_outside(const struct nat_statics *statics, uint8_t proto, struct endpoint e)
-{
-	struct endpoint other;
-
-	return find_static(statics, proto, e, false, &other);
-}
-
-static struct flow_key4 map_key(struct endpoint e, uint8_t proto, bool inside)
+struct flow_key4 nat_map_key(struct nat_endpoint e, uint8_t proto, bool inside)
 {
 	return (struct flow_key4){.src = e.addr, .sport = e.port, .proto = proto,
 				  .zone = inside ? 0 : NAT_INWARD};
 }
 
 /* ICMP identifiers stand where the remote port would. */
-static struct flow_key4 inward_key(const struct flow_key4 *outward, struct endpoint outside)
+struct flow_key4 nat_inward_key(const struct flow_key4 *outward, struct nat_endpoint outside)
 {
 	struct flow_key4 k = {.src = outward->dst, .dst = outside.addr, .sport = outward->dport,
 			      .dport = outside.port, .proto = outward->proto, .zone = NAT_INWARD};
@@ -105,70 +70,11 @@ static struct flow_key4 inward_key(const struct flow_key4 *outward, struct endpo
 	return k;
 }
 
-/*
- * Would the answer come back to this worker? The packet is shown to pkt_flow_hash as it will
- * leave; translate() writes it again, and its checksums.
- */
-static bool comes_back(const struct nf_worker *w, struct rte_mbuf *m, uint8_t proto,
-		       struct endpoint outside)
-{
-	struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
-	struct rte_udp_hdr *l4 = pkt_l4_hdr(m);
-	struct endpoint was = {ip->src_addr, l4->src_port};
-	uint32_t hash;
-
-	if (w->count <= 1)
-		return true;
-	ip->src_addr = outside.addr;
-	if (proto != IPPROTO_ICMP)
-		l4->src_port = outside.port;
-	hash = pkt_flow_hash(m);
-	ip->src_addr = was.addr;
-	l4->src_port = was.port;
-	return (uint64_t)hash * w->count >> 32 == w->index;
-}
-
-static bool is_free(const struct nat_worker *nat, const struct flow_key4 *key,
-		    struct endpoint outside)
-{
-	struct flow_key4 k = inward_key(key, outside);
-
-	if (nat->params->mapping == NAT_ENDPOINT_INDEPENDENT) {
-		k = map_key(outside, key->proto, false);
-		return !flow_find(nat->mappings, &k);
-	}
-	return !flow_find(nat->sessions, &k);
-}
-
-/* RFC 6056: from a random port on. One inside address keeps to one outside (RFC 4787 REQ-2). */
-static bool pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
-			 struct endpoint *out)
-{
-	struct nat_worker *nat = w->state;
-	const struct nat_params *p = nat->params;
-	uint32_t range = (uint32_t)(p->port_max - p->port_min + 1), first = next_random(nat) % range;
-	size_t home = (rte_be_to_cpu_32(key->src) * 2654435761u >> 8) % p->pool.count;
-	uint32_t probes = RTE_MIN(range, PROBES_MAX);
-
-	for (size_t a = 0; a < p->pool.count; a++) {
-		out->addr = pool_addr(p, (home + a) % p->pool.count);
-		for (uint32_t i = 0; i < probes; i++) {
-			uint32_t port = (uint32_t)p->port_min + (first + i) % range;
-
-			out->port = rte_cpu_to_be_16((uint16_t)port);
-			if (comes_back(w, m, key->proto, *out) && is_free(nat, key, *out) &&
-			    !is_static_outside(nat->statics, key->proto, *out))
-				return true;
-		}
-	}
-	return false;
-}
-
 /* The two records of a mapping; NULL when the table is full. */
-static struct flow *add_mapping(struct nat_worker *nat, struct endpoint inside,
-				struct endpoint outside, uint8_t proto, uint32_t now)
+static struct flow *add_mapping(struct nat_worker *nat, struct nat_endpoint inside,
+				struct nat_endpoint outside, uint8_t proto, uint32_t now)
 {
-	struct flow_key4 ki = map_key(inside, proto, true), ko = map_key(outside, proto, false);
+	struct flow_key4 ki = nat_map_key(inside, proto, true), ko = nat_map_key(outside, proto, false);
 	struct flow *fi = flow_insert(nat->mappings, &ki), *fo;
 	struct nat_map *mi, *mo;
 
@@ -198,13 +104,13 @@ static void end_mapping(struct nat_worker *nat, struct flow *inside)
 	flow_delete(nat->mappings, inside);
 }
 
-static struct flow_key4 outward_key(struct endpoint inside, const struct flow_key4 *inward)
+static struct flow_key4 outward_key(struct nat_endpoint inside, const struct flow_key4 *inward)
 {
 	return (struct flow_key4){.src = inside.addr, .dst = inward->src, .sport = inside.port,
 				  .dport = inward->sport, .proto = inward->proto};
 }
 
-static void set_way(struct flow *f, struct endpoint from, struct endpoint to, uint8_t proto,
+static void set_way(struct flow *f, struct nat_endpoint from, struct nat_endpoint to, uint8_t proto,
 		    uint32_t mapping)
 {
 	struct nat_way *way = nat_way(f);
@@ -233,12 +139,12 @@ static enum track_state first_state(const struct rte_mbuf *m, uint8_t proto)
 
 /* Both ways of a session; returns the outward one, or NULL when the table is full. */
 static struct flow *add_session(struct nf_worker *w, const struct flow_key4 *outward,
-				struct endpoint outside, struct flow *mapping,
+				struct nat_endpoint outside, struct flow *mapping,
 				enum track_state state, uint32_t now)
 {
 	struct nat_worker *nat = w->state;
-	struct endpoint inside = {outward->src, outward->sport};
-	struct flow_key4 inward = inward_key(outward, outside);
+	struct nat_endpoint inside = {outward->src, outward->sport};
+	struct flow_key4 inward = nat_inward_key(outward, outside);
 	uint32_t map = mapping ? flow_index(nat->mappings, mapping) : NAT_NO_MAPPING;
 	struct flow *fo = flow_insert(nat->sessions, outward), *fi;
 
@@ -267,13 +173,13 @@ static struct flow *take_mapping(struct nf_worker *w, struct rte_mbuf *m,
 				 const struct flow_key4 *key, uint32_t now, uint8_t *verdict)
 {
 	struct nat_worker *nat = w->state;
-	struct endpoint inside = {key->src, key->sport}, outside;
-	struct flow_key4 k = map_key(inside, key->proto, true);
+	struct nat_endpoint inside = {key->src, key->sport}, outside;
+	struct flow_key4 k = nat_map_key(inside, key->proto, true);
 	struct flow *f = flow_find(nat->mappings, &k);
 
 	if (f)
 		return f;
-	if (!pick_outside(w, m, key, &outside)) {
+	if (!nat_pick_outside(w, m, key, now, &outside)) {
 		*verdict = NF_DROP(DROP_PORTS_EXHAUSTED);
 		return NULL;
 	}
@@ -287,10 +193,10 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 			     uint32_t now, uint8_t *verdict)
 {
 	struct nat_worker *nat = w->state;
-	struct endpoint inside = {key->src, key->sport}, outside;
+	struct nat_endpoint inside = {key->src, key->sport}, outside;
 	struct flow *mapping = NULL, *f;
 
-	if (find_static(nat->statics, key->proto, inside, true, &outside)) {
+	if (nat_find_static(nat->statics, key->proto, inside, true, &outside)) {
 		/* nothing to choose */
 	} else if (nat->params->mapping == NAT_ENDPOINT_INDEPENDENT) {
 		const struct nat_map *map;
@@ -299,8 +205,8 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 		if (!mapping)
 			return NULL;
 		map = flow_state4(mapping);
-		outside = (struct endpoint){map->addr, map->port};
-	} else if (!pick_outside(w, m, key, &outside)) {
+		outside = (struct nat_endpoint){map->addr, map->port};
+	} else if (!nat_pick_outside(w, m, key, now, &outside)) {
 		*verdict = NF_DROP(DROP_PORTS_EXHAUSTED);
 		return NULL;
 	}
@@ -318,16 +224,16 @@ struct flow *nat_new_outward(struct nf_worker *w, struct rte_mbuf *m, const stru
 }
 
 /* Where an unknown packet from outside may go in: a static mapping, or an open one. */
-static bool find_inside(struct nat_worker *nat, const struct flow_key4 *key, struct endpoint *inside,
+static bool find_inside(struct nat_worker *nat, const struct flow_key4 *key, struct nat_endpoint *inside,
 			struct flow **mapping)
 {
 	const struct nat_params *p = nat->params;
-	struct endpoint outside = {key->dst, key->dport};
-	struct flow_key4 k = map_key(outside, key->proto, false);
+	struct nat_endpoint outside = {key->dst, key->dport};
+	struct flow_key4 k = nat_map_key(outside, key->proto, false);
 	const struct nat_map *map;
 	struct flow *f;
 
-	if (find_static(nat->statics, key->proto, outside, false, inside))
+	if (nat_find_static(nat->statics, key->proto, outside, false, inside))
 		return true;
 	if (p->mapping != NAT_ENDPOINT_INDEPENDENT || p->filtering != NAT_ENDPOINT_INDEPENDENT)
 		return false;
@@ -335,7 +241,7 @@ static bool find_inside(struct nat_worker *nat, const struct flow_key4 *key, str
 	if (!f)
 		return false;
 	map = flow_state4(f);
-	*inside = (struct endpoint){map->addr, map->port};
+	*inside = (struct nat_endpoint){map->addr, map->port};
 	*mapping = flow_at(nat->mappings, map->peer);
 	return true;
 }
@@ -344,7 +250,7 @@ struct flow *nat_new_inward(struct nf_worker *w, struct rte_mbuf *m, const struc
 			    uint32_t now, uint8_t *verdict)
 {
 	struct nat_worker *nat = w->state;
-	struct endpoint inside;
+	struct nat_endpoint inside;
 	struct flow_key4 outward;
 	struct flow *mapping = NULL, *f;
 
@@ -353,7 +259,7 @@ struct flow *nat_new_inward(struct nf_worker *w, struct rte_mbuf *m, const struc
 		return NULL;
 	}
 	outward = outward_key(inside, key);
-	f = add_session(w, &outward, (struct endpoint){key->dst, key->dport}, mapping,
+	f = add_session(w, &outward, (struct nat_endpoint){key->dst, key->dport}, mapping,
 			first_state(m, key->proto), now);
 	if (!f) {
 		*verdict = NF_DROP(DROP_TABLE_FULL);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nat.h"
+
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/random.h>
+
+/*
+ * Which outside endpoint a new session gets.
+ *
+ * Workers share nothing. A packet that comes back is given to a worker by pkt_flow_hash, so an
+ * outside endpoint is taken only when that hash, of the packet as it leaves, is this worker's:
+ * the hash is symmetric. Two workers may then use one outside port at the same time, towards
+ * different remote endpoints.
+ *
+ * What a session costs is bounded, however full and however large the pool is: so many endpoints
+ * are tried, and where none of them is free, nobody tries towards that remote endpoint again for
+ * a while. So a flood of new flows takes nothing from established ones.
+ */
+
+#define TRIES_HOME 256 /* at the address that an inside host keeps to (RFC 4787 REQ-2) */
+#define TRIES_AWAY 256 /* at all others together */
+#define FULL_MS 100
+
+uint32_t nat_pool_addr(const struct nat_params *p, size_t i)
+{
+	uint32_t addr;
+
+	memcpy(&addr, ((const struct param_ip *)p->pool.items)[i].addr, sizeof(addr));
+	return addr;
+}
+
+static bool is_static_outside(const struct nat_statics *statics, uint8_t proto, struct nat_endpoint e)
+{
+	struct nat_endpoint other;
+
+	return nat_find_static(statics, proto, e, false, &other);
+}
+
+/*
+ * Would the answer come back to this worker? The packet is shown to pkt_flow_hash as it will
+ * leave; translate() writes it again, and its checksums.
+ */
+static bool comes_back(const struct nf_worker *w, struct rte_mbuf *m, uint8_t proto,
+		       struct nat_endpoint outside)
+{
+	struct rte_ipv4_hdr *ip = pkt_l3_hdr(m);
+	struct rte_udp_hdr *l4 = pkt_l4_hdr(m);
+	struct nat_endpoint was = {ip->src_addr, l4->src_port};
+	uint32_t hash;
+
+	if (w->count <= 1)
+		return true;
+	ip->src_addr = outside.addr;
+	if (proto != IPPROTO_ICMP)
+		l4->src_port = outside.port;
+	hash = pkt_flow_hash(m);
+	ip->src_addr = was.addr;
+	l4->src_port = was.port;
+	return (uint64_t)hash * w->count >> 32 == w->index;
+}
+
+static bool is_free(const struct nat_worker *nat, const struct flow_key4 *key,
+		    struct nat_endpoint outside)
+{
+	struct flow_key4 k = nat_inward_key(key, outside);
+
+	if (nat->params->mapping == NAT_ENDPOINT_INDEPENDENT) {
+		k = nat_map_key(outside, key->proto, false);
+		return !flow_find(nat->mappings, &k);
+	}
+	return !flow_find(nat->sessions, &k);
+}
+
+static inline uint64_t rotate(uint64_t x, unsigned int bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] = rotate(v[2], 32);
+}
+
+/* SipHash-2-4 of three words (Aumasson and Bernstein, 2012). */
+uint64_t nat_keyed_hash(const uint64_t key[2], const uint64_t words[3])
+{
+	const uint64_t in[] = {words[0], words[1], words[2], 24ull << 56};
+	uint64_t v[] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
+			key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
+
+	for (unsigned int i = 0; i < RTE_DIM(in); i++) {
+		v[3] ^= in[i];
+		sip_round(v);
+		sip_round(v);
+		v[0] ^= in[i];
+	}
+	v[2] ^= 0xff;
+	for (unsigned int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* The key is the kernel's, unless somebody wants the same ports each time. */
+int nat_ports_init(struct nat_worker *nat, uint64_t seed, unsigned int worker, struct err *err)
+{
+	nat->key[0] = seed;
+	nat->key[1] = worker;
+	if (seed || getrandom(nat->key, sizeof(nat->key), 0) == (ssize_t)sizeof(nat->key))
+		return 0;
+	return err_set(err, EIO, "params.seed", "the kernel gives no random key");
+}
+
+/* Endpoints are free towards one remote endpoint, or, in independent mappings, towards all. */
+static uint64_t remote_of(const struct nat_worker *nat, const struct flow_key4 *key)
+{
+	if (nat->params->mapping == NAT_ENDPOINT_INDEPENDENT)
+		return key->proto;
+	return (uint64_t)key->dst << 32 | (uint64_t)key->dport << 8 | key->proto;
+}
+
+static bool try_ports(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
+		      uint32_t first, uint32_t tries, struct nat_endpoint *out)
+{
+	struct nat_worker *nat = w->state;
+	const struct nat_params *p = nat->params;
+	uint32_t range = (uint32_t)(p->port_max - p->port_min + 1);
+
+	for (uint32_t i = 0; i < RTE_MIN(tries, range); i++) {
+		out->port = rte_cpu_to_be_16((uint16_t)(p->port_min + (first + i) % range));
+		w->counters[C_TRIES]++;
+		if (comes_back(w, m, key->proto, *out) && is_free(nat, key, *out) &&
+		    !is_static_outside(nat->statics, key->proto, *out))
+			return true;
+	}
+	return false;
+}
+
+/* RFC 6056 section 3.3.4, double hash-based: a keyed place for each pair of hosts, and a step on for
+ * each session. */
+static uint32_t first_port(struct nat_worker *nat, const struct flow_key4 *key)
+{
+	const uint64_t words[] = {key->src, (uint64_t)key->dst << 16 | key->dport, 0};
+	const uint64_t steps[] = {key->src, key->dst, 1};
+	uint16_t *step = &nat->steps[nat_keyed_hash(nat->key, steps) % RTE_DIM(nat->steps)];
+
+	return (uint32_t)(nat_keyed_hash(nat->key, words) >> 32) + (*step)++;
+}
+
+bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
+		      uint32_t now, struct nat_endpoint *out)
+{
+	struct nat_worker *nat = w->state;
+	const struct nat_params *p = nat->params;
+	uint64_t remote = remote_of(nat, key);
+	const uint64_t words[] = {remote, 0, 2};
+	struct nat_full *full = &nat->full[nat_keyed_hash(nat->key, words) % RTE_DIM(nat->full)];
+	size_t home = (rte_be_to_cpu_32(key->src) * 2654435761u >> 8) % p->pool.count;
+	uint32_t first, each, left = TRIES_AWAY;
+
+	if (full->remote == remote && (int32_t)(now - full->until) < 0)
+		return false;
+	first = first_port(nat, key);
+	each = RTE_MAX(1u, TRIES_AWAY / (uint32_t)p->pool.count);
+	for (size_t a = 0; a < p->pool.count && (!a || left >= each); a++) {
+		out->addr = nat_pool_addr(p, (home + a) % p->pool.count);
+		if (try_ports(w, m, key, first, a ? each : TRIES_HOME, out))
+			return true;
+		left -= a ? each : 0;
+	}
+	*full = (struct nat_full){.remote = remote, .until = now + flow_ticks(FULL_MS)};
+	return false;
+}
