@@ -21,11 +21,13 @@ from headrace.engine.clocks import of_vnfs, of_workers
 from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan import Path
 from headrace.engine.reading import Flow, Reading, Wires, flow
+from headrace.model.undisturbed import capacity
 from headrace.record.counters import Counters
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, Figures, LatencyFloor
 from headrace.record.latency import latency, merged, pdv
 from headrace.record.segments import Segment
+from headrace.record.slices import Sliced
 
 Json = dict[str, Any]
 
@@ -77,6 +79,7 @@ def _observation(
         backs={way.back for way in context.ways},
     )  # fmt: skip
     sinks = [reading.after.sink(way.sink) for way in ways]
+    sliced = Sliced(reading.load_pps, context.segments, counters, reading.slices)
     figures = Figures(
         load_pps=reading.load_pps * len(ways) or total.intended / total.seconds,
         **_rates(total),
@@ -101,12 +104,13 @@ def _observation(
         flows=_flows(reading, ways),
         calibration=context.calibration,
         segments=context.segments,
+        capacity=capacity([[sliced]]),
         counters=counters,
         labels=context.labels,
     )
     if figures.below_floor:
         figures = figures.model_copy(update={"labels": (*context.labels, BELOW_FLOOR)})
-    return Observation(ways[0].direction if len(ways) == 1 else "both", figures, facts)
+    return Observation(ways[0].direction if len(ways) == 1 else "both", figures, facts, sliced)
 
 
 @dataclass(frozen=True)

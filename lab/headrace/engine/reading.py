@@ -13,8 +13,10 @@ from headrace.engine.accounts import waiting
 from headrace.engine.counters import Sending
 from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
+from headrace.engine.sliced import slices_of
 from headrace.host.scheduling import kept_waiting, snapshot
 from headrace.record.identity import Direction
+from headrace.record.slices import ReplicaSlices
 
 _POLL_S = 0.02
 _LOOK_S = 0.04
@@ -50,6 +52,7 @@ class Reading:
     read_s: float  # from `before` to `after`
     vnfs_waited_ns: dict[int, int] = field(default_factory=dict)  # of CPUs with one VNF each
     sending: Sending | None = None  # None: nothing was read while packets were sent
+    slices: tuple[ReplicaSlices, ...] = ()  # of the time of sending
 
 
 class Run:
@@ -95,12 +98,14 @@ class Run:
             time.sleep(self._drain_s)
             self._after = _when_empty(self._engine)
             self._read_s = time.monotonic() - self._read_at
+        until = self._start_tsc + round(self._duration_s * before.tsc_hz)
+        self._slices = slices_of(self._engine, self._start_tsc, until)
         self._sending = None if at is None else Sending(at, self._start_tsc - before.tsc)
 
     def read(self) -> Reading:
         return Reading(
             self._load_pps, self._duration_s, self._before, self._after, self._waited,
-            self._watched_s, self._read_s, self._vnfs_waited, self._sending,
+            self._watched_s, self._read_s, self._vnfs_waited, self._sending, self._slices,
         )  # fmt: skip
 
 

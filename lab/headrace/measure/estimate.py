@@ -12,7 +12,8 @@ from statistics import mean
 from headrace.engine.plan import isolated_cpus
 from headrace.ground.contract import Checked, Point
 from headrace.measure.outcome import Limits, Outcome
-from headrace.measure.series import RETRIES
+from headrace.measure.series import RETRIES, SATURATED_S
+from headrace.measure.turns import compared
 from headrace.spec.measure import Measure
 
 # As five studies took (docs/measuring.md).
@@ -39,7 +40,17 @@ def study_s(checked: Checked) -> float:
     )
     workloads = {offer.workload for point in checked.points for offer in point.offers}
     deploying = times * (checked.seconds or 0.0)
-    return COMMAND_S + FLOOR_S * len(workloads) + each + deploying
+    return COMMAND_S + FLOOR_S * len(workloads) + each + deploying + _comparing_s(checked)
+
+
+def _comparing_s(checked: Checked) -> float:
+    """Executions in turn, before anything else."""
+    each = (checked.seconds or 0.0) / len(checked.points)
+    return sum(
+        point.study.measure.pairs
+        * (each + warmup_s(point) + SATURATED_S + TRIAL_S + point.study.measure.drain)
+        for point in compared(checked)
+    )
 
 
 def deployments(checked: Checked) -> int:

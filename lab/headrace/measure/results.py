@@ -10,6 +10,7 @@ from typing import Any
 from headrace.engine.figures import UNINTENDED
 from headrace.measure.doubts import of_search
 from headrace.measure.outcome import Found, Limits
+from headrace.record.estimates import Capacity
 from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
 
 AGREEMENT = 0.05
@@ -22,11 +23,17 @@ def result(trial: Trial, goal: str, **more: Any) -> Result:
 
 
 def searched(
-    trials: Sequence[Trial], found: Found, limits: Limits, count: int, seconds: float
+    trials: Sequence[Trial],
+    found: Found,
+    limits: Limits,
+    count: int,
+    seconds: float,
+    capacity: Capacity | None,
 ) -> list[Result]:
     """The results of one goal, one per direction and their sum."""
     goal = found.goal
     shared = {
+        "capacity": capacity,
         "goal_parameters": Goal(
             name=goal.name,
             loss_ratio=goal.loss_ratio,

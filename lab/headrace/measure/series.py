@@ -14,6 +14,7 @@ from headrace.measure.doubts import of_maximum
 from headrace.measure.outcome import Limits, Outcome
 from headrace.measure.progress import Progress
 from headrace.measure.results import result, searched
+from headrace.record.estimates import Capacity
 from headrace.record.figures import ApplicationFigures
 from headrace.record.identity import Phase
 from headrace.record.rows import Measurement, Result, Trial
@@ -23,6 +24,8 @@ from headrace.spec.measure import LoadShare
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
 RETRIES = 6
+SATURATED_S = 1.0  # a trial for an execution's capacity,
+SATURATIONS = 3  # of which so many are tried
 
 
 class Book(Protocol):
@@ -31,6 +34,8 @@ class Book(Protocol):
     progress: Progress
     trials: int
     results: list[Result]
+
+    def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None: ...
 
     def trial(
         self,
@@ -61,20 +66,36 @@ class Series:
         self._by_number: dict[int, list[Trial]] = {}
         self._retries, self._repetition = RETRIES, 0
 
+    def saturate(self) -> None:
+        """One trial at as many packets as its lcores can take, for what they can carry; again while
+        too little of it was left alone."""
+        self._repetition = 0
+        self._warm_up()
+        for _ in range(SATURATIONS):
+            trials = self._trial(0, SATURATED_S, "capacity")
+            if trials[-1].capacity is not None or trials[-1].counters is None:
+                return
+
     def run(self, repetitions: Sequence[int], after_searches: bool = False) -> None:
         """Warmed up once: each repetition begins where the one before it ended. `after_searches`:
         only the loads that are a part of what the searches of all points found."""
         self._repetition = repetitions[0]
-        if self._warmup_s:
-            self._book.progress.status("warming up")
-            # A quarter of what the tester can: every flow is seen, and no queue is left full.
-            self._trial((self._most() or 0.0) / 4, self._warmup_s, "warm-up")
+        self._warm_up()
         for self._repetition in repetitions:
             if not after_searches:
                 self._repeat()
                 continue
             for share in self._measure.shares:
                 self._part(share)
+
+    def _warm_up(self) -> None:
+        if self._warmup_s:
+            self._book.progress.status("warming up")
+            # A quarter of what the tester can: every flow is seen, and no queue is left full.
+            self._trial((self._most() or 0.0) / 4, self._warmup_s, "warm-up")
+
+    def _capacity(self) -> Capacity | None:
+        return self._book.capacity(self._point, self._offer, self._repetition)
 
     def _repeat(self) -> None:
         if self._measure.max:
@@ -122,7 +143,9 @@ class Series:
         trials = self._trial(0, self._measure.trial, "max")
         last = trials[-1]
         whose = of_maximum if self._offer.paced else lambda one: one.audit
-        self._book.keep([result(t, "max", audit=whose(t)) for t in trials])
+        self._book.keep(
+            [result(t, "max", audit=whose(t), capacity=self._capacity()) for t in trials]
+        )
         if not self._say_application(last):
             self._book.progress.say(
                 f"  max: {rate(last.throughput_pps)} of {rate(last.sent_pps)}" + _by_policy(last)
@@ -131,7 +154,9 @@ class Series:
     def _fixed(self, load: float, share: str | None = None) -> None:
         self._book.progress.status(f"at {rate(load)}")
         trials = self._trial(load, self._measure.trial, "fixed")
-        self._book.keep([result(t, "fixed", load_share=share) for t in trials])
+        self._book.keep(
+            [result(t, "fixed", load_share=share, capacity=self._capacity()) for t in trials]
+        )
         last = trials[-1]
         if self._say_application(last):
             return
@@ -164,7 +189,7 @@ class Series:
             if goal.sample is None:
                 continue
             trials = self._by_number[goal.sample.outcome.trial]
-            results = searched(trials, goal, limits, count, seconds)
+            results = searched(trials, goal, limits, count, seconds, self._capacity())
             self._book.keep(results)
             verdict = results[-1].audit.verdict
             self._book.progress.say(

@@ -39,12 +39,16 @@ from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
 from headrace.measure.series import Series
 from headrace.measure.trial import trial
+from headrace.measure.turns import Starts, compared
+from headrace.model.undisturbed import capacity
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
 from headrace.record.convergence import CONVERGENCE_FILE, RouteChange, RouteChanges
 from headrace.record.environment import Environment
+from headrace.record.estimates import Capacity
 from headrace.record.identity import Phase
 from headrace.record.rows import Result, Trial
+from headrace.record.slices import Sliced
 from headrace.spec.deployment import Deployment
 from headrace.spec.measure import Chaos, Convergence
 
@@ -68,6 +72,7 @@ class Session:
         self.stopwatch = Stopwatch()
         self._at_end: list[Callable[[], None]] = []  # when nothing of the run is left
         self._changes: list[RouteChange] = []
+        self._starts = Starts()
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
         )
@@ -123,6 +128,7 @@ class Session:
         self.hold(frozenset[int]().union(*(point.cpus for point in checked.points)))
         if checked.memory is not None:
             self.provide(checked.memory)
+        self._compare(checked)
         every = range(1, repetitions + 1)
         rounds = [range(n, n + 1) for n in every] if checked.interleaved else [every]
         for turn, after_searches in itertools.product(rounds, phases(checked)):
@@ -139,6 +145,26 @@ class Session:
                     self.failed[point.chain] = str(error)
                     self.progress.say(f"{escape(point.chain)}: failed: {escape(str(error))}")
                 self.progress.finished()
+
+    def _compare(self, checked: Checked) -> None:
+        """Executions of one chain in turn, as often as is asked: what the machine does to one of
+        them it does to the next."""
+        points = compared(checked)
+        if not points:
+            return
+        turns = max(point.study.measure.pairs for point in points)
+        names = ", ".join(dict.fromkeys(point.execution for point in points))
+        self.progress.say(f"comparing {names}: {turns} times in turn")
+        for turn in range(turns):
+            for point in points:
+                self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
+                with self.deployed(point) as deployed, self.stopwatch.phase("measuring"):
+                    for offer in point.offers:
+                        Series(self, deployed, point, offer, None).saturate()
+
+    def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
+        """By all trials of this point in the comparison and in this repetition."""
+        return capacity(self._starts.of(point, offer, (0, repetition)))
 
     def _point(
         self, point: Point, repetitions: range, after_searches: bool, each_trial: bool
@@ -197,6 +223,7 @@ class Session:
     @contextlib.contextmanager
     def deployed(self, point: Point) -> Iterator[Deployed]:
         with point.deploy(self.site) as deployed:
+            self._starts.begin()
             self._note_environment(deployed)
             for note in deployed.notes:
                 self.progress.say(note)
@@ -224,10 +251,13 @@ class Session:
             load_pps=load_pps, seconds=seconds,
         )  # fmt: skip
         self.progress.observer.trial_begins(begun)
+        slices: list[Sliced] = []
         judged = trial(
             deployed, point, offer, load_pps, seconds,
-            phase=phase, repetition=repetition, number=self.trials, watch=watch,
+            phase=phase, repetition=repetition, number=self.trials, watch=watch, slices=slices,
         )  # fmt: skip
+        if phase != "warm-up":
+            self._starts.add(point, offer, repetition, slices)
         for one in judged:
             self.bundle.trial(one)
         self.progress.observer.trial_ends(judged)

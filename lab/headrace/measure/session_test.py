@@ -108,6 +108,7 @@ class Fake:
 
     def read(self) -> Sequence[Observation]:
         load, seconds = self.going
+        load = load or 10 * CAPACITY
         sent, received = round(load * seconds), round(min(load, self.capacity) * seconds)
         lost = sent - received
         figures = Figures(
@@ -171,6 +172,21 @@ def test_what_is_compared_is_interleaved(home: Path) -> None:
         ("a", 1, 1), ("b", 1, 2), ("a", 2, 3), ("b", 2, 4),
     ]  # fmt: skip
     assert done.error is None and done.left == [] and not done.reported
+
+
+def test_executions_of_one_chain_are_compared_in_turn(home: Path) -> None:
+    """Deployed anew in each turn, before anything else; another chain is compared with none."""
+    log: list[str] = []
+    measure = {**SEARCH, "pairs": 3}
+    inside = (Segment(name="chain", cpus=(1,)),)
+    points = [Fake("c", log, measure, execution=name, segments=inside) for name in ("a", "b")]
+    done = run(home, [*points, Fake("d", log, measure, segments=inside)])
+    trials = Bundle(done.bundle).trials()
+    turns = [(t.execution, t.phase, t.repetition) for t in trials[:6]]
+    assert turns == [("a", "capacity", 0), ("b", "capacity", 0)] * 3
+    assert all(t.phase == "search" for t in trials[6:]) and log.count("deploy c") == 3 * 2 + 2
+    assert log.count("deploy d") == 1
+    assert "comparing a, b: 3 times in turn" in done.words
 
 
 def test_a_costly_deployment_is_made_once(home: Path) -> None:
@@ -262,6 +278,7 @@ def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Pat
     """In all repetitions the same load, though the second search finds another one."""
     measure = {
         **SEARCH,
+        "pairs": 0,
         "loads": ["50% of loss-0", {"share": 0.5, "goal": "loss-0", "execution": "b"}],
     }
     log: list[str] = []

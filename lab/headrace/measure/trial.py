@@ -13,6 +13,7 @@ from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
+from headrace.record.slices import Sliced
 
 
 def trial(
@@ -26,9 +27,10 @@ def trial(
     repetition: int,
     number: int,
     watch: Watch | None = None,
+    slices: list[Sliced] | None = None,
 ) -> list[Trial]:
     """`load_pps`: in each direction, 0 is as fast as possible. One record per direction, and their
-    sum when there are two."""
+    sum when there are two. `slices`: where the trial's are put."""
     with nullcontext() if watch is None else watch.trial(number):
         deployed.start(offer, load_pps, seconds)
         started_at = now()
@@ -50,4 +52,7 @@ def trial(
             intended_duration_s=seconds,
         )
 
-    return [judged(seen) for seen in deployed.read()]
+    observed = deployed.read()
+    if slices is not None:  # of all directions: the last one is their sum
+        slices += [seen.sliced for seen in observed[-1:] if seen.sliced is not None]
+    return [judged(seen) for seen in observed]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from headrace.record.account import Account
 from headrace.record.figures import Figures
 from headrace.record.identity import Direction
+from headrace.record.slices import Sliced
 from headrace.record.verdict import Finding
 
 
@@ -70,3 +71,4 @@ class Observation:
     direction: Direction
     figures: Figures
     facts: Facts
+    sliced: Sliced | None = None

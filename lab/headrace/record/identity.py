@@ -15,7 +15,7 @@ Direction = Literal["forward", "reverse", "both"]
 Origin = Literal["measured", "predicted", "published"]
 
 
-Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "chaos"]
+Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "capacity", "chaos"]
 
 
 class Identity(Record):

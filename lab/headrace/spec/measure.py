@@ -160,8 +160,9 @@ class Convergence(Spec):
 
 class Measure(Spec):
     """Maximum rate, fixed loads, goals of one search, loads that are a part of what it found: any
-    of them, done in this order. Or what becomes of a load while VNFs are killed, or how fast routes
-    converge."""
+    of them, done in this order. Before a search or maximum rate, executions of one chain are
+    compared in `pairs` turns, each at its limit for a second. Or what becomes of a load while VNFs
+    are killed, or how fast routes converge."""
 
     search: Annotated[tuple[Goal, ...], Field(max_length=16)] = ()  # goals: the highest load at
     # which the loss ratio is kept
@@ -171,6 +172,7 @@ class Measure(Spec):
         Field(max_length=1000),
     ] = ()  # trials at these packets/s
     max: bool = False  # one trial as fast as the source can
+    pairs: Annotated[Count, Field(ge=0, le=100)] = 5  # turns in which executions are compared
     losses: Literal["all", "unintended"] = "all"  # which losses count: `unintended` leaves out what
     # a function was told to drop
     goals: GoalParameters = GoalParameters()  # attributes of all goals

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine's slices of a trial: read over the control socket, and made columns of."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from headrace.engine.engine import Engine
+from headrace.record.slices import ReplicaSlices
+
+MOST = 1000  # of a replica in a trial, evenly chosen: ten seconds of them tell enough
+
+
+class SlicedReplica(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpu: int
+    rows: tuple[tuple[int, ...], ...]
+
+
+class SlicesReply(BaseModel):
+    """The answer to `slices` (docs/design/contracts.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ok: bool
+    tsc: int
+    tsc_hz: int
+    additions: int
+    columns: tuple[str, ...]
+    segments: dict[str, tuple[SlicedReplica, ...]]
+
+
+def slices_of(engine: Engine, since: int, until: int) -> tuple[ReplicaSlices, ...]:
+    """Those that lie between two TSCs."""
+    reply = SlicesReply.model_validate(
+        engine.request("slices", since=since, until=until, most=MOST)
+    )
+    return tuple(
+        _columns(reply, segment, index, one)
+        for segment, replicas in reply.segments.items()
+        for index, one in enumerate(replicas)
+    )
+
+
+def _columns(reply: SlicesReply, segment: str, index: int, one: SlicedReplica) -> ReplicaSlices:
+    table = np.array(one.rows, dtype=np.float64).reshape(len(one.rows), len(reply.columns))
+    return ReplicaSlices(
+        segment=segment,
+        index=index,
+        cpu=one.cpu,
+        tsc_hz=reply.tsc_hz,
+        additions=reply.additions,
+        columns={name: table[:, i] for i, name in enumerate(reply.columns)},
+    )

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which points are measured in turn, and whose slices belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.ground.contract import Checked, Offer, Point
+from headrace.record.slices import Sliced
+
+KEPT = 60  # trials of a start: a search at its own has fewer, and an hour of them is no better
+
+
+def compared(checked: Checked) -> list[Point]:
+    """Executions of one chain inside one engine under one workload, where there are several: others
+    take long to deploy."""
+    if not checked.interleaved:
+        return []
+    asked = [p for p in checked.points if p.study.measure.pairs and _at_its_limit(p)]
+    return [point for point in asked if len(_beside(point, asked)) > 1]
+
+
+def _at_its_limit(point: Point) -> bool:
+    """At a fixed load nobody asks what a chain could carry."""
+    asked = point.study.measure.search or point.study.measure.max
+    return bool(asked) and {one.hosting for one in point.segments} == {"inline"}
+
+
+def _beside(point: Point, points: Sequence[Point]) -> set[str]:
+    return {
+        one.execution
+        for one in points
+        if (one.chain, one.offers[0].workload) == (point.chain, point.offers[0].workload)
+    }
+
+
+class Starts:
+    """Trials' slices: of one deployment together, apart from those of the next."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._kept: dict[tuple[str, str, str, int], dict[int, list[Sliced]]] = {}
+
+    def begin(self) -> None:
+        self._number += 1
+
+    def add(self, point: Point, offer: Offer, repetition: int, slices: Sequence[Sliced]) -> None:
+        starts = self._kept.setdefault(_key(point, offer, repetition), {})
+        kept = starts.setdefault(self._number, [])
+        kept += slices
+        del kept[:-KEPT]
+
+    def of(self, point: Point, offer: Offer, repetitions: Sequence[int]) -> list[list[Sliced]]:
+        return [
+            start
+            for repetition in dict.fromkeys(repetitions)
+            for start in self._kept.get(_key(point, offer, repetition), {}).values()
+            if start
+        ]
+
+
+def _key(point: Point, offer: Offer, repetition: int) -> tuple[str, str, str, int]:
+    return (point.chain, point.execution, offer.workload, repetition)

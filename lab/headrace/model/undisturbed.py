@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacities from slices in which nothing kept an lcore from its work.
+
+A neighbour on the machine loses packets in the chain's name, and a search that counts losses finds
+the neighbour's limit. What a packet costs in the slices that were left alone is the chain's own:
+the cycles of all of them over their packets, in full bursts, as they are when an lcore has no time
+left. Intervals are by the bootstrap over blocks of ten slices (0.1 s), as slices beside each other
+are alike (Künsch 1989, The jackknife and the bootstrap for general stationary observations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.record.counters import LINE_BURST, LINE_SPREAD, LINE_TURNS, ReplicaReading
+from headrace.record.estimates import CONFIDENCE, Capacity, Interval, PartCapacity
+from headrace.record.segments import Segment
+from headrace.record.slices import ReplicaSlices, Sliced
+
+DISTURBED = 0.01  # of a slice: with more taken from its lcore it is left out
+SLOW = 1.1  # times the usual pace of its lcore: so is one while its core was slow,
+NARROW = 0.8  # or did this part of its usual additions at once: somebody on its other hyperthread
+FULL = 0.9  # of the most that a poll takes, in the mean of a slice: its lcore had no time left
+LEAST = 30  # slices: fewer are no sample
+BLOCK = 10  # slices
+DRAWS = 1000
+TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
+WIRE = "wire-"  # rings in front of a chain (engine/plan.py)
+_TURNS = ("turns", "turn_packets", "turn_packets_squared", "turn_cycles", "turn_cycles_by_packets")
+_SUMMED = ("ops", "packets", "found", *_TURNS)
+
+Draws = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Key = tuple[str, int]  # of a replica
+
+
+def quiet(one: ReplicaSlices) -> Mask:
+    """The slices in which nothing disturbed its lcore, as far as one can tell."""
+    taken = np.maximum(one["pauses"], one["kept_us"] * 1e-6 * one.tsc_hz)
+    pace = one["pace"] / one.additions
+    width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
+    alone = taken <= DISTURBED * one["ref"]
+    taken_pace = one["pace"] > 0  # a slice of a replica that did not poll has no sample
+    usual_pace = np.median(pace[taken_pace]) if taken_pace.any() else 0.0
+    usual_width = np.median(width[taken_pace]) if taken_pace.any() else 0.0
+    same = ~taken_pace | ((pace <= SLOW * usual_pace) & (width >= NARROW * usual_width))
+    return alone & same
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Cycles of a packet of one replica, as drawn by the bootstrap; the first is the estimate."""
+
+    draws: Draws
+    slices: int
+
+
+def capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
+    """A chain's, that was deployed one time or several in the same way: the trials of each. None: a
+    part of the chain has no sample, as too few of its slices were left alone."""
+    every = [[one for one in start if one.replicas] for start in starts]
+    saturated = [[one for one in start if _saturated(one)] for start in every]
+    # What comes in full bursts beside the limit has just been written, and is dearer to receive
+    # than what has waited (docs/design/handover.md): the limit is where packets wait.
+    return _capacity([one for one in saturated if one]) or _capacity([one for one in every if one])
+
+
+def _saturated(sample: Sliced) -> bool:
+    return not sample.load_pps or _turned_away(sample) >= TURNED_AWAY
+
+
+def _capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
+    some = [one for start in starts for one in start]
+    if not some:
+        return None
+    costs = {key: _cost(starts, key) for key in _keys(some)}
+    visits = _visits(some)
+    parts = [
+        part
+        for segment in some[0].segments
+        if (part := _part(segment, some, costs, visits)) is not None
+    ]
+    chain = [one for one in parts if one.role == "chain"]
+    if not chain or len(chain) < sum(one.role == "chain" for one in some[0].segments):
+        return None
+    least = min(chain, key=lambda one: one.pps.value)
+    return Capacity(parts=tuple(parts), narrowest=least.name, pps=least.pps, trials=len(some))
+
+
+def _keys(samples: Sequence[Sliced]) -> list[Key]:
+    return [(one.segment, one.index) for one in samples[0].replicas]
+
+
+def _of(sample: Sliced, key: Key) -> ReplicaSlices:
+    return next(one for one in sample.replicas if (one.segment, one.index) == key)
+
+
+def _counted(sample: Sliced, key: Key) -> ReplicaReading | None:
+    replicas = sample.counters.replicas
+    return next((one for one in replicas if (one.segment, one.index) == key), None)
+
+
+def _burst(samples: Sequence[Sliced], key: Key) -> int:
+    readings = (_counted(one, key) for one in samples)
+    return max((one.burst or 0 for one in readings if one is not None), default=0)
+
+
+Columns = Mapping[str, Draws]
+
+
+def _cost(starts: Sequence[Sequence[Sliced]], key: Key) -> _Cost | None:
+    """In full bursts: by slices of such, or else by the line through polls of the slices that come
+    nearest to it."""
+    burst = _burst([one for start in starts for one in start], key)
+    each = [_worked([_of(one, key) for one in start]) for start in starts]
+    together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
+    count = sum(one.size for one in together)
+    full = [one >= FULL * burst for one in together]
+    if sum(int(one.sum()) for one in full) >= LEAST:
+        sums = _resampled(each, full)
+        return _Cost(sums["ops"] / sums["packets"], sum(int(one.sum()) for one in full))
+    if count < LEAST:
+        return None
+    limit = np.quantile(np.concatenate(together), 1 - max(0.25, LEAST / count))
+    near = [one >= limit for one in together]
+    sums = _resampled(each, near)
+    as_they_came = sums["ops"] / sums["packets"]
+    costs = np.minimum(as_they_came, _lines(sums, burst, as_they_came))
+    return _Cost(costs, sum(int(one.sum()) for one in near))
+
+
+def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
+    """Undisturbed slices with packets, of one start."""
+    return {
+        name: np.concatenate([one[name][quiet(one) & (one["packets"] > 0)] for one in trials])
+        for name in _SUMMED
+    }
+
+
+def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Draws]:
+    """The sum of each column over all starts, and those of DRAWS samples: of starts, and in each of
+    blocks of its slices. The same seed each time, so that replicas of one lcore have the same
+    drawn: what slows an lcore slows them all."""
+    some = [
+        {name: column[mask] for name, column in columns.items()}
+        for columns, mask in zip(starts, masks, strict=True)
+        if mask.any()
+    ]
+    random = np.random.default_rng(1)
+    chosen = random.integers(0, len(some), size=(DRAWS, len(some)))
+    sums = {name: np.zeros(DRAWS + 1) for name in _SUMMED}
+    for turn in range(len(some)):
+        for start, columns in enumerate(some):
+            firsts = np.arange(0, columns["packets"].size, BLOCK)
+            drawn = random.integers(0, len(firsts), size=(DRAWS, len(firsts)))
+            here = chosen[:, turn] == start
+            for name, column in columns.items():
+                blocks = np.add.reduceat(column, firsts)
+                sums[name][1:][here] += blocks[drawn[here]].sum(axis=1)
+                sums[name][0] += column.sum() if not turn else 0.0
+    return sums
+
+
+def _lines(sums: Columns, burst: int, otherwise: Draws) -> Draws:
+    """What a packet takes in full bursts, by the line through polls of each draw (Turns.line)."""
+    n = np.maximum(sums["turns"], 1)
+    mean, cycles = sums["turn_packets"] / n, sums["turn_cycles"] / n
+    variance = sums["turn_packets_squared"] / n - mean * mean
+    tells = (n >= LINE_TURNS) & (mean >= LINE_BURST) & (variance >= LINE_SPREAD * mean * mean)
+    slope = (sums["turn_cycles_by_packets"] / n - mean * cycles) / np.where(tells, variance, 1)
+    fixed = cycles - slope * mean
+    known = tells & (fixed > 0) & (slope > 0) & (burst > 0)
+    return np.where(known, fixed / max(burst, 1) + slope, otherwise)
+
+
+def _interval(draws: Draws) -> Interval:
+    outside = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(draws[1:], [outside, 1 - outside])
+    value = float(draws[0])
+    return Interval(value=value, low=min(value, float(low)), high=max(value, float(high)))
+
+
+def _visits(samples: Sequence[Sliced]) -> dict[Key, float]:
+    """How often a packet that the chain takes in comes to each replica, what its rings turned away
+    included; of a generator, by the packets that it made itself. From the sample that lost least,
+    as what was lost in front of a part is not seen behind it."""
+    sample = min(samples, key=_turned_away)
+    replicas = sample.counters.replicas
+    roles = {one.name: one.role for one in sample.segments}
+    taken = sum(n for r in replicas for link, n in r.inputs.items() if link.startswith(WIRE))
+    inside = [r.packets_in for r in replicas if roles.get(r.segment) == "chain"]
+    taken = taken or max(inside, default=0)
+    made = sum(r.packets_in for r in replicas if roles.get(r.segment) == "generator")
+    visits = {}
+    for r in replicas:
+        base = made if roles.get(r.segment) == "generator" else taken
+        visits[(r.segment, r.index)] = r.packets_in / base if base else 0.0
+    return visits
+
+
+def _turned_away(sample: Sliced) -> float:
+    """Share of packets that rings had no room for."""
+    full = sum(ring.full for ring in sample.counters.rings.values())
+    most = max((r.packets_in for r in sample.counters.replicas), default=0)
+    return full / most if most else 0.0
+
+
+def _part(
+    segment: Segment,
+    samples: Sequence[Sliced],
+    costs: Mapping[Key, _Cost | None],
+    visits: Mapping[Key, float],
+) -> PartCapacity | None:
+    own = [key for key in costs if key[0] == segment.name]
+    known = [(key, cost) for key in own if (cost := costs[key]) is not None and visits.get(key)]
+    if not known or len(known) < len([key for key in own if visits.get(key)]):
+        return None
+    tsc_hz = samples[0].replicas[0].tsc_hz
+    weights = [visits[key] for key, _ in known]
+    packet = sum(w * cost.draws for w, (_, cost) in zip(weights, known, strict=True)) / sum(weights)
+    cpus = {_of(samples[0], key).cpu for key, _ in known}
+    widths = [tsc_hz / cycles for cpu in cpus if (cycles := _on(cpu, samples[0], costs, visits))
+              is not None]  # fmt: skip
+    if len(widths) < len(cpus):
+        return None
+    narrowest = min(widths, key=lambda draws: float(draws[0]))
+    left_alone = np.concatenate([quiet(_of(one, key)) for one in samples for key in own])
+    return PartCapacity(
+        name=segment.name,
+        role=segment.role,
+        cpus=segment.cpus,
+        cycles_per_packet=_interval(np.asarray(packet)),
+        pps=_interval(narrowest),
+        tsc_hz=tsc_hz,
+        quiet_share=float(left_alone.mean()) if left_alone.size else 0.0,
+        slices=sum(cost.slices for _, cost in known),
+    )
+
+
+def _on(
+    cpu: int, sample: Sliced, costs: Mapping[Key, _Cost | None], visits: Mapping[Key, float]
+) -> Draws | None:
+    """Cycles of an lcore for one packet offered to the chain; None: somebody's are not known."""
+    total: Draws = np.zeros(DRAWS + 1)
+    for one in sample.replicas:
+        key = (one.segment, one.index)
+        cost = costs[key]
+        if one.cpu != cpu or not visits.get(key):
+            continue
+        if cost is None:
+            return None
+        total = total + visits[key] * cost.draws
+    return total if total[0] > 0 else None

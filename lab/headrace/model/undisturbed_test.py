@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacities of slices whose costs are known, beside neighbours that make packets dear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from headrace.model.undisturbed import LEAST, capacity
+from headrace.record.counters import Counters, ReplicaReading, RingReading, Turns
+from headrace.record.segments import Segment
+from headrace.record.slices import ReplicaSlices, Sliced
+
+HZ, SLICE = 2_000_000_000, 20_000_000  # cycles of 10 ms
+BURST = 32
+
+
+def slices(
+    name: str,
+    cost: float,
+    cpu: int = 1,
+    n: int = 200,
+    disturbed: Sequence[int] = (),
+    share: float = 1.0,
+    noise: float = 0.01,
+    poll: float | None = None,
+) -> ReplicaSlices:
+    """A replica that is busy for `share` of each slice. In disturbed ones half of the time is
+    taken, and a packet costs twice as much. `poll`: cycles of a poll by itself, of few packets."""
+    random = np.random.default_rng(len(name))
+    off = np.isin(np.arange(n), disturbed)
+    each = cost * (1 + noise * random.standard_normal(n)) * np.where(off, 2.0, 1.0)
+    ops = np.where(off, SLICE / 2, SLICE) * share
+    together = np.full(n, float(BURST)) if poll is None else np.full(n, 4.0)
+    packets = np.floor(ops / (each + (poll or 0.0) / together))
+    found = np.floor(packets / together)
+    columns = {
+        "end": SLICE * np.arange(1.0, n + 1), "ref": np.full(n, float(SLICE)), "ops": ops,
+        "pauses": np.where(off, SLICE / 2, 0.0), "kept_us": np.zeros(n), "packets": packets,
+        "found": found, "pace": np.full(n, 160.0), "wide": np.full(n, 180.0),
+    }  # fmt: skip
+    # Polls that find one packet and seven alternately: four in the mean.
+    polls = np.zeros(n) if poll is None else np.floor(found / 2)
+    columns |= {
+        "turns": 2 * polls,
+        "turn_packets": 8 * polls,
+        "turn_packets_squared": 50 * polls,
+        "turn_cycles": polls * (2 * (poll or 0) + 8 * cost),
+        "turn_cycles_by_packets": polls * (8 * (poll or 0) + 50 * cost),
+    }
+    return ReplicaSlices(name, 0, cpu, HZ, 256, columns)
+
+
+def sliced(*replicas: ReplicaSlices, seen: Sequence[int] = (), load: float = 0.0) -> Sliced:
+    """`seen`: packets of each replica; of the first, those that the chain takes in."""
+    counts = seen or [1000] * len(replicas)
+    return Sliced(
+        load_pps=load,
+        segments=tuple(Segment(name=one.segment, cpus=(one.cpu,)) for one in replicas),
+        counters=Counters(
+            tsc_hz=HZ,
+            replicas=tuple(
+                ReplicaReading(
+                    segment=one.segment, index=0, cpu=one.cpu, packets_in=n, burst=BURST,
+                    inputs={("wire-forward" if i == 0 else f"ring-{i}"): n}, turns=Turns(),
+                )
+                for i, (one, n) in enumerate(zip(replicas, counts, strict=True))
+            ),
+            rings={"wire-forward": RingReading(size=4096, full=500)},
+        ),
+        replicas=replicas,
+    )  # fmt: skip
+
+
+def test_a_neighbour_is_left_out() -> None:
+    """A third of the slices cost twice as much: the mean over all of them would be 20 % off."""
+    found = capacity([[sliced(slices("acl", 100.0, disturbed=range(0, 200, 3)))]])
+    assert found is not None
+    [part] = found.parts
+    assert part.cycles_per_packet.value == pytest.approx(100, rel=0.003)
+    assert found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+    assert part.quiet_share == pytest.approx(2 / 3, abs=0.01) and part.slices == 133
+
+
+def test_what_the_kernel_says_counts_as_much_as_a_pause() -> None:
+    one = slices("acl", 100.0, disturbed=range(0, 200, 3))
+    kept = {**one.columns, "pauses": np.zeros(200), "kept_us": one["pauses"] / HZ * 1e6}
+    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, kept))]])
+    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+
+
+@pytest.mark.parametrize("column, factor", [("pace", 1.3), ("wide", 1.5)])
+def test_a_slow_core_is_left_out(column: str, factor: float) -> None:
+    one = slices("acl", 100.0, disturbed=range(0, 200, 3))
+    slow = np.isin(np.arange(200), range(0, 200, 3))
+    columns = {**one.columns, "pauses": np.zeros(200)}
+    columns[column] = np.where(slow, columns[column] * factor, columns[column])
+    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+
+
+def test_the_interval_holds_the_truth_in_most_of_its_draws() -> None:
+    held = 0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        one = slices("acl", 100.0, noise=0.0)
+        # Costs that wander: slices beside each other are alike.
+        level = np.repeat(random.normal(0, 0.02, 20), 10)
+        columns = {**one.columns, "packets": SLICE / (100 * (1 + level))}
+        columns["found"] = columns["packets"] / BURST
+        found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+        assert found is not None
+        truth = HZ / 100 * (1 + 0.02**2)
+        held += found.pps.low <= truth <= found.pps.high
+    assert 85 <= held <= 100
+
+
+def test_starts_that_differ_widen_the_interval() -> None:
+    near = [[sliced(slices("acl", cost))] for cost in (100.0, 100.1, 99.9)]
+    far = [[sliced(slices("acl", cost))] for cost in (100.0, 108.0, 92.0)]
+    close, wide = capacity(near), capacity(far)
+    assert close is not None and wide is not None
+    assert close.pps.half < 0.01 * close.pps.value
+    assert wide.pps.half > 0.03 * wide.pps.value
+
+
+def test_parts_of_one_lcore_add_up_and_others_do_not() -> None:
+    """The second sees half of the packets of the first, on its lcore; the third has its own."""
+    found = capacity(
+        [[sliced(slices("a", 100.0), slices("b", 60.0), slices("c", 80.0, cpu=2),
+                 seen=(1000, 500, 500))]]
+    )  # fmt: skip
+    assert found is not None
+    a, b, c = found.parts
+    assert a.pps.value == pytest.approx(HZ / 130, rel=0.005) and b.pps == a.pps
+    assert c.pps.value == pytest.approx(HZ / 40, rel=0.005)
+    assert b.cycles_per_packet.value == pytest.approx(60, rel=0.005)
+    assert found.narrowest == "a" and found.pps == a.pps
+
+
+def test_far_from_its_limit_a_part_goes_by_the_line_through_its_polls() -> None:
+    found = capacity([[sliced(slices("acl", 50.0, share=0.3, poll=320.0), load=1e6)]])
+    assert found is not None
+    assert found.pps.value == pytest.approx(HZ / (50 + 320 / BURST), rel=0.01)
+
+
+def test_too_small_a_sample_is_none() -> None:
+    enough = slices("acl", 100.0, n=300, disturbed=range(LEAST, 300))
+    few = slices("acl", 100.0, n=300, disturbed=range(LEAST - 1, 300))
+    assert capacity([[sliced(enough)]]) is not None
+    assert capacity([[sliced(few)]]) is None
+    assert capacity([]) is None
