@@ -34,7 +34,8 @@ class MetricChange(Record):
     ratio: float | None  # b / a - 1
     significance: Significance
     p_value: float | None = None  # exact permutation test of the means; from 4 + 4 repetitions
-    better: bool | None = None  # None: neither direction is better in itself
+    higher_is_better: bool
+    better: bool | None = None  # where they differ
 
 
 class ComparedResults(Record):
@@ -181,6 +182,7 @@ def _change(
         ratio=ratio,
         significance=significance,
         p_value=permutation_p(*values),
+        higher_is_better=higher_is_better,
         better=(b.median > a.median) == higher_is_better if significance == "different" else None,
     )
 

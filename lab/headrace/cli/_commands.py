@@ -25,6 +25,7 @@ GROUPS = {
         "bench": "Measure parts of the engine by themselves.",
     },
     "Understand": {
+        "compare": "Measure two specs, or two engines, in turn: paired ratios.",
         "diff": "Compare two bundles: results, spread, and what surrounded them.",
         "collect": "Sample all five layers while a command runs.",
         "trace": "Follow packets through the kernel: latency by stage and device.",

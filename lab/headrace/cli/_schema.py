@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import core_schema
 
-from headrace.analyse.compare import Diff
 from headrace.analyse.diagnosis import Diagnoses
+from headrace.analyse.gate import GatedComparison, GatedDiff
 from headrace.cli._schema_page import page
 from headrace.collect.stack.result import StackTrace
 from headrace.doctor.check import Examination
@@ -48,7 +48,8 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "run": RunOutput,
     "run --check": Preview,
     "report": ReportOutput,
-    "diff": Diff,
+    "diff": GatedDiff,
+    "compare": GatedComparison,
     "explain": Diagnoses,
     "doctor": Examination,
     "clean": CleanOutput,

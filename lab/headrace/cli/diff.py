@@ -14,22 +14,28 @@ from rich.text import Text
 from headrace.analyse import units
 from headrace.analyse.compare import FEWEST, ComparedResults, Diff, Difference, MetricChange
 from headrace.analyse.compare import diff as compare_bundles
-from headrace.analyse.summary import ResultKey
+from headrace.analyse.gate import GatedDiff, judge_diff, name_of
 from headrace.cli._console import print_json, stdout
+from headrace.cli._gate import FailIf, JunitFile, conditions_of, tell
 from headrace.record.bundle import Bundle
 
 
 def diff(
     a: Annotated[Path, typer.Argument(help="The bundle to compare with.")],
     b: Annotated[Path, typer.Argument(help="The bundle to compare.")],
-    as_text: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    fail_if: FailIf = None,
+    junit: JunitFile = None,
 ) -> None:
     """Compare two runs: results against their spread, and what surrounded them."""
+    conditions = conditions_of(fail_if, junit)
     found = compare_bundles(Bundle(a), Bundle(b))
-    if as_text:
-        print_json(found)
-        return
-    show(found, stdout())
+    judged = judge_diff(found, conditions)
+    if as_json:
+        print_json(GatedDiff(**dict(found), judged=judged))
+    else:
+        show(found, stdout())
+    tell(judged, f"headrace diff {a} {b}", junit)
 
 
 def show(found: Diff, console: Console) -> None:
@@ -40,7 +46,7 @@ def show(found: Diff, console: Console) -> None:
         console.print(_changes(row))
     for keys, side in ((found.only_a, "a"), (found.only_b, "b")):
         for key in keys:
-            console.print(Text(f"only in {side}: {_name(key)}", style="yellow"))
+            console.print(Text(f"only in {side}: {name_of(key)}", style="yellow"))
     if not found.compared:
         console.print(
             Text(
@@ -53,14 +59,8 @@ def show(found: Diff, console: Console) -> None:
     console.print(_differences(found.differences), soft_wrap=True)
 
 
-def _name(key: ResultKey) -> str:
-    ground = "" if key.ground == "measured" else f", {key.ground}"
-    way = "" if key.direction == "forward" else f", {key.direction}"
-    return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}{ground}"
-
-
 def _title(row: ComparedResults) -> Text:
-    text = Text(_name(row.key), style="bold")
+    text = Text(name_of(row.key), style="bold")
     text.append(f"  {row.repetitions_a} against {row.repetitions_b} repetitions", style="dim")
     if not row.trusted:
         text.append(f"  not trusted: a {row.verdict_a}, b {row.verdict_b}", style="bold red")

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -89,7 +89,10 @@ def run(
     if check:
         _show_check(chosen, checked, as_json)
     else:
-        judged = _measure(doc, chosen, checked, out, as_json, wait, live)
+        bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
+        _told(bundle, results, judged, as_json)
+        _unharmed(results)
+        chosen.complain()
         if claims:
             claimed.exit_by(judged)
 
@@ -107,15 +110,17 @@ def _show_check(chosen: groups.Chosen, checked: Checked, as_json: bool) -> None:
         stdout().print(f"{plural(len(chosen.possible), 'point')} can be measured here")
 
 
-def _measure(
+def measure_study(
     doc: Document,
     chosen: groups.Chosen,
     checked: Checked,
     out: Path | None,
     as_json: bool,
     wait: float,
-    live: str | None,
-) -> tuple[JudgedClaim, ...]:
+    live: str | None = None,
+    more: Mapping[str, Any] | None = None,
+) -> tuple[Path, list[Result], tuple[JudgedClaim, ...]]:
+    """The bundle, its results and what came of the claims. `more`: for the resolved spec."""
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     study = checked.points[0].study
@@ -132,14 +137,11 @@ def _measure(
     with watched(listening, chosen.study.name, writer.path, console) as observer:
         progress = Progress(console, number, study_s(checked) / number, observer)
         with session(writer, progress, report, wait) as measuring:
-            measuring.inputs(doc.text(), checked.inputs, checked.points, chosen.resolved())
+            resolved = {**chosen.resolved(), **(more or {})}
+            measuring.inputs(doc.text(), checked.inputs, checked.points, resolved)
             measuring.run(checked, study.repetitions)
     chosen.keep(writer, measuring.failed)
-    judged = claimed.judge(writer.path, chosen.study)
-    _told(writer.path, measuring.results, judged, as_json)
-    _unharmed(measuring.results)
-    chosen.complain()
-    return judged
+    return writer.path, measuring.results, claimed.judge(writer.path, chosen.study)
 
 
 def _unharmed(results: list[Result]) -> None:

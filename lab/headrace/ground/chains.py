@@ -4,10 +4,13 @@ packet, as a long run must not fail on a typo at its end."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from headrace.engine.describe import Description
+from headrace.engine.describe import Description, describe
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan import check_nodes
 from headrace.ground.contract import Checked
@@ -52,10 +55,28 @@ def points_of(
     """`floors`: what is known of the tester, shared by all of them."""
     available, floors = usable_cpus(), floors or Floors()
     ready: list[EnginePoint] = []
-    with PlanCheck.of(doc, description) as check:
+    checks: dict[Path | None, PlanCheck] = {}
+    with contextlib.ExitStack() as stack:
         for one in with_captures(experiments, doc, description):
-            check_nodes(one, doc, description)
+            engine = one.study.deployment.engine
+            if engine not in checks:
+                described = description if engine is None else _other(one, engine, doc)
+                checks[engine] = stack.enter_context(PlanCheck.of(doc, described))
+            check = checks[engine]
+            check_nodes(one, doc, check.description)
             inline = one.hosting.kind == "inline"
             make = inline_point if inline else hosted_point
-            ready.append(make(one, check, available, floors))
+            ready.append(make(one, check, available, floors if engine is None else Floors()))
     return ready
+
+
+def _other(experiment: Experiment, engine: Path, doc: Document) -> Description:
+    """The build that the spec names; its tester's floor is its own."""
+    at = ("deployment", "engine")
+    if experiment.hosting.kind not in ("inline", "process"):
+        kind = experiment.hosting.kind
+        raise doc.error(at, f"hosting is {kind}; allowed: with hosting inline or process")
+    file = doc.resolve(engine)
+    if not os.access(file, os.X_OK) or file.is_dir():
+        raise doc.error(at, "is no program; allowed: a built headrace-engine", value=str(engine))
+    return describe(file)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -284,6 +285,7 @@ class Deployment(Spec):
         tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
     ] = (Execution(name="rtc", model="rtc"),)  # how the chain is cut into segments; a list is
     # compared
+    engine: Path | None = None  # another build of headrace-engine than the one that is found
     lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain
     hugepages: Literal["auto"] | bool = "auto"  # `auto` where they can be had; true insists; false:
     # ordinary memory
