@@ -30,7 +30,7 @@ Kind = Literal[
     "count",  # all digits
     "rate",  # packets per second, in one unit for the whole column
     "own-rate",  # each with its unit
-    "time",  # nanoseconds, in one unit for all columns of times
+    "time",  # nanoseconds, in one unit for the whole column
     "own-time",  # each with its unit
     "share",  # of one, as percent
     "loss",  # a share whose exact zero is told from a small one

@@ -97,6 +97,15 @@ def test_each_medium_has_what_is_for_it() -> None:
     assert "wide" not in text and "wide" in on_terminal(made, 130)
 
 
+def test_times_have_the_unit_of_their_size() -> None:
+    columns = ("", Column("p50", "time"), Column("max", "time"), Column("mixed", "time"))
+    table = Table(columns, (("a", 440.0, 1_486_847.0, 47.0), ("b", 980.0, 2_000_000.0, 3.6e9)))
+    page = html.render(Document("t", sections=(Section("s", blocks=(table,)),)))
+    assert "p50<small>ns</small>" in page and "max<small>ms</small>" in page
+    assert ">1.49</td>" in page and ">2.00</td>" in page and "486" not in page
+    assert ">47.0\u202fns</td>" in page and ">3.60\u202fs</td>" in page
+
+
 def test_a_cell_that_nobody_knows_is_told_from_none() -> None:
     table = Table(("", "n"), (("a", None), ("b", 0)))
     page = html.render(Document("t", sections=(Section("s", blocks=(table,)),)))

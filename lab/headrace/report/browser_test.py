@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages in a real browser: on a phone, a desktop and a wide screen no label of a picture stands on
+another one or is cut off, and nothing makes the page wider than its window."""
+
+from __future__ import annotations
+
+import html as escaping
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.analyse.report import report
+from headrace.host.server.detect import detect
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.report import html, server
+from headrace.report.charts.bars import Bar, Piece, plain
+from headrace.report.document import Chart, Document, Section
+from headrace.report.document_test import of_a_paper
+from headrace.report.measured import document
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+PHONE, DESKTOP, SCREEN = 390, 1300, 2000  # widths of windows, CSS pixels
+WIDTHS = (PHONE, 800, DESKTOP, SCREEN)
+# Boxes of texts are as high as a line: letters have a fifth of it free above and below.
+LOOK = """
+const found = [];
+for (const frame of document.querySelectorAll('iframe')) {
+  const inside = frame.contentDocument, root = inside.documentElement;
+  const say = what => found.push(frame.title + ': ' + what);
+  if (root.scrollWidth > root.clientWidth)
+    say(`scrolls: ${root.scrollWidth} in ${root.clientWidth}`);
+  for (const box of inside.querySelectorAll('.scroll, table, figure, .answer, dl, p'))
+    if (box.clientWidth && box.scrollWidth > box.clientWidth + 1)
+      say(`cut off: ${box.scrollWidth} in ${box.clientWidth}: <${box.tagName} ${box.className}> `
+          + box.textContent.replace(/\\s+/g, ' ').slice(0, 60));
+  let pictures = 0;
+  for (const svg of inside.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    if (!frame.width) continue;
+    pictures++;
+    const texts = [...svg.querySelectorAll('text')].filter(t => t.textContent.trim());
+    const boxes = texts.map(t => t.getBoundingClientRect());
+    boxes.forEach((a, i) => {
+      if (a.left < frame.left - 1 || a.right > frame.right + 1 || a.bottom > frame.bottom + 2)
+        say('outside: ' + texts[i].textContent);
+      boxes.slice(0, i).forEach((b, j) => {
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (wide > 0.5 && high > 0.4 * Math.min(a.height, b.height))
+          say(`overlap: ${texts[j].textContent} | ${texts[i].textContent}`);
+      });
+    });
+  }
+  say('pictures ' + pictures);
+}
+document.body.innerHTML = '<pre>' + JSON.stringify(found).replace(/</g, '&lt;') + '</pre>';
+"""
+
+
+def look(folder: Path, pages: dict[str, str], widths: Sequence[int] = WIDTHS) -> list[str]:
+    """What is wrong with each page at each width, and how many pictures a reader sees there."""
+    frames = "".join(
+        f'<iframe title="{name} {width}" style="width:{width}px;height:900px;border:0" '
+        f'srcdoc="{escaping.escape(page)}"></iframe>'
+        for name, page in pages.items()
+        for width in widths
+    )
+    file = folder / "look.html"
+    script = f"<script>window.onload = () => {{ {LOOK} }};</script>"
+    file.write_text(f"<!doctype html><meta charset=utf-8>{script}{frames}", encoding="utf-8")
+    done = subprocess.run(
+        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=20000", file.as_uri()],
+        capture_output=True, text=True, timeout=100, check=True,
+    )  # fmt: skip
+    told = re.search(r"<body><pre>(.*)</pre>", done.stdout, re.DOTALL)
+    assert told is not None, done.stderr[-2000:]
+    found: list[str] = json.loads(escaping.unescape(told[1]))
+    return found
+
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="pages cannot be looked at here: no chromium on PATH (apt: chromium)"
+)
+
+
+@pytest.fixture
+def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
+    first = Bundle(bundle_path).results()
+
+    def made(name: str, *changes: dict[str, Any]) -> Document:
+        with BundleWriter(tmp_path / name) as w:
+            for one in changes:
+                for r in first:
+                    if r.goal == "ndr" and r.ground == "measured":
+                        w.result(r.model_copy(update=one))
+        return document(report(Bundle(tmp_path / name)))
+
+    times = [{"goal": "fixed", "goal_parameters": None, "load_pps": pps} for pps in (1e6, 2e6, 4e6)]
+    shown = {
+        "run": document(report(Bundle(bundle_path)), spec="a: 1"),
+        "workloads": made("workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))),
+        "loads": made("loads", *times),
+        "paper": of_a_paper(),
+        "server": server.document(detect()),
+    }
+    return {name: html.render(one) for name, one in shown.items()}
+
+
+def test_no_label_stands_on_another_and_nothing_is_cut_off(
+    pages: dict[str, str], tmp_path: Path
+) -> None:
+    found = look(tmp_path, pages)
+    assert "\n".join(one for one in found if "pictures" not in one) == ""
+    assert {f"run {width}: pictures 6" for width in WIDTHS} <= set(found)
+
+
+def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
+    """The browser finds what it is to look for."""
+    bars = [Bar("a", (Piece("a", 1.0),)), Bar("b", (Piece("b", 2.0),))]
+    page = html.render(Document("t", sections=(Section("s", blocks=(Chart(plain(bars, "x")),)),)))
+    assert look(tmp_path, {"good": page}) == [f"good {width}: pictures 1" for width in WIDTHS]
+    wrong = {
+        "over": re.sub(r'(<text [^>]*)y="[\d.]+"', r'\1y="20"', page),
+        "wide": page.replace("<main>", '<main><div style="width:3000px">x</div>'),
+        "out": re.sub(r'(<text [^>]*)x="[\d.]+"', r'\1x="-90"', page),
+    }
+    found = look(tmp_path, wrong, [DESKTOP])
+    for name, what in (("over", "overlap"), ("wide", "scrolls"), ("out", "outside")):
+        assert any(one.startswith(f"{name} {DESKTOP}: {what}") for one in found), found
