@@ -108,14 +108,16 @@ def _narrowest(
     if at.audit.verdict == "generator-bound":
         name, headline, reasons = _generator_bound(at, parts, loads)
         return name, headline, [*reasons, *_of_policy(at), *_of_holding(parts)]
-    if any(p.held_up for p in chain):
+    if any(p.held_up and p.sampled is None for p in chain):
         return None, *_disturbed(at, parts)
     if all(p.capacity_pps is None for p in chain):
         return None, "No counters of this measurement say where the chain is narrowest.", []
     # Of equals the chain's part: it is what is asked about.
     measured = [p for p in parts if p.capacity_pps is not None]
     by_width = sorted(measured, key=lambda p: (p.capacity_pps or 0.0, p.role != "chain"))
-    part = _costliest(_lossy(above, chain) or by_width[0], parts)
+    # Where a loss says less than undisturbed slices do: it may be the machine's.
+    lossy = None if all(p.sampled for p in chain) else _lossy(above, chain)
+    part = _costliest(lossy or by_width[0], parts)
     headline = _headline(part, _sharing(part.name, parts))
     reasons = [
         *_circumstances(at, parts),
@@ -194,7 +196,7 @@ def _of_holding(parts: Sequence[Part]) -> list[str]:
         "of the trial, by other work on the machine or by its host: its cycles and its capacity "
         "are left out."
         for p in parts
-        if p.held_up
+        if p.held_up and p.sampled is None
     ]
 
 
@@ -280,7 +282,7 @@ def _paused(part: Part) -> list[str]:
 
 
 def _of_cycles(part: Part, at: Measurement) -> list[str]:
-    if part.cycles_per_packet is None or at.counters is None:
+    if not part.costs or part.cycles_per_packet is None or at.counters is None:
         return []
     most = max(part.costs, key=lambda c: c.cycles)
     what = {
@@ -406,6 +408,14 @@ def room(part: Part) -> bool:
 
 def _of_estimate(part: Part) -> list[str]:
     """What keeps the capacity from being more than an estimate."""
+    if part.sampled is not None:
+        cycles, carried = part.sampled.cycles_per_packet, part.sampled.pps
+        return [
+            f"What it can carry goes by {count(part.sampled.slices)} slices of 10 ms in which "
+            f"nothing disturbed its lcore ({percent(part.sampled.quiet_share, 2)} of all were so): "
+            f"{significant(cycles.value)} cycles per packet at its limit, {pps(carried.low)} to "
+            f"{pps(carried.high)} with a confidence of 95 %."
+        ]
     if part.full_burst_cycles is not None and part.cycles_per_packet and room(part):
         return [
             f"In full bursts a packet costs {significant(part.full_burst_cycles)} cycles, by a "

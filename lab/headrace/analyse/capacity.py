@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each part of a chain can carry, from what the engine counted.
+"""What each part of a chain can carry: by its undisturbed slices where there are enough of them
+(record/estimates.py), or else by what the engine counted in the trial.
 
 A part's capacity is TSC Hz / cycles per packet, over its lcores, the cost of its links
 included, and as its lcores are shared: an lcore that runs several segments gives each packet
@@ -15,6 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
+from headrace.record.estimates import PartCapacity
 from headrace.record.frozen import Record
 from headrace.record.rows import Measurement
 from headrace.record.segments import Segment
@@ -54,6 +56,7 @@ class Part(Record):
     burst: float | None = None  # packets that a poll found, in the mean,
     most_burst: int | None = None  # of so many at most; and what a packet costs when it finds these
     full_burst_cycles: float | None = None
+    sampled: PartCapacity | None = None  # by undisturbed slices: then its capacity is this one's
     paused: float | None = None  # of the trial: kept from working; in nobody's cycles
     held_up: float | None = None  # of the trial, when its lcore's cycles say nothing for that
     share_of_lcore: float | None = None  # of the busy cycles of its busiest replica's lcore
@@ -89,9 +92,12 @@ def parts_of(at: Measurement) -> tuple[Part, ...]:
 def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
     replicas = [r for r in counters.replicas if r.segment == segment.name]
     packets = sum(r.packets_in for r in replicas)
-    held = _held_up([w for w in counters.workers if w.cpu in segment.cpus], counters, at)
+    sampled = None if at.capacity is None else at.capacity.part(segment.name)
+    workers = [w for w in counters.workers if w.cpu in segment.cpus]
+    held = _held_up(workers, counters, at)
+    told = sampled is not None or held is None
     costs = costs_of(replicas, segment.nfs) if held is None else ()
-    cycles = sum(c.cycles for c in costs)
+    cycles = sum(c.cycles for c in costs) or (sampled and sampled.cycles_per_packet.value)
     rings = {
         link: counters.rings[link].full
         for link in dict.fromkeys(link for r in replicas for link in r.inputs)
@@ -106,20 +112,16 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         shares_cpu_with=segment.shares_cpu_with,
         costs=costs,
         cycles_per_packet=cycles or None,
-        capacity_pps=_capacity(replicas, counters, at, sum(rings.values()))
-        if held is None
-        else None,
+        capacity_pps=_known(sampled, held, _capacity(replicas, counters, at, sum(rings.values()))),
+        sampled=sampled,
         burst=_together(replicas, [r.mean_burst for r in replicas]),
         most_burst=max((r.burst for r in replicas if r.burst), default=None),
         full_burst_cycles=_together(replicas, [r.full_burst_cycles for r in replicas]),
-        paused=max((w.away for w in counters.workers if w.cpu in segment.cpus), default=None),
+        paused=max((w.away for w in workers), default=None),
         held_up=held,
-        utilisation=max(
-            (w.utilisation for w in counters.workers if w.cpu in segment.cpus),
-            default=None,
-        ),
+        utilisation=max((w.utilisation for w in workers), default=None),
         share_of_busiest=busiest / packets if packets else None,
-        share_of_lcore=_share_of_lcore(replicas, counters) if held is None else None,
+        share_of_lcore=_share_of_lcore(replicas, counters) if told else None,
         rings=rings,
         drops={
             f"{name}/{reason}": n
@@ -137,6 +139,12 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
             if n
         },
     )
+
+
+def _known(sampled: PartCapacity | None, held: float | None, counted: float | None) -> float | None:
+    if sampled is not None:
+        return sampled.pps.value
+    return counted if held is None else None
 
 
 def costs_of(replicas: Sequence[ReplicaReading], nfs: Sequence[str]) -> tuple[CapacityCost, ...]:

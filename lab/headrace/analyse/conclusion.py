@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What results that stand in one table come to, in one sentence: which execution is best, by how
-much, why, and how sure that is. Terminal, page, `explain` and JSON have this very sentence."""
+much, why, and how sure that is. Terminal, page, `explain` and JSON have this very sentence.
+
+Rates are judged by capacities, which a disturbed machine leaves as they are, where all executions
+have one; NDR and PDR count the losses of such a machine, too."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import carried_pps
 from headrace.analyse.lcores import Lcore, lcores_of
+from headrace.analyse.paired import Turns, paired
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
-from headrace.record.estimates import Interval
+from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
 
+DISTURBING = frozenset({"preemption", "standstill", "stall", "search", "pace", "alone"})
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
 
 
@@ -42,12 +47,16 @@ class Conclusion(Record):
     best: str | None = None  # none where several tie or nothing can be believed
     tied: tuple[str, ...] = ()
     ratio: Interval | None = None  # of the best to the next
+    pairs: int = 0  # measured beside each other in time, that the ratio is of; 0: none were
     sure: bool = False  # every figure passed its audit
     standings: tuple[Standing, ...] = ()  # the best first
 
 
-def conclude(explained: Sequence[tuple[Summary, Pipe]]) -> Conclusion | None:
-    """None where nothing was measured. The summaries are of one goal."""
+def conclude(
+    explained: Sequence[tuple[Summary, Pipe]], turns: Turns | None = None
+) -> Conclusion | None:
+    """None where nothing was measured. The summaries are of one goal. `turns`: capacities of the
+    comparison in turn."""
     usable = [(s, p) for s, p in explained if s.verdict != "invalid"]
     if not usable:
         names = ", ".join(s.key.execution for s, _ in explained)
@@ -56,6 +65,9 @@ def conclude(explained: Sequence[tuple[Summary, Pipe]]) -> Conclusion | None:
     fixed = usable[0][0].key.load_pps is not None
     if fixed and not all("p99" in s.latency_ns for s, _ in usable):
         return None
+    known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
+    if not fixed and len(known) == len(usable) and all(map(_at_limit, known.values())):
+        return _by_capacity(usable, known, turns or {})
     made = [_standing(s, p, fixed) for s, p in usable]
     made.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -83,6 +95,69 @@ def conclude(explained: Sequence[tuple[Summary, Pipe]]) -> Conclusion | None:
         sure=sure and not tied,
         standings=tuple(made),
     )
+
+
+def _by_capacity(
+    usable: Sequence[tuple[Summary, Pipe]], known: Mapping[str, Capacity], turns: Turns
+) -> Conclusion:
+    made = sorted(
+        (
+            _standing(s, p, False).model_copy(
+                update={"figure": known[s.key.execution].pps, "at_least": False}
+            )
+            for s, p in usable
+        ),
+        key=lambda one: -one.figure.value,
+    )
+    first, base = made[0], usable[0][0].key.goal_text
+    losses = "; ".join(_measured(s, base) for s, _ in usable)
+    compared = [paired(first.execution, one.execution, turns, known) for one in made[1:]]
+    tied = [one.base for one in compared if one.verdict == "tie"]
+    what = f"capacity {_plus_minus(first.figure)}"
+    if not compared:
+        text = f"{first.execution}: {what}"
+    elif tied:
+        ties = " and ".join([first.execution, *tied])
+        ahead = [one.base for one in compared if one.verdict != "tie"]
+        rest = f", ahead of {', '.join(ahead)}" if ahead else ""
+        text = f"{ties} tie: {what}, {_times(compared[0])}{rest}"
+    else:
+        text = f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*made[:2])}"
+    return Conclusion(
+        sentence=f"{text}; {losses}.",
+        by="capacity",
+        best=None if tied or not compared else first.execution,
+        tied=(first.execution, *tied) if tied else (),
+        ratio=compared[0].ratio if compared else None,
+        pairs=compared[0].pairs if compared else 0,
+        sure=not tied,
+        standings=tuple(made),
+    )
+
+
+def _at_limit(one: Capacity) -> bool:
+    """Not one that was only extrapolated, as its tester was slower."""
+    part = one.part(one.narrowest)
+    return part is None or part.at_limit
+
+
+def _plus_minus(one: Interval) -> str:
+    return f"{pps(one.value)} ± {significant(100 * one.half / one.value, 2)} %"
+
+
+def _times(one: Paired) -> str:
+    over = plural(one.pairs, "pair") if one.pairs > 1 else "one start of each"
+    digits = 2 if one.ratio.half >= 0.01 else 3
+    ratio = f"{one.ratio.value:.{digits}f} ± {one.ratio.half:.{digits}f}"
+    return f"{ratio} times {one.base} ({over}, 95 %)"
+
+
+def _measured(s: Summary, goal: str) -> str:
+    """What its search found, and whether the machine had a part in it."""
+    checks = {f.check for r in s.results for f in r.audit.findings if not f.ok}
+    disturbed = " on a disturbed machine" if checks & DISTURBING else ""
+    rates = [carried_pps(r) for r in s.results]
+    return f"{s.key.execution} {goal} {pps(median(rates))}{disturbed}"
 
 
 def _standing(s: Summary, pipe: Pipe, fixed: bool) -> Standing:

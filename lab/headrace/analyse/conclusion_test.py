@@ -12,14 +12,21 @@ from headrace.analyse.conclusion import Conclusion
 from headrace.analyse.lcores import folded, lcores_of
 from headrace.analyse.report import report
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.estimates import Capacity, Interval
 from headrace.record.rows import Result
 from headrace.record.testdata import GENERATOR_CYCLES, IO_CYCLES, NF_CYCLES, TSC_HZ
-from headrace.record.verdict import Audit
+from headrace.record.verdict import Audit, Finding
 
 
 @pytest.fixture(scope="module")
 def results(bundle_path: Path) -> list[Result]:
-    return [r for r in Bundle(bundle_path).results() if r.goal == "ndr" and r.ground == "measured"]
+    """Without capacities: judged by the rates that the searches found."""
+    rows = Bundle(bundle_path).results()
+    return [
+        r.model_copy(update={"capacity": None})
+        for r in rows
+        if r.goal == "ndr" and r.ground == "measured"
+    ]
 
 
 def of(folder: Path, results: list[Result]) -> Conclusion:
@@ -60,6 +67,43 @@ def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) ->
     found = of(tmp_path / "t", [*some, *near])
     assert (found.best, found.sure, found.tied) == (None, False, ("pipeline", "hybrid"))
     assert "pipeline and hybrid tie" in found.sentence and "ahead of rtc" in found.sentence
+
+
+def with_capacity(result: Result, value: float, half: float) -> Result:
+    found = Interval(value=value, low=value - half, high=value + half)
+    one = Capacity(parts=(), narrowest="", pps=found, trials=3)
+    return result.model_copy(update={"capacity": one})
+
+
+def test_capacities_are_judged_by_where_all_have_one(tmp_path: Path, results: list[Result]) -> None:
+    """A disturbed machine turned the rates around, which the sentence says."""
+    bad = Audit(verdict="suspect", findings=(Finding(check="preemption", ok=False, text="."),))
+    found = of(
+        tmp_path / "c",
+        [
+            with_capacity(r.model_copy(update={"audit": bad}), pps, 0.1e6)
+            for name, rate, pps in (("rtc", 9e6, 20e6), ("hybrid", 12e6, 16e6))
+            for r in at_rates(results, **{name: rate})
+        ],
+    )
+    assert (found.best, found.by, found.sure, found.pairs) == ("rtc", "capacity", True, 1)
+    assert found.ratio is not None and found.ratio.value == pytest.approx(1.25)
+    assert found.sentence.startswith(
+        "rtc is best: capacity 20.0\u202fMpps ± 0.50 %, 1.25 ± 0.01 times hybrid"
+    )
+    assert "rtc ndr 9.00\u202fMpps on a disturbed machine" in found.sentence
+    assert [s.figure.value for s in found.standings] == [20e6, 16e6]
+
+
+def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Result]) -> None:
+    rates = {"rtc": (20.0e6, 0.3e6), "hybrid": (19.8e6, 0.3e6), "pipeline": (15e6, 0.1e6)}
+    some = [
+        with_capacity(r, *rates[name]) for name in rates for r in at_rates(results, **{name: 1e7})
+    ]
+    found = of(tmp_path / "t", some)
+    assert (found.best, found.tied, found.sure) == (None, ("rtc", "hybrid"), False)
+    assert found.sentence.startswith("rtc and hybrid tie: capacity 20.0")
+    assert "ahead of pipeline" in found.sentence
 
 
 def test_doubtful_figures_are_said_to_be(tmp_path: Path, results: list[Result]) -> None:

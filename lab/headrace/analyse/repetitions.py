@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from headrace.analyse.capacity import CapacityCost, Part, carried_pps, parts_of
 from headrace.analyse.units import percent
 from headrace.record.rows import Measurement
 from headrace.record.segments import Limit
 from headrace.record.verdict import Audit, worst
+
+T = TypeVar("T")
 
 
 def together(repetitions: Sequence[Measurement]) -> Measurement:
@@ -70,7 +73,7 @@ def joined(repetitions: Sequence[Measurement]) -> tuple[Part, ...]:
 
 def left_out(repetitions: Sequence[Measurement]) -> list[str]:
     """Repetitions that say nothing of a part of which others do."""
-    held = [(r, p) for r in repetitions for p in parts_of(r) if p.held_up]
+    held = [(r, p) for r in repetitions for p in parts_of(r) if p.held_up and p.sampled is None]
     lost = {p.name for p in joined(repetitions) if p.held_up}
     return [
         f"Repetition {r.repetition} is not in the cycles and the capacity of {p.name}: its lcore "
@@ -81,18 +84,24 @@ def left_out(repetitions: Sequence[Measurement]) -> list[str]:
 
 
 def _join(parts: Sequence[Part], proof_pps: float) -> Part:
-    ran = [p for p in parts if p.held_up is None]
+    ran = [p for p in parts if p.held_up is None or p.sampled is not None]
     rings, drops = _sum(p.rings for p in parts), _sum(p.drops for p in parts)
     if not ran:
         longest = max(parts, key=lambda p: p.held_up or 0.0)
         return longest.model_copy(update={"rings": rings, "drops": drops})
     costs = _costs([p.costs for p in ran if p.costs])
+    sampled = [p.sampled for p in ran if p.sampled is not None]
     capacity = _median(p.capacity_pps for p in ran)
+    if len(sampled) == len(ran):
+        middle = median_low(sampled, key=lambda one: one.pps.value)
+        again = {"sampled": middle, "capacity_pps": middle.pps.value}
+    else:
+        again = {"capacity_pps": None if capacity is None else max(capacity, proof_pps)}
     return ran[0].model_copy(
         update={
             "costs": costs,
             "cycles_per_packet": sum(c.cycles for c in costs) or None,
-            "capacity_pps": None if capacity is None else max(capacity, proof_pps),
+            **again,
             "utilisation": _median(p.utilisation for p in ran),
             "share_of_busiest": _median(p.share_of_busiest for p in ran),
             "share_of_lcore": _median(p.share_of_lcore for p in ran),
@@ -114,6 +123,11 @@ def _costs(each: Sequence[tuple[CapacityCost, ...]]) -> tuple[CapacityCost, ...]
         )
         for name, kind in names
     )
+
+
+def median_low(items: Sequence[T], key: Callable[[T], float]) -> T:
+    """The one in the middle; of an even number the lower of the two."""
+    return sorted(items, key=key)[(len(items) - 1) // 2]
 
 
 def _median(values: Iterable[float | None]) -> float | None:

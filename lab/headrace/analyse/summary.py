@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pydantic import Field, computed_field
 
 from headrace.analyse.units import pps
+from headrace.record.estimates import Capacity
 from headrace.record.frozen import Record
 from headrace.record.identity import Origin
 from headrace.record.rows import Result
@@ -99,6 +100,14 @@ class Summary(Record):
     def by_policy(self) -> bool:
         """Packets were dropped on purpose, and are not in the loss: throughput is not the load."""
         return any(r.policy_dropped for r in self.results)
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """That of the repetition in the middle; None: one of them has none."""
+        known = [r.capacity for r in self.results if r.capacity is not None]
+        if len(known) < len(self.results):
+            return None
+        return sorted(known, key=lambda one: one.pps.value)[(len(known) - 1) // 2]
 
     @property
     def offered_pps(self) -> float:

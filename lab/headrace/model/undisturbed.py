@@ -57,6 +57,7 @@ class _Cost:
 
     draws: Draws
     slices: int
+    at_limit: bool
 
 
 def capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
@@ -122,7 +123,7 @@ def _cost(starts: Sequence[Sequence[Sliced]], key: Key) -> _Cost | None:
     full = [one >= FULL * burst for one in together]
     if sum(int(one.sum()) for one in full) >= LEAST:
         sums = _resampled(each, full)
-        return _Cost(sums["ops"] / sums["packets"], sum(int(one.sum()) for one in full))
+        return _Cost(sums["ops"] / sums["packets"], sum(int(one.sum()) for one in full), True)
     if count < LEAST:
         return None
     limit = np.quantile(np.concatenate(together), 1 - max(0.25, LEAST / count))
@@ -130,7 +131,7 @@ def _cost(starts: Sequence[Sequence[Sliced]], key: Key) -> _Cost | None:
     sums = _resampled(each, near)
     as_they_came = sums["ops"] / sums["packets"]
     costs = np.minimum(as_they_came, _lines(sums, burst, as_they_came))
-    return _Cost(costs, sum(int(one.sum()) for one in near))
+    return _Cost(costs, sum(int(one.sum()) for one in near), False)
 
 
 def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
@@ -238,6 +239,7 @@ def _part(
         tsc_hz=tsc_hz,
         quiet_share=float(left_alone.mean()) if left_alone.size else 0.0,
         slices=sum(cost.slices for _, cost in known),
+        at_limit=all(cost.at_limit for _, cost in known),
     )
 
 

@@ -43,6 +43,7 @@ class PartCapacity(Record):
     tsc_hz: NonNegativeInt  # the clock of these cycles: pps is TSC Hz / cycles
     quiet_share: float = Field(ge=0, le=1)  # of its slices, those in which nothing disturbed it
     slices: NonNegativeInt  # undisturbed ones, of 10 ms and one lcore each: what this rests on
+    at_limit: bool = True  # its lcores had no time left in them; False: by the line through polls
 
 
 class Capacity(Record):

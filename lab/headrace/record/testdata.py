@@ -178,6 +178,7 @@ def capacity_of(segments: Sequence[Segment], jit: float) -> Capacity:
                 tsc_hz=TSC_HZ,
                 quiet_share=0.95,
                 slices=200 * len(one.cpus),
+                at_limit=wide < GENERATOR_MAX_PPS,
             )
         )
     narrowest = min((p for p in parts if p.role == "chain"), key=lambda p: p.pps.value)

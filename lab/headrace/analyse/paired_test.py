@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ratios of known pairs, and what a drift that both share does to them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.analyse.paired import paired, turns_of
+from headrace.record.bundle import Bundle
+from headrace.record.estimates import Capacity, Interval
+
+
+def capacity(pps: float, half: float = 0.0) -> Capacity:
+    interval = Interval(value=pps, low=pps - half, high=pps + half)
+    return Capacity(parts=(), narrowest="", pps=interval, trials=1)
+
+
+def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
+    """Capacities wander by 30 %, the ratio is 1.10 in each turn but for half a per cent."""
+    levels = [10e6, 13e6, 9e6, 11e6, 12e6]
+    noise = [0.995, 1.005, 1.0, 1.003, 0.997]
+    turns = {"a": [x * 1.1 * n for x, n in zip(levels, noise, strict=True)], "b": levels}
+    found = paired("a", "b", turns, {})
+    assert found.ratio.value == pytest.approx(1.1, rel=1e-3)
+    assert found.ratio.half == pytest.approx(1.1 * 2.776 * 0.00412 / 5**0.5, rel=0.05)
+    assert (found.verdict, found.pairs) == ("faster", 5)
+    assert paired("b", "a", turns, {}).verdict == "slower"
+
+
+def test_of_equals_the_interval_contains_1_in_nineteen_of_twenty() -> None:
+    draw, ties = random.Random(7), 0
+    for _ in range(400):
+        turns = {name: [1e7 * draw.gauss(1, 0.03) for _ in range(5)] for name in "ab"}
+        ties += paired("a", "b", turns, {}).verdict == "tie"
+    assert 0.92 * 400 <= ties <= 0.98 * 400
+
+
+def test_without_turns_it_goes_by_the_intervals_themselves() -> None:
+    alone = {"a": capacity(11e6, 0.3e6), "b": capacity(10e6, 0.4e6)}
+    found = paired("a", "b", {}, alone)
+    assert (found.pairs, found.verdict) == (1, "faster")
+    assert found.ratio.half == pytest.approx(1.1 * ((0.3 / 11) ** 2 + 0.04**2) ** 0.5)
+    assert paired("a", "b", {"a": [None], "b": [1e6]}, alone) == found
+
+
+def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
+    """The second turn of `a` had to be tried twice; the last try counts."""
+    any_trial = Bundle(bundle_path).trials()[0]
+    some = [("a", 1e6), ("b", 2e6), ("a", None), ("a", 3e6), ("b", None), ("a", 5e6), ("b", 6e6)]
+    trials = [
+        any_trial.model_copy(
+            update={
+                "trial": n, "execution": name, "phase": "capacity",
+                "capacity": None if pps is None else capacity(pps),
+            }
+        )
+        for n, (name, pps) in enumerate(some, 1)
+    ]  # fmt: skip
+    one = trials[0]
+    found = turns_of(trials, one.chain, one.workload)
+    assert found == {"a": [1e6, 3e6, 5e6], "b": [2e6, None, 6e6]}
+    assert turns_of(trials, "another", one.workload) == {}
