@@ -18,6 +18,7 @@ import pytest
 from headrace.analyse.report import report
 from headrace.host.server.detect import detect
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.figures import LatencyFloor
 from headrace.report import html, server
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.document import Chart, Document, Section
@@ -52,7 +53,7 @@ for (const frame of document.querySelectorAll('iframe')) {
       boxes.slice(0, i).forEach((b, j) => {
         const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
         const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
-        if (wide > 0.5 && high > 0.4 * Math.min(a.height, b.height))
+        if (wide > 0.5 && high > 0.25 * Math.min(a.height, b.height))
           say(`overlap: ${texts[j].textContent} | ${texts[i].textContent}`);
       });
     });
@@ -102,11 +103,13 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
                         w.result(r.model_copy(update=one))
         return document(report(Bundle(tmp_path / name)))
 
+    near = [{"calibration": LatencyFloor(floor_ns=15.0)}]  # its name is above the axis's labels
     times = [{"goal": "fixed", "goal_parameters": None, "load_pps": pps} for pps in (1e6, 2e6, 4e6)]
     shown = {
         "run": document(report(Bundle(bundle_path)), spec="a: 1"),
         "workloads": made("workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))),
         "loads": made("loads", *times),
+        "floor": made("floor", *near),
         "paper": of_a_paper(),
         "server": server.document(detect()),
     }

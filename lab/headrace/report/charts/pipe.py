@@ -16,7 +16,7 @@ from .bars import Bar, Bars, Piece, plain
 from .svg import el, fits, line, picture, rect, shorten, text, title
 
 BORE = 104.0  # drawn height of the widest part
-WIDEST = 3.0  # times the flow; wider parts are drawn no wider, with open walls; the number tells
+WIDEST = 3.0  # times the narrowest, or the flow; wider parts have open walls; the number tells
 TOP, BOTTOM = 46.0, 50.0
 JOINT = 16.0  # where one part's bore turns into the next one's
 
@@ -69,6 +69,12 @@ def draw(pipe: Pipe, width: float) -> str:
     return picture(total, height, label, *body)
 
 
+def _widest(pipe: Pipe) -> float:
+    """Packets/s beyond which a part is drawn no wider: narrow ones could not be told apart."""
+    narrowest = min((p.own_pps for p in pipe.parts if p.own_pps), default=0.0)
+    return WIDEST * max(narrowest, pipe.carried_pps)
+
+
 def _layout(pipe: Pipe, width: float) -> list[_Slot]:
     parts = [p for p in pipe.drawn() if p.capacity_pps is not None or p.role == "chain"]
     if not parts:
@@ -77,7 +83,7 @@ def _layout(pipe: Pipe, width: float) -> list[_Slot]:
     units = [max(1, len(p.nfs)) if p.role == "chain" else ends for p in parts]
     # Labels need some room: a long chain makes the picture wider, and its frame scrolls.
     unit = max((width - 2) / sum(units), 64.0 if width < 500 else 74.0)
-    cap = pipe.carried_pps * WIDEST
+    cap = _widest(pipe)
     largest = max(min(p.own_pps or pipe.carried_pps, cap) for p in parts) or 1.0
     slots, x = [], 1.0
     for part, size in zip(parts, units, strict=True):
@@ -241,8 +247,7 @@ def _as_bar(part: Part, pipe: Pipe, scale: Scale) -> Bar:
         notes.append(f"{percent(part.utilisation)} busy")
     if (part.paused or 0.0) >= PAUSED:
         notes.append(f"{percent(part.paused, 2)} paused")
-    # Parts far wider than the flow would leave no room to tell the narrow ones apart.
-    most = WIDEST * pipe.carried_pps
+    most = _widest(pipe)
     pieces = (Piece(part.name, min(own, most), "narrowest" if here else "bar"),)
     text = scale.text(part.own_pps) + (" ▸" if own > most else "")
     return Bar(part.name, pieces, text, ", ".join([*notes, *([word] if here else [])]))
