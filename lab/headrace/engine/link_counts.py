@@ -146,6 +146,7 @@ class ShmCounts(Counts):
     up: bool
     connects: int
     refused: int
+    robbed: int
     rx_packets: int
     tx_packets: int
     corrupt: int
