@@ -17,11 +17,14 @@
 #define CLIENTS_MAX 16
 #define LINE_MAX_BYTES (256u << 20) /* a batch of routes is long */
 #define POLL_MS 200
+#define FAREWELL_MS 200
 
 struct client {
 	int fd; /* -1: free */
 	char *buf;
 	size_t used, room;
+	char *reply; /* not yet all written: until it is, the client is not heard */
+	size_t reply_bytes, written;
 };
 
 static json_t *error_reply(const struct err *err)
@@ -30,20 +33,38 @@ static json_t *error_reply(const struct err *err)
 			 err->msg);
 }
 
-/* Not send: a client may be a device. Of a socket whose peer has gone SIGPIPE is ignored. */
-static int send_all(int fd, const char *p, size_t n)
+/* As much as the client takes now: one that does not read waits alone. False when it has gone. */
+static bool write_reply(struct client *c)
 {
-	while (n) {
-		ssize_t sent = write(fd, p, n);
+	/* Not send: a client may be a device. Of a socket whose peer has gone SIGPIPE is ignored. */
+	while (c->written < c->reply_bytes) {
+		ssize_t n = write(c->fd, c->reply + c->written, c->reply_bytes - c->written);
 
-		if (sent < 0 && errno == EINTR)
+		if (n < 0 && errno == EINTR)
 			continue;
-		if (sent <= 0)
-			return -EIO;
-		p += sent;
-		n -= sent;
+		if (n < 0 && errno == EAGAIN)
+			return true;
+		if (n <= 0)
+			return false;
+		c->written += n;
 	}
-	return 0;
+	free(c->reply);
+	c->reply = NULL;
+	return true;
+}
+
+static bool reply_with(struct client *c, const json_t *reply)
+{
+	size_t n = json_dumpb(reply, NULL, 0, JSON_COMPACT);
+
+	c->reply = n ? malloc(n + 1) : NULL;
+	if (!c->reply)
+		return false;
+	json_dumpb(reply, c->reply, n, JSON_COMPACT);
+	c->reply[n] = '\n';
+	c->reply_bytes = n + 1;
+	c->written = 0;
+	return write_reply(c);
 }
 
 /* One request line; false when the client is to be closed. */
@@ -52,33 +73,32 @@ static bool serve_line(struct engine *e, struct client *c, const char *line, siz
 	struct err err = {0};
 	json_error_t jerr;
 	json_t *req = json_loadb(line, len, JSON_REJECT_DUPLICATES, &jerr), *reply = NULL;
-	char *text;
+	bool served;
 	int rc;
 
+	telemetry_pause();
 	if (req)
 		rc = command_run(e, req, &reply, quit, &err);
 	else
 		rc = err_set(&err, EINVAL, "request", "is not JSON: %s", jerr.text);
+	telemetry_resume();
 	if (rc) {
 		json_decref(reply);
 		reply = error_reply(&err);
 	} else if (!reply) {
 		reply = json_pack("{s:b}", "ok", 1);
 	}
-	text = json_dumps(reply, JSON_COMPACT);
-	rc = text ? send_all(c->fd, text, strlen(text)) : -ENOMEM;
-	if (!rc)
-		rc = send_all(c->fd, "\n", 1);
-	free(text);
+	served = reply_with(c, reply);
 	json_decref(reply);
 	json_decref(req);
-	return !rc;
+	return served;
 }
 
 static void close_client(struct client *c)
 {
 	close(c->fd);
 	free(c->buf);
+	free(c->reply);
 	*c = (struct client){.fd = -1};
 }
 
@@ -87,7 +107,7 @@ static bool serve_lines(struct engine *e, struct client *c, bool *quit)
 	size_t start = 0;
 	char *nl;
 
-	while (!*quit && (nl = memchr(c->buf + start, '\n', c->used - start))) {
+	while (!*quit && !c->reply && (nl = memchr(c->buf + start, '\n', c->used - start))) {
 		size_t len = nl - (c->buf + start);
 
 		if (!serve_line(e, c, c->buf + start, len, quit))
@@ -114,14 +134,31 @@ static bool read_client(struct engine *e, struct client *c, bool *quit)
 	}
 	n = read(c->fd, c->buf + c->used, c->room - c->used);
 	if (n <= 0)
-		return n < 0 && errno == EINTR;
+		return n < 0 && (errno == EINTR || errno == EAGAIN);
 	c->used += n;
 	return serve_lines(e, c, quit);
 }
 
+static bool hear_client(struct engine *e, struct client *c, bool *quit)
+{
+	if (!c->reply)
+		return read_client(e, c, quit);
+	return write_reply(c) && serve_lines(e, c, quit);
+}
+
+/* What was answered before the end still arrives, where the client takes it. */
+static void part_from(struct client *c)
+{
+	struct pollfd p = {c->fd, POLLOUT, 0};
+
+	while (c->reply && poll(&p, 1, FAREWELL_MS) == 1 && write_reply(c))
+		;
+	close_client(c);
+}
+
 static void accept_client(struct client *clients, int fd)
 {
-	int cfd = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	int cfd = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	for (unsigned int i = 0; cfd >= 0 && i < CLIENTS_MAX; i++)
 		if (clients[i].fd < 0) {
@@ -220,6 +257,15 @@ void control_close(struct control *c)
 		close(c->claim);
 }
 
+static int open_again(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy >= 0)
+		fcntl(copy, F_SETFL, fcntl(copy, F_GETFL) | O_NONBLOCK);
+	return copy;
+}
+
 void control_serve(struct engine *e, const struct control *c, const volatile sig_atomic_t *stop)
 {
 	struct client clients[CLIENTS_MAX];
@@ -229,16 +275,17 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		clients[i] = (struct client){.fd = -1};
 	if (c->device)
-		clients[0].fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+		clients[0].fd = open_again(c->fd);
 	while (!quit && !*stop && (!c->device || clients[0].fd >= 0)) {
 		fds[CLIENTS_MAX] = (struct pollfd){.fd = c->device ? -1 : c->fd, .events = POLLIN};
 		for (unsigned int i = 0; i < CLIENTS_MAX; i++)
-			fds[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+			fds[i] = (struct pollfd){.fd = clients[i].fd,
+						 .events = clients[i].reply ? POLLOUT : POLLIN};
 		if (poll(fds, CLIENTS_MAX + 1, POLL_MS) <= 0)
 			continue;
 		for (unsigned int i = 0; i < CLIENTS_MAX && !quit; i++)
 			if (clients[i].fd >= 0 && fds[i].revents &&
-			    !read_client(e, &clients[i], &quit)) {
+			    !hear_client(e, &clients[i], &quit)) {
 				close_client(&clients[i]);
 				/* The first client has the first place, as long as it is there. */
 				quit |= c->with_client && !i;
@@ -248,5 +295,5 @@ void control_serve(struct engine *e, const struct control *c, const volatile sig
 	}
 	for (unsigned int i = 0; i < CLIENTS_MAX; i++)
 		if (clients[i].fd >= 0)
-			close_client(&clients[i]);
+			part_from(&clients[i]);
 }

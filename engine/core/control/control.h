@@ -29,6 +29,9 @@ int command_run(struct engine *e, const json_t *req, json_t **reply, bool *quit,
 
 /* DPDK's telemetry socket; NULL: nothing is served any more. */
 int telemetry_register(struct engine *e);
+/* Its thread reads what a command may change: one waits for the other. */
+void telemetry_pause(void);
+void telemetry_resume(void);
 
 /* Start every named sender at one instant; stop all. */
 int trial_start(struct engine *e, const json_t *sources, json_t **reply, struct err *err);

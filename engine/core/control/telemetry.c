@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /headrace/... on DPDK's telemetry socket: the control socket's names, for everybody else's tools. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #define TEXT_MAX (8u << 20)
 
 static struct engine *served; /* the telemetry API passes no context */
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
 static int add_value(struct rte_tel_data *d, const char *key, const json_t *v);
 
@@ -98,79 +100,99 @@ static int reply_object(struct rte_tel_data *d, json_t *o)
 	return rc;
 }
 
-static int tel_info(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_info(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	(void)params;
-	return served ? reply_object(d, stats_info(served)) : -ENOENT;
+	return reply_object(d, stats_info(served));
 }
 
-static int tel_workers(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_workers(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	(void)params;
-	return served ? reply_object(d, stats_workers(served)) : -ENOENT;
+	return reply_object(d, stats_workers(served));
 }
 
-static int tel_segments(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_segments(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	(void)params;
 	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
-	for (unsigned int i = 0; served && i < served->plan->n_segments; i++)
+	for (unsigned int i = 0; i < served->plan->n_segments; i++)
 		rte_tel_data_add_array_string(d, served->plan->segments[i].name);
 	return 0;
 }
 
-static int tel_links(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_links(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	(void)params;
 	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
-	for (unsigned int i = 0; served && i < served->n_links; i++)
+	for (unsigned int i = 0; i < served->n_links; i++)
 		rte_tel_data_add_array_string(d, served->links[i].name);
 	return 0;
 }
 
-static int tel_segment(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_segment(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
-	for (unsigned int i = 0; served && params && i < served->plan->n_segments; i++)
+	for (unsigned int i = 0; params && i < served->plan->n_segments; i++)
 		if (!strcmp(served->plan->segments[i].name, params))
 			return reply_object(
 				d, json_pack("{s:o}", "replicas", stats_segment(served, i)));
 	return -ENOENT;
 }
 
-static int tel_link(const char *cmd, const char *params, struct rte_tel_data *d)
+static int tel_link(const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
-	for (unsigned int i = 0; served && params && i < served->n_links; i++)
+	for (unsigned int i = 0; params && i < served->n_links; i++)
 		if (!strcmp(served->links[i].name, params))
 			return reply_object(d, stats_link(served, i));
 	return -ENOENT;
 }
 
+static const struct {
+	const char *cmd;
+	int (*read)(const char *params, struct rte_tel_data *d);
+	const char *help;
+} commands[] = {
+	{"/headrace/info", tel_info, "Version, build, clock. No parameters"},
+	{"/headrace/workers", tel_workers, "Busy (OPS) and total (REF) cycles per CPU"},
+	{"/headrace/segments", tel_segments, "Names of segments"},
+	{"/headrace/segment", tel_segment, "Counters of a segment. Parameter: its name"},
+	{"/headrace/links", tel_links, "Names of links"},
+	{"/headrace/link", tel_link, "Counters of a link. Parameter: its name"},
+};
+
+/* Called in a thread of DPDK's for each client, also while the engine ends. */
+static int answer(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	int rc = -ENOENT;
+
+	telemetry_pause();
+	for (unsigned int i = 0; served && i < RTE_DIM(commands); i++)
+		if (!strcmp(commands[i].cmd, cmd))
+			rc = commands[i].read(params, d);
+	telemetry_resume();
+	return rc;
+}
+
+void telemetry_pause(void)
+{
+	pthread_mutex_lock(&reading);
+}
+
+void telemetry_resume(void)
+{
+	pthread_mutex_unlock(&reading);
+}
+
 int telemetry_register(struct engine *e)
 {
-	static const struct {
-		const char *cmd;
-		telemetry_cb fn;
-		const char *help;
-	} commands[] = {
-		{"/headrace/info", tel_info, "Version, build, clock. No parameters"},
-		{"/headrace/workers", tel_workers, "Busy (OPS) and total (REF) cycles per CPU"},
-		{"/headrace/segments", tel_segments, "Names of segments"},
-		{"/headrace/segment", tel_segment, "Counters of a segment. Parameter: its name"},
-		{"/headrace/links", tel_links, "Names of links"},
-		{"/headrace/link", tel_link, "Counters of a link. Parameter: its name"},
-	};
 	static bool registered;
 	int rc = 0;
 
+	telemetry_pause();
 	served = e;
+	telemetry_resume();
 	for (unsigned int i = 0; !registered && i < RTE_DIM(commands); i++)
-		rc |= rte_telemetry_register_cmd(commands[i].cmd, commands[i].fn, commands[i].help);
+		rc |= rte_telemetry_register_cmd(commands[i].cmd, answer, commands[i].help);
 	registered = true;
 	return rc;
 }
