@@ -57,7 +57,7 @@ bench:
 	@scripts/with-hugepages.sh 2048 env PYTHONPATH=tests $(VENV)/python -m perf $(BENCH_ARGS)
 
 test-slow:
-	@scripts/setup.sh run test trace offload
+	@scripts/setup.sh run test slow trace offload
 	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_SLOW=1 \
 		$(VENV)/python -m pytest -p no:cacheprovider -m slow --ignore=tests/containers tests
 

@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|bench|lint|fuzz|trace|offload|switches|containers|vm|guests]...
+#   scripts/setup.sh [demo|run|test|slow|bench|lint|fuzz|trace|offload|switches|containers|vm|guests]...
 #                                                                              (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
@@ -17,6 +17,8 @@ packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-
 	python3 python3-venv iproute2)
 packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
+# For what takes minutes to test: a real Prometheus asks a run.
+packages_slow=(prometheus)
 packages_lint=(clang-format)
 packages_containers=(podman runc mmdebstrap openvswitch-switch)
 packages_vm=(qemu-system-x86 busybox-static)
@@ -43,6 +45,7 @@ for purpose in "$@"; do
 	case $purpose in
 	demo | run) ;;
 	test) wanted+=("${packages_test[@]}") extra=dev offload=quiet switches=quiet ;;
+	slow) wanted+=("${packages_slow[@]}") ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
@@ -52,7 +55,7 @@ for purpose in "$@"; do
 	offload) offload=1 ;;
 	switches) switches=1 ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, bench, lint, fuzz, trace, offload, switches, containers, vm, guests" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, test, slow, bench, lint, fuzz, trace, offload, switches, containers, vm, guests" ;;
 	esac
 done
 

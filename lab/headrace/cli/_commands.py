@@ -27,6 +27,7 @@ GROUPS = {
     "Understand": {
         "compare": "Measure two specs, or two engines, in turn: paired ratios.",
         "diff": "Compare two bundles: results, spread, and what surrounded them.",
+        "serve": "Show a folder's bundles in a browser: trends, search, comparison.",
         "collect": "Sample all five layers while a command runs.",
         "trace": "Follow packets through the kernel: latency by stage and device.",
     },

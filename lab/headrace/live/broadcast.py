@@ -27,9 +27,9 @@ from headrace.report.html import Served, render
 
 PERIOD_S = 1.0
 FRESH_S = 1.5  # a page that is asked for later than this after a look has one of its own
-GLANCE_S = 0.2  # that it is of
 LAST_S = 5.0  # for the last frame
 FOLLOW = Path(__file__).with_name("follow.js")
+DASHBOARD = Path(__file__).with_name("dashboard.json")  # for Grafana
 
 _PARTS = re.compile(r"<header>(.*?)</header>\s*<main>(.*?)</main>", re.DOTALL)
 _VIEWS = tuple((view.title, f"/{name}") for name, view in VIEWS.items())
@@ -64,9 +64,12 @@ class Broadcast:
         async def script() -> Any:
             return FileResponse(FOLLOW, media_type="text/javascript")
 
+        async def dashboard() -> Any:
+            return FileResponse(DASHBOARD, media_type="application/json")
+
         return {
             "/": page, "/events": events, "/metrics": exposed, "/follow.js": script,
-            "/{view}": page,
+            "/dashboard.json": dashboard, "/{view}": page,
         }  # fmt: skip
 
     async def close(self) -> None:
@@ -78,14 +81,12 @@ class Broadcast:
     async def _page(self, view: str) -> str:
         scene = self._onlooker.scene
         if not scene.unseen and self._onlooker.seconds - scene.moment_s > FRESH_S:
-            await asyncio.to_thread(self._onlooker.look)
-            await asyncio.sleep(GLANCE_S)
             scene = await asyncio.to_thread(self._onlooker.look)
         return await asyncio.to_thread(self._render, view, scene)
 
     def _render(self, view: str, scene: Scene) -> str:
         document = VIEWS[view].document(scene, self._onlooker.seconds)
-        return render(document, Served("/follow.js", view, _VIEWS))
+        return render(document, Served("/follow.js", view, views=_VIEWS))
 
     async def _events(self, view: str) -> AsyncIterator[str]:
         self._watchers[view] = self._watchers.get(view, 0) + 1

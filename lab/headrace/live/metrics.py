@@ -5,10 +5,9 @@ and what only the session knows. https://prometheus.io/docs/specs/om/open_metric
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -22,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.utils import floatToGoString
 
 from headrace.live.scene import Onlooker, Scene
-from headrace.record.latency import Histogram, decode
+from headrace.record.latency import Histogram, decode, recorded
 
 __all__ = ["CONTENT_TYPE", "exposition"]
 
@@ -155,12 +154,12 @@ def _traffic(scene: Scene) -> Iterator[Metric]:
 def _buckets(taken: Histogram) -> tuple[list[tuple[str, float]], float]:
     """Cumulative counts, and the sum of all latencies in seconds."""
     histogram = decode(taken.hdr)
-    counts = dict.fromkeys(BUCKETS, 0)
-    for step in histogram.get_recorded_iterator() if histogram is not None else ():
-        # A bucket that is cut by an end counts above it.
-        above = bisect_left(BUCKETS, step.value_iterated_to / 1e9)
-        if above < len(BUCKETS):
-            counts[BUCKETS[above]] += step.count_added_in_this_iter_step
-    cumulative = zip(map(floatToGoString, BUCKETS), accumulate(counts.values()), strict=True)
-    buckets = [(end, float(count)) for end, count in cumulative]
+    cumulative = np.zeros(len(BUCKETS))
+    if histogram is not None:
+        values, counts = recorded(histogram)
+        # What is cut by a bucket's end counts above it.
+        below = np.searchsorted(values, np.asarray(BUCKETS) * 1e9, side="right")
+        cumulative = np.concatenate(([0], np.cumsum(counts)))[below]
+    ends = map(floatToGoString, BUCKETS)
+    buckets = [(end, float(count)) for end, count in zip(ends, cumulative, strict=True)]
     return [*buckets, ("+Inf", float(taken.count))], taken.mean_ns * taken.count / 1e9

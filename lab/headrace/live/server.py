@@ -99,7 +99,7 @@ class Serving:
     """Until it is left. Nothing of it is left then: neither the port nor the thread."""
 
     def __init__(self, app: Any, listening: socket.socket) -> None:
-        self._app, self._socket = app, listening
+        self._app, self.listening = app, listening
         self.loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._up = threading.Event()
@@ -119,7 +119,7 @@ class Serving:
         if self.loop is not None and self._stop is not None:
             self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._socket.close()
+        self.listening.close()
 
     def wait(self) -> None:
         """For an interrupt."""
@@ -143,9 +143,9 @@ class Serving:
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
         self._stop = asyncio.Event()
-        await server.startup(sockets=[self._socket])
+        await server.startup(sockets=[self.listening])
         self.loop = asyncio.get_running_loop()
         self._up.set()
         await self._stop.wait()
         server.should_exit = True
-        await server.shutdown(sockets=[self._socket])
+        await server.shutdown(sockets=[self.listening])

@@ -7,7 +7,9 @@ import base64
 import binascii
 from collections.abc import Sequence
 
+import numpy as np
 from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
 
 from headrace.record.figures import LatencyNs, PdvNs
 from headrace.record.frozen import Record
@@ -63,6 +65,27 @@ def merge(encoded: list[str]) -> str | None:
     return str(first.encode().decode())
 
 
+def recorded(histogram: HdrHistogram) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Buckets that have packets, the smallest values first: each one's highest value, ns, and its
+    packets. The library's own iterator does this in Python, bucket by bucket, empty ones too."""
+    counts = np.ctypeslib.as_array(histogram.counts).astype(np.int64)
+    index = np.flatnonzero(counts)
+    half, shift = histogram.sub_bucket_half_count, histogram.sub_bucket_half_count_magnitude
+    # Those of the first bucket's lower half are as fine as its upper one's.
+    bucket = np.maximum((index >> shift) - 1, 0)
+    inside = np.where(index < half, index, (index & (half - 1)) + half)
+    fine = bucket + histogram.unit_magnitude
+    return ((inside + 1) << fine) - 1, counts[index]
+
+
+def percentiles(histogram: HdrHistogram, quantiles: Sequence[float]) -> list[float]:
+    """The value, ns, that this share of the packets does not exceed, as the library rounds it."""
+    values, counts = recorded(histogram)
+    reached = np.cumsum(counts)
+    wanted = np.maximum((np.asarray(quantiles) * reached[-1] + 0.5).astype(np.int64), 1)
+    return [float(value) for value in values[np.searchsorted(reached, wanted)]]
+
+
 def latency(one: Histogram) -> LatencyNs | None:
     """Percentiles from the histogram; mean and extremes as the sink counted them, exactly."""
     histogram = decode(one.hdr)
@@ -70,19 +93,10 @@ def latency(one: Histogram) -> LatencyNs | None:
         return None
     low, high = float(one.min_ns), float(one.max_ns)
 
-    def at(percentile: float) -> float:
-        # A bucket's value is its upper end, which may lie beyond the largest value seen.
-        return min(max(float(histogram.get_value_at_percentile(percentile)), low), high)
-
-    return LatencyNs(
-        mean=one.mean_ns,
-        min=low,
-        p50=at(50),
-        p90=at(90),
-        p99=at(99),
-        p999=at(99.9),
-        max=high,
-    )
+    found = percentiles(histogram, (0.5, 0.9, 0.99, 0.999))
+    # A bucket's value is its upper end, which may lie beyond the largest value seen.
+    p50, p90, p99, p999 = (min(max(value, low), high) for value in found)
+    return LatencyNs(mean=one.mean_ns, min=low, p50=p50, p90=p90, p99=p99, p999=p999, max=high)
 
 
 def pdv(found: LatencyNs | None) -> PdvNs | None:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -166,10 +166,12 @@ def _sql_type(annotation: Any) -> str:
     raise TypeError(f"no column type for {annotation!r}")
 
 
-def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+def query(
+    bundles: Iterable[Path], sql: str, values: Sequence[str] = ()
+) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Run SQL over the views `trials` and `results` of several bundles, killed runs' too.
 
-    Each view has the bundle's directory name in the column `bundle`.
+    Each view has the bundle's directory name in the column `bundle`; `values` stand for `?`.
     """
     import duckdb
 
@@ -186,7 +188,7 @@ def query(bundles: Iterable[Path], sql: str) -> tuple[list[str], list[tuple[Any,
                 raise BundleError("query: no bundle was given")
             db.execute(f"CREATE VIEW {stem} AS {parts}")
         try:
-            cursor = db.execute(sql)
+            cursor = db.execute(sql, list(values))
         except duckdb.Error as e:
             raise BundleError(f"query: {str(e).splitlines()[0]}") from None
         return [c[0] for c in cursor.description or ()], cursor.fetchall()

@@ -21,6 +21,7 @@ from headrace.report.charts.lines import Axes, Band, Lines, Series
 from headrace.report.charts.load import Loads
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
+from headrace.report.charts.trend import Trend
 from headrace.report.charts.trials import SearchTrials
 
 Medium = Literal["both", "page", "terminal"]
@@ -40,7 +41,7 @@ Kind = Literal[
     "verdict",
 ]
 Picture = Annotated[
-    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Graphs,
+    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Trend | Graphs,
     Field(discriminator="kind"),
 ]
 
@@ -54,7 +55,7 @@ class AtLeast:
 
 @dataclass(frozen=True)
 class Link:
-    """To a section of the same document."""
+    """To a section of the same document; with a slash in front, to a page of the same server."""
 
     text: str
     to: str

@@ -28,6 +28,7 @@ class Served:
 
     script: str = ""  # its address
     view: str = ""
+    search: str | None = None  # what is in the field; None: there is no field
     views: tuple[tuple[str, str], ...] = ()  # name and address of each
 
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from hdrh.histogram import HdrHistogram
 
 from headrace.analyse.units import ns, significant, time_scale
+from headrace.record import latency
 from headrace.record.rows import Result
 
 from .svg import (
@@ -72,10 +73,10 @@ def curve_of(
     last = -math.log10(1 / packets) if packets > 1 else 0.1
     steps = 160
     quantiles = [1 - 10 ** -(last * i / steps) for i in range(steps + 1)]
-    values = merged.get_percentile_to_value_dict([100 * q for q in quantiles])  # one pass
+    values = latency.percentiles(merged, quantiles)
     # A bucket's value is its upper end; the extremes are known exactly, and the tables have them.
     low, high = extremes
-    points = [(q, min(max(float(values[100 * q]), low), high)) for q in quantiles]
+    points = [(q, min(max(v, low), high)) for q, v in zip(quantiles, values, strict=True)]
     if math.isfinite(high):
         points[-1] = (points[-1][0], high)
     return PercentileCurve(name, points, packets)

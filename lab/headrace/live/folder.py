@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bundles of a folder, and their results by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.record.bundle import Bundle, BundleError, query
+from headrace.record.verdict import VERDICTS, Verdict, worst
+
+REPORT = "report.html"
+
+# One row per figure: the repetitions of a result together, as a bundle's report has them. A word
+# is looked for in all that names a result.
+_FIGURES = """
+SELECT bundle, chain, workload, direction, execution, goal,
+       CASE WHEN goal = 'fixed' THEN load_pps END AS load,
+       median(throughput_pps), min(throughput_pps), max(throughput_pps),
+       median(loss_ratio), median(latency_ns.p99), list(DISTINCT audit.verdict), count(*)
+FROM results
+WHERE ground = 'measured'
+GROUP BY ALL
+HAVING {words}
+ORDER BY ALL
+"""
+_WORD = (
+    "contains(lower(concat_ws(' ', bundle, chain, workload, direction, execution, goal, "
+    "array_to_string(list(DISTINCT audit.verdict), ' '))), lower(?))"
+)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A bundle of the folder."""
+
+    name: str
+    started_at: str
+    state: str
+    has_report: bool
+
+
+@dataclass(frozen=True)
+class FigureKey:
+    """What is the same figure in another bundle."""
+
+    chain: str
+    workload: str
+    direction: str
+    execution: str
+    goal: str
+    load_pps: float | None  # of fixed loads only
+
+    @property
+    def place(self) -> tuple[str, str, str, str, float | None]:
+        """What stands in one picture: all but the execution."""
+        return self.chain, self.workload, self.direction, self.goal, self.load_pps
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """A figure's medians over the repetitions."""
+
+    bundle: str
+    key: FigureKey
+    throughput_pps: float
+    low_pps: float
+    high_pps: float
+    loss_ratio: float
+    p99_ns: float | None
+    verdict: Verdict
+    repetitions: int
+
+
+class Folder:
+    """Read anew each time that it is asked: runs come and go."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            what = "is not a directory" if path.exists() else "does not exist"
+            raise BundleError(f"{path}: {what}; allowed: a folder with bundles of `headrace run`")
+        self.path = path
+
+    def bundles(self) -> list[Listed]:
+        """The newest first. What is no bundle, or one that a newer headrace wrote, is left out."""
+        found = []
+        for path in self.path.iterdir():
+            if not (path / "status.json").is_file():
+                continue
+            try:
+                status = Bundle(path).status
+            except BundleError:
+                continue
+            report = (path / REPORT).is_file()
+            found.append(Listed(path.name, status.started_at, status.state, report))
+        return sorted(found, key=lambda one: (one.started_at, one.name), reverse=True)
+
+    def bundle(self, name: str) -> Bundle | None:
+        """By the name of its directory; None: there is none of that name in this folder."""
+        listed = {one.name for one in self.bundles()}
+        return Bundle(self.path / name) if name in listed else None
+
+    def figures(self, bundles: Sequence[Listed], words: str = "") -> list[FigureRow]:
+        """Results whose names and verdicts have all of these words in them."""
+        wanted = words.split()
+        if not bundles:
+            return []
+        sql = _FIGURES.format(words=" AND ".join([_WORD] * len(wanted)) or "true")
+        _, rows = query([self.path / one.name for one in bundles], sql, wanted)
+        return [_row(row) for row in rows]
+
+
+def _row(row: tuple[object, ...]) -> FigureRow:
+    bundle, chain, workload, direction, execution, goal, load, *figures = row
+    median, low, high, loss, p99, verdicts, count = figures
+    assert isinstance(verdicts, list)
+    return FigureRow(
+        bundle=str(bundle),
+        key=FigureKey(
+            str(chain), str(workload), str(direction), str(execution), str(goal), _number(load)
+        ),
+        throughput_pps=_number(median) or 0.0,
+        low_pps=_number(low) or 0.0,
+        high_pps=_number(high) or 0.0,
+        loss_ratio=_number(loss) or 0.0,
+        p99_ns=_number(p99),
+        verdict=worst(one for one in VERDICTS if one in verdicts),
+        repetitions=int(_number(count) or 0),
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def by_place(rows: Sequence[FigureRow]) -> Mapping[tuple[object, ...], list[FigureRow]]:
+    """In the order of their first rows."""
+    found: dict[tuple[object, ...], list[FigureRow]] = {}
+    for row in rows:
+        found.setdefault(row.key.place, []).append(row)
+    return found

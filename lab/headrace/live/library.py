@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder's bundles as documents: a list with trends and what was searched for, two compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote, urlencode
+
+from headrace.analyse import units
+from headrace.analyse.compare import FEWEST, ComparedResults, Diff, MetricChange
+from headrace.analyse.summary import ResultKey
+from headrace.live.folder import FigureRow, Folder, Listed, by_place
+from headrace.report.charts.trend import Trend, TrendDot, TrendLine
+from headrace.report.document import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Heading,
+    Items,
+    Link,
+    Row,
+    Section,
+    Table,
+    Text,
+    strokes,
+)
+
+MOST_TRENDS, MOST_ROWS = 12, 500  # on one page; the search narrows them down
+
+
+def listing(folder: Folder, words: str) -> Document:
+    bundles = folder.bundles()
+    rows = folder.figures(bundles, words)
+    return Document(
+        title=f"Runs in {folder.path.name or folder.path}",
+        subtitle=", ".join(
+            (units.plural(len(bundles), "bundle"), units.plural(len(rows), "figure"))
+        ),
+        about=f"Figures with “{words}” in their names or verdicts." if words else "",
+        sections=(_bundles(bundles, rows, words), *_trends(bundles, rows), _figures(rows)),
+    )
+
+
+def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -> Section:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.bundle] = counts.get(row.bundle, 0) + 1
+    shown = [one for one in bundles if counts.get(one.name) or not words]
+    if not shown:
+        return Section("Bundles", blocks=(Text("No bundle has such a figure."),))
+    columns = (
+        "bundle",
+        Column("started", "text"),
+        Column("", "text"),
+        Column("figures", "count"),
+        Column("compared with the one before", "text"),
+    )
+    before = dict(zip((b.name for b in bundles), bundles[1:], strict=False))
+    lines = tuple(
+        (
+            _report(one.name, one.has_report),
+            one.started_at.replace("T", " ").removesuffix("Z"),
+            "" if one.state == "complete" else one.state,
+            counts.get(one.name, 0),
+            _compare(before[one.name].name, one.name) if one.name in before else "",
+        )
+        for one in shown
+    )
+    return Section("Bundles", "The newest first, UTC.", (Table(columns, lines),))
+
+
+def _report(name: str, there: bool = True) -> Cell:
+    return Link(name, f"/report/{quote(name, safe='')}") if there else name
+
+
+def _compare(a: str, b: str) -> Link:
+    return Link(a, f"/compare?{urlencode({'a': a, 'b': b})}")
+
+
+def _trends(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> Iterator[Section]:
+    """Figures that several bundles have."""
+    runs = [one.name for one in reversed(bundles)]
+    blocks: list[Block] = []
+    left_out = 0
+    for found in by_place(rows).values():
+        names = [name for name in runs if name in {row.bundle for row in found}]
+        if len(names) < 2:
+            continue
+        if len(blocks) >= 2 * MOST_TRENDS:
+            left_out += 1
+            continue
+        trend = Trend(tuple(names), tuple(_lines(found, names)))
+        keys = strokes([one.name for one in trend.lines]) if len(trend.lines) > 1 else ()
+        blocks += [Heading(_place(found[0])), Chart(trend, keys)]
+    if left_out:
+        blocks.append(Text(f"{left_out} more; search for what is wanted.", "dim"))
+    if blocks:
+        note = "Medians; a bar is from the least to the most of a run's repetitions."
+        yield Section("Trends", note, tuple(blocks))
+
+
+def _lines(found: Sequence[FigureRow], runs: Sequence[str]) -> Iterator[TrendLine]:
+    for execution in dict.fromkeys(row.key.execution for row in found):
+        own = {row.bundle: row for row in found if row.key.execution == execution}
+        dots = tuple(
+            TrendDot(
+                i,
+                own[run].throughput_pps,
+                own[run].low_pps,
+                own[run].high_pps,
+                own[run].verdict == "ok",
+            )
+            for i, run in enumerate(runs)
+            if run in own
+        )
+        yield TrendLine(execution, dots)
+
+
+def _place(row: FigureRow) -> str:
+    load = "" if row.key.load_pps is None else f" {units.pps(row.key.load_pps)}"
+    way = "" if row.key.direction == "forward" else f", {row.key.direction}"
+    return f"{row.key.chain}: {row.key.workload}, {row.key.goal}{load}{way}"
+
+
+def _figures(rows: Sequence[FigureRow]) -> Section:
+    columns = (
+        "bundle",
+        Column("figure", "text"),
+        Column("execution", "text"),
+        Column("throughput", "rate", digits=4),
+        Column("spread", "share", "max − min", digits=2),
+        Column("loss", "loss"),
+        Column("p99", "time"),
+        Column("audit", "verdict"),
+    )
+    lines = tuple(_figure(row) for row in rows[:MOST_ROWS])
+    note = f"The first {MOST_ROWS} of {len(rows)}." if len(rows) > MOST_ROWS else ""
+    return Section("Figures", note, (Table(columns, lines),) if lines else ())
+
+
+def _figure(row: FigureRow) -> Row:
+    many = row.repetitions > 1 and row.throughput_pps
+    spread = (row.high_pps - row.low_pps) / row.throughput_pps if many else None
+    cells = (
+        _report(row.bundle), _place(row), row.key.execution, row.throughput_pps, spread,
+        row.loss_ratio, row.p99_ns, row.verdict,
+    )  # fmt: skip
+    return Row(cells, doubtful=row.verdict != "ok")
+
+
+def comparison(found: Diff, a: str, b: str) -> Document:
+    sections = [_compared(row) for row in found.compared]
+    if not sections:
+        nothing = "No result has the same chain, workload, direction, execution and goal in both."
+        sections = [Section("Nothing to compare", blocks=(Text(nothing),))]
+    only = [
+        *(f"only in a: {_name(key)}" for key in found.only_a),
+        *(f"only in b: {_name(key)}" for key in found.only_b),
+    ]
+    if only:
+        sections.append(Section("Not in both", blocks=(Items(tuple(only)),)))
+    return Document(
+        title="Two runs compared",
+        subtitle=f"a: {a} · b: {b}",
+        sections=(*sections, _differences(found), Section("Reports", blocks=(_both(a, b),))),
+    )
+
+
+def _both(a: str, b: str) -> Table:
+    return Table(("", Column("report", "text")), (("a", _report(a)), ("b", _report(b))))
+
+
+def _name(key: ResultKey) -> str:
+    way = "" if key.direction == "forward" else f", {key.direction}"
+    return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}"
+
+
+def _compared(row: ComparedResults) -> Section:
+    columns = (
+        "",
+        Column("a", "text"),
+        Column("b", "text"),
+        Column("change", "change"),
+        Column("judged", "text"),
+    )
+    lines = tuple(
+        (change.metric, _value(change.a, change.unit), _value(change.b, change.unit),
+         change.ratio, _judged(change))
+        for change in row.changes
+    )  # fmt: skip
+    about = f"{row.repetitions_a} against {row.repetitions_b} repetitions"
+    doubts = "" if row.trusted else f"Not trusted: a {row.verdict_a}, b {row.verdict_b}."
+    return Section(_name(row.key), doubts, (Table(columns, lines),), about=about)
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "pps":
+        return units.pps(value, 4)
+    if unit == "ns":
+        return units.ns(value)
+    if unit == "ratio":
+        return units.loss(value)
+    return units.significant(value) + ("" if unit == "cycles" else f"{units.SPACE}{unit}")
+
+
+def _judged(change: MetricChange) -> str:
+    words = {
+        "within-spread": "within the spread",
+        "unknown": f"fewer than {FEWEST} repetitions cannot tell",
+        "not-trusted": "not compared: a side is not trusted",
+        "different": f"{'better' if change.better else 'worse'}, beyond the spread",
+    }[change.significance]
+    return words + ("" if change.p_value is None else f" (p = {change.p_value:.2g})")
+
+
+def _differences(found: Diff) -> Section:
+    if not found.differences:
+        same = Text("Specification and environment are the same.")
+        return Section("What surrounded them", blocks=(same,))
+    columns = ("", Column("of", "text"), Column("a", "text"), Column("b", "text"))
+    rows = tuple((d.name, d.where, d.a or "absent", d.b or "absent") for d in found.differences)
+    return Section("What surrounded them", blocks=(Table(columns, rows),))

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask, where it listens, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import BadInput
+from headrace.live.broadcast import live
+from headrace.live.folder import Folder
+from headrace.live.scene import Onlooker
+from headrace.live.server import ANY, Serving, application, bound, may_ask, url_of
+from headrace.live.shelf import routes
+from headrace.record.testdata import make_bundle
+
+
+@pytest.mark.parametrize(
+    ("host", "may"),
+    [
+        ("127.0.0.1:8470", True),
+        ("localhost:8470", True),
+        ("[::1]:8470", True),
+        (socket.gethostname(), True),
+        ("evil.example:8470", False),
+        ("127.0.0.1.evil.example", False),
+        ("", False),
+    ],
+)
+def test_another_sites_name_is_turned_away(host: str, may: bool) -> None:
+    assert may_ask(host) is may
+
+
+@pytest.mark.parametrize("address", ["x", ":99999", "http://127.0.0.1:80", "no.such.invalid:0"])
+def test_a_bad_address_names_what_is_allowed(address: str) -> None:
+    with pytest.raises(BadInput, match=rf"--live: got '{address}'.*allowed: "):
+        bound(address, "--live").close()
+
+
+def test_a_taken_port_is_said_but_where_any_will_do() -> None:
+    with bound(":0", "--live") as first:
+        port = first.getsockname()[1]
+        with pytest.raises(BadInput, match=f"--live: got ':{port}'; cannot listen there: "):
+            bound(f":{port}", "--live")
+        assert first.getsockname()[0] == "127.0.0.1"
+    with bound(ANY, "--live") as one, bound(ANY, "--live") as other:
+        assert one.getsockname() != other.getsockname()
+
+
+def ask(url: str, path: str = "/", method: str = "GET", host: str | None = None) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(url.removeprefix("http://").rstrip("/"), timeout=10)
+    try:
+        connection.request(method, path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_nothing_is_left_when_it_ends_with_browsers_connected() -> None:
+    before = set(threading.enumerate())
+    onlooker = Onlooker("mine", "runs/mine")
+    with live(onlooker, bound(":0", "--live")) as url:
+        assert "mine" in ask(url)[1]
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+        watcher = socket.create_connection((host, int(port)), timeout=10)
+        watcher.sendall(f"GET /events?view= HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        text = watcher.recv(65536).decode()
+        onlooker.end("The run has ended.")
+    while chunk := watcher.recv(65536):
+        text += chunk.decode()
+    watcher.close()
+    assert "text/event-stream" in text and "The run has ended." in text
+    assert '"ended": true' in text
+    assert set(threading.enumerate()) == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=1)
+
+
+def test_it_can_only_be_read_and_only_by_its_own_name() -> None:
+    with live(Onlooker("mine", "b"), bound(":0", "--live")) as url:
+        assert ask(url, host="evil.example")[0] == 421
+        assert ask(url, "/metrics", host="evil.example")[0] == 421
+        assert [ask(url, method=method)[0] for method in ("POST", "PUT", "DELETE")] == [405] * 3
+        assert ask(url, "/nothing")[0] == 404 and ask(url, "/docs")[0] == 404
+
+
+def test_a_folders_bundles_are_listed_searched_compared_and_linked(tmp_path: Path) -> None:
+    for name in ("first", "second & last"):
+        make_bundle(tmp_path / name)
+        (tmp_path / name / "report.html").write_text(f"report of {name}")
+    (tmp_path / "no-bundle").mkdir()
+    (tmp_path / "secret.html").write_text("secret")
+    with Serving(application(routes(Folder(tmp_path))), bound(":0", "--at")) as serving:
+        url = url_of(serving.listening)
+        page = ask(url)[1]
+        assert "/report/second%20%26%20last" in page and "no-bundle" not in page
+        assert ask(url, "/report/second%20%26%20last") == (200, "report of second & last")
+        assert "Trends" in page and "ndr" in page
+        assert "pipeline" not in ask(url, "/?q=hybrid+ndr")[1].split("Figures</h2>")[1]
+        assert "No bundle has such a figure" in ask(url, "/?q=%27%3B+drop")[1]
+        compared = ask(url, "/compare?a=first&b=second+%26+last")
+        assert compared[0] == 200 and "within the spread" in compared[1]
+        for path in ("/report/..%2Fsecret.html", "/report/secret.html", "/compare?a=first&b=../x"):
+            assert ask(url, path)[0] == 404, path

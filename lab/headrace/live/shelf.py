@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of bundles, served: a list with a search, comparisons, and the reports themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
+
+from headrace.analyse.compare import diff
+from headrace.errors import HeadraceError
+from headrace.live.folder import REPORT, Folder
+from headrace.live.library import comparison, listing
+from headrace.report.html import Served, render
+
+_VIEWS = (("Runs", "/"),)
+
+
+def routes(folder: Folder) -> dict[str, Any]:
+    """Names of bundles are looked up among the folder's own: no path is made of them."""
+
+    def runs(q: str = "") -> Any:
+        return HTMLResponse(render(listing(folder, q), Served(views=_VIEWS, search=q)))
+
+    def report(name: str) -> Any:
+        bundle = folder.bundle(name)
+        if bundle is None:
+            return _missing(name, folder)
+        page = bundle.path / REPORT
+        if not page.is_file():
+            return PlainTextResponse(f"{name}: has no report yet", status_code=404)
+        return FileResponse(page, media_type="text/html")
+
+    def compare(a: str, b: str) -> Any:
+        left, right = folder.bundle(a), folder.bundle(b)
+        if left is None or right is None:
+            return _missing(b if right is None else a, folder)
+        try:
+            found = diff(left, right)
+        except HeadraceError as error:
+            return PlainTextResponse(str(error), status_code=422)
+        return HTMLResponse(render(comparison(found, a, b), Served(views=_VIEWS)))
+
+    return {"/": runs, "/report/{name}": report, "/compare": compare}
+
+
+def _missing(name: str, folder: Folder) -> Any:
+    return PlainTextResponse(f"{name}: no bundle of {folder.path}", status_code=404)
