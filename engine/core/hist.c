@@ -23,7 +23,7 @@ void hist_reset(struct hist *h)
 	h->min = UINT64_MAX;
 }
 
-void hist_add(struct hist *to, const struct hist *from)
+static void add_sums(struct hist *to, const struct hist *from)
 {
 	to->count += from->count;
 	to->sum += from->sum;
@@ -32,6 +32,11 @@ void hist_add(struct hist *to, const struct hist *from)
 		to->min = from->min;
 	if (from->max > to->max)
 		to->max = from->max;
+}
+
+void hist_add(struct hist *to, const struct hist *from)
+{
+	add_sums(to, from);
 	for (unsigned int i = 0; i < HIST_SLOTS; i++)
 		to->slots[i] += from->slots[i];
 }
@@ -45,19 +50,46 @@ static uint64_t slot_top(unsigned int i)
 	return ((sub + 1) << bucket) - 1;
 }
 
+/* How many values the percentile has at or below it. */
+static uint64_t wanted(const struct hist *h, double share)
+{
+	uint64_t want = (uint64_t)(share * (double)h->count + 0.5);
+
+	return want < 1 ? 1 : want;
+}
+
 uint64_t hist_percentile(const struct hist *h, double share)
 {
-	uint64_t want = (uint64_t)(share * (double)h->count + 0.5), seen = 0;
+	uint64_t want = wanted(h, share), seen = 0;
 
 	if (!h->count)
 		return 0;
-	want = want < 1 ? 1 : want;
 	for (unsigned int i = 0; i < HIST_SLOTS; i++) {
 		seen += h->slots[i];
 		if (seen >= want)
 			return slot_top(i) < h->max ? slot_top(i) : h->max;
 	}
 	return h->max;
+}
+
+void hist_move(struct hist *to, struct hist *from, const double *shares, uint64_t *values, unsigned int n)
+{
+	uint64_t seen = 0, max = from->max;
+	unsigned int last = hist_index(max < HIST_MAX ? max : HIST_MAX), k = 0;
+
+	memset(values, 0, n * sizeof(*values));
+	if (!from->count)
+		return;
+	for (unsigned int i = hist_index(from->min); i <= last; i++) {
+		seen += from->slots[i];
+		to->slots[i] += from->slots[i];
+		from->slots[i] = 0;
+		for (; k < n && seen >= wanted(from, shares[k]); k++)
+			values[k] = slot_top(i) < max ? slot_top(i) : max;
+	}
+	add_sums(to, from);
+	from->count = from->sum = from->max = from->saturated = 0;
+	from->min = UINT64_MAX;
 }
 
 /* ZigZag LEB128 with a ninth byte of eight bits, as HdrHistogram's V2 has it. */

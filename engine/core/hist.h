@@ -37,6 +37,11 @@ void hist_reset(struct hist *h);
 void hist_add(struct hist *to, const struct hist *from);
 /* Smallest value that at least `share` (0..1) of the recorded ones do not exceed; 0 if empty. */
 uint64_t hist_percentile(const struct hist *h, double share);
+/*
+ * Empties `from` into `to`, in one walk over the slots that it uses. `values`: as hist_percentile's of
+ * what was in it, for `n` shares that rise; all 0 where it was empty.
+ */
+void hist_move(struct hist *to, struct hist *from, const double *shares, uint64_t *values, unsigned int n);
 /* malloc'ed base64 of the V2 compressed encoding; NULL when out of memory. */
 char *hist_encode(const struct hist *h);
 /* {hdr, count, min_ns, mean_ns, max_ns} */

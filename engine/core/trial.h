@@ -55,4 +55,9 @@ struct link_meter {
 	int (*start)(struct link *l, const struct trial *t, struct err *err);
 	/* The `top` flows with most loss, reordering and duplication: [{flow, received, lost, ...}]. */
 	json_t *(*flows)(struct link *l, unsigned int top);
+	/*
+	 * Delays in slices of time between two TSCs: {columns, queues: [[row, ...], ...]}, one list of each
+	 * writer. NULL: it measures none.
+	 */
+	json_t *(*slices)(struct link *l, uint64_t since, uint64_t until);
 };

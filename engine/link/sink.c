@@ -105,6 +105,7 @@ static struct sink_trial *trial_ready(struct sink_trial *t, uint64_t n_flows, ui
 	holes_close(&t->holes);
 	memset(t, 0, sizeof(*t));
 	hist_reset(&t->latency);
+	hist_reset(&t->slice);
 	t->seen = seen;
 	t->n_flows = n_flows;
 	if (holes_open(&t->holes, missing_mb)) {
@@ -177,6 +178,7 @@ static void add_trial(struct sink_trial *sum, const struct sink_trial *t)
 		sum->first_tsc = t->first_tsc;
 	sum->last_tsc = RTE_MAX(sum->last_tsc, t->last_tsc);
 	hist_add(&sum->latency, &t->latency);
+	hist_add(&sum->latency, &t->slice);
 }
 
 static json_t *own_json(const struct sink_trial *t)
@@ -281,6 +283,7 @@ static json_t *sink_flows(struct link *l, unsigned int top)
 static const struct link_meter sink_measures = {
 	.start = sink_start,
 	.flows = sink_flows,
+	.slices = sink_slices_json,
 };
 
 static const struct link_ops sink_ops = {

@@ -46,6 +46,22 @@ struct tally {
 	uint64_t sizes[SIZE_CLASSES];
 };
 
+#define SINK_SLICE_HZ 100
+#define SINK_SLICES 2048 /* of a writer are kept: 20 s */
+
+/* The delays of packets that came within 10 ms, between two TSCs. */
+struct sink_slice {
+	uint64_t begin, end;
+	uint32_t packets, p50_ns, p99_ns, max_ns; /* the latter at most UINT32_MAX */
+};
+
+/* The newest is ring[(n - 1) % SINK_SLICES]. */
+struct sink_slices {
+	uint64_t begin, next; /* TSC: of the one that goes on, and when it is over; 0: none */
+	_Atomic uint64_t n;
+	struct sink_slice ring[SINK_SLICES];
+};
+
 /* All a trial's measurements of one writer; replaced as a whole at the next trial. */
 struct sink_trial {
 	unsigned int epoch;
@@ -68,7 +84,9 @@ struct sink_trial {
 	bool over;
 	struct sink_counts within;
 	uint64_t ipdv_sum, ipdv_count;
-	struct hist latency;
+	struct hist latency; /* of the slices that are over */
+	struct hist slice;   /* of the one that goes on */
+	struct sink_slices slices;
 	struct flow_seen *seen;
 };
 
@@ -97,6 +115,11 @@ static inline struct sink_counts sink_counts_now(const struct sink_trial *t)
 		.own_bytes = t->all.bytes - t->other.bytes + own * RTE_ETHER_CRC_LEN,
 	};
 }
+
+/* At the first packet after a slice's end, whose burst begins the next one. */
+void sink_slice_over(struct sink_trial *t, uint64_t now);
+/* For link_meter.slices. */
+json_t *sink_slices_json(struct link *l, uint64_t since, uint64_t until);
 
 /* The link's tx; txq->state is a struct sink_queue. Takes and frees every packet. */
 uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n);

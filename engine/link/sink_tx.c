@@ -146,11 +146,11 @@ static __rte_noinline void see_unstamped(struct sink_trial *t, struct rte_mbuf *
 		return;
 	}
 	ns = cycles_to_ns(now - s->sent_tsc, mult);
-	hist_record(&t->latency, ns < 1ull << HIST_MAX_BITS ? ns : (1ull << HIST_MAX_BITS) - 1);
-	t->latency.count++;
-	t->latency.sum += ns;
-	t->latency.min = RTE_MIN(t->latency.min, ns);
-	t->latency.max = RTE_MAX(t->latency.max, ns);
+	hist_record(&t->slice, ns < 1ull << HIST_MAX_BITS ? ns : (1ull << HIST_MAX_BITS) - 1);
+	t->slice.count++;
+	t->slice.sum += ns;
+	t->slice.min = RTE_MIN(t->slice.min, ns);
+	t->slice.max = RTE_MAX(t->slice.max, ns);
 }
 
 struct seen_burst {
@@ -209,7 +209,7 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 			   uint64_t mult)
 {
 	struct seen_burst b;
-	uint64_t sum = 0, stamped = 0, min = t->latency.min, max = t->latency.max;
+	uint64_t sum = 0, stamped = 0, min = t->slice.min, max = t->slice.max;
 
 	read_stamps(t, pkts, n, &b);
 	for (uint16_t i = 0; i < n; i++) {
@@ -223,10 +223,10 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 		ns = cycles_to_ns((now - s.magic_time) & STAMP_TIME_MASK, mult);
 		if (unlikely(ns >= 1ull << HIST_MAX_BITS)) {
 			ns = (1ull << HIST_MAX_BITS) - 1;
-			t->latency.saturated++;
+			t->slice.saturated++;
 		}
 		stamped++;
-		hist_record(&t->latency, ns);
+		hist_record(&t->slice, ns);
 		sum += ns;
 		min = RTE_MIN(min, ns);
 		max = RTE_MAX(max, ns);
@@ -241,10 +241,10 @@ static inline void measure(struct sink_trial *t, struct rte_mbuf **pkts, uint16_
 	t->all.bytes += b.bytes;
 	count_sizes(t, pkts, n, b.differ != 0);
 	t->stamped += stamped;
-	t->latency.count += stamped;
-	t->latency.sum += sum;
-	t->latency.min = RTE_MIN(t->latency.min, min); /* unstamped packets set it too */
-	t->latency.max = RTE_MAX(t->latency.max, max);
+	t->slice.count += stamped;
+	t->slice.sum += sum;
+	t->slice.min = RTE_MIN(t->slice.min, min); /* unstamped packets set it too */
+	t->slice.max = RTE_MAX(t->slice.max, max);
 }
 
 static __rte_noinline void close_window(struct sink_trial *t)
@@ -266,6 +266,8 @@ uint16_t sink_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, ui
 			t->first_tsc = now;
 		else if (unlikely(now - t->first_tsc >= t->window && !t->over))
 			close_window(t);
+		if (unlikely(now >= t->slices.next))
+			sink_slice_over(t, now);
 		t->last_tsc = now;
 		for (uint16_t i = 0; i < n; i += BURST_MAX)
 			measure(t, pkts + i, RTE_MIN(n - i, BURST_MAX), now, q->ns_mult);

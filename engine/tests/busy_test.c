@@ -111,6 +111,31 @@ static void test_pauses(void **state)
 }
 
 /* A turn of 400 cycles and 30 for each packet: sums that a line through them gives back. */
+/* Gaps are told in turns without packets only, by their length; a pause is one, too. */
+static void test_gaps(void **state)
+{
+	struct lcore l = fresh(500);
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		turn(&l, &l.a, EMPTY, 0);
+		turn(&l, &l.a, BUSY_GAP - 1, 0);
+		turn(&l, &l.a, BUSY_GAP, 0);
+		turn(&l, &l.a, 2 * BUSY_GAP - 1, 0);
+		turn(&l, &l.a, 5 * BUSY_GAP, 0);
+		turn(&l, &l.a, 5 * BUSY_GAP, 32);
+		turn(&l, &l.a, 20 * PAUSE, 0);
+	}
+	assert_int_equal(l.clock.gaps.n[0], 20);
+	assert_int_equal(l.clock.gaps.cycles[0], 10 * (3 * BUSY_GAP - 1));
+	assert_int_equal(l.clock.gaps.n[1], 0);
+	assert_int_equal(l.clock.gaps.n[2], 10);
+	assert_int_equal(l.clock.gaps.cycles[2], 50 * BUSY_GAP);
+	assert_int_equal(l.clock.gaps.n[7], 10); /* 2,000,000 is between 2^7 and 2^8 times 2^13 */
+	turn(&l, &l.a, 1ull << 40, 0);
+	assert_int_equal(l.clock.gaps.n[BUSY_GAPS - 1], 1);
+}
+
 static void test_line(void **state)
 {
 	struct lcore l = fresh(100);
@@ -157,6 +182,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_partial_load), cmocka_unit_test(test_full_bursts),
 		cmocka_unit_test(test_pool), cmocka_unit_test(test_pauses),
+		cmocka_unit_test(test_gaps),
 		cmocka_unit_test(test_slower_for_good), cmocka_unit_test(test_line),
 	};
 

@@ -73,6 +73,40 @@ static void test_add(void **state)
  * The empty histogram and a known one, as HdrHistogram's readers take it: the test of the lab
  * decodes what the engine sends with the Python library; here only the frame is looked at.
  */
+/* As adding, with the percentiles of what was moved; and nothing is left. */
+static void test_move(void **state)
+{
+	static const double shares[] = {0.5, 0.99, 1};
+	uint64_t values[3];
+
+	(void)state;
+	hist_reset(&h);
+	hist_reset(&other);
+	hist_move(&h, &other, shares, values, 3);
+	assert_int_equal(values[2], 0);
+	for (unsigned int round = 1; round <= 3; round++) {
+		for (uint64_t v = 1; v <= 1000; v++)
+			record(&other, v * round);
+		other.saturated = 1;
+		uint64_t median = hist_percentile(&other, 0.5), most = hist_percentile(&other, 0.99);
+
+		hist_move(&h, &other, shares, values, 3);
+		assert_int_equal(values[0], median);
+		assert_int_equal(values[1], most);
+		assert_int_equal(values[2], 1000 * round);
+		assert_int_equal(other.count + other.sum + other.max + other.saturated, 0);
+		assert_int_equal(hist_percentile(&h, 1), 1000 * round);
+	}
+	for (unsigned int i = 0; i < HIST_SLOTS; i++)
+		assert_int_equal(other.slots[i], 0);
+	assert_int_equal(h.count, 3000);
+	assert_int_equal(h.sum, 500500 * 6);
+	assert_int_equal(h.min, 1);
+	assert_int_equal(h.saturated, 3);
+	/* Of the thrice 1 to 1000, scaled, as many are up to 1000 as there are numbers. */
+	assert_int_equal(hist_percentile(&h, (1000. + 500 + 333) / 3000), 1000);
+}
+
 static void test_encoding(void **state)
 {
 	char *text;
@@ -93,6 +127,7 @@ int main(void)
 		cmocka_unit_test(test_index),
 		cmocka_unit_test(test_percentiles),
 		cmocka_unit_test(test_add),
+		cmocka_unit_test(test_move),
 		cmocka_unit_test(test_encoding),
 	};
 

@@ -60,16 +60,21 @@ static void rig_close(struct rig *r)
 	free(r->conf);
 }
 
-static struct rte_mbuf *packet(uint32_t flow, uint32_t number, uint32_t frame)
+static struct rte_mbuf *delayed(uint32_t flow, uint32_t number, uint32_t frame, uint64_t cycles)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
 	uint8_t *data;
 
 	assert_non_null(m);
 	data = (uint8_t *)rte_pktmbuf_append(m, (uint16_t)(frame - RTE_ETHER_CRC_LEN));
-	stamp_write(data + m->data_len, stamp_magic(EPOCH) | (rte_rdtsc() & STAMP_TIME_MASK),
+	stamp_write(data + m->data_len, stamp_magic(EPOCH) | ((rte_rdtsc() - cycles) & STAMP_TIME_MASK),
 		    (uint64_t)flow << 32 | number);
 	return m;
+}
+
+static struct rte_mbuf *packet(uint32_t flow, uint32_t number, uint32_t frame)
+{
+	return delayed(flow, number, frame, 0);
 }
 
 static void give(struct rig *r, struct rte_mbuf *m)
@@ -222,12 +227,54 @@ static void test_what_functions_made_is_apart(void **state)
 	rig_close(&r);
 }
 
+static int64_t cell(const json_t *list, size_t at, size_t column)
+{
+	return json_integer_value(json_array_get(json_array_get(list, at), column));
+}
+
+/* Three slices, of 1, 20 and 1 ms: the first two are over. The trial's own delays have all of them. */
+static void test_slices(void **state)
+{
+	static const uint64_t ms[] = {1, 20, 1};
+	uint64_t hz = rte_get_tsc_hz(), began = rte_rdtsc();
+	uint32_t number = 0;
+	struct rig r;
+	json_t *found, *list, *stats;
+
+	(void)state;
+	rig_open(&r, 1, "{}");
+	for (unsigned int i = 0; i < 3; i++) {
+		for (unsigned int n = 0; n < 200; n++)
+			give(&r, delayed(0, number++, FRAME, ms[i] * hz / 1000));
+		rte_delay_ms(25);
+	}
+	found = r.link.ops->measures->slices(&r.link, began, UINT64_MAX);
+	list = json_array_get(json_object_get(found, "queues"), 0);
+	assert_int_equal(json_array_size(list), 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		assert_true(cell(list, i, 0) >= (json_int_t)began);
+		assert_true(cell(list, i, 1) > cell(list, i, 0));
+		assert_int_equal(cell(list, i, 2), 200);
+		for (unsigned int column = 3; column < 5; column++)
+			assert_in_range(cell(list, i, column), ms[i] * 1000000, ms[i] * 1000000 + 900000);
+	}
+	json_decref(found);
+	found = r.link.ops->measures->slices(&r.link, rte_rdtsc(), UINT64_MAX);
+	assert_int_equal(json_array_size(json_array_get(json_object_get(found, "queues"), 0)), 0);
+	json_decref(found);
+	stats = r.link.ops->stats(&r.link);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(stats, "latency"), "count")), 600);
+	json_decref(stats);
+	rig_close(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_against_a_model),
 		cmocka_unit_test(test_full_memory_is_said),
 		cmocka_unit_test(test_what_functions_made_is_apart),
+		cmocka_unit_test(test_slices),
 	};
 
 	if (test_eal_start("256") < 0)

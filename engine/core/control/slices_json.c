@@ -50,11 +50,12 @@ static json_t *of_replica(const struct replica *r, uint64_t since, uint64_t unti
 json_t *stats_slices(struct engine *e, uint64_t since, uint64_t until, unsigned int most)
 {
 	struct slice *room = calloc(most, sizeof(*room));
-	json_t *segments = json_object(), *names = json_array();
+	json_t *segments = json_object(), *names = json_array(), *delays = json_object();
 
 	if (!room) {
 		json_decref(segments);
 		json_decref(names);
+		json_decref(delays);
 		return NULL;
 	}
 	for (unsigned int i = 0; i < RTE_DIM(columns); i++)
@@ -68,7 +69,11 @@ json_t *stats_slices(struct engine *e, uint64_t since, uint64_t until, unsigned 
 		json_object_set_new(segments, e->plan->segments[s].name, list);
 	}
 	free(room);
-	return json_pack("{s:b, s:I, s:I, s:i, s:o, s:o}", "ok", 1, "tsc", (json_int_t)rte_rdtsc(),
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (e->links[i].ops->measures && e->links[i].ops->measures->slices)
+			json_object_set_new(delays, e->links[i].name,
+					    e->links[i].ops->measures->slices(&e->links[i], since, until));
+	return json_pack("{s:b, s:I, s:I, s:i, s:o, s:o, s:o}", "ok", 1, "tsc", (json_int_t)rte_rdtsc(),
 			 "tsc_hz", (json_int_t)rte_get_tsc_hz(), "additions", PACE_ADDITIONS,
-			 "columns", names, "segments", segments);
+			 "columns", names, "segments", segments, "delays", delays);
 }

@@ -209,6 +209,17 @@ static void add_within(struct busy_within *all, const struct busy_within *in)
 	all->last_pauses = RTE_MAX(all->last_pauses, in->last_pauses - in->first_pauses);
 }
 
+/* [[how many, cycles of all of them], ...], by powers of two. */
+static json_t *gaps_json(const struct busy_gaps *g)
+{
+	json_t *classes = json_array();
+
+	for (unsigned int i = 0; i < BUSY_GAPS; i++)
+		json_array_append_new(classes, json_pack("[I, I]", (json_int_t)g->n[i],
+							 (json_int_t)g->cycles[i]));
+	return classes;
+}
+
 json_t *stats_workers(struct engine *e)
 {
 	json_t *all = json_object();
@@ -241,6 +252,7 @@ json_t *stats_workers(struct engine *e)
 		set_int(o, "sleeps", w->sleeps);
 		set_int(o, "sleep_cycles", w->clock.slept);
 		json_object_set_new(o, "segments", names);
+		json_object_set_new(o, "gaps", gaps_json(&w->clock.gaps));
 		json_object_set_new(o, "pace",
 				    json_pack("{s:I, s:I, s:I, s:I, s:I}", "additions",
 					      (json_int_t)(samples * PACE_ADDITIONS), "cycles",

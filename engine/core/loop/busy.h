@@ -25,9 +25,21 @@
  */
 #define BUSY_PAUSE_HZ 10000     /* turns shorter than this are not doubted */
 #define BUSY_STANDSTILL_HZ 1000 /* pauses longer than this are a standstill */
+/* Classes of gaps by powers of two of cycles: the first are of BUSY_GAP and up to twice that. */
+#define BUSY_GAP_BITS 13
+#define BUSY_GAP (1u << BUSY_GAP_BITS)
+#define BUSY_GAPS 16
 #define BUSY_LONG 4             /* times what so many packets usually take */
 #define BUSY_USUAL 16           /* `usual` counts in so many parts of a cycle */
 #define BUSY_SLOW 8             /* and changes by so much of what a turn differs from it */
+
+/*
+ * Turns in which an lcore looked for packets, found none, and was away for far longer than that takes: the
+ * kernel's ticks, a host's interrupts. An lcore with work has them, too, but they cannot be told from it.
+ */
+struct busy_gaps {
+	uint64_t n[BUSY_GAPS], cycles[BUSY_GAPS];
+};
 
 /* A worker's. */
 struct busy_clock {
@@ -44,6 +56,7 @@ struct busy_clock {
 	uint64_t pauses;     /* cycles of interruptions, found in turns of either kind */
 	uint64_t standstill; /* of which in pauses of over a millisecond */
 	uint64_t slept;      /* cycles: let go of the CPU, as there was nothing to do */
+	struct busy_gaps gaps;
 };
 
 /* The time in which a trial's senders are to send; end 0: no trial yet. The control thread's. */
@@ -105,6 +118,15 @@ static inline void busy_note_pause(struct busy_clock *c, uint64_t paused)
 		c->standstill += paused;
 }
 
+static inline void busy_note_gap(struct busy_gaps *g, uint64_t took)
+{
+	unsigned int bits = 63 - __builtin_clzll(took) - BUSY_GAP_BITS;
+
+	bits = RTE_MIN(bits, BUSY_GAPS - 1u);
+	g->n[bits]++;
+	g->cycles[bits] += took;
+}
+
 /* A full burst that is not read: what it took is in the next reading. */
 static inline void busy_unread(struct busy *b, struct busy_clock *c, uint32_t n)
 {
@@ -123,6 +145,8 @@ static inline void busy_turn(struct busy *b, struct busy_clock *c, uint64_t now,
 	uint64_t paused = n && !b->usual ? 0 : busy_paused(c, took, usual + c->unread);
 
 	c->mark = now;
+	if (unlikely(!n && took >= BUSY_GAP && !c->unread))
+		busy_note_gap(&c->gaps, took);
 	took -= paused;
 	if (unlikely(paused))
 		busy_note_pause(c, paused);

@@ -40,7 +40,10 @@ def plan(
         int | None, typer.Option(help="How many lcores there are, traffic's among them.")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="The load, as 5M (packets/s); alone: the fewest lcores.")
+        str | None,
+        typer.Option(
+            help="The load, as 5M (packets/s) or 50% (of the most); alone: the fewest lcores."
+        ),
     ] = None,
     slo: Annotated[
         str | None,

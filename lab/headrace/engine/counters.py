@@ -77,6 +77,7 @@ def workers(
             segments=one.segments,
             pace=_quotient(one.pace.cycles, one.pace.additions),
             width=_width(one.pace),
+            gaps=one.gaps,
             pauses_cycles=one.pace.pauses_cycles,
             standstill_cycles=one.pace.standstill_cycles,
             waited_ns=waited_ns.get(cpu),

@@ -47,6 +47,7 @@ class WorkerCounts(Counts):
     sleeps: int
     sleep_cycles: int
     segments: tuple[str, ...]  # SEGMENT.REPLICA
+    gaps: tuple[tuple[int, int], ...]  # how many, and their cycles; by powers of two
     pace: PaceCounts
 
 

@@ -19,6 +19,15 @@ class SlicedReplica(BaseModel):
     rows: tuple[tuple[int, ...], ...]
 
 
+class SlicedDelays(BaseModel):
+    """A sink's, for each of its writers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    columns: tuple[str, ...]
+    queues: tuple[tuple[tuple[int, ...], ...], ...]
+
+
 class SlicesReply(BaseModel):
     """The answer to `slices` (docs/design/contracts.md)."""
 
@@ -30,6 +39,12 @@ class SlicesReply(BaseModel):
     additions: int
     columns: tuple[str, ...]
     segments: dict[str, tuple[SlicedReplica, ...]]
+    delays: dict[str, SlicedDelays]
+
+
+def all_slices(engine: Engine) -> SlicesReply:
+    """Of replicas the last minute, of delays the last trial."""
+    return SlicesReply.model_validate(engine.request("slices"))
 
 
 def slices_of(engine: Engine, since: int, until: int) -> tuple[ReplicaSlices, ...]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,24 +24,38 @@ class WantedLayout:
     aim: Aim = "throughput"
     rate_pps: float | None = None
     within_s: float | None = None
+    share: float | None = None  # the load, as a share of the highest throughput
+
+    @property
+    def at_a_load(self) -> bool:
+        return self.rate_pps is not None or self.share is not None
+
+    def at(self, problem: Problem) -> WantedLayout:
+        """With the load in packets/s that the source makes."""
+        if self.share is None:
+            return self
+        most = search.best(problem).predicted_pps / problem.delivered
+        return replace(self, rate_pps=self.share * most, share=None)
 
 
 def wanted(aim: str | None, rate: str | None, slo: str | None) -> WantedLayout:
     """--slo and --rate alone ask for the fewest lcores."""
     if slo is not None and rate is not None:
         raise bad_value("--rate", rate, allowed="none beside --slo, which has a rate of its own")
-    rate_pps = None if rate is None else _rate("--rate", rate)
+    share = None if rate is None else _share(rate)
+    rate_pps = None if rate is None or share is not None else _rate("--rate", rate)
     within = None
     if slo is not None:
         rate_pps, within = _slo(slo)
-    chosen = aim or ("throughput" if rate_pps is None else "lcores")
+    loaded = rate_pps is not None or share is not None
+    chosen = aim or ("lcores" if loaded else "throughput")
     if chosen not in get_args(Aim):
         raise bad_value("--aim", chosen, allowed=", ".join(get_args(Aim)))
-    if chosen != "throughput" and rate_pps is None:
+    if chosen != "throughput" and not loaded:
         raise bad_value("--aim", chosen, allowed="with a load: --rate, or --slo rate=...")
     if chosen != "lcores" and slo is not None:
         raise bad_value("--aim", chosen, allowed="lcores, where an objective is given (--slo)")
-    return WantedLayout(chosen, rate_pps, within)  # type: ignore[arg-type]
+    return WantedLayout(chosen, rate_pps, within, share)  # type: ignore[arg-type]
 
 
 def _slo(given: str) -> tuple[float, float | None]:
@@ -63,8 +77,19 @@ def _rate(option: str, given: str) -> float:
     except ValidationError:
         pps = 0.0
     if pps <= 0:
-        raise bad_value(option, given, allowed="packets per second, as 1500000 or 1.5M")
+        more = ", or a share of the highest throughput, as 50%" if option == "--rate" else ""
+        raise bad_value(option, given, allowed=f"packets per second, as 1500000 or 1.5M{more}")
     return pps
+
+
+def _share(given: str) -> float | None:
+    """None: it is none."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%", given)
+    if match is None:
+        return None
+    if not 0 < float(match[1]) <= 100:
+        raise bad_value("--rate", given, allowed="more than 0%, to 100%")
+    return float(match[1]) / 100
 
 
 def _seconds(given: str) -> float:

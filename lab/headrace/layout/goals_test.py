@@ -15,6 +15,7 @@ def test_what_is_asked_for() -> None:
     assert wanted(None, "5M", None) == WantedLayout("lcores", 5e6)
     assert wanted("latency", "2M", None) == WantedLayout("latency", 2e6)
     assert wanted("throughput", "2M", None) == WantedLayout("throughput", 2e6)
+    assert wanted("latency", "12.5%", None) == WantedLayout("latency", share=0.125)
     asked = wanted(None, None, "rate=2M, latency=50us")
     assert asked.aim == "lcores" and asked.rate_pps == 2e6
     assert asked.within_s == pytest.approx(50e-6)
@@ -27,6 +28,8 @@ def test_what_is_asked_for() -> None:
         ("latency", None, None, ("--aim", "load")),
         (None, "fast", None, ("--rate", "fast", "1.5M")),
         (None, "0", None, ("--rate", "0")),
+        (None, "101%", None, ("--rate", "101%", "100%")),
+        (None, "0%", None, ("--rate", "0%", "100%")),
         (None, "1M", "rate=2M", ("--rate", "1M", "--slo")),
         (None, None, "latency=5us", ("--slo", "rate")),
         (None, None, "rate=5M,latency=5", ("--slo", "'5'", "50us")),

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from headrace.layout.gaps import Gap
+
 Lcores = tuple[int, ...]  # of a segment, one replica on each
 SOURCE = -1
 # Of what receiving costs another function: below it packets are not classified.
@@ -121,6 +123,8 @@ class Problem:
     special: Mapping[int, tuple[NfCost, ...]] = field(default_factory=dict)
     # The same with a packet or little more in each burst; None: by what polls cost once.
     at_less: Problem | None = None
+    # What interrupts each lcore, of less than a pause.
+    gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
 
     def on(self, cpu: int) -> tuple[NfCost, ...]:
         return self.special.get(cpu, self.nfs)

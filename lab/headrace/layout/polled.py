@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headrace.layout.gaps import quantile
 from headrace.layout.latency import BURST, QueueStage, stages
-from headrace.layout.layout import Layout, Problem, transitions
+from headrace.layout.layout import Layout, Problem, loads, transitions
 
 PACKETS = 4_000
 _WARM = 5  # the first of so many parts of them find queues emptier than the others do
@@ -41,11 +42,24 @@ def took(problem: Problem, layout: Layout, rate_pps: float, packets: int = PACKE
     """None: overload. Functions side by side are not simulated."""
     way = stages(problem, layout, rate_pps)
     found = simulated(way, transitions(problem, layout), rate_pps / problem.tsc_hz, packets)
-    if not found:
+    spare = 1 - max(loads(problem, layout).values()) * rate_pps / problem.tsc_hz
+    if not found or spare <= 0:
         return None
     found = sorted(found[len(found) // _WARM :])
-    last = len(found) - 1
-    return Took(found[last // 2] / problem.tsc_hz, found[round(last * 0.99)] / problem.tsc_hz)
+    cpus = sorted({stage.cpu for several in way for stage in several})
+    gaps = [
+        replace(gap, behind=sum(_burst(several, gap.cycles) for several in way))
+        for cpu in cpus
+        for gap in problem.gaps.get(cpu, ())
+    ]
+    middle, most = (quantile(found, gaps, spare, share) for share in (0.5, 0.99))
+    return Took(middle / problem.tsc_hz, most / problem.tsc_hz)
+
+
+def _burst(several: Sequence[QueueStage], waited: float) -> float:
+    """Cycles of a stage's burst of what came while it waited; the mean of its replicas."""
+    bursts = [min(BURST, one.rate * waited) * one.cycles for one in several]
+    return sum(bursts) / len(bursts)
 
 
 def simulated(

@@ -120,9 +120,10 @@ def _with_small_bursts(
         for a, b in zip(full, small, strict=True)
     ]
     nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(found.nfs, once[1:-1], strict=True))
-    idle = median(s.idle for case in cases.values() for s in case.slow)
-    traffic = replace(found.traffic, poll=min(once), idle=idle)
-    return replace(found, nfs=nfs, at_less=less, traffic=traffic)
+    slow = [sample for case in cases.values() for sample in case.slow]
+    traffic = replace(found.traffic, poll=min(once), idle=median(s.idle for s in slow))
+    gaps = points.interruptions(slow, found.tsc_hz)
+    return replace(found, nfs=nfs, at_less=less, traffic=traffic, gaps=gaps)
 
 
 def _tell(found: Problem, say: Say) -> None:

@@ -46,6 +46,10 @@ class Planner:
         """The plan, and the layout that it chooses as a spec."""
         self.say(f"{experiment.chain}, {experiment.workload_name}:")
         priced = self._costs(experiment)
+        at_its_load = replace(self, wanted=self.wanted.at(priced.problem))
+        return at_its_load._planned(experiment, priced)
+
+    def _planned(self, experiment: Experiment, priced: _Costs) -> tuple[ChainPlan, Json]:
         problem = priced.problem
         choice = goals.choose(problem, self.wanted)
         if not self.stored and self.wanted.aim == "throughput":
@@ -111,7 +115,7 @@ class Planner:
         return _Costs(problem, stored.reference(self.bench, experiment, cpus, self._folder()))
 
     def _measured(self, experiment: Experiment) -> _Costs:
-        at_a_load = self.wanted.rate_pps is not None
+        at_a_load = self.wanted.at_a_load
         priced = costs.problem(
             self.bench, self.doc, experiment, list(self.cpus), self._detail, for_latency=at_a_load
         )
@@ -179,8 +183,8 @@ def _layout_plan(
 ) -> LayoutPlan:
     problem = priced.problem
     rates = figures.rates if figures else []
-    latencies = [one * 1e6 for one in figures.latencies_s] if figures else []
-    tails = [one * 1e6 for one in figures.p99s_s] if figures else []
+    quiet = figures.quiet if figures else []
+    whole = figures.whole_p99s_s if figures else []
     predicted = None if rate_pps is None else search.expected(problem, layout, rate_pps)
     tail = None if predicted is None else predicted.p99_s
     return LayoutPlan(
@@ -197,9 +201,11 @@ def _layout_plan(
         measured_max_pps=max(rates, default=None),
         paced_pps=figures.paced_pps if figures else None,
         predicted_latency_us=None if predicted is None else predicted.median_s * 1e6,
-        measured_latency_us=median(latencies) if latencies else None,
+        measured_latency_us=median(one.p50_s for one in quiet) * 1e6 if quiet else None,
         predicted_p99_us=None if tail is None else tail * 1e6,
-        measured_p99_us=min(tails, default=None),
+        measured_p99_us=median(one.p99_s for one in quiet) * 1e6 if quiet else None,
+        quiet_share=len(quiet) / len(figures.slices) if figures and figures.slices else None,
+        whole_p99_us=median(whole) * 1e6 if whole else None,
     )
 
 

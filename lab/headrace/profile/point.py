@@ -23,9 +23,10 @@ from headrace.ground.chains import points_of
 from headrace.ground.contract import Offer
 from headrace.ground.floor import Floors
 from headrace.ground.inline import DeployedEngine, EnginePoint
+from headrace.layout.gaps import Gap
 from headrace.measure.results import result
 from headrace.measure.session import Session
-from headrace.record.counters import Counters, ReplicaReading
+from headrace.record.counters import Counters, ReplicaReading, WorkerReading
 from headrace.record.identity import Phase
 from headrace.record.rows import Trial
 from headrace.spec import document
@@ -40,6 +41,7 @@ Placement = Literal["apart", "together", "one-segment"]
 _DRAIN_S = 0.02  # queues are short, and their end is waited for
 _WARM_PPS = 3e6  # the first guess of the rate
 _WARM_S, _WARM_MAX_S = 0.3, 20.0
+_PAUSE_S = 1e-4  # engine/core/loop/busy.h
 _WARM_EACH = 4  # packets per flow, in random order: 2 in 100 flows are not among them
 _MEMORY_MB, _MEMORY_PER_ENTRY = 512, 640
 # Long enough that nobody waits for want of packets, short enough to stay in a cache.
@@ -84,6 +86,7 @@ class PointSample:
     pace: float | None = None  # TSC cycles of an addition, the lcores' mean
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
     replicas: tuple[ReplicaReading, ...] = ()  # of all segments
+    workers: tuple[WorkerReading, ...] = ()
     sent_pps: float = 0.0  # by the source
 
     @property
@@ -238,6 +241,23 @@ def loaded(up: RunningPoint, seconds: float, rate_pps: float = 0.0) -> Iterator[
         yield
 
 
+def interruptions(samples: Sequence[PointSample], tsc_hz: float) -> dict[int, tuple[Gap, ...]]:
+    """What interrupts each lcore, per cycle in which it had nothing to do; longer ones are pauses,
+    which are no layout's (docs/measuring.md)."""
+    several: dict[int, list[WorkerReading]] = {}
+    for sample in samples:
+        for worker in sample.workers:
+            several.setdefault(worker.cpu, []).append(worker)
+    found = {}
+    for cpu, workers in several.items():
+        idle = sum(max(0, w.ref_cycles - w.ops_cycles) for w in workers)
+        classes = zip(*(w.gaps for w in workers), strict=True)
+        summed = [(sum(n for n, _ in one), sum(c for _, c in one)) for one in classes]
+        known = [Gap(n / idle, cycles / n) for n, cycles in summed if n and idle]
+        found[cpu] = tuple(gap for gap in known if gap.cycles < _PAUSE_S * tsc_hz)
+    return found
+
+
 @dataclass(frozen=True)
 class PointCount:
     packets: int
@@ -302,6 +322,7 @@ def read(counters: Counters, throughput_pps: float) -> PointSample:
         pace=_known([w.pace for w in counters.workers]),
         width=_known([w.width for w in counters.workers]),
         replicas=counters.replicas,
+        workers=counters.workers,
     )
 
 

@@ -41,10 +41,13 @@ def _made(sample: PointSample) -> int:
 
 
 def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> PricedPart:
-    got, sampled = max(1, replica.packets_in), max(1, replica.io_packets)
+    """Sampled parts come out as more than all that was counted where bursts are of one packet:
+    half of what a turn takes is then the timing. They are shares of what was counted."""
+    got, share = max(1, replica.packets_in), replica.sampled_share
+    sampled = max(1, replica.io_packets) / share
     rx, tx = replica.rx_cycles / sampled, replica.tx_cycles / sampled
     nfs = {
-        names.index(name): nf.cycles / nf.cycles_packets
+        names.index(name): nf.cycles / nf.cycles_packets * share
         for name, nf in replica.nfs.items()
         if nf.cycles_packets
     }

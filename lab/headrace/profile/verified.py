@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from headrace.engine.sliced import all_slices
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
+from headrace.profile.quiet import DelaySlice, delay_slices
 from headrace.profile.rounds import alternating, full_load
 from headrace.spec import plan as said
 from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
-_SHORT, _SHORT_S, _SHORT_PACKETS = 12, 0.02, 2_000
+# Latency at a load: of so many trials a round, each so long once all flows were met so many times.
+_AT_LOAD, _AT_LOAD_S, _MET = 2, 0.6, 2
+_COLD_S = 0.1  # the least: caches, and queues that came of their misses
+_QUIET_LEAST = 5  # slices; a median of fewer says nothing
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,17 @@ class Verified:
     """One layout: a figure per round."""
 
     rates: list[float] = field(default_factory=list)
-    # At the load asked for: the median packet, and the 99th percentile.
-    latencies_s: list[float] = field(default_factory=list)
-    p99s_s: list[float] = field(default_factory=list)
+    # At the load asked for, once caches were warm; and of whole trials.
+    slices: list[DelaySlice] = field(default_factory=list)
+    whole_p99s_s: list[float] = field(default_factory=list)
     samples: list[PointSample] = field(default_factory=list)
     paced_pps: float | None = None  # at the pace of when costs were taken
+
+    @property
+    def quiet(self) -> list[DelaySlice]:
+        """Those in which nothing kept an lcore from working; none where they are too few."""
+        found = [one for one in self.slices if one.quiet]
+        return found if len(found) >= _QUIET_LEAST else []
 
     def over(self, other: Verified) -> float:
         """Round by round: a machine's moods last longer than a round, but not as long as all."""
@@ -78,14 +89,16 @@ def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | N
 
 
 def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
-    """By many short trials: what takes an lcore away for milliseconds, and is no layout's doing, is
-    the 99th percentile of those that it hit only. The quarter that it hit least is the layout's."""
-    seconds = max(_SHORT_S, _SHORT_PACKETS / rate_pps)
-    trials = [up.trial(seconds, rate_pps) for _ in range(_SHORT)]
-    known = [one.latency_ns for one in trials if one.latency_ns is not None]
-    if known:
-        into.latencies_s.append(median(one.p50 / 1e9 for one in known))
-        into.p99s_s.append(sorted(one.p99 / 1e9 for one in known)[len(known) // 4])
+    """By slices of 10 ms: another process, or the host, takes an lcore for milliseconds now and
+    then, which is no layout's doing; what comes some hundred times a second is in every slice."""
+    cold = max(_COLD_S, _MET * up.one.experiment.flows / rate_pps)
+    for _ in range(_AT_LOAD):
+        trial = up.trial(cold + _AT_LOAD_S, rate_pps)
+        if trial.latency_ns is None:
+            return
+        into.whole_p99s_s.append(trial.latency_ns.p99 / 1e9)
+        slices = delay_slices(all_slices(up.engine))
+        into.slices += [one for one in slices if one.after_s >= cold]
 
 
 def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> said.Reference:

@@ -201,6 +201,9 @@ class WorkerReading(Record):
     segments: tuple[str, ...] = ()
     pace: float | None = None  # TSC cycles of an addition: over 1 below the base frequency
     width: float | None = None  # additions at once, of four: 2 beside a busy hyperthread
+    # Turns that found no packet and took far longer than that takes: how many, and their cycles, in
+    # classes of 2^13 to 2^14 cycles, to 2^15, and so on.
+    gaps: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
     pauses_cycles: NonNegativeInt = 0  # somebody kept it from working; no packet's cost
     standstill_cycles: NonNegativeInt = 0  # of them in pauses of over a millisecond
     waited_ns: NonNegativeInt | None = None  # ready, but kept from running; None: nobody looked

@@ -39,9 +39,13 @@ class LayoutPlan(Spec):
     paced_pps: float | None = None
     # At the load that was asked for; None: none was, or it is more than the layout carries.
     predicted_latency_us: float | None = None
+    # Measured are medians of slices of 10 ms in which, and shortly before, nothing kept an lcore
+    # from working for over 0.1 ms; None: hardly any were so. What is shorter is in both.
     measured_latency_us: float | None = None  # median packet
     predicted_p99_us: float | None = None
-    measured_p99_us: float | None = None  # of the short trials that the machine disturbed least
+    measured_p99_us: float | None = None
+    quiet_share: float | None = None  # of those slices
+    whole_p99_us: float | None = None  # of whole trials: with what else the machine did
 
     @property
     def error(self) -> float | None:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interruptions in closed form against an lcore that is interrupted packet by packet."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.layout.gaps import Gap, delayed, quantile
+
+CYCLES, PACKETS = 500.0, 400_000
+
+
+def interrupted(gap: Gap, load: float) -> list[float]:
+    """What packets at even distances wait for an lcore that takes them one by one, and is away at
+    random; sorted."""
+    draw = random.Random(1)
+    apart, free, away = CYCLES / load, 0.0, draw.expovariate(gap.per_cycle)
+    waits = []
+    for i in range(PACKETS):
+        came = i * apart
+        at = max(came, free)
+        while away <= at:
+            at = max(at, away + gap.cycles)
+            away += gap.cycles + draw.expovariate(gap.per_cycle)
+        waits.append(at - came)
+        free = at + CYCLES
+    return sorted(waits)
+
+
+@pytest.mark.parametrize("load", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("cycles", [40_000.0, 120_000.0])
+def test_shares_and_quantiles(load: float, cycles: float) -> None:
+    gap = Gap(0.01 / cycles * (1 - load), cycles)
+    waits = interrupted(gap, load)
+    for beyond in (0.1, 0.5, 0.8):
+        later = sum(one > beyond * cycles for one in waits) / PACKETS
+        assert delayed([gap], 1 - load, beyond * cycles) == pytest.approx(later, rel=0.15)
+    for share in (0.992, 0.997):
+        expected = waits[round(share * PACKETS)]
+        assert quantile([0.0], [gap], 1 - load, share) == pytest.approx(expected, rel=0.15)
+
+
+def test_without_interruptions_it_is_the_packets_own() -> None:
+    latencies = [float(i) for i in range(1, 101)]
+    assert quantile(latencies, [], 0.5, 0.5) == pytest.approx(50)
+    assert quantile(latencies, [], 0.5, 0.99) == pytest.approx(99)
+
+
+def test_all_that_waited_leave_with_their_bursts() -> None:
+    gap = Gap(0.03 / 10_000, 10_000, behind=5_000)
+    # 3 % of the packets come within one: the last 1 % of all waited two thirds of it, and 5,000.
+    assert quantile([100.0], [gap], 1.0, 0.99) == pytest.approx(100 + 20_000 / 3 + 5_000, rel=1e-3)
+    assert delayed([gap], 1.0, 4_999) == pytest.approx(0.03)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which slices of a load's delays are the layout's own."""
+
+from __future__ import annotations
+
+from headrace.engine.sliced import SlicesReply
+from headrace.profile.quiet import delay_slices
+
+HZ = 1_000_000_000
+SLICE = HZ // 100
+
+
+def reply(kept: dict[int, tuple[int, int]]) -> SlicesReply:
+    """Twenty slices of one replica and one sink; `kept`: slice -> pauses, microseconds."""
+    rows = [[(i + 1) * SLICE, SLICE, *kept.get(i, (0, 3))] for i in range(20)]
+    delays = [[i * SLICE + 10, (i + 1) * SLICE - 10, 1000 + i, 2_000, 30_000] for i in range(20)]
+    sink = {"columns": ["begin", "end", "packets", "p50_ns", "p99_ns"], "queues": [delays]}
+    said = {
+        "ok": True,
+        "tsc": 20 * SLICE,
+        "additions": 256,
+        "tsc_hz": HZ,
+        "columns": ["end", "ref", "pauses", "kept_us"],
+        "segments": {"chain": [{"cpu": 1, "rows": rows}]},
+        "delays": {"meas": sink},
+    }
+    return SlicesReply.model_validate(said)
+
+
+def loud(kept: dict[int, tuple[int, int]]) -> list[int]:
+    return [i for i, one in enumerate(delay_slices(reply(kept))) if not one.quiet]
+
+
+def test_a_pause_is_in_its_slice_and_in_those_that_work_off_its_queue() -> None:
+    assert loud({}) == []
+    assert loud({4: (200_000, 3)}) == [4, 5, 6, 7, 8, 9]
+    assert loud({4: (0, 4_000), 18: (150_000, 3)}) == [4, 5, 6, 7, 8, 9, 18, 19]
+
+
+def test_figures_are_the_engines() -> None:
+    one = delay_slices(reply({}))[3]
+    assert (one.packets, one.p50_s, one.p99_s) == (1003, 2e-6, 30e-6)
+    assert one.after_s == 0.03
