@@ -11,7 +11,8 @@ it is there, and one that is there already is not measured again: an interrupted
 it was, and --within 240 begins no chain that would take it beyond so many seconds, so that it can
 be taken in slices. The page of all of them is FOLDER/plans.html.
 
-With --rate, as 500k, latency at that load is predicted and measured, too.
+With --rate, as 500k or 50%, latency at that load is predicted and measured, too; layouts that it
+brings nearer than 15 % to their predicted throughput are not judged: their queues are the machine's.
 
 A machine that others share may change its pace between costs and verification; not all parts of a
 chain follow it alike, so no one factor corrects for that. Such a chain is measured again, whatever
@@ -37,13 +38,14 @@ from headrace.errors import BadInput
 from headrace.report.checks import Check, at_least, at_most, section
 from headrace.report.html import write
 from headrace.report.plan import document as plan_document
-from headrace.spec.plan import ChainPlan, Reference
+from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 
 PLANS = TypeAdapter(list[ChainPlan])
 CLOSE = 0.03  # a choice no slower than this is as good as the best that was measured
 MOVED = 1.15  # by more than this the machine's pace is another, one way or the other
 CHAINS, ERROR_MEDIAN, ERROR_MOST = 24, 0.07, 0.20  # what predictions are to reach, and on how many
 CLOSE_LEAST = 22  # of CHAINS
+KNEE = 0.85  # of the predicted throughput: latency is judged up to there
 LATENCY_ERROR, P99_FACTOR, APART = (
     0.25,
     2.0,
@@ -143,15 +145,40 @@ def summary(plans: list[ChainPlan]) -> list[str]:
     ]
 
 
-def latency_goals(plans: list[ChainPlan]) -> list[Check]:
-    """Of layouts that carry the load, by prediction and in truth."""
-    both = [
-        [one for one in p.layouts if one.predicted_latency_us and one.measured_latency_us]
-        for p in plans
+def use(plan: ChainPlan, one: LayoutPlan) -> float:
+    """The part of its busiest lcore that the load takes."""
+    most = max(one.cycles_per_lcore.values())
+    return (plan.rate_pps or 0.0) * most / (plan.tsc_hz * plan.kept)
+
+
+def judged(plan: ChainPlan) -> list[LayoutPlan]:
+    """Below their knee; with latencies of both kinds."""
+    return [
+        one
+        for one in plan.layouts
+        if one.predicted_latency_us and one.measured_latency_us and use(plan, one) <= KNEE
     ]
+
+
+def latencies(plan: ChainPlan) -> list[str]:
+    return [
+        f"  {one.role} at {use(plan, one):.0%}: median {one.predicted_latency_us or 0:.2f} predicted, "
+        f"{one.measured_latency_us:.2f} us measured "
+        f"({ratio(one.predicted_latency_us, one.measured_latency_us) - 1:+.0%}); "
+        f"p99 {one.predicted_p99_us or 0:.1f}, {one.measured_p99_us or 0:.1f} us "
+        f"(x{ratio(one.predicted_p99_us, one.measured_p99_us):.2f}), {one.whole_p99_us or 0:.0f} us "
+        f"of all; quiet {one.quiet_share or 0:.0%}"
+        for one in plan.layouts
+        if one.measured_latency_us
+    ]
+
+
+def latency_goals(plans: list[ChainPlan]) -> list[Check]:
+    """Of layouts below their knee."""
+    both = [judged(p) for p in plans]
     if not any(both):
         return []
-    errors, tails, wrong = [], [], 0
+    errors, tails, wrong, pairs = [], [], 0, 0
     for layouts in both:
         for one in layouts:
             errors.append(abs(ratio(one.predicted_latency_us, one.measured_latency_us) - 1))
@@ -162,18 +189,31 @@ def latency_goals(plans: list[ChainPlan]) -> list[Check]:
             measured = ratio(a.measured_latency_us, b.measured_latency_us)
             predicted = ratio(a.predicted_latency_us, b.predicted_latency_us)
             apart = max(measured, 1 / measured) > APART
+            pairs += apart
             wrong += apart and (measured > 1) != (predicted > 1)
+    within = sum(one <= LATENCY_ERROR for one in errors) / len(errors)
     return [
+        at_least("latencies judged", 1, float(len(errors)), whole),
+        at_least(f"median latencies within {LATENCY_ERROR:.0%}", 1.0, within, percent),
         at_most("median latency, error, median", LATENCY_ERROR, median(errors)),
         at_most("median latency, error, most", LATENCY_ERROR, max(errors)),
         at_most("p99, factor, median", P99_FACTOR, median(tails) if tails else None, text=times),
         at_most("p99, factor, most", P99_FACTOR, max(tails, default=None), text=times),
-        at_most(f"pairs over {APART - 1:.0%} apart, ranked wrongly", 0, float(wrong), text=whole),
+        at_most(
+            f"of {pairs} pairs over {APART - 1:.0%} apart, ranked wrongly",
+            0,
+            float(wrong),
+            text=whole,
+        ),
     ]
 
 
 def ratio(a: float | None, b: float | None) -> float:
     return (a or 0.0) / (b or 1.0)
+
+
+def percent(value: float) -> str:
+    return f"{value:.0%}"
 
 
 def times(value: float) -> str:
@@ -209,7 +249,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.3, help="length of a trial")
     parser.add_argument("--repetitions", type=int, default=4, help="trials per measured cost")
     parser.add_argument("--again", type=int, default=2, help="times that a chain is measured again")
-    parser.add_argument("--rate", help="latency at this load, too, as 500k (packets/s)")
+    parser.add_argument("--rate", help="latency at this load, too, as 500k or 50%%")
     parser.add_argument("--within", type=float, help="seconds; no chain is begun that takes longer")
     given = parser.parse_args()
     if given.again < 0:
@@ -229,6 +269,7 @@ def main() -> int:
             plans.append(plan)
             longest = max(longest, time.monotonic() - began)
             print(line(spec.stem, plan, time.monotonic() - began), flush=True)
+            print("\n".join(latencies(plan)), flush=True)
     if not plans:
         print("verify.py: no chain could be planned", file=sys.stderr)
         return 1
