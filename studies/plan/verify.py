@@ -11,8 +11,8 @@ it is there, and one that is there already is not measured again: an interrupted
 it was, and --within 240 begins no chain that would take it beyond so many seconds, so that it can
 be taken in slices. The page of all of them is FOLDER/plans.html.
 
-With --rate, as 500k or 50%, latency at that load is predicted and measured, too; layouts that it
-brings nearer than 15 % to their predicted throughput are not judged: their queues are the machine's.
+With --rate, as 500k or 50%, latency at that load is predicted and measured, too. Layouts that it
+brings nearer than 15 % to their predicted throughput are not judged.
 
 A machine that others share may change its pace between costs and verification; not all parts of a
 chain follow it alike, so no one factor corrects for that. Such a chain is measured again, whatever
@@ -161,16 +161,18 @@ def judged(plan: ChainPlan) -> list[LayoutPlan]:
 
 
 def latencies(plan: ChainPlan) -> list[str]:
-    return [
-        f"  {one.role} at {use(plan, one):.0%}: median {one.predicted_latency_us or 0:.2f} predicted, "
-        f"{one.measured_latency_us:.2f} us measured "
-        f"({ratio(one.predicted_latency_us, one.measured_latency_us) - 1:+.0%}); "
-        f"p99 {one.predicted_p99_us or 0:.1f}, {one.measured_p99_us or 0:.1f} us "
-        f"(x{ratio(one.predicted_p99_us, one.measured_p99_us):.2f}), {one.whole_p99_us or 0:.0f} us "
-        f"of all; quiet {one.quiet_share or 0:.0%}"
-        for one in plan.layouts
-        if one.measured_latency_us
-    ]
+    texts = []
+    for one in plan.layouts:
+        if not one.measured_latency_us or not one.measured_p99_us:
+            continue
+        middle, tail = one.predicted_latency_us or 0.0, one.predicted_p99_us or 0.0
+        texts.append(
+            f"  {one.role} at {use(plan, one):.0%}: predicted {middle:.2f} us, measured "
+            f"{one.measured_latency_us:.2f} ({middle / one.measured_latency_us - 1:+.0%}); p99 "
+            f"{tail:.1f}, {one.measured_p99_us:.1f} (x{tail / one.measured_p99_us:.2f}), of all "
+            f"{one.whole_p99_us or 0:.0f}; quiet {one.quiet_share or 0:.0%}"
+        )
+    return texts
 
 
 def latency_goals(plans: list[ChainPlan]) -> list[Check]:
