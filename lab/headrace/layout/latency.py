@@ -168,9 +168,10 @@ def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[Queu
             poll = polls[position]
             if less is not None and packets:
                 further = less[position][i].cycles / packets + extra - cycles
-                poll = max(0.0, further) / (1 - 1 / BURST)
+                poll = max(0.0, further) / (1 - len(several) / BURST)
             at = (position, part.cpu, rate * packets)
-            stages.append(_stage(*at, cycles, poll, problem.traffic.idle))
+            full_burst = BURST / len(several)
+            stages.append(_stage(*at, cycles, poll, problem.traffic.idle, full_burst))
         way.append(tuple(stages))
     return way
 
@@ -186,8 +187,15 @@ def _polls(problem: Problem, layout: Layout) -> list[float]:
 
 
 def _stage(
-    position: int, cpu: int, rate: float, cycles: float, poll: float, idle: float
+    position: int,
+    cpu: int,
+    rate: float,
+    cycles: float,
+    poll: float,
+    idle: float,
+    burst: float = BURST,
 ) -> QueueStage:
-    """`cycles` were measured on full bursts: a part of what a poll costs once is in them."""
-    apart = min(cycles, poll / BURST)
-    return QueueStage(position, cpu, rate, cycles - apart, apart * BURST, min(idle, apart * BURST))
+    """`cycles` were measured on full bursts, of which replicas get parts: what a poll costs once is
+    in them, as a part."""
+    apart = min(cycles, poll / burst)
+    return QueueStage(position, cpu, rate, cycles - apart, apart * burst, min(idle, apart * burst))

@@ -191,3 +191,21 @@ def test_a_branch_has_the_latency_of_those_that_take_it() -> None:
     assert quick is not None and long is not None
     assert long.median_s * HZ > 50_000 and quick.median_s < long.median_s / 10
     assert quick.p99_s is not None and quick.p99_s * HZ > 50_000
+
+
+@pytest.mark.parametrize("name", ["one segment", "replicas"])
+def test_polls_cost_what_was_measured_at_both_bursts(name: str) -> None:
+    """A packet alone, and in a full burst, of which each of two replicas gets half."""
+    full, layout = problem(1), LAYOUTS[name]
+    nfs = tuple(replace(nf, work=Hop(nf.work.same + 200, nf.work.apart + 200)) for nf in full.nfs)
+    given = replace(full, at_less=replace(full, nfs=nfs))
+    burst = 32 / len(layout.lcores[0])
+    for one, dense, sparse in zip(
+        stages(given, layout, 1e5)[1],
+        parts(given, layout)[1],
+        parts(replace(full, nfs=nfs), layout)[1],
+        strict=True,
+    ):
+        in_full = (one.poll + burst * one.cycles) / burst
+        assert in_full == pytest.approx(dense.cycles / dense.packets)
+        assert one.poll + one.cycles == pytest.approx(sparse.cycles / sparse.packets)
