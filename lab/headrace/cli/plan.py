@@ -41,9 +41,7 @@ def plan(
     ] = None,
     rate: Annotated[
         str | None,
-        typer.Option(
-            help="The load, as 5M (packets/s) or 50% (of the most); alone: the fewest lcores."
-        ),
+        typer.Option(help="The load, as 5M (packets/s) or 50%; alone: the fewest lcores."),
     ] = None,
     slo: Annotated[
         str | None,

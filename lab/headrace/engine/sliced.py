@@ -43,7 +43,7 @@ class SlicesReply(BaseModel):
 
 
 def all_slices(engine: Engine) -> SlicesReply:
-    """Of replicas the last minute, of delays the last trial."""
+    """Replicas have those of the last minute, delays those of the last trial."""
     return SlicesReply.model_validate(engine.request("slices"))
 
 

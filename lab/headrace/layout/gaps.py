@@ -40,7 +40,8 @@ def _longer(gap: Gap, beyond: float) -> float:
 
 
 def quantile(latencies: Sequence[float], gaps: Sequence[Gap], spare: float, share: float) -> float:
-    """Of sorted latencies without interruptions, with these. Few packets meet two of them."""
+    """What so many have at most, of sorted latencies without interruptions, with these: few packets
+    meet two of them."""
     middle = latencies[(len(latencies) - 1) // 2]
 
     def later(than: float) -> float:
