@@ -189,6 +189,10 @@ class Bench:
                 name = f"{cycles} cycles at {load:.0%}, {where}"
                 self.row(f"OPS/REF, {name}", printed, "x")
                 self.row(f"over known, {name}", over, "x")
+        for burst in (1, 4, 32):
+            for cycles, over in busy.added(BINARY, self.folder, self.cpus[0], burst):
+                name = f"{cycles} cycles in bursts of {burst}"
+                self.row(f"added over known, {name}", over, "x")
 
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known

@@ -133,3 +133,29 @@ def shares(
         )
         rows.append((cycles, load, printed, Sample(over)))
     return rows
+
+
+def added(binary: Path, folder: Path, cpu: int, burst: int) -> list[tuple[int, Sample]]:
+    """What a function of known cost adds to a packet, over that cost, by the packets that came
+    through and the clock alone, where source, function and sink are one segment that is never idle.
+    Less than 1 is work that goes on beside the function's: no estimate can find it."""
+    cycles = (0, *CYCLES)
+    took: dict[int, list[float]] = {each: [] for each in cycles}
+    for _ in range(WINDOWS):
+        for each in cycles:
+            made = direct_plan(each, (cpu, cpu))
+            [chain] = made["segments"]
+            chain["burst"] = burst
+            with Engine(binary, made, folder) as engine:
+                boost(engine.process.pid)
+                engine.call("start", sources={"gen": {"rate_pps": 0, "duration_s": 1.0}})
+                time.sleep(WARM_S)
+                before = engine.read()
+                time.sleep(WINDOW_S)
+                window = _window(before, engine.read())
+                took[each].append(window.span / window.packets)
+    bare = took.pop(0)
+    return [
+        (each, Sample(tuple((t - b) / each for t, b in zip(took[each], bare, strict=True))))
+        for each in CYCLES
+    ]
