@@ -27,7 +27,10 @@ from headrace.layout.layout import (
 # with packets from its own lcore and from another, as one replica and as one of two; and sending to
 # its own lcore and to another.
 # `half`: as whole, with half of the flows.
-Run = Literal["whole", "half", "near", "in turn", "odd", "even", "replicas", "replicas in turn"]
+Run = Literal[
+    "whole", "half", "near", "in turn", "near in turn", "odd", "even", "replicas",
+    "replicas in turn",
+]  # fmt: skip
 # Beyond this share of its work a function does not wait for its tables, but has other ways for
 # fewer flows, as a cache in front of its rules.
 _RELIEF_MOST = 0.25
@@ -47,6 +50,8 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
         ones = (1,) * n
         found |= {
             "in turn": Layout(ones, ((last,),) * n),
+            # Headers are in the caches of the lcore that made them: who reads them first pays less.
+            "near in turn": Layout(ones, ((first,),) * n),
             "odd": Layout(ones, tuple(((last,), (first,))[i % 2] for i in range(n))),
             "even": Layout(ones, tuple(((first,), (last,))[i % 2] for i in range(n))),
             "replicas in turn": Layout(ones, (both,) * n),
