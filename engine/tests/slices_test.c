@@ -86,7 +86,8 @@ static void test_own_cycles(void **state)
 		assert_int_equal(last(&l.a)->found, 1000);
 		assert_int_equal(last(&l.a)->ref, l.now - was);
 		assert_int_equal(last(&l.a)->end, l.now);
-		assert_in_range(last(&l.a)->ops, 100 * cost * BURST * 1000 - 50, 100 * cost * BURST * 1000 + 50);
+		assert_in_range(last(&l.a)->ops, 100 * cost * BURST * 1000 - 50,
+				100 * cost * BURST * 1000 + 50);
 		assert_in_range(last(&l.b)->ops, 50ull * BURST * 1000 - 50, 50ull * BURST * 1000 + 50);
 		assert_int_equal(last(&l.b)->pauses, 0);
 	}

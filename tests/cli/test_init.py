@@ -165,7 +165,7 @@ def test_every_study_holds_to_the_schema(engine_binary: Path) -> None:
         {"chain": [{"acl": {"defaults": "deny"}}]},
         {"chain": [{"acl": {"default": "perhaps"}}]},
         {"chain": ["acll"]},
-        {"measure": {"serach": "ndr"}},
+        {"measure": {"searches": "ndr"}},
         {"warmup": "1 week"},
         {"workload": {"frame": "huge"}},
         {"deployment": {"execution": "rtp"}},
