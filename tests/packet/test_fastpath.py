@@ -143,7 +143,7 @@ def test_an_update_holds_for_the_next_packet(
         engine.call("start", sources={"in": {"rate_pps": 20000, "duration_s": 60}})
         engine.wait_for(lambda: passed(engine)[0] > 2000, "traffic")
         for default in ("deny", "permit") * 3:
-            engine.call("update", nf="acl", op={"default": default})
+            engine.call("update", nf="acl", op={"rules": [], "default": default})
             # What was counted at the instant of the answer belongs to the rules before, at most.
             before = passed(engine)
             wanted = sum(before) + 2000

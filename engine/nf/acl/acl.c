@@ -203,7 +203,8 @@ static void acl_tick(struct nf_worker *w, uint64_t now_tsc)
 	snapshot_read(&acl->set, w->index);
 }
 
-/* {"rules": [...], "rules_file": ..., ...}: the whole set anew; what is absent has its default. */
+/* {"rules": [...], "rules_file": ..., ...}: the whole set anew; what is absent has its default. An
+ * update that names no rules would take all away: who wants that says "rules": []. */
 static int acl_update(struct nf *nf, const json_t *op, json_t **reply, struct err *err)
 {
 	struct acl *acl = nf->state;
@@ -211,6 +212,8 @@ static int acl_update(struct nf *nf, const json_t *op, json_t **reply, struct er
 	struct acl_set *set;
 	int rc;
 
+	if (!json_object_get(op, "rules") && !json_object_get(op, "rules_file"))
+		return err_set(err, EINVAL, "op", "names no rules; wanted: rules or rules_file");
 	rc = param_parse(acl_update_params, op, "op", &conf, err);
 	if (rc)
 		return rc;

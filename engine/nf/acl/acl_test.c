@@ -264,10 +264,14 @@ static void updates_while_running(void **state)
 			 -EINVAL);
 	assert_string_equal(err.path, "op.rules[1]");
 	assert_int_equal(last_verdict(h, &p), DENIED);
+	assert_int_equal(harness_update(h, "{}", NULL, &err), -EINVAL);
+	assert_int_equal(harness_update(h, "{\"default\": \"permit\"}", NULL, &err), -EINVAL);
+	assert_string_equal(err.msg, "names no rules; wanted: rules or rules_file");
+	assert_int_equal(last_verdict(h, &p), DENIED);
 	/* With and without quiescent workers in between; nothing may leak or be freed in use. */
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(harness_update(h, i % 2 ? "{\"default\": \"permit\"}" : "{}", NULL,
-						&err),
+		assert_int_equal(harness_update(h, i % 2 ? "{\"rules\": [], \"default\": \"permit\"}"
+							 : "{\"rules\": []}", NULL, &err),
 				 0);
 		assert_int_equal(last_verdict(h, &p), i % 2 ? PASS : BY_DEFAULT);
 		if (i % 3 == 0)
