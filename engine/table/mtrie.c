@@ -39,12 +39,14 @@ int mtrie_create(struct mtrie **out, const struct mtrie_conf *conf, const char *
 	}
 	t->fresh = NO_NODE + 1;
 	t->counts = calloc(conf->roots, sizeof(*t->counts));
+	t->root_nodes = calloc(conf->roots, sizeof(*t->root_nodes));
 	t->defaults = calloc(conf->roots, sizeof(*t->defaults));
 	t->roots = map(conf->roots * sizeof(*t->roots));
 	t->root_own = map(conf->roots * sizeof(*t->root_own));
 	t->nodes = map(nodes_of(t) * sizeof(*t->nodes));
 	t->own = map(nodes_of(t) * sizeof(*t->own));
-	if (!t->counts || !t->defaults || !t->roots || !t->root_own || !t->nodes || !t->own) {
+	if (!t->counts || !t->root_nodes || !t->defaults || !t->roots || !t->root_own || !t->nodes ||
+	    !t->own) {
 		mtrie_destroy(t);
 		return err_set(err, ENOMEM, path, "no address space for %u nodes", conf->nodes);
 	}
@@ -65,12 +67,18 @@ void mtrie_destroy(struct mtrie *t)
 	unmap(t->own, nodes_of(t) * sizeof(*t->own));
 	free(t->defaults);
 	free(t->counts);
+	free(t->root_nodes);
 	free(t);
 }
 
 uint64_t mtrie_count(const struct mtrie *t, uint32_t root)
 {
 	return t->counts[root];
+}
+
+uint32_t mtrie_root_nodes(const struct mtrie *t, uint32_t root)
+{
+	return t->root_nodes[root];
 }
 
 uint32_t mtrie_nodes(const struct mtrie *t)

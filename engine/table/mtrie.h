@@ -48,6 +48,7 @@ uint16_t mtrie_get(const struct mtrie *t, uint32_t root, const uint8_t *key, uin
 void mtrie_walk(struct mtrie *t, uint32_t root,
 		void (*each)(void *ctx, const uint8_t *key, uint8_t len, uint16_t nh), void *ctx);
 uint64_t mtrie_count(const struct mtrie *t, uint32_t root);
+uint32_t mtrie_root_nodes(const struct mtrie *t, uint32_t root);
 uint32_t mtrie_nodes(const struct mtrie *t); /* as above, those that wait for readers included */
 
 /*

@@ -58,6 +58,7 @@ struct mtrie {
 	struct mtrie_own *own;
 	struct mtrie_root_own *root_own;
 	uint64_t *counts;
+	uint32_t *root_nodes;
 	uint32_t fresh, n_used;                        /* nodes never used begin at fresh */
 	uint32_t free, retired_first, retired_last;    /* lists through own.parent */
 };

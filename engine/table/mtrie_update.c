@@ -25,6 +25,7 @@ static void reclaim(struct mtrie *t)
 		if (t->conf.readers && !rcu_passed(t->conf.readers, own->mark))
 			return;
 		t->retired_first = own->parent;
+		t->root_nodes[own->root]--;
 		memset(&t->nodes[n], 0, sizeof(t->nodes[n]));
 		memset(own, 0, sizeof(*own));
 		own->parent = t->free;
@@ -48,6 +49,7 @@ static uint32_t node_new(struct mtrie *t, const struct place *parent, unsigned i
 		n = t->fresh++;
 	}
 	t->n_used++;
+	t->root_nodes[parent->root]++;
 	t->own[n].root = parent->root;
 	t->own[n].parent = parent->node;
 	t->own[n].at = (uint16_t)at;

@@ -46,19 +46,21 @@ static struct router_hop *copy(const struct router_hop *hop)
 	return &o->hop;
 }
 
-int hop_new(struct router *r, const struct router_hop *hop)
+int hop_new(struct vnf *v, const struct router_hop *hop)
 {
+	struct router *r = v->router;
 	struct router_hop *c;
 	uint16_t number;
 
 	rcu_reclaim(&r->rcu);
-	if (!r->n_free_hops && r->hops_made == ROUTER_HOPS_MAX)
+	if (!quota_hop(v))
 		return -ENOSPC;
 	c = copy(hop);
 	if (!c)
 		return -ENOSPC;
 	number = r->n_free_hops ? r->free_hops[--r->n_free_hops] : (uint16_t)r->hops_made++;
 	atomic_store_explicit(&r->hops[number], c, memory_order_release);
+	v->n_hops++;
 	return number;
 }
 
@@ -76,9 +78,10 @@ void hop_set(struct router *r, uint16_t number, const struct router_hop *hop)
 	rcu_reclaim(&r->rcu);
 }
 
-void hop_free(struct router *r, uint16_t number)
+void hop_free(struct vnf *v, uint16_t number)
 {
-	retire(r, atomic_load(&r->hops[number]), number);
+	v->n_hops--;
+	retire(v->router, atomic_load(&v->router->hops[number]), number);
 }
 
 static void set_macs(struct router_hop *hop, const uint8_t *dst, const uint8_t *src)

@@ -7,7 +7,7 @@
 
 struct own *own_find(const struct vnf *v, const struct address *prefix)
 {
-	struct own *o = v->own[address_hash(prefix)];
+	struct own *o = v->own[address_hash(v, prefix)];
 
 	while (o && !address_equal(&o->prefix, prefix))
 		o = o->next;
@@ -22,7 +22,7 @@ static uint32_t root_of(const struct vnf *v, const struct address *prefix)
 static void release(struct vnf *v, const struct own *o)
 {
 	if (o->kind == OWN_NEIGHBOUR)
-		hop_free(v->router, o->hop);
+		hop_free(v, o->hop);
 }
 
 static void unlink_own(struct vnf *v, struct own **link)
@@ -43,7 +43,7 @@ static void unlink_own(struct vnf *v, struct own **link)
 
 static struct own *own_new(struct vnf *v, const struct address *prefix)
 {
-	struct own *o = calloc(1, sizeof(*o)), **bucket = &v->own[address_hash(prefix)];
+	struct own *o = calloc(1, sizeof(*o)), **bucket = &v->own[address_hash(v, prefix)];
 
 	if (!o)
 		return NULL;
@@ -79,7 +79,7 @@ void own_put(struct vnf *v, const struct address *prefix, enum own_kind kind, in
 
 void own_del(struct vnf *v, const struct address *prefix, enum own_kind kind)
 {
-	struct own **link = &v->own[address_hash(prefix)];
+	struct own **link = &v->own[address_hash(v, prefix)];
 
 	while (*link && !address_equal(&(*link)->prefix, prefix))
 		link = &(*link)->next;
@@ -120,6 +120,9 @@ int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_
 		o->under = hop;
 		return 0;
 	}
+	if (hop != NO_HOP && !quota_nodes(v) &&
+	    mtrie_get(v->router->trie, root, prefix->bytes, prefix->len) == NO_HOP)
+		return -ENOSPC;
 	if (hop != NO_HOP)
 		return mtrie_put(v->router->trie, root, prefix->bytes, prefix->len, hop, old);
 	return mtrie_remove(v->router->trie, root, prefix->bytes, prefix->len, old);

@@ -66,10 +66,16 @@ const struct param router_param_table[] = {
 	{.name = "nodes", .type = PARAM_UINT, .min = 1024, .max = 16777216, .def = "1048576",
 	 .unit = "nodes", .offset = offsetof(struct router_params, nodes),
 	 .doc = "bound on nodes (3 KB each, taken as used) of the tables together; 900,000 IPv4 routes "
-		"take about 45,000"},
+		"take about 45,000. Each VNF is sure of an equal part of them, as of the 65,535 next "
+		"hops, and gets more while the others' parts stay free"},
+	{.name = "objects", .type = PARAM_UINT, .min = 1, .max = 16777216, .def = "65536",
+	 .offset = offsetof(struct router_params, objects),
+	 .doc = "bound, for each VNF, on next-hop objects (some 600 B each), and on neighbours; 1024 of "
+		"the objects may be groups"},
 	{.name = "punt_pps", .type = PARAM_UINT, .min = 1, .max = 1e9, .def = "100000",
 	 .unit = "packets/s", .offset = offsetof(struct router_params, punt_pps),
-	 .doc = "bound on packets to the VNFs, all together; more are dropped"},
+	 .doc = "bound on packets to the VNFs, all together; more are dropped. Half of it is shared out "
+		"evenly, so that no VNF's packets keep another's away"},
 	{.name = "verify_checksum", .type = PARAM_BOOL, .def = "true",
 	 .offset = offsetof(struct router_params, verify_checksum),
 	 .doc = "drop IPv4 packets with a wrong header checksum, as RFC 1812 demands"},

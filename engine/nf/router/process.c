@@ -32,20 +32,24 @@ struct batches {
 	const uint8_t *keys[BURST_MAX];
 };
 
-static bool may_punt(struct nf_worker *w)
+/* Its own share first, then what all have together. */
+static bool may_punt(struct nf_worker *w, unsigned int interface)
 {
+	const struct router *r = w->nf->state;
 	struct router_worker *rw = w->state;
+	struct punt_tokens *own = &rw->punt_own[r->interfaces[interface].vnf], *t;
 
-	if (rw->punt_tokens <= 0)
+	t = own->have >= PUNT_PARTS ? own : &rw->punt_common;
+	if (t->have < PUNT_PARTS)
 		return false;
-	rw->punt_tokens--;
+	t->have -= PUNT_PARTS;
 	return true;
 }
 
 /* To the TAP of an interface: nf_port tells the link which. */
 static uint8_t punt(struct nf_worker *w, struct rte_mbuf *m, unsigned int interface)
 {
-	if (!may_punt(w))
+	if (!may_punt(w, interface))
 		return NF_DROP(DROP_PUNT_LIMIT);
 	w->counters[C_PUNTED]++;
 	m->port = (uint16_t)interface;
@@ -57,7 +61,7 @@ static void emit_copy(struct nf_worker *w, struct burst *b, const struct rte_mbu
 {
 	struct rte_mbuf *copy;
 
-	if (edge == EDGE_PUNT && !may_punt(w))
+	if (edge == EDGE_PUNT && !may_punt(w, interface))
 		return;
 	copy = nf_copy_packet(w, m, m->pkt_len);
 	if (copy)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <rte_cycles.h>
 
@@ -59,6 +60,12 @@ static int router_init(struct nf *nf, struct err *err)
 	memset(r, 0, sizeof(*r));
 	pthread_mutex_init(&r->lock, NULL);
 	r->verify_checksum = p->verify_checksum;
+	r->n_all = (unsigned int)p->vnfs.count;
+	r->nodes = p->nodes;
+	r->objects = p->objects;
+	if (getrandom(&r->secret, sizeof(r->secret), 0) != (ssize_t)sizeof(r->secret))
+		r->secret = rte_rdtsc();
+	r->secret |= 1;
 	rc = alloc_tables(r, p, nf->workers, err);
 	if (!rc)
 		rc = router_configure(r, p, err);
@@ -81,18 +88,32 @@ static void router_worker_fini(struct nf_worker *w)
 #define TICKS_PER_S 1000 /* about */
 #define PUNT_BURST_MIN 64
 
+static struct punt_tokens tokens_of(double pps)
+{
+	int64_t most = RTE_MAX((int64_t)(pps / 10 * PUNT_PARTS), PUNT_BURST_MIN * PUNT_PARTS);
+
+	return (struct punt_tokens){.have = most, .most = most,
+				    .per_tick = RTE_MAX((int64_t)(pps * PUNT_PARTS / TICKS_PER_S), 1)};
+}
+
+static void refill(struct punt_tokens *t)
+{
+	t->have = RTE_MIN(t->have + t->per_tick, t->most);
+}
+
 static int router_worker_init(struct nf_worker *w, struct err *err)
 {
 	const struct router_params *p = w->nf->conf;
 	const struct router *r = w->nf->state;
 	struct router_worker *rw = w->state = calloc(1, sizeof(*rw));
-	int64_t share;
+	double share;
 
 	if (!rw)
 		return err_set(err, ENOMEM, "params", "out of memory");
-	share = (int64_t)p->punt_pps / (w->count ? w->count : 1);
-	rw->punt_per_tick = RTE_MAX(share / TICKS_PER_S, 1);
-	rw->punt_burst = rw->punt_tokens = RTE_MAX(share / 10, PUNT_BURST_MIN);
+	share = (double)p->punt_pps / (w->count ? w->count : 1) / 2;
+	rw->punt_common = tokens_of(share);
+	for (unsigned int i = 0; i < r->n_all; i++)
+		rw->punt_own[i] = tokens_of(share / r->n_all);
 	rcu_online(&r->rcu, w->index);
 	return 0;
 }
@@ -105,7 +126,9 @@ static void router_tick(struct nf_worker *w, uint64_t now_tsc)
 
 	(void)now_tsc;
 	rcu_quiescent(&r->rcu, w->index);
-	rw->punt_tokens = RTE_MIN(rw->punt_tokens + rw->punt_per_tick, rw->punt_burst);
+	refill(&rw->punt_common);
+	for (unsigned int i = 0; i < r->n_all; i++)
+		refill(&rw->punt_own[i]);
 }
 
 static const char *const edges[] = {"out0",  "out1",  "out2",  "out3",  "out4",  "out5",

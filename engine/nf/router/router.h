@@ -66,7 +66,7 @@ struct router_vnf_params {
 
 struct router_params {
 	struct param_list vnfs;
-	uint64_t nodes, punt_pps;
+	uint64_t nodes, objects, punt_pps;
 	bool verify_checksum;
 };
 
@@ -119,7 +119,9 @@ struct router {
 
 	pthread_mutex_t lock; /* what follows, and all writing */
 	struct vnf *vnfs;
-	unsigned int n_vnfs;
+	unsigned int n_vnfs, n_all; /* of those that the plan has */
+	uint64_t nodes, objects;    /* bounds: of all together, of each */
+	uint64_t secret;            /* odd: who picks keys cannot pick the buckets */
 	struct user **users; /* by next hop number; NULL: not a route's */
 	uint16_t *free_hops;
 	unsigned int n_free_hops, hops_made;
@@ -172,9 +174,11 @@ static inline const struct mac_slot *router_find_mac(const struct router *r, uin
 }
 
 /* process.c */
+#define PUNT_PARTS 1000 /* of a packet: a VNF's share of a tick may be less than one */
 struct router_worker {
-	int64_t punt_tokens;
-	int64_t punt_per_tick, punt_burst;
+	struct punt_tokens {
+		int64_t have, per_tick, most;
+	} punt_common, punt_own[ROUTER_VNFS_MAX];
 };
 void router_process(struct nf_worker *w, struct burst *b);
 

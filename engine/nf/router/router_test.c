@@ -253,7 +253,100 @@ static void test_replace(void **state)
 	netlink_idle(&nl);
 	assert_int_equal(send_to(h, "10.2.3.4"), NOT_SENT);
 	assert_int_equal(vnf_of(h, 0)->routes[0], 0);
-	assert_null(vnf_of(h, 0)->users);
+	assert_int_equal(vnf_of(h, 0)->n_users, 0);
+	harness_free(h);
+}
+
+/* Each route by a next-hop object of its own, from route `first` on; how many were refused. */
+static uint64_t feed_many(struct vnf *v, struct netlink *nl, unsigned int first, unsigned int n)
+{
+	uint64_t before = v->no_room;
+
+	for (unsigned int i = first; i < first + n; i++) {
+		uint8_t prefix[4] = {20, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i};
+
+		feed_next_hop(nl, i + 1, 2, 2);
+		feed_route(nl, RTM_NEWROUTE, prefix, 32, RTN_UNICAST, i + 1);
+	}
+	return v->no_room - before;
+}
+
+/*
+ * One VNF wants all that there is. Of next hop numbers it gets all but the other's half, and of the
+ * trie's nodes; the other has its half then, to the last one.
+ */
+static void test_quota(void **state)
+{
+	struct harness *h = make();
+	struct vnf *greedy = vnf_of(h, 0), *other = vnf_of(h, 1);
+	struct netlink a = {.vnf = greedy, .routes = true}, b = {.vnf = other, .routes = true};
+	struct router *r = h->nf.state;
+	uint32_t part = ROUTER_HOPS_MAX / 2, mine = other->n_hops;
+
+	(void)state;
+	assert_true(feed_many(greedy, &a, 0, 66000) > 0);
+	assert_int_equal(greedy->n_hops, ROUTER_HOPS_MAX - part);
+	assert_int_equal(greedy->n_objects, 65536);
+	assert_int_equal(feed_many(other, &b, 0, part - mine), 0);
+	assert_int_equal(other->n_hops, part);
+	assert_int_equal(feed_many(other, &b, part, 1), 1);
+	assert_int_equal(send_to(h, "20.0.1.2"), 1);
+	for (unsigned int i = 0; i < 70000; i++) {
+		uint8_t prefix[4] = {20, (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i};
+
+		feed_route(&a, RTM_DELROUTE, prefix, 32, RTN_UNICAST, 0);
+		netlink_idle(&a);
+	}
+	assert_int_equal(greedy->n_users, 0);
+	assert_int_equal(r->vnfs[0].routes[0], 0);
+	harness_free(h);
+}
+
+static void test_quota_of_nodes(void **state)
+{
+	struct harness *h = make(); /* 4096 nodes */
+	struct netlink a = {.vnf = vnf_of(h, 0), .routes = true};
+	struct netlink b = {.vnf = vnf_of(h, 1), .routes = true};
+	unsigned int had = 0;
+
+	(void)state;
+	feed_next_hop(&a, 1, 2, 2);
+	feed_next_hop(&b, 1, 1, 1);
+	/* Each /24 of another /16 takes a node. */
+	for (unsigned int i = 0; i < 4096; i++) {
+		uint8_t prefix[4] = {(uint8_t)(20 + (i >> 8)), (uint8_t)i, 1, 0};
+
+		feed_route(&a, RTM_NEWROUTE, prefix, 24, RTN_UNICAST, 1);
+	}
+	assert_true(vnf_of(h, 0)->no_room > 0);
+	for (unsigned int i = 0; i < 4096 && !vnf_of(h, 1)->no_room; i++, had++) {
+		uint8_t prefix[4] = {(uint8_t)(20 + (i >> 8)), (uint8_t)i, 1, 0};
+
+		feed_route(&b, RTM_NEWROUTE, prefix, 24, RTN_UNICAST, 1);
+	}
+	assert_in_range(had, 2048 - 32, 2048); /* a prefix may take 14: so few are left over */
+	/* What is there already may change though no room is left. */
+	feed_next_hop(&a, 2, 3, 2);
+	feed_route(&a, RTM_NEWROUTE, (const uint8_t[]){20, 0, 1, 0}, 24, RTN_UNICAST, 2);
+	assert_int_equal(send_to(h, "20.0.1.9"), 1);
+	assert_int_equal(mac_out(h), 3);
+	harness_free(h);
+}
+
+/* Packets for one VNF, as many as come, keep no other's away. */
+static void test_punts_are_shared(void **state)
+{
+	static const uint8_t mac_b[] = {2, 0, 0, 0, 0x0b, 0};
+	struct harness *h = make();
+	unsigned int b = 0;
+
+	(void)state;
+	for (unsigned int i = 0; i < 20000; i++)
+		send_to(h, "10.0.0.1");
+	assert_true(harness_dropped(h, "punt-limit") > 1000);
+	for (unsigned int i = 0; i < 1000; i++)
+		b += send_with(h, mac_b, 1, "10.1.0.4", 64, 1) == PUNT;
+	assert_int_equal(b, 1000);
 	harness_free(h);
 }
 
@@ -457,7 +550,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_own),         cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_replace),     cmocka_unit_test(test_multipath),
+		cmocka_unit_test(test_replace),
+		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_quota_of_nodes),
+		cmocka_unit_test(test_punts_are_shared),     cmocka_unit_test(test_multipath),
 		cmocka_unit_test(test_own_over_route), cmocka_unit_test(test_hold),
 		cmocka_unit_test(test_between_vnfs), cmocka_unit_test(test_from_vnf),
 		cmocka_unit_test(test_garbage),     cmocka_unit_test(test_zoo),

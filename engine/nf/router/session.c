@@ -40,21 +40,6 @@ static void sweep_hidden(struct vnf *v)
 		}
 }
 
-static void sweep_objects(struct vnf *v)
-{
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct object **link = &v->objects[i]; *link;) {
-			struct object *o = *link;
-
-			if (o->generation == v->generation) {
-				link = &o->next;
-				continue;
-			}
-			*link = o->next;
-			free(o);
-		}
-}
-
 void vnf_sweep(struct vnf *v)
 {
 	v->sweep_at_ns = 0;
@@ -64,7 +49,7 @@ void vnf_sweep(struct vnf *v)
 		mtrie_walk(v->router->trie, router_root(v->index, ipv6), sweep_one, &s);
 	}
 	sweep_hidden(v);
-	sweep_objects(v);
+	vnf_objects_sweep(v);
 }
 
 void vnf_session_begin(struct vnf *v, uint64_t now_ns)
@@ -106,6 +91,7 @@ static void sweep_neighbours(struct vnf *v)
 				continue;
 			}
 			*link = n->next;
+			v->n_neighbours--;
 			free(n);
 		}
 }

@@ -35,32 +35,13 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-static unsigned int count_neighbours(const struct vnf *v)
-{
-	unsigned int n = 0;
-
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (const struct neighbour *e = v->neighbours[i]; e; e = e->next)
-			n++;
-	return n;
-}
-
-static unsigned int count_next_hops(const struct vnf *v)
-{
-	unsigned int n = 0;
-
-	for (const struct user *u = v->users; u; u = u->next)
-		n++;
-	return n;
-}
-
 static json_t *show_vnf(const struct vnf *v)
 {
 	return json_pack(
 		"{s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "name", v->name,
 		"up", v->up, "held", v->sweep_at_ns != 0, "ipv4_routes", (json_int_t)v->routes[0],
-		"ipv6_routes", (json_int_t)v->routes[1], "next_hops", (json_int_t)count_next_hops(v),
-		"neighbours", (json_int_t)count_neighbours(v), "sessions", (json_int_t)v->sessions,
+		"ipv6_routes", (json_int_t)v->routes[1], "next_hops", (json_int_t)v->n_users,
+		"neighbours", (json_int_t)v->n_neighbours, "sessions", (json_int_t)v->sessions,
 		"updates", (json_int_t)v->updates, "ignored", (json_int_t)v->ignored, "no_room",
 		(json_int_t)v->no_room, "swept", (json_int_t)v->swept, "last_update_ns",
 		(json_int_t)v->last_update_ns);

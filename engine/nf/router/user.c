@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_jhash.h>
+
 #include "vnf.h"
 
 /* The paths behind a spec, next-hop objects resolved. */
@@ -12,15 +14,6 @@ struct resolved {
 	unsigned int n;
 	struct path paths[PATHS_MAX];
 };
-
-static const struct object *object_of(const struct vnf *v, uint32_t id)
-{
-	const struct object *o = v->objects[id % BUCKETS];
-
-	while (o && o->id != id)
-		o = o->next;
-	return o;
-}
 
 static void add_paths(struct resolved *r, const struct spec *s, uint16_t weight)
 {
@@ -42,12 +35,12 @@ static void resolve_spec(const struct vnf *v, const struct spec *s, struct resol
 		add_paths(r, s, 0);
 		return;
 	}
-	o = object_of(v, s->object);
+	o = vnf_object(v, s->object);
 	if (!o)
 		return; /* not announced yet, or withdrawn: punted meanwhile */
 	add_paths(r, &o->spec, 0);
 	for (unsigned int i = 0; i < o->n_group; i++) {
-		member = object_of(v, o->group[i]);
+		member = vnf_object(v, o->group[i]);
 		if (member)
 			add_paths(r, &member->spec, o->weights[i]);
 	}
@@ -62,7 +55,7 @@ static void ask_kernel(struct vnf *v, const struct path *p)
 static void members_free(struct vnf *v, struct user *u)
 {
 	for (unsigned int i = 0; i < u->n_members; i++)
-		hop_free(v->router, u->members[i]);
+		hop_free(v, u->members[i]);
 	u->n_members = 0;
 }
 
@@ -97,7 +90,7 @@ static void set_group(struct vnf *v, struct user *u, const struct resolved *res)
 		int number;
 
 		hop_to_neighbour(v, &res->paths[i], &hop);
-		number = hop_new(v->router, &hop);
+		number = hop_new(v, &hop);
 		if (number < 0)
 			break;
 		u->members[u->n_members++] = (uint16_t)number;
@@ -108,7 +101,7 @@ static void set_group(struct vnf *v, struct user *u, const struct resolved *res)
 		group.kind = HOP_PUNT;
 	hop_set(v->router, u->hop, &group);
 	for (unsigned int i = 0; i < n_old; i++)
-		hop_free(v->router, old[i]);
+		hop_free(v, old[i]);
 }
 
 /* What routes by this user do now. On the link (no gateway) each destination is its own neighbour. */
@@ -136,7 +129,7 @@ static struct user *user_new(struct vnf *v, const struct spec *spec)
 {
 	struct router_hop hop = {.kind = HOP_PUNT};
 	struct user *u = calloc(1, sizeof(*u));
-	int number = u ? hop_new(v->router, &hop) : -ENOMEM;
+	int number = u ? hop_new(v, &hop) : -ENOMEM;
 
 	if (number < 0) {
 		free(u);
@@ -157,78 +150,97 @@ static bool spec_equal(const struct spec *a, const struct spec *b)
 	return !memcmp(a->paths, b->paths, a->n_paths * sizeof(a->paths[0]));
 }
 
+static struct user **bucket_of_spec(struct vnf *v, const struct spec *s)
+{
+	uint32_t paths = rte_jhash(s->paths, s->n_paths * sizeof(s->paths[0]), s->kind);
+
+	return &v->users[bucket_of(v, (uint64_t)paths << 32 | s->object)];
+}
+
+static struct user **bucket_of_object(struct vnf *v, uint32_t id)
+{
+	return &v->users_of_object[bucket_of(v, id)];
+}
+
 struct user *user_get(struct vnf *v, const struct spec *spec)
 {
-	struct user **link = &v->users, *u;
+	struct user **bucket = bucket_of_spec(v, spec), *u = *bucket;
 
-	while ((u = *link) && (u->generation != v->generation || !spec_equal(&u->spec, spec)))
-		link = &u->next;
+	while (u && (u->generation != v->generation || !spec_equal(&u->spec, spec)))
+		u = u->next;
+	if (u)
+		return u;
+	u = user_new(v, spec);
 	if (!u)
-		u = user_new(v, spec);
-	else
-		*link = u->next;
-	if (u) { /* in front: routes of one next hop come in runs */
-		u->next = v->users;
-		v->users = u;
+		return NULL;
+	u->next = *bucket;
+	*bucket = u;
+	v->n_users++;
+	if (spec->kind == SPEC_OBJECT) {
+		bucket = bucket_of_object(v, spec->object);
+		u->next_of_object = *bucket;
+		*bucket = u;
 	}
 	return u;
 }
 
 static void user_free(struct vnf *v, struct user *u)
 {
+	struct user **link = bucket_of_spec(v, &u->spec);
+
+	while (*link != u)
+		link = &(*link)->next;
+	*link = u->next;
+	if (u->spec.kind == SPEC_OBJECT) {
+		link = bucket_of_object(v, u->spec.object);
+		while (*link != u)
+			link = &(*link)->next_of_object;
+		*link = u->next_of_object;
+	}
+	v->n_users--;
 	members_free(v, u);
 	v->router->users[u->hop] = NULL;
-	hop_free(v->router, u->hop);
+	hop_free(v, u->hop);
 	free(u);
 }
 
 void user_unref(struct vnf *v, uint16_t hop)
 {
-	struct user *u = v->router->users[hop], **link = &v->users;
+	struct user *u = v->router->users[hop];
 
-	if (u->refs && --u->refs)
-		return;
-	while (*link != u)
-		link = &(*link)->next;
-	*link = u->next;
-	user_free(v, u);
+	if (!u->refs || !--u->refs)
+		user_free(v, u);
 }
 
 void users_resolve(struct vnf *v)
 {
-	for (struct user *u = v->users; u; u = u->next)
-		user_resolve(v, u);
+	for (unsigned int i = 0; i < BUCKETS; i++)
+		for (struct user *u = v->users[i]; u; u = u->next)
+			user_resolve(v, u);
+}
+
+static void resolve_users_of(struct vnf *v, uint32_t id)
+{
+	for (struct user *u = *bucket_of_object(v, id); u; u = u->next_of_object)
+		if (u->spec.object == id)
+			user_resolve(v, u);
 }
 
 /* Those that lead there, be it as a member of a group. */
-static bool leads_to(const struct vnf *v, const struct user *u, uint32_t id)
-{
-	const struct object *o;
-
-	if (u->spec.kind != SPEC_OBJECT)
-		return false;
-	if (u->spec.object == id)
-		return true;
-	o = object_of(v, u->spec.object);
-	for (unsigned int i = 0; o && i < o->n_group; i++)
-		if (o->group[i] == id)
-			return true;
-	return false;
-}
-
 void users_resolve_object(struct vnf *v, uint32_t id)
 {
-	for (struct user *u = v->users; u; u = u->next)
-		if (leads_to(v, u, id))
-			user_resolve(v, u);
+	resolve_users_of(v, id);
+	for (const struct object *o = v->groups; o; o = o->next_group)
+		for (unsigned int i = 0; i < o->n_group; i++)
+			if (o->group[i] == id) {
+				resolve_users_of(v, o->id);
+				break;
+			}
 }
 
 void users_fini(struct vnf *v)
 {
-	while (v->users) {
-		struct user *u = v->users;
-
-		v->users = u->next;
-		user_free(v, u);
-	}
+	for (unsigned int i = 0; i < BUCKETS; i++)
+		while (v->users[i])
+			user_free(v, v->users[i]);
 }

@@ -9,7 +9,7 @@
 static int add_static_hops(struct vnf *v)
 {
 	const struct router_hop punt = {.kind = HOP_PUNT}, blackhole = {.kind = HOP_BLACKHOLE};
-	int a = hop_new(v->router, &punt), b = hop_new(v->router, &blackhole);
+	int a = hop_new(v, &punt), b = hop_new(v, &blackhole);
 
 	v->punt_hop = (uint16_t)a;
 	v->blackhole_hop = (uint16_t)b;
@@ -37,12 +37,6 @@ static void neighbours_fini(struct vnf *v)
 			v->neighbours[i] = n->next;
 			free(n);
 		}
-		while (v->objects[i]) {
-			struct object *o = v->objects[i];
-
-			v->objects[i] = o->next;
-			free(o);
-		}
 	}
 }
 
@@ -52,8 +46,9 @@ void vnf_fini(struct vnf *v)
 	users_fini(v);
 	own_fini(v);
 	neighbours_fini(v);
-	hop_free(v->router, v->punt_hop);
-	hop_free(v->router, v->blackhole_hop);
+	vnf_objects_fini(v);
+	hop_free(v, v->punt_hop);
+	hop_free(v, v->blackhole_hop);
 }
 
 struct router_interface *vnf_interface(const struct vnf *v, int ifindex)
@@ -68,7 +63,7 @@ struct router_interface *vnf_interface(const struct vnf *v, int ifindex)
 
 struct neighbour *vnf_neighbour(const struct vnf *v, int ifindex, const struct address *a)
 {
-	struct neighbour *n = v->neighbours[address_hash(a)];
+	struct neighbour *n = v->neighbours[address_hash(v, a)];
 
 	while (n && (n->ifindex != ifindex || !address_equal(&n->address, a)))
 		n = n->next;
@@ -113,44 +108,6 @@ void vnf_route_del(struct vnf *v, const struct address *prefix)
 		return;
 	v->routes[prefix->ipv6]--;
 	user_unref(v, old);
-}
-
-static struct object **object_link(struct vnf *v, uint32_t id)
-{
-	struct object **link = &v->objects[id % BUCKETS];
-
-	while (*link && (*link)->id != id)
-		link = &(*link)->next;
-	return link;
-}
-
-void vnf_object_put(struct vnf *v, const struct object *o)
-{
-	struct object **link = object_link(v, o->id), *next;
-
-	if (!*link) {
-		*link = calloc(1, sizeof(**link));
-		if (!*link) {
-			v->no_room++;
-			return;
-		}
-	}
-	next = (*link)->next;
-	**link = *o;
-	(*link)->next = next;
-	(*link)->generation = v->generation;
-	users_resolve_object(v, o->id);
-}
-
-void vnf_object_del(struct vnf *v, uint32_t id)
-{
-	struct object **link = object_link(v, id), *o = *link;
-
-	if (!o)
-		return;
-	*link = o->next;
-	free(o);
-	users_resolve_object(v, id);
 }
 
 void vnf_link(struct vnf *v, const char *name, int ifindex, bool up)
@@ -224,7 +181,7 @@ static void neighbour_hop(struct vnf *v, int ifindex, const struct address *addr
 		o->generation = v->kernel_generation;
 		return;
 	}
-	number = hop_new(v->router, &hop);
+	number = hop_new(v, &hop);
 	if (number < 0)
 		v->no_room++;
 	else
@@ -235,17 +192,18 @@ void vnf_neighbour_put(struct vnf *v, int ifindex, const struct address *address
 		       const uint8_t *mac)
 {
 	struct neighbour *n = vnf_neighbour(v, ifindex, address);
-	struct neighbour **bucket = &v->neighbours[address_hash(address)];
+	struct neighbour **bucket = &v->neighbours[address_hash(v, address)];
 	bool changed = !n || memcmp(n->mac, mac, 6);
 
 	if (!vnf_interface(v, ifindex))
 		return;
 	if (!n) {
-		n = calloc(1, sizeof(*n));
+		n = v->n_neighbours < v->router->objects ? calloc(1, sizeof(*n)) : NULL;
 		if (!n) {
 			v->no_room++;
 			return;
 		}
+		v->n_neighbours++;
 		n->ifindex = ifindex;
 		n->address = *address;
 		n->next = *bucket;
@@ -260,7 +218,7 @@ void vnf_neighbour_put(struct vnf *v, int ifindex, const struct address *address
 
 void vnf_neighbour_del(struct vnf *v, int ifindex, const struct address *address)
 {
-	struct neighbour **link = &v->neighbours[address_hash(address)], *n;
+	struct neighbour **link = &v->neighbours[address_hash(v, address)], *n;
 
 	while ((n = *link) && (n->ifindex != ifindex || !address_equal(&n->address, address)))
 		link = &n->next;
@@ -268,6 +226,7 @@ void vnf_neighbour_del(struct vnf *v, int ifindex, const struct address *address
 		return;
 	*link = n->next;
 	free(n);
+	v->n_neighbours--;
 	own_del(v, address, OWN_NEIGHBOUR);
 	users_resolve(v);
 }

@@ -41,7 +41,7 @@ struct spec {
 
 /* A next hop number in use. */
 struct user {
-	struct user *next;
+	struct user *next, *next_of_object;
 	struct spec spec;
 	uint32_t generation;
 	uint16_t hop, members[PATHS_MAX]; /* members of a multipath one: numbers of their own */
@@ -50,7 +50,7 @@ struct user {
 };
 
 struct object { /* a next-hop object: a spec or a group of other objects */
-	struct object *next;
+	struct object *next, *next_group;
 	uint32_t id, generation;
 	uint8_t n_group;
 	uint32_t group[PATHS_MAX];
@@ -79,6 +79,7 @@ struct own {
 };
 
 #define BUCKETS 1024
+#define GROUPS_MAX 1024
 
 struct vnf {
 	struct router *router;
@@ -87,8 +88,12 @@ struct vnf {
 	uint8_t learn; /* enum router_learn */
 	uint64_t hold_ns;
 	uint16_t punt_hop, blackhole_hop;
-	struct user *users;
+	struct user *users[BUCKETS];           /* by what they lead to */
+	struct user *users_of_object[BUCKETS]; /* SPEC_OBJECT, by the object's id */
+	unsigned int n_users;
 	struct object *objects[BUCKETS];
+	struct object *groups;                 /* objects that are groups */
+	uint32_t n_objects, n_groups, n_neighbours, n_hops;
 	struct neighbour *neighbours[BUCKETS];
 	struct own *own[BUCKETS];
 	uint32_t generation;        /* of routes and next-hop objects */
@@ -113,6 +118,8 @@ void vnf_route_put(struct vnf *v, const struct address *prefix, const struct spe
 void vnf_route_del(struct vnf *v, const struct address *prefix);
 void vnf_object_put(struct vnf *v, const struct object *o);
 void vnf_object_del(struct vnf *v, uint32_t id);
+void vnf_objects_sweep(struct vnf *v);
+void vnf_objects_fini(struct vnf *v);
 
 /* Links, addresses, neighbours, from rtnetlink. */
 void vnf_link(struct vnf *v, const char *name, int ifindex, bool up);
@@ -144,6 +151,13 @@ void own_fini(struct vnf *v);
 /* Sets or (NO_HOP) removes the route to a prefix; what was there before, NO_HOP for nothing. */
 int route_set(struct vnf *v, const struct address *prefix, uint16_t hop, uint16_t *old);
 
+/* quota.c: whether one VNF may have another next hop number, nodes for another prefix. */
+bool quota_hop(const struct vnf *v);
+bool quota_nodes(const struct vnf *v);
+
+/* object.c */
+const struct object *vnf_object(const struct vnf *v, uint32_t id);
+
 /* user.c: next hop numbers. */
 struct user *user_get(struct vnf *v, const struct spec *spec); /* NULL: none left */
 void user_unref(struct vnf *v, uint16_t hop);
@@ -152,9 +166,9 @@ void users_resolve_object(struct vnf *v, uint32_t id);
 void users_fini(struct vnf *v);
 
 /* hop.c: numbers and what they mean. */
-int hop_new(struct router *r, const struct router_hop *hop); /* the number, or -ENOSPC */
+int hop_new(struct vnf *v, const struct router_hop *hop); /* the number, or -ENOSPC */
 void hop_set(struct router *r, uint16_t number, const struct router_hop *hop);
-void hop_free(struct router *r, uint16_t number);
+void hop_free(struct vnf *v, uint16_t number);
 /* The way to a neighbour: forward, into another VNF, or punted while its MAC is not known. */
 void hop_to_neighbour(const struct vnf *v, const struct path *path, struct router_hop *hop);
 
@@ -168,10 +182,15 @@ static inline bool address_equal(const struct address *a, const struct address *
 	return a->ipv6 == b->ipv6 && a->len == b->len && !memcmp(a->bytes, b->bytes, 16);
 }
 
-static inline unsigned int address_hash(const struct address *a)
+static inline unsigned int bucket_of(const struct vnf *v, uint64_t x)
+{
+	return (unsigned int)(x * v->router->secret >> 54);
+}
+
+static inline unsigned int address_hash(const struct vnf *v, const struct address *a)
 {
 	uint64_t words[2];
 
 	memcpy(words, a->bytes, sizeof(words));
-	return (unsigned int)(((words[0] ^ words[1] * 31 ^ a->len) * 0x9e3779b97f4a7c15) >> 54);
+	return bucket_of(v, words[0] ^ (words[1] * v->router->secret >> 7) ^ a->len);
 }
