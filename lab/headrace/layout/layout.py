@@ -81,6 +81,8 @@ class Traffic:
     generator: int
     measure: int
     steer: float = 0.0  # what choosing a replica for a packet adds to sending it
+    # What making a packet for replicas costs more with each further segment on the source's lcore.
+    crowd: float = 0.0
     poll: float = 0.0  # as of a function; of source and of sink each
     idle: float = 0.0  # cycles of a poll that finds nothing
 
@@ -229,6 +231,8 @@ def parts(problem: Problem, layout: Layout) -> list[list[Part]]:
             each = edge.share / len(on[b])
             part.packets += each
             part.cycles += each * receiving(problem, home, edge, part.cpu, on[a], on[b])
+    if len(on[1]) > 1:
+        parts[0][0].cycles += problem.traffic.crowd * further(layout, problem.traffic.generator)
     crowds = _crowds(problem, home, on) if problem.tables else {}
     for i, visits in enumerate(problem.visits):
         here = parts[home[i]]
@@ -237,6 +241,11 @@ def parts(problem: Problem, layout: Layout) -> list[list[Part]]:
             cycles = nf.inside(len(here) > 1, crowds.get(part.cpu))
             part.cycles += visits / len(here) * cycles
     return parts
+
+
+def further(layout: Layout, cpu: int) -> int:
+    """Segments on an lcore beyond the first."""
+    return max(0, sum(cpu in on for on in layout.lcores) - 1)
 
 
 def homes(nfs: int, layout: Layout) -> dict[int, int]:

@@ -19,6 +19,7 @@ from headrace.layout.layout import (
     NfCost,
     Problem,
     Traffic,
+    further,
     homes,
     loads,
 )
@@ -108,9 +109,12 @@ def price(
     tsc_hz: float,
 ) -> Problem:
     """`runs`: any of them; without `half` tables are as if of no size."""
-    relief = _relief(len(names), runs)
+    relief, crowd = _relief(len(names), runs), _crowd(runs)
     seen = [
-        one for name, taken in runs.items() if name != "half" for one in _seen(taken, relief, edges)
+        one
+        for name, taken in runs.items()
+        if name != "half"
+        for one in _seen(taken, relief, edges, crowd)
     ]
 
     def nfs(cpu: int | None) -> tuple[NfCost, ...]:
@@ -125,6 +129,7 @@ def price(
             generator=lcores[0],
             measure=lcores[-1],
             steer=_steer(runs),
+            crowd=crowd,
         ),
         tuple(lcores),
         tsc_hz,
@@ -146,7 +151,9 @@ def _work(taken: Taken) -> dict[int, float]:
     return {i: cycles for stage in taken.stages for part in stage for i, cycles in part.nfs.items()}
 
 
-def _seen(taken: Taken, relief: Sequence[float], edges: Sequence[Edge]) -> Iterator[_Seen]:
+def _seen(
+    taken: Taken, relief: Sequence[float], edges: Sequence[Edge], crowd: float
+) -> Iterator[_Seen]:
     on = [tuple(part.cpu for part in stage) for stage in taken.stages]
     crowds = _crowds(taken, relief)
     home = homes(len(relief), taken.layout)
@@ -155,7 +162,8 @@ def _seen(taken: Taken, relief: Sequence[float], edges: Sequence[Edge]) -> Itera
         after = {on[home[e.target]] for e in edges if home[e.origin] == at != home[e.target]}
         for part in stage:
             if at == 0:
-                yield from _end("source", part, on[1])
+                beside = further(taken.layout, part.cpu) if len(on[1]) > 1 else 0
+                yield from _end("source", part, on[1], beside * crowd)
             elif at == len(on) - 1:
                 for others in before if len(before) == 1 else ():
                     yield from _end("sink", part, others)
@@ -164,10 +172,10 @@ def _seen(taken: Taken, relief: Sequence[float], edges: Sequence[Edge]) -> Itera
                 yield from _sent(part, after, on[at])
 
 
-def _end(what: str, part: PricedPart, others: Lcores) -> Iterator[_Seen]:
-    several = len(others) > 1
+def _end(what: str, part: PricedPart, others: Lcores, beside: float = 0.0) -> Iterator[_Seen]:
+    several, cycles = len(others) > 1, part.rx + part.tx - beside
     for near in (True, False) if several else (part.cpu in others,):
-        yield _Seen(what, 0, part.cpu, near, several, part.rx + part.tx)
+        yield _Seen(what, 0, part.cpu, near, several, cycles)
 
 
 def _received(
@@ -287,6 +295,15 @@ def _steer(runs: Mapping[Run, Taken]) -> float:
         return 0.0
     [source], [plain] = runs["replicas"].stages[0], runs["near"].stages[0]
     return max(0.0, source.tx - plain.tx)
+
+
+def _crowd(runs: Mapping[Run, Taken]) -> float:
+    """What each further segment beside the source adds to making a packet for replicas."""
+    if "replicas in turn" not in runs:
+        return 0.0
+    (one,), (several,) = (runs[name].stages[0] for name in ("replicas", "replicas in turn"))
+    more = several.rx + several.tx - one.rx - one.tx
+    return max(0.0, more) / further(runs["replicas in turn"].layout, several.cpu)
 
 
 def _kept(problem: Problem, runs: Mapping[Run, Taken]) -> float:

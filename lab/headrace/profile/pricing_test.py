@@ -17,6 +17,7 @@ from headrace.layout.layout import (
     NfCost,
     Problem,
     Traffic,
+    further,
     homes,
     loads,
     throughput,
@@ -26,7 +27,7 @@ from headrace.profile.pricing import PricedPart, Taken, layouts, price
 HZ, KEPT = 2e9, 0.97
 
 
-def truth(n: int, edges: tuple[Edge, ...] = (), relief: float = 6.0) -> Problem:
+def truth(n: int, edges: tuple[Edge, ...] = (), relief: float = 6.0, crowd: float = 0.0) -> Problem:
     draw = random.Random(n)
     nfs = []
     for i in range(n):
@@ -43,7 +44,7 @@ def truth(n: int, edges: tuple[Edge, ...] = (), relief: float = 6.0) -> Problem:
                 relief=relief,
             )
         )
-    traffic = Traffic(Hop(160, 150, (185, 185)), Hop(45, 80, (70, 70)), 0, 1)
+    traffic = Traffic(Hop(160, 150, (185, 185)), Hop(45, 80, (70, 70)), 0, 1, crowd=crowd)
     return Problem(tuple(nfs), traffic, (0, 1), HZ, kept=KEPT, edges=edges)
 
 
@@ -55,7 +56,9 @@ def ran(given: Problem, layout: Layout, tables: float = 1.0) -> Taken:
         cpu: sum(1 / n / len(on[home[i]]) for i in range(n) if cpu in on[home[i]]) for cpu in (0, 1)
     }
     stages: list[tuple[PricedPart, ...]] = []
-    stages.append((PricedPart(0, 1.0, given.traffic.source.mixed(*_ends(0, on[1])), 0.0, 0.0, 32),))
+    source = given.traffic.source.mixed(*_ends(0, on[1]))
+    source += given.traffic.crowd * further(layout, 0) * (len(on[1]) > 1)
+    stages.append((PricedPart(0, 1.0, source, 0.0, 0.0, 32),))
     for at in range(1, len(on) - 1):
         here = [i for i in range(n) if home[i] == at]
         stages.append(tuple(_part(given, here, on, at, cpu, crowd[cpu] * tables) for cpu in on[at]))
@@ -85,7 +88,7 @@ def _part(
 
 @pytest.mark.parametrize("n", [1, 3, 4])
 def test_every_layout_is_priced_out_of_nine(n: int) -> None:
-    given = truth(n)
+    given = truth(n, crowd=25.0)
     runs = {
         name: ran(given, layout, 0.5 if name == "half" else 1.0)
         for name, layout in layouts(n, (0, 1)).items()
