@@ -8,10 +8,25 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
+
+import pytest
 
 from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.engine.link_counts import LinkCounts, PortCounts
+from headrace.engine.plan_document import (
+    Plan,
+    PlanClass,
+    PlanEngine,
+    PlanFunction,
+    PlanInput,
+    PlanLink,
+    PlanLocate,
+    PlanParallel,
+    PlanSegment,
+    PlanWait,
+)
+from headrace.record.frozen import Record
 from support.engine import Engine, memory_engine
 
 PACKETS, FLOWS, DENIED = 4096, 64, 16
@@ -87,10 +102,35 @@ def test_all_parts_of_a_reading(start_engine: Callable[..., Engine], cpus: list[
     assert isinstance(port := grown.links["nic"], PortCounts) and port.age_in is not None
 
 
-def test_the_lab_knows_all_types_of_links(engine_binary: Path) -> None:
-    described = subprocess.run(
-        [engine_binary, "--describe"], capture_output=True, text=True, check=True
-    )
+@pytest.fixture(scope="module")
+def described(engine_binary: Path) -> dict[str, Any]:
+    done = subprocess.run([engine_binary, "--describe"], capture_output=True, check=True)
+    description: dict[str, Any] = json.loads(done.stdout)
+    return description
+
+
+def test_the_lab_knows_all_types_of_links(described: dict[str, Any]) -> None:
     union, _ = get_args(LinkCounts)
     known = {get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(union)}
-    assert known == set(json.loads(described.stdout)["links"])
+    assert known == set(described["links"])
+
+
+def test_the_labs_plan_has_the_engines_form(described: dict[str, Any]) -> None:
+    whole = described["plan"]["properties"]
+    engine = whole["engine"]["properties"]
+    segment = whole["segments"]["items"]["properties"]
+    assert names(Plan) == set(whole)
+    assert names(PlanEngine) == set(engine)
+    assert names(PlanWait) == set(engine["wait"]["properties"])
+    assert names(PlanLocate) == set(engine["locate"]["properties"])
+    assert names(PlanClass) == set(engine["locate"]["properties"]["classes"]["items"]["properties"])
+    assert names(PlanSegment) == set(segment)
+    assert names(PlanParallel) == set(segment["parallel"]["properties"])
+    assert names(PlanInput) == set(segment["inputs"]["items"]["properties"])
+    for kind, form in ((PlanLink, whole["links"]), (PlanFunction, whole["nfs"])):
+        for one in form["additionalProperties"]["oneOf"]:
+            assert names(kind) == set(one["properties"])
+
+
+def names(kind: type[Record]) -> set[str]:
+    return set(kind.model_fields)

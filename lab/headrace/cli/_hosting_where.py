@@ -78,7 +78,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
             sending(up.engine, up.ways, rate, seconds + _SETTLE_S),
         ):
             time.sleep(seconds)
-            own = sorted({cpu for segment in up.plan["segments"] for cpu in segment["cpus"]})
+            own = sorted({cpu for segment in up.plan.segments for cpu in segment.cpus})
             workers = MACHINE if one.hosted.hosting.kind == "vm" else WORKER
             return [
                 whereabouts(HOST, up.engine.pid, own),

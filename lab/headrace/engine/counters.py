@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.engine.counts import (
     EngineCounts,
@@ -16,6 +15,7 @@ from headrace.engine.counts import (
     WorkerCounts,
 )
 from headrace.engine.link_counts import LinkCounts, PortCounts, RingCounts
+from headrace.engine.plan_document import Plan
 from headrace.record.counters import (
     Counters,
     FastpathReading,
@@ -28,8 +28,6 @@ from headrace.record.counters import (
     Turns,
     WorkerReading,
 )
-
-Json = dict[str, Any]
 
 FASTPATH = "fast path"  # beside the functions in tables of cycles; no function can be named so
 
@@ -45,7 +43,7 @@ class Sending:
 def difference(
     before: EngineCounts,
     after: EngineCounts,
-    plan: Json,
+    plan: Plan | None,  # None: how its rings are told to work is not asked
     waited_ns: Mapping[int, int] | None = None,
     sending: Sending | None = None,
 ) -> Counters:
@@ -249,11 +247,11 @@ def _some(counts: Mapping[str, int]) -> dict[str, int]:
     return {key: value for key, value in counts.items() if value}
 
 
-def _rings(links: Mapping[str, LinkCounts], plan: Json) -> dict[str, RingReading]:
+def _rings(links: Mapping[str, LinkCounts], plan: Plan | None) -> dict[str, RingReading]:
     rings = {}
     for name, link in links.items():
         if isinstance(link, RingCounts):
-            params = plan["links"].get(name, {}).get("params", {})
+            params = plan.links[name].params if plan and name in plan.links else {}
             rings[name] = RingReading(
                 size=link.size,
                 full=link.full,

@@ -46,7 +46,7 @@ def whole(scale: int) -> EngineCounts:
 
 
 def test_inputs_are_the_first_functions_and_replicas_are_summed() -> None:
-    found = located(difference(whole(0), whole(1), {}))
+    found = located(difference(whole(0), whole(1), None))
     first, behind = found
     assert (first.place, first.behind_first, first.samples) == ("acl", False, 400)
     assert first.classes == {"own": 280, "other core or memory": 120}
@@ -56,13 +56,13 @@ def test_inputs_are_the_first_functions_and_replicas_are_summed() -> None:
 
 
 def test_what_was_before_the_trial_does_not_count() -> None:
-    first, _ = located(difference(whole(1), whole(3), {}))
+    first, _ = located(difference(whole(1), whole(3), None))
     assert first.samples == 800 and first.mean_cycles == pytest.approx(350)
 
 
 def test_engines_that_do_not_locate_say_nothing() -> None:
     plain = counts({"tsc_hz": 1, "links": {}, "segments": {"chain": [{"cpu": 1}]}})
-    assert located(difference(plain, plain, {})) == ()
+    assert located(difference(plain, plain, None)) == ()
 
 
 def beside(scale: int) -> EngineCounts:
@@ -81,7 +81,7 @@ def beside(scale: int) -> EngineCounts:
 
 
 def test_function_beside_is_a_part_of_its_own() -> None:
-    lead, side = difference(beside(1), beside(3), {"links": {}}).replicas
+    lead, side = difference(beside(1), beside(3), None).replicas
     assert (lead.segment, lead.cpu, lead.packets_in, set(lead.nfs)) == ("chain", 1, 200, {"acl"})
     assert (side.segment, side.cpu, set(side.nfs)) == ("chain:slow", 2, {"slow"})
     assert (side.packets_in, side.packets_out) == (180, 180)

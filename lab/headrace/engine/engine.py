@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 from headrace.engine.control import Control, ControlLost
 from headrace.engine.counts import EngineCounts, EngineInfo
+from headrace.engine.plan_document import Plan
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host.state import Process, RunState
 
@@ -42,7 +42,7 @@ class Engine:
     """A running engine. Used as a context: leaving it ends the process, whatever happened."""
 
     def __init__(
-        self, binary: Path, plan: dict[str, Any], state: RunState, enter: Sequence[str] = ()
+        self, binary: Path, plan: Plan, state: RunState, enter: Sequence[str] = ()
     ) -> None:
         """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""
         self._state = state
@@ -52,7 +52,7 @@ class Engine:
         self._socket = state.path / "control.sock"
         self._socket.unlink(missing_ok=True)
         plan_file = state.path / "plan.json"
-        plan_file.write_text(json.dumps(plan, indent=1))
+        plan_file.write_text(plan.text)
         command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         # Polling lcores must not outlive a lab that was killed.
         command.append("--with-parent")

@@ -20,6 +20,7 @@ from headrace.engine.accounts import (
 from headrace.engine.clocks import of_vnfs, of_workers
 from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan import Path
+from headrace.engine.plan_document import Plan, PlanLink
 from headrace.engine.reading import Flow, Reading, Wires, flow
 from headrace.model.undisturbed import capacity
 from headrace.record.counters import Counters
@@ -28,8 +29,6 @@ from headrace.record.figures import L1_OVERHEAD_BYTES, Figures, LatencyFloor
 from headrace.record.latency import latency, merged, pdv
 from headrace.record.segments import Segment
 from headrace.record.slices import Sliced
-
-Json = dict[str, Any]
 
 BELOW_FLOOR = "below-floor"  # the latency is below the tester's own: so that is no floor
 UNINTENDED = "unintended-losses-only"  # what functions were told to drop is no loss
@@ -41,7 +40,7 @@ class Context:
     """What all trials of one deployed chain have in common."""
 
     frame_bytes_mean: float
-    plan: Json
+    plan: Plan
     ways: tuple[Path, ...]
     segments: tuple[Segment, ...] = ()
     labels: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ def _observation(
     lost = total.sent - total.received - policy_dropped
     facts = facts_of(
         reading, ways, counters, settled, lost,
-        wire=context.plan["links"].get(context.ways[0].wire),
+        wire=context.plan.links.get(context.ways[0].wire),
         backs={way.back for way in context.ways},
     )  # fmt: skip
     sinks = [reading.after.sink(way.sink) for way in ways]
@@ -190,7 +189,7 @@ def facts_of(
     counters: Counters,
     settled: Settled,
     lost: int,
-    wire: Json | None,
+    wire: PlanLink | None,
     backs: Collection[str],
 ) -> Facts:
     """What the engine says of a trial, for the audit. `wire`: the plan's first ring; `backs`: the
@@ -206,7 +205,7 @@ def facts_of(
         intended_s=max(f.intended_s for f in flows),
         took_s=max(source.duration_ns for source in sources) / 1e9,
         behind_s=max(source.behind_max_ns for source in sources) / 1e9,
-        room_s=wire["params"]["size"] / reading.load_pps if wire and paced else None,
+        room_s=wire.params["size"] / reading.load_pps if wire and paced else None,
         sink_full=sum(ring.full for name, ring in counters.rings.items() if name in backs),
         undecided=sum(reading.after.sink(way.sink).undecided for way in ways),
         clocks=[

@@ -5,18 +5,16 @@ rules that deny all of them and routes that are missing are right, but rarely wh
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.place import PlacedSegment, Placement
 from headrace.engine.plan import Path, compile_plan, paths
+from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE
 from headrace.spec.workload import Packets
-
-Json = dict[str, Any]
 
 _FEWEST, _MOST = 1024, 4096  # packets of each direction that are tried
 _MEMORY_MAX_MB = 1024  # ordinary memory that may be taken beside what runs on this machine
@@ -29,7 +27,7 @@ def packets_tried(experiment: Experiment) -> int:
     return min(max(flows, _FEWEST), _MOST)
 
 
-def dry_plan(experiment: Experiment, description: Description, doc: Document) -> Json | None:
+def dry_plan(experiment: Experiment, description: Description, doc: Document) -> Plan | None:
     """The chain on one lcore: how it is cut makes no difference to what is dropped. None: the
     engine cannot try it, as functions are not its own or tables are too large."""
     if experiment.study.deployment.memory_mb > _MEMORY_MAX_MB:
@@ -38,7 +36,7 @@ def dry_plan(experiment: Experiment, description: Description, doc: Document) ->
         return None
     chain = PlacedSegment("chain", tuple(node.name for node in experiment.nodes), (0,))
     placement = Placement(0, 0, (chain,), ())
-    memory = {"memory_mb": experiment.study.deployment.memory_mb}
+    memory = PlanEngine(memory_mb=experiment.study.deployment.memory_mb)
     return compile_plan(experiment, placement, description, doc, memory)
 
 

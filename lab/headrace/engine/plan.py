@@ -5,11 +5,23 @@ from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description, check_params, with_absolute_files
 from headrace.engine.place import PlacedSegment, Placement
+from headrace.engine.plan_document import (
+    SINK_LINK,
+    Plan,
+    PlanEngine,
+    PlanFunction,
+    PlanInput,
+    PlanLink,
+    PlanParallel,
+    PlanSegment,
+    Steer,
+    Targets,
+    ring,
+)
 from headrace.engine.traffic import source_params
 from headrace.engine.ways import Direction, Ways
 from headrace.errors import BadInput, unknown
@@ -127,57 +139,55 @@ def compile_plan(
     placement: Placement,
     description: Description,
     doc: Document,
-    engine: dict[str, Any],
-) -> dict[str, Any]:
+    engine: PlanEngine,
+) -> Plan:
     """The whole plan: source -> wire -> the chain's segments -> back -> sink, per direction."""
     ways = paths(experiment)
     deployment = experiment.study.deployment
     cut = _Cut(experiment, placement, description)
-    links: dict[str, Any] = {}
+    links: dict[str, PlanLink] = {}
     for way in ways:
-        links[way.source] = {
-            "type": "source",
-            "params": source_params(experiment, way.direction, doc, description),
-        }
+        links[way.source] = _source(experiment, way, doc, description)
         # The wire is a NIC's receive queue: when the chain does not keep up, it drops.
-        links[way.wire] = _ring(wire_size(experiment, placement), deployment.wire_on_full)
-        links[way.back] = _ring(deployment.ring.size, deployment.ring.on_full)
-        links[way.sink] = {"type": "sink", "params": {}}
+        links[way.wire] = ring(wire_size(experiment, placement), deployment.wire_on_full)
+        links[way.back] = ring(deployment.ring.size, deployment.ring.on_full)
+        links[way.sink] = SINK_LINK
     segments = [
         _generator(ways, placement),
         *(cut.segment(s, ways, deployment.burst, deployment.steer) for s in placement.segments),
         _sink(ways, placement),
     ]
     for name in cut.rings:
-        links[name] = _ring(deployment.ring.size, deployment.ring.on_full)
+        links[name] = ring(deployment.ring.size, deployment.ring.on_full)
     nfs = {
-        node.name: {
-            "type": node.nf,
-            "params": with_absolute_files(description.nfs[node.nf]["params"], node.params, doc),
-        }
+        node.name: PlanFunction(
+            type=node.nf,
+            params=with_absolute_files(description.nfs[node.nf]["params"], node.params, doc),
+        )
         for node in experiment.nodes
     }
     held = _held(links, segments)
     held += sum(
         _SLOTS * (1 + len(s.parallel)) * len(s.cpus) for s in placement.segments if s.parallel
     )
-    engine = {
-        **engine,
-        **buffers(experiment, held + _MBUFS_MIN - 1),
-        "mbuf_data_bytes": data_bytes(experiment),
-    }
-    return {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
+    engine = engine.having(
+        **buffers(experiment, held + _MBUFS_MIN - 1), mbuf_data_bytes=data_bytes(experiment)
+    )
+    return Plan(engine=engine, links=links, nfs=nfs, segments=tuple(segments))
 
 
-def _held(links: dict[str, Any], segments: list[dict[str, Any]]) -> int:
+def _source(experiment: Experiment, way: Path, doc: Document, description: Description) -> PlanLink:
+    params = source_params(experiment, way.direction, doc, description)
+    return PlanLink(type="source", params=params)
+
+
+def _held(links: dict[str, PlanLink], segments: list[PlanSegment]) -> int:
     """Packets that lie in rings when all are full: each of a segment's replicas has its own."""
-    readers = {
-        entry["link"]: len(segment["cpus"]) for segment in segments for entry in segment["inputs"]
-    }
+    readers = {entry.link: len(segment.cpus) for segment in segments for entry in segment.inputs}
     return sum(
-        link["params"]["size"] * readers.get(name, 1)
+        link.params["size"] * readers.get(name, 1)
         for name, link in links.items()
-        if link["type"] == "ring"
+        if link.type == "ring"
     )
 
 
@@ -186,19 +196,18 @@ def direct_plan(
     placement: Placement,
     description: Description,
     doc: Document,
-    engine: dict[str, Any],
-) -> dict[str, Any]:
+    engine: PlanEngine,
+) -> Plan:
     """Source straight into sink: what the tester itself adds to a latency, and how fast it is."""
     ways = paths(experiment)
-    links: dict[str, Any] = {}
+    links: dict[str, PlanLink] = {}
     for way in ways:
-        params = source_params(experiment, way.direction, doc, description)
-        links[way.source] = {"type": "source", "params": params}
-        links[way.sink] = {"type": "sink", "params": {}}
-    inputs = [_input(way.source, f"link:{way.sink}", way.direction) for way in ways]
-    engine = {**engine, "mbufs": _MBUFS_MIN - 1, "mbuf_data_bytes": data_bytes(experiment)}
-    segments = [{"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}]
-    return {"version": 1, "engine": engine, "links": links, "nfs": {}, "segments": segments}
+        links[way.source] = _source(experiment, way, doc, description)
+        links[way.sink] = SINK_LINK
+    inputs = tuple(_input(way.source, f"link:{way.sink}", way.direction) for way in ways)
+    engine = engine.having(mbufs=_MBUFS_MIN - 1, mbuf_data_bytes=data_bytes(experiment))
+    tester = PlanSegment(name=GENERATOR, cpus=(placement.generator,), inputs=inputs)
+    return Plan(engine=engine, links=links, nfs={}, segments=(tester,))
 
 
 def isolated_cpus() -> frozenset[int]:
@@ -238,22 +247,18 @@ def data_bytes(experiment: Experiment) -> int:
     return 2176 if largest <= 2048 else 9216 + 128
 
 
-def _ring(size: int, on_full: str) -> dict[str, Any]:
-    return {"type": "ring", "params": {"size": size, "on_full": on_full}}
+def _input(link: str, to: str, direction: Direction) -> PlanInput:
+    return PlanInput(link=link, to=to, direction=direction)
 
 
-def _input(link: str, to: str, direction: str) -> dict[str, Any]:
-    return {"link": link, "to": to, "direction": direction}
+def _generator(ways: tuple[Path, ...], placement: Placement) -> PlanSegment:
+    inputs = tuple(_input(way.source, f"link:{way.wire}", way.direction) for way in ways)
+    return PlanSegment(name=GENERATOR, cpus=(placement.generator,), inputs=inputs)
 
 
-def _generator(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
-    inputs = [_input(way.source, f"link:{way.wire}", way.direction) for way in ways]
-    return {"name": GENERATOR, "cpus": [placement.generator], "inputs": inputs}
-
-
-def _sink(ways: tuple[Path, ...], placement: Placement) -> dict[str, Any]:
-    inputs = [_input(way.back, f"link:{way.sink}", way.direction) for way in ways]
-    return {"name": SINK, "cpus": [placement.sink], "inputs": inputs}
+def _sink(ways: tuple[Path, ...], placement: Placement) -> PlanSegment:
+    inputs = tuple(_input(way.back, f"link:{way.sink}", way.direction) for way in ways)
+    return PlanSegment(name=SINK, cpus=(placement.sink,), inputs=inputs)
 
 
 class _Cut:
@@ -280,28 +285,28 @@ class _Cut:
             self.rings[_ring_name(target, way.direction)] = (target, way.direction)
 
     def segment(
-        self, segment: PlacedSegment, ways: tuple[Path, ...], burst: int, steer: str
-    ) -> dict[str, Any]:
-        made: dict[str, Any] = {
-            "name": segment.name,
-            "cpus": list(segment.cpus),
-            "burst": burst,
-            "steer": steer,
-            "inputs": [entry for way in ways for entry in self._inputs(segment, way)],
-        }
-        if self._fastpath:
-            made["fastpath"] = self._fastpath
+        self,
+        segment: PlacedSegment,
+        ways: tuple[Path, ...],
+        burst: int,
+        steer: Steer,
+    ) -> PlanSegment:
+        beside = None
         if segment.parallel:
-            made["parallel"] = {
-                "nodes": list(segment.parallel),
-                "cpus": [cpu for cpus in segment.beside for cpu in cpus],
-            }
-        nodes = {name: self._edges(name, ways) for name in segment.nodes}
-        if nodes:
-            made["nodes"] = nodes
-        return made
+            cpus = tuple(cpu for cpus in segment.beside for cpu in cpus)
+            beside = PlanParallel(nodes=segment.parallel, cpus=cpus)
+        return PlanSegment(
+            name=segment.name,
+            cpus=segment.cpus,
+            burst=burst,
+            steer=steer,
+            inputs=tuple(entry for way in ways for entry in self._inputs(segment, way)),
+            fastpath=self._fastpath or None,
+            parallel=beside,
+            nodes={name: self._edges(name, ways) for name in segment.nodes} or None,
+        )
 
-    def _inputs(self, segment: PlacedSegment, way: Path) -> list[dict[str, Any]]:
+    def _inputs(self, segment: PlacedSegment, way: Path) -> list[PlanInput]:
         inputs = []
         if not self._order:
             return [_input(way.wire, f"link:{way.back}", way.direction)]
@@ -309,19 +314,19 @@ class _Cut:
         first = next(iter(self._ways.meets(way.direction)), self._order[0])
         if first in segment.nodes:
             inputs.append(_input(way.wire, first, way.direction))
-        for ring, (target, direction) in self.rings.items():
+        for name, (target, direction) in self.rings.items():
             if direction == way.direction and target in segment.nodes:
-                inputs.append(_input(ring, target, direction))
+                inputs.append(_input(name, target, direction))
         return inputs
 
-    def _edges(self, name: str, ways: tuple[Path, ...]) -> dict[str, dict[str, str]]:
-        directions: dict[str, dict[str, str]] = {
+    def _edges(self, name: str, ways: tuple[Path, ...]) -> dict[Direction, Targets]:
+        directions: dict[Direction, Targets] = {
             way.direction: self._resolved(name, way) for way in ways
         }
         # The engine wants `forward` always; a chain driven only in reverse has no other way.
         return {"forward": directions.get("forward", directions[ways[0].direction]), **directions}
 
-    def _resolved(self, name: str, way: Path) -> dict[str, str]:
+    def _resolved(self, name: str, way: Path) -> Targets:
         resolved = {}
         for edge, target in self._ways.targets(name, way.direction).items():
             if target == "out":

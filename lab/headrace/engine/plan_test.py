@@ -11,7 +11,7 @@ import pytest
 from headrace.engine.describe import Description
 from headrace.engine.place import place
 from headrace.engine.plan import check_nodes, compile_plan
-from headrace.engine.ways import chain_of
+from headrace.engine.plan_document import Plan, PlanEngine, chain_of
 from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.study import Experiment, expand
@@ -49,7 +49,10 @@ def experiments(text: str) -> tuple[document.Document, list[Experiment]]:
 
 def plans(text: str, cpus: list[int]) -> list[dict[str, Any]]:
     doc, found = experiments(text)
-    return [compile_plan(e, place(e, doc, cpus), DESCRIPTION, doc, {}) for e in found]
+    return [
+        compile_plan(e, place(e, doc, cpus), DESCRIPTION, doc, PlanEngine()).as_json()
+        for e in found
+    ]
 
 
 def walk(plan: dict[str, Any], direction: str) -> list[str]:
@@ -110,7 +113,8 @@ def test_reverse_traffic_enters_where_forward_traffic_leaves(
     deployed = f"deployment: {{execution: {execution}}}\nworkload: {{direction: {direction}}}\n"
     [plan] = plans(BRANCHED % WATCH + deployed, [0, 1, 2, 3])
     assert walk(plan, "reverse") == ["end", "acl", "lb"]
-    assert chain_of(plan, "wire-reverse", "back-reverse", "reverse") == ["end", "acl", "lb"]
+    way = chain_of(Plan.model_validate(plan), "wire-reverse", "back-reverse", "reverse")
+    assert way == ["end", "acl", "lb"]
     nodes = {name: edges for s in plan["segments"] for name, edges in s.get("nodes", {}).items()}
     assert nodes["acl"]["reverse"]["alert"] in ("watch", "link:to-watch-r")
     assert nodes["watch"]["reverse"] == {"out": "drop"}

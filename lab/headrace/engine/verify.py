@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from headrace.engine import counters as count
 from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path
-from headrace.engine.ways import chain_of
+from headrace.engine.plan_document import Plan, chain_of
 from headrace.errors import HeadraceError
 from headrace.record.counters import Counters
 from headrace.spec.study import Experiment
 
-Json = dict[str, Any]
 Policy = Mapping[str, frozenset[str]]  # function: drop reasons
 
 # If the first packet is dropped by a rule on purpose, other flows may still pass.
@@ -32,7 +30,7 @@ class NoPath(HeadraceError):
 
 
 def verify_path(
-    engine: Engine, experiment: Experiment, ways: tuple[Path, ...], plan: Json, policy: Policy
+    engine: Engine, experiment: Experiment, ways: tuple[Path, ...], plan: Plan, policy: Policy
 ) -> None:
     """`policy`: what functions drop because they are told to, where that is no loss. Packets that
     the last function ends so have come as far as they should."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.spec.chain import Node
 
@@ -63,28 +63,3 @@ class Ways:
 
     def _ends(self, target: str) -> bool:
         return target == DROP or (target != OUT and target not in self._outwards)
-
-
-def chain_of(plan: Mapping[str, Any], wire: str, back: str, direction: str) -> list[str]:
-    """The functions that a plan puts between two links, by the shortest way; [] if none does."""
-    readers = {e["link"]: (s, e["to"]) for s in plan["segments"] for e in s["inputs"]}
-    if wire not in readers:
-        return []
-    ways: list[tuple[Any, str, list[str]]] = [(*readers[wire], [])]
-    seen: set[str] = set()
-    while ways:
-        segment, at, met = ways.pop(0)
-        link = at.removeprefix("link:")
-        if link == back:
-            return met
-        if at in seen or at == DROP:
-            continue
-        seen.add(at)
-        if at != link:
-            if link in readers:
-                ways.append((*readers[link], met))
-            continue
-        edges = segment.get("nodes", {}).get(at, {})
-        targets = edges.get(direction, edges.get("forward", {})).values()
-        ways += [(segment, target, [*met, at]) for target in targets]
-    return []

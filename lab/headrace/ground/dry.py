@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.passage import dry_plan, notes, packets_tried
+from headrace.engine.plan_document import Plan
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -30,16 +30,16 @@ class DryRuns:
         plan = dry_plan(experiment, self._description, doc)
         if plan is None:
             return ()
-        key = json.dumps([plan["nfs"], plan["segments"], _traffic(plan)])
+        key = repr((plan.nfs, plan.segments, _traffic(plan)))
         if key not in self._notes:
             reading = self._run(plan, packets_tried(experiment))
             self._notes[key] = () if reading is None else notes(reading, experiment)
         return self._notes[key]
 
-    def _run(self, plan: dict[str, Any], packets: int) -> EngineCounts | None:
+    def _run(self, plan: Plan, packets: int) -> EngineCounts | None:
         with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:
             file = Path(scratch) / "plan.json"
-            file.write_text(json.dumps(plan))
+            file.write_text(plan.text)
             engine = str(self._description.engine)
             command = [engine, "--check", str(file), "--dry-run", str(packets)]
             try:
@@ -49,7 +49,6 @@ class DryRuns:
         return EngineCounts.model_validate_json(done.stdout) if done.returncode == 0 else None
 
 
-def _traffic(plan: dict[str, Any]) -> list[dict[str, Any]]:
+def _traffic(plan: Plan) -> list[dict[str, Any]]:
     """The sources, without the sizes of packets, which no rule knows."""
-    sources = (link["params"] for link in plan["links"].values() if link["type"] == "source")
-    return [{k: v for k, v in one.items() if k != "frame_bytes"} for one in sources]
+    return [{k: v for k, v in one.params.items() if k != "frame_bytes"} for one in plan.sources]

@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from headrace.engine.describe import Description, files_in, largest_captured
+from headrace.engine.plan_document import Plan
 from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
-
-Json = dict[str, Any]
 
 _CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
 
@@ -39,19 +36,18 @@ class PlanCheck:
         with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
             yield PlanCheck(doc, description, Path(scratch))
 
-    def check(self, plan: Json, experiment: Experiment) -> None:
-        text = json.dumps(plan)
+    def check(self, plan: Plan, experiment: Experiment) -> None:
+        text = plan.text
         if text not in self._checked:
             self._checked.add(text)
             self._ask(text, experiment)
         self._check_files(plan, text, experiment)
 
-    def _check_files(self, plan: Json, text: str, experiment: Experiment) -> None:
+    def _check_files(self, plan: Plan, text: str, experiment: Experiment) -> None:
         """How the chain is cut makes no difference to its files, but into how many replicas a
         function shares its rates does."""
-        sources = [link for link in plan["links"].values() if link["type"] == "source"]
-        key = json.dumps([plan["nfs"], _replicas(plan), sources])
-        if key in self._checked or not (plan["nfs"] or sources):
+        key = repr((plan.nfs, _replicas(plan), plan.sources))
+        if key in self._checked or not (plan.nfs or plan.sources):
             return
         self._checked.add(key)
         try:
@@ -78,13 +74,9 @@ class PlanCheck:
         raise HeadraceError(f"headrace-engine --check: {words[0]}")
 
 
-def _replicas(plan: Json) -> dict[str, int]:
+def _replicas(plan: Plan) -> dict[str, int]:
     """On how many lcores each function runs."""
-    return {
-        name: len(segment["cpus"])
-        for segment in plan["segments"]
-        for name in segment.get("nodes", {})
-    }
+    return {name: len(segment.cpus) for segment in plan.segments for name in segment.nodes or ()}
 
 
 def input_files(

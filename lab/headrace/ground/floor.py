@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headrace.engine.counts import ClockInfo
 from headrace.engine.engine import Engine
 from headrace.engine.plan import Path, paths
+from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading, flow, run
 from headrace.ground.contract import Site
 from headrace.host.programs import find_engine
@@ -96,7 +96,7 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
     return Loop(carried, max((one for one in found if one), key=lambda f: f.p50, default=None))
 
 
-def calibrate(site: Site, plan: dict[str, Any], experiment: Experiment) -> Floor:
+def calibrate(site: Site, plan: Plan, experiment: Experiment) -> Floor:
     ways = paths(experiment)
     with Engine(find_engine(), plan, site.state) as engine:
         clock = engine.info().clock
@@ -117,11 +117,11 @@ class Floors:
     by_traffic: dict[str, Floor] = field(default_factory=dict)
     wanted: bool = True  # False: nothing is compared with the tester, and none is calibrated
 
-    def of(self, experiment: Experiment, direct: dict[str, Any], site: Site) -> Floor | None:
+    def of(self, experiment: Experiment, direct: Plan, site: Site) -> Floor | None:
         """`direct`: the plan of source straight into sink."""
         if not self.wanted:
             return None
-        key = repr((direct["links"], direct["segments"]))
+        key = repr((direct.links, direct.segments))
         if key not in self.by_traffic:
             site.status("calibrating the tester")
             with site.stopwatch.phase("calibrating"):

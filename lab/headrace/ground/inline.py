@@ -16,6 +16,7 @@ from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.look import EngineLook
 from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
+from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, Run
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
@@ -42,8 +43,8 @@ class EnginePoint:
     doc: Document
     description: Description
     placement: Placement
-    plan: Json
-    direct: Json
+    plan: Plan
+    direct: Plan
     policy: Mapping[str, frozenset[str]]  # node: the drop reasons that are what it was told to do
     remarks: tuple[str, ...] = ()  # what is right, but rarely meant
     floors: Floors = field(default_factory=Floors)  # shared by all points of a study
@@ -86,12 +87,12 @@ class EnginePoint:
 
     def resolved(self) -> Json:
         """For the bundle: every default written out."""
-        study = self.study.model_dump(mode="json")
-        return resolved_of(self, study, notes=list(self.placement.notes), plan=self.plan)
+        study, notes = self.study.model_dump(mode="json"), list(self.placement.notes)
+        return resolved_of(self, study, notes=notes, plan=self.plan.as_json())
 
-    def with_memory(self, engine: Mapping[str, Any], direct: bool = False) -> Json:
+    def with_memory(self, engine: Mapping[str, Any], direct: bool = False) -> Plan:
         plan = self.direct if direct else self.plan
-        return {**plan, "engine": {**plan["engine"], **engine}}
+        return plan.having(engine=plan.engine.having(**engine))
 
     def hosting_of(self, segment: str) -> str:
         return "inline"
@@ -133,7 +134,7 @@ class EnginePoint:
             raise refusal(error.place, error.problem, self.experiment, self.doc) from None
 
     @contextlib.contextmanager
-    def started(self, plan: Json, floor: Floor | None, site: Site) -> Iterator[DeployedEngine]:
+    def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedEngine]:
         with site.stopwatch.phase("deploying"):
             engine = Engine(self.description.engine, plan, site.state)
         with engine:
@@ -154,12 +155,12 @@ class DeployedEngine:
     """A point whose packets one engine makes, carries and measures."""
 
     def __init__(
-        self, point: EnginePoint, site: Site, engine: Engine, plan: Json, floor: Floor | None
+        self, point: EnginePoint, site: Site, engine: Engine, plan: Plan, floor: Floor | None
     ) -> None:
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
         self._run: Run | None = None
-        self._calibration = store.calibration() if plan["engine"].get("locate") else None
+        self._calibration = store.calibration() if plan.engine.locate else None
         self.context = Context(
             frame_bytes_mean=point.experiment.frame.mean_bytes,
             plan=plan,
@@ -246,7 +247,7 @@ def inline_point(
     check: PlanCheck,
     available: list[int],
     floors: Floors,
-    adapt: Callable[[Json], Json] = lambda plan: plan,
+    adapt: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> EnginePoint:
     """`adapt` may change the chain's plan."""
     doc, description = check.doc, check.description
@@ -261,26 +262,25 @@ def inline_point(
     )  # fmt: skip
 
 
-def engine_of(experiment: Experiment) -> Json:
+def engine_of(experiment: Experiment) -> PlanEngine:
     """The plan's `engine`, as far as the spec decides it."""
     deployment = experiment.study.deployment
-    engine: Json = {"memory_mb": deployment.memory_mb}
+    locate = None
     if deployment.locate and experiment.hosting.kind == "inline":
-        engine["locate"] = locating(deployment.locate)
-    return engine
+        locate = locating(deployment.locate)
+    return PlanEngine(memory_mb=deployment.memory_mb, locate=locate)
 
 
-def locating(every: int) -> Json:
+def locating(every: int) -> PlanLocate:
     """With the limits of this server's calibration; without one only times can be told."""
     calibration = store.calibration()
     if calibration is None:
-        return {"every": every}
-    classes = [
-        {"name": one.name}
-        | ({} if one.below_cycles is None else {"below_cycles": one.below_cycles})
+        return PlanLocate(every=every)
+    classes = (
+        PlanClass(name=one.name, below_cycles=one.below_cycles)
         for one in calibration.locate.classes
-    ]
-    return {"every": every, "classes": classes}
+    )
+    return PlanLocate(every=every, classes=tuple(classes))
 
 
 def policy_drops(experiment: Experiment, description: Description) -> dict[str, frozenset[str]]:

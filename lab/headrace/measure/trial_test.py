@@ -14,6 +14,7 @@ from headrace.engine.counters import Sending
 from headrace.engine.counts_testdata import counts
 from headrace.engine.figures import UNINTENDED, Context, observations
 from headrace.engine.plan import Path as Way
+from headrace.engine.plan_document import Plan, PlanEngine, ring
 from headrace.engine.reading import Reading
 from headrace.engine.verify import ended_as_told, stood_still
 from headrace.ground.contract import Deployed, Offer, Point
@@ -124,12 +125,8 @@ def read(packets: int, dropped: int, links: Json, **more: Any) -> Json:
     }
 
 
-PLAN: Json = {
-    "links": {
-        "wire-forward": {"type": "ring", "params": {"size": 4096, "on_full": "drop"}},
-        "back-forward": {"type": "ring", "params": {"size": 4096}},
-    }
-}
+RINGS = {"wire-forward": ring(4096, "drop"), "back-forward": ring(4096)}
+PLAN = Plan(engine=PlanEngine(), links=RINGS, nfs={}, segments=())
 
 
 def reading(before: Json, after: Json, **more: Any) -> Reading:

@@ -61,10 +61,9 @@ def _with_equal_pools(prepared: EnginePoint, nfs: int) -> EnginePoint:
     deployment = prepared.experiment.study.deployment
     if deployment.mbufs is not None:
         return prepared
-    rings = sum(link["type"] == "ring" for link in prepared.plan["links"].values())
-    engine = dict(prepared.plan["engine"])
-    engine["mbufs"] += max(0, nfs + 1 - rings) * deployment.ring.size
-    return replace(prepared, plan={**prepared.plan, "engine": engine})
+    plan, more = prepared.plan, max(0, nfs + 1 - len(prepared.plan.rings))
+    mbufs = (plan.engine.mbufs or 0) + more * deployment.ring.size
+    return replace(prepared, plan=plan.having(engine=plan.engine.having(mbufs=mbufs)))
 
 
 def placed(given: Problem, layout: Layout, names: Sequence[str]) -> Json:

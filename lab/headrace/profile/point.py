@@ -18,6 +18,7 @@ from headrace.engine import counters as count
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine
 from headrace.engine.plan import GENERATOR, SINK, Path, paths
+from headrace.engine.plan_document import Plan, ring
 from headrace.engine.reading import sending
 from headrace.ground.chains import points_of
 from headrace.ground.contract import Offer
@@ -182,33 +183,35 @@ def running(
         yield RunningPoint(bench, one, deployed, offer)
 
 
-def waiting(plan: Json) -> Json:
-    plan = copy.deepcopy(plan)
-    for link in plan["links"].values():
-        if link["type"] == "ring":
-            link["params"]["on_full"] = "wait"
-            link["params"]["size"] = min(link["params"]["size"], WAITING_RING)
-    return plan
+def waiting(plan: Plan) -> Plan:
+    links = dict(plan.links)
+    for name, one in plan.rings.items():
+        links[name] = ring(min(one.params["size"], WAITING_RING), "wait")
+    return plan.having(links=links)
 
 
-def one_segment(plan: Json, ways: Sequence[Path]) -> Json:
+def one_segment(plan: Plan, ways: Sequence[Path]) -> Plan:
     """Source and sink take the place of the rings at the chain's ends."""
-    plan = copy.deepcopy(plan)
-    [chain] = [s for s in plan["segments"] if s["name"] not in (GENERATOR, SINK)]
-    for way in ways:
-        for entry in chain["inputs"]:
-            if entry["link"] == way.wire:
-                entry["link"] = way.source
-            if entry["to"] == f"link:{way.back}":
-                entry["to"] = f"link:{way.sink}"
-        for node in chain.get("nodes", {}).values():
-            for edges in node.values():
-                for edge, target in edges.items():
-                    if target == f"link:{way.back}":
-                        edges[edge] = f"link:{way.sink}"
-        del plan["links"][way.wire], plan["links"][way.back]
-    plan["segments"] = [chain]
-    return plan
+    [chain] = [s for s in plan.segments if s.name not in (GENERATOR, SINK)]
+    instead = {way.wire: way.source for way in ways}
+    instead |= {f"link:{way.back}": f"link:{way.sink}" for way in ways}
+    inputs = tuple(
+        one.model_copy(
+            update={"link": instead.get(one.link, one.link), "to": instead.get(one.to, one.to)}
+        )
+        for one in chain.inputs
+    )
+    nodes = {
+        name: {
+            direction: {edge: instead.get(to, to) for edge, to in targets.items()}
+            for direction, targets in node.items()
+        }
+        for name, node in (chain.nodes or {}).items()
+    }
+    chain = chain.model_copy(update={"inputs": inputs, "nodes": nodes or None})
+    gone = {name for way in ways for name in (way.wire, way.back)}
+    links = {name: link for name, link in plan.links.items() if name not in gone}
+    return plan.having(links=links, segments=(chain,))
 
 
 def warm_up(up: RunningPoint) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -62,10 +61,10 @@ def test_the_testers_plan_is_one_that_the_engine_takes(
     layout = lay_out(chain, {v: v for v in chain}, DEFINITIONS, {}, 1, tester=True)
     plan = make_plan(layout, Packets(), 0, "test")
     file = tmp_path / "plan.json"
-    file.write_text(json.dumps(plan))
+    file.write_text(plan.text)
     done = subprocess.run([engine, "--check", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    [mac] = plan["links"]["source"]["params"]["dst_macs"]
+    [mac] = plan.links["source"].params["dst_macs"]
     tester = layout.of_kind("tester")[0]
     first = layout.first_hops[0] if chain else tester.interface("up")
     assert mac == first.mac

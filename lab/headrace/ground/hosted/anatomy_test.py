@@ -19,7 +19,7 @@ from headrace.spec.vm import ApplianceVm
 
 Json = dict[str, Any]
 WAY = Path("forward")
-ONE = Vnf("vnf1.1", (Face("vf", 1, 1, "s"),), ("x",), (1,), {})
+ONE = Vnf("vnf1.1", (Face("vf", 1, 1, "s"),), ("x",), (1,), None)
 RECEIVED, MEAN, FLOOR = 100, 90_000.0, 10_000.0
 
 

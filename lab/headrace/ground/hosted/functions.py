@@ -6,19 +6,18 @@ from __future__ import annotations
 import secrets
 import time
 from functools import partial
-from typing import Any
 
 from pyroute2 import IPRoute
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.link_counts import DeviceCounts, PortCounts
+from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.sriov import Function, OnNic
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, no_offloads, set_up, within
 from headrace.host.sriov import Functions
 
-Json = dict[str, Any]
 TESTER = "tester"
 _CARRIER_S = 60.0  # a physical function that was down negotiates its link first
 
@@ -82,10 +81,10 @@ class NicFunctions:
             return []
         return ["ip", "netns", "exec", self.namespace_of(owner)]
 
-    def fill_in(self, text: str) -> str:
+    def fill_in(self, plan: Plan) -> Plan:
         for word, address in self.words.items():
-            text = text.replace(word, address)
-        return text
+            plan = plan.placed(word, address)
+        return plan
 
     def with_counts(self, owner: str, read: EngineCounts) -> EngineCounts:
         """What the functions' own driver counted, beside what the engine did."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.collect.base import Process, Targets
 from headrace.collect.watch import targets_of
 from headrace.engine.plan import direct_plan
+from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.ground.contract import Killable, Looking, Site
 from headrace.ground.engine_check import PlanCheck
@@ -27,8 +27,6 @@ from headrace.record.facts import Observation
 from headrace.record.figures import Figures
 from headrace.record.verdict import Finding
 from headrace.spec.study import Experiment
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +53,7 @@ class HostedPoint(EnginePoint):
             yield up
 
     @contextlib.contextmanager
-    def started(self, plan: Json, floor: Floor | None, site: Site) -> Iterator[DeployedHosted]:
+    def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedHosted]:
         with site.stopwatch.phase("deploying"):
             engine = HostedEngine(self.description.engine, plan, self.hosted, site.state)
         with engine:
@@ -66,7 +64,7 @@ class DeployedHosted(DeployedEngine):
     """The host's engine and its VNFs are one engine to whoever asks them."""
 
     def __init__(
-        self, point: HostedPoint, site: Site, engine: HostedEngine, plan: Json, floor: Floor | None
+        self, point: HostedPoint, site: Site, engine: HostedEngine, plan: Plan, floor: Floor | None
     ) -> None:
         self.hosted, self.host = point.hosted, engine
         super().__init__(point, site, engine, plan, floor)

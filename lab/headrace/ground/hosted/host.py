@@ -4,12 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement
 from headrace.engine.plan import GENERATOR, SINK, Path, data_bytes, paths, wire_size
+from headrace.engine.plan_document import (
+    SINK_LINK,
+    Params,
+    Plan,
+    PlanEngine,
+    PlanFunction,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+    Targets,
+    passing,
+    ring,
+)
 from headrace.engine.traffic import source_params
 from headrace.ground.hosted import vm_plan
 from headrace.ground.hosted.parts import NIC, Face, Vnf, switch_cpu, tester
@@ -17,7 +30,6 @@ from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 
-Json = dict[str, Any]
 OUTSIDE = "outside"
 _MBUFS = 16383
 _SLOT_BYTES = 2048  # that a link has by itself
@@ -27,41 +39,37 @@ def host_plan(
     experiment: Experiment,
     description: Description,
     doc: Document,
-    engine: Json,
+    engine: PlanEngine,
     chains: list[list[Vnf]],
     traffic: list[int],
-) -> tuple[Json, list[str]]:
+) -> tuple[Plan, list[str]]:
     """Each direction's traffic has a wire of its own: it comes in by one and, with traffic both
     ways, leaves by the other."""
     ways = paths(experiment)
     deployment, hosting = experiment.study.deployment, experiment.hosting
     vnfs = [one for chain in chains for one in chain]
-    ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
+    own_ring = ring(deployment.ring.size, deployment.ring.on_full)
     wire = deployment.wire if deployment.wire != "auto" else _wire(experiment, traffic)
-    links: Json = {}
+    links: dict[str, PlanLink] = {}
     notes: list[str] = []
     for way in ways:
         source = source_params(experiment, way.direction, doc, description)
         source["dst_macs"] = entries(way, chains[: hosting.carrying])
         notes = even_flows(source, hosting.carrying)
-        links[way.source] = {"type": "source", "params": source}
-        links[way.wire] = {"type": "ring", "params": {"size": wire, "on_full": "drop"}}
-        links[way.back] = {"type": "ring", "params": ring}
-        links[way.sink] = {"type": "sink", "params": {}}
+        links[way.source] = PlanLink(type="source", params=source)
+        links[way.wire] = ring(wire, "drop")
+        links[way.back] = own_ring
+        links[way.sink] = SINK_LINK
     faces = [face for one in vnfs for face in one.faces]
     room = data_bytes(experiment)
     links |= {face.link: host_link(face, hosting, room) for face in faces}
     cpu = switch_cpu(traffic)
-    nfs: Json = {
-        NIC: {
-            "type": "veb",
-            "params": _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb"),
-        }
-    }
+    nic = _nic(vnfs, ways, hosting, "vepa" if deployment.network == "vepa" else "veb")
+    nfs = {NIC: PlanFunction(type="veb", params=nic)}
     if deployment.network == "vepa":
         names = [name for up, down in _outer(ways) for name in (up, down)]
-        links |= {name: {"type": "ring", "params": ring} for name in names}
-        nfs[OUTSIDE] = {"type": "veb", "params": _outside(faces, ways)}
+        links |= dict.fromkeys(names, own_ring)
+        nfs[OUTSIDE] = PlanFunction(type="veb", params=_outside(faces, ways))
         switches = _vepa(faces, ways, cpu)
     else:
         switches = [_veb(faces, ways, cpu)]
@@ -70,25 +78,20 @@ def host_plan(
         *switches,
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
     ]
-    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
-    held += nic_holds(nfs[NIC]["params"])
-    engine = {
-        **engine,
-        **buffers(experiment, held + _MBUFS),
-        "mbuf_data_bytes": data_bytes(experiment),
-    }
-    plan = {"version": 1, "engine": engine, "links": links, "nfs": nfs, "segments": segments}
-    return plan, notes
+    plan = Plan(engine=engine, links=links, nfs=nfs, segments=tuple(segments))
+    held = sum(one.params["size"] for one in plan.rings.values()) + nic_holds(nic)
+    engine = engine.having(**buffers(experiment, held + _MBUFS), mbuf_data_bytes=room)
+    return plan.having(engine=engine), notes
 
 
-def host_link(face: Face, hosting: Hosting, room: int) -> Json:
+def host_link(face: Face, hosting: Hosting, room: int) -> PlanLink:
     """The host's end of a VNF's interface, with room for packets of so many bytes."""
     if hosting.kind == "vm":
         return vm_plan.host_link(face, hosting)
-    link = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
+    link: Params = {"socket": face.socket, "slots": hosting.slots, "times": hosting.times}
     if room > _SLOT_BYTES:
         link["slot_bytes"] = room
-    return {"type": "shm", "params": link}
+    return PlanLink(type="shm", params=link)
 
 
 def entries(way: Path, chains: list[list[Vnf]]) -> list[str]:
@@ -102,35 +105,33 @@ def leaves_by(way: Path, ways: tuple[Path, ...]) -> int:
     return len(ways) - 1 - ways.index(way)
 
 
-def passing(name: str, cpu: int, links: list[tuple[str, str]]) -> Json:
-    inputs = [{"link": one, "to": f"link:{other}"} for one, other in links]
-    return {"name": name, "cpus": [cpu], "inputs": inputs}
-
-
-def sending(cpu: int, ways: Sequence[Path], to: Sequence[str]) -> Json:
+def sending(cpu: int, ways: Sequence[Path], to: Sequence[str]) -> PlanSegment:
     """The tester's sources: a packet is marked with its direction where it is made."""
-    made = passing(GENERATOR, cpu, [(w.source, one) for w, one in zip(ways, to, strict=True)])
-    for one, way in zip(made["inputs"], ways, strict=True):
-        one["direction"] = way.direction
-    return made
+    inputs = tuple(
+        PlanInput(link=way.source, to=f"link:{one}", direction=way.direction)
+        for way, one in zip(ways, to, strict=True)
+    )
+    return PlanSegment(name=GENERATOR, cpus=(cpu,), inputs=inputs)
 
 
-def _segment(name: str, cpu: int, inputs: list[Json], edges: Json) -> Json:
-    return {"name": name, "cpus": [cpu], "inputs": inputs, "nodes": {name: {"forward": edges}}}
+def _segment(name: str, cpu: int, inputs: list[PlanInput], edges: Targets) -> PlanSegment:
+    return PlanSegment(
+        name=name, cpus=(cpu,), inputs=tuple(inputs), nodes={name: {"forward": edges}}
+    )
 
 
-def _input(link: str, to: str, port: int) -> Json:
-    return {"link": link, "to": to, "port": port}
+def _input(link: str, to: str, port: int) -> PlanInput:
+    return PlanInput(link=link, to=to, port=port)
 
 
-def _veb(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> Json:
+def _veb(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> PlanSegment:
     inputs = [_input(way.wire, NIC, port) for port, way in enumerate(ways)]
     edges = {f"p{leaves_by(way, ways)}": f"link:{way.back}" for way in ways}
     inputs += [_input(face.link, NIC, face.port) for face in faces]
     return _segment(NIC, cpu, inputs, edges | _to_vnfs(faces))
 
 
-def _to_vnfs(faces: list[Face]) -> Json:
+def _to_vnfs(faces: list[Face]) -> Targets:
     return {f"p{face.port}": f"link:{face.link}" for face in faces}
 
 
@@ -141,7 +142,7 @@ def _outer(ways: tuple[Path, ...]) -> list[tuple[str, str]]:
     return [(f"up{i}", f"down{i}") for i in range(len(ways))]
 
 
-def _vepa(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> list[Json]:
+def _vepa(faces: list[Face], ways: tuple[Path, ...], cpu: int) -> list[PlanSegment]:
     """The bridge outside has the NIC's wires at its first ports, and the testers behind them."""
     wires = len(ways)
     inputs = [_input(way.wire, OUTSIDE, wires + i) for i, way in enumerate(ways)]
@@ -163,7 +164,7 @@ def _wire(experiment: Experiment, traffic: list[int]) -> int:
     return wire_size(experiment, Placement(traffic[0], traffic[-1], (), ()))
 
 
-def even_flows(source: Json, chains: int) -> list[str]:
+def even_flows(source: Params, chains: int) -> list[str]:
     """Destinations are taken in turn, packet by packet: a flow stays with its chain when the number
     of flows is a multiple of the chains'."""
     flows = int(source.get("flows", 1))
@@ -179,8 +180,8 @@ def _nic(
     ways: tuple[Path, ...],
     hosting: Hosting,
     mode: Literal["veb", "vepa"],
-) -> Json:
-    nic: Json = {
+) -> Params:
+    nic: Params = {
         "ports": [
             *(_uplink(ways, i, hosting) for i in range(len(ways))),
             *(_function(face, one, hosting) for one in vnfs for face in one.faces),
@@ -201,7 +202,7 @@ def rate_cap_gbps(one: Vnf, hosting: Hosting) -> float | None:
     return hosting.rate_cap_gbps if own is None else own
 
 
-def nic_holds(nic: Json) -> int:
+def nic_holds(nic: Params) -> int:
     """Frames that may wait in the NIC's queues: of each way those of its virtual functions, and of
     its wires, that have a limit."""
     shared = "capacity_bps" in nic
@@ -213,17 +214,17 @@ def nic_holds(nic: Json) -> int:
     return int(nic["queue_packets"] * queues)
 
 
-def _function(face: Face, one: Vnf, hosting: Hosting) -> Json:
+def _function(face: Face, one: Vnf, hosting: Hosting) -> Params:
     """A virtual function; a licence is the function's limit, as an SR-IOV NIC's max_tx_rate is."""
-    made: Json = {"macs": [face.mac], "spoof_check": True}
+    made: Params = {"macs": [face.mac], "spoof_check": True}
     if (cap := rate_cap_gbps(one, hosting)) is not None:
         made["in_rate_bps"] = int(cap * 1e9)
     return made
 
 
-def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Json:
+def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Params:
     """With several wires the switch has to know what is at the end of which."""
-    made: Json = {"uplink": True}
+    made: Params = {"uplink": True}
     if len(ways) > 1:
         made["macs"] = [tester(way.direction) for way in ways if leaves_by(way, ways) == port]
     if hosting.uplink_gbps is not None:
@@ -232,7 +233,7 @@ def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Json:
     return made
 
 
-def _outside(faces: list[Face], ways: tuple[Path, ...]) -> Json:
+def _outside(faces: list[Face], ways: tuple[Path, ...]) -> Params:
     """The bridge behind the wires: it gives back what is for the NIC's own (IEEE 802.1Qbg). A
     VNF's first interface is behind the first wire, and so on, as the switch spreads its ports."""
     wires = len(ways)

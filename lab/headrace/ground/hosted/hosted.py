@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from headrace.engine.control import ControlLost
 from headrace.engine.counts import EngineCounts, PaceCounts, VnfCounts, WorkerCounts
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
+from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.bridged import KernelBridge
 from headrace.ground.hosted.container import Containers, VnfContainer, present
@@ -35,13 +34,11 @@ from headrace.host.numa import started_near
 from headrace.host.state import RunState, dpdk_prefix
 from headrace.spec.hosting import Hosting
 
-Json = dict[str, Any]
-
 
 class HostedEngine(Engine):
     """Leaving it ends the VNFs, then the host."""
 
-    def __init__(self, binary: Path, plan: Json, hosted: Hosted, state: RunState) -> None:
+    def __init__(self, binary: Path, plan: Plan, hosted: Hosted, state: RunState) -> None:
         self.vnfs: list[HostedVnf] = []
         self.notes: tuple[str, ...] = ()
         self.labels: tuple[str, ...] = ()
@@ -52,20 +49,20 @@ class HostedEngine(Engine):
         self._nic: NicFunctions | None = None
         for vnf in hosted.vnfs:
             (state.path / vnf.folder).mkdir(exist_ok=True)  # links of the host have sockets there
-        text = json.dumps(plan).replace(RUN, str(state.path))
+        plan = plan.placed(RUN, str(state.path))
         enter: list[str] = []
         if hosted.nic is not None:
             self._nic = NicFunctions(hosted.nic, self._ledger)
-            text, enter = self._nic.fill_in(text), self._nic.enter("")
+            plan, enter = self._nic.fill_in(plan), self._nic.enter("")
         self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
         self._switch: Switch | None = None
-        own = [cpu for segment in plan["segments"] for cpu in segment["cpus"]]
+        own = [cpu for segment in plan.segments for cpu in segment.cpus]
         try:
             if hosted.switch is not None:
                 self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path)
                 enter = self._switch.enter("")
             with started_near(own):
-                super().__init__(binary, json.loads(text), state, enter)
+                super().__init__(binary, plan, state, enter)
         except BaseException:
             self._ledger.undo()
             raise
@@ -127,7 +124,7 @@ class HostedEngine(Engine):
         if self._nic is None:
             enter = [] if self._switch is None else self._switch.enter(vnf.name)
             return VnfProcess(binary, vnf, run, prefix, group, enter)
-        plan = json.loads(self._nic.fill_in(json.dumps(vnf.plan)))
+        plan = None if vnf.plan is None else self._nic.fill_in(vnf.plan)
         enter = self._nic.enter(vnf.name)
         return VnfProcess(binary, replace(vnf, plan=plan), run, prefix, group, enter)
 

@@ -4,11 +4,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.engine.describe import Description, files_in, with_absolute_files
 from headrace.engine.place import PlacedSegment, Placement, check_told
 from headrace.engine.plan import data_bytes, paths
+from headrace.engine.plan_document import (
+    Plan,
+    PlanEngine,
+    PlanFunction,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+    PlanWait,
+    Targets,
+)
 from headrace.engine.ways import Direction
 from headrace.ground.hosted.cpus import describe_cpu, pin, without_siblings
 from headrace.ground.hosted.host import host_plan, rate_cap_gbps
@@ -24,7 +33,6 @@ from headrace.spec.study import Experiment
 from headrace.spec.vm import VMS_MAX
 from headrace.spec.workload import Pcap
 
-Json = dict[str, Any]
 _AT = ("deployment", "hosting")
 _WAIT_LINK_MS = 60000
 
@@ -32,7 +40,7 @@ _WAIT_LINK_MS = 60000
 @dataclass(frozen=True)
 class Hosted:
     placement: Placement
-    plan: Json
+    plan: Plan
     vnfs: tuple[Vnf, ...]
     hosting: Hosting
     topology: str
@@ -45,7 +53,7 @@ def lay_out_hosted(
     description: Description,
     doc: Document,
     available: list[int],
-    engine: Json,
+    engine: PlanEngine,
 ) -> Hosted:
     hosting = experiment.hosting
     groups = _groups(experiment)
@@ -96,7 +104,7 @@ def _chain(
     first = number * len(groups)
     bare = [
         Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, len(ways)), nodes,
-            cpus[(first + step + 1) * vcpus - 1], {},
+            cpus[(first + step + 1) * vcpus - 1], None,
             vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
         for step, nodes in enumerate(groups)
     ]  # fmt: skip
@@ -114,13 +122,15 @@ class Between:
     """What joins VNFs and traffic: the network, and the plan of the engine at its ends."""
 
     chains: list[list[Vnf]]
-    plan: Json
+    plan: Plan
     notes: list[str]
     nic: OnNic | None = None
     switch: OnSwitch | None = None
 
 
-def _between(laid: Laid, chains: list[list[Vnf]], traffic: list[int], engine: Json) -> Between:
+def _between(
+    laid: Laid, chains: list[list[Vnf]], traffic: list[int], engine: PlanEngine
+) -> Between:
     experiment, description, doc = laid.experiment, laid.description, laid.doc
     deployment = experiment.study.deployment
     if deployment.network not in ("veb", "vepa"):
@@ -130,9 +140,7 @@ def _between(laid: Laid, chains: list[list[Vnf]], traffic: list[int], engine: Js
         return Between(outer.chains, outer.plan, outer.notes, switch=outer.switch)
     if deployment.network == "sriov":
         nic = on_nic(experiment, chains)
-        chains = [
-            [replace(v, plan=vnf_plan_on_nic(v.plan, v, nic)) for v in chain] for chain in chains
-        ]
+        chains = [[replace(v, plan=vnf_plan_on_nic(v, nic)) for v in chain] for chain in chains]
         plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, nic)
         return Between(chains, plan, notes, nic=nic)
     plan, notes = host_plan(experiment, description, doc, engine, chains, traffic)
@@ -219,52 +227,45 @@ def _lcores(
 
 def _vnf_plan(
     chain: list[Vnf], one: Vnf, experiment: Experiment, description: Description, doc: Document
-) -> Json:
+) -> Plan:
     """The functions, and behind them the VNF's own addresses: frames leave with one of them, for
     the next VNF's."""
     hosting = experiment.hosting
     nodes = {node.name: node for node in experiment.nodes}
     directions = [way.direction for way in paths(experiment)]
-    nfs: Json = {}
-    wired: Json = {}
+    nfs: dict[str, PlanFunction] = {}
+    wired: dict[str, dict[Direction, Targets]] = {}
     for name in one.nodes:
         node = nodes[name]
         params = with_absolute_files(description.nfs[node.nf]["params"], node.params, doc)
-        nfs[name] = {"type": node.nf, "params": params}
+        nfs[name] = PlanFunction(type=node.nf, params=params)
         wired[name] = {}
         for direction in directions:
             edges = {description.edges(node.nf)[0]: _onwards(one, name, direction)}
             if direction == "forward":
                 edges |= {edge: _target(to, one) for edge, to in node.to.items()}
             wired[name][direction] = edges
-    nfs[MAC_OUT] = {"type": "l2fwd", "params": _addresses(chain, one, directions)}
+    nfs[MAC_OUT] = PlanFunction(type="l2fwd", params=_addresses(chain, one, directions))
     wired[MAC_OUT] = {d: {"out": f"link:{one.exit(d).name}"} for d in directions}
-    for edges in wired.values():  # the engine wants `forward` always
-        edges.setdefault("forward", edges[directions[0]])
-    return {
-        "version": 1,
-        "engine": {
-            "hugepages": False,
-            "memory_mb": hosting.memory_mb,
-            "mbufs": hosting.mbufs,
-            "mbuf_data_bytes": data_bytes(experiment),
-            "wait": {"mode": hosting.wait},
-        },
-        "links": {face.name: vnf_link(face, hosting) for face in one.faces},
-        "nfs": nfs,
-        "segments": [
-            {
-                "name": one.name,
-                "cpus": [one.lcores[0]],
-                "burst": experiment.study.deployment.burst,
-                "inputs": [
-                    {"link": one.entry(d).name, "to": _first(one, d), "direction": d}
-                    for d in directions
-                ],
-                "nodes": wired,
-            }
-        ],
-    }
+    for ways in wired.values():  # the engine wants `forward` always
+        ways.setdefault("forward", ways[directions[0]])
+    inputs = (PlanInput(link=one.entry(d).name, to=_first(one, d), direction=d) for d in directions)
+    segment = PlanSegment(
+        name=one.name,
+        cpus=one.lcores[:1],
+        burst=experiment.study.deployment.burst,
+        inputs=tuple(inputs),
+        nodes=wired,
+    )
+    engine = PlanEngine(
+        hugepages=False,
+        memory_mb=hosting.memory_mb,
+        mbufs=hosting.mbufs,
+        mbuf_data_bytes=data_bytes(experiment),
+        wait=PlanWait(mode=hosting.wait),
+    )
+    links = {face.name: vnf_link(face, hosting) for face in one.faces}
+    return Plan(engine=engine, links=links, nfs=nfs, segments=(segment,))
 
 
 def _files(
@@ -275,10 +276,10 @@ def _files(
     return tuple(sorted({str(doc.resolve(name)) for names in named for name in names}))
 
 
-def vnf_link(face: Face, hosting: Hosting) -> Json:
+def vnf_link(face: Face, hosting: Hosting) -> PlanLink:
     """The VNF's end of an interface."""
     link = {"socket": face.socket, "role": "client", "wait_link_ms": _WAIT_LINK_MS}
-    return {"type": "shm", "params": {**link, "times": hosting.times}}
+    return PlanLink(type="shm", params={**link, "times": hosting.times})
 
 
 def _in_order(one: Vnf, direction: Direction) -> list[str]:
@@ -300,9 +301,9 @@ def _target(to: str, one: Vnf) -> str:
     return to if to in one.nodes or to == "drop" else MAC_OUT
 
 
-def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> Json:
+def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:
     """Frames leave it with these: by each direction's interface, for the next VNF on the way."""
-    found: Json = {}
+    found: dict[str, str] = {}
     for direction in directions:
         way = chain if direction == "forward" else chain[::-1]
         behind = way[way.index(one) + 1 :]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.place import Placement
+from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.limits import limits
 from headrace.ground.hosted.parts import NIC, Face, Vnf
@@ -16,7 +17,7 @@ from headrace.record.figures import Figures
 from headrace.spec.hosting import Hosting
 
 FRAME, SECONDS, RECEIVED = 105, 2.0, 100_000  # 125 B on the wire: 1000 bits
-VNFS = tuple(Vnf(f"vnf1.{n}", (Face("vf", n, n, "s"),), ("x",), (1,), {}) for n in (1, 2))
+VNFS = tuple(Vnf(f"vnf1.{n}", (Face("vf", n, n, "s"),), ("x",), (1,), None) for n in (1, 2))
 
 
 def figures(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -> Figures:
@@ -37,7 +38,8 @@ def figures(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -
 
 def hosted(**hosting: float) -> Hosted:
     made = Hosting.model_validate({"kind": "process", **hosting})
-    return Hosted(Placement(0, 0, (), ()), {}, VNFS, made, "pvvp")
+    plan = Plan(engine=PlanEngine(), links={}, nfs={}, segments=())
+    return Hosted(Placement(0, 0, (), ()), plan, VNFS, made, "pvvp")
 
 
 def test_a_pvvp_crosses_to_the_host_twice() -> None:

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from headrace.engine.plan_document import Plan
 from headrace.engine.ways import Direction
 from headrace.spec.vm import ApplianceVm
 
-Json = dict[str, Any]
 RUN = "@RUN@"  # the run's directory, which is known when it begins
 NIC, MAC_OUT = "nic", "mac-out"
 
@@ -42,7 +41,7 @@ class Vnf:
     faces: tuple[Face, ...]
     nodes: tuple[str, ...]
     lcores: tuple[int, ...]
-    plan: Json
+    plan: Plan | None  # None: it is an appliance
     files: tuple[str, ...] = ()  # that its functions read
 
     vcpus: tuple[tuple[int, ...], ...] = ()  # of a virtual machine: the lcores of each

@@ -5,21 +5,28 @@ of the kernel's bridge, or of Open vSwitch."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.place import Placement
 from headrace.engine.plan import SINK, data_bytes, paths, wire_size
+from headrace.engine.plan_document import (
+    SINK_LINK,
+    Params,
+    Plan,
+    PlanEngine,
+    PlanLink,
+    passing,
+    ring,
+)
 from headrace.engine.traffic import source_params
-from headrace.ground.hosted.host import entries, even_flows, leaves_by, passing, sending
+from headrace.ground.hosted.host import entries, even_flows, leaves_by, sending
 from headrace.ground.hosted.parts import NIC, RUN, Vnf, switch_cpu, tester
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.spec.document import Document
 from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 
-Json = dict[str, Any]
 _MBUFS = 16383
 _WIRE_MOST = 16384  # of buffers for whole frames
 _LINK_MS = 60000
@@ -61,8 +68,8 @@ class OnSwitch:
         them when it wants their places; what a packet socket was given is copied."""
         return len(self.of("")) * self.wire if self.network == "ovs-dpdk" else 0
 
-    def link(self, port: SwitchPort) -> Json:
-        params: Json = {"wait_link_ms": _LINK_MS, "times": self.times}
+    def link(self, port: SwitchPort) -> PlanLink:
+        params: Params = {"wait_link_ms": _LINK_MS, "times": self.times}
         if self.network == "bridge":
             params["devargs"] = _AF_PACKET.format(n=port.number, name=port.name)
         else:
@@ -71,7 +78,7 @@ class OnSwitch:
                 n=port.number, socket=port.socket, slots=slots, mac=port.mac
             )
             params |= {"rx_descriptors": slots, "tx_descriptors": slots}
-        return {"type": "port", "params": params}
+        return PlanLink(type="port", params=params)
 
 
 def on_switch(experiment: Experiment, chains: list[list[Vnf]], traffic: list[int]) -> OnSwitch:
@@ -114,53 +121,52 @@ def tester_plan(
     experiment: Experiment,
     description: Description,
     doc: Document,
-    engine: Json,
+    engine: PlanEngine,
     chains: list[list[Vnf]],
     traffic: list[int],
     switch: OnSwitch,
-) -> tuple[Json, list[str]]:
+) -> tuple[Plan, list[str]]:
     """The host's engine has traffic only; a direction's leaves it by one port, and comes back by
     that at the other end."""
     ways = paths(experiment)
     deployment, hosting = experiment.study.deployment, experiment.hosting
     own = switch.of("")
-    ring = {"size": deployment.ring.size, "on_full": deployment.ring.on_full}
+    own_ring = ring(deployment.ring.size, deployment.ring.on_full)
     wire = _wire(experiment, traffic)
-    links: Json = {port.name: switch.link(port) for port in own}
+    links = {port.name: switch.link(port) for port in own}
     notes: list[str] = []
     for i, way in enumerate(ways):
         source = source_params(experiment, way.direction, doc, description)
         source |= {"dst_macs": entries(way, chains[: hosting.carrying]), "src_mac": own[i].mac}
         notes = even_flows(source, hosting.carrying)
-        links[way.source] = {"type": "source", "params": source}
-        links[way.wire] = {"type": "ring", "params": {"size": wire, "on_full": "drop"}}
-        links[way.back] = {"type": "ring", "params": ring}
-        links[way.sink] = {"type": "sink", "params": {}}
+        links[way.source] = PlanLink(type="source", params=source)
+        links[way.wire] = ring(wire, "drop")
+        links[way.back] = own_ring
+        links[way.sink] = SINK_LINK
     out = [(way.wire, own[i].name) for i, way in enumerate(ways)]
     back = [(own[leaves_by(way, ways)].name, way.back) for way in ways]
-    segments = [
+    segments = (
         sending(traffic[0], ways, [way.wire for way in ways]),
         passing(NIC, ports_cpu(switch.network, traffic), [*out, *back]),
         passing(SINK, traffic[-1], [(way.back, way.sink) for way in ways]),
-    ]
-    held = sum(link["params"]["size"] for link in links.values() if link["type"] == "ring")
+    )
+    plan = Plan(engine=engine, links=links, nfs={}, segments=segments)
+    held = sum(one.params["size"] for one in plan.rings.values())
     held += 2 * switch.kept  # as much waits to be received
-    made = {
-        **engine,
-        **buffers(experiment, held + _MBUFS),
-        "mbuf_data_bytes": buffer_bytes(experiment),
-    }
-    plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}
-    return plan, notes
+    engine = engine.having(
+        **buffers(experiment, held + _MBUFS), mbuf_data_bytes=buffer_bytes(experiment)
+    )
+    return plan.having(engine=engine), notes
 
 
-def vnf_plan(plan: Json, one: Vnf, experiment: Experiment, switch: OnSwitch) -> Json:
+def vnf_plan(one: Vnf, experiment: Experiment, switch: OnSwitch) -> Plan | None:
     """A VNF's plan, its interfaces being ports of the switch; an appliance has none."""
-    if one.appliance is not None:
-        return plan
+    plan = one.plan
+    if plan is None:
+        return None
     links = {port.name: switch.link(port) for port in switch.of(one.name)}
-    engine = {**plan["engine"], "mbuf_data_bytes": buffer_bytes(experiment)}
-    return {**plan, "engine": engine, "links": {**plan["links"], **links}}
+    engine = plan.engine.having(mbuf_data_bytes=buffer_bytes(experiment))
+    return plan.having(engine=engine, links={**plan.links, **links})
 
 
 def buffer_bytes(experiment: Experiment) -> int:
@@ -205,7 +211,7 @@ class Outer:
 
     switch: OnSwitch
     chains: list[list[Vnf]]
-    plan: Json
+    plan: Plan
     notes: list[str]
 
 
@@ -213,7 +219,7 @@ def lay_out(
     experiment: Experiment,
     description: Description,
     doc: Document,
-    engine: Json,
+    engine: PlanEngine,
     chains: list[list[Vnf]],
     traffic: list[int],
 ) -> Outer:
@@ -223,10 +229,7 @@ def lay_out(
     switch = on_switch(experiment, chains, traffic)
     listens = switch.network == "ovs-dpdk"
     chains = [
-        [
-            replace(one, listens=listens, plan=vnf_plan(one.plan, one, experiment, switch))
-            for one in chain
-        ]
+        [replace(one, listens=listens, plan=vnf_plan(one, experiment, switch)) for one in chain]
         for chain in chains
     ]
     plan, notes = tester_plan(experiment, description, doc, engine, chains, traffic, switch)

@@ -12,15 +12,15 @@ from typing import Any
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.plan import SINK, paths
+from headrace.engine.plan_document import SINK_LINK, Plan, PlanEngine, PlanLink, passing
 from headrace.engine.traffic import source_params
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
-from headrace.ground.hosted.host import entries, even_flows, leaves_by, passing, sending
+from headrace.ground.hosted.host import entries, even_flows, leaves_by, sending
 from headrace.ground.hosted.parts import Vnf, tester
 from headrace.host.sriov import Pf, choose, physical_functions
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
-Json = dict[str, Any]
 _AT = ("deployment", "hosting")
 _INSTEAD = "veb, vepa, bridge, ovs-dpdk"
 _MBUFS = 16383
@@ -109,57 +109,49 @@ def tester_plan(
     experiment: Experiment,
     description: Description,
     doc: Document,
-    engine: Json,
+    engine: PlanEngine,
     chains: list[list[Vnf]],
     traffic: list[int],
     nic: OnNic,
-) -> tuple[Json, list[str]]:
+) -> tuple[Plan, list[str]]:
     """Traffic goes out by a virtual function and comes back by one: there is no switch of ours."""
     ways = paths(experiment)
     hosting = experiment.hosting
     own = nic.of("")
-    links: Json = ports(own, nic)
+    links = ports(own, nic)
     notes: list[str] = []
     for i, way in enumerate(ways):
         source = source_params(experiment, way.direction, doc, description)
         source["dst_macs"] = entries(way, chains[: hosting.carrying])
         source["src_mac"] = own[i].mac  # the NIC drops what claims to be somebody else's
         notes = even_flows(source, hosting.carrying)
-        links[way.source] = {"type": "source", "params": source}
-        links[way.sink] = {"type": "sink", "params": {}}
+        links[way.source] = PlanLink(type="source", params=source)
+        links[way.sink] = SINK_LINK
     out = sending(traffic[0], ways, [own[i].name for i in range(len(ways))])
     back = [(own[leaves_by(way, ways)].name, way.sink) for way in ways]
-    made = {
-        **engine,
-        **buffers(experiment, _MBUFS),
-        "mbuf_data_bytes": _BUFFER_BYTES,
-        **devices(own, nic),
-    }
-    segments = [out, passing(SINK, traffic[-1], back)]
-    plan = {"version": 1, "engine": made, "links": links, "nfs": {}, "segments": segments}
-    return plan, notes
+    engine = engine.having(
+        **buffers(experiment, _MBUFS), mbuf_data_bytes=_BUFFER_BYTES, **devices(own, nic)
+    )
+    segments = out, passing(SINK, traffic[-1], back)
+    return Plan(engine=engine, links=links, nfs={}, segments=segments), notes
 
 
-def vnf_plan(plan: Json, vnf: Vnf, nic: OnNic) -> Json:
+def vnf_plan(vnf: Vnf, nic: OnNic) -> Plan | None:
     """A VNF's plan, its interfaces being virtual functions. A machine's own says which; an
     appliance has none."""
-    if vnf.appliance is not None:
-        return plan
+    plan = vnf.plan
+    if plan is None:
+        return None
     own = nic.of(vnf.name)
-    links = ports(own, nic)
-    room = {"mbuf_data_bytes": _BUFFER_BYTES}
-    return {
-        **plan,
-        "engine": {**plan["engine"], **room, **devices(own, nic)},
-        "links": {**plan["links"], **links},
-    }
+    engine = plan.engine.having(mbuf_data_bytes=_BUFFER_BYTES, **devices(own, nic))
+    return plan.having(engine=engine, links={**plan.links, **ports(own, nic)})
 
 
-def ports(own: list[Function], nic: OnNic) -> Json:
+def ports(own: list[Function], nic: OnNic) -> dict[str, PlanLink]:
     return {one.name: _port(one, number, nic) for number, one in enumerate(own)}
 
 
-def _port(function: Function, number: int, nic: OnNic) -> Json:
+def _port(function: Function, number: int, nic: OnNic) -> PlanLink:
     devargs, way = function.pci, nic.way(function.owner)
     if way == "af_xdp":
         devargs = f"net_af_xdp{number},iface={function.name}{_own_program()}"
@@ -167,7 +159,7 @@ def _port(function: Function, number: int, nic: OnNic) -> Json:
         devargs = f"net_af_packet{number},iface={function.name},{_RING}"
     # A function's own address is all that it is to see: promiscuous ones would see the others'.
     params = {"devargs": devargs, "promiscuous": False, "times": nic.times}
-    return {"type": "port", "params": params}
+    return PlanLink(type="port", params=params)
 
 
 def _own_program() -> str:
@@ -180,7 +172,7 @@ def _own_program() -> str:
     return f",xdp_prog={found}" if found else ""
 
 
-def devices(own: list[Function], nic: OnNic) -> Json:
+def devices(own: list[Function], nic: OnNic) -> dict[str, list[str]]:
     given = [one.pci for one in own if nic.way(one.owner) == "vfio"]
     return {"pci": given} if given else {}
 

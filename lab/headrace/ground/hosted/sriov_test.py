@@ -16,7 +16,7 @@ OWN = Function("vnf1.1", "vf", "02:00:00:00:01:01")
 
 def devargs(vf: str) -> str:
     nic = OnNic(PF, vf, (OWN,), times=True)
-    return str(ports([OWN], nic)["vf"]["params"]["devargs"])
+    return str(ports([OWN], nic)["vf"].params["devargs"])
 
 
 def test_af_xdp_brings_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ nothing of it is in the file system, and whoever is left at either end sees the 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import select
@@ -20,7 +19,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from headrace.engine.control import Control
 from headrace.engine.counts import EngineCounts
@@ -38,7 +36,6 @@ from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
 from headrace.spec.hosting import Hosting
 
-Json = dict[str, Any]
 _QUIT_S = 10.0
 _POLL_S = 0.1
 _GONE_S = 2.0
@@ -221,9 +218,8 @@ class VnfMachine(HostedVnf):
     def _guest_plan(self) -> str:
         """Files stand where the plan says, in the guest, too."""
         hosting, common = self._common.hosting, self._common
-        plan = vm_plan.guest_plan(self.vnf, self.vnf.plan, hosting, common.driver)
-        plan["engine"]["file_prefix"] = "headrace"
-        return json.dumps(plan, indent=1)
+        assert self.vnf.plan is not None
+        return vm_plan.guest_plan(self.vnf, self.vnf.plan, hosting, common.driver).text
 
     def _node(self) -> int | None:
         """The host's NUMA node for its memory: that of its vCPUs, where there are several."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from headrace.engine.describe import Description, with_absolute_files
+from headrace.engine.plan_document import Plan, PlanLink
 from headrace.errors import BadInput
 from headrace.ground.hosted.parts import Face, Vnf
 from headrace.ground.hosted.vm_image import address
@@ -19,7 +19,6 @@ from headrace.spec.invalid import sentence
 from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE, ApplianceVm
 
-Json = dict[str, Any]
 HUGEPAGE_MB = 2
 # Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
 _AF_PACKET = "net_af_packet{i},iface=eth{i},blocksz=65536,framesz=2048,framecnt=512"
@@ -29,12 +28,12 @@ _LINK_MS = 60000
 _WHOLE_BYTES = 2048  # virtio's driver takes no buffers that a frame of 1518 bytes does not fit in
 
 
-def host_link(face: Face, hosting: Hosting) -> Json:
+def host_link(face: Face, hosting: Hosting) -> PlanLink:
     """vhost-user: DPDK's back end in the host's engine, which outlives the machines."""
     devargs = f"net_vhost{face.vf},iface={face.socket},queues=1"
     descriptors = {"rx_descriptors": hosting.slots, "tx_descriptors": hosting.slots}
     params = {"devargs": devargs, **descriptors, "times": hosting.times}
-    return {"type": "port", "params": params}
+    return PlanLink(type="port", params=params)
 
 
 def appliance_of(
@@ -58,17 +57,17 @@ def appliance_of(
     return None
 
 
-def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:
+def guest_plan(vnf: Vnf, plan: Plan, hosting: Hosting, driver: str) -> Plan:
     """The last vCPU works; those before it have the rest of the guest to themselves."""
-    room = max(plan["engine"].get("mbuf_data_bytes", 0), _WHOLE_BYTES)
-    engine = {**plan["engine"], "hugepages": True, "mbuf_data_bytes": room}
+    room = max(plan.engine.mbuf_data_bytes or 0, _WHOLE_BYTES)
+    engine = plan.engine.having(hugepages=True, mbuf_data_bytes=room, file_prefix="headrace")
     by_address = driver != "af_packet"
     if by_address:
-        engine["pci"] = [address(i) for i in range(len(vnf.faces))]
+        engine = engine.having(pci=[address(i) for i in range(len(vnf.faces))])
     links = {
-        face.name: {
-            "type": "port",
-            "params": {
+        face.name: PlanLink(
+            type="port",
+            params={
                 "devargs": address(i) if by_address else _AF_PACKET.format(i=i),
                 "rx_descriptors": hosting.slots,
                 "tx_descriptors": hosting.slots,
@@ -77,11 +76,12 @@ def guest_plan(vnf: Vnf, plan: Json, hosting: Hosting, driver: str) -> Json:
                 # A NIC's function that saw the others' frames would forward them, too.
                 "promiscuous": driver != "vfio",
             },
-        }
+        )
         for i, face in enumerate(vnf.faces)
     }
-    segments = [{**one, "cpus": [hosting.vm.vcpus - 1]} for one in plan["segments"]]
-    return {**plan, "engine": engine, "links": {**plan["links"], **links}, "segments": segments}
+    cpus = {"cpus": (hosting.vm.vcpus - 1,)}
+    segments = tuple(one.model_copy(update=cpus) for one in plan.segments)
+    return plan.having(engine=engine, links={**plan.links, **links}, segments=segments)
 
 
 def hugepages(hosting: Hosting) -> int:

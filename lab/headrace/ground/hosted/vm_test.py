@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engine.plan_document import Plan
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.hosted import vm_accel, vm_image, vm_kernel, vm_plan, vm_qemu
 from headrace.ground.hosted.parts import Face, Vnf
@@ -22,13 +23,20 @@ from headrace.spec.hosting import Hosting
 from headrace.spec.vm import ApplianceVm
 
 FACES = (Face("vf", 1, 1, "/r/v1/vf.sock"), Face("right", 2, 2, "/r/v1/right.sock"))
-PLAN = {
-    "version": 1,
-    "engine": {"hugepages": False, "memory_mb": 64, "mbufs": 4096, "wait": {"mode": "adaptive"}},
-    "links": {"vf": {"type": "shm", "params": {"socket": "/r/v1/vf.sock"}}},
-    "nfs": {},
-    "segments": [{"name": "vnf1.1", "cpus": [7], "inputs": [{"link": "vf", "to": "x"}]}],
-}
+PLAN = Plan.model_validate(
+    {
+        "version": 1,
+        "engine": {
+            "hugepages": False,
+            "memory_mb": 64,
+            "mbufs": 4096,
+            "wait": {"mode": "adaptive"},
+        },
+        "links": {"vf": {"type": "shm", "params": {"socket": "/r/v1/vf.sock"}}},
+        "nfs": {},
+        "segments": [{"name": "vnf1.1", "cpus": [7], "inputs": [{"link": "vf", "to": "x"}]}],
+    }
+)
 
 
 def vnf(faces: tuple[Face, ...] = FACES[:1]) -> Vnf:
@@ -218,13 +226,13 @@ def test_command_line_of_an_image() -> None:
 def test_guest_plan(driver: str, devargs: str, pci: list[str] | None) -> None:
     hosting = Hosting.model_validate({"kind": "vm", "slots": 256, "vm": {"vcpus": 2}})
     plan = vm_plan.guest_plan(vnf(), PLAN, hosting, driver)
-    params = plan["links"]["vf"]["params"]
-    assert plan["links"]["vf"]["type"] == "port"
+    params = plan.links["vf"].params
+    assert plan.links["vf"].type == "port"
     assert params["devargs"].startswith(devargs) and params["rx_descriptors"] == 256
     assert params["promiscuous"] is (driver != "vfio")
-    assert plan["engine"]["hugepages"] is True and plan["engine"].get("pci") == pci
-    assert plan["segments"][0]["cpus"] == [1]
-    assert PLAN["segments"][0]["cpus"] == [7]  # type: ignore[index]
+    assert plan.engine.hugepages is True and plan.engine.pci == (pci and tuple(pci))
+    assert plan.segments[0].cpus == (1,)
+    assert PLAN.segments[0].cpus == (7,)
     words = vm_plan.arguments(hosting, driver, 1, "tcg")
     assert f"headrace.driver={driver}" in words and "headrace.nics=0000:00:03.0" in words
     assert "mitigations=off" in words

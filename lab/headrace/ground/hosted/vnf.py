@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from abc import ABC, abstractmethod
@@ -112,10 +111,11 @@ class HostedVnf(ABC):
         self._socket.unlink(missing_ok=True)
 
     def _write_plan(self) -> Path:
-        engine = {**self.vnf.plan["engine"], "file_prefix": self._prefix}
-        text = json.dumps({**self.vnf.plan, "engine": engine}, indent=1)
+        plan = self.vnf.plan
+        assert plan is not None
+        plan = plan.having(engine=plan.engine.having(file_prefix=self._prefix))
         file = self.folder / "plan.json"
-        file.write_text(text.replace(RUN, str(self._run)))
+        file.write_text(plan.placed(RUN, str(self._run)).text)
         return file
 
     def _float(self) -> None:

@@ -5,7 +5,6 @@ the routes that it gets meanwhile."""
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.engine import SHARE_MEASURING, Engine, set_share
+from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site
@@ -80,6 +80,7 @@ class ConventionalPoint(HostedPoint):
         vnfs = [
             replace(vnf, plan=own_routes(vnf.plan, self.many, number))
             for number, vnf in enumerate(self.hosted.vnfs)
+            if vnf.plan is not None
         ]
         placed = replace(
             self,
@@ -90,7 +91,7 @@ class ConventionalPoint(HostedPoint):
         with super(ConventionalPoint, placed).deploy(site) as up:
             yield up
 
-    def with_memory(self, engine: Any, direct: bool = False) -> Json:
+    def with_memory(self, engine: Any, direct: bool = False) -> Plan:
         if self.execution == OVS_DPDK:  # it maps the tester's memory, too
             engine = {**engine, "hugepages": False}
         return super().with_memory(engine, direct)
@@ -103,13 +104,12 @@ def _as_mode(resolved: Json) -> Json:
     }
 
 
-def _with_addresses(plan: Json, at: Path, many: Many, site: Site) -> Json:
+def _with_addresses(plan: Plan, at: Path, many: Many, site: Site) -> Plan:
     """The file is the run's, and goes with it."""
     file = site.state.path / "addresses"
     if not file.exists():
         write_addresses(file, many.addresses())
-    placed: Json = json.loads(json.dumps(plan).replace(str(at), str(file)))
-    return placed
+    return plan.placed(str(at), str(file))
 
 
 class Learning(DeployedEngine):

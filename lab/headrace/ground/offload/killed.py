@@ -18,6 +18,7 @@ from typing import Any
 from pyroute2 import netns
 
 from headrace.engine.plan import Path
+from headrace.engine.plan_document import SINK_LINK, Plan, PlanInput, PlanLink, passing, ring
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Health, Offer, Site, resolved_of
@@ -279,8 +280,8 @@ def _config(routers: Routers, number: int) -> str:
 
 
 def _with_traffic(
-    routers: Routers, spec: OffloadService, cpu: int, addresses: str, plan: Json
-) -> Json:
+    routers: Routers, spec: OffloadService, cpu: int, addresses: str, plan: Plan
+) -> Plan:
     """A tester at the other end of the wire."""
     source = {
         "frame_bytes": [routers.frame],
@@ -288,24 +289,29 @@ def _with_traffic(
         "dst_ips_file": addresses,
         "dst_macs": [macs(spec)[name, "eth0"] for name in spec.vnfs],
     }
-    ring = {"type": "ring", "params": {"size": _RING}}
-    links = {WAY.source: {"type": "source", "params": source}, WAY.wire: ring, WAY.back: ring,
-             WAY.sink: {"type": "sink", "params": {}}}  # fmt: skip
-    [router] = plan["segments"]
-    number = list(spec.ports).index("wire")
-    targets = router["nodes"][ROUTER]["forward"] | {f"out{number}": f"link:{WAY.back}"}
-    router = {
-        **router,
-        "inputs": [{"link": WAY.wire, "to": ROUTER, "port": number}, *router["inputs"]],
-        "nodes": {ROUTER: {**router["nodes"][ROUTER], "forward": targets}},
+    links = {
+        **plan.links,
+        WAY.source: PlanLink(type="source", params=source),
+        WAY.wire: ring(_RING),
+        WAY.back: ring(_RING),
+        WAY.sink: SINK_LINK,
     }
-    tester = [
-        {"name": "generator", "cpus": [cpu],
-         "inputs": [{"link": WAY.source, "to": f"link:{WAY.wire}"}]},
-        {"name": "measure", "cpus": [cpu],
-         "inputs": [{"link": WAY.back, "to": f"link:{WAY.sink}"}]},
-    ]  # fmt: skip
-    return {**plan, "links": plan["links"] | links, "segments": [*tester, router]}
+    [router] = plan.segments
+    number = list(spec.ports).index("wire")
+    nodes = router.nodes or {}
+    targets = nodes[ROUTER]["forward"] | {f"out{number}": f"link:{WAY.back}"}
+    router = router.model_copy(
+        update={
+            "inputs": (PlanInput(link=WAY.wire, to=ROUTER, port=number), *router.inputs),
+            "nodes": {ROUTER: {**nodes[ROUTER], "forward": targets}},
+        }
+    )
+    segments = (
+        passing("generator", cpu, [(WAY.source, WAY.wire)]),
+        passing("measure", cpu, [(WAY.back, WAY.sink)]),
+        router,
+    )
+    return plan.having(links=links, segments=segments)
 
 
 def _know_next_hops(spec: OffloadService) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.engine.plan_document import Plan, PlanFunction
 from headrace.ground.offload.fpm import destinations, prefixes
 from headrace.spec.offload import Mode
 
@@ -122,26 +123,24 @@ def _hosting(mode: Mode, many: Many) -> Json:
     }  # fmt: skip
 
 
-def own_routes(plan: Json, many: Many, vnf: int) -> Json:
+def own_routes(plan: Plan, many: Many, vnf: int) -> Plan:
     """The plan of a VNF that forwards its own."""
     routes = [
         {"prefix": f"{net[1]}/32", "next_hop": i % 2}
         for i, net in enumerate(prefixes(many.routes, vnf))
     ]
-    function = plan["nfs"][_OWN]
-    params = {**function["params"], "routes": routes}
-    return {**plan, "nfs": {**plan["nfs"], _OWN: {**function, "params": params}}}
+    function = plan.nfs[_OWN]
+    own = PlanFunction(type=function.type, params={**function.params, "routes": routes})
+    return plan.having(nfs={**plan.nfs, _OWN: own})
 
 
-def on_port(plan: Json) -> Json:
+def on_port(plan: Plan) -> Plan:
     """The wire is the router's port 0; a chain's other functions have none."""
-    segments = [
-        {
-            **segment,
-            "inputs": [
-                {**one, "port": 0} if one["to"] == ROUTER else one for one in segment["inputs"]
-            ],
-        }
-        for segment in plan["segments"]
-    ]
-    return {**plan, "segments": segments}
+    segments = []
+    for segment in plan.segments:
+        inputs = tuple(
+            one.model_copy(update={"port": 0}) if one.to == ROUTER else one
+            for one in segment.inputs
+        )
+        segments.append(segment.model_copy(update={"inputs": inputs}))
+    return plan.having(segments=tuple(segments))

@@ -4,11 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from headrace.engine.plan_document import (
+    Params,
+    Plan,
+    PlanEngine,
+    PlanFunction,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+    Targets,
+)
+from headrace.engine.ways import Direction
 from headrace.spec.offload import Interface, OffloadService, Vnf
 
-Json = dict[str, Any]
 ROUTER = "router"
 TAPS = "taps"
 LEARN = {"frr": "fpm", "bird": "kernel", "none": "kernel"}
@@ -30,45 +39,40 @@ def macs(spec: OffloadService) -> dict[tuple[str, str], str]:
 
 
 def compile_plan(
-    spec: OffloadService, cpu: int, engine: Json, namespaces: Mapping[str, str]
-) -> Json:
+    spec: OffloadService, cpu: int, engine: PlanEngine, namespaces: Mapping[str, str]
+) -> Plan:
     """`namespaces` has the file of each VNF's network namespace."""
     links = {
-        _link(name): {"type": "port", "params": {"devargs": port.device}}
+        _link(name): PlanLink(type="port", params={"devargs": port.device})
         for name, port in spec.ports.items()
         if port.device is not None
     }
     mac = macs(spec)
-    links[TAPS] = {
-        "type": "taps",
-        "params": {
-            "taps": [
-                {"name": device, "netns": namespaces[vnf], "mac": mac[vnf, device]}
-                for vnf, device, _ in interfaces(spec)
-            ]
-        },
-    }
-    return {
-        "version": 1,
-        "engine": engine,
-        "links": links,
-        "nfs": {ROUTER: {"type": "router", "params": _router(spec, namespaces)}},
-        "segments": [_segment(spec, cpu)],
-    }
+    taps = [
+        {"name": device, "netns": namespaces[vnf], "mac": mac[vnf, device]}
+        for vnf, device, _ in interfaces(spec)
+    ]
+    links[TAPS] = PlanLink(type="taps", params={"taps": taps})
+    return Plan(
+        engine=engine,
+        links=links,
+        nfs={ROUTER: PlanFunction(type="router", params=_router(spec, namespaces))},
+        segments=(_segment(spec, cpu),),
+    )
 
 
 def _link(port: str) -> str:
     return f"port-{port}"
 
 
-def _router(spec: OffloadService, namespaces: Mapping[str, str]) -> Json:
+def _router(spec: OffloadService, namespaces: Mapping[str, str]) -> Params:
     return {
         "punt_pps": spec.punt_pps,
         "vnfs": [_vnf(spec, name, vnf, namespaces[name]) for name, vnf in spec.vnfs.items()],
     }
 
 
-def _vnf(spec: OffloadService, name: str, vnf: Vnf, namespace: str) -> Json:
+def _vnf(spec: OffloadService, name: str, vnf: Vnf, namespace: str) -> Params:
     numbers = {port: i for i, port in enumerate(spec.ports)}
     mac = macs(spec)
     return {
@@ -83,19 +87,15 @@ def _vnf(spec: OffloadService, name: str, vnf: Vnf, namespace: str) -> Json:
     }
 
 
-def _segment(spec: OffloadService, cpu: int) -> Json:
-    targets: dict[str, str] = {"punt": f"link:{TAPS}"}
-    inputs: list[Json] = []
+def _segment(spec: OffloadService, cpu: int) -> PlanSegment:
+    targets = {"punt": f"link:{TAPS}"}
+    inputs = []
     for i, (name, port) in enumerate(spec.ports.items()):
         if port.device is None:
             targets[f"out{i}"] = "drop"
             continue
         targets[f"out{i}"] = f"link:{_link(name)}"
-        inputs.append({"link": _link(name), "to": ROUTER, "port": i})
-    inputs.append({"link": TAPS, "to": ROUTER, "direction": "reverse"})
-    return {
-        "name": "offload",
-        "cpus": [cpu],
-        "inputs": inputs,
-        "nodes": {ROUTER: {"forward": targets}},
-    }
+        inputs.append(PlanInput(link=_link(name), to=ROUTER, port=i))
+    inputs.append(PlanInput(link=TAPS, to=ROUTER, direction="reverse"))
+    nodes: dict[str, dict[Direction, Targets]] = {ROUTER: {"forward": targets}}
+    return PlanSegment(name="offload", cpus=(cpu,), inputs=tuple(inputs), nodes=nodes)

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.engine.engine import Engine
 from headrace.engine.place import usable_cpus
+from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.ground.contract import Site
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.checks import checked
@@ -37,7 +38,7 @@ class Service:
         spec: OffloadService,
         doc: Document,
         say: Say,
-        adapt: Callable[[Json], Json] | None = None,
+        adapt: Callable[[Plan], Plan] | None = None,
         site: Site | None = None,
     ) -> None:
         """`adapt` may change the engine's plan; `site`: of a session, which undoes the rest."""
@@ -62,11 +63,8 @@ class Service:
 
     def _start(self) -> None:
         files = namespaces.make(self.spec, self._ledger)
-        engine = {
-            **(self._memory() if self._site is None else self._site.engine),
-            "memory_mb": self.spec.memory_mb,
-            "mbufs": _MBUFS,
-        }
+        memory = self._memory() if self._site is None else self._site.engine
+        engine = PlanEngine(memory_mb=self.spec.memory_mb, mbufs=_MBUFS).having(**memory)
         plan = compile_plan(self.spec, self.cpu, engine, files)
         if self._adapt is not None:
             plan = self._adapt(plan)

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.engine.clocks import of_workers
 from headrace.engine.counters import difference
 from headrace.engine.engine import Engine
+from headrace.engine.plan_document import (
+    SINK_LINK,
+    Plan,
+    PlanEngine,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+)
 from headrace.engine.reading import Reading, Run, flow
 from headrace.ground.appliances.deploy import Deployed
 from headrace.ground.appliances.layout import TESTER, Interface, Layout
@@ -72,7 +79,7 @@ def _load(reading: Reading) -> Load:
     """What is not stamped (ARP, a server's advertisements) is no packet of the source's."""
     source, sink = reading.after.source(_ENDS.source), reading.after.sink(_ENDS.sink)
     one = flow(reading, _ENDS)
-    counters = difference(reading.before, reading.after, {"links": {}})
+    counters = difference(reading.before, reading.after, None)
     return Load(
         duration_s=source.duration_ns / 1e9,
         bytes=sink.own.bytes,
@@ -87,7 +94,7 @@ def _load(reading: Reading) -> Load:
     )  # fmt: skip
 
 
-def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> dict[str, Any]:
+def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> Plan:
     """Source -> the interface at the clients' end; the one at the servers' end -> sink."""
     tester = layout.of_kind(TESTER)[0]
     down, up = tester.interface("down"), tester.interface("up")
@@ -101,27 +108,25 @@ def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> dic
         "src_mac": down.mac,
         "dst_macs": [hop.mac for hop in layout.first_hops or (up,)],
     }
-    cpus = [lcore]
-    return {
-        "version": 1,
-        "engine": {"hugepages": False, "memory_mb": 256, "file_prefix": prefix,
-                   "mbufs": 16383, "mbuf_data_bytes": 2176},
-        "links": {
-            "source": {"type": "source", "params": source},
+    near, far = (PlanInput(link=a, to=f"link:{b}", direction="forward")
+                 for a, b in (("source", "near"), ("far", "sink")))  # fmt: skip
+    return Plan(
+        engine=PlanEngine(hugepages=False, memory_mb=256, file_prefix=prefix, mbufs=16383,
+                          mbuf_data_bytes=2176),
+        links={
+            "source": PlanLink(type="source", params=source),
             "near": _device(0, down, workload),
             "far": _device(1, up, workload),
-            "sink": {"type": "sink", "params": {}},
+            "sink": SINK_LINK,
         },
-        "nfs": {},
-        "segments": [
-            {"name": "generator", "cpus": cpus,
-             "inputs": [{"link": "source", "to": "link:near", "direction": "forward"}]},
-            {"name": "measure", "cpus": cpus,
-             "inputs": [{"link": "far", "to": "link:sink", "direction": "forward"}]},
-        ],
-    }  # fmt: skip
+        nfs={},
+        segments=(
+            PlanSegment(name="generator", cpus=(lcore,), inputs=(near,)),
+            PlanSegment(name="measure", cpus=(lcore,), inputs=(far,)),
+        ),
+    )  # fmt: skip
 
 
-def _device(number: int, interface: Interface, workload: Packets) -> dict[str, Any]:
+def _device(number: int, interface: Interface, workload: Packets) -> PlanLink:
     text = _DEVICES[workload.link].format(n=number, name=interface.device)
-    return {"type": "port", "params": {"devargs": text}}
+    return PlanLink(type="port", params={"devargs": text})
