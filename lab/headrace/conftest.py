@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from headrace.record.bundle import Bundle
+from headrace.record.rows import Result
 from headrace.record.testdata import make_bundle
 
 
 @pytest.fixture(scope="session")
 def bundle_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bundle(tmp_path_factory.mktemp("report") / "edge")
+
+
+@pytest.fixture(scope="session")
+def measured(bundle_path: Path) -> Result:
+    return Bundle(bundle_path).results()[0]

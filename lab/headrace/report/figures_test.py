@@ -3,45 +3,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rich.console import Console
 
 from headrace.analyse.bottleneck import Pipe
-from headrace.analyse.report import Report, report
 from headrace.analyse.rules_engine import _limit_reached, _wider
 from headrace.analyse.summary import functions_cycles, key_of, summarise
-from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.counters import Counters, NfReading, ReplicaReading
 from headrace.record.rows import Result
 from headrace.record.segments import Limit, Segment
-from headrace.report import html, terminal
-from headrace.report.measured import document
-
-
-@pytest.fixture(scope="module")
-def measured(bundle_path: Path) -> Result:
-    return Bundle(bundle_path).results()[0]
-
-
-def reported(folder: Path, result: Result, **changes: Any) -> Report:
-    with BundleWriter(folder) as w:
-        w.result(result.model_copy(update=changes))
-    return report(Bundle(folder))
-
-
-def render(made: Report) -> str:
-    return html.render(document(made))
-
-
-def on_terminal(made: Report) -> str:
-    console = Console(file=io.StringIO(), width=140)
-    terminal.show(document(made), console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+from headrace.report.shown_testdata import on_terminal, render, reported
 
 
 def of_two_functions(second: int) -> Counters:

@@ -3,43 +3,13 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
-from typing import Any
 
-import pytest
-from rich.console import Console
-
-from headrace.analyse.report import Report, report
-from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.rows import Result
 from headrace.record.segments import Segment
 from headrace.record.verdict import Audit
-from headrace.report import html, terminal
-from headrace.report.measured import document
-
-
-@pytest.fixture(scope="module")
-def measured(bundle_path: Path) -> Result:
-    return Bundle(bundle_path).results()[0]
-
-
-def reported(folder: Path, result: Result, **changes: Any) -> Report:
-    with BundleWriter(folder) as w:
-        w.result(result.model_copy(update=changes))
-    return report(Bundle(folder))
-
-
-def render(made: Report) -> str:
-    return html.render(document(made))
-
-
-def on_terminal(made: Report) -> str:
-    console = Console(file=io.StringIO(), width=140)
-    terminal.show(document(made), console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+from headrace.report.shown_testdata import on_terminal, render, reported
 
 
 def test_policy_drops_stand_beside_the_load(tmp_path: Path, measured: Result) -> None:
