@@ -12,7 +12,7 @@ from headrace.cli._groups import this_machine
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
-from headrace.spec import document
+from headrace.record.replay import document_of
 from headrace.spec.claim import Claim
 from headrace.spec.group import lacking
 from headrace.spec.study import Study, read
@@ -32,8 +32,8 @@ def of_bundle(bundle: Bundle) -> tuple[JudgedClaim, ...]:
     """Also those of a run that ended before anybody judged them."""
     if bundle.claims:
         return bundle.claims
-    given = bundle.spec_given
-    study = None if given is None else read(document.parse(given, bundle.path / "spec.yaml"))
+    doc = document_of(bundle)
+    study = None if doc is None else read(doc)
     if study is None or not study.claims:
         raise BadInput(f"{bundle.path}: --claims: its study has no claims")
     return judge_claims(bundle, study.claims, _lacks, study.paper)

@@ -29,6 +29,7 @@ from headrace.record.bundle import Bundle
 from headrace.record.chaos import CHAOS
 from headrace.record.claim import JudgedClaim
 from headrace.record.outputs import RunOutput
+from headrace.record.replay import document_of
 from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Point, Preview
 from headrace.report.preview import show as show_preview
@@ -201,11 +202,10 @@ def open_spec(given: Path) -> Document:
     if not given.is_dir():
         return document.load(given)
     bundle = Bundle(given)
-    resolved = bundle.spec_resolved
-    if bundle.spec_given is None or resolved is None:
+    doc = document_of(bundle)
+    if doc is None or bundle.spec_resolved is None:
         raise BadInput(f"{given}: has no spec to replay")
-    copies = {name: given / copy for name, copy in resolved.get("inputs", {}).items()}
-    return document.load(given / "spec.yaml", copies)
+    return doc
 
 
 def run_output(
