@@ -50,16 +50,9 @@ def host_plan(
     vnfs = [one for chain in chains for one in chain]
     own_ring = ring(deployment.ring.size, deployment.ring.on_full)
     wire = deployment.wire if deployment.wire != "auto" else _wire(experiment, traffic)
-    links: dict[str, PlanLink] = {}
-    notes: list[str] = []
+    links, notes = ends(experiment, description, doc, chains)
     for way in ways:
-        source = source_params(experiment, way.direction, doc, description)
-        source["dst_macs"] = entries(way, chains[: hosting.carrying])
-        notes = even_flows(source, hosting.carrying)
-        links[way.source] = PlanLink(type="source", params=source)
-        links[way.wire] = ring(wire, "drop")
-        links[way.back] = own_ring
-        links[way.sink] = SINK_LINK
+        links[way.wire], links[way.back] = ring(wire, "drop"), own_ring
     faces = [face for one in vnfs for face in one.faces]
     room = data_bytes(experiment)
     links |= {face.link: host_link(face, hosting, room) for face in faces}
@@ -82,6 +75,29 @@ def host_plan(
     held = sum(one.params["size"] for one in plan.rings.values()) + nic_holds(nic)
     engine = engine.having(**buffers(experiment, held + _MBUFS), mbuf_data_bytes=room)
     return plan.having(engine=engine), notes
+
+
+def ends(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    chains: list[list[Vnf]],
+    macs: Sequence[str] = (),
+) -> tuple[dict[str, PlanLink], list[str]]:
+    """Each direction's source and sink, and what is to be known of the flows. `macs`: the ports'
+    own, by direction, where who sends is looked at."""
+    links: dict[str, PlanLink] = {}
+    notes: list[str] = []
+    carrying = experiment.hosting.carrying
+    for i, way in enumerate(paths(experiment)):
+        source = source_params(experiment, way.direction, doc, description)
+        source["dst_macs"] = entries(way, chains[:carrying])
+        if macs:
+            source["src_mac"] = macs[i]
+        notes = even_flows(source, carrying)
+        links[way.source] = PlanLink(type="source", params=source)
+        links[way.sink] = SINK_LINK
+    return links, notes
 
 
 def host_link(face: Face, hosting: Hosting, room: int) -> PlanLink:

@@ -11,7 +11,6 @@ from headrace.engine.describe import Description
 from headrace.engine.place import Placement
 from headrace.engine.plan import SINK, data_bytes, paths, wire_size
 from headrace.engine.plan_document import (
-    SINK_LINK,
     Params,
     Plan,
     PlanEngine,
@@ -19,8 +18,7 @@ from headrace.engine.plan_document import (
     passing,
     ring,
 )
-from headrace.engine.traffic import source_params
-from headrace.ground.hosted.host import entries, even_flows, leaves_by, sending
+from headrace.ground.hosted.host import ends, leaves_by, sending
 from headrace.ground.hosted.parts import NIC, RUN, Vnf, switch_cpu, tester
 from headrace.host.openvswitch import dpdk_lacking
 from headrace.spec.document import Document
@@ -129,20 +127,13 @@ def tester_plan(
     """The host's engine has traffic only; a direction's leaves it by one port, and comes back by
     that at the other end."""
     ways = paths(experiment)
-    deployment, hosting = experiment.study.deployment, experiment.hosting
-    own = switch.of("")
+    deployment, own = experiment.study.deployment, switch.of("")
     own_ring = ring(deployment.ring.size, deployment.ring.on_full)
     wire = _wire(experiment, traffic)
-    links = {port.name: switch.link(port) for port in own}
-    notes: list[str] = []
-    for i, way in enumerate(ways):
-        source = source_params(experiment, way.direction, doc, description)
-        source |= {"dst_macs": entries(way, chains[: hosting.carrying]), "src_mac": own[i].mac}
-        notes = even_flows(source, hosting.carrying)
-        links[way.source] = PlanLink(type="source", params=source)
-        links[way.wire] = ring(wire, "drop")
-        links[way.back] = own_ring
-        links[way.sink] = SINK_LINK
+    links, notes = ends(experiment, description, doc, chains, [port.mac for port in own])
+    links |= {port.name: switch.link(port) for port in own}
+    for way in ways:
+        links[way.wire], links[way.back] = ring(wire, "drop"), own_ring
     out = [(way.wire, own[i].name) for i, way in enumerate(ways)]
     back = [(own[leaves_by(way, ways)].name, way.back) for way in ways]
     segments = (

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import Vnf
-from headrace.ground.hosted.vnf import HostedVnf, last_words
+from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
 from headrace.host.state import dpdk_directories
@@ -60,12 +59,7 @@ class VnfProcess(HostedVnf):
         return self._process is not None and self._process.poll() is None
 
     def died(self) -> HeadraceError:
-        status = None if self._process is None else self._process.returncode
-        how = f"exit status {status}"
-        if status is not None and status < 0:
-            how = f"killed by {signal.Signals(-status).name}"
-        if self._group is not None and self._group.out_of_memory:
-            how += ", out of its memory_limit_mb"
+        how = how_ended(self._process, self._group)
         words = last_words(self._stderr.read_text(errors="replace"))
         return HeadraceError(f"{self.vnf.name}: its engine died ({how}): {words}")
 

@@ -12,10 +12,9 @@ from typing import Any
 from headrace.engine.buffers import buffers
 from headrace.engine.describe import Description
 from headrace.engine.plan import SINK, paths
-from headrace.engine.plan_document import SINK_LINK, Plan, PlanEngine, PlanLink, passing
-from headrace.engine.traffic import source_params
+from headrace.engine.plan_document import Plan, PlanEngine, PlanLink, passing
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
-from headrace.ground.hosted.host import entries, even_flows, leaves_by, sending
+from headrace.ground.hosted.host import ends, leaves_by, sending
 from headrace.ground.hosted.parts import Vnf, tester
 from headrace.host.sriov import Pf, choose, physical_functions
 from headrace.spec.document import Document
@@ -116,17 +115,10 @@ def tester_plan(
 ) -> tuple[Plan, list[str]]:
     """Traffic goes out by a virtual function and comes back by one: there is no switch of ours."""
     ways = paths(experiment)
-    hosting = experiment.hosting
     own = nic.of("")
-    links = ports(own, nic)
-    notes: list[str] = []
-    for i, way in enumerate(ways):
-        source = source_params(experiment, way.direction, doc, description)
-        source["dst_macs"] = entries(way, chains[: hosting.carrying])
-        source["src_mac"] = own[i].mac  # the NIC drops what claims to be somebody else's
-        notes = even_flows(source, hosting.carrying)
-        links[way.source] = PlanLink(type="source", params=source)
-        links[way.sink] = SINK_LINK
+    # The NIC drops what claims to be somebody else's.
+    links, notes = ends(experiment, description, doc, chains, [one.mac for one in own])
+    links |= ports(own, nic)
     out = sending(traffic[0], ways, [own[i].name for i in range(len(ways))])
     back = [(own[leaves_by(way, ways)].name, way.sink) for way in ways]
     engine = engine.having(

@@ -12,7 +12,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -30,7 +29,7 @@ from headrace.ground.hosted.parts import RUN, Face, Vnf
 from headrace.ground.hosted.switch import Switch
 from headrace.ground.hosted.vm_accel import choose, find_qemu, qemu_version
 from headrace.ground.hosted.vm_kernel import find_kernel
-from headrace.ground.hosted.vnf import HostedVnf, last_words
+from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host import hugepages
 from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
@@ -282,12 +281,7 @@ class VnfMachine(HostedVnf):
 
     def died(self) -> HeadraceError:
         self._ended(_GONE_S)
-        status = None if self._process is None else self._process.returncode
-        how = f"exit status {status}"
-        if status is not None and status < 0:
-            how = f"killed by {signal.Signals(-status).name}"
-        if self._group is not None and self._group.out_of_memory:
-            how += ", out of its memory_limit_mb"
+        how = how_ended(self._process, self._group)
         said = self._stderr.read_text(errors="replace").strip()
         words = last_words(said) if said else f"its console: {self._console_words()}"
         return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({how}): {words}")

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from subprocess import Popen
 
 from headrace.engine.control import Control
 from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.run_queue import WORKER
+from headrace.host.cgroups import Cgroup
 
 _START_S = 120.0
 _LAST_LINES = 3
@@ -127,3 +130,11 @@ class HostedVnf(ABC):
 
 def last_words(text: str) -> str:
     return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "nothing on stderr"
+
+
+def how_ended(process: Popen[bytes] | None, group: Cgroup | None) -> str:
+    status = None if process is None else process.returncode
+    how = f"exit status {status}"
+    if status is not None and status < 0:
+        how = f"killed by {signal.Signals(-status).name}"
+    return how + (", out of its memory_limit_mb" if group and group.out_of_memory else "")
