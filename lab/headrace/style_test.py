@@ -13,27 +13,7 @@ HOUSE = Path(headrace.__file__).parent
 LINES = 60  # of a function
 
 # Two classes of one name; the fewer the better.
-NAMESAKES = frozenset(
-    [
-        "Deployed",
-        "Document",
-        "Facts",
-        "Flow",
-        "Group",
-        "Health",
-        "Interface",
-        "Layout",
-        "Lcores",
-        "Node",
-        "Part",
-        "Point",
-        "Process",
-        "Reading",
-        "Run",
-        "Series",
-        "Vnf",
-    ]
-)
+NAMESAKES = frozenset(["Document", "Facts", "Group", "Point"])
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function

@@ -20,10 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.collect import Sampler, Targets, collectors
-from headrace.collect.base import Process, pairs
+from headrace.collect.base import WatchedProcess, pairs
 from headrace.collect.virtualization import mounts
 from headrace.ground.appliances.fabric import Ovs
-from headrace.ground.appliances.layout import Interface
+from headrace.ground.appliances.layout import NodeInterface
 from headrace.host.ledger import Ledger
 from support.containers import lacking
 from support.netns import Lan
@@ -93,7 +93,7 @@ def datagrams(
     options = ["--ready", str(ready), "--count", "1000000", *receive]
     with running(*inside, b, *peer, "receive", *options) as rx:
         until(ready.exists)
-        with watched(folder, processes=(Process(name="receiver", pid=rx.pid),)):
+        with watched(folder, processes=(WatchedProcess(name="receiver", pid=rx.pid),)):
             host = ["--host", "10.76.0.2"]
             subprocess.run(
                 [*inside, a, *peer, "send", *host, *send], check=True, stdout=subprocess.DEVNULL
@@ -158,7 +158,7 @@ def two_on_one_core(folder: Path, lan: Lan) -> Path:
     with (
         running(*busy) as one,
         running(*busy),
-        watched(folder, processes=(Process(name="one", pid=one.pid),)),
+        watched(folder, processes=(WatchedProcess(name="one", pid=one.pid),)),
     ):
         time.sleep(2)
     return folder / "samples"
@@ -179,7 +179,7 @@ def switch_of_one_thread(folder: Path, lan: Lan) -> Path:
     """Open vSwitch forwards in one thread, and is sent more than that can carry."""
     if shutil.which("ovs-vsctl") is None:
         raise CannotProvoke("Open vSwitch is not installed")
-    ends = [Interface("up", lan=0, address=f"10.76.0.{n}", device="eth0") for n in (1, 2)]
+    ends = [NodeInterface("up", lan=0, address=f"10.76.0.{n}", device="eth0") for n in (1, 2)]
     a, b = lan.namespace("a"), lan.namespace("b")
     ledger = Ledger(folder)
     try:
@@ -252,7 +252,7 @@ def conntrack_full(folder: Path, lan: Lan) -> Path:
         time.sleep(0.2)
         try:
             limit.write_text("16384")
-            with watched(folder, processes=(Process(name="receiver", pid=there.pid),)):
+            with watched(folder, processes=(WatchedProcess(name="receiver", pid=there.pid),)):
                 lan.inside(a, sys.executable, "-c", script, timeout=120)
         finally:
             limit.write_text(was)

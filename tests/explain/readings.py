@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headrace.collect import Sampler, Targets, collectors
-from headrace.collect.base import Process
+from headrace.collect.base import WatchedProcess
 from headrace.collect.cores import busy, softirq
 from headrace.collect.layers import Windows
 from headrace.collect.samples import Window
@@ -346,8 +346,8 @@ def read_all(folder: Path, seconds: float) -> list[Found]:
         if made is not None:
             join(made.name, worker.pid)
         targets = Targets(
-            processes=(Process(name="sender", pid=worker.pid),
-                       Process(name="receiver", pid=there.pid)),
+            processes=(WatchedProcess(name="sender", pid=worker.pid),
+                       WatchedProcess(name="receiver", pid=there.pid)),
             cgroups=(made.name,) if made is not None else (), bridges=(bridge,),
         )  # fmt: skip
         return _readings(folder, seconds, lan, (bridge, a, b), worker, targets)

@@ -15,15 +15,15 @@ from headrace.collect.base import Targets
 from headrace.collect.virtual_switch import VirtualSwitch
 from headrace.ground.appliances.deploy import configure
 from headrace.ground.appliances.fabric import Bridge, Macvlan, bridges_of
-from headrace.ground.appliances.layout import Interface, Node, Route
+from headrace.ground.appliances.layout import ContainerNode, NodeInterface, Route
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import counts, make_namespace, set_up
 
 pytestmark = pytest.mark.needs_root
 PINGS = 20
 ENDS = {
-    "left": Interface("down", 0, "198.18.0.10", "down"),
-    "right": Interface("up", 0, "198.18.0.20", "up"),
+    "left": NodeInterface("down", 0, "198.18.0.10", "down"),
+    "right": NodeInterface("up", 0, "198.18.0.20", "up"),
 }
 
 
@@ -49,7 +49,7 @@ def joined(tag: str, fabric: Bridge | Macvlan, ledger: Ledger) -> list[object]:
     fabric.add_lan(0)
     ports: list[object] = []
     for name, interface in ENDS.items():
-        node = Node(name, name, name, "client", (interface,), routes=tuple[Route, ...]())
+        node = ContainerNode(name, name, name, "client", (interface,), routes=tuple[Route, ...]())
         make_namespace(f"{tag}-{name}", ledger)
         ports.append(fabric.attach(f"{tag}-{name}", interface))
         configure(f"{tag}-{name}", node)

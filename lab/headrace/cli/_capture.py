@@ -24,7 +24,7 @@ CLASSES = 64  # parts of equally many packets that a mix is made of
 
 
 @dataclass(frozen=True)
-class Flow:
+class CapturedFlow:
     """What a source gives its packets, one way."""
 
     src: bytes
@@ -42,7 +42,7 @@ class Flow:
 class Capture:
     packets: int = 0
     sizes: Counter[int] = field(default_factory=Counter)  # bytes with FCS, as on the wire
-    flows: Counter[Flow] = field(default_factory=Counter)  # packets of each
+    flows: Counter[CapturedFlow] = field(default_factory=Counter)  # packets of each
     fragments: int = 0  # behind the first, which have no ports
     others: int = 0  # that are not IP
 
@@ -106,4 +106,4 @@ def _note(found: Capture, data: bytes) -> None:
     src_port, dst_port = 0, 0
     if isinstance(inner, dpkt.tcp.TCP | dpkt.udp.UDP):
         src_port, dst_port = inner.sport, inner.dport
-    found.flows[Flow(network.src, network.dst, src_port, dst_port, protocol)] += 1
+    found.flows[CapturedFlow(network.src, network.dst, src_port, dst_port, protocol)] += 1

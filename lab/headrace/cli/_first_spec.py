@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 
 from headrace.analyse.units import plural
-from headrace.cli._capture import Capture, Flow
+from headrace.cli._capture import Capture, CapturedFlow
 
 SCHEMA_FILE = "headrace.schema.json"
 _PROTOCOLS = {6: "tcp", 17: "udp"}
@@ -94,7 +94,7 @@ def _replay(name: str, file: str, capture: Capture) -> str:
     )
 
 
-def _ipv6(flows: list[Flow]) -> str:
+def _ipv6(flows: list[CapturedFlow]) -> str:
     """Header traces are of IPv4; of IPv6 the first flow's headers count up."""
     first = flows[0]
     count = f"  flows: {{count: {len(flows)}, vary: [src_port]}}\n"
@@ -105,7 +105,7 @@ def _ipv6(flows: list[Flow]) -> str:
     )
 
 
-def made_flows(capture: Capture) -> list[Flow]:
+def made_flows(capture: Capture) -> list[CapturedFlow]:
     """The flows that a source can make: IPv4's; where there are none, IPv6's of TCP or UDP,
     whichever has more; none of other frames."""
     ipv4 = [flow for flow in capture.flows if not flow.ipv6]
@@ -113,7 +113,7 @@ def made_flows(capture: Capture) -> list[Flow]:
     return ipv4 or [flow for flow in known if flow.protocol == known[0].protocol]
 
 
-def trace(flows: list[Flow]) -> str:
+def trace(flows: list[CapturedFlow]) -> str:
     """ClassBench's header trace: source, destination, ports, protocol, in decimal."""
     return "".join(
         f"{int.from_bytes(f.src)}\t{int.from_bytes(f.dst)}\t{f.src_port}\t{f.dst_port}\t{f.protocol}\n"

@@ -24,7 +24,7 @@ from headrace.ground.hosted.ground import HostedPoint
 from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.ground.hosted.where import MACHINE, Whereabouts, WhereOutput, whereabouts
-from headrace.host.exclusive import Lcores
+from headrace.host.exclusive import HeldLcores
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.state import dpdk_prefix, run_state
@@ -70,7 +70,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
     def say(text: str) -> None:
         console.print(text, markup=False)
 
-    with run_state() as state, Lcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
+    with run_state() as state, HeldLcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
         memory = provide(one.study.deployment, state)
         engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
         with (

@@ -16,7 +16,7 @@ from rich.table import Table
 from headrace.cli._console import stdout
 from headrace.cli._folder import make_folder
 from headrace.collect import Collector, Sampler, Targets, collectors
-from headrace.collect.base import Process
+from headrace.collect.base import WatchedProcess
 from headrace.collect.sampler import PERIOD_MIN_S
 from headrace.collect.samples import Samples
 from headrace.errors import EXIT_INTERRUPTED, bad_value
@@ -54,7 +54,7 @@ def collect(
     if duration is not None and not 0 < duration < float("inf"):
         raise bad_value("--duration", duration, allowed="seconds above 0")
     targets = Targets(
-        processes=tuple(Process(name=_name(p), pid=p) for p in pid or ()),
+        processes=tuple(WatchedProcess(name=_name(p), pid=p) for p in pid or ()),
         cgroups=tuple(cgroup or ()),
         bridges=tuple(bridge or ()),
     )

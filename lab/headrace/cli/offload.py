@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.offload.asked import service_of
 from headrace.ground.offload.checks import checked
 from headrace.ground.offload.service import Service
-from headrace.host.exclusive import WAIT_S, Lcores, holder
+from headrace.host.exclusive import WAIT_S, HeldLcores, holder
 from headrace.spec import document
 
 
@@ -50,7 +50,7 @@ def offload(
         return
     _needs_root()
     service = Service(parsed, doc, _say)
-    with Lcores([service.cpu], _waiting, wait), service:
+    with HeldLcores([service.cpu], _waiting, wait), service:
         service.run(seconds, interval, lambda: _report(service, as_json))
         _report(service, as_json)
 

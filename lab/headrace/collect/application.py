@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from headrace.collect.base import Reading, Targets
+from headrace.collect.base import MetricValue, Targets
 from headrace.spec.collect import Layer
 
 _TIMEOUT_S = 1.0
@@ -31,7 +31,7 @@ class Application:
     def absent(self) -> dict[str, str]:
         return {str(s): "no such socket" for s in self._sockets if not s.exists()}
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         for path in self._sockets:
             try:
                 with closing(Telemetry(path)) as telemetry:
@@ -65,18 +65,18 @@ class Telemetry:
         self._socket.close()
 
 
-def _engine(name: str, telemetry: Telemetry) -> Iterator[Reading]:
+def _engine(name: str, telemetry: Telemetry) -> Iterator[MetricValue]:
     for what in ("segment", "link"):
         for item in telemetry.ask(f"/headrace/{what}s") or ():
             yield from leaves(f"{name}/{item}", telemetry.ask(f"/headrace/{what},{item}"))
 
 
-def leaves(place: str, value: Any, metric: str = "") -> Iterator[Reading]:
+def leaves(place: str, value: Any, metric: str = "") -> Iterator[MetricValue]:
     """Every number below `value`, named by the last key on its way, placed by those before."""
     if isinstance(value, bool) or value is None:
         return
     if isinstance(value, int | float):
-        yield Reading(metric, place, value, "gauge" if metric in _GAUGES else "counter")
+        yield MetricValue(metric, place, value, "gauge" if metric in _GAUGES else "counter")
     elif isinstance(value, dict):
         for key, inner in value.items():
             below = f"{place}/{metric}" if metric else place

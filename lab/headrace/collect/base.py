@@ -15,7 +15,7 @@ from headrace.spec.collect import Layer
 _HZ = os.sysconf("SC_CLK_TCK")
 
 
-class Reading(NamedTuple):
+class MetricValue(NamedTuple):
     """One figure. A `counter` only grows: its rate is the difference of two readings."""
 
     metric: str  # unit in the name
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
     kind: Literal["counter", "gauge"] = "counter"
 
 
-class Process(BaseModel):
+class WatchedProcess(BaseModel):
     """A process to watch, under the name that the report gives it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +49,7 @@ class Targets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Their namespaces' devices and protocol counters are read through them.
-    processes: tuple[Process, ...] = ()
+    processes: tuple[WatchedProcess, ...] = ()
     cgroups: tuple[str, ...] = ()  # below the controllers' mount points
     labels: dict[str, str] = {}  # cgroup or bridge: what the report calls it
     bridges: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Collector(Protocol):
     def absent(self) -> dict[str, str]:
         """Metrics of this layer that are missing although it runs, and why."""
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         """One sample. What has gone meanwhile (a process that ended) is left out."""
 
     def close(self) -> None: ...
@@ -145,7 +145,7 @@ def net_dev(pid: int | str) -> dict[str, list[int]]:
     return found
 
 
-def device_readings(place: str, values: list[int]) -> Iterator[Reading]:
+def device_readings(place: str, values: list[int]) -> Iterator[MetricValue]:
     """Columns as in the kernel's dev_seq_printf_stats."""
     for column, metric in (
         (0, "rx_bytes"),
@@ -155,7 +155,7 @@ def device_readings(place: str, values: list[int]) -> Iterator[Reading]:
         (9, "tx_packets"),
         (11, "tx_dropped_packets"),
     ):
-        yield Reading(metric, place, values[column])
+        yield MetricValue(metric, place, values[column])
 
 
 def netns_of(pid: int) -> str | None:

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.collect import Sampler, Targets, collectors
 from headrace.collect.application import leaves
-from headrace.collect.base import Process, pairs
+from headrace.collect.base import WatchedProcess, pairs
 from headrace.collect.hardware import Hardware, cpu_times
 from headrace.collect.os import OperatingSystem, protocols, softnet
 from headrace.collect.perf import CPU_CLOCK, SOFTWARE, PerfCounter, PerfRefused
@@ -44,7 +44,7 @@ def test_each_layer_runs_or_says_why() -> None:
 
 def test_cpu_time_agrees_with_the_process_itself(tmp_path: Path) -> None:
     p = subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE)
-    targets = Targets(processes=(Process(name="busy", pid=p.pid),))
+    targets = Targets(processes=(WatchedProcess(name="busy", pid=p.pid),))
     with Sampler([OperatingSystem(targets)], tmp_path, 0.05):
         wait_until(lambda: _state(p.pid) == "S" and _cpu_s(p.pid) >= 0.5)
     assert p.stdin is not None
@@ -100,7 +100,7 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
 def test_a_gone_process_is_left_out() -> None:
     p = subprocess.Popen(["true"])
     p.wait()
-    gone = Targets(processes=(Process(name="gone", pid=p.pid),))
+    gone = Targets(processes=(WatchedProcess(name="gone", pid=p.pid),))
     assert not any(r.place == "gone" for r in OperatingSystem(gone).read())
 
 

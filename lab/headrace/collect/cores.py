@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from headrace.collect.base import Reading
+from headrace.collect.base import MetricValue
 from headrace.collect.samples import Window
 from headrace.errors import HeadraceError
 from headrace.host import programs
@@ -64,12 +64,12 @@ class CoreClock:
                 process.stdin.flush()
             return process.stdout.readline()
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         for core in self._ask().split():
             if not core.startswith("@"):
                 cpu, idle, softirq = core.split(":")
-                yield Reading("cpu_idle_ns", f"cpu{cpu}", int(idle))
-                yield Reading("cpu_softirq_ns", f"cpu{cpu}", int(softirq))
+                yield MetricValue("cpu_idle_ns", f"cpu{cpu}", int(idle))
+                yield MetricValue("cpu_softirq_ns", f"cpu{cpu}", int(softirq))
 
     def spent(self) -> dict[int, Spent]:
         """By the namespace's inode number; 0: of softirqs that had no packet, as timers. None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.collect.base import Reading, Targets, number, text
+from headrace.collect.base import MetricValue, Targets, number, text
 from headrace.collect.cores import core_clock
 from headrace.collect.perf import (
     CACHE_MISSES,
@@ -64,12 +64,12 @@ class Hardware:
             missing |= dict.fromkeys(exact, f"{self._clock.refused}; clock ticks instead")
         return missing
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         yield from self._clock.read()
         yield from cpu_times(text("/proc/stat") or "")
         yield from frequencies()
         for (name, cpu), counter in self._counters.items():
-            yield Reading(name, cpu, counter.read())
+            yield MetricValue(name, cpu, counter.read())
 
     def close(self) -> None:
         self._clock.close()
@@ -81,19 +81,19 @@ class Hardware:
         self._counters.clear()
 
 
-def cpu_times(stat: str) -> Iterator[Reading]:
+def cpu_times(stat: str) -> Iterator[MetricValue]:
     for line in stat.splitlines():
         cpu, *ticks = line.split()
         if cpu.startswith("cpu") and cpu != "cpu":
             for state, value in zip(_STATES, ticks, strict=False):
-                yield Reading(f"cpu_{state}_s", cpu, int(value) / _HZ)
+                yield MetricValue(f"cpu_{state}_s", cpu, int(value) / _HZ)
 
 
-def frequencies() -> Iterator[Reading]:
+def frequencies() -> Iterator[MetricValue]:
     for folder in sorted(_CPUS.glob("cpu[0-9]*/cpufreq")):
         khz = number(folder / "scaling_cur_freq")
         if khz is not None:
-            yield Reading("frequency_mhz", folder.parent.name, khz / 1000, "gauge")
+            yield MetricValue("frequency_mhz", folder.parent.name, khz / 1000, "gauge")
     if (_CPUS / "cpu0/cpufreq").exists():
         return
     cpu = ""
@@ -102,4 +102,4 @@ def frequencies() -> Iterator[Reading]:
         if name.strip() == "processor":
             cpu = f"cpu{value.strip()}"
         elif name.strip() == "cpu MHz":
-            yield Reading("frequency_mhz", cpu, float(value), "gauge")
+            yield MetricValue("frequency_mhz", cpu, float(value), "gauge")

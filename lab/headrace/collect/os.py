@@ -9,7 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from headrace.collect.base import Process, Reading, Targets, cpu_times_s, netns_of, pairs, text
+from headrace.collect.base import (
+    MetricValue,
+    Targets,
+    WatchedProcess,
+    cpu_times_s,
+    netns_of,
+    pairs,
+    text,
+)
 from headrace.collect.perf import TRACEPOINT, PerfCounter, PerfRefused, tracepoint
 from headrace.spec.collect import Layer
 
@@ -63,17 +71,17 @@ class OperatingSystem:
             missing["cpu_pressure_us"] = "this kernel has no pressure stall information, or off"
         return missing
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         yield from _machine()
         for cpu, counter in self._syscalls.items():
-            yield Reading("system_calls", cpu, counter.read())
+            yield MetricValue("system_calls", cpu, counter.read())
         yield from softnet(text("/proc/net/softnet_stat") or "")
         yield from softirqs(text("/proc/softirqs") or "")
         yield from _pressure()
         for process in self._processes:
             yield from _process(process)
         seen = set()
-        for process in (Process(name="host", pid=os.getpid()), *self._processes):
+        for process in (WatchedProcess(name="host", pid=os.getpid()), *self._processes):
             namespace = netns_of(process.pid)
             if namespace is not None and namespace not in seen:
                 seen.add(namespace)
@@ -85,14 +93,14 @@ class OperatingSystem:
         self._syscalls.clear()
 
 
-def _machine() -> Iterator[Reading]:
+def _machine() -> Iterator[MetricValue]:
     stat = pairs("/proc/stat")
-    yield Reading("context_switches", "", stat.get("ctxt", 0))
-    yield Reading("forks", "", stat.get("processes", 0))
-    yield Reading("runnable_tasks", "", stat.get("procs_running", 0), "gauge")
+    yield MetricValue("context_switches", "", stat.get("ctxt", 0))
+    yield MetricValue("forks", "", stat.get("processes", 0))
+    yield MetricValue("runnable_tasks", "", stat.get("procs_running", 0), "gauge")
 
 
-def softnet(table: str) -> Iterator[Reading]:
+def softnet(table: str) -> Iterator[MetricValue]:
     """/proc/net/softnet_stat: hexadecimal; packets, backlog drops, budget or time ran out.
 
     The 13th column is the CPU: lines of CPUs that are offline are left out by the kernel.
@@ -100,43 +108,43 @@ def softnet(table: str) -> Iterator[Reading]:
     for number, line in enumerate(table.splitlines()):
         columns = [int(c, 16) for c in line.split()]
         cpu = f"cpu{columns[12] if len(columns) > 12 else number}"
-        yield Reading("softnet_packets", cpu, columns[0])
-        yield Reading("softnet_dropped_packets", cpu, columns[1])
-        yield Reading("softnet_squeezed", cpu, columns[2])
+        yield MetricValue("softnet_packets", cpu, columns[0])
+        yield MetricValue("softnet_dropped_packets", cpu, columns[1])
+        yield MetricValue("softnet_squeezed", cpu, columns[2])
 
 
-def softirqs(table: str) -> Iterator[Reading]:
+def softirqs(table: str) -> Iterator[MetricValue]:
     for line in table.splitlines()[1:]:
         name, _, counts = line.strip().partition(":")
         if name in _SOFTIRQS:
             for cpu, count in enumerate(counts.split()):
-                yield Reading(f"softirq_{name.lower()}", f"cpu{cpu}", int(count))
+                yield MetricValue(f"softirq_{name.lower()}", f"cpu{cpu}", int(count))
 
 
-def _pressure() -> Iterator[Reading]:
+def _pressure() -> Iterator[MetricValue]:
     for line in (text("/proc/pressure/cpu") or "").splitlines():
         if line.startswith("some"):
-            yield Reading("cpu_pressure_us", "", float(line.rpartition("total=")[2]))
+            yield MetricValue("cpu_pressure_us", "", float(line.rpartition("total=")[2]))
 
 
-def _process(process: Process) -> Iterator[Reading]:
+def _process(process: WatchedProcess) -> Iterator[MetricValue]:
     times = cpu_times_s(process.pid)
     if times is None:
         return
-    yield Reading("process_user_s", process.name, times[0])
-    yield Reading("process_system_s", process.name, times[1])
+    yield MetricValue("process_user_s", process.name, times[0])
+    yield MetricValue("process_system_s", process.name, times[1])
     schedstat = (text(f"/proc/{process.pid}/schedstat") or "").split()
     if len(schedstat) == 3:
-        yield Reading("run_queue_delay_ns", process.name, int(schedstat[1]))
+        yield MetricValue("run_queue_delay_ns", process.name, int(schedstat[1]))
     for line in (text(f"/proc/{process.pid}/status") or "").splitlines():
         name, _, value = line.partition(":")
         if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
-            yield Reading(f"process_{name}", process.name, int(value))
+            yield MetricValue(f"process_{name}", process.name, int(value))
     for line in (text(f"/proc/{process.pid}/io") or "").splitlines():
         name, _, value = line.partition(":")
         if name in ("syscr", "syscw"):
             kind = "read" if name == "syscr" else "write"
-            yield Reading(f"process_{kind}_syscalls", process.name, int(value))
+            yield MetricValue(f"process_{kind}_syscalls", process.name, int(value))
 
 
 def protocols(*tables: str) -> dict[str, int]:
@@ -151,19 +159,19 @@ def protocols(*tables: str) -> dict[str, int]:
     return found
 
 
-def _stack(process: Process) -> Iterator[Reading]:
+def _stack(process: WatchedProcess) -> Iterator[MetricValue]:
     net = f"/proc/{process.pid}/net"
     found = protocols(text(f"{net}/snmp") or "", text(f"{net}/netstat") or "")
     for key, metric in _PROTOCOLS.items():
         if key in found:
-            yield Reading(metric, process.name, found[key])
+            yield MetricValue(metric, process.name, found[key])
     conntrack = (text(f"{net}/stat/nf_conntrack") or "").splitlines()
     if len(conntrack) > 1:
         columns = conntrack[0].split()
         rows = [[int(v, 16) for v in line.split()] for line in conntrack[1:]]
         # `entries` is the namespace's and the same in each CPU's line; the others add up.
-        yield Reading("conntrack_entries", process.name, rows[0][0], "gauge")
+        yield MetricValue("conntrack_entries", process.name, rows[0][0], "gauge")
         for name in ("insert_failed", "drop", "early_drop"):
             if name in columns:
                 at = columns.index(name)
-                yield Reading(f"conntrack_{name}", process.name, sum(r[at] for r in rows))
+                yield MetricValue(f"conntrack_{name}", process.name, sum(r[at] for r in rows))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.collect.base import (
-    Reading,
+    MetricValue,
     Targets,
     busiest_thread_ns,
     cpu_times_s,
@@ -64,12 +64,12 @@ class VirtualSwitch:
             missing["ovs_pmd_packets"] = "ovs-appctl is not installed"
         return missing
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         yield from self._call(self._read_bridges)
         if self._ovs is not None:
             yield from _ovs(self._ovs, self._directory)
 
-    def _read_bridges(self) -> list[Reading]:
+    def _read_bridges(self) -> list[MetricValue]:
         devices = net_dev("thread-self") if self._bridges else {}
         each = (_bridge(bridge, label, devices) for bridge, label in self._bridges.items())
         return [reading for readings in each for reading in readings]
@@ -86,16 +86,16 @@ def _is_bridge(name: str) -> bool:
     return (_NET / name / "bridge").is_dir()
 
 
-def _bridge(bridge: str, label: str, devices: dict[str, list[int]]) -> Iterator[Reading]:
+def _bridge(bridge: str, label: str, devices: dict[str, list[int]]) -> Iterator[MetricValue]:
     try:
         entries = len((_NET / bridge / "brforward").read_bytes()) // _FDB_ENTRY_BYTES
         ports = sorted(p.name for p in (_NET / bridge / "brif").iterdir())
     except OSError:
         return
-    yield Reading("bridge_fdb_entries", label, entries, "gauge")
+    yield MetricValue("bridge_fdb_entries", label, entries, "gauge")
     netfilter = text("/proc/sys/net/bridge/bridge-nf-call-iptables")
     if netfilter is not None:
-        yield Reading("bridge_netfilter", label, float(netfilter), "gauge")
+        yield MetricValue("bridge_netfilter", label, float(netfilter), "gauge")
     for port in (bridge, *ports):
         if port in devices:
             yield from device_readings(
@@ -109,18 +109,18 @@ def _vswitchd(directory: Path) -> int | None:
     return pid if pid and Path(f"/proc/{pid}").exists() else None
 
 
-def _ovs(pid: int, directory: Path) -> Iterator[Reading]:
+def _ovs(pid: int, directory: Path) -> Iterator[MetricValue]:
     times = cpu_times_s(pid)
     if times is not None:
-        yield Reading("process_user_s", VSWITCHD, times[0])
-        yield Reading("process_system_s", VSWITCHD, times[1])
+        yield MetricValue("process_user_s", VSWITCHD, times[0])
+        yield MetricValue("process_system_s", VSWITCHD, times[1])
     most = busiest_thread_ns([pid])
     if most is not None:
-        yield Reading("busiest_thread_ns", VSWITCHD, most)
+        yield MetricValue("busiest_thread_ns", VSWITCHD, most)
     yield from pmd_stats(_appctl(directory, "dpif-netdev/pmd-stats-show"))
     flows = re.search(r"flows: (\d+)", _appctl(directory, "dpctl/show"))
     if flows:
-        yield Reading("ovs_flows", "", int(flows[1]), "gauge")
+        yield MetricValue("ovs_flows", "", int(flows[1]), "gauge")
 
 
 def _appctl(directory: Path, command: str) -> str:
@@ -140,7 +140,7 @@ def _appctl(directory: Path, command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def pmd_stats(shown: str) -> Iterator[Reading]:
+def pmd_stats(shown: str) -> Iterator[MetricValue]:
     """`ovs-appctl dpif-netdev/pmd-stats-show`."""
     core = ""
     for line in shown.splitlines():
@@ -150,4 +150,4 @@ def pmd_stats(shown: str) -> Iterator[Reading]:
             core = "main"
         name, _, value = line.strip().partition(":")
         if name in _PMD_METRICS and core and value.split():
-            yield Reading(_PMD_METRICS[name], core, float(value.split()[0]))
+            yield MetricValue(_PMD_METRICS[name], core, float(value.split()[0]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.collect.base import (
-    Reading,
+    MetricValue,
     Targets,
     busiest_thread_ns,
     device_readings,
@@ -44,13 +44,13 @@ class Virtualization:
             if not any(True for _ in self._cgroup(name))
         }
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[MetricValue]:
         for name in self._cgroups:
             yield from self._cgroup(name)
         for one in self._held:
             used = [thread_ns(thread) for thread in one.threads]
-            yield Reading("forwarding_cpu_ns", one.name, sum(ns or 0 for ns in used))
-            yield Reading("forwarding_quota_cpus", one.name, one.cpus, "gauge")
+            yield MetricValue("forwarding_cpu_ns", one.name, sum(ns or 0 for ns in used))
+            yield MetricValue("forwarding_quota_cpus", one.name, one.cpus, "gauge")
         own = netns_of(1)
         seen = {own}
         for process in self._processes:
@@ -64,7 +64,7 @@ class Virtualization:
     def close(self) -> None:
         return
 
-    def _cgroup(self, name: str) -> Iterator[Reading]:
+    def _cgroup(self, name: str) -> Iterator[MetricValue]:
         relative = name.lstrip("/")
         name = self._labels.get(name, name)
         if (v2 := self._mounts.get("")) and (v2 / relative / "cpu.stat").exists():
@@ -73,50 +73,52 @@ class Virtualization:
         yield from self._v1(name, relative)
         yield from self._busiest_thread(name, relative)
 
-    def _busiest_thread(self, name: str, relative: str) -> Iterator[Reading]:
+    def _busiest_thread(self, name: str, relative: str) -> Iterator[MetricValue]:
         for root in dict.fromkeys(filter(None, map(self._mounts.get, ("cpuacct", "cpu", "")))):
             pids = text(root / relative / "cgroup.procs")
             if pids is not None:
                 most = busiest_thread_ns(map(int, pids.split()))
                 if most is not None:
-                    yield Reading("busiest_thread_ns", name, most)
+                    yield MetricValue("busiest_thread_ns", name, most)
                 return
 
-    def _v1(self, name: str, relative: str) -> Iterator[Reading]:
+    def _v1(self, name: str, relative: str) -> Iterator[MetricValue]:
         if cpuacct := self._mounts.get("cpuacct"):
             usage = number(cpuacct / relative / "cpuacct.usage")
             if usage is not None:
-                yield Reading("cgroup_cpu_ns", name, usage)
+                yield MetricValue("cgroup_cpu_ns", name, usage)
         if cpu := self._mounts.get("cpu"):
             stat = pairs(cpu / relative / "cpu.stat")
             yield from _throttling(name, stat, stat.get("throttled_time"))
             quota = number(cpu / relative / "cpu.cfs_quota_us")
             period = number(cpu / relative / "cpu.cfs_period_us")
             if quota and period and quota > 0:
-                yield Reading("cgroup_cpu_quota_cpus", name, quota / period, "gauge")
+                yield MetricValue("cgroup_cpu_quota_cpus", name, quota / period, "gauge")
         if memory := self._mounts.get("memory"):
             used = number(memory / relative / "memory.usage_in_bytes")
             if used is not None:
-                yield Reading("cgroup_memory_bytes", name, used, "gauge")
+                yield MetricValue("cgroup_memory_bytes", name, used, "gauge")
 
 
-def _throttling(name: str, stat: dict[str, float], throttled_ns: float | None) -> Iterator[Reading]:
+def _throttling(
+    name: str, stat: dict[str, float], throttled_ns: float | None
+) -> Iterator[MetricValue]:
     if "nr_throttled" in stat:
-        yield Reading("cgroup_periods", name, stat.get("nr_periods", 0))
-        yield Reading("cgroup_throttled_periods", name, stat["nr_throttled"])
+        yield MetricValue("cgroup_periods", name, stat.get("nr_periods", 0))
+        yield MetricValue("cgroup_throttled_periods", name, stat["nr_throttled"])
     if throttled_ns is not None:
-        yield Reading("cgroup_throttled_ns", name, throttled_ns)
+        yield MetricValue("cgroup_throttled_ns", name, throttled_ns)
 
 
-def _v2(name: str, folder: Path) -> Iterator[Reading]:
+def _v2(name: str, folder: Path) -> Iterator[MetricValue]:
     stat = pairs(folder / "cpu.stat")
     if "usage_usec" in stat and (folder / "cpu.max").exists():
-        yield Reading("cgroup_cpu_ns", name, stat["usage_usec"] * 1000)
+        yield MetricValue("cgroup_cpu_ns", name, stat["usage_usec"] * 1000)
         throttled = stat.get("throttled_usec")
         yield from _throttling(name, stat, None if throttled is None else throttled * 1000)
         quota, _, period = (folder / "cpu.max").read_text().partition(" ")
         if quota != "max":
-            yield Reading("cgroup_cpu_quota_cpus", name, float(quota) / float(period), "gauge")
+            yield MetricValue("cgroup_cpu_quota_cpus", name, float(quota) / float(period), "gauge")
     used = number(folder / "memory.current")
     if used is not None:
-        yield Reading("cgroup_memory_bytes", name, used, "gauge")
+        yield MetricValue("cgroup_memory_bytes", name, used, "gauge")

@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.collect import collectors
-from headrace.collect.base import Held, Process, Targets
+from headrace.collect.base import Held, Targets, WatchedProcess
 from headrace.collect.sampler import Sampler
 from headrace.collect.stack.tracer import Tracer
 from headrace.errors import HeadraceError
@@ -127,7 +127,7 @@ def targets_of(
     bridges = bridges or {}
     groups = {g: name for name, pid in pids.items() if (g := cgroup_of(pid)) is not None}
     return Targets(
-        processes=tuple(Process(name=name, pid=pid) for name, pid in pids.items()),
+        processes=tuple(WatchedProcess(name=name, pid=pid) for name, pid in pids.items()),
         cgroups=tuple(groups),
         labels=groups | bridges,
         bridges=tuple(bridges),

@@ -21,7 +21,7 @@ from headrace.engine.clocks import of_vnfs, of_workers
 from headrace.engine.link_counts import SinkCounts
 from headrace.engine.plan import Path
 from headrace.engine.plan_document import Plan, PlanLink
-from headrace.engine.reading import Flow, Reading, Wires, flow
+from headrace.engine.reading import Reading, WayTraffic, Wires, flow
 from headrace.model.undisturbed import capacity
 from headrace.record.counters import Counters
 from headrace.record.facts import Facts, Observation
@@ -126,7 +126,7 @@ class _Total:
     intended_s: float
 
     @staticmethod
-    def of(flows: Sequence[Flow]) -> _Total:
+    def of(flows: Sequence[WayTraffic]) -> _Total:
         return _Total(
             intended=sum(f.intended for f in flows),
             sent=sum(f.sent for f in flows),

@@ -55,7 +55,7 @@ class Reading:
     slices: tuple[ReplicaSlices, ...] = ()  # of the time of sending
 
 
-class Run:
+class StartedLoad:
     """A load that was started: `wait`, then `read`. Nothing wakes up on this side meanwhile: on a
     small machine one look takes a poller's CPU for half a millisecond."""
 
@@ -112,7 +112,7 @@ class Run:
 def run(
     engine: Engine, ways: Sequence[Wires], load_pps: float, duration_s: float, drain_s: float
 ) -> Reading:
-    one = Run(engine, ways, load_pps, duration_s, drain_s)
+    one = StartedLoad(engine, ways, load_pps, duration_s, drain_s)
     one.wait()
     return one.read()
 
@@ -177,7 +177,7 @@ def _wait_done(engine: Engine, ways: Sequence[Wires], deadline: float) -> Engine
 
 
 @dataclass(frozen=True)
-class Flow:
+class WayTraffic:
     """One direction's traffic in a trial, in packets."""
 
     intended: int
@@ -201,7 +201,7 @@ class Flow:
         return max(0, self.lost) / self.sent if self.sent else 0.0
 
 
-def flow(reading: Reading, way: Wires) -> Flow:
+def flow(reading: Reading, way: Wires) -> WayTraffic:
     """Sources and sinks count from the trial's start, so these are plain readings.
 
     A packet counts as received once, and only if it is one that the source sent: what a function
@@ -209,7 +209,7 @@ def flow(reading: Reading, way: Wires) -> Flow:
     """
     source, sink = reading.after.source(way.source), reading.after.sink(way.sink)
     intended_ns = source.intended_duration_ns
-    return Flow(
+    return WayTraffic(
         intended=source.intended,
         sent=source.sent,
         sent_bytes=source.sent_bytes,

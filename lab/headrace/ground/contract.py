@@ -129,7 +129,7 @@ class Looking(Protocol):
 
 
 @dataclass(frozen=True)
-class Health:
+class ChainHealth:
     """A host whose VNFs are killed: packets since its load began, and what it holds."""
 
     sent: int
@@ -167,7 +167,7 @@ class Killable(Protocol):
     def settle(self) -> Sequence[str]:
         """End the load, and wait for all VNFs and their packets: those that did not come back."""
 
-    def health(self) -> Health: ...
+    def health(self) -> ChainHealth: ...
     def left(self) -> Sequence[str]:
         """What it left on the machine, asked when all of it is undone."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.collect.base import Process, Targets
+from headrace.collect.base import Targets, WatchedProcess
 from headrace.engine.counters import side_name
 from headrace.engine.describe import Description
 from headrace.engine.engine import Engine, EngineRefused
@@ -17,7 +17,7 @@ from headrace.engine.look import EngineLook
 from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
-from headrace.engine.reading import Reading, Run
+from headrace.engine.reading import Reading, StartedLoad
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
 from headrace.ground.contract import Converging, Killable, Looking, Offer, Site, resolved_of
@@ -159,7 +159,7 @@ class DeployedEngine:
     ) -> None:
         self.point, self.site, self.engine, self.plan, self.floor = point, site, engine, plan, floor
         self.ways = paths(point.experiment)
-        self._run: Run | None = None
+        self._run: StartedLoad | None = None
         self._calibration = store.calibration() if plan.engine.locate else None
         self.context = Context(
             frame_bytes_mean=point.experiment.frame.mean_bytes,
@@ -188,7 +188,7 @@ class DeployedEngine:
 
     def parts(self) -> Targets:
         return Targets(
-            processes=(Process(name="engine", pid=self.engine.pid),),
+            processes=(WatchedProcess(name="engine", pid=self.engine.pid),),
             telemetry=telemetry_sockets(self.site.state.path),
         )
 
@@ -204,7 +204,7 @@ class DeployedEngine:
 
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         drain_s = self.point.study.measure.drain
-        self._run = Run(self.engine, self.ways, load_pps, seconds, drain_s)
+        self._run = StartedLoad(self.engine, self.ways, load_pps, seconds, drain_s)
 
     def wait(self) -> None:
         assert self._run is not None, "nothing was started"

@@ -17,7 +17,7 @@ _POLL_S = 0.25
 _BACKLOG = 64
 
 
-class Lcores:
+class HeldLcores:
     """Holds lcores for one run. An abstract Unix socket per lcore is seen by all users of the
     machine, leaves no file, and is given up by the kernel however its holder ends (unix(7))."""
 
@@ -38,7 +38,7 @@ class Lcores:
         while self._held:
             self._held.pop().close()
 
-    def __enter__(self) -> Lcores:
+    def __enter__(self) -> HeldLcores:
         return self
 
     def __exit__(

@@ -13,15 +13,15 @@ import pytest
 
 from headrace.__main__ import notice
 from headrace.errors import HeadraceError
-from headrace.host.exclusive import Lcores, held, holder
+from headrace.host.exclusive import HeldLcores, held, holder
 
 # Far above the CPUs of any machine, so that no run is disturbed.
 CPU = 4_000_000 + os.getpid()
 
 HOLD = """
 import sys, time
-from headrace.host.exclusive import Lcores
-with Lcores([int(sys.argv[1])], print):
+from headrace.host.exclusive import HeldLcores
+with HeldLcores([int(sys.argv[1])], print):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -35,7 +35,7 @@ def test_the_limit_names_the_holder() -> None:
         assert other.stdout is not None
         assert other.stdout.readline().strip() == "held"
         asked: list[int] = []
-        with pytest.raises(HeadraceError) as said, Lcores([CPU], asked.append, wait_s=0.5):
+        with pytest.raises(HeadraceError) as said, HeldLcores([CPU], asked.append, wait_s=0.5):
             pass
         assert f"lcore {CPU}" in str(said.value)
         assert f"process {other.pid}" in str(said.value)
@@ -47,20 +47,23 @@ def test_the_limit_names_the_holder() -> None:
 
 
 def test_it_is_had_when_the_other_ends() -> None:
-    first = Lcores([CPU + 1], lambda cpu: None)
+    first = HeldLcores([CPU + 1], lambda cpu: None)
     assert holder(CPU + 1) == f"process {os.getpid()}"
     threading.Timer(0.3, first.release).start()
     began = time.monotonic()
-    with Lcores([CPU + 1], lambda cpu: None, wait_s=20):
+    with HeldLcores([CPU + 1], lambda cpu: None, wait_s=20):
         assert time.monotonic() - began >= 0.2
     assert holder(CPU + 1) == "another run"  # nobody's any more, so that nobody can be named
 
 
 def test_what_was_taken_is_given_back_on_failure() -> None:
-    with Lcores([CPU + 3], lambda cpu: None):
-        with pytest.raises(HeadraceError), Lcores([CPU + 2, CPU + 3], lambda cpu: None, wait_s=0):
+    with HeldLcores([CPU + 3], lambda cpu: None):
+        with (
+            pytest.raises(HeadraceError),
+            HeldLcores([CPU + 2, CPU + 3], lambda cpu: None, wait_s=0),
+        ):
             pass
-        with Lcores([CPU + 2], lambda cpu: None, wait_s=0):
+        with HeldLcores([CPU + 2], lambda cpu: None, wait_s=0):
             pass
 
 
@@ -69,7 +72,7 @@ def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch
     mine, free = CPU + 4, CPU + 5
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine, free})
     assert held({mine, free}) == {} and notice("run") is None
-    with Lcores([mine], lambda cpu: None):
+    with HeldLcores([mine], lambda cpu: None):
         assert held({mine, free}) == {f"process {os.getpid()}": [mine]}
         assert notice("report") is None
         said = notice("run")

@@ -206,7 +206,7 @@ def joined(names: Sequence[str], beside: Sequence[str]) -> str:
 
 
 @dataclass
-class Part:
+class StageShare:
     """One lcore's part of a stage: source, a segment, or sink. Both are per packet of the source;
     `packets` are those that it gets from other stages."""
 
@@ -215,11 +215,11 @@ class Part:
     cycles: float = 0.0
 
 
-def parts(problem: Problem, layout: Layout) -> list[list[Part]]:
+def parts(problem: Problem, layout: Layout) -> list[list[StageShare]]:
     """The stages in a packet's order, each on its lcores; a segment's replicas get equal shares."""
     home = homes(len(problem.nfs), layout)
     on = [(problem.traffic.generator,), *layout.lcores, (problem.traffic.measure,)]
-    parts = [[Part(cpu) for cpu in cpus] for cpus in on]
+    parts = [[StageShare(cpu) for cpu in cpus] for cpus in on]
     for edge in problem.ways:
         a, b = home[edge.origin], home[edge.target]
         if a == b:

@@ -51,7 +51,7 @@ class Book(Protocol):
     def keep(self, results: Sequence[Result]) -> None: ...
 
 
-class Series:
+class TrialSeries:
     """The trials of one point under one offer."""
 
     def __init__(

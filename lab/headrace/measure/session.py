@@ -26,7 +26,7 @@ from headrace.collect.watch import Watch, watching
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host import store
-from headrace.host.exclusive import WAIT_S, Lcores
+from headrace.host.exclusive import WAIT_S, HeldLcores
 from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
@@ -37,7 +37,7 @@ from headrace.measure.estimate import phases
 from headrace.measure.observer import TrialBegun
 from headrace.measure.progress import Progress, waiting_for
 from headrace.measure.results import result
-from headrace.measure.series import Series
+from headrace.measure.series import TrialSeries
 from headrace.measure.trial import trial
 from headrace.measure.turns import Starts, compared
 from headrace.model.undisturbed import capacity
@@ -101,7 +101,7 @@ class Session:
 
     def hold(self, cpus: Iterable[int]) -> None:
         """Lcores that nobody else has until the session ends."""
-        self._undo.enter_context(Lcores(cpus, self._waiting, self._wait_s))
+        self._undo.enter_context(HeldLcores(cpus, self._waiting, self._wait_s))
 
     def provide(self, deployment: Deployment) -> None:
         """Memory for engines. To be asked for once the lcores are held."""
@@ -160,7 +160,7 @@ class Session:
                 self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
                 with self.deployed(point) as deployed, self.stopwatch.phase("measuring"):
                     for offer in point.offers:
-                        Series(self, deployed, point, offer, None).saturate()
+                        TrialSeries(self, deployed, point, offer, None).saturate()
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
         """By all trials of this point in the comparison and in this repetition."""
@@ -187,7 +187,9 @@ class Session:
                         self.progress.say(f"  {offer.workload}: skipped: {why}")
                         continue
                     with self.stopwatch.phase("measuring"):
-                        series = Series(self, deployed, point, offer, watch if each_trial else None)
+                        series = TrialSeries(
+                            self, deployed, point, offer, watch if each_trial else None
+                        )
                         series.run(repetitions, after_searches)
 
     def _kill(self, point: Point, deployed: Deployed, asked: Chaos, repetition: int) -> None:

@@ -74,7 +74,7 @@ class Routing(Spec):
         return self
 
 
-class Vnf(Spec):
+class RouterVnf(Spec):
     interfaces: Annotated[dict[Device, Interface], Field(min_length=1)]
     routing: Routing = Routing()
     hold: Annotated[Seconds, Field(ge=0, le=86400)] = 30.0
@@ -101,7 +101,7 @@ class Offload(Spec):
 
     kind: Literal["offload"]
     vnfs: Annotated[
-        Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256), Tag("by name")]
+        Annotated[dict[Name, RouterVnf], Field(min_length=1, max_length=256), Tag("by name")]
         | Annotated[Count, Field(ge=1, le=256), Tag("how many")],
         Discriminator(_by_name_or_many),
     ] = 63
@@ -152,6 +152,6 @@ class _Named(Spec):
 
 class OffloadService(_Named):
     ports: Annotated[dict[Name, Port], Field(min_length=1, max_length=PORTS_MAX)]
-    vnfs: Annotated[dict[Name, Vnf], Field(min_length=1, max_length=256)]
+    vnfs: Annotated[dict[Name, RouterVnf], Field(min_length=1, max_length=256)]
     lcore: Annotated[int, Field(ge=0)] | None = None  # the last one unless given
     punt_pps: Annotated[int, Field(ge=1)] = 100_000

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ground.appliances.deploy import Deployed, Supply
-from headrace.ground.appliances.layout import Layout, Node
+from headrace.ground.appliances.deploy import RunningGraph, Supply
+from headrace.ground.appliances.layout import ContainerLayout, ContainerNode
 from headrace.ground.catalogue import VnfDefinition
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload, Http
@@ -40,7 +40,7 @@ class Looked:
         return self.hits / self.requests if self.requests else None
 
 
-def places(layout: Layout, supplies: Mapping[str, Supply]) -> list[list[Node]]:
+def places(layout: ContainerLayout, supplies: Mapping[str, Supply]) -> list[list[ContainerNode]]:
     """The instances of each cache, the clients' first."""
     nodes = [
         node for node in layout.of_kind("proxy")
@@ -50,7 +50,7 @@ def places(layout: Layout, supplies: Mapping[str, Supply]) -> list[list[Node]]:
     return [[node for node in nodes if node.place == name] for name in names]
 
 
-def looked_up(deployed: Deployed, grown: Counters) -> Looked | None:
+def looked_up(deployed: RunningGraph, grown: Counters) -> Looked | None:
     """By the first cache's own counters, as they grew; None where the chain has none."""
     found = places(deployed.layout, deployed.supplies)
     if not found:
@@ -62,7 +62,7 @@ def looked_up(deployed: Deployed, grown: Counters) -> Looked | None:
     return Looked(found[0][0].place, requests, sum(values.get(cache.hits, 0) for values in own))
 
 
-def judge_hits(deployed: Deployed, workload: AnyWorkload, grown: Counters) -> list[Finding]:
+def judge_hits(deployed: RunningGraph, workload: AnyWorkload, grown: Counters) -> list[Finding]:
     looked = looked_up(deployed, grown) if isinstance(workload, Http) else None
     if looked is None or not isinstance(workload, Http):
         return []
@@ -76,7 +76,7 @@ def judge_hits(deployed: Deployed, workload: AnyWorkload, grown: Counters) -> li
     return [found, *_counted_by_servers(deployed, looked, grown)]
 
 
-def _counted_by_servers(deployed: Deployed, looked: Looked, grown: Counters) -> list[Finding]:
+def _counted_by_servers(deployed: RunningGraph, looked: Looked, grown: Counters) -> list[Finding]:
     """The cache's word against the servers': where it is the only one, they see its misses."""
     if len(places(deployed.layout, deployed.supplies)) > 1:
         return []

@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.collect.base import cpu_times_s
 from headrace.collect.cores import CoreClock, Spent
 from headrace.collect.virtual_switch import BRIDGE
-from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.deploy import RunningGraph
 from headrace.ground.appliances.fabric import bridges_of
 from headrace.host import cpu
 
@@ -44,7 +44,7 @@ class Used:
     quota: dict[str, float]  # container: share of its `cpus` that it used
 
 
-def read(deployed: Deployed, clock: CoreClock) -> ChargeReading:
+def read(deployed: RunningGraph, clock: CoreClock) -> ChargeReading:
     forwarded = {
         name: sum(one.each_ns()) / 1e9 for name, one in deployed.forwarding.items() if one.cpus
     }
@@ -52,7 +52,7 @@ def read(deployed: Deployed, clock: CoreClock) -> ChargeReading:
     return ChargeReading(time.monotonic(), clock.spent(), groups, forwarded, cpu.busy_seconds())
 
 
-def _groups(deployed: Deployed) -> dict[str, float]:
+def _groups(deployed: RunningGraph) -> dict[str, float]:
     """Control groups of all that belongs to the run and is not the lab itself."""
     seconds = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
     for name, pid in deployed.switch_pids.items():
@@ -61,7 +61,7 @@ def _groups(deployed: Deployed) -> dict[str, float]:
     return {name: value for name, value in seconds.items() if value is not None}
 
 
-def _namespaces(deployed: Deployed) -> dict[str, int]:
+def _namespaces(deployed: RunningGraph) -> dict[str, int]:
     """Node, or what forwards between them: its network namespace's inode number."""
     found = {
         node.name: (_NAMED / deployed.name(node)).stat().st_ino for node in deployed.layout.nodes
@@ -74,7 +74,11 @@ def _namespaces(deployed: Deployed) -> dict[str, int]:
 
 
 def used(
-    deployed: Deployed, before: ChargeReading, after: ChargeReading, polling: float, loaded_s: float
+    deployed: RunningGraph,
+    before: ChargeReading,
+    after: ChargeReading,
+    polling: float,
+    loaded_s: float,
 ) -> Used:
     """`polling`: CPUs of the lab's own generator, where control groups are all there is: it is in
     none of them. `loaded_s`: how long the load itself took, without starting and ending it."""
@@ -106,7 +110,7 @@ def _grown(before: dict[str, float], after: dict[str, float], seconds: float) ->
     return {name: (s - before[name]) / seconds for name, s in after.items() if name in before}
 
 
-def _quota(deployed: Deployed, cpus: dict[str, float]) -> dict[str, float]:
+def _quota(deployed: RunningGraph, cpus: dict[str, float]) -> dict[str, float]:
     """Share of its `cpus` that each container used; where the kernel forwards, by its threads."""
     return {
         node.name: cpus[node.name] / given

@@ -20,7 +20,7 @@ from headrace.collect.watch import targets_of
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.fabric import Bridge, Fabric, FabricPort, Macvlan, Ovs, bridges_of
 from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
-from headrace.ground.appliances.layout import PORT, TESTER, Layout, Node
+from headrace.ground.appliances.layout import PORT, TESTER, ContainerLayout, ContainerNode
 from headrace.ground.appliances.sriov import Sriov
 from headrace.ground.catalogue import VnfDefinition
 from headrace.host import cpu, runtime
@@ -69,12 +69,12 @@ class Supply:
         return {**own, **self.given}
 
 
-class Deployed:
+class RunningGraph:
     """A chain that runs. Used as a context: leaving it removes all that was made."""
 
     def __init__(
         self,
-        layout: Layout,
+        layout: ContainerLayout,
         supplies: Mapping[str, Supply],
         network: NetworkName,
         state: RunState,
@@ -99,7 +99,7 @@ class Deployed:
         self.forwarding: dict[str, Forwarding] = {}  # of nodes whose share of the kernel is held
         self._shifter = Shifter(())
 
-    def __enter__(self) -> Deployed:
+    def __enter__(self) -> RunningGraph:
         try:
             self._make()
         except BaseException:
@@ -116,7 +116,7 @@ class Deployed:
         self.clock.close()
         self.ledger.undo()
 
-    def name(self, node: Node) -> str:
+    def name(self, node: ContainerNode) -> str:
         """The name of its namespace and its container."""
         return f"{self.tag}-{node.name}"
 
@@ -140,7 +140,7 @@ class Deployed:
         for pid in self.pids.values():
             cpu.shield(pid)
 
-    def _namespace(self, node: Node) -> None:
+    def _namespace(self, node: ContainerNode) -> None:
         name = self.name(node)
         if tool().enters or node.kind == TESTER:
             make_namespace(name, self.ledger)
@@ -213,7 +213,7 @@ class Deployed:
             one.hold()
         self._shifter = Shifter(tuple(self.forwarding.values()))
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: ContainerNode) -> None:
         supply = self.supplies[node.vnf]
         allocation = supply.allocation
         runtime.start(
@@ -231,11 +231,11 @@ class Deployed:
             )
         )
 
-    def _environment(self, node: Node) -> dict[str, str]:
+    def _environment(self, node: ContainerNode) -> dict[str, str]:
         own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
         return environment(node, self.layout) | own
 
-    def _wait(self, node: Node) -> None:
+    def _wait(self, node: ContainerNode) -> None:
         timeout = self.supplies[node.vnf].definition.health_timeout_s
         name = self.name(node)
         if self._healthy_within(node, timeout):
@@ -246,7 +246,7 @@ class Deployed:
             f"VNF {node.name}: not healthy after {timeout:.0f} s: {runtime.logs(name)}"
         )
 
-    def _healthy_within(self, node: Node, timeout_s: float) -> bool:
+    def _healthy_within(self, node: ContainerNode, timeout_s: float) -> bool:
         supply, name = self.supplies[node.vnf], self.name(node)
         if not supply.opaque:
             done = self.inside(node, "sh", "-c", _UNTIL_HEALTHY, timeout_s=timeout_s)
@@ -262,7 +262,7 @@ class Deployed:
 
     # reading ---------------------------------------------------------------------------
 
-    def read_counters(self, node: Node) -> dict[str, int]:
+    def read_counters(self, node: ContainerNode) -> dict[str, int]:
         """The appliance's own counters; of an opaque one nothing is known."""
         if self.supplies[node.vnf].opaque:
             return {}
@@ -308,7 +308,7 @@ class Deployed:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}
 
     def inside(
-        self, node: Node, *command: str, timeout_s: float = 120
+        self, node: ContainerNode, *command: str, timeout_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """A command of ours in a container of the catalogue; what it takes is not charged to it."""
         own = self._environment(node)
@@ -335,7 +335,7 @@ class Deployed:
         return done.stdout
 
 
-def environment(node: Node, layout: Layout) -> dict[str, str]:
+def environment(node: ContainerNode, layout: ContainerLayout) -> dict[str, str]:
     """What an entry point learns of its place (docs/vnfs.md)."""
     values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
     for interface in node.interfaces:
@@ -357,12 +357,12 @@ def environment(node: Node, layout: Layout) -> dict[str, str]:
     return values
 
 
-def configure(namespace: str, node: Node) -> None:
+def configure(namespace: str, node: ContainerNode) -> None:
     """Addresses, then routes, of a node whose interfaces are there."""
     within(namespace, lambda: _configure(node))
 
 
-def _configure(node: Node) -> None:
+def _configure(node: ContainerNode) -> None:
     with IPRoute() as ip:
         for interface in node.interfaces:
             index = ip.link_lookup(ifname=interface.device)[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyroute2 import IPRoute, NetlinkError
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.layout import Interface
+from headrace.ground.appliances.layout import NodeInterface
 from headrace.host import cpu
 from headrace.host.ledger import Ledger
 from headrace.host.openvswitch import OpenVswitch
@@ -66,7 +66,7 @@ class Fabric(ABC):
     def add_lan(self, lan: int) -> None: ...
 
     @abstractmethod
-    def attach(self, namespace: str, interface: Interface) -> FabricPort: ...
+    def attach(self, namespace: str, interface: NodeInterface) -> FabricPort: ...
 
     @abstractmethod
     def mirror(self, ports: list[FabricPort], namespace: str, name: str) -> None:
@@ -93,11 +93,11 @@ class Apart(Fabric):
     @abstractmethod
     def _add_lan(self, lan: int) -> None: ...
 
-    def attach(self, namespace: str, interface: Interface) -> FabricPort:
+    def attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         return within(self._namespace, partial(self._attach, namespace, interface))
 
     @abstractmethod
-    def _attach(self, namespace: str, interface: Interface) -> FabricPort: ...
+    def _attach(self, namespace: str, interface: NodeInterface) -> FabricPort: ...
 
 
 class Bridge(Apart):
@@ -116,7 +116,7 @@ class Bridge(Apart):
         except NetlinkError as error:
             raise HeadraceError(f"bridge {name}: cannot be made: {error}") from None
 
-    def _attach(self, namespace: str, interface: Interface) -> FabricPort:
+    def _attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         number = self._next()
         host_end = f"{self.tag}p{number}"
         index = add_veth(host_end, namespace, interface.device, interface.mac, self.ledger)
@@ -186,7 +186,7 @@ class Macvlan(Apart):
         except NetlinkError as error:
             raise HeadraceError(f"macvlan parent {name}: cannot be made: {error}") from None
 
-    def _attach(self, namespace: str, interface: Interface) -> FabricPort:
+    def _attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         number = self._next()
         name = f"{self.tag}p{number}"
         try:
@@ -225,7 +225,7 @@ class Ovs(Fabric):
     def add_lan(self, lan: int) -> None:
         """LANs are sets of rules here; finish() writes them."""
 
-    def attach(self, namespace: str, interface: Interface) -> FabricPort:
+    def attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         number = self._add_port(namespace, interface.device, interface.mac)
         port = FabricPort(interface.lan, f"{self.tag}p{number}", interface.mac, number)
         self.ports.append(port)

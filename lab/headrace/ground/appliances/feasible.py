@@ -10,7 +10,7 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.forwarding import LIMITED, reservable
 from headrace.ground.appliances.sriov import no_mirror
-from headrace.ground.appliances.study import Expanded, Point, tester_lcore
+from headrace.ground.appliances.study import Expanded, GraphPoint, tester_lcore
 from headrace.host.cpu import listed
 from headrace.host.openvswitch import find_tool
 from headrace.host.programs import find_engine
@@ -42,7 +42,7 @@ def check(expanded: Expanded) -> None:
             _lcore(tester_lcore(expanded.study))
 
 
-def _network(point: Point, expanded: Expanded) -> None:
+def _network(point: GraphPoint, expanded: Expanded) -> None:
     if point.network in ("macvlan", "sriov") and point.layout.of_kind("leaf"):
         raise no_mirror(point.network)
     if point.network == "sriov":
@@ -51,7 +51,7 @@ def _network(point: Point, expanded: Expanded) -> None:
         find_tool("ovs-vswitchd")
 
 
-def check_kernel(point: Point) -> None:
+def check_kernel(point: GraphPoint) -> None:
     """What `cpus` and `cpuset` mean where the kernel forwards for a VNF: see `forwarding`."""
     reserved = 0.0
     for node in point.layout.of_kind("routed"):

@@ -13,14 +13,14 @@ from pathlib import Path
 from headrace.collect.base import Targets
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
-from headrace.ground.appliances.deploy import Deployed
+from headrace.ground.appliances.deploy import RunningGraph
 from headrace.ground.appliances.images import build_all
 from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
 from headrace.ground.appliances.own_counters import Counters
 from headrace.ground.appliances.study import (
     Expanded,
-    Point,
+    GraphPoint,
     expand_study,
     tester_lcore,
     workload_problem,
@@ -89,7 +89,7 @@ class AppliancePoint:
 
     doc: Document
     expanded: Expanded
-    point: Point
+    point: GraphPoint
 
     @property
     def chain(self) -> str:
@@ -179,7 +179,7 @@ class AppliancePoint:
             finally:
                 ledger.undo()
         pf, lcore = self.expanded.hosting.pf, tester_lcore(self.study)
-        chain = Deployed(
+        chain = RunningGraph(
             point.layout,
             point.supplies,
             point.network,
@@ -212,7 +212,7 @@ class Running:
     labels: Sequence[str] = ()
 
     def __init__(
-        self, deployed: Deployed, workloads: Sequence[AnyWorkload], pool: ThreadPoolExecutor
+        self, deployed: RunningGraph, workloads: Sequence[AnyWorkload], pool: ThreadPoolExecutor
     ) -> None:
         self._deployed, self._workloads, self._pool = deployed, workloads, pool
         self._verified: list[Finding] = []

@@ -34,7 +34,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Interface:
+class NodeInterface:
     name: str  # up, down
     lan: int
     address: str  # without prefix length; LANs are /24
@@ -48,14 +48,14 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Node:
+class ContainerNode:
     """One container."""
 
     name: str
     vnf: str
     place: str  # the graph's vertex; several instances share one
     kind: str  # routed, proxy, leaf, client, server, tester
-    interfaces: tuple[Interface, ...] = ()
+    interfaces: tuple[NodeInterface, ...] = ()
     service: str | None = None  # address on `lo` that clients or proxies before it ask for
     routes: tuple[Route, ...] = ()
     upstreams: tuple[str, ...] = ()
@@ -64,21 +64,21 @@ class Node:
     role: str = ""  # near, far: ends of a pair; else as `kind`
     peer: str = ""  # the other end's address
 
-    def interface(self, name: str) -> Interface:
+    def interface(self, name: str) -> NodeInterface:
         return next(i for i in self.interfaces if i.name == name)
 
 
 @dataclass(frozen=True)
-class Layout:
+class ContainerLayout:
     """All containers of one deployment, clients and servers included."""
 
     text: str
     lans: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[ContainerNode, ...]
     target: str  # the address that clients ask for
 
     @property
-    def containers(self) -> list[Node]:
+    def containers(self) -> list[ContainerNode]:
         """The tester's ends are read by an engine of the lab's own: no container."""
         return [node for node in self.nodes if node.kind != TESTER]
 
@@ -88,16 +88,16 @@ class Layout:
         return sum(len(node.interfaces) for node in self.nodes)
 
     @property
-    def first_hops(self) -> tuple[Interface, ...]:
+    def first_hops(self) -> tuple[NodeInterface, ...]:
         """What takes the clients' packets first, each instance of it; none without a VNF."""
         routed = [n for n in self.of_kind("routed", "proxy") if n.interface("up").lan == 0]
         return tuple(n.interface("up") for n in routed)
 
     @property
-    def first_hop(self) -> Interface:
+    def first_hop(self) -> NodeInterface:
         return (self.first_hops or (self.of_kind("server")[0].interface("up"),))[0]
 
-    def neighbours(self, node: Node) -> list[tuple[Interface, Interface]]:
+    def neighbours(self, node: ContainerNode) -> list[tuple[NodeInterface, NodeInterface]]:
         """(own interface, one that is on the same LAN)."""
         return [
             (own, other)
@@ -107,14 +107,14 @@ class Layout:
             if one is not node and other.lan == own.lan
         ]
 
-    def owner(self, interface: Interface) -> Node:
+    def owner(self, interface: NodeInterface) -> ContainerNode:
         return next(node for node in self.nodes if interface in node.interfaces)
 
-    def of_kind(self, *kinds: str) -> list[Node]:
+    def of_kind(self, *kinds: str) -> list[ContainerNode]:
         return [node for node in self.nodes if node.kind in kinds]
 
     @property
-    def client(self) -> Node:
+    def client(self) -> ContainerNode:
         return self.of_kind("client")[0]
 
 
@@ -125,7 +125,7 @@ def lay_out(
     instances: dict[str, int],
     servers: int,
     tester: bool = False,
-) -> Layout:
+) -> ContainerLayout:
     """`kinds`: vertex -> VNF; `instances`: VNF -> how many share the load; {} is no VNF.
 
     `tester`: also a place with an interface at either end, for a source and a sink of our own.
@@ -140,9 +140,9 @@ def lay_out(
     server_addresses = tuple(lans.host(last, _SERVER + i) for i in range(servers))
     targets = [stage for stage in stages if stage.service]
     target = str(targets[0].service) if targets else server_addresses[0]
-    client = Node(
+    client = ContainerNode(
         "client", "traffic", "client", "client",
-        (Interface("down", 0, lans.host(0, _CLIENT), "down"),),
+        (NodeInterface("down", 0, lans.host(0, _CLIENT), "down"),),
         routes=_downstream(stages, 0, lans),
     )  # fmt: skip
     nodes = [client]
@@ -150,19 +150,19 @@ def lay_out(
         nodes += _instances(stage, stages, server_addresses)
     for i, address in enumerate(server_addresses):
         nodes.append(
-            Node(
+            ContainerNode(
                 f"server{i + 1}",
                 "traffic",
                 "server",
                 "server",
-                (Interface("up", last, address, "up"),),
+                (NodeInterface("up", last, address, "up"),),
                 routes=_upstream(stages, last + 1, lans),
             )
         )
     if tester:
-        down = Interface("down", 0, lans.host(0, _TESTER_DOWN), "down")
-        up = Interface("up", last, lans.host(last, _TESTER_UP), "up")
-        nodes.append(Node(TESTER, "traffic", TESTER, TESTER, (down, up)))
+        down = NodeInterface("down", 0, lans.host(0, _TESTER_DOWN), "down")
+        up = NodeInterface("up", last, lans.host(last, _TESTER_UP), "up")
+        nodes.append(ContainerNode(TESTER, "traffic", TESTER, TESTER, (down, up)))
     for stage in stages:
         nodes += _leaves(stage, kinds, definitions)
     if alone:  # nothing but leaves: they watch the clients
@@ -171,24 +171,24 @@ def lay_out(
     _no_clash(nodes)
     leaves = {name for name in graph if definitions[kinds[name]].kind == "leaf"}
     text = one_line(graph, leaves) if graph else "(no VNF)"
-    return Layout(text, last + 1, tuple(nodes), target)
+    return ContainerLayout(text, last + 1, tuple(nodes), target)
 
 
 def _instances(
     stage: ApplianceStage, stages: Sequence[ApplianceStage], servers: tuple[str, ...]
-) -> list[Node]:
+) -> list[ContainerNode]:
     routes = _upstream(stages, stage.number, stage.lans)
     routes += _downstream(stages, stage.number, stage.lans)
     ports = stage.definition.ports
     return [
-        Node(
+        ContainerNode(
             name,
             stage.definition.name,
             stage.place,
             stage.definition.kind,
             (
-                Interface("up", stage.number - 1, up, ports.get("up", "up")),
-                Interface("down", stage.number, down, ports.get("down", "down")),
+                NodeInterface("up", stage.number - 1, up, ports.get("up", "up")),
+                NodeInterface("down", stage.number, down, ports.get("down", "down")),
             ),
             stage.service,
             routes,
@@ -216,7 +216,7 @@ def _next_targets(
 
 def _leaves(
     stage: ApplianceStage, kinds: dict[str, str], definitions: dict[str, VnfDefinition]
-) -> list[Node]:
+) -> list[ContainerNode]:
     feeds = tuple((name, "down") for name in stage.names())
     return [_leaf(leaf, kinds, definitions, feeds) for leaf in stage.leaves]
 
@@ -226,12 +226,12 @@ def _leaf(
     kinds: dict[str, str],
     definitions: dict[str, VnfDefinition],
     feeds: tuple[tuple[str, str], ...],
-) -> Node:
+) -> ContainerNode:
     device = definitions[kinds[leaf]].ports.get("mirror", "mirror")
-    return Node(leaf, kinds[leaf], leaf, "leaf", mirrors=feeds, mirror=device)
+    return ContainerNode(leaf, kinds[leaf], leaf, "leaf", mirrors=feeds, mirror=device)
 
 
-def _no_clash(nodes: Sequence[Node]) -> None:
+def _no_clash(nodes: Sequence[ContainerNode]) -> None:
     """An appliance's own address may be one that somebody else has."""
     owners: dict[str, str] = {}
     for node in nodes:

@@ -12,13 +12,13 @@ from headrace.graph.count import GraphCounter
 from headrace.graph.enumerate import Graph, parse, stream
 from headrace.graph.knowledge import load
 from headrace.graph.problem import compile_problem, resolve
-from headrace.ground.appliances.layout import Layout, Node, lay_out
+from headrace.ground.appliances.layout import ContainerLayout, ContainerNode, lay_out
 from headrace.ground.catalogue import VnfDefinition, catalogue
 
 DEFINITIONS = {name: entry.definition for name, entry in catalogue().items()}
 
 
-def row(*vnfs: str, instances: dict[str, int] | None = None, servers: int = 2) -> Layout:
+def row(*vnfs: str, instances: dict[str, int] | None = None, servers: int = 2) -> ContainerLayout:
     graph: Graph = {}
     trunk: str | None = None
     for vnf in vnfs:
@@ -27,7 +27,7 @@ def row(*vnfs: str, instances: dict[str, int] | None = None, servers: int = 2) -
     return lay_out(graph, {v: v for v in graph}, DEFINITIONS, instances or {}, servers)
 
 
-def owner(layout: Layout, address: str) -> list[Node]:
+def owner(layout: ContainerLayout, address: str) -> list[ContainerNode]:
     return [
         n
         for n in layout.nodes
@@ -35,7 +35,7 @@ def owner(layout: Layout, address: str) -> list[Node]:
     ]
 
 
-def next_hops(layout: Layout, node: Node, address: str) -> list[str]:
+def next_hops(layout: ContainerLayout, node: ContainerNode, address: str) -> list[str]:
     """As the kernel would: what is on a LAN directly, else the longest prefix."""
     target = ip_address(address)
     for interface in node.interfaces:
@@ -46,7 +46,7 @@ def next_hops(layout: Layout, node: Node, address: str) -> list[str]:
     return list(max(routes, key=lambda r: ip_network(r.destination).prefixlen).via)
 
 
-def walk(layout: Layout, node: Node, address: str) -> list[str]:
+def walk(layout: ContainerLayout, node: ContainerNode, address: str) -> list[str]:
     """Names of the nodes that a packet passes, by the first of several ways."""
     passed: list[str] = []
     for _ in range(20):

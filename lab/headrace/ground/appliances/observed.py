@@ -12,8 +12,8 @@ from headrace.collect.hardware import frequencies
 from headrace.engine.clocks import of_machine
 from headrace.ground.appliances import charge
 from headrace.ground.appliances.caches import Looked, looked_up
-from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.layout import Node
+from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.load import Load
 from headrace.ground.appliances.load.base import whole_seconds
 from headrace.ground.appliances.own_counters import Counters, grown, judge
@@ -53,12 +53,12 @@ class Observed:
     clocks: tuple[LcoreTime, ...] = ()  # of the machine's CPUs
 
 
-def begin(deployed: Deployed) -> Began:
+def begin(deployed: RunningGraph) -> Began:
     return Began(deployed.interface_counts(), snapshot(), charge.read(deployed, deployed.clock))
 
 
 def end(
-    deployed: Deployed,
+    deployed: RunningGraph,
     workload: AnyWorkload,
     asked_s: float,
     load_pps: float,
@@ -70,7 +70,7 @@ def end(
     machine = of_machine(began.clocks, snapshot(), elapsed, os.sched_getaffinity(0))
     interfaces = deployed.interface_counts()
 
-    def counted(ends: Sequence[Node], side: str) -> InterfaceCount:
+    def counted(ends: Sequence[ContainerNode], side: str) -> InterfaceCount:
         each = [(node.name, node.interface(side).device) for node in ends]
         return _sum([_grown(began.interfaces[n][d], interfaces[n][d]) for n, d in each])
 
@@ -110,7 +110,11 @@ def asked_s(workload: AnyWorkload, seconds: float) -> float:
 
 
 def observation(
-    deployed: Deployed, seen: Observed, before: Counters, after: Counters, verified: list[Finding]
+    deployed: RunningGraph,
+    seen: Observed,
+    before: Counters,
+    after: Counters,
+    verified: list[Finding],
 ) -> Observation:
     """`before` and `after` are the appliances' own counters."""
     looked = None

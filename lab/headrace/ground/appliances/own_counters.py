@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.ground.appliances.caches import judge_hits
-from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.layout import Node
+from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.verify import ATTACKS
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload
@@ -23,10 +23,10 @@ Counters = Mapping[str, Values]
 class Word:
     """What one appliance says: what it counted in the trial, and since it was started."""
 
-    node: Node
+    node: ContainerNode
     new: Values
     all: Values
-    deployed: Deployed
+    deployed: RunningGraph
     workload: AnyWorkload
 
     def say(self, check: str, ok: bool, value: float, text: str) -> Finding:
@@ -35,7 +35,7 @@ class Word:
 
 
 def judge(
-    deployed: Deployed, before: Counters, after: Counters, workload: AnyWorkload
+    deployed: RunningGraph, before: Counters, after: Counters, workload: AnyWorkload
 ) -> list[Finding]:
     findings = judge_hits(deployed, workload, grown(before, after))
     for node in deployed.layout.containers:
@@ -59,7 +59,7 @@ def grown(before: Counters, after: Counters) -> dict[str, dict[str, int]]:
 _Check = Callable[[Word], Finding | None]
 
 
-def _check(node: Node, workload: AnyWorkload) -> _Check | None:
+def _check(node: ContainerNode, workload: AnyWorkload) -> _Check | None:
     if node.kind == "server":
         return _server if workload.kind == "http" else None
     if node.vnf in _OF_REQUESTS and workload.kind not in ("http", "dns"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.errors import BadInput
 from headrace.ground.appliances.fabric import Fabric, FabricPort
-from headrace.ground.appliances.layout import Interface
+from headrace.ground.appliances.layout import NodeInterface
 from headrace.host.ledger import Ledger
 from headrace.host.sriov import Functions, Pf
 
@@ -25,7 +25,7 @@ class Sriov(Fabric):
     def add_lan(self, lan: int) -> None:
         """A LAN is a VLAN id."""
 
-    def attach(self, namespace: str, interface: Interface) -> FabricPort:
+    def attach(self, namespace: str, interface: NodeInterface) -> FabricPort:
         vlan = _VLAN_BASE + interface.lan
         self.functions.move(namespace, interface.device, interface.mac, vlan)
         return FabricPort(interface.lan, "", interface.mac, self._next())

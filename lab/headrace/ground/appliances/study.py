@@ -17,7 +17,7 @@ from headrace.graph.problem import compile_problem, resolve
 from headrace.graph.unrank import sample
 from headrace.ground.appliances.caches import sized
 from headrace.ground.appliances.deploy import Supply
-from headrace.ground.appliances.layout import Layout, lay_out
+from headrace.ground.appliances.layout import ContainerLayout, lay_out
 from headrace.ground.catalogue import CatalogueEntry, VnfDefinition, catalogue
 from headrace.record.deployment import Role
 from headrace.spec.appliance import Allocation, Appliances, Base, NetworkName, ScaleOut
@@ -41,14 +41,14 @@ _VNFS = ("deployment", "hosting", "vnfs")
 
 
 @dataclass(frozen=True)
-class Point:
+class GraphPoint:
     """One deployment of a study."""
 
     role: Role
     name: str
     graph: Graph
     kinds: dict[str, str]  # vertex -> VNF
-    layout: Layout
+    layout: ContainerLayout
     network: NetworkName
     supplies: dict[str, Supply]
     workloads: tuple[AnyWorkload, ...]
@@ -61,14 +61,14 @@ class Point:
 class Expanded:
     study: Study
     hosting: Appliances
-    points: tuple[Point, ...]
+    points: tuple[GraphPoint, ...]
     entries: tuple[CatalogueEntry, ...]  # whose images are needed
 
 
 def expand_study(doc: Document) -> Expanded:
     """Every deployment of the study; all that can be wrong with it is found here."""
     entries = catalogue()
-    points: list[Point] = []
+    points: list[GraphPoint] = []
     study = None
     for study, swept in studies(doc):
         expanded = _Expander(doc, study, entries, swept).points()
@@ -83,7 +83,7 @@ def expand_study(doc: Document) -> Expanded:
     )
 
 
-def _some_use(doc: Document, points: list[Point]) -> None:
+def _some_use(doc: Document, points: list[GraphPoint]) -> None:
     """A workload that no chain can take is a mistake; one that some cannot is left out there."""
     chains = [point for point in points if point.role == "chain"]
     for number, workload in enumerate(chains[0].workloads if chains else ()):
@@ -143,10 +143,10 @@ class _Expander:
             for name, a in self.hosting.images.items()
         }  # fmt: skip
 
-    def points(self) -> list[Point]:
+    def points(self) -> list[GraphPoint]:
         return [point for network in self.hosting.network for point in self._on(network)]
 
-    def _on(self, network: NetworkName) -> Iterator[Point]:
+    def _on(self, network: NetworkName) -> Iterator[GraphPoint]:
         chains = self._chains()
         if self.study.baseline:
             yield self._point("baseline", "no VNF", {}, {}, network)
@@ -165,7 +165,7 @@ class _Expander:
         scale: ScaleOut,
         chains: list[tuple[str, Graph, dict[str, str]]],
         network: NetworkName,
-    ) -> Iterator[Point]:
+    ) -> Iterator[GraphPoint]:
         kind, place = self._find(scale.vnf), ("scale_out", number)
         if kind is not None and not self.definitions[kind].scale_out and max(scale.instances) > 1:
             alike = ", ".join(n for n, d in self.definitions.items() if d.scale_out)
@@ -284,7 +284,7 @@ class _Expander:
         network: NetworkName,
         subject: str = "",
         scaled: dict[str, int] | None = None,
-    ) -> Point:
+    ) -> GraphPoint:
         allocations = {str(self._find(n)): a for n, a in self.hosting.vnfs.items()}
         instances = {kind: allocations.get(kind, Allocation()).instances for kind in kinds.values()}
         if role == "alone":
@@ -298,7 +298,7 @@ class _Expander:
             for kind in (*dict.fromkeys(kinds.values()), TRAFFIC)
         }
         count = max(instances.get(subject, 1), 1) if subject else 1
-        return Point(
+        return GraphPoint(
             role, name, graph, kinds, layout, network, supplies, self.workloads, subject, count,
             self.swept,
         )  # fmt: skip
@@ -365,7 +365,7 @@ def _asked(doc: Document, study: Study) -> None:
             )  # fmt: skip
 
 
-def workload_problem(point: Point, workload: AnyWorkload) -> str | None:
+def workload_problem(point: GraphPoint, workload: AnyWorkload) -> str | None:
     """Why a workload cannot run on a point."""
     serves = {point.supplies[n.vnf].definition.serves for n in point.layout.of_kind("proxy")}
     if isinstance(workload, Dns):

@@ -11,7 +11,7 @@ from headrace.engine.link_counts import ShmCounts
 from headrace.engine.plan import Path
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Health
+from headrace.ground.contract import ChainHealth
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
@@ -65,12 +65,12 @@ class Victims:
         time.sleep(_SETTLE_S)
         return ()
 
-    def health(self) -> Health:
+    def health(self) -> ChainHealth:
         read = self.host.host_read()
         faces = {face.link for one in self.host.vnfs for face in one.vnf.faces}
         shared = (link for name, link in read.links.items() if name in faces)
         sources = [read.source(way.source) for way in self._wires]
-        return Health(
+        return ChainHealth(
             sent=sum(source.sent for source in sources),
             sending_s=max(source.duration_ns for source in sources) / 1e9,
             received=sum(read.sink(way.sink).received for way in self._wires),

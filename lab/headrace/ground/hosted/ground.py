@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.collect.base import Process, Targets
+from headrace.collect.base import Targets, WatchedProcess
 from headrace.collect.watch import targets_of
 from headrace.engine.plan import direct_plan
 from headrace.engine.plan_document import Plan
@@ -88,7 +88,7 @@ class DeployedHosted(DeployedEngine):
     def parts(self) -> Targets:
         own = super().parts()
         vnfs = targets_of(self.host.pids) if self.host.grouped else Targets()
-        processes: tuple[Process, ...] = (*own.processes, *vnfs.processes)
+        processes: tuple[WatchedProcess, ...] = (*own.processes, *vnfs.processes)
         more = {"processes": processes, "telemetry": own.telemetry, "ovs": self.host.ovs}
         return vnfs.model_copy(update=more)
 

@@ -14,7 +14,7 @@ from headrace.errors import BadInput
 from headrace.ground.offload.asked import HOSTING
 from headrace.ground.offload.daemons import check_frr, find_bird
 from headrace.spec.document import Document
-from headrace.spec.offload import OffloadService, Vnf
+from headrace.spec.offload import OffloadService, RouterVnf
 
 _PCI = re.compile(r"^(?:pci:)?((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?:,|$)")
 _VIRTUAL = re.compile(r"^(?:net|eth)_[a-z0-9_]+(?:,|$)")
@@ -102,7 +102,7 @@ def _addresses(spec: OffloadService, doc: Document) -> None:
                     )  # fmt: skip
 
 
-def _configuration(name: str, vnf: Vnf, file: Path, doc: Document) -> None:
+def _configuration(name: str, vnf: RouterVnf, file: Path, doc: Document) -> None:
     """The daemons read it without starting: `bird -p`, `vtysh -C`."""
     if vnf.routing.daemon == "frr":
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.errors import BadInput, HeadraceError
 from headrace.host.ledger import Ledger
 from headrace.host.state import Process
-from headrace.spec.offload import Vnf
+from headrace.spec.offload import RouterVnf
 
 _FRR = Path("/usr/lib/frr")
 _FPM = "fpm address 127.0.0.1 port 2620"
@@ -37,7 +37,7 @@ class Daemons:
     """The daemons of one VNF. `folder` has their sockets, logs and process numbers."""
 
     name: str
-    vnf: Vnf
+    vnf: RouterVnf
     namespace: str
     config: Path | None
     folder: Path
@@ -190,7 +190,7 @@ def find_bird(vnf: str) -> str:
     return bird
 
 
-def check_frr(vnf: Vnf) -> None:
+def check_frr(vnf: RouterVnf) -> None:
     for daemon in ("zebra", *vnf.routing.daemons):
         if not (_FRR / daemon).exists():
             there = sorted(p.name for p in _FRR.glob("*d") if p.name != "frr-reload")

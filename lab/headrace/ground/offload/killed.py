@@ -21,7 +21,7 @@ from headrace.engine.plan import Path
 from headrace.engine.plan_document import SINK_LINK, Plan, PlanInput, PlanLink, passing, ring
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Health, Offer, Site, resolved_of
+from headrace.ground.contract import ChainHealth, Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
 from headrace.ground.offload.fpm import destinations, prefixes, write_addresses
 from headrace.ground.offload.plan import ROUTER, macs
@@ -212,10 +212,10 @@ class RoutersUp(ServiceUp):
         time.sleep(_SETTLE_S)
         return missing
 
-    def health(self) -> Health:
+    def health(self) -> ChainHealth:
         read = self.engine.read()
         source = read.source(WAY.source)
-        return Health(
+        return ChainHealth(
             sent=source.sent,
             sending_s=source.duration_ns / 1e9,
             received=read.sink(WAY.sink).stamped,

@@ -10,7 +10,7 @@ from pyroute2 import IPRoute
 
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
-from headrace.spec.offload import OffloadService, Vnf
+from headrace.spec.offload import OffloadService, RouterVnf
 
 _SYSCTL = Path("/proc/sys/net")
 _PERMANENT = 0x80  # linux/neighbour.h: NUD_PERMANENT
@@ -51,7 +51,7 @@ def configure(spec: OffloadService) -> None:
         within(of(spec, name), lambda vnf=vnf: _addresses(vnf))  # type: ignore[misc]
 
 
-def _addresses(vnf: Vnf) -> None:
+def _addresses(vnf: RouterVnf) -> None:
     with IPRoute() as ip:
         for device, interface in vnf.interfaces.items():
             index = ip.link_lookup(ifname=device)[0]

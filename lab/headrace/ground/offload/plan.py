@@ -16,7 +16,7 @@ from headrace.engine.plan_document import (
     Targets,
 )
 from headrace.engine.ways import Direction
-from headrace.spec.offload import Interface, OffloadService, Vnf
+from headrace.spec.offload import Interface, OffloadService, RouterVnf
 
 ROUTER = "router"
 TAPS = "taps"
@@ -72,7 +72,7 @@ def _router(spec: OffloadService, namespaces: Mapping[str, str]) -> Params:
     }
 
 
-def _vnf(spec: OffloadService, name: str, vnf: Vnf, namespace: str) -> Params:
+def _vnf(spec: OffloadService, name: str, vnf: RouterVnf, namespace: str) -> Params:
     numbers = {port: i for i, port in enumerate(spec.ports)}
     mac = macs(spec)
     return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.collect.base import Process, Targets
+from headrace.collect.base import Targets, WatchedProcess
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Converging, Killable, Looking, Offer
@@ -33,7 +33,7 @@ class ServiceUp:
         return self.engine.info().model_dump()
 
     def parts(self) -> Targets:
-        return Targets(processes=(Process(name="engine", pid=self.engine.pid),))
+        return Targets(processes=(WatchedProcess(name="engine", pid=self.engine.pid),))
 
     def verify(self) -> Sequence[Finding]:
         return ()

@@ -21,9 +21,9 @@ from headrace.engine.plan_document import (
     PlanLink,
     PlanSegment,
 )
-from headrace.engine.reading import Reading, Run, flow
-from headrace.ground.appliances.deploy import Deployed
-from headrace.ground.appliances.layout import TESTER, Interface, Layout
+from headrace.engine.reading import Reading, StartedLoad, flow
+from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.layout import TESTER, ContainerLayout, NodeInterface
 from headrace.ground.appliances.load.base import Counted, Load
 from headrace.host.programs import find_engine
 from headrace.record.identity import Direction
@@ -53,7 +53,7 @@ class PacketsLoad:
     """A load that was started. Its engine ends with it, also when nobody waits for its end."""
 
     def __init__(
-        self, deployed: Deployed, workload: Packets, load_pps: float, seconds: float
+        self, deployed: RunningGraph, workload: Packets, load_pps: float, seconds: float
     ) -> None:
         lcore = deployed.tester_lcore
         plan = make_plan(deployed.layout, workload, lcore, f"{deployed.tag}-tester")
@@ -61,7 +61,7 @@ class PacketsLoad:
         self._undo = ExitStack()
         engine = self._undo.enter_context(Engine(find_engine(), plan, deployed.state, enter))
         try:
-            self._run = Run(engine, (_ENDS,), load_pps, seconds, _DRAIN_S)
+            self._run = StartedLoad(engine, (_ENDS,), load_pps, seconds, _DRAIN_S)
         except BaseException:
             self.close()
             raise
@@ -94,7 +94,7 @@ def _load(reading: Reading) -> Load:
     )  # fmt: skip
 
 
-def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> Plan:
+def make_plan(layout: ContainerLayout, workload: Packets, lcore: int, prefix: str) -> Plan:
     """Source -> the interface at the clients' end; the one at the servers' end -> sink."""
     tester = layout.of_kind(TESTER)[0]
     down, up = tester.interface("down"), tester.interface("up")
@@ -127,6 +127,6 @@ def make_plan(layout: Layout, workload: Packets, lcore: int, prefix: str) -> Pla
     )  # fmt: skip
 
 
-def _device(number: int, interface: Interface, workload: Packets) -> PlanLink:
+def _device(number: int, interface: NodeInterface, workload: Packets) -> PlanLink:
     text = _DEVICES[workload.link].format(n=number, name=interface.device)
     return PlanLink(type="port", params={"devargs": text})
