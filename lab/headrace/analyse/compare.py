@@ -12,7 +12,7 @@ from pydantic import computed_field
 
 from headrace.analyse.changed import asked
 from headrace.analyse.summary import ResultKey, Spread, Summary, summarise
-from headrace.analyse.units import flat
+from headrace.analyse.units import flat, plural, signed_percent
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
 
@@ -24,6 +24,13 @@ Significance = Literal["different", "within-spread", "unknown", "not-trusted"]
 
 FEWEST = 3  # repetitions a side; with them chance alone sets ranges apart in one of ten
 EXACT_LIMIT = 20_000  # ways to split the repetitions; more are not enumerated
+
+
+_OTHERWISE: dict[Significance, str] = {
+    "within-spread": "within the spread",
+    "unknown": "of too few repetitions to tell",
+    "not-trusted": "not compared, as a side is not trusted",
+}
 
 
 class MetricChange(Record):
@@ -69,6 +76,28 @@ class Diff(Record):
     only_a: tuple[ResultKey, ...]
     only_b: tuple[ResultKey, ...]
     differences: tuple[Difference, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sentence(self) -> str:
+        """What it comes to: by throughput, beyond the spread, where that can be told."""
+        if not self.compared:
+            return (
+                "Nothing to compare: no result has the same chain, workload, direction, execution "
+                "and goal in both."
+            )
+        rates = [c for row in self.compared for c in row.changes if c.metric == "throughput"]
+        told = [c for c in rates if c.significance == "different" and c.ratio is not None]
+        parts = []
+        for better, word in ((True, "faster"), (False, "slower")):
+            some = [c.ratio or 0.0 for c in told if c.better == better]
+            if some:
+                parts.append(f"{len(some)} {word} (at most {signed_percent(max(some, key=abs))})")
+        for what, name in _OTHERWISE.items():
+            if n := sum(c.significance == what for c in rates):
+                parts.append(f"{n} {name}")
+        counted = f"{plural(len(self.compared), 'result')} of b against a's, by throughput"
+        return f"{counted}: {', '.join(parts) or 'not told'}."
 
     @computed_field  # type: ignore[prop-decorator]
     @property

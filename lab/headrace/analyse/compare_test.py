@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,19 @@ def test_permutation_p_is_a_probability(a: list[float], b: list[float]) -> None:
     p = permutation_p(a, b)
     assert p is not None and 0 < p <= 1
     assert permutation_p(b, a) == pytest.approx(p)
+
+
+def test_the_sentence_counts_what_is_beyond_the_spread(tmp_path: Path) -> None:
+    """Rates of b are 1.1 times those of a; what the generator bounds is not compared."""
+    a, b = (
+        Bundle(make_bundle(tmp_path / name, speed=speed))
+        for name, speed in (("a", 1.0), ("b", 1.1))
+    )
+    told = diff(a, b).sentence
+    assert re.fullmatch(
+        r"9 results of b against a's, by throughput: 6 faster \(at most \+1\d\.\d\u202f%\), "
+        r"1 of too few repetitions to tell, 2 not compared, as a side is not trusted\.",
+        told,
+    ), told
+    assert "6 within the spread" in diff(a, a).sentence
+    assert "6 slower (at most −" in diff(b, a).sentence

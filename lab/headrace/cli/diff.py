@@ -39,6 +39,7 @@ def diff(
 
 
 def show(found: Diff, console: Console) -> None:
+    console.print(Text(found.sentence, style="bold"))
     console.print(Text(f"a  {found.a}\nb  {found.b}", style="dim"))
     for row in found.compared:
         console.print()
@@ -47,14 +48,6 @@ def show(found: Diff, console: Console) -> None:
     for keys, side in ((found.only_a, "a"), (found.only_b, "b")):
         for key in keys:
             console.print(Text(f"only in {side}: {name_of(key)}", style="yellow"))
-    if not found.compared:
-        console.print(
-            Text(
-                "Nothing to compare: no result has the same chain, workload, direction, "
-                "execution and goal in both.",
-                style="bold red",
-            )
-        )
     console.print()
     console.print(_differences(found.differences), soft_wrap=True)
 

@@ -15,6 +15,7 @@ from headrace.analyse.evidence import parts
 from headrace.analyse.report import report
 from headrace.analyse.rules import explain_parts
 from headrace.cli._console import print_json, stdout
+from headrace.cli.report import sentence
 from headrace.record.bundle import Bundle
 from headrace.spec.collect import ALL_LAYERS
 
@@ -34,8 +35,9 @@ def explain(
         print_json(Diagnoses(tuple(found)))
         return
     console = stdout()
-    if known[0].evidence[0].results and (told := report(Bundle(bundle)).sentence):
-        console.print(told, style="bold", markup=False)
+    if known[0].evidence[0].results:
+        opened = Bundle(bundle)
+        console.print(sentence(opened, report(opened)), style="bold", markup=False)
     if (unfinished := known[0].evidence[0].unfinished) is not None:
         console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if not found:

@@ -71,6 +71,13 @@ def write_html(shown: Document, target: Path) -> None:
         ) from None
 
 
+def sentence(bundle: Bundle, made: Report) -> str:
+    """What it comes to, by what was asked: of advice, of offloading, of executions."""
+    advised = tuned(bundle)
+    own = offload.sentence(bundle) if advised is None else tune.sentence(advised)
+    return own or made.sentence
+
+
 def _document(bundle: Bundle, made: Report) -> Document:
     more = (
         *offload.sections(bundle),
@@ -84,6 +91,7 @@ def _document(bundle: Bundle, made: Report) -> Document:
         spec=bundle.spec_given,
         points=points,
         more=(*claims_page.sections(made.claims), *more),
+        sentence=sentence(bundle, made),
     )
 
 

@@ -19,11 +19,12 @@ from headrace.analyse.report import report
 from headrace.host.server.detect import detect
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
-from headrace.report import html, server
+from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
 from headrace.report.document import Chart, Document, Section
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document
+from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 PHONE, DESKTOP, SCREEN = 390, 1300, 2000  # widths of windows, CSS pixels
@@ -91,6 +92,42 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+def planned() -> ChainPlan:
+    def layout(role: Role, cut: dict[int, tuple[str, ...]], pps: float) -> LayoutPlan:
+        return LayoutPlan(
+            role=role,
+            segments=tuple(SegmentPlan(functions=nfs, lcores=(cpu,)) for cpu, nfs in cut.items()),
+            predicted_pps=pps,
+            cycles_per_lcore={cpu: 2.5e9 / pps for cpu in cut},
+            measured_pps=pps * 0.97,
+            measured_min_pps=pps * 0.95,
+            measured_max_pps=pps * 1.02,
+        )
+
+    nfs = ("acl", "lb", "l3fwd")
+    return ChainPlan(
+        chain="edge", workload="64 B, 1024 flows", lcores=(1, 2, 3), generator=0, measure=4,
+        tsc_hz=2.5e9, how="every layout was tried", bound_pps=42e6, rate_pps=None,
+        functions=(
+            FunctionCost(name="acl", work=(40, 44), receive=(10, 20), send=(8, 21), loop=5),
+        ),
+        source=(58, 60), sink=(30, 33),
+        layouts=(
+            layout("best", {1: nfs[:2], 2: nfs[2:]}, 24e6),
+            layout("rtc", {1: nfs}, 18.2e6),
+            layout("pipeline", {1: nfs[:1], 2: nfs[1:2], 3: nfs[2:]}, 15.7e6),
+        ),
+    )  # fmt: skip
+
+
+def test_a_plans_sentence_is_of_its_layouts() -> None:
+    said = plan.document([planned()]).sentence.replace("\u202f", " ")
+    assert said == (
+        "acl+lb @1 | l3fwd @2 is the best layout: 24.0 Mpps predicted, 1.32 times run to "
+        "completion; 23.3 Mpps measured, the prediction errs by +3.1 %."
+    )
+
+
 @pytest.fixture
 def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     first = Bundle(bundle_path).results()
@@ -110,6 +147,7 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
         "workloads": made("workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))),
         "loads": made("loads", *times),
         "floor": made("floor", *near),
+        "plan": plan.document([planned()]),
         "paper": of_a_paper(),
         "server": server.document(detect()),
     }

@@ -90,7 +90,7 @@ def report_output(report: Report, document: Document) -> ReportOutput:
         summaries=tuple(map(SummaryRow.of, summaries)),
         bottlenecks=tuple(BottleneckRow.of(e) for g in report.groups for e in g.explained),
         compared=tuple(c for g in report.groups for c in g.compared),
-        sentence=report.sentence,
+        sentence=document.sentence,
         conclusions=tuple(g.conclusion for g in report.groups if g.conclusion is not None),
         results=tuple(ResultRow.of(r) for s in summaries for r in s.results),
         document=document,

@@ -45,9 +45,10 @@ def document(
     spec: str | None = None,
     points: Sequence[Section] = (),
     more: Sequence[Section] = (),
+    sentence: str = "",
 ) -> Document:
-    """`points`: sections on a paper's points. `more`: on what a bundle has beside its results, such
-    as samples of the layers."""
+    """`sentence`: where executions are not what is asked about. `points`: sections on a paper's
+    points. `more`: on what a bundle has beside its results, such as samples of the layers."""
     groups = report.groups
     several, roles = len(groups) > 1, appliances.roles(report.reached)
     sections = [*([_glance(groups)] if several else []), *points]
@@ -58,7 +59,7 @@ def document(
         title=report.title,
         subtitle=_subtitle(report),
         about=report.description,
-        sentence=report.sentence,
+        sentence=sentence or report.sentence,
         cautions=report.cautions,
         sections=(*sections, *more, section(report, given), in_brief(report)),
     )

@@ -31,6 +31,16 @@ def sections(bundle: Bundle) -> Iterator[Section]:
         yield _killed(number, outcome)
 
 
+def sentence(bundle: Bundle) -> str:
+    """What offloading keeps and gains at saturation; empty of a bundle of something else."""
+    experiments = (bundle.spec_resolved or {}).get("experiments", [])
+    if not any("mode" in one for one in experiments):
+        return ""
+    found = list(verdicts(offload_modes(bundle.results())))
+    told = [one for one in found if ", saturation:" in one] or found
+    return f"{'; '.join(told)}." if told else ""
+
+
 def _compared(modes: Sequence[OffloadMode]) -> Iterator[Section]:
     for goal in dict.fromkeys(rate.goal for one in modes for rate in one.rates):
         yield _goal(goal, modes)

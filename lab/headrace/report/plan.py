@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
-from headrace.analyse.units import NOT_KNOWN, percent, pps, significant
+from headrace.analyse.units import NOT_KNOWN, percent, pps, rate_scale, signed_percent, significant
 from headrace.layout.layout import joined
-from headrace.report.document import Answer, Cell, Column, Document, Section, Table
+from headrace.report.charts.bars import Bar, BarGroup, Bars, Panel, Piece
+from headrace.report.document import Cell, Chart, Column, Document, Section, Table
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 
+CLOSE = 0.03  # of the best: a choice within it is as good
 _NAMES = {
     "best": "chosen",
     "rtc": "run to completion",
@@ -27,30 +29,67 @@ def document(plans: Sequence[ChainPlan]) -> Document:
     return Document(
         title="Plan" if len(plans) == 1 else f"{len(plans)} plans",
         subtitle=", ".join(dict.fromkeys(p.chain for p in plans)),
-        answers=_answers(plans),
+        sentence=_sentence(plans),
         sections=tuple(sections),
     )
 
 
-def _answers(plans: Sequence[ChainPlan]) -> tuple[Answer, ...]:
+def _sentence(plans: Sequence[ChainPlan]) -> str:
+    """Which layout is best, by how much, and how right predictions were where they were tried."""
     if len(plans) == 1:
-        best = plans[0].layout("best")
-        found = [Answer(pps(best.predicted_pps), f"predicted: {text(best)}")]
-        if best.measured_pps:
-            found.append(Answer(pps(best.measured_pps), "measured"))
-        return tuple(found)
+        return _of_one(plans[0])
     errors = [abs(e) for p in plans for one in p.layouts if (e := one.error) is not None]
     losses = [loss for p in plans if (loss := p.choice_loss) is not None]
     if not errors or not losses:
-        return ()
+        return ""
+    right = sum(loss <= CLOSE for loss in losses)
     return (
-        Answer(percent(median(errors), 2), "error of the predictions, median"),
-        Answer(percent(max(errors), 2), "at most"),
-        Answer(
-            f"{sum(loss <= 0.03 for loss in losses)} of {len(losses)}",
-            "choices are the measured best or within 3 % of it",
-        ),
+        f"{right} of {len(losses)} choices are the measured best or within {percent(CLOSE, 1)} of "
+        f"it; predictions err by {percent(median(errors), 2)} in the median, by "
+        f"{percent(max(errors), 2)} at most."
     )
+
+
+def _of_one(plan: ChainPlan) -> str:
+    best = plan.layout("best")
+    others = [one for one in plan.layouts if one.segments != best.segments]
+    told = f"{text(best)} is the best layout: {pps(best.predicted_pps)} predicted"
+    if others:
+        most = max(others, key=lambda one: one.predicted_pps)
+        times = best.predicted_pps / most.predicted_pps
+        told += f", {significant(times)} times {_NAMES[most.role]}"
+    if best.measured_pps is None:
+        return f"{told}; not verified."
+    error = "" if best.error is None else f", the prediction errs by {signed_percent(best.error)}"
+    return f"{told}; {pps(best.measured_pps)} measured{error}."
+
+
+def _picture(plan: ChainPlan) -> Chart:
+    """Predicted rates as bars, measured ones as dots with their range; lcores' cycles beside."""
+    scale = rate_scale(max(one.predicted_pps for one in plan.layouts))
+    groups = tuple(
+        BarGroup(_NAMES[one.role], ((_rate(one),), tuple(_lcores(one)))) for one in plan.layouts
+    )
+    panels = (
+        Panel(f"{scale.unit} predicted; dots: measured", scale.divisor, 0.45),
+        Panel("cycles of each lcore per packet", 1.0, 0.55),
+    )
+    return Chart(Bars(groups, panels, f"Layouts of {plan.chain}"))
+
+
+def _rate(one: LayoutPlan) -> Bar:
+    measured = one.measured_min_pps, one.measured_pps, one.measured_max_pps
+    note = "" if one.measured_pps is None else f"measured {pps(one.measured_pps)}"
+    low, middle, high = measured
+    between = (low, high) if low and high else None
+    dots = (middle,) if middle else ()
+    piece = Piece("predicted", one.predicted_pps)
+    return Bar("", (piece,), pps(one.predicted_pps), note, between, dots, "other")
+
+
+def _lcores(one: LayoutPlan) -> Iterator[Bar]:
+    for cpu, cycles in one.cycles_per_lcore.items():
+        yield Bar(f"lcore {cpu}", (Piece(f"lcore {cpu}", cycles),))
 
 
 def text(layout: LayoutPlan) -> str:
@@ -109,7 +148,7 @@ def _layouts(plan: ChainPlan) -> Section:
             "latency, predicted", "measured", "p99, predicted", "measured",
             "such slices", "p99 of all",
         )  # fmt: skip
-    return Section(plan.chain, note, (Table(columns, tuple(rows)),))
+    return Section(plan.chain, note, (_picture(plan), Table(columns, tuple(rows))))
 
 
 def _pace(found: Reference) -> str:

@@ -15,7 +15,7 @@ from headrace.model.amat import (
 from headrace.model.stalls import memory_bound, not_from_memory
 from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.checks import at_least, table
-from headrace.report.document import Answer, Block, Cell, Column, Document, Section, Table, curves
+from headrace.report.document import Block, Cell, Column, Document, Section, Table, curves
 from headrace.spec.profile import Fit, MedianRange, Profile, ProfilePoint, Sweep
 
 # What an entry of an NF is, where it is not a flow.
@@ -39,7 +39,7 @@ def document(p: Profile) -> Document:
         title=f"Profile of {p.nf}" + (f" ({given})" if given else ""),
         subtitle=f"{p.host}, {p.cpu or ''} · TSC {p.tsc_hz / 1e9:.2f} GHz · "
         f"{p.created_at[:16].replace('T', ' ')} UTC · medians of {p.repetitions}{_speed(p)}",
-        answers=_answers(p),
+        sentence=_sentence(p),
         cautions=cautions,
         sections=tuple(s for s in (*sections, _corun(p), _pmu(p)) if s is not None),
     )
@@ -52,17 +52,19 @@ def _speed(p: Profile) -> str:
     return f" · cores at {p.speed.mhz:.0f} MHz{beside}"
 
 
-def _answers(p: Profile) -> tuple[Answer, ...]:
+def _sentence(p: Profile) -> str:
     if not p.points:
-        return ()
+        return ""
     first = p.points[0]
-    found = [Answer(significant(first.cost.nf.median), f"cycles, {_at(first)}")]
+    told = f"A packet takes {p.nf} {significant(first.cost.nf.median)} cycles with {_at(first)}"
     states = [one for one in p.points if one.sweep == "state"]
     if len(states) > 1:
-        found.append(Answer(significant(states[-1].cost.nf.median), f"cycles, {_at(states[-1])}"))
-    if p.fit is not None:
-        found.append(Answer(verdict(p.fit, _ENTRIES.get(p.nf, "flows")), "by the memory model"))
-    return tuple(found)
+        told += f", {significant(states[-1].cost.nf.median)} with {_at(states[-1])}"
+    return f"{told}; {verdict(p.fit, _unit(p))}." if p.fit is not None else f"{told}."
+
+
+def _unit(p: Profile) -> str:
+    return _ENTRIES.get(p.nf, "flows")
 
 
 def _at(p: ProfilePoint) -> str:
@@ -132,7 +134,7 @@ def _fit(p: Profile) -> Section | None:
             note="None: it needs this server's calibration (`headrace server calibrate`, of this "
             "version) and at least five points of state.",
         )
-    return memory_model(p.fit, _ENTRIES.get(p.nf, "flows"))
+    return memory_model(p.fit, _unit(p))
 
 
 def sentence(text: str) -> str:

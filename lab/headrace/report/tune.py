@@ -41,8 +41,20 @@ def document(tuned: Tuned) -> Document:
     return Document(
         title="Advice, tried",
         subtitle=f"sends of {advised.message_bytes} bytes for {advised.seconds} s",
+        sentence=sentence(tuned),
         sections=sections(tuned),
     )
+
+
+def sentence(tuned: Tuned) -> str:
+    """The advice that gains most, of each protocol."""
+    best, told = tuned.best(), []
+    for protocol in tuned.protocols:
+        gains = [gain for (_, name), gain in best.items() if name == protocol and gain.helps]
+        most = max(gains, key=lambda gain: gain.median, default=None)
+        none = f"no advice gains {GAIN:.0%}"
+        told.append(f"{protocol.upper()}: {_gain_text(most).rstrip('.') if most else none}")
+    return f"{'; '.join(told)}."
 
 
 def sections(tuned: Tuned | None) -> tuple[Section, ...]:

@@ -115,7 +115,8 @@ def _axis(panel: Panel, frame: _Frame, top: float, bottom: float) -> list[str]:
         at = frame.x(mark * panel.divisor)
         body.append(line(at, top, at, bottom + 4, class_="grid"))
         body.append(text(at, bottom + 18, f"{mark:g}", class_="tick", text_anchor="middle"))
-    middle = (frame.left + frame.right) / 2
+    half = min(text_width(panel.unit, NOTE) / 2, (frame.end - frame.start) / 2)
+    middle = min(max((frame.left + frame.right) / 2, frame.start + half), frame.end - half)
     return [*body, text(middle, bottom + 35, panel.unit, class_="tick", text_anchor="middle")]
 
 
