@@ -19,6 +19,7 @@ from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.frozen import Record
+from headrace.record.rows import Trial
 
 DISTURBING = frozenset({"preemption", "standstill", "stall", "search", "pace", "alone"})
 CAUSE = 0.25  # of a difference: a cost that makes less of it is not its cause
@@ -53,10 +54,12 @@ class Conclusion(Record):
 
 
 def conclude(
-    explained: Sequence[tuple[Summary, Pipe]], turns: Turns | None = None
+    explained: Sequence[tuple[Summary, Pipe]],
+    turns: Turns | None = None,
+    quietest: Mapping[str, Trial] | None = None,
 ) -> Conclusion | None:
     """None where nothing was measured. The summaries are of one goal. `turns`: capacities of the
-    comparison in turn."""
+    comparison in turn, and `quietest` the trial of it that shows best where cycles go."""
     usable = [(s, p) for s, p in explained if s.verdict != "invalid"]
     if not usable:
         names = ", ".join(s.key.execution for s, _ in explained)
@@ -67,7 +70,7 @@ def conclude(
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(map(_at_limit, known.values())):
-        return _by_capacity(usable, known, turns or {})
+        return _by_capacity(usable, known, turns or {}, quietest or {})
     made = [_standing(s, p, fixed) for s, p in usable]
     made.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
@@ -98,14 +101,21 @@ def conclude(
 
 
 def _by_capacity(
-    usable: Sequence[tuple[Summary, Pipe]], known: Mapping[str, Capacity], turns: Turns
+    usable: Sequence[tuple[Summary, Pipe]],
+    known: Mapping[str, Capacity],
+    turns: Turns,
+    quietest: Mapping[str, Trial],
 ) -> Conclusion:
     made = sorted(
         (
-            _standing(s, p, False).model_copy(
-                update={"figure": known[s.key.execution].pps, "at_least": False}
+            Standing(
+                execution=(name := s.key.execution),
+                figure=known[name].pps,
+                each=tuple(pps for pps in turns.get(name, ()) if pps is not None),
+                verdict="ok",  # what the audit doubts of the search is not in these slices
+                lcores=lcores_of(quietest.get(name, s.typical)),
             )
-            for s, p in usable
+            for s, _ in usable
         ),
         key=lambda one: -one.figure.value,
     )

@@ -35,6 +35,25 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
     return {name: [last[name, n] for n in range(1, count + 1)] for name, count in turn.items()}
 
 
+def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
+    """Of each execution the trial of the comparison whose lcores others took least."""
+    found: dict[str, Trial] = {}
+    for one in trials:
+        if one.phase != "capacity" or (one.chain, one.workload) != (chain, workload):
+            continue
+        if one.counters is not None and _away(one) < _away(found.get(one.execution)):
+            found[one.execution] = one
+    return found
+
+
+def _away(one: Trial | None) -> float:
+    """The largest share of a chain's lcore that others took; of no trial more than any."""
+    if one is None or one.counters is None:
+        return math.inf
+    cpus = {cpu for s in one.segments if s.role == "chain" for cpu in s.cpus}
+    return max((w.away for w in one.counters.workers if w.cpu in cpus), default=1.0)
+
+
 def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) -> Paired:
     """By the turns that both have; with fewer than two of them by the capacities themselves."""
     pairs = [

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analyse.paired import paired, turns_of
+from headrace.analyse.paired import paired, quietest_of, turns_of
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Capacity, Interval
+from headrace.record.rows import Trial
 
 
 def capacity(pps: float, half: float = 0.0) -> Capacity:
@@ -63,3 +64,28 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
     found = turns_of(trials, one.chain, one.workload)
     assert found == {"a": [1e6, 3e6, 5e6], "b": [2e6, None, 6e6]}
     assert turns_of(trials, "another", one.workload) == {}
+
+
+def test_where_cycles_go_is_told_by_the_trial_that_was_left_alone(bundle_path: Path) -> None:
+    """Of the chain's lcores: what others take of the tester's does not count."""
+    first = next(t for t in Bundle(bundle_path).trials() if t.execution == "pipeline")
+    assert first.counters is not None
+
+    def taken(trial: int, phase: str, shares: dict[int, float]) -> Trial:
+        assert first.counters is not None
+        workers = tuple(
+            w.model_copy(update={"pauses_cycles": int(w.ref_cycles * shares.get(w.cpu, 0.0))})
+            for w in first.counters.workers
+        )
+        counters = first.counters.model_copy(update={"workers": workers})
+        return first.model_copy(update={"trial": trial, "phase": phase, "counters": counters})
+
+    trials = [
+        taken(1, "search", {}),
+        taken(2, "capacity", {2: 0.1}),
+        taken(3, "capacity", {0: 0.5, 3: 0.02}),
+        taken(4, "capacity", {4: 0.03}),
+    ]
+    found = quietest_of(trials, first.chain, first.workload)
+    assert {name: one.trial for name, one in found.items()} == {"pipeline": 3}
+    assert quietest_of(trials, "another", first.workload) == {}

@@ -13,7 +13,7 @@ from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion, conclude, overall
-from headrace.analyse.paired import turns_of
+from headrace.analyse.paired import quietest_of, turns_of
 from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
 from headrace.analyse.units import count, ns, percent, plural, significant
@@ -204,6 +204,7 @@ def _group(
         conclusion=conclude(
             [(e.summary, e.pipe) for e in explained],
             turns_of(trials, first.chain, first.workload),
+            quietest_of(trials, first.chain, first.workload),
         ),
         compared=tuple(
             c

@@ -35,11 +35,11 @@ def explain(
         print_json(Diagnoses(tuple(found)))
         return
     console = stdout()
+    if (unfinished := known[0].evidence[0].unfinished) is not None:
+        console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if known[0].evidence[0].results:
         opened = Bundle(bundle)
         console.print(sentence(opened, report(opened)), style="bold", markup=False)
-    if (unfinished := known[0].evidence[0].unfinished) is not None:
-        console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if not found:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(found, 1):

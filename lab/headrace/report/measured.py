@@ -133,10 +133,15 @@ def _note(group: Group) -> str:
     """How the first picture is to be read."""
     if group.conclusion is None:
         return f"Pictures show {_goal(group)}."
+    by = f"{_goal(group)}, with its range over repetitions and the search's bounds."
+    if group.conclusion.by == "capacity":
+        by = (
+            "capacity: what undisturbed lcores could carry, in an interval of 95 %; dots are "
+            f"turns. Other pictures show {_goal(group)}."
+        )
     return (
-        f"{_goal(group)}, with its range over repetitions and the search's bounds. An lcore's bar "
-        "is as long as the time from one packet carried to the next, in cycles of the TSC; behind "
-        "it stands what is not idle."
+        f"{by} An lcore's bar is as long as the time from one packet carried to the next, in "
+        "cycles of the TSC; behind it stands what is not idle."
     )
 
 
