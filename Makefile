@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 KILLS ?= 10
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs clean distclean
+.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -25,6 +25,7 @@ help:
 	@echo 'make format        C and Python as the style has it'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make docs          the reference, from engine and lab themselves'
+	@echo 'make release       wheel, Debian packages and image into dist/, from the committed state (root)'
 	@echo 'make setup         packages, Python environment and engine, nothing else'
 	@echo 'make clean         what was built; distclean: and the Python environment'
 
@@ -103,8 +104,12 @@ docs:
 	@scripts/setup.sh run
 	@$(VENV)/python scripts/reference.py
 
+# In a clean Debian 12; mmdebstrap and podman are needed.
+release:
+	@$(SUDO) scripts/release.sh
+
 clean:
-	rm -rf build build-fuzz
+	rm -rf build build-fuzz dist
 
 distclean: clean
 	rm -rf .venv .setup

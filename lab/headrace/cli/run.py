@@ -21,6 +21,7 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.ground import choose
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
+from headrace.host.programs import shipped
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
@@ -39,7 +40,10 @@ from headrace.spec.points import Wanted
 
 
 def run(
-    spec: Annotated[Path, typer.Argument(help="A spec (YAML), or a bundle to replay.")],
+    spec: Annotated[
+        Path,
+        typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own."),
+    ] = Path("quickstart"),
     out: Annotated[
         Path | None,
         typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
@@ -198,7 +202,11 @@ def _show_preview(found: Preview, as_json: bool) -> None:
 
 
 def open_spec(given: Path) -> Document:
-    """A spec's document; a bundle's is its spec, with the files that it copied."""
+    """A spec's document; a bundle's is its spec, with the files that it copied; a name without a
+    file, as quickstart, is a study of headrace's own."""
+    own = shipped("studies") / f"{given}.yaml"
+    if not given.exists() and not given.suffix and own.is_file():
+        return document.load(own)
     if not given.is_dir():
         return document.load(given)
     bundle = Bundle(given)

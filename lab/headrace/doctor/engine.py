@@ -34,7 +34,8 @@ EXTRAS = {
 def checks(engine: Path | None, how_to_build: str) -> Iterator[DoctorCheck]:
     yield _engine(engine, how_to_build)
     yield _tools(how_to_build)
-    yield _dpdk()
+    if not programs.installed():
+        yield _dpdk()
     if _debian():
         yield from _packages()
 
@@ -117,15 +118,8 @@ def missing_packages(names: Sequence[str]) -> list[str]:
 
 
 def _packages() -> Iterator[DoctorCheck]:
-    lacking = missing_packages(BUILD)
-    yield DoctorCheck(
-        name="packages",
-        group=GROUP,
-        status="missing" if lacking else "ok",
-        found=f"not installed: {', '.join(lacking)}" if lacking else "all that building takes",
-        means="the engine cannot be built" if lacking else None,
-        mend=apt(*lacking) if lacking else None,
-    )
+    if not programs.installed():
+        yield _packages_to_build()
     extra = missing_packages(list(EXTRAS))
     uses = "; ".join(f"{name} ({EXTRAS[name]})" for name in extra)
     yield DoctorCheck(
@@ -135,6 +129,18 @@ def _packages() -> Iterator[DoctorCheck]:
         found=f"not installed: {uses}" if extra else "all optional packages",
         means="only what is named in brackets needs them" if extra else None,
         mend=apt(*extra) if extra else None,
+    )
+
+
+def _packages_to_build() -> DoctorCheck:
+    lacking = missing_packages(BUILD)
+    return DoctorCheck(
+        name="packages",
+        group=GROUP,
+        status="missing" if lacking else "ok",
+        found=f"not installed: {', '.join(lacking)}" if lacking else "all that building takes",
+        means="the engine cannot be built" if lacking else None,
+        mend=apt(*lacking) if lacking else None,
     )
 
 

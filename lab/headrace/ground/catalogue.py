@@ -16,7 +16,7 @@ from pydantic import Field, RootModel, ValidationError, model_validator
 
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.graph.knowledge import Category
-from headrace.host.programs import find_engine
+from headrace.host.programs import LIBRARIES, find_engine, shipped
 from headrace.spec import document
 from headrace.spec.appliance import Address, Capabilities, Device, Port, Side
 from headrace.spec.base import NAME_PATTERN, Spec
@@ -206,6 +206,9 @@ class CatalogueEntry:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         if self.definition.engine:
             shutil.copy2(find_engine(), folder / "headrace-engine")
+            (folder / LIBRARIES.name).mkdir()
+            if LIBRARIES.is_dir():
+                shutil.copytree(LIBRARIES, folder / LIBRARIES.name, dirs_exist_ok=True)
 
     @property
     def image(self) -> str:
@@ -221,14 +224,9 @@ def _engine() -> Path | None:
 
 
 def catalogue_folder() -> Path:
-    """vnfs/ of the checkout, or where HEADRACE_VNFS says."""
+    """Where HEADRACE_VNFS says, or headrace's own."""
     given = os.environ.get("HEADRACE_VNFS")
-    if given:
-        return Path(given)
-    for parent in Path(__file__).resolve().parents:
-        if (parent / "vnfs").is_dir():
-            return parent / "vnfs"
-    raise BadInput("vnfs: the folder of VNF definitions is missing; set HEADRACE_VNFS to it")
+    return Path(given) if given else shipped("vnfs")
 
 
 def catalogue() -> dict[str, CatalogueEntry]:

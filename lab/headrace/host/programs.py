@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""headrace's own programs: where each is, and what a run of one of its tools says."""
+"""What headrace has beside its Python, where each is: programs, VNF definitions, studies; and what
+a run of one of its tools says.
+
+An installed package brings them (packaging/); a checkout has them where they are written or built.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,40 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError, bad_value
 
 VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
-REPO = Path(__file__).resolve().parents[3]
+PACKAGE = Path(str(resources.files("headrace"))).resolve()
+INSTALLED = PACKAGE / "installed"  # in a package only
+LIBRARIES = (
+    PACKAGE.parent / "headrace.libs"
+)  # of its programs, which look for it beside the package
+REPO = PACKAGE.parents[1]
+BUILT = REPO / "build"
+
+
+def installed() -> bool:
+    """Whether this is a package; otherwise it is a checkout."""
+    return INSTALLED.is_dir()
+
+
+def shipped(folder: str) -> Path:
+    """A folder of definitions: `vnfs` or `studies`."""
+    return (INSTALLED if installed() else REPO) / folder
 
 
 def find(name: str, built: Iterable[Path], advice: str, variable: str | None = None) -> Path:
-    """What the environment's `variable` names, then the first of `built` that can be run, then
-    PATH's. `advice` is what to do when there is none of them."""
+    """What the environment's `variable` names, then the package's own, then the first of `built`
+    that can be run, then PATH's. `advice` is what to do when there is none of them."""
     named = os.environ.get(variable) if variable else None
     if variable and named:
         if not os.access(named, os.X_OK):
             raise bad_value(variable, named, allowed=f"an executable {name}")
         return Path(named)
-    for file in built:
+    for file in (INSTALLED / "bin" / name, *built):
         if os.access(file, os.X_OK):
             return file
     found = shutil.which(name)
@@ -33,20 +54,20 @@ def find(name: str, built: Iterable[Path], advice: str, variable: str | None = N
 
 
 def find_engine() -> Path:
-    """$HEADRACE_ENGINE, then the repository's build directory, then PATH."""
+    """$HEADRACE_ENGINE, then the package's, then the checkout's, then PATH's."""
     return find(
         "headrace-engine",
-        [REPO / "build" / "engine" / "headrace-engine"],
+        [BUILT / "engine" / "headrace-engine"],
         "; build it with `make setup`, put it on PATH, or name it in HEADRACE_ENGINE",
         variable="HEADRACE_ENGINE",
     )
 
 
 def find_tracer() -> Path:
-    """$HEADRACE_TRACE, then the repository's build directory, then PATH."""
+    """$HEADRACE_TRACE, then the package's, then the checkout's, then PATH's."""
     return find(
         "headrace-trace",
-        [REPO / "build" / "trace" / "headrace-trace"],
+        [BUILT / "trace" / "headrace-trace"],
         "; build it with `make setup`, put it on PATH, or name it in HEADRACE_TRACE",
         variable="HEADRACE_TRACE",
     )

@@ -12,7 +12,7 @@ from headrace.host import programs
 def find_shortcut() -> Path:
     return programs.find(
         "headrace-shortcut",
-        [programs.REPO / "build" / "trace" / "headrace-shortcut"],
+        [programs.BUILT / "trace" / "headrace-shortcut"],
         "; build it with `make setup`, put it on PATH, or name it in HEADRACE_SHORTCUT",
         variable="HEADRACE_SHORTCUT",
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.vm_cpio import Archive
 from headrace.ground.hosted.vm_kernel import Kernel, cache_folder
-from headrace.host.programs import REPO, find, find_engine
+from headrace.host.programs import BUILT, LIBRARIES, find, find_engine
 
 ENGINE = "/bin/headrace-engine"
 PLAN = "/headrace/plan.json"
@@ -130,7 +130,7 @@ def driver_of(kernel: Kernel, wanted: str) -> str:
 def guest_engine(accel: str) -> Path:
     """The engine that guests run. Emulation has no AVX-512: an engine built for a CPU that has it
     would end there with an illegal instruction, and one for all CPUs takes its place."""
-    portable = REPO / "build" / "vm" / "engine" / "headrace-engine"
+    portable = BUILT / "vm" / "engine" / "headrace-engine"
     if os.environ.get("HEADRACE_VM_ENGINE") or (accel == "tcg" and os.access(portable, os.X_OK)):
         return find("headrace-engine", [portable], "", variable="HEADRACE_VM_ENGINE")
     engine = find_engine()
@@ -196,6 +196,9 @@ def _files(engine: Path, wanted: Iterable[str]) -> dict[str, bytes | Path]:
     }
     for file in sorted(libraries | set(drivers)):
         real = file.resolve()
+        if real.parent == LIBRARIES:  # a package's engine looks for them at this depth below itself
+            files[f"/{LIBRARIES.name}/{real.name}"] = real.read_bytes()
+            continue
         files[str(real)] = real.read_bytes()
         if real != file:
             files[str(file)] = real

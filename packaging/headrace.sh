@@ -1,0 +1,3 @@
+#!/bin/sh
+# What runs in processes of their own (`python3 -m headrace...`) finds the packages by this, too.
+PYTHONPATH=/usr/lib/headrace exec /usr/bin/python3 -m headrace "$@"

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Build what is published from this checkout's committed state, in a clean Debian 12: a wheel, a .deb
+# for Debian 12 and one for 13, an image (OCI archive), and their checksums, in dist/. Needs root,
+# mmdebstrap and podman. Two builds of one commit give the same bytes as long as Debian's packages are
+# the same: all times are the commit's, Python packages are those of packaging/locked.txt.
+#
+#   scripts/release.sh [DIR]
+set -euo pipefail
+
+repo=$(cd "$(dirname "$0")/.." && pwd)
+target=$(realpath -m "${1:-$repo/dist}")
+work=${HEADRACE_RELEASE:-/var/tmp/headrace-release}
+suite=bookworm root=$work/root
+version=$(cat "$repo/VERSION")
+SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+packages=(python3 python3-venv gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev
+	libpcap-dev zlib1g-dev libhyperscan-dev libndpi-dev clang libbpf-dev bpftool libxdp-dev)
+
+die() {
+	echo "release: $*" >&2
+	exit 2
+}
+
+[ "$(id -u)" = 0 ] || die "needs root: it makes a file system with device nodes and enters it"
+for program in mmdebstrap podman; do
+	command -v $program >/dev/null || die "$program is missing: apt-get install mmdebstrap podman"
+done
+. "$repo/scripts/clean-root.sh"
+
+make_base
+rm -rf --one-file-system "$root"
+mkdir -p "$root" "$target"
+trap 'rm -rf --one-file-system "$root" "$work/image"' EXIT
+tar -xf "$work/$suite.tar" -C "$root"
+copy_network_settings "$root"
+echo "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" >>"$root/etc/environment"
+mkdir "$root/root/headrace"
+git -C "$repo" archive HEAD | tar -x -C "$root/root/headrace"
+inside "$root" root /root "apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+	apt-get install -y -q --no-install-recommends ${packages[*]}" >"$work/apt.log" 2>&1 ||
+	die "the packages for building cannot be installed: $work/apt.log"
+inside "$root" root /root headrace/packaging/build.sh >"$work/build.log" 2>&1 || {
+	tail -n 20 "$work/build.log" >&2
+	die "the build failed: $work/build.log"
+}
+cp "$root"/root/headrace/dist/* "$target/"
+
+mkdir -p "$work/image"
+cp "$repo/packaging/Containerfile" "$work/image/"
+mapfile -t sources < <(host_sources)
+mmdebstrap --quiet --variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount \
+	--include="$target/headrace_$version-1~deb12_amd64.deb" "$suite" "$work/image/root.tar" "${sources[@]}"
+image=localhost/headrace:$version
+podman build -q --format oci --timestamp "$SOURCE_DATE_EPOCH" --tag "$image" "$work/image" >/dev/null
+podman save -q --format oci-archive --output "$target/headrace-$version-oci.tar" "$image"
+podman rmi "$image" >/dev/null
+(cd "$target" && sha256sum headrace[-_]"$version"* >SHA256SUMS && cat SHA256SUMS)
