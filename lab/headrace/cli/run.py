@@ -38,12 +38,13 @@ from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.points import Wanted
 
+Spec = Annotated[
+    Path, typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own.")
+]
+
 
 def run(
-    spec: Annotated[
-        Path,
-        typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own."),
-    ] = Path("quickstart"),
+    spec: Spec = Path("quickstart"),
     out: Annotated[
         Path | None,
         typer.Option("--out", help="The bundle's directory; runs/NAME-TIME by default."),
