@@ -4,7 +4,8 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-run=(.venv/bin/headrace run studies/quickstart.yaml)
+# The build that came before still keeps the machine busy for a while.
+run=(.venv/bin/headrace run --settle 60 studies/quickstart.yaml)
 
 # Root's headrace adds the hugepages that it lacks by itself, and gives them back. An ordinary
 # user's may only use what is there: have some put there, where sudo allows it.

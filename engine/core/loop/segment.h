@@ -123,8 +123,6 @@ struct replica {
 	struct busy_clock own_clock;
 	struct busy busy;
 	struct busy_window *window; /* the engine's */
-	struct slicer *slicer; /* its worker's; NULL while it has none */
-	struct slices *slices; /* NULL: none are kept */
 	uint64_t next_tick, next_upkeep; /* TSC; the latter the first of what is due beside polling */
 	uint64_t polls, idle_polls;
 	uint64_t ops_elsewhere; /* busy.ops when it came to its worker */
@@ -132,6 +130,9 @@ struct replica {
 	struct core_pace pace;
 	struct emitted emitted[EMIT_MAX];
 	unsigned int segment, index, cpu;
+	/* Last, as no turn needs them. */
+	struct slicer *slicer; /* its worker's; NULL while it has none */
+	struct slices *slices; /* NULL: none are kept */
 };
 
 /* One turn: poll every input, run the packets through, send them on. */

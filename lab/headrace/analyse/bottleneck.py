@@ -232,6 +232,14 @@ def _sharing(name: str | None, parts: Sequence[Part]) -> list[Part]:
     return [p for p in parts if p.cpus == one.cpus and (p.role == "chain") == inside]
 
 
+def _carries(part: Part) -> str:
+    """With the interval, in which all lies that was measured: starts differ."""
+    if part.sampled is None:
+        return pps(part.capacity_pps)
+    low, high = part.sampled.pps.low, part.sampled.pps.high
+    return f"{pps(part.capacity_pps)} ({pps(low)} to {pps(high)})"
+
+
 def _headline(part: Part, sharing: Sequence[Part]) -> str:
     if part.role != "chain":
         names = " and ".join(p.name for p in sharing)
@@ -240,12 +248,12 @@ def _headline(part: Part, sharing: Sequence[Part]) -> str:
             "so the chain's own limit was not reached."
         )
     if len(sharing) < 2:
-        return f"{_called(part)} is narrowest: it can carry {pps(part.capacity_pps)}."
+        return f"{_called(part)} is narrowest: it can carry {_carries(part)}."
     cpus = ", ".join(map(str, part.cpus))
     names = ", ".join(p.name for p in sharing)
     return (
         f"The lcore {cpus} that {names} share is narrowest: together they can carry "
-        f"{pps(part.capacity_pps)}. {_called(part)} is the costliest of them: "
+        f"{_carries(part)}. {_called(part)} is the costliest of them: "
         f"{significant(part.cycles_per_packet or 0.0)} cycles per packet, "
         f"{percent(part.share_of_lcore)} of the lcore's."
     )

@@ -123,7 +123,8 @@ def _by_capacity(
     losses = "; ".join(_measured(s, base) for s, _ in usable)
     compared = [paired(first.execution, one.execution, turns, known) for one in made[1:]]
     tied = [one.base for one in compared if one.verdict == "tie"]
-    what = f"capacity {_plus_minus(first.figure)}"
+    ghz = known[first.execution].clock_hz / 1e9
+    what = f"capacity {_plus_minus(first.figure)} at {significant(ghz)} GHz"
     if not compared:
         text = f"{first.execution}: {what}"
     elif tied:

@@ -12,7 +12,7 @@ from headrace.analyse.conclusion import Conclusion
 from headrace.analyse.lcores import folded, lcores_of
 from headrace.analyse.report import report
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.estimates import Capacity, Interval
+from headrace.record.estimates import Capacity, Interval, PartCapacity
 from headrace.record.rows import Result
 from headrace.record.testdata import GENERATOR_CYCLES, IO_CYCLES, NF_CYCLES, TSC_HZ
 from headrace.record.verdict import Audit, Finding
@@ -71,7 +71,11 @@ def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) ->
 
 def with_capacity(result: Result, value: float, half: float) -> Result:
     found = Interval(value=value, low=value - half, high=value + half)
-    one = Capacity(parts=(), narrowest="", pps=found, trials=3)
+    part = PartCapacity(
+        name="all", role="chain", cpus=(1,), cycles_per_packet=found, pps=found, tsc_hz=TSC_HZ,
+        clock_hz=3e9, quiet_share=1, slices=100,
+    )  # fmt: skip
+    one = Capacity(parts=(part,), narrowest="all", pps=found, trials=3)
     return result.model_copy(update={"capacity": one})
 
 
@@ -89,7 +93,7 @@ def test_capacities_are_judged_by_where_all_have_one(tmp_path: Path, results: li
     assert (found.best, found.by, found.sure, found.pairs) == ("rtc", "capacity", True, 1)
     assert found.ratio is not None and found.ratio.value == pytest.approx(1.25)
     assert found.sentence.startswith(
-        "rtc is best: capacity 20.0\u202fMpps ± 0.50 %, 1.25 ± 0.01 times hybrid"
+        "rtc is best: capacity 20.0\u202fMpps ± 0.50 % at 3.00 GHz, 1.25 ± 0.01 times hybrid"
     )
     assert "rtc ndr 9.00\u202fMpps on a disturbed machine" in found.sentence
     assert [s.figure.value for s in found.standings] == [20e6, 16e6]

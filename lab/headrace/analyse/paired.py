@@ -16,7 +16,8 @@ from headrace.record.rows import Trial
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
       2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
 _NORMAL = 1.96
-Turns = Mapping[str, Sequence[float | None]]  # execution: its capacity in each turn
+# Execution: its capacity in each turn, in packets per cycle of its cores.
+Turns = Mapping[str, Sequence[float | None]]
 
 
 def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, list[float | None]]:
@@ -30,8 +31,8 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
         if not order or order[-1] != one.execution:
             turn[one.execution] = turn.get(one.execution, 0) + 1
             order.append(one.execution)
-        pps = None if one.capacity is None else one.capacity.pps.value
-        last[one.execution, turn[one.execution]] = pps
+        rate = None if one.capacity is None else _per_cycle(one.capacity)
+        last[one.execution, turn[one.execution]] = rate
     return {name: [last[name, n] for n in range(1, count + 1)] for name, count in turn.items()}
 
 
@@ -61,7 +62,7 @@ def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) ->
         for a, b in zip(turns.get(name, ()), turns.get(base, ()), strict=False)
         if a is not None and b is not None
     ]
-    ratio = _over(pairs) if len(pairs) > 1 else _apart(alone[name].pps, alone[base].pps)
+    ratio = _over(pairs) if len(pairs) > 1 else _apart(alone[name], alone[base])
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if ratio.low > 1:
         verdict = "faster"
@@ -80,8 +81,13 @@ def _over(pairs: Sequence[tuple[float, float]]) -> Interval:
     )
 
 
-def _apart(a: Interval, b: Interval) -> Interval:
+def _per_cycle(one: Capacity) -> float:
+    """Packets per cycle of a core: each trial had its own clock."""
+    return one.pps.value / one.clock_hz
+
+
+def _apart(a: Capacity, b: Capacity) -> Interval:
     """Two that were measured by themselves: their relative half widths in quadrature."""
-    value = a.value / b.value
-    half = value * math.hypot(a.half / a.value, b.half / b.value)
+    value = _per_cycle(a) / _per_cycle(b)
+    half = value * math.hypot(a.pps.half / a.pps.value, b.pps.half / b.pps.value)
     return Interval(value=value, low=value - half, high=value + half)

@@ -10,13 +10,17 @@ import pytest
 
 from headrace.analyse.paired import paired, quietest_of, turns_of
 from headrace.record.bundle import Bundle
-from headrace.record.estimates import Capacity, Interval
+from headrace.record.estimates import Capacity, Interval, PartCapacity
 from headrace.record.rows import Trial
 
 
-def capacity(pps: float, half: float = 0.0) -> Capacity:
+def capacity(pps: float, half: float = 0.0, clock_hz: float = 2.0) -> Capacity:
     interval = Interval(value=pps, low=pps - half, high=pps + half)
-    return Capacity(parts=(), narrowest="", pps=interval, trials=1)
+    part = PartCapacity(
+        name="all", role="chain", cpus=(1,), cycles_per_packet=interval, pps=interval, tsc_hz=1,
+        clock_hz=clock_hz, quiet_share=1, slices=100,
+    )  # fmt: skip
+    return Capacity(parts=(part,), narrowest="all", pps=interval, trials=1)
 
 
 def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
@@ -44,6 +48,8 @@ def test_without_turns_it_goes_by_the_intervals_themselves() -> None:
     found = paired("a", "b", {}, alone)
     assert (found.pairs, found.verdict) == (1, "faster")
     assert found.ratio.half == pytest.approx(1.1 * ((0.3 / 11) ** 2 + 0.04**2) ** 0.5)
+    slower = {**alone, "b": capacity(5e6, 0.2e6, clock_hz=1.0)}  # at half the clock
+    assert paired("a", "b", {}, slower) == found
     assert paired("a", "b", {"a": [None], "b": [1e6]}, alone) == found
 
 
@@ -62,7 +68,7 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
     ]  # fmt: skip
     one = trials[0]
     found = turns_of(trials, one.chain, one.workload)
-    assert found == {"a": [1e6, 3e6, 5e6], "b": [2e6, None, 6e6]}
+    assert found == {"a": [0.5e6, 1.5e6, 2.5e6], "b": [1e6, None, 3e6]}
     assert turns_of(trials, "another", one.workload) == {}
 
 

@@ -22,6 +22,7 @@ from headrace.ground import choose
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import shipped
+from headrace.host.settle import settle
 from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
@@ -56,6 +57,12 @@ def run(
         float,
         typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
     ] = WAIT_S,
+    settled: Annotated[
+        float,
+        typer.Option(
+            "--settle", min=0, help="Seconds to wait, at most, for other work here to pass first."
+        ),
+    ] = 0.0,
     check: Annotated[
         bool,
         typer.Option(
@@ -95,6 +102,8 @@ def run(
     if check:
         _show_check(chosen, checked, as_json)
     else:
+        if settled:
+            settle(settled, Console(stderr=True, highlight=False).print)
         bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
         _told(bundle, results, judged, as_json)
         _unharmed(results)

@@ -110,6 +110,10 @@ class Deployed(Protocol):
     def looking(self) -> Looking | None:
         """For whoever looks on while a trial runs; None: no counters can be read then."""
 
+    def left_alone(self, seconds: float) -> float | None:
+        """Looks for so long whether something else wants its lcores, which carry nothing meanwhile:
+        the share of that time in which nothing did, of the worst of them. None: it cannot tell."""
+
     def killable(self) -> Killable | None:
         """For `measure.chaos`; None: it has no VNFs that could be killed."""
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from headrace.engine.place import PlacedSegment, Placement, place
 from headrace.engine.plan import GENERATOR, SINK, compile_plan, direct_plan, paths
 from headrace.engine.plan_document import Plan, PlanClass, PlanEngine, PlanLocate
 from headrace.engine.reading import Reading, StartedLoad
+from headrace.engine.sliced import slices_of
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
 from headrace.ground.contract import Converging, Killable, Looking, Offer, Site, resolved_of
@@ -26,6 +28,7 @@ from headrace.ground.floor import Floor, Floors
 from headrace.host import store
 from headrace.host.state import telemetry_sockets
 from headrace.model.locate import not_from_memory
+from headrace.model.undisturbed import left_alone
 from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
@@ -234,6 +237,13 @@ class DeployedEngine:
 
     def looking(self) -> Looking | None:
         return EngineLook(self.engine, self.ways, self.plan)
+
+    def left_alone(self, seconds: float) -> float | None:
+        with self.engine.measuring():
+            since = self.engine.read().tsc
+            time.sleep(seconds)
+            until = self.engine.read().tsc
+        return left_alone(slices_of(self.engine, since, until))
 
     def killable(self) -> Killable | None:
         return None

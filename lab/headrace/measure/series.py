@@ -24,6 +24,10 @@ from headrace.spec.measure import LoadShare
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
 RETRIES = 6
+# Before it is, what disturbed it is waited for: so long in all, as some machines are never quiet.
+PATIENCE_S = 15.0
+LOOK_S = 0.3
+LEFT_ALONE = 0.97  # of the slices of a look
 SATURATED_S = 1.0  # a trial for an execution's capacity,
 SATURATIONS = 3  # of which so many are tried
 
@@ -64,7 +68,7 @@ class TrialSeries:
         self._measure = offer.measure or study.measure
         self._warmup_s = study.warmup
         self._by_number: dict[int, list[Trial]] = {}
-        self._retries, self._repetition = RETRIES, 0
+        self._retries, self._repetition, self._paused_s = RETRIES, 0, 0.0
 
     def saturate(self) -> None:
         """One trial at as many packets as its lcores can take, for what they can carry; again while
@@ -175,7 +179,7 @@ class TrialSeries:
 
     def _search(self, limits: Limits) -> None:
         began, first = time.monotonic(), self._book.trials
-        self._retries = RETRIES
+        self._retries, self._paused_s = RETRIES, 0.0
         from headrace.measure.search import search  # its library takes half a second to load
 
         goals = search(
@@ -198,14 +202,28 @@ class TrialSeries:
                 + ("" if verdict == "ok" else f" [yellow]{verdict}[/yellow]")
                 + _by_policy(results[-1])
             )
-        self._book.progress.say(f"  {count} trials in {duration(seconds)}")
+        paused = f", {duration(self._paused_s)} of it paused for other work on the lcores to pass"
+        self._book.progress.say(
+            f"  {count} trials in {duration(seconds)}" + (paused if self._paused_s >= 1 else "")
+        )
 
     def _outcome(self, load_pps: float, seconds: float) -> Outcome:
         total = self._trial(load_pps, seconds, "search")[-1]
         while _disturbed(total) and self._retries > 0:
             self._retries -= 1
+            self._pause()
             total = self._trial(load_pps, seconds, "search")[-1]
         return Outcome(total.trial, total.intended, total.sent, total.lost, _disturbed(total))
+
+    def _pause(self) -> None:
+        """Until what disturbed a trial has passed: it would disturb the next one, too."""
+        began = time.monotonic()
+        while self._paused_s + (time.monotonic() - began) < PATIENCE_S:
+            share = self._deployed.left_alone(LOOK_S)
+            if share is None or share >= LEFT_ALONE:
+                break
+            self._book.progress.status("paused, as other work has the lcores")
+        self._paused_s += time.monotonic() - began
 
 
 def _by_policy(one: Measurement) -> str:

@@ -51,6 +51,7 @@ class Fake:
     notes: Sequence[str] = ()
     segments: tuple[Segment, ...] = ()
     cpus: frozenset[int] = frozenset()
+    shares: list[float] = field(default_factory=list)  # what each look finds was left alone
     trials: int = 0
     going: tuple[float, float] = (0.0, 0.0)
 
@@ -91,6 +92,10 @@ class Fake:
 
     def verify(self) -> Sequence[Finding]:
         return ()
+
+    def left_alone(self, seconds: float) -> float | None:
+        self.log.append("look")
+        return self.shares.pop(0) if self.shares else None
 
     def most_pps(self, offer: Offer) -> float | None:
         return 10 * CAPACITY
@@ -265,6 +270,13 @@ def test_a_disturbed_trial_of_a_search_is_done_again(home: Path) -> None:
     assert result.bounds is not None and result.bounds.lower_pps is not None
     assert result.bounds.lower_pps == pytest.approx(CAPACITY, rel=0.06)
     assert result.audit.verdict == "ok"
+    log: list[str] = []
+    Path(home / "looks").mkdir()
+    done = run(home / "looks", [Fake("a", log, SEARCH, disturbed=1, shares=[0.2, 0.9, 1.0])])
+    at = log.index("look")
+    # It looks until nothing else has the lcores, and only then tries again.
+    assert log[at : at + 4] == ["look", "look", "look", "trial a"] and log.count("look") == 3
+    assert "paused" not in done.words  # for less than a second
     for disturbed, again in ((3, 3), (1000, 6)):
         (home / str(disturbed)).mkdir()
         busy = run(home / str(disturbed), [Fake("a", [], SEARCH, disturbed=disturbed)])

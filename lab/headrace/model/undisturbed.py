@@ -4,8 +4,9 @@
 A neighbour on the machine loses packets in the chain's name, and a search that counts losses finds
 the neighbour's limit. What a packet costs in the slices that were left alone is the chain's own:
 the cycles of all of them over their packets, in full bursts, as they are when an lcore has no time
-left. Intervals are by the bootstrap over blocks of ten slices (0.1 s), as slices beside each other
-are alike (Künsch 1989, The jackknife and the bootstrap for general stationary observations).
+left, at the highest clock that the cores had. Intervals are by the bootstrap over starts and, in
+each, blocks of ten slices (0.1 s), as slices beside each other are alike (Künsch 1989, The
+jackknife and the bootstrap for general stationary observations).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.record.estimates import CONFIDENCE, Capacity, Interval, PartCapaci
 from headrace.record.segments import Segment
 from headrace.record.slices import ReplicaSlices, Sliced
 
+FAST = 0.05  # of the slices, the fastest: their clock is the highest that the cores had
 DISTURBED = 0.01  # of a slice: with more taken from its lcore it is left out
 SLOW = 1.1  # times the usual pace of its lcore: so is one while its core was slow,
 NARROW = 0.8  # or did this part of its usual additions at once: somebody on its other hyperthread
@@ -31,6 +33,7 @@ DRAWS = 1000
 TURNED_AWAY = 0.05  # of what was sent, by full rings: the chain has no time left
 WIRE = "wire-"  # rings in front of a chain (engine/plan.py)
 _TURNS = ("turns", "turn_packets", "turn_packets_squared", "turn_cycles", "turn_cycles_by_packets")
+_CYCLES = frozenset({"ops", "turn_cycles", "turn_cycles_by_packets"})
 _SUMMED = ("ops", "packets", "found", *_TURNS)
 
 Draws = npt.NDArray[np.float64]
@@ -44,11 +47,19 @@ def quiet(one: ReplicaSlices) -> Mask:
     pace = one["pace"] / one.additions
     width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
     alone = taken <= DISTURBED * one["ref"]
-    taken_pace = one["pace"] > 0  # a slice of a replica that did not poll has no sample
-    usual_pace = np.median(pace[taken_pace]) if taken_pace.any() else 0.0
-    usual_width = np.median(width[taken_pace]) if taken_pace.any() else 0.0
-    same = ~taken_pace | ((pace <= SLOW * usual_pace) & (width >= NARROW * usual_width))
-    return alone & same
+    sampled = one["pace"] > 0  # not while it waited for room in front of it
+    if not sampled.any():
+        return sampled
+    usual, wide = np.median(pace[sampled]), np.median(width[sampled])
+    same = (pace <= SLOW * usual) & (pace >= usual / SLOW**2) & (width >= NARROW * wide)
+    return np.asarray(alone & sampled & same)
+
+
+def left_alone(replicas: Sequence[ReplicaSlices]) -> float | None:
+    """The share of slices in which nothing disturbed the lcore that was disturbed most; None: there
+    are no slices."""
+    shares = [float(quiet(one).mean()) for one in replicas if one["ref"].size]
+    return min(shares, default=None)
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,35 @@ def capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
     saturated = [[one for one in start if _saturated(one)] for start in every]
     # What comes in full bursts beside the limit has just been written, and is dearer to receive
     # than what has waited (docs/design/handover.md): the limit is where packets wait.
-    return _capacity([one for one in saturated if one]) or _capacity([one for one in every if one])
+    found = _capacity([one for one in saturated if one]) or _capacity([one for one in every if one])
+    if found is None:
+        return None
+    # Starts differ, by the clock of their cores for one thing. What one of them carried, the chain
+    # can carry: the interval has it.
+    most = max((_taken_pps(one) for start in every for one in start), default=0.0)
+    return found.model_copy(
+        update={
+            "parts": tuple(_with(one, most) for one in found.parts),
+            "pps": found.pps.with_high(most),
+        }
+    )
+
+
+def _with(part: PartCapacity, taken_pps: float) -> PartCapacity:
+    if part.role != "chain":
+        return part
+    return part.model_copy(update={"pps": part.pps.with_high(taken_pps)})
+
+
+def _taken_pps(sample: Sliced) -> float:
+    """What the chain took in, over all slices, disturbed or not."""
+    rate = 0.0
+    for one in sample.replicas:
+        counted = _counted(sample, (one.segment, one.index))
+        first = counted is not None and any(link.startswith(WIRE) for link in counted.inputs)
+        if first and one["ref"].size:
+            rate += one["packets"].sum() / one["ref"].sum() * one.tsc_hz
+    return float(rate)
 
 
 def _saturated(sample: Sliced) -> bool:
@@ -78,12 +117,13 @@ def _capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
     some = [one for start in starts for one in start]
     if not some:
         return None
-    costs = {key: _cost(starts, key) for key in _keys(some)}
+    pace = _fastest(some)
+    costs = {key: _cost(starts, key, pace) for key in _keys(some)}
     visits = _visits(some)
     parts = [
         part
         for segment in some[0].segments
-        if (part := _part(segment, some, costs, visits)) is not None
+        if (part := _part(segment, some, costs, visits, pace)) is not None
     ]
     chain = [one for one in parts if one.role == "chain"]
     if not chain or len(chain) < sum(one.role == "chain" for one in some[0].segments):
@@ -113,11 +153,22 @@ def _burst(samples: Sequence[Sliced], key: Key) -> int:
 Columns = Mapping[str, Draws]
 
 
-def _cost(starts: Sequence[Sequence[Sliced]], key: Key) -> _Cost | None:
+def _fastest(samples: Sequence[Sliced]) -> float:
+    """TSC cycles of an addition at the highest clock of the cores. Clocks wander by a tenth from
+    moment to moment, and what a chain can carry with them: cycles are stated at this one."""
+    paces = np.concatenate(
+        [one["pace"][quiet(one)] / one.additions for each in samples for one in each.replicas]
+    )
+    if not paces.size:
+        return 1.0
+    return float(np.sort(paces)[: max(1, round(FAST * paces.size))].mean())
+
+
+def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | None:
     """In full bursts: by slices of such, or else by the line through polls of the slices that come
     nearest to it."""
     burst = _burst([one for start in starts for one in start], key)
-    each = [_worked([_of(one, key) for one in start]) for start in starts]
+    each = [_worked([_of(one, key) for one in start], pace) for start in starts]
     together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
     count = sum(one.size for one in together)
     full = [one >= FULL * burst for one in together]
@@ -134,12 +185,16 @@ def _cost(starts: Sequence[Sequence[Sliced]], key: Key) -> _Cost | None:
     return _Cost(costs, sum(int(one.sum()) for one in near), False)
 
 
-def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
-    """Undisturbed slices with packets, of one start."""
-    return {
-        name: np.concatenate([one[name][quiet(one) & (one["packets"] > 0)] for one in trials])
-        for name in _SUMMED
-    }
+def _worked(trials: Sequence[ReplicaSlices], pace: float) -> Columns:
+    """Undisturbed slices with packets, of one start; their cycles as they had been at this pace."""
+    columns: dict[str, list[Draws]] = {name: [] for name in _SUMMED}
+    for one in trials:
+        chosen = quiet(one) & (one["packets"] > 0)
+        scale = pace * one.additions / one["pace"][chosen]
+        for name, column in columns.items():
+            values = one[name][chosen]
+            column.append(values * scale if name in _CYCLES else values)
+    return {name: np.concatenate(column) for name, column in columns.items()}
 
 
 def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Draws]:
@@ -215,6 +270,7 @@ def _part(
     samples: Sequence[Sliced],
     costs: Mapping[Key, _Cost | None],
     visits: Mapping[Key, float],
+    pace: float,
 ) -> PartCapacity | None:
     own = [key for key in costs if key[0] == segment.name]
     known = [(key, cost) for key in own if (cost := costs[key]) is not None and visits.get(key)]
@@ -237,6 +293,7 @@ def _part(
         cycles_per_packet=_interval(np.asarray(packet)),
         pps=_interval(narrowest),
         tsc_hz=tsc_hz,
+        clock_hz=tsc_hz / pace,
         quiet_share=float(left_alone.mean()) if left_alone.size else 0.0,
         slices=sum(cost.slices for _, cost in known),
         at_limit=all(cost.at_limit for _, cost in known),

@@ -101,6 +101,20 @@ def test_a_slow_core_is_left_out(column: str, factor: float) -> None:
     assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
 
 
+def test_a_clock_that_wanders_is_taken_out() -> None:
+    """The same cycles of the core for each packet, at 1.25 and at 1.19 times the TSC's clock."""
+    slow = np.arange(200) % 20 >= 10
+    one = slices("acl", 100.0, noise=0.0)
+    pace = np.where(slow, 256 * 0.84, 256 * 0.8)
+    packets = SLICE / (100 * np.where(slow, 0.84 / 0.8, 1.0))
+    columns = {**one.columns, "pace": pace, "wide": pace * 1.1, "packets": packets}
+    columns["found"] = packets / BURST
+    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+    assert found is not None and found.clock_hz == pytest.approx(1.25 * HZ)
+    assert found.pps.value == pytest.approx(HZ / 100, rel=1e-6)
+    assert found.pps.half < 1e-6 * found.pps.value
+
+
 def test_the_interval_holds_the_truth_in_most_of_its_draws() -> None:
     held = 0
     for seed in range(100):
@@ -124,6 +138,13 @@ def test_starts_that_differ_widen_the_interval() -> None:
     assert close is not None and wide is not None
     assert close.pps.half < 0.01 * close.pps.value
     assert wide.pps.half > 0.03 * wide.pps.value
+
+
+def test_the_interval_has_what_a_start_carried() -> None:
+    """One start of nine is 10 % faster than the others, and takes in so much, slice by slice."""
+    found = capacity([[sliced(slices("acl", cost))] for cost in (*[100.0] * 8, 90.0)])
+    assert found is not None and found.parts[0].pps == found.pps
+    assert found.pps.high >= HZ / 90 * 0.997 and found.pps.value < HZ / 98
 
 
 def test_parts_of_one_lcore_add_up_and_others_do_not() -> None:

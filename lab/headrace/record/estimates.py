@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from headrace.record.frozen import Record
 
@@ -24,8 +24,8 @@ class Interval(Record):
         """What stands behind the ±."""
         return (self.high - self.low) / 2
 
-    def scaled(self, by: float) -> Interval:
-        return Interval(value=self.value * by, low=self.low * by, high=self.high * by)
+    def with_high(self, at_least: float) -> Interval:
+        return Interval(value=self.value, low=self.low, high=max(self.high, at_least))
 
 
 class PartCapacity(Record):
@@ -38,9 +38,11 @@ class PartCapacity(Record):
     name: str
     role: Literal["chain", "generator", "sink"]
     cpus: tuple[int, ...]
-    cycles_per_packet: Interval  # that enters the part, in full bursts
+    cycles_per_packet: Interval  # that enters the part, in full bursts; TSC cycles at `clock_hz`
     pps: Interval
     tsc_hz: NonNegativeInt  # the clock of these cycles: pps is TSC Hz / cycles
+    # Of its cores, that the cycles are stated at: the highest that they had in the sample.
+    clock_hz: NonNegativeFloat
     quiet_share: float = Field(ge=0, le=1)  # of its slices, those in which nothing disturbed it
     slices: NonNegativeInt  # undisturbed ones, of 10 ms and one lcore each: what this rests on
     at_limit: bool = True  # its lcores had no time left in them; False: by the line through polls
@@ -54,6 +56,11 @@ class Capacity(Record):
     narrowest: str  # the part of the chain that has the least pps
     pps: Interval  # its
     trials: NonNegativeInt  # whose slices these are
+
+    @property
+    def clock_hz(self) -> float:
+        part = self.part(self.narrowest)
+        return part.clock_hz if part is not None else 0.0
 
     def part(self, name: str) -> PartCapacity | None:
         return next((one for one in self.parts if one.name == name), None)

@@ -176,6 +176,7 @@ def capacity_of(segments: Sequence[Segment], jit: float) -> Capacity:
                 cycles_per_packet=Interval(value=cycles, low=cycles * 0.98, high=cycles * 1.02),
                 pps=Interval(value=wide, low=wide / 1.02, high=wide / 0.98),
                 tsc_hz=TSC_HZ,
+                clock_hz=1.25 * TSC_HZ,
                 quiet_share=0.95,
                 slices=200 * len(one.cpus),
                 at_limit=wide < GENERATOR_MAX_PPS,

@@ -105,6 +105,9 @@ class Joined:
                                 f"arrived over {self._path.bridge}")  # fmt: skip
         return [Finding(check="path", ok=True, text="What was sent arrived at the receiver.")]
 
+    def left_alone(self, seconds: float) -> float | None:
+        return None
+
     def most_pps(self, offer: Offer) -> float | None:
         return None
 

@@ -232,6 +232,9 @@ class Running:
         self._counters = self._deployed.all_counters()
         return self._verified
 
+    def left_alone(self, seconds: float) -> float | None:
+        return None
+
     def most_pps(self, offer: Offer) -> float | None:
         return None
 

@@ -38,6 +38,9 @@ class ServiceUp:
     def verify(self) -> Sequence[Finding]:
         return ()
 
+    def left_alone(self, seconds: float) -> float | None:
+        return None
+
     def most_pps(self, offer: Offer) -> float | None:
         return None
 
