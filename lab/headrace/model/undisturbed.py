@@ -168,33 +168,53 @@ def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | 
     """In full bursts: by slices of such, or else by the line through polls of the slices that come
     nearest to it."""
     burst = _burst([one for start in starts for one in start], key)
-    each = [_worked([_of(one, key) for one in start], pace) for start in starts]
+    each = [_worked([_of(one, key) for one in start]) for start in starts]
     together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
     count = sum(one.size for one in together)
     full = [one >= FULL * burst for one in together]
     if sum(int(one.sum()) for one in full) >= LEAST:
-        sums = _resampled(each, full)
+        sums = _resampled(_stated(each, full, pace), full)
         return _Cost(sums["ops"] / sums["packets"], sum(int(one.sum()) for one in full), True)
     if count < LEAST:
         return None
     limit = np.quantile(np.concatenate(together), 1 - max(0.25, LEAST / count))
     near = [one >= limit for one in together]
-    sums = _resampled(each, near)
+    sums = _resampled(_stated(each, near, pace), near)
     as_they_came = sums["ops"] / sums["packets"]
     costs = np.minimum(as_they_came, _lines(sums, burst, as_they_came))
     return _Cost(costs, sum(int(one.sum()) for one in near), False)
 
 
-def _worked(trials: Sequence[ReplicaSlices], pace: float) -> Columns:
-    """Undisturbed slices with packets, of one start; their cycles as they had been at this pace."""
-    columns: dict[str, list[Draws]] = {name: [] for name in _SUMMED}
+def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
+    """Undisturbed slices with packets, of one start; the pace is of one addition."""
+    columns: dict[str, list[Draws]] = {name: [] for name in (*_SUMMED, "pace")}
     for one in trials:
         chosen = quiet(one) & (one["packets"] > 0)
-        scale = pace * one.additions / one["pace"][chosen]
         for name, column in columns.items():
             values = one[name][chosen]
-            column.append(values * scale if name in _CYCLES else values)
+            column.append(values / one.additions if name == "pace" else values)
     return {name: np.concatenate(column) for name, column in columns.items()}
+
+
+def _stated(starts: Sequence[Columns], masks: Sequence[Mask], pace: float) -> list[Columns]:
+    """The same with cycles as they had been at this pace.
+
+    What a packet costs follows the clock of its core where it is computed, and does not where it
+    waits for memory or for another clock: how far it does, these slices tell themselves, by the
+    line through the logarithms of both. Where the clock hardly moved there is little to correct."""
+    chosen = list(zip(starts, masks, strict=True))
+    paces = np.log(np.concatenate([one["pace"][mask] for one, mask in chosen]))
+    costs = np.log(
+        np.concatenate([one["ops"][mask] / one["packets"][mask] for one, mask in chosen])
+    )
+    spread = paces - paces.mean()
+    moved = float(spread @ spread)
+    follows = float(spread @ (costs - costs.mean())) / moved if moved > 0 else 0.0
+    made = []
+    for one in starts:
+        scale = (pace / one["pace"]) ** follows
+        made.append({n: c * scale if n in _CYCLES else c for n, c in one.items() if n in _SUMMED})
+    return made
 
 
 def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Draws]:

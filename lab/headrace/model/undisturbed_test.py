@@ -115,6 +115,14 @@ def test_a_clock_that_wanders_is_taken_out() -> None:
     assert found.pps.half < 1e-6 * found.pps.value
 
 
+def test_what_does_not_follow_the_clock_is_left_as_it_is() -> None:
+    """A wait by the TSC's own clock costs as much at any clock of the core."""
+    pace = np.where(np.arange(200) % 20 >= 10, 256 * 0.84, 256 * 0.8)
+    columns = {**slices("delay", 100.0, noise=0.003).columns, "pace": pace, "wide": pace * 1.1}
+    found = capacity([[sliced(ReplicaSlices("delay", 0, 1, HZ, 256, columns))]])
+    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+
+
 def test_the_interval_holds_the_truth_in_most_of_its_draws() -> None:
     held = 0
     for seed in range(100):
