@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from perf import busy, engine, nfs, start, testpmd, traffic, watched
+from perf import busy, engine, neighbour, nfs, start, testpmd, traffic, watched
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -194,6 +194,12 @@ class Bench:
                 name = f"{cycles} cycles in bursts of {burst}"
                 self.row(f"added over known, {name}", over, "x")
 
+    def neighbour(self) -> None:
+        """Capacity beside a process that takes 30 % of an lcore in bursts."""
+        for what, known, quiet in neighbour.rows(BINARY, self.folder, self.cpus, self.runs):
+            self.row(f"cycles over known, {what}", known, "x")
+            self.row(f"over those without, {what}", quiet, "x")
+
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
         to the functions' tables, by their counters."""
@@ -231,6 +237,7 @@ def main() -> int:
         "fastpath": Bench.fastpath,
         "nfs": Bench.nfs,
         "busy": Bench.busy,
+        "neighbour": Bench.neighbour,
         "watched": Bench.watched,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)

@@ -52,6 +52,11 @@ def slices_of(engine: Engine, since: int, until: int) -> tuple[ReplicaSlices, ..
     reply = SlicesReply.model_validate(
         engine.request("slices", since=since, until=until, most=MOST)
     )
+    return columns_of(reply)
+
+
+def columns_of(reply: SlicesReply) -> tuple[ReplicaSlices, ...]:
+    """Those of all replicas of all segments."""
     return tuple(
         _columns(reply, segment, index, one)
         for segment, replicas in reply.segments.items()
