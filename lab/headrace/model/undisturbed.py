@@ -210,7 +210,7 @@ def _stated(starts: Sequence[Columns], masks: Sequence[Mask], pace: float) -> li
     spread = paces - paces.mean()
     moved = float(spread @ spread)
     follows = float(spread @ (costs - costs.mean())) / moved if moved > 0 else 0.0
-    made = []
+    made: list[Columns] = []
     for one in starts:
         scale = (pace / one["pace"]) ** follows
         made.append({n: c * scale if n in _CYCLES else c for n, c in one.items() if n in _SUMMED})
