@@ -43,6 +43,13 @@ Spec = Annotated[
     Path, typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own.")
 ]
 
+Settled = Annotated[
+    float,
+    typer.Option(
+        "--settle", min=0, help="Seconds to wait, at most, for other work here to pass first."
+    ),
+]
+
 
 def run(
     spec: Spec = Path("quickstart"),
@@ -57,12 +64,7 @@ def run(
         float,
         typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
     ] = WAIT_S,
-    settled: Annotated[
-        float,
-        typer.Option(
-            "--settle", min=0, help="Seconds to wait, at most, for other work here to pass first."
-        ),
-    ] = 0.0,
+    settled: Settled = 0.0,
     check: Annotated[
         bool,
         typer.Option(
