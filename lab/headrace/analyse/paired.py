@@ -37,7 +37,7 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
 
 
 def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
-    """Of each execution the trial of the comparison whose lcores others took least."""
+    """For each execution the trial of the comparison whose lcores others took least."""
     found: dict[str, Trial] = {}
     for one in trials:
         if one.phase != "capacity" or (one.chain, one.workload) != (chain, workload):

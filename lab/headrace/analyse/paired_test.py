@@ -73,7 +73,7 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
 
 
 def test_where_cycles_go_is_told_by_the_trial_that_was_left_alone(bundle_path: Path) -> None:
-    """Of the chain's lcores: what others take of the tester's does not count."""
+    """It is the chain's lcores that count: what others take of the tester's does not."""
     first = next(t for t in Bundle(bundle_path).trials() if t.execution == "pipeline")
     assert first.counters is not None
 

@@ -104,8 +104,7 @@ def run(
     if check:
         _show_check(chosen, checked, as_json)
     else:
-        if settled:
-            settle(settled, Console(stderr=True, highlight=False).print)
+        settle(settled, Console(stderr=True, highlight=False).print)
         bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
         _told(bundle, results, judged, as_json)
         _unharmed(results)

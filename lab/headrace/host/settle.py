@@ -12,7 +12,10 @@ LOOK_S = 1.0
 
 
 def settle(most_s: float, say: Callable[[str], object]) -> float | None:
-    """Return the seconds that it waited; None: the machine did not become idle within `most_s`."""
+    """Return the seconds that it waited; None: the machine did not become idle within `most_s`, of
+    which 0 asks for no wait at all."""
+    if not most_s:
+        return 0.0
     began, told = time.monotonic(), False
     while True:
         if idle_share(LOOK_S) >= IDLE:

@@ -19,8 +19,12 @@ def test_it_waits_for_as_long_as_others_work(monkeypatch: pytest.MonkeyPatch) ->
 def test_it_gives_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
     monkeypatch.setattr(settling, "idle_share", lambda seconds: 0.0)
-    assert settling.settle(0, said.append) is None
-    assert said == ["other work on this machine has not passed in 0 s: going on beside it"]
+    assert settling.settle(1e-9, said.append) is None
+    assert said == ["other work on this machine has not passed in 1e-09 s: going on beside it"]
+
+
+def test_no_wait_is_none() -> None:
+    assert settling.settle(0, print) == 0
 
 
 def test_time_is_accounted_for_as_the_kernel_does(monkeypatch: pytest.MonkeyPatch) -> None:
