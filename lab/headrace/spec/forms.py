@@ -13,6 +13,7 @@ from headrace.spec.base import Spec
 from headrace.spec.deployment import HOSTING_KINDS, Deployment
 from headrace.spec.document import Document, PathKey, dotted
 from headrace.spec.hosting import KINDS, Hosting
+from headrace.spec.moved import in_a_line, renewed
 from headrace.spec.offload import Offload
 from headrace.spec.workload import WORKLOAD_KINDS
 
@@ -50,13 +51,6 @@ THIRD_PARTY = "third-party VNFs are `deployment: {hosting: {kind: appliances}}`"
 # Keys of older specs, and what took their place.
 _OLD: dict[Path, str] = {
     ("base",): "the keys below it are the study's own, beside `groups`",
-    ("compare",): "modes, vnfs, routes, updates and wire are now keys of `deployment: {hosting: "
-    "{kind: offload}}`, flows and frame of `workload`, load, search and duration `loads`, `search` "
-    "and `trial` of `measure`",
-    ("chaos",): "now `measure: {chaos: {every, duration, seed}, loads: [50k]}`; vnfs, daemon and "
-    "routes are keys of `deployment: {hosting: {kind: offload}}`",
-    ("convergence",): "now `measure: {convergence: {routes, prefixes, rounds, timeout}}`; daemons "
-    "are `daemon` of `deployment: {hosting: {kind: offload}}`",
     ("appliances",): "now `images` of `deployment: {hosting: {kind: appliances}}`",
     ("vnfs",): "now `vnfs` of `deployment: {hosting: {kind: appliances}}`, or of `{kind: offload}`",
     ("ports",): "now `ports` of `deployment: {hosting: {kind: offload}}`",
@@ -103,6 +97,9 @@ def hosting_kind(data: Any) -> str:
 def _problems(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     kind = hosting_kind(data)
     yield from _third_party(data, kind)
+    for key in ("compare", "chaos", "convergence"):
+        if key in data:
+            yield (key,), renewed(key, data[key])
     for path, words in _OLD.items():
         if _at(data, path) is not None:
             yield path, words
@@ -124,15 +121,17 @@ def _third_party(data: dict[str, Any], kind: str) -> Iterator[tuple[Path, str]]:
     if kind != "container":
         return
     network = _at(data, ("deployment", "network"))
+    hosting = {"kind": "appliances"} | ({} if network is None else {"network": network})
+    third_party = (
+        "for headrace's own functions; third-party VNFs are "
+        f"`{in_a_line({'deployment': {'hosting': hosting}})}`"
+    )
     names = network if isinstance(network, list) else [network]
     if isinstance(network, list) or any(name in _NO_FUNCTIONS_NETWORKS for name in names):
-        yield (
-            ("deployment", "network"),
-            f"container is for headrace's own functions; {THIRD_PARTY}",
-        )
+        yield ("deployment", "network"), f"got hosting container, {third_party}"
     for key in ("appliances", "vnfs", "graphs", "baseline", "alone", "scale_out"):
         if key in data:
-            yield (key,), f"got hosting container, for headrace's own functions; {THIRD_PARTY}"
+            yield (key,), f"got hosting container, {third_party}"
 
 
 def _other_kinds_keys(data: dict[str, Any], kind: str) -> Iterator[tuple[Path, str]]:

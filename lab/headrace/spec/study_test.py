@@ -202,18 +202,35 @@ def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
     ("text", "words"),
     [
         # What older specs had, and what took its place.
-        ("compare: {vnfs: 3}", ["edge.yaml:2: compare", "modes, vnfs", "{kind: offload}"]),
-        ("chaos: {every: 1}", ["edge.yaml:2: chaos", "measure: {chaos: {every"]),
-        ("convergence: {rounds: 1}", ["edge.yaml:2: convergence", "measure: {convergence"]),
+        (
+            "compare: {vnfs: 3}",
+            ["edge.yaml:2: compare", "now `deployment: {hosting: {kind: offload, vnfs: 3}}`"],
+        ),
+        (
+            "chaos: {every: 1}",
+            ["edge.yaml:2: chaos", "{kind: offload}}, measure: {chaos: {every: 1}}`"],
+        ),
+        (
+            "convergence: {rounds: 1}",
+            ["edge.yaml:2: convergence", "measure: {convergence: {rounds: 1}}`"],
+        ),
+        (
+            "compare: {modes: [offload], flows: 9, load: 5k, duration: 2, search: [ndr], gone: 1}",
+            [
+                "{kind: offload, modes: [offload]}}, workload: {flows: 9}, "
+                "measure: {loads: 5k, trial: 2, search: [ndr]}`"
+            ],
+        ),
+        ("compare: [offload, ovs-dpdk]", ["{kind: offload, modes: [offload, ovs-dpdk]}}`"]),
         ("base: {chain: []}", ["edge.yaml:2: base", "beside `groups`"]),
         ("ports: {a: {}}", ["edge.yaml:2: ports", "hosting: {kind: offload}"]),
         (
             "chain: [nat]\ndeployment: {hosting: container, network: [bridge, ovs]}",
-            ["edge.yaml:3: deployment.network", "hosting: {kind: appliances}"],
+            ["edge.yaml:3: deployment.network", "{kind: appliances, network: [bridge, ovs]}}`"],
         ),
         (
             "chain: [nat]\ndeployment: {hosting: {kind: container}, network: macvlan}",
-            ["deployment.network", "hosting: {kind: appliances}"],
+            ["deployment.network", "hosting: {kind: appliances, network: macvlan}}`"],
         ),
         (
             "chain: [nat]\ndeployment: {hosting: container}\nbaseline: true",
