@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.compare import diff
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer
 from headrace.host import settings
@@ -343,12 +344,21 @@ def test_the_command_writes_its_report(tmp_path: Path, shortcut: None) -> None:
     assert "jumbo-mtu" in page and "redirect-peer" in page
     for station in result.path.stations:
         assert not Path(station.namespace).exists()
+    replay = [*HEADRACE, "run", str(out)]
+    refused = subprocess.run([*replay, "--check"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "bundle of `headrace tune`" in refused.stderr
     again = subprocess.run(
-        [*HEADRACE, "tune", str(out), "--out", str(tmp_path / "again")],
+        [*replay, "--out", str(tmp_path / "again")],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "again/spec.yaml").read_text() == (out / "spec.yaml").read_text()
+    found = diff(Bundle(out), Bundle(tmp_path / "again"))
+    assert {one.key.execution for one in found.compared} == {
+        BASELINE, "jumbo-mtu", "redirect-peer",
+    }  # fmt: skip
+    assert not found.only_a and not found.only_b
+    assert not [one for one in found.differences if one.where == "spec"]
 
 
 @pytest.mark.parallel

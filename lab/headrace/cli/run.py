@@ -17,6 +17,7 @@ from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._live import Address, listen, watched
 from headrace.cli.report import finish_run
+from headrace.cli.tune import is_tuned, replay
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground import choose
 from headrace.ground.contract import Checked
@@ -27,7 +28,7 @@ from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
-from headrace.record.bundle import Bundle
+from headrace.record.bundle import Bundle, check_new
 from headrace.record.chaos import CHAOS
 from headrace.record.claim import JudgedClaim
 from headrace.record.outputs import RunOutput
@@ -91,6 +92,11 @@ def run(
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     if show and check:
         raise BadInput("--list, --check: got both; allowed: one of them")
+    if spec.is_dir() and is_tuned(spec):
+        given = {"--check": check, "--group": group, "--figure": figure, "--point": point,
+                 "--list": show, "--claims": claims, "--live": live}  # fmt: skip
+        _replay_tuned(spec, out, as_json, given)
+        return
     doc = open_spec(spec)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
@@ -102,7 +108,7 @@ def run(
     if claims and not chosen.study.claims:
         raise BadInput(f"{spec}: --claims: the study has no claims")
     if check:
-        _show_check(chosen, checked, as_json)
+        _show_check(chosen, checked, out, as_json)
     else:
         settle(settled, Console(stderr=True, highlight=False).print)
         bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
@@ -113,6 +119,15 @@ def run(
             claimed.exit_by(judged)
 
 
+def _replay_tuned(
+    bundle: Path, out: Path | None, as_json: bool, others: Mapping[str, object]
+) -> None:
+    """`others`: options that are a study's."""
+    for option in (name for name, value in others.items() if value):
+        raise BadInput(f"{option}: {bundle} is a bundle of `headrace tune`; allowed: --out, --json")
+    replay(bundle, out, as_json)
+
+
 def _wanted(spec: Path, given: Wanted) -> Wanted:
     """A replay is of the points that were measured, unless the user says otherwise."""
     if not spec.is_dir() or given != Wanted():
@@ -120,7 +135,9 @@ def _wanted(spec: Path, given: Wanted) -> Wanted:
     return Wanted(**(Bundle(spec).spec_resolved or {}).get("selection", {}))
 
 
-def _show_check(chosen: groups.Chosen, checked: Checked, as_json: bool) -> None:
+def _show_check(chosen: groups.Chosen, checked: Checked, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        check_new(out)
     _show_preview(_preview(chosen.study.name, checked, tuple(sorted(checked.inputs))), as_json)
     if chosen.study.groups and not as_json:
         stdout().print(f"{plural(len(chosen.possible), 'point')} can be measured here")

@@ -78,7 +78,21 @@ def tune(
         message_bytes=message_bytes,
         ends=_ends(sender, receiver, bridge),
     )
-    target, tuned = _run(wish if bundle is None else _replayed(bundle), out)
+    _told(wish if bundle is None else _replayed(bundle), out, as_json)
+
+
+def is_tuned(bundle: Path) -> bool:
+    """Whether `headrace tune` left it, which replays it."""
+    given = yaml.safe_load(Bundle(bundle).spec_given or "")
+    return isinstance(given, dict) and set(given) == {"tune"}
+
+
+def replay(bundle: Path, out: Path | None, as_json: bool) -> None:
+    _told(_replayed(bundle), out, as_json)
+
+
+def _told(wish: Wish, out: Path | None, as_json: bool) -> None:
+    target, tuned = _run(wish, out)
     page = finish_run(target, None)
     if as_json:
         print_json(tuned.output(target))
@@ -97,9 +111,6 @@ def _run(wish: Wish, out: Path | None) -> tuple[Path, Tuned]:
     if any(a.shortcut for a in chosen):
         find_shortcut()  # says now what is missing, not after minutes
     progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
-    if out is not None and out.exists():
-        raise bad_value("--out", str(out), allowed="a directory that is new")
-    progress = Progress(Console(stderr=True, highlight=False), 1, 0.0)
     target = new_bundle(out, "tune")
     with session(target, progress, lambda path, shown: finish_run(path, None)) as measuring:
         given = {"tune": wish.model_dump(mode="json", exclude_defaults=True)}
@@ -108,9 +119,9 @@ def _run(wish: Wish, out: Path | None) -> tuple[Path, Tuned]:
 
 
 def _replayed(bundle: Path) -> Wish:
-    given = yaml.safe_load(Bundle(bundle).spec_given or "")
-    if not isinstance(given, dict) or set(given) != {"tune"}:
+    if not is_tuned(bundle):
         raise bad_value("BUNDLE", str(bundle), allowed="a bundle of `headrace tune`")
+    given = yaml.safe_load(Bundle(bundle).spec_given or "")
     try:
         wish = Wish.model_validate(given["tune"])
     except ValidationError as error:

@@ -23,6 +23,7 @@ import contextlib
 import errno
 import itertools
 import json
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -92,7 +93,18 @@ def now() -> str:
 
 
 class _ExistsAlready(BundleError):
-    pass
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: exists already; a run needs a directory of its own")
+
+
+def check_new(path: Path) -> None:
+    """What a bundle at this path would be refused for."""
+    if path.exists():
+        raise _ExistsAlready(path)
+    there = next(one for one in path.absolute().parents if one.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "may not be written" if there.is_dir() else "is not a directory"
+        raise BundleError(f"{path}: cannot be made: {there} {why}")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -147,9 +159,7 @@ class BundleWriter:
             path.mkdir(parents=True)
             (path / "samples").mkdir()
         except FileExistsError:
-            raise _ExistsAlready(
-                f"{path}: exists already; a run needs a directory of its own"
-            ) from None
+            raise _ExistsAlready(path) from None
         except OSError as e:
             raise BundleError(f"{path}: cannot be made: {e.strerror}") from None
         self.path = path
