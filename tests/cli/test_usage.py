@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.lab import headrace
+from support.lab import COMMAND, environment, headrace
 
 pytestmark = pytest.mark.parallel
 
@@ -134,3 +136,26 @@ def test_names_that_have_to_be_typed_are_never_cut(
     assert "static[].inside_port" in done.stdout
     assert "…" not in done.stdout
     assert columns or "endpoint-dependent or endpoint-independent" in done.stdout
+
+
+@pytest.mark.parametrize("asked", ["nf", "nf --json", "--help", "doctor"])
+def test_a_closed_pipe_ends_a_command(engine_binary: Path, tmp_path: Path, asked: str) -> None:
+    """`headrace ... | head`: no traceback, and the status of a program that SIGPIPE ends."""
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; '{COMMAND}' {asked} | true"],
+        cwd=tmp_path, env=environment(tmp_path, engine_binary), capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_check_looks_at_the_bundles_place_too(engine_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("name: a\nchain: [l2fwd]\n")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    for out, words in (("there", "exists already"), ("file/b", "is not a directory")):
+        asked = ("run", "--check", "a.yaml", "--out", out)
+        done = headrace(*asked, folder=tmp_path, engine=engine_binary)
+        assert done.returncode == 2 and f"{out}: " in done.stderr and words in done.stderr
+    asked = ("run", "--check", "a.yaml", "--out", "new/b")
+    assert headrace(*asked, folder=tmp_path, engine=engine_binary).returncode == 0
+    assert not (tmp_path / "new").exists()

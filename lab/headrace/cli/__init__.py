@@ -89,6 +89,10 @@ def main() -> NoReturn:
     try:
         _main()
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # typer and rich make 1 of it
+            # What is left has no reader; the status is as of a program that SIGPIPE ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(128 + signal.SIGPIPE)
         if ended.code == EXIT_INTERRUPTED and _received:
             sys.exit(128 + _received[-1])
         raise
@@ -100,6 +104,7 @@ def _main() -> NoReturn:
     try:
         given = with_address(sys.argv[1:])
         status = build(_needed(known, given))(given, standalone_mode=False)
+        sys.stdout.flush()
     except _UsageError as error:
         sys.exit(_usage(error))
     except typer.Abort:
@@ -115,8 +120,7 @@ def _main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        sys.exit(EXIT_FAILURE)
     sys.exit(status or 0)
 
 
