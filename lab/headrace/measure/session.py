@@ -334,18 +334,21 @@ def session(
                 opened.finish()
     except BaseException as error:
         progress.close()
-        _ended_by(error, bundle.path, bool(opened and opened.results), progress, report)
+        _ended_by(error, bundle.path, opened, progress, report)
         raise
     progress.close()
 
 
 def _ended_by(
-    error: BaseException, target: Path, measured: bool, progress: Progress, report: Report
+    error: BaseException, target: Path, opened: Session | None, progress: Progress, report: Report
 ) -> None:
     interrupted, named = isinstance(error, KeyboardInterrupt), escape(str(target))
-    if not measured:
+    if opened is None or not opened.results:
         if isinstance(error, BadInput):
             shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
+        elif interrupted and (opened is None or not opened.trials):
+            shutil.rmtree(target)  # while it waited for lcores, say
+            progress.say("interrupted before anything was measured")
         elif interrupted:
             progress.say(f"interrupted before anything was measured; see {named}")
         return

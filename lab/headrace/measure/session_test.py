@@ -256,6 +256,18 @@ def test_interrupted_before_anything_was_measured(home: Path) -> None:
     assert Bundle(done.bundle).status.reason == "interrupted" and not done.reported
 
 
+def test_interrupted_while_it_waited_leaves_no_bundle(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "hold", wait)
+    done = run(home, [Fake("a", [])])
+    assert not done.bundle.exists() and done.left == [] and not done.reported
+    assert done.words.strip().endswith("interrupted before anything was measured")
+
+
 SEARCH = {
     "search": [0],
     "goals": {"initial_trial": 0.5, "final_trial": 1, "duration_sum": 1, "width": 0.05},
