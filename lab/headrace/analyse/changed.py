@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from headrace.analyse.units import flow
 from headrace.record.bundle import Bundle
 from headrace.spec.base import rate_text
 
@@ -116,4 +116,4 @@ def _text(name: str, value: Any) -> str | None:
         return rate_text(value) if name.startswith(_RATES) else f"{value:.10g}"
     if isinstance(value, str):
         return value.strip() or '""'
-    return "none" if value is None else json.dumps(value)
+    return "none" if value is None else flow(value)

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,24 @@ def test_what_surrounds_the_results_is_compared(found: Diff) -> None:
         ("spec", "speed"): ("1", "0.9"),
         ("environment", "cpu.governor"): (None, "powersave"),
     }
+
+
+def test_what_else_went_on_is_no_difference(bundle_path: Path, tmp_path: Path) -> None:
+    """And what differs is shown as a spec has it, not as Python does."""
+    other = tmp_path / "other"
+    shutil.copytree(bundle_path, other)
+    file = other / "environment.json"
+    environment = json.loads(file.read_text())
+    environment["noise"] = {"load_average": [9, 9, 9]}
+    environment["engine"] |= {"heap_bytes": 5, "pools": [{"name": "a", "mbufs": 7}]}
+    file.write_text(json.dumps(environment))
+    resolved = json.loads((other / "resolved.json").read_text())
+    resolved["chaos"] = {"every": 1.0, "kinds": ["a", "b"]}
+    (other / "resolved.json").write_text(json.dumps(resolved))
+    found = {d.name: d.b for d in diff(Bundle(bundle_path), Bundle(other)).differences}
+    assert found == {
+        "engine.pools": "{name: a, mbufs: 7}", "chaos": "{every: 1.0, kinds: [a, b]}",
+    }  # fmt: skip
 
 
 def test_a_run_does_not_differ_from_itself(bundle_path: Path) -> None:

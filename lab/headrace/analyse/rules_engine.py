@@ -102,6 +102,8 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
             yield _limit_reached(found.limit, at, found, measured)
         elif found.narrowest is not None and found.part(found.narrowest).role == "chain":
             yield _slow_part(found.part(found.narrowest), at, found, measured)
+        elif found.narrowest is not None:
+            yield _narrow_tester(at, found, measured)
 
 
 def _smallest_ring(at: Measurement, above: Measurement | None, repeated: bool) -> Diagnosis | None:
@@ -170,6 +172,19 @@ def _slow_part(part: Part, at: Measurement, found: Pipe, measured: str) -> Diagn
             measured,
         ),
         remedy=_wider(part, at),
+    )
+
+
+def _narrow_tester(at: Measurement, found: Pipe, measured: str) -> Diagnosis:
+    """It kept the load that was asked for, but no greater one would show the chain's limit."""
+    return Diagnosis(
+        rule="narrow-tester",
+        weight=Weight.ADVICE,
+        share=found.part(found.narrowest or "").utilisation or 0.0,
+        place=_place(at),
+        text=found.headline,
+        evidence=(*found.reasons, measured),
+        remedy="more lcores for traffic (`lcores.traffic` with two), or larger frames",
     )
 
 

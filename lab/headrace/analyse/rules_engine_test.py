@@ -10,7 +10,7 @@ from headrace.analyse.evidence import Evidence
 from headrace.analyse.rules import explain
 from headrace.analyse.rules_engine import RULES, narrowest
 from headrace.record.bundle import Bundle
-from headrace.record.counters import RingReading
+from headrace.record.counters import ReplicaReading, RingReading
 from headrace.record.rows import Result, Trial
 from headrace.record.testdata import TSC_HZ, make_bundle
 from headrace.record.verdict import Audit, Finding, Verdict
@@ -149,3 +149,24 @@ def test_short_pauses_are_the_rings_affair(made: tuple[Result, Trial]) -> None:
     )
     assert explain(evidence)[0].rule == "small-ring"
     assert "disturbed" not in {d.rule for d in explain(evidence)}
+
+
+def test_a_tester_that_is_narrower_is_said_as_a_report_says_it(made: tuple[Result, Trial]) -> None:
+    """It made the load that was asked for, so the audit has nothing against it."""
+    result, _ = made
+    assert result.counters is not None
+    counters = result.counters.model_copy(
+        update={"replicas": tuple(map(slow_generator, result.counters.replicas))}
+    )
+    slow = result.model_copy(update={"counters": counters, "capacity": {}})
+    (one,) = [d for d in explain(Evidence(results=[slow])) if d.rule == "narrow-tester"]
+    assert one.text.startswith("The tester is narrower than the chain: generator can carry")
+    assert "lcores.traffic" in one.remedy
+    assert "narrow-tester" not in {d.rule for d in explain(Evidence(results=[result]))}
+
+
+def slow_generator(replica: ReplicaReading) -> ReplicaReading:
+    if replica.segment != "generator":
+        return replica
+    update = {"tx_cycles": 50 * replica.io_packets, "ops_cycles": 400 * replica.packets_out}
+    return replica.model_copy(update=update)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+import yaml
 
 NOT_KNOWN = "–"
 SPACE = "\u202f"  # narrow no-break: a number never parts from its unit
@@ -105,7 +108,7 @@ def flat(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
         if isinstance(value, dict):
             yield from flat(value, f"{prefix}{name}.")
         elif isinstance(value, list | tuple):
-            yield prefix + name, ", ".join(map(str, value)) or "none"
+            yield prefix + name, ", ".join(map(_item, value)) or "none"
         elif isinstance(value, bool):
             yield prefix + name, "yes" if value else "no"
         elif isinstance(value, float):
@@ -114,3 +117,13 @@ def flat(facts: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
             yield prefix + name, count(value)
         elif value not in (None, ""):
             yield prefix + name, str(value)
+
+
+def _item(value: object) -> str:
+    return flow(value) if isinstance(value, dict | list | tuple) else str(value)
+
+
+def flow(value: object) -> str:
+    """On one line, as a spec has it (YAML 1.2 section 7.4)."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.removesuffix("\n").removesuffix("\n...")

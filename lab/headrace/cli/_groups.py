@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headrace.analyse.units import flow
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked
@@ -23,7 +24,6 @@ from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.host import store
 from headrace.record.bundle import BundleWriter
 from headrace.record.points import POINTS_FILE, PointRow
-from headrace.report.hosting import flow
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -122,7 +122,8 @@ def show(chosen: Chosen, console: Console) -> None:
         text = ", ".join(f"{path}={flow(value)}" for path, value in point.values.items())
         where = f"figure {', '.join(point.figures)}, " if point.figures else ""
         console.print(
-            f"{where}{point.name}: {text}  [{point.skipped or 'can be measured here'}]",
+            f"{where}{point.name}{': ' * bool(text)}{text}  "
+            f"[{point.skipped or 'can be measured here'}]",
             markup=False,
         )
 

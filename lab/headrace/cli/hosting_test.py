@@ -15,9 +15,9 @@ _POINTS = Path(__file__).parents[3] / "studies/s1-hosting.yaml"
 def test_a_point_is_listed_as_a_spec_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     run(_POINTS, show=True)
     lines = capsys.readouterr().out.splitlines()
-    (switched,) = [line for line in lines if "bare-metal-l2-1:" in line]
+    (switched,) = [line for line in lines if "bare-metal-l2-1 " in line]
     (routed,) = [line for line in lines if "bare-metal-l3-1:" in line]
-    assert "bare-metal-l2-1:   [can be measured here]" in switched
+    assert "bare-metal-l2-1  [can be measured here]" in switched
     assert "chain=[{l3fwd: {fib: exact, " in " ".join(routed.split())
     assert not any("{'" in line or line == "..." for line in lines)
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def rate(pps: float | None) -> str:
     if pps is None:
@@ -32,3 +34,9 @@ def time(nanoseconds: float) -> str:
 def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+def lcores_text(cpus: Iterable[int]) -> str:
+    """`lcore 0`, `lcores 0, 1`"""
+    numbers = sorted(set(cpus))
+    return f"lcore{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"

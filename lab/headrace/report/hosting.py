@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
-from headrace.analyse.units import ns, plural
+from headrace.analyse.units import flow, ns, plural
 from headrace.model.hosting import best_case
 from headrace.record.rows import Measurement, Result
 from headrace.record.segments import Anatomy
@@ -104,12 +101,6 @@ def with_best_case(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _rest(row: dict[str, Any]) -> str:
     return repr(sorted((k, str(v)) for k, v in row["values"].items() if k != _CHAINS))
-
-
-def flow(value: object) -> str:
-    """On one line, as a spec has it (YAML 1.2 section 7.4)."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def words(value: object) -> str:

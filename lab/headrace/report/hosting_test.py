@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from headrace.analyse.units import flow
 from headrace.cli.hosting import app
 from headrace.errors import HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
@@ -15,7 +16,7 @@ from headrace.record.figures import LatencyFloor
 from headrace.record.segments import Anatomy
 from headrace.report.charts.anatomy import PARTS, AnatomyStack, anatomies
 from headrace.report.charts.svg import WIDE
-from headrace.report.hosting import flow, with_best_case, words
+from headrace.report.hosting import with_best_case, words
 
 
 def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> dict[str, Any]:

@@ -178,6 +178,7 @@ def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
     else:
         yield tables.results(group)
     yield Items(group.notes)
+    yield Items(group.doubts, on="terminal")  # a page has them in its audit
     if group.single:
         note = "the table above is their sum"
         yield Folded("Each direction", note, (tables.directions(group, "page"),))

@@ -27,6 +27,7 @@ from headrace.ground.hosted.sriov import OnNic, nic_at, on_nic, refused, tester_
 from headrace.ground.hosted.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.ground.hosted.vm import Tools
 from headrace.ground.hosted.vm_plan import appliance_of
+from headrace.record.text import lcores_text
 from headrace.spec.document import Document, PathKey
 from headrace.spec.hosting import VFS_MAX, Hosting
 from headrace.spec.study import Experiment
@@ -332,8 +333,8 @@ def _placement(
     others = (switch_cpu(traffic),) if network == "ovs-dpdk" else ()
     if len(traffic) < 3:
         who = "generator, switch and sink" if switched else "generator and sink"
-        notes = [*notes, f"{who} share lcores {sorted(traffic)}"]
+        notes = [*notes, f"{who} share {lcores_text(traffic)}"]
     lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
     if len(vnfs) > len(lcores):
-        notes = [*notes, f"{len(vnfs)} VNFs share lcores {lcores}"]
+        notes = [*notes, f"{len(vnfs)} VNFs share {lcores_text(lcores)}"]
     return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)
