@@ -93,9 +93,8 @@ def run(
     if show and check:
         raise BadInput("--list, --check: got both; allowed: one of them")
     if spec.is_dir() and is_tuned(spec):
-        given = {"--check": check, "--group": group, "--figure": figure, "--point": point,
-                 "--list": show, "--claims": claims, "--live": live}  # fmt: skip
-        _replay_tuned(spec, out, as_json, given)
+        study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
+        _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
         return
     doc = open_spec(spec)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
@@ -109,14 +108,13 @@ def run(
         raise BadInput(f"{spec}: --claims: the study has no claims")
     if check:
         _show_check(chosen, checked, out, as_json)
-    else:
-        settle(settled, Console(stderr=True, highlight=False).print)
-        bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
-        _told(bundle, results, judged, as_json)
-        _unharmed(results)
-        chosen.complain()
-        if claims:
-            claimed.exit_by(judged)
+        return
+    settle(settled, Console(stderr=True, highlight=False).print)
+    bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
+    _told(bundle, results, judged, as_json)
+    _unharmed(results)
+    chosen.complain()
+    claimed.exit_by(judged if claims else ())
 
 
 def _replay_tuned(
@@ -124,7 +122,9 @@ def _replay_tuned(
 ) -> None:
     """`others`: options that are a study's."""
     for option in (name for name, value in others.items() if value):
-        raise BadInput(f"{option}: {bundle} is a bundle of `headrace tune`; allowed: --out, --json")
+        raise BadInput(
+            f"--{option}: {bundle} is a bundle of `headrace tune`; allowed: --out, --json"
+        )
     replay(bundle, out, as_json)
 
 
