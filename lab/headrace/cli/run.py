@@ -94,8 +94,7 @@ def run(
         raise BadInput("--list, --check: got both; allowed: one of them")
     if spec.is_dir() and is_tuned(spec):
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
-        _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
-        return
+        return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
     doc = open_spec(spec)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
