@@ -32,6 +32,7 @@ from headrace.record.claim import JudgedClaims
 from headrace.record.environment import Environment
 from headrace.record.outputs import CleanOutput, RunOutput
 from headrace.record.rows import Result, Trial
+from headrace.record.service import OffloadReport
 from headrace.record.tables import MODELS, VERSION, leaf_types
 from headrace.report.machine import ReportOutput
 from headrace.report.preview import Preview
@@ -65,6 +66,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "vnf describe": DescribedVnf,
     "hosting capacity": CapacityOutput,
     "hosting where": WhereOutput,
+    "offload": OffloadReport,
     "trace": StackTrace,
     "tune": TuneOutput,
     "bench fib": BenchRows,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -63,14 +62,13 @@ def _needs_root() -> None:
 def _report(service: Service, as_json: bool) -> None:
     shown = service.show()
     if as_json:
-        print(json.dumps(shown), flush=True)
+        print(shown.model_dump_json(), flush=True)
         return
-    for vnf in shown["vnfs"]:
-        state = "up" if vnf["up"] else "held" if vnf["held"] else "down"
+    for vnf in shown.vnfs:
+        state = "up" if vnf.up else "held" if vnf.held else "down"
         print(
-            f"{vnf['name']:16} {state:5} routes {vnf['ipv4_routes']} IPv4, {vnf['ipv6_routes']} "
-            f"IPv6  next hops {vnf['next_hops']}  neighbours {vnf['neighbours']}  "
-            f"updates {vnf['updates']}",
+            f"{vnf.name:16} {state:5} routes {vnf.ipv4_routes} IPv4, {vnf.ipv6_routes} IPv6  "
+            f"next hops {vnf.next_hops}  neighbours {vnf.neighbours}  updates {vnf.updates}",
             flush=True,
         )
 

@@ -29,6 +29,7 @@ from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
 from headrace.record.convergence import RouteChange
 from headrace.record.segments import Segment
+from headrace.record.service import OffloadedVnf
 from headrace.spec.document import Document
 from headrace.spec.measure import Convergence
 from headrace.spec.offload import OffloadService
@@ -161,7 +162,7 @@ class SpeakerUp(ServiceUp):
         first = _await_first(asked, service, before, event)
         wanted = _OWN + (len(networks) if gateway else 0)
         last = _await_last(asked, service, networks, wanted, gateway, event)
-        took_s, reaction_s = ((one["last_update_ns"] - began_ns) / 1e9 for one in (last, first))
+        took_s, reaction_s = ((one.last_update_ns - began_ns) / 1e9 for one in (last, first))
         return RouteChange(
             daemon=self._point.daemon,
             event=event,
@@ -238,7 +239,7 @@ def _await_session(service: Service) -> None:
     deadline = time.monotonic() + _SESSION_S
     while (
         "Established" not in _speaker(service, "show protocols peer")
-        or _shown(service)["ipv4_routes"] != _OWN  # FPM comes up on its own
+        or _shown(service).ipv4_routes != _OWN  # FPM comes up on its own
     ):
         _alive(service)
         if time.monotonic() > deadline:
@@ -246,24 +247,26 @@ def _await_session(service: Service) -> None:
         time.sleep(0.2)
 
 
-def _per_s(before: Json, first: Json, last: Json, began_ns: int) -> float:
+def _per_s(before: OffloadedVnf, first: OffloadedVnf, last: OffloadedVnf, began_ns: int) -> float:
     """The part of the changes that came after the first look at them, in its time; a route may
     take more than one message. Where there was but one look: all, since the speaker was told."""
-    if first["updates"] == last["updates"]:
-        return float(1e9 / (last["last_update_ns"] - began_ns))
-    part = (last["updates"] - first["updates"]) / (last["updates"] - before["updates"])
-    return float(part * 1e9 / (last["last_update_ns"] - first["last_update_ns"]))
+    if first.updates == last.updates:
+        return float(1e9 / (last.last_update_ns - began_ns))
+    part = (last.updates - first.updates) / (last.updates - before.updates)
+    return float(part * 1e9 / (last.last_update_ns - first.last_update_ns))
 
 
-def _shown(service: Service) -> Json:
-    [found] = [v for v in service.show()["vnfs"] if v["name"] == _ROUTER]
-    return dict(found)
+def _shown(service: Service) -> OffloadedVnf:
+    [found] = [v for v in service.show().vnfs if v.name == _ROUTER]
+    return found
 
 
-def _await_first(c: Convergence, service: Service, before: Json, event: str) -> Json:
+def _await_first(
+    c: Convergence, service: Service, before: OffloadedVnf, event: str
+) -> OffloadedVnf:
     """The first look after the engine took a change."""
     deadline = time.monotonic() + c.timeout
-    while (now := _shown(service))["updates"] == before["updates"]:
+    while (now := _shown(service)).updates == before.updates:
         _not_after(c, service, deadline, event)
         time.sleep(_POLL_S)
     return now
@@ -272,14 +275,14 @@ def _await_first(c: Convergence, service: Service, before: Json, event: str) -> 
 def _await_last(
     c: Convergence, service: Service, networks: Networks, wanted: int, gateway: str | None,
     event: str,
-) -> Json:  # fmt: skip
+) -> OffloadedVnf:  # fmt: skip
     """Routes are counted; their next hops are looked up, of some of them over the whole table,
     when no change has come for a while."""
     deadline = time.monotonic() + c.timeout
     while True:
         now = _shown(service)
-        quiet_ns = time.time_ns() - now["last_update_ns"]
-        there = quiet_ns > _QUIET_S * 1e9 and now["ipv4_routes"] == wanted
+        quiet_ns = time.time_ns() - now.last_update_ns
+        there = quiet_ns > _QUIET_S * 1e9 and now.ipv4_routes == wanted
         if there and all(_goes(service, one) == gateway for one in _some(networks)):
             return now
         _not_after(c, service, deadline, event)
@@ -299,7 +302,7 @@ def _goes(service: Service, network: ipaddress.IPv4Network) -> str | None:
 def _not_after(c: Convergence, service: Service, deadline: float, event: str) -> None:
     _alive(service)
     if time.monotonic() > deadline:
-        has = _shown(service)["ipv4_routes"]
+        has = _shown(service).ipv4_routes
         raise HeadraceError(
             f"offload: {event}: not all routes changed in {c.timeout:g} s; the table has {has}"
         )

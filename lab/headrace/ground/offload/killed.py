@@ -220,7 +220,7 @@ class RoutersUp(ServiceUp):
             sending_s=source.duration_ns / 1e9,
             received=read.sink(WAY.sink).stamped,
             corrupt=0,
-            updates=sum(v["updates"] for v in self.service.show()["vnfs"]),
+            updates=sum(v.updates for v in self.service.show().vnfs),
             mbufs=read.mbufs_in_use,
         )
 
@@ -233,9 +233,9 @@ class RoutersUp(ServiceUp):
 
     def _without_routes(self) -> tuple[str, ...]:
         """VNFs that are not up with all of their routes."""
-        vnfs = self.service.show()["vnfs"]
         routes = self._point.routers.routes
-        return tuple(v["name"] for v in vnfs if not v["up"] or v["ipv4_routes"] < routes)
+        vnfs = self.service.show().vnfs
+        return tuple(v.name for v in vnfs if not v.up or v.ipv4_routes < routes)
 
     def left(self) -> Sequence[str]:
         """Namespaces, with the TAPs in them; files; processes that were in the namespaces."""

@@ -21,6 +21,7 @@ from headrace.host.ledger import Ledger
 from headrace.host.memory import provide
 from headrace.host.programs import find_engine
 from headrace.host.state import RunState, dpdk_prefix
+from headrace.record.service import OffloadReport
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.offload import OffloadService
@@ -102,8 +103,8 @@ class Service:
         reply: dict[str, Any] = self.engine.request("update", nf=ROUTER, op=operation)["reply"]
         return reply
 
-    def show(self) -> dict[str, Any]:
-        return self.update(op="show")
+    def show(self) -> OffloadReport:
+        return OffloadReport.model_validate(self.update(op="show"))
 
     def watch(self) -> None:
         """Once: what has died is held by the engine, and what is back is read anew. FPM tells by
