@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analyse.compare import diff
 from headrace.analyse.convergence import converged
-from headrace.record.convergence import route_changes
+from headrace.record.bundle import Bundle
+from headrace.record.select import rows_of
 from support.lab import headrace, runtime_dir, state_left
 from support.netns import netns_refusal
 from support.routers import daemons_missing
@@ -33,7 +35,8 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert "Changes of 500 routes" in done.stdout
-    rows = converged(route_changes(tmp_path / "b"))
+    bundle = Bundle(tmp_path / "b")
+    rows = converged([one.change for one in bundle.results() if one.change is not None])
     assert [(row.event, row.changes) for row in rows] == [
         ("announce", 1), ("replace", 2), ("withdraw", 1),
     ]  # fmt: skip
@@ -45,6 +48,13 @@ def test_all_routes_change(engine_binary: Path, tmp_path: Path, daemon: str) -> 
             *({"zebra", "bgpd"} if daemon == "frr" else {daemon}),
             "speaker",
         }
+    with rows_of(bundle.path, trusted=True) as ask:  # as a claim asks
+        [(per_s,)] = ask("select change.per_s from results where goal = 'convergence announce'")
+    assert per_s == rows[0].per_s
+    same = diff(bundle, bundle)
+    assert [(one.key.goal, one.changes[0].metric, one.changes[0].a) for one in same.compared] == [
+        (f"convergence {row.event}", "change per_s", row.per_s) for row in rows
+    ]
     assert state_left(tmp_path) == []
 
 

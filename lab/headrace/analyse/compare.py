@@ -150,6 +150,10 @@ def _usable(metric: str, a: Summary, b: Summary) -> bool:
 
 
 def _metrics(a: Summary, b: Summary) -> Iterable[tuple[str, str, bool, Spread, Spread]]:
+    if a.change and b.change:  # no packets
+        for name, unit in (("per_s", "routes/s"), ("seconds", "s"), ("reaction_s", "s")):
+            yield f"change {name}", unit, name == "per_s", a.change[name], b.change[name]
+        return
     yield "throughput", "pps", True, a.throughput_pps, b.throughput_pps
     if a.loss_ratio.max or b.loss_ratio.max:
         yield "loss", "ratio", False, a.loss_ratio, b.loss_ratio
@@ -176,6 +180,8 @@ def _values(s: Summary, metric: str) -> list[float]:
         return [getattr(r.latency_ns, name) for r in s.results if r.latency_ns]
     if kind == "PDV":
         return [getattr(r.pdv_ns, name) for r in s.results if r.pdv_ns]
+    if kind == "change":
+        return [getattr(r.change, name) for r in s.results if r.change]
     if kind == "application":
         return [getattr(r.application, name) for r in s.results if r.application]
     return [r.nf_cycles[name] for r in s.results if name in r.nf_cycles]

@@ -149,7 +149,7 @@ class Report(Record):
 
 
 def report(bundle: Bundle) -> Report:
-    results, trials = bundle.results(), bundle.trials()
+    results, trials = _of_packets(bundle.results()), bundle.trials()
     environment = bundle.environment
     deployed = reached(bundle)
     compared = compared_in(bundle, deployed)
@@ -222,9 +222,15 @@ def _group(
     )
 
 
+def _of_packets(results: Sequence[Result]) -> list[Result]:
+    """Routes that converge are shown apart."""
+    return [one for one in results if one.change is None]
+
+
 def primary_results(results: Sequence[Result]) -> list[Result]:
     """Those that are explained: of each table's primary goal; both directions in sum, where there
     are both."""
+    results = _of_packets(results)
     summaries = summarise(results)
     keys = set()
     for place in dict.fromkeys(map(_place, summaries)):

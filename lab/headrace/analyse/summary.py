@@ -83,6 +83,7 @@ class Summary(Record):
     nf_cycles: dict[str, Spread] = Field(default_factory=dict)
     cycles: Spread | None = None  # of all functions, per packet that came to the chain
     application: dict[str, Spread] = Field(default_factory=dict)  # what clients saw
+    change: dict[str, Spread] = Field(default_factory=dict)  # of routes, where these converged
     disagree: bool = False  # throughput differs by more than AGREE_RATIO
     results: tuple[Result, ...]
 
@@ -186,6 +187,7 @@ def _summary(group: list[Result]) -> Summary:
         nf_cycles=fields(lambda r: r.nf_cycles),
         cycles=spread([c for r in used if (c := functions_cycles(r)) is not None]),
         application=fields(_of_application),
+        change=fields(_of_change),
         disagree=(throughput.relative or 0.0) > AGREE_RATIO,
         results=tuple(used),
     )
@@ -201,6 +203,13 @@ def functions_cycles(result: Result) -> float | None:
     readings = [(name, nf.packets_in) for r in replicas for name, nf in r.nfs.items()]
     cycles = sum(result.nf_cycles.get(name, 0.0) * packets for name, packets in readings)
     return cycles / sum(wires) or None
+
+
+CHANGE = ("per_s", "seconds", "reaction_s")
+
+
+def _of_change(result: Result) -> dict[str, float]:
+    return {} if result.change is None else {name: getattr(result.change, name) for name in CHANGE}
 
 
 def _of_application(result: Result) -> dict[str, float]:

@@ -32,7 +32,7 @@ from headrace.host.state import dpdk_prefix, run_state
 from headrace.host.stopwatch import Stopwatch
 from headrace.measure import environment as machine
 from headrace.measure.chaos import chaos, trial_of
-from headrace.measure.convergence import convergence
+from headrace.measure.convergence import convergence, row_of
 from headrace.measure.estimate import phases
 from headrace.measure.observer import TrialBegun
 from headrace.measure.progress import Progress, waiting_for
@@ -43,7 +43,6 @@ from headrace.measure.turns import Starts, compared
 from headrace.model.undisturbed import capacity
 from headrace.record.bundle import BundleUnwritable, BundleWriter, now
 from headrace.record.chaos import CHAOS, CHAOS_FILE
-from headrace.record.convergence import CONVERGENCE_FILE, RouteChange, RouteChanges
 from headrace.record.environment import Environment
 from headrace.record.estimates import Capacity
 from headrace.record.identity import Phase
@@ -71,7 +70,6 @@ class Session:
         self.state = self._undo.enter_context(run_state())
         self.stopwatch = Stopwatch()
         self._at_end: list[Callable[[], None]] = []  # when nothing of the run is left
-        self._changes: list[RouteChange] = []
         self._starts = Starts()
         self.site = Site(
             self.state, progress.say, self.stopwatch, bundle.path, status=progress.status
@@ -180,7 +178,7 @@ class Session:
                     self._kill(point, deployed, measure.chaos, repetitions[0])
                     return
                 if measure.convergence is not None:
-                    self._converge(deployed, measure.convergence)
+                    self._converge(point, deployed, measure.convergence)
                     return
                 for offer in point.offers:
                     if (why := deployed.lacks(offer)) is not None:
@@ -212,15 +210,13 @@ class Session:
 
         self._at_end.append(told)
 
-    def _converge(self, deployed: Deployed, asked: Convergence) -> None:
+    def _converge(self, point: Point, deployed: Deployed, asked: Convergence) -> None:
         converging = deployed.converging()
         if converging is None:
             raise HeadraceError("there are no routing daemons whose routes could change")
         with self.stopwatch.phase("measuring"):
             for change in convergence(converging, asked, self.progress.say):
-                self._changes.append(change)
-                text = RouteChanges(tuple(self._changes)).model_dump_json(indent=1)
-                self.bundle.sample(CONVERGENCE_FILE, text + "\n")
+                self.keep([row_of(change, point)])
 
     @contextlib.contextmanager
     def deployed(self, point: Point) -> Iterator[Deployed]:

@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from headrace.analyse.compare import diff
+from headrace.analyse.report import report
 from headrace.collect.base import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
 from headrace.measure.progress import Progress
 from headrace.measure.session import Session, session
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
+from headrace.record.convergence import RouteChange
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import Figures
 from headrace.record.segments import Segment
@@ -72,7 +75,14 @@ class Fake:
         return None
 
     def converging(self) -> Converging | None:
-        return None
+        return self if self.measure.get("convergence") is not None else None
+
+    def changes(self, repetition: int) -> Iterator[RouteChange]:
+        for event in ("announce", "withdraw"):
+            yield RouteChange(
+                daemon="bird", event=event, repetition=repetition, routes=500,
+                per_s=1e4 * repetition, seconds=0.05, reaction_s=0.01, busy={"bird": 0.5},
+            )  # fmt: skip
 
     def resolved(self) -> dict[str, Any]:
         return {"chain": self.chain}
@@ -340,3 +350,20 @@ def test_a_part_of_what_was_not_found(home: Path) -> None:
         "50% of loss-0: skipped: the search found no load that meets loss-0 with rtc" in done.words
     )
     assert all(one.goal != "fixed" for one in Bundle(done.bundle).results())
+
+
+def test_what_converges_has_rows_and_no_packets(home: Path) -> None:
+    done = run(home, [Fake("a", [], {"convergence": {"rounds": 2}})])
+    bundle = Bundle(done.bundle)
+    rows = bundle.results()
+    assert [(one.goal, one.repetition, one.change and one.change.per_s) for one in rows] == [
+        ("convergence announce", 1, 1e4), ("convergence withdraw", 1, 1e4),
+        ("convergence announce", 2, 2e4), ("convergence withdraw", 2, 2e4),
+    ]  # fmt: skip
+    assert bundle.trials() == [] and report(bundle).groups == ()
+    assert {one.audit.verdict for one in rows} == {"ok"}
+    found = diff(bundle, bundle).compared
+    assert [[c.metric for c in one.changes] for one in found] == [
+        ["change per_s", "change seconds", "change reaction_s"]
+    ] * 2
+    assert found[0].changes[0].a == 1.5e4

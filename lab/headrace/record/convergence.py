@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import NonNegativeFloat, NonNegativeInt, RootModel
+from pydantic import NonNegativeFloat, NonNegativeInt, TypeAdapter
 
 from headrace.record.frozen import Record
 
-CONVERGENCE_FILE = "convergence.json"  # among a bundle's samples
+CONVERGENCE = "convergence"  # how a row's goal begins; the change of all routes follows
+_OLD_FILE = "convergence.json"  # among the samples of older bundles, which have no rows of it
 
 
 class RouteChange(Record):
@@ -25,11 +26,7 @@ class RouteChange(Record):
     busy: dict[str, float]  # CPUs that each daemon had
 
 
-class RouteChanges(RootModel[tuple[RouteChange, ...]]):
-    """As the file has them."""
-
-
-def route_changes(bundle: Path) -> tuple[RouteChange, ...]:
-    """None where a bundle is of something else."""
-    file = bundle / "samples" / CONVERGENCE_FILE
-    return RouteChanges.model_validate_json(file.read_text()).root if file.is_file() else ()
+def old_changes(bundle: Path) -> tuple[RouteChange, ...]:
+    file = bundle / "samples" / _OLD_FILE
+    known = TypeAdapter(tuple[RouteChange, ...])
+    return known.validate_json(file.read_text()) if file.is_file() else ()

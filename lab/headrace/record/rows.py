@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
+from headrace.record.convergence import RouteChange
 from headrace.record.figures import Figures, ShownFigures
 from headrace.record.frozen import Record
 from headrace.record.identity import Identity, Phase
@@ -70,6 +71,7 @@ class GoalFigures(Record):
     goal_parameters: Goal | None = None
     bounds: Bounds | None = None
     trial: NonNegativeInt | None = None  # the trial that showed it
+    change: RouteChange | None = None  # what converged: no packets were offered then
     # The load as the study has it, where that is a part of what a search found: "50% of ndr".
     load_share: str | None = None
     provenance: str | None = None  # predicted and published rows: from what

@@ -10,7 +10,7 @@ from headrace.analyse.convergence import Converged, converged
 from headrace.analyse.offload import MAX, OffloadMode, offload_modes, remarks, verdicts
 from headrace.record.bundle import Bundle
 from headrace.record.chaos import ChaosOutcome, chaos_outcomes
-from headrace.record.convergence import route_changes
+from headrace.record.convergence import old_changes
 from headrace.report.document import AtLeast, Cell, Column, Items, Row, Section, Table
 
 _RATE = (Column("throughput", "rate", digits=4), Column("spread", "share", digits=2))
@@ -25,7 +25,8 @@ def sections(bundle: Bundle) -> Iterator[Section]:
     experiments = (bundle.spec_resolved or {}).get("experiments", [])
     if any("mode" in one for one in experiments):
         yield from _compared(offload_modes(bundle.results()))
-    if rows := converged(route_changes(bundle.path)):
+    changes = [one.change for one in bundle.results() if one.change is not None]
+    if rows := converged(changes or old_changes(bundle.path)):
         yield _converged(rows)
     for number, outcome in chaos_outcomes(bundle.path).items():
         yield _killed(number, outcome)
