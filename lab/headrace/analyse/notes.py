@@ -3,26 +3,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, percent
 
 _P99_PAUSES = 0.01  # of the time: more than the packets that a p99 leaves out
+_ROWS = 3  # that are named
 _TOLD = 2  # findings; all are on the page and in JSON
 
 
-def tail_of_pauses(s: Summary) -> str | None:
-    """A packet in a hundred that waits for an lcore to come back makes the p99 the machine's."""
+def tails_of_pauses(summaries: Sequence[Summary]) -> str | None:
+    """A packet in a hundred that waits for an lcore to come back makes the p99 the machine's. Of
+    figures that are doubted for another reason nobody believes the tail."""
+    found = [text for s in summaries if s.trusted and (text := _tail(s)) is not None]
+    if not found:
+        return None
+    more = f"; and {len(found) - _ROWS} more" if len(found) > _ROWS else ""
+    return (
+        "The p99 is of packets that waited for an lcore which the machine had taken away, and not "
+        f"the chain's: {'; '.join(found[:_ROWS])}{more}."
+    )
+
+
+def _tail(s: Summary) -> str | None:
     counters, latency = s.typical.counters, s.latency_ns.get("p99")
     if counters is None or latency is None:
         return None
     most, cpu = max(((w.away, w.cpu) for w in counters.workers), default=(0.0, 0))
     if most <= _P99_PAUSES:
         return None
-    return (
-        f"{s.key.execution}, {s.key.goal_text}: lcore {cpu} was away for {percent(most, 2)} of the "
-        f"time: the p99 of {ns(latency.median)} is of packets that waited for it, and not the "
-        "chain's."
-    )
+    name = f"{s.key.execution}, {s.key.goal_text}"
+    return f"{name} ({ns(latency.median)}; lcore {cpu} away for {percent(most, 2)} of the time)"
 
 
 def doubt(s: Summary) -> str:

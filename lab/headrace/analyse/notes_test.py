@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.analyse.notes import doubt, tail_of_pauses
+from headrace.analyse.notes import doubt, tails_of_pauses
 from headrace.analyse.summary import Summary, summarise
+from headrace.analyse.units import ns
 from headrace.record.bundle import Bundle
 from headrace.record.rows import Result
 from headrace.record.testdata import make_bundle
@@ -32,12 +33,17 @@ def paused(result: Result, share: float) -> Summary:
 
 def test_a_p99_is_the_machines_where_an_lcore_was_away_for_longer(result: Result) -> None:
     assert result.latency_ns is not None and result.counters is not None
-    told = tail_of_pauses(paused(result, 0.046))
-    cpu = result.counters.workers[0].cpu
-    assert told is not None and f"lcore {cpu} was away for 4.6" in told and "the p99 of" in told
-    assert tail_of_pauses(paused(result, 0.009)) is None
+    late, told = paused(result, 0.046), tails_of_pauses([paused(result, 0.046)])
+    cpu, p99 = result.counters.workers[0].cpu, ns(late.latency_ns["p99"].median)
+    assert told is not None
+    assert told.endswith(f"rtc, ndr ({p99}; lcore {cpu} away for 4.6\u202f% of the time).")
+    assert tails_of_pauses([paused(result, 0.009)]) is None
     blind = result.model_copy(update={"latency_ns": None})
-    assert tail_of_pauses(paused(blind, 0.046)) is None
+    assert tails_of_pauses([paused(blind, 0.046)]) is None
+    doubted = result.model_copy(update={"audit": Audit(verdict="suspect")})
+    assert tails_of_pauses([paused(doubted, 0.046)]) is None
+    many = tails_of_pauses([late] * 5)
+    assert many is not None and many.count("away for") == 3 and many.endswith("; and 2 more.")
 
 
 def test_findings_are_told_in_short(result: Result) -> None:

@@ -13,7 +13,7 @@ from headrace.analyse.bottleneck import Pipe, pipe_of, room
 from headrace.analyse.capacity import parts_of
 from headrace.analyse.compared import Compared
 from headrace.analyse.conclusion import Conclusion, conclude, overall
-from headrace.analyse.notes import doubt, tail_of_pauses
+from headrace.analyse.notes import doubt, tails_of_pauses
 from headrace.analyse.paired import quietest_of, turns_of
 from headrace.analyse.reached import Reached, reached
 from headrace.analyse.summary import Summary, key_of, summarise
@@ -113,8 +113,8 @@ class Group(Record):
             default=None,
         )
         small = None if least is None else _small_bursts(least)
-        paused = (tail_of_pauses(s) for s in self.summaries)
-        return (*self.intended, *([small] if small else []), *filter(None, paused))
+        paused = tails_of_pauses(self.summaries)
+        return (*self.intended, *([small] if small else []), *([paused] if paused else []))
 
     @property
     def doubts(self) -> tuple[str, ...]:
