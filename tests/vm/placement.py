@@ -134,7 +134,7 @@ def study(**changes: Any) -> dict[str, Any]:
     """S5's, small enough for an emulated guest."""
     file = Path(os.environ["HEADRACE_REPO"]) / "studies" / "s5-placement.yaml"
     made: dict[str, Any] = yaml.safe_load(file.read_text())
-    made["deployment"] |= {"memory_mb": 64, "hugepages": False}
+    made["deployment"] |= {"memory_mb": 192, "hugepages": False}
     made["measure"]["trial"] = 0.1
     acl = made["groups"]["placements"]["spec"]["chain"][1]["acl"]
     acl["rules_file"] = str(file.parent / acl["rules_file"])
