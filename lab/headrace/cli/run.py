@@ -110,10 +110,20 @@ def run(
         return
     settle(settled, Console(stderr=True, highlight=False).print)
     bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
+    _end(chosen, bundle, results, judged, as_json)
+    claimed.exit_by(judged if claims else ())
+
+
+def _end(
+    chosen: groups.Chosen,
+    bundle: Path,
+    results: list[Result],
+    judged: tuple[JudgedClaim, ...],
+    as_json: bool,
+) -> None:
     _told(bundle, results, judged, as_json)
     _unharmed(results)
     chosen.complain()
-    claimed.exit_by(judged if claims else ())
 
 
 def _replay_tuned(
