@@ -237,3 +237,29 @@ protocol bgp r1 {{
 def kernel_routes(routers: Routers) -> str:
     """Of r2: its zebra installs a route there when BGP has chosen it."""
     return run("ip", "-n", of(routers.spec, "r2"), "route", "show", "203.0.113.0/24")
+
+
+def test_a_neighbour_that_is_set_for_good_stays_so(hosts: Hosts, tmp_path: Path) -> None:
+    """The engine asks the kernel for next hops that it does not know, when a route comes: just
+    then their addresses are set by hand here."""
+    service = {
+        "name": f"{SPEC_NAME}{hosts.prefix}",
+        "ports": {"core": {}},
+        "vnfs": {"r": {"interfaces": {"core": {"port": "core", "addresses": ["10.9.0.1/24"]}}}},
+    }
+    numbers = range(2, 202)
+    lines = (
+        f"route add 10.8.{n}.0/24 via 10.9.0.{n}\n"
+        f"neigh replace 10.9.0.{n} lladdr 02:00:00:00:05:{n:02x} dev core nud permanent\n"
+        for n in numbers
+    )
+    (tmp_path / "batch").write_text("".join(lines))
+    with Routers(tmp_path, service, {}) as routers:
+        space = of(routers.spec, "r")
+        routers.wait(lambda: routers.vnf("r")["ipv4_routes"] == 1, "the link's network")
+        run("ip", "-n", space, "-batch", str(tmp_path / "batch"))
+        routers.wait(lambda: routers.vnf("r")["ipv4_routes"] == 1 + len(numbers), "all routes")
+        time.sleep(0.2)
+        there = run("ip", "-n", space, "neigh", "show", "nud", "permanent").splitlines()
+        assert len(there) == len(numbers)
+        assert {routers.goes("r", f"10.8.{n}.1") for n in numbers} == {"forward"}

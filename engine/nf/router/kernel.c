@@ -142,7 +142,9 @@ void kernel_read(struct source *s)
 
 /*
  * NTF_EXT_MANAGED (Linux 5.16): the kernel resolves the neighbour and keeps it so, though no packet
- * of its own goes there. NTF_USE for older ones: it resolves it once.
+ * of its own goes there. NTF_USE for older ones: it resolves it once. What the kernel has already is
+ * left to it: an entry that was set for good would lose its address to either flag (neigh_update), and
+ * one that failed is tried again by packets that are punted.
  */
 void kernel_resolve(struct vnf *v, int ifindex, const struct address *address)
 {
@@ -155,7 +157,7 @@ void kernel_resolve(struct vnf *v, int ifindex, const struct address *address)
 		struct rtattr dst_at;
 		uint8_t dst[16];
 	} req = {.h = {.nlmsg_type = RTM_NEWNEIGH,
-		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE},
+		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL},
 		 .m = {.ndm_family = address->ipv6 ? AF_INET6 : AF_INET,
 		       .ndm_ifindex = ifindex,
 		       .ndm_flags = NTF_USE},
