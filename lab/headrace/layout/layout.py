@@ -81,10 +81,10 @@ class Traffic:
     generator: int
     measure: int
     steer: float = 0.0  # what choosing a replica for a packet adds to sending it
-    # What making a packet for replicas costs more with each further segment on the source's lcore.
-    crowd: float = 0.0
     poll: float = 0.0  # as of a function; of source and of sink each
     idle: float = 0.0  # cycles of a poll that finds nothing
+    # What making a packet for replicas costs more with each further segment on the source's lcore.
+    crowd: float = 0.0
 
 
 @dataclass(frozen=True)
