@@ -45,6 +45,8 @@ class Broadcast:
         self._tick = asyncio.Condition()
         self._watchers: dict[str, int] = {}
         self._ticking: asyncio.Task[None] | None = None
+        # Templates are compiled now: once lcores poll, their milliseconds become seconds.
+        self._render("", onlooker.scene)
 
     def routes(self) -> dict[str, Any]:
         async def page(view: str = "") -> Any:
