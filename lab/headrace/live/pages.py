@@ -81,6 +81,8 @@ VIEWS: Mapping[str, View] = {
 
 def _where(scene: Scene, now_s: float) -> str:
     parts = [f"{scene.label} ({scene.number}/{scene.total})" if scene.label else "starting"]
+    if not scene.label and scene.chain:  # executions that are compared are measured before
+        parts = [f"{scene.chain}, {scene.execution}"]
     if scene.trial is not None:
         parts.append(_trial(scene.trial, now_s - scene.trial_began_s))
     elif scene.label and not scene.ended:
