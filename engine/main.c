@@ -125,8 +125,9 @@ static int print_capture(const char *file)
 
 	if (rc)
 		return fail(&err, rc);
-	printf("{\"packets\": %llu, \"largest_bytes\": %u}\n", (unsigned long long)size.packets,
-	       size.largest_bytes);
+	printf("{\"packets\": %llu, \"largest_bytes\": %u, \"period_ns\": %llu}\n",
+	       (unsigned long long)size.packets, size.largest_bytes,
+	       (unsigned long long)size.period_ns);
 	return 0;
 }
 

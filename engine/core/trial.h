@@ -21,6 +21,7 @@ struct replay; /* between senders and meters alone: link/replay.h */
 struct send_run {
 	double rate_pps;   /* 0: as fast as possible */
 	uint64_t packets;  /* UINT64_MAX: until the duration is over */
+	bool counted;      /* so many were asked for; else they are what the rate gives in the duration */
 	uint64_t duration; /* TSC cycles */
 	uint64_t start_tsc;
 	unsigned int epoch;

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
+#include <rte_cycles.h>
 #include <rte_mbuf.h>
 
 #include "core/pkt.h"
@@ -84,7 +86,8 @@ struct growth {
 	uint32_t used;
 };
 
-static int append(struct replay *r, struct growth *g, const uint8_t *data, uint32_t len)
+static int append(struct replay *r, struct growth *g, const uint8_t *data, uint32_t len,
+		  uint64_t at_ns)
 {
 	if (r->n_packets == g->packets) {
 		uint32_t room = g->packets ? 2 * g->packets : 256;
@@ -104,16 +107,42 @@ static int append(struct replay *r, struct growth *g, const uint8_t *data, uint3
 		r->data = p;
 		g->bytes = room;
 	}
-	r->packets[r->n_packets++] = (struct replay_packet){.offset = g->used, .len = len};
+	r->packets[r->n_packets++] = (struct replay_packet){
+		.offset = g->used, .len = len, .at_ns = at_ns};
 	memcpy(r->data + g->used, data, len);
 	g->used += len;
 	return 0;
+}
+
+/* Time goes on: a stamp before the one ahead of it, of another interface or a clock set back, is its. */
+struct stamps {
+	uint64_t first, last; /* ns */
+	bool any;
+};
+
+static uint64_t since_first(struct stamps *s, const struct pcap_pkthdr *h)
+{
+	/* With PCAP_TSTAMP_PRECISION_NANO tv_usec holds nanoseconds. */
+	uint64_t ns = (uint64_t)h->ts.tv_sec * (uint64_t)NS_PER_S + (uint64_t)h->ts.tv_usec;
+
+	if (!s->any)
+		*s = (struct stamps){ns, ns, true};
+	s->last = RTE_MAX(s->last, ns);
+	return s->last - s->first;
+}
+
+static uint64_t period_ns(const struct stamps *s, uint64_t packets)
+{
+	uint64_t took = s->last - s->first;
+
+	return packets > 1 ? took + took / (packets - 1) : 0;
 }
 
 static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32_t max_len,
 			struct err *err)
 {
 	struct growth g = {0};
+	struct stamps stamps = {0};
 	struct pcap_pkthdr *h;
 	const uint8_t *data;
 	char place[192];
@@ -127,7 +156,7 @@ static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32
 		if (h->caplen < sizeof(struct rte_ether_hdr) || h->caplen > max_len)
 			return err_set(err, EINVAL, place,
 				       "%u bytes; allowed: 14 to %u", h->caplen, max_len);
-		if (append(r, &g, data, h->caplen))
+		if (append(r, &g, data, h->caplen, since_first(&stamps, h)))
 			return err_set(err, ENOMEM, place, "more than %u MiB cannot be replayed",
 				       REPLAY_BYTES_MAX >> 21);
 	}
@@ -137,17 +166,52 @@ static int read_packets(struct replay *r, pcap_t *pcap, const char *file, uint32
 	}
 	if (!r->n_packets)
 		return err_set(err, EINVAL, file, "holds no packet");
+	r->period_ns = period_ns(&stamps, r->n_packets);
 	return 0;
+}
+
+static ssize_t unzip(void *gz, char *buf, size_t size)
+{
+	int problem = Z_OK, n = gzread(gz, buf, (unsigned int)RTE_MIN(size, (size_t)INT32_MAX));
+
+	/* What was cut off reads as if it ended there. */
+	if (!n)
+		gzerror(gz, &problem);
+	errno = EIO;
+	return problem == Z_OK ? n : -1;
+}
+
+static int unzip_end(void *gz)
+{
+	return gzclose(gz) == Z_OK ? 0 : EOF;
+}
+
+/* What is not in gzip is read as it is. */
+static FILE *open_zipped(const char *file)
+{
+	gzFile gz = gzopen(file, "rb");
+	FILE *f = gz ? fopencookie(gz, "rb", (cookie_io_functions_t){.read = unzip, .close = unzip_end})
+		     : NULL;
+
+	if (gz && !f)
+		gzclose(gz);
+	return f;
 }
 
 static int open_capture(const char *file, pcap_t **out, struct err *err)
 {
 	char msg[PCAP_ERRBUF_SIZE];
-	pcap_t *pcap = pcap_open_offline(file, msg);
+	FILE *f = open_zipped(file);
+	pcap_t *pcap;
 	int type;
 
-	if (!pcap)
+	if (!f)
+		return err_set(err, EINVAL, file, "%s", strerror(errno));
+	pcap = pcap_fopen_offline_with_tstamp_precision(f, PCAP_TSTAMP_PRECISION_NANO, msg);
+	if (!pcap) {
+		fclose(f);
 		return err_set(err, EINVAL, file, "%s", msg);
+	}
 	type = pcap_datalink(pcap);
 	if (type != DLT_EN10MB) {
 		pcap_close(pcap);
@@ -160,6 +224,7 @@ static int open_capture(const char *file, pcap_t **out, struct err *err)
 
 int replay_measure(const char *file, struct replay_size *size, struct err *err)
 {
+	struct stamps stamps = {0};
 	struct pcap_pkthdr *h;
 	const uint8_t *data;
 	pcap_t *pcap;
@@ -170,8 +235,10 @@ int replay_measure(const char *file, struct replay_size *size, struct err *err)
 	*size = (struct replay_size){0};
 	while ((rc = pcap_next_ex(pcap, &h, &data)) == 1) {
 		size->packets++;
+		since_first(&stamps, h);
 		size->largest_bytes = RTE_MAX(size->largest_bytes, h->caplen);
 	}
+	size->period_ns = period_ns(&stamps, size->packets);
 	rc = rc == -1 ? err_set(err, EINVAL, file, "packet %llu: %s",
 				(unsigned long long)size->packets + 1, pcap_geterr(pcap))
 		      : 0;

@@ -22,6 +22,7 @@ struct replay_packet {
 	uint32_t offset;
 	uint16_t len;
 	uint32_t slot;
+	uint64_t at_ns; /* since the first; never before the one ahead of it */
 };
 
 struct replay {
@@ -30,14 +31,17 @@ struct replay {
 	struct replay_slot *slots;
 	uint32_t *index; /* open addressing: slot + 1, 0 is free */
 	uint8_t *data;
+	uint64_t period_ns; /* until it begins again: its duration and a mean gap; 0: all at one time */
 };
 
 /* What a capture needs of packet buffers, before there are any. */
 struct replay_size {
 	uint64_t packets;
 	uint32_t largest_bytes; /* without FCS */
+	uint64_t period_ns;     /* as of a replay */
 };
 
+/* pcap or pcapng, either of them in gzip. */
 int replay_measure(const char *file, struct replay_size *size, struct err *err);
 
 /* Errors name file and packet number. max_len: room in a packet buffer. */

@@ -17,6 +17,7 @@
 
 static const char *const vary_names[] = {"src_ip", "dst_ip", "src_port", "dst_port", NULL};
 static const char *const order_names[] = {"round-robin", "random", "zipf", NULL};
+static const char *const timing_names[] = {"load", "capture", NULL};
 static const char *const protocol_names[] = {"udp", "tcp", NULL};
 
 #define CRAFT(field) offsetof(struct source_conf, craft.field)
@@ -72,6 +73,10 @@ static const struct param source_params[] = {
 	 .doc = "number of the first flow in stamps; apart for sources whose packets meet in one sink"},
 	{.name = "pcap_file", .type = PARAM_FILE, .offset = offsetof(struct source_conf, pcap_file),
 	 .doc = "replay this capture's packets unchanged, over and over, instead of making any"},
+	{.name = "pcap_timing", .type = PARAM_ENUM, .choices = timing_names,
+	 .offset = offsetof(struct source_conf, timing), .def = "\"load\"",
+	 .doc = "when a capture's packets are due: load: in equal distances; capture: in its own, all of "
+		"them stretched alike so that the mean is the trial's rate"},
 	{0},
 };
 
@@ -136,6 +141,9 @@ static int source_init(struct link *l, struct err *err)
 	rc = s->queues ? source_load(l, s, err) : err_set(err, ENOMEM, "", "out of memory");
 	if (!rc && s->replay && l->n_rxq > 1)
 		rc = err_set(err, EINVAL, "params.pcap_file", "a capture has one replica to replay it");
+	if (!rc && c->timing == TIMING_CAPTURE && !(s->replay && s->replay->period_ns))
+		rc = err_set(err, EINVAL, "params.pcap_timing",
+			     "capture, but there is no capture whose packets have different times");
 	if (!rc && !s->replay && s->flows.table && s->flows.n < l->n_rxq)
 		rc = err_set(err, EINVAL, "params.flows", "%lu flows for %u replicas of the source",
 			     (unsigned long)s->flows.n, l->n_rxq);
@@ -182,6 +190,8 @@ static void source_start(struct link *l, const struct send_run *run)
 	struct source *s = l->state;
 
 	s->run = *run;
+	if (source_timed(s) && !run->counted)
+		s->run.packets = source_timed_packets(s);
 	s->stopped = false;
 	atomic_fetch_add_explicit(&s->version, 1, memory_order_release);
 }

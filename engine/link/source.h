@@ -16,8 +16,11 @@ struct source_conf {
 	struct craft_conf craft;
 	struct flows_conf flows;
 	char *pcap_file;
+	uint32_t timing; /* of a capture: enum timing */
 	uint64_t flow_base;
 };
+
+enum timing { TIMING_LOAD, TIMING_CAPTURE };
 
 /* One per reading replica, written by its lcore. */
 struct source_queue {
@@ -33,6 +36,9 @@ struct source_queue {
 	uint64_t rng;
 	uint64_t magic;
 	struct pace pace;
+	double per_ns;     /* a replay by its own times: cycles for each ns of the capture; 0: not so */
+	int64_t began;     /* its first packet's due time, cycles since start */
+	uint64_t rounds;   /* how often the capture has been sent */
 	uint64_t intended, sent, sent_bytes, no_mbuf;
 	uint64_t sizes[SIZE_CLASSES]; /* of what was sent */
 	uint64_t first_tsc, last_tsc;
@@ -52,6 +58,11 @@ struct source {
 	uint16_t n_queues;
 	struct source_queue *queues;
 };
+
+/* Whether the run is a replay in the capture's own distances. */
+bool source_timed(const struct source *s);
+/* How many of such a replay are due before its time is over. */
+uint64_t source_timed_packets(const struct source *s);
 
 /* The link's rx; rxq->state is a struct source_queue. */
 uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);

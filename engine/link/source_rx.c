@@ -34,6 +34,62 @@ static uint64_t next_flow(struct source_queue *q, const struct flows *f)
 	return q->first_flow + i;
 }
 
+bool source_timed(const struct source *s)
+{
+	return s->replay && s->conf->timing == TIMING_CAPTURE && s->run.rate_pps > 0;
+}
+
+/* Cycles for each ns of the capture, at the run's mean rate. */
+static double stretch(const struct source *s)
+{
+	const struct replay *r = s->replay;
+
+	return (double)rte_get_tsc_hz() * r->n_packets / s->run.rate_pps / (double)r->period_ns;
+}
+
+uint64_t source_timed_packets(const struct source *s)
+{
+	const struct replay *r = s->replay;
+	double ns = (double)s->run.duration / stretch(s);
+	uint64_t rounds = (uint64_t)(ns / (double)r->period_ns), low = 0, high = r->n_packets;
+	uint64_t rest = (uint64_t)(ns - (double)rounds * (double)r->period_ns);
+
+	while (low < high) {
+		uint64_t middle = (low + high) / 2;
+
+		if (r->packets[middle].at_ns < rest)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return RTE_MAX(rounds * r->n_packets + low, 1u);
+}
+
+/* When the packet `ahead` places behind the next one is due: cycles since start. */
+static inline int64_t timed_at(const struct source_queue *q, uint32_t ahead)
+{
+	const struct replay *r = q->source->replay;
+	uint64_t i = q->flow + ahead;
+	uint64_t ns = (q->rounds + i / r->n_packets) * r->period_ns +
+		      r->packets[i % r->n_packets].at_ns;
+
+	return q->began + (int64_t)((double)ns * q->per_ns);
+}
+
+/* As pace_due, in the capture's own distances; what a stall held back goes at once, as it is due. */
+static uint16_t timed_due(struct source_queue *q, uint64_t now, uint16_t n)
+{
+	int64_t rel = (int64_t)(now - q->pace.start_tsc);
+	uint64_t most = RTE_MIN((uint64_t)n, q->pace.left);
+	uint16_t due = 0;
+
+	while (due < most && timed_at(q, due) <= rel)
+		due++;
+	if (due)
+		q->pace.behind_max = RTE_MAX(q->pace.behind_max, (uint64_t)(rel - timed_at(q, 0)));
+	return due;
+}
+
 static void begin(struct source_queue *q)
 {
 	const struct source *s = q->source;
@@ -57,6 +113,9 @@ static void begin(struct source_queue *q)
 	if (r->rate_pps > 0)
 		q->pace.deadline += RTE_MAX(r->duration / OVERTIME_DIV,
 					    rte_get_tsc_hz() / OVERTIME_MIN_HZ);
+	q->per_ns = source_timed(s) ? stretch(s) : 0;
+	q->began = 0;
+	q->rounds = 0;
 	q->running = true;
 }
 
@@ -78,6 +137,12 @@ static __rte_noinline void obey(struct source_queue *q, uint64_t version)
 		int64_t since = rte_rdtsc() - q->pace.start_tsc;
 		uint64_t t = since > 0 ? (uint64_t)since << PACE_FRACTION : 0;
 
+		if (q->per_ns > 0) {
+			uint64_t ns = q->rounds * s->replay->period_ns + s->replay->packets[q->flow].at_ns;
+
+			q->per_ns = stretch(s);
+			q->began = since - (int64_t)((double)ns * q->per_ns);
+		}
 		pace_set_interval(&q->pace,
 				  (double)rte_get_tsc_hz() * s->n_queues / s->run.rate_pps);
 		/* From now on at the new rate; what the old one still owed is not caught up. */
@@ -196,11 +261,15 @@ static uint64_t fill_replay(struct source_queue *q, struct rte_mbuf **pkts, uint
 		const struct replay_packet *p = &r->packets[q->flow];
 		struct replay_slot *slot = &r->slots[p->slot];
 
-		q->flow = q->flow + 1 == r->n_packets ? 0 : q->flow + 1;
+		slot->sent_tsc = q->per_ns > 0 ? q->pace.start_tsc + (uint64_t)timed_at(q, 0)
+					       : time + (frac >> PACE_FRACTION);
+		slot->sent++;
+		if (++q->flow == r->n_packets) {
+			q->flow = 0;
+			q->rounds++;
+		}
 		rte_memcpy(data_of(pkts[i]), r->data + p->offset, p->len);
 		mbuf_init(pkts[i], p->len);
-		slot->sent_tsc = time + (frac >> PACE_FRACTION);
-		slot->sent++;
 		bytes += p->len;
 		frac += step;
 	}
@@ -236,16 +305,20 @@ uint16_t source_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		end(q);
 		return 0;
 	}
-	due = pace_due(&q->pace, now, n, &time);
+	due = q->per_ns > 0 ? timed_due(q, now, n) : pace_due(&q->pace, now, n, &time);
 	if (!due)
 		return 0;
 	if (unlikely(rte_mempool_get_bulk(s->link->pool, (void **)pkts, due))) {
 		/* They stay due: not sending them in time is this side's failure. */
-		q->pace.left += due;
-		q->pace.next -= due * q->pace.interval;
+		if (!(q->per_ns > 0)) {
+			q->pace.left += due;
+			q->pace.next -= due * q->pace.interval;
+		}
 		q->no_mbuf++;
 		return 0;
 	}
+	if (q->per_ns > 0)
+		q->pace.left -= due;
 	if (s->replay)
 		bytes = fill_replay(q, pkts, due, time);
 	else if (s->flows.table)

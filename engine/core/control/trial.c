@@ -58,6 +58,7 @@ static int parse_run(const char *name, const json_t *obj, struct send_run *run, 
 	if (c.duration_s <= 0 && !c.packets)
 		return err_set(err, EINVAL, name, "duration_s or packets must be given");
 	run->rate_pps = c.rate_pps;
+	run->counted = c.packets;
 	run->packets = c.packets ? c.packets : UINT64_MAX;
 	if (!c.packets && c.rate_pps > 0)
 		run->packets = llround(c.rate_pps * c.duration_s);

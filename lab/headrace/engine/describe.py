@@ -105,14 +105,27 @@ def describe(engine: Path) -> Description:
         raise HeadraceError(f"{engine} --describe: not JSON: {error}") from None
 
 
-def largest_captured(engine: Path, capture: Path) -> int:
-    """Bytes of a capture's largest packet, without FCS. 0 for what is no capture: what is wrong
-    with it is said where the engine reads it as traffic."""
+class Captured(Record):
+    """What a capture is, before there are packet buffers."""
+
+    packets: int = 0
+    largest_bytes: int = 0  # without FCS
+    period_ns: int = 0  # until a replay in its own timing begins again
+
+    @property
+    def pps(self) -> float | None:
+        """Its mean rate; None where all packets have the same time."""
+        return self.packets * 1e9 / self.period_ns if self.period_ns else None
+
+
+def captured(engine: Path, capture: Path) -> Captured:
+    """Nothing of what is no capture: what is wrong with it is said where the engine reads it as
+    traffic."""
     try:
         done = subprocess.run(
             [engine, "--capture", capture], capture_output=True, timeout=_CAPTURE_S, check=False
         )
-        return int(json.loads(done.stdout)["largest_bytes"]) if done.returncode == 0 else 0
+        return Captured.model_validate_json(done.stdout) if done.returncode == 0 else Captured()
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise HeadraceError(f"{engine} --capture {capture}: {error}") from None
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -29,7 +28,8 @@ _SPEC_PATHS: dict[str, tuple[PathKey, ...]] = {
     "dst_macs": ("workload", "headers", "dst_mac"),
     "dst_ips_file": ("workload", "dst_ips_file"),
     "headers_file": ("workload", "tuples_file"),
-    "pcap_file": ("workload", "pcap"),
+    "pcap_file": ("workload", "file"),
+    "pcap_timing": ("workload", "timing"),
     "stamp": ("workload", "stamp"),
 }
 
@@ -48,7 +48,7 @@ def source_params(
     """The source's parameters, checked by the engine's own schema."""
     workload = experiment.workload
     if isinstance(workload, Pcap):
-        params = _replayed(workload.file, doc)
+        params = _replayed(workload, experiment, doc)
     else:
         params = _made(experiment, workload, direction, doc)
     schema = description.links["source"]["params"]
@@ -58,10 +58,16 @@ def source_params(
     return params
 
 
-def _replayed(pcap: Path, doc: Document) -> dict[str, Any]:
-    file = doc.resolve(pcap)
-    check_file(file, doc, ("workload", "file"), pcap)
-    return {"pcap_file": str(file), "stamp": False}
+def _replayed(workload: Pcap, experiment: Experiment, doc: Document) -> dict[str, Any]:
+    file = doc.resolve(workload.file)
+    check_file(file, doc, ("workload", "file"), workload.file)
+    if workload.timing == "capture" and experiment.captured_bytes and not experiment.captured_pps:
+        raise doc.error(
+            ("workload", "timing"),
+            f"all packets of {workload.file} have the same time; allowed: load",
+            value=workload.timing,
+        )
+    return {"pcap_file": str(file), "stamp": False, "pcap_timing": workload.timing}
 
 
 def _made(

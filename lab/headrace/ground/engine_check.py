@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.engine.describe import Description, files_in, largest_captured
+from headrace.engine.describe import Captured, Description, captured, files_in
 from headrace.engine.plan_document import Plan
 from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
@@ -103,14 +103,15 @@ def with_captures(
     experiments: Sequence[Experiment], doc: Document, description: Description
 ) -> list[Experiment]:
     """Packet buffers are as large as what is replayed. Each capture is read once."""
-    largest: dict[Path, int] = {}
+    known: dict[Path, Captured] = {}
     sized = []
     for one in experiments:
         capture = one.workload
         file = doc.resolve(capture.file) if isinstance(capture, Pcap) else None
         if file is not None and file.is_file():
-            if file not in largest:
-                largest[file] = largest_captured(description.engine, file)
-            one = dataclasses.replace(one, captured_bytes=largest[file])
+            if file not in known:
+                known[file] = captured(description.engine, file)
+            largest, pps = known[file].largest_bytes, known[file].pps
+            one = dataclasses.replace(one, captured_bytes=largest, captured_pps=pps)
         sized.append(one)
     return sized

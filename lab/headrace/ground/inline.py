@@ -33,7 +33,9 @@ from headrace.record.facts import Observation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.document import Document
+from headrace.spec.measure import ASKED, Measure
 from headrace.spec.study import Experiment, Study
+from headrace.spec.workload import Pcap
 
 Json = dict[str, Any]
 
@@ -70,7 +72,17 @@ class EnginePoint:
 
     @property
     def offers(self) -> tuple[Offer, ...]:
-        return (Offer(self.experiment.workload_name, self.experiment.workload),)
+        one = self.experiment
+        return (Offer(one.workload_name, one.workload, measure=self._own_measure()),)
+
+    def _own_measure(self) -> Measure | None:
+        """A capture in its own timing is sent at its own rate, unless another is asked for."""
+        workload, asked = self.experiment.workload, self.doc.data.get("measure") or {}
+        own = isinstance(workload, Pcap) and workload.timing == "capture"
+        if not own or any(asked.get(key) for key in ASKED):
+            return None
+        loads = (self.experiment.captured_pps,)
+        return self.study.measure.model_copy(update={"search": (), "loads": loads})
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ _SENT: dict[Path, tuple[str, ...]] = {
     ("link",): _APPLIANCES,
     **{
         (key,): _FUNCTIONS
-        for key in ("headers", "dst_ips_file", "tuples_file", "direction", "stamp")
+        for key in ("headers", "dst_ips_file", "tuples_file", "direction", "stamp", "timing")
     },
     **{("flows", key): _FUNCTIONS for key in ("vary", "order", "zipf_exponent", "seed")},
 }

@@ -122,6 +122,7 @@ class Experiment:
     point: Swept  # the sweep's values here
     node_paths: tuple[tuple[PathKey, ...], ...]  # where each node stands in the file
     captured_bytes: int = 0  # the largest packet of the capture that is replayed, without FCS
+    captured_pps: float | None = None  # its mean rate; None: all packets have the same time
 
     @property
     def hosting(self) -> Hosting:
@@ -147,6 +148,7 @@ class Experiment:
         parts = [f"{self.frame.name}B" if self.frame.name.isdigit() else self.frame.name]
         if isinstance(workload, Pcap):
             parts = [f"pcap:{workload.file.name}"]
+            parts += ["in its own timing"] if workload.timing == "capture" else []
         elif workload.tuples_file is not None:
             parts.append(f"tuples:{workload.tuples_file.name}")
         else:

@@ -101,10 +101,15 @@ class Packets(Spec):
 
 class Pcap(Spec):
     """A capture's packets, as they are. In front of appliances tcpreplay sends them all from the
-    clients to a server, with the addresses of these."""
+    clients to a server, with the addresses of these.
+
+    `timing`: packets in equal distances, or in the capture's own, stretched so that their mean rate
+    is the trial's load. Then, unless `measure` asks for something, the load is the capture's own.
+    """
 
     kind: Literal["pcap"]
     file: Path  # the capture
+    timing: Literal["load", "capture"] = "load"  # equal distances, or the capture's own
     direction: Direction = "forward"  # through the chain
 
     @property
