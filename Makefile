@@ -24,7 +24,7 @@ help:
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make format        C and Python as the style has it'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
-	@echo 'make docs          the reference, from engine and lab themselves'
+	@echo 'make docs          the reference, from engine and lab themselves, and the site in site/'
 	@echo 'make release       wheel, Debian packages and image into dist/, from the committed state (root)'
 	@echo 'make setup         packages, Python environment and engine, nothing else'
 	@echo 'make clean         what was built; distclean: and the Python environment'
@@ -101,8 +101,10 @@ fuzz:
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
 docs:
-	@scripts/setup.sh run
+	@scripts/setup.sh run docs
 	@$(VENV)/python scripts/reference.py
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --quiet --strict
+	@echo 'Site: site/README.html; with search: python3 -m http.server -d site'
 
 # In a clean Debian 12; mmdebstrap and podman are needed.
 release:

@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|test|slow|bench|lint|fuzz|trace|offload|switches|containers|vm|guests]...
+#   scripts/setup.sh [demo|run|docs|test|slow|bench|lint|fuzz|trace|offload|switches|containers|vm|guests]...
 #                                                                              (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
@@ -45,6 +45,7 @@ for purpose in "$@"; do
 	case $purpose in
 	demo | run) ;;
 	test) wanted+=("${packages_test[@]}") extra=dev offload=quiet switches=quiet ;;
+	docs) extra=${extra:+$extra,}docs ;;
 	slow) wanted+=("${packages_slow[@]}") ;;
 	bench) wanted+=("${packages_bench[@]}") ;;
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
@@ -55,7 +56,7 @@ for purpose in "$@"; do
 	offload) offload=1 ;;
 	switches) switches=1 ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, test, slow, bench, lint, fuzz, trace, offload, switches, containers, vm, guests" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, docs, test, slow, bench, lint, fuzz, trace, offload, switches, containers, vm, guests" ;;
 	esac
 done
 

@@ -52,6 +52,24 @@ def test_the_reference_is_what_engine_and_lab_say() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_site_is_built_and_its_links_are_right(tmp_path: Path) -> None:
+    """Strictly: a page that no menu names, a link or an anchor that leads nowhere ends it."""
+    pytest.importorskip("material", reason="needs mkdocs-material: make docs installs it")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
+        cwd=REPO, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    index = (tmp_path / "search" / "search_index.json").read_text()
+    assert "Spec reference" in index
+    outside = [
+        page.name
+        for page in tmp_path.rglob("*.html")
+        if re.search(r'<(script|link)[^>]*(src|href)="https?://(?!squidfunk)', page.read_text())
+    ]
+    assert outside == []
+
+
 def anchors(text: str) -> set[str]:
     """As GitHub makes them from headings."""
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
