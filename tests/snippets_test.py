@@ -135,7 +135,8 @@ def test_specs_are_right(
     write_files(tmp_path, made)
     (tmp_path / "snippet.yaml").write_text(yaml.safe_dump(made, sort_keys=False))
     hosting = (made.get("deployment") or {}).get("hosting")
-    service = isinstance(hosting, dict) and isinstance(hosting.get("vnfs"), dict)
+    offload = isinstance(hosting, dict) and hosting.get("kind") == "offload"
+    service = offload and isinstance(hosting.get("vnfs"), dict)
     status, text = call("offload" if service else "run", "--check", "snippet.yaml")
     if block.note:
         assert status == 2 and block.note.split()[-1] in text, f"{block.place}: {text}"
