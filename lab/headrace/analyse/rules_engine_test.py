@@ -158,7 +158,7 @@ def test_a_tester_that_is_narrower_is_said_as_a_report_says_it(made: tuple[Resul
     counters = result.counters.model_copy(
         update={"replicas": tuple(map(slow_generator, result.counters.replicas))}
     )
-    slow = result.model_copy(update={"counters": counters, "capacity": {}})
+    slow = result.model_copy(update={"counters": counters, "capacity": None})
     (one,) = [d for d in explain(Evidence(results=[slow])) if d.rule == "narrow-tester"]
     assert one.text.startswith("The tester is narrower than the chain: generator can carry")
     assert "lcores.traffic" in one.remedy
