@@ -17,7 +17,10 @@ pytestmark = pytest.mark.parallel
 CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown command": (("rum",), ("headrace: ", "'rum'", "'run'")),
     "unknown option": (("run", "--jsn", "x.yaml"), ("headrace run: ", "--jsn", "--json")),
-    "missing argument": (("run",), ("headrace run: ", "missing argument", "headrace run --help")),
+    "missing argument": (
+        ("diff", "a"),
+        ("headrace diff: ", "missing argument", "headrace diff --help"),
+    ),
     "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
     "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
