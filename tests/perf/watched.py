@@ -110,7 +110,7 @@ def _first(up: Deployed, point: Point, url: str) -> float:
 
 @contextlib.contextmanager
 def _reader(url: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = ["curl", "-sN", f"{url}events?view="]
+    command = ["curl", "-sN", f"{url}events?view=&fit=2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
         time.sleep(0.3)
         try:

@@ -23,6 +23,7 @@ from headrace.live import metrics
 from headrace.live.pages import VIEWS
 from headrace.live.scene import Onlooker, Scene
 from headrace.live.server import Serving, application, url_of
+from headrace.report.charts.svg import WIDTHS
 from headrace.report.html import Served, render
 
 PERIOD_S = 1.0
@@ -34,6 +35,8 @@ DASHBOARD = Path(__file__).with_name("dashboard.json")  # for Grafana
 _PARTS = re.compile(r"<header>(.*?)</header>\s*<main>(.*?)</main>", re.DOTALL)
 _VIEWS = tuple((view.title, f"/{name}") for name, view in VIEWS.items())
 
+Seen = tuple[str, int | None]  # a view, and which width of its pictures; None: all of them
+
 
 class Broadcast:
     """Nobody watches: nothing is read of the run, and nothing is drawn."""
@@ -41,12 +44,12 @@ class Broadcast:
     def __init__(self, onlooker: Onlooker) -> None:
         self._onlooker = onlooker
         self._closed = False
-        self._frames: dict[str, str] = {}  # of this tick, by view
+        self._frames: dict[Seen, str] = {}  # of this tick
         self._tick = asyncio.Condition()
-        self._watchers: dict[str, int] = {}
+        self._watchers: dict[Seen, int] = {}
         self._ticking: asyncio.Task[None] | None = None
         # Templates are compiled now: once lcores poll, their milliseconds become seconds.
-        self._render("", onlooker.scene)
+        self._render(("", None), onlooker.scene)
 
     def routes(self) -> dict[str, Any]:
         async def page(view: str = "") -> Any:
@@ -54,10 +57,11 @@ class Broadcast:
                 return PlainTextResponse(f"/{view}: allowed: {', '.join(VIEWS)}", status_code=404)
             return HTMLResponse(await self._page(view))
 
-        async def events(view: str = "") -> Any:
-            if view not in VIEWS:
-                return PlainTextResponse(f"view: allowed: {', '.join(VIEWS)}", status_code=404)
-            return StreamingResponse(self._events(view), media_type="text/event-stream")
+        async def events(view: str = "", fit: int | None = None) -> Any:
+            if view not in VIEWS or (fit is not None and fit not in range(len(WIDTHS))):
+                allowed = f"view: {', '.join(VIEWS)}; fit: 0 to {len(WIDTHS) - 1}"
+                return PlainTextResponse(f"events: allowed: {allowed}", status_code=404)
+            return StreamingResponse(self._events((view, fit)), media_type="text/event-stream")
 
         async def exposed() -> Any:
             text = await asyncio.to_thread(metrics.exposition, self._onlooker)
@@ -84,14 +88,15 @@ class Broadcast:
         scene = self._onlooker.scene
         if not scene.unseen and self._onlooker.seconds - scene.moment_s > FRESH_S:
             scene = await asyncio.to_thread(self._onlooker.look)
-        return await asyncio.to_thread(self._render, view, scene)
+        return await asyncio.to_thread(self._render, (view, None), scene)
 
-    def _render(self, view: str, scene: Scene) -> str:
+    def _render(self, seen: Seen, scene: Scene) -> str:
+        view, fit = seen
         document = VIEWS[view].document(scene, self._onlooker.seconds)
-        return render(document, Served("/follow.js", view, views=_VIEWS))
+        return render(document, Served("/follow.js", fit, view, views=_VIEWS))
 
-    async def _events(self, view: str) -> AsyncIterator[str]:
-        self._watchers[view] = self._watchers.get(view, 0) + 1
+    async def _events(self, seen: Seen) -> AsyncIterator[str]:
+        self._watchers[seen] = self._watchers.get(seen, 0) + 1
         if self._ticking is None:
             self._ticking = asyncio.create_task(self._go())
         try:
@@ -99,12 +104,12 @@ class Broadcast:
             while not self._closed:
                 async with self._tick:
                     await self._tick.wait()
-                    frame = self._frames.get(view, "")
+                    frame = self._frames.get(seen, "")
                 if frame and frame != last:
                     last = frame
                     yield f"event: frame\ndata: {frame}\n\n"
         finally:
-            self._watchers[view] -= 1
+            self._watchers[seen] -= 1
 
     async def _go(self) -> None:
         """Ends with the last who watches."""
@@ -119,14 +124,16 @@ class Broadcast:
             self._ticking = None
 
     async def _send(self, scene: Scene) -> None:
-        views = [view for view, count in self._watchers.items() if count]
-        frames = await asyncio.to_thread(lambda: {view: self._frame(view, scene) for view in views})
+        wanted = [seen for seen, count in self._watchers.items() if count]
+        frames = await asyncio.to_thread(
+            lambda: {seen: self._frame(seen, scene) for seen in wanted}
+        )
         async with self._tick:
             self._frames = frames
             self._tick.notify_all()
 
-    def _frame(self, view: str, scene: Scene) -> str:
-        parts = _PARTS.search(self._render(view, scene))
+    def _frame(self, seen: Seen, scene: Scene) -> str:
+        parts = _PARTS.search(self._render(seen, scene))
         assert parts is not None, "the page's template has a header and a main part"
         return json.dumps({"header": parts[1], "main": parts[2], "ended": bool(scene.ended)})
 

@@ -18,12 +18,24 @@ const fill = (place, html) => {
   if (place.children.length !== now.children.length) return place.replaceChildren(now);
   [...now.children].forEach((one, i) => take(place.children[i], one));
 };
-const frames = new EventSource("/events?view=" + view);
-frames.addEventListener("frame", (event) => {
-  const frame = JSON.parse(event.data);
-  fill(document.querySelector("header"), frame.header);
-  fill(document.querySelector("main"), frame.main);
-  state.textContent = frame.ended ? "ended" : "live";
-  if (frame.ended) frames.close();
+// Which of the pictures' widths the style sheet shows in this window: only that is asked for.
+const fit = () => [720, 1160, 1640].filter((width) => innerWidth >= width).length;
+let frames, fitted;
+const follow = () => {
+  fitted = fit();
+  frames = new EventSource(`/events?view=${view}&fit=${fitted}`);
+  frames.addEventListener("frame", (event) => {
+    const frame = JSON.parse(event.data);
+    fill(document.querySelector("header"), frame.header);
+    fill(document.querySelector("main"), frame.main);
+    state.textContent = frame.ended ? "ended" : "live";
+    if (frame.ended) frames.close();
+  });
+  frames.onerror = () => { state.textContent = "not connected"; };
+};
+follow();
+addEventListener("resize", () => {
+  if (fit() === fitted || frames.readyState === EventSource.CLOSED) return;
+  frames.close();
+  follow();
 });
-frames.onerror = () => { state.textContent = "not connected"; };

@@ -27,7 +27,8 @@ from headrace.record.moment import Moment, WayNow
 from headrace.record.rows import Trial
 from headrace.record.segments import Segment
 from headrace.record.testdata import make_bundle
-from headrace.report.html import render
+from headrace.report.charts.svg import WIDTHS
+from headrace.report.html import Served, render
 
 DASHBOARD = Path(__file__).with_name("dashboard.json")
 # As headrace-engine writes it: names without types, links' numbers by name.
@@ -222,3 +223,11 @@ def test_the_dashboard_names_metrics_that_there_are() -> None:
     assert len(asked) >= 10
     verdicts = {"headrace_trials_total", "headrace_audit_failed_total"}  # none before a trial ended
     assert asked <= samples | engine | verdicts, asked - samples - engine
+
+
+def test_a_frame_has_the_pictures_of_one_window_and_the_same_texts() -> None:
+    scene = onlooker(Look(moment(3)), 3).look()
+    document = VIEWS[""].document(scene, 0.0)
+    every, one = render(document), render(document, Served(fit=1))
+    assert every.count("<svg") == len(WIDTHS) * one.count("<svg") > 0
+    assert one.count('<div class="w1"><svg') == one.count("<svg")

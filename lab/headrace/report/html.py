@@ -27,6 +27,7 @@ class Served:
     """What a page has that a program serves, and that goes on changing."""
 
     script: str = ""  # its address
+    fit: int | None = None  # of the widths of pictures, the window's; None: all of them
     view: str = ""
     search: str | None = None  # what is in the field; None: there is no field
     views: tuple[tuple[str, str], ...] = ()  # name and address of each
@@ -75,9 +76,11 @@ def standalone(picture: str) -> str:
     return picture.replace(">", f"><style>{style}</style>", 1)
 
 
-def _picture(picture: Picture) -> Markup:
+def _picture(picture: Picture, fit: int | None = None) -> Markup:
     """At several widths, of which the style sheet shows the one that fits the window best: scaling
-    one picture for all would shrink or blow up its text."""
+    one picture for all would shrink or blow up its text. `fit`: the one that a window shows."""
+    if fit is not None:
+        return Markup(f'<div class="w{fit}">{picture.draw(WIDTHS[fit])}</div>')
     drawn = [picture.draw(width) for width in WIDTHS]
     if drawn[0] == drawn[-1]:
         return Markup(f'<div class="scroll">{drawn[0]}</div>')
