@@ -4,6 +4,27 @@
 #include <stdio.h>
 #include <string.h>
 
+int err_set(struct err *err, int code, const char *path, const char *fmt, ...)
+{
+	va_list ap;
+
+	snprintf(err->path, sizeof(err->path), "%s", path ? path : "");
+	va_start(ap, fmt);
+	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+	va_end(ap);
+	return -code;
+}
+
+void err_add(struct err *err, const char *fmt, ...)
+{
+	size_t used = strnlen(err->msg, sizeof(err->msg) - 1);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(err->msg + used, sizeof(err->msg) - used, fmt, ap);
+	va_end(ap);
+}
+
 /* Bytes of the UTF-8 character that begins here (RFC 3629), or 0 when none does. */
 static size_t character(const unsigned char *s)
 {
@@ -20,8 +41,7 @@ static size_t character(const unsigned char *s)
 	return more + 1;
 }
 
-/* A name that was cut, or never was text, would make the whole reply no JSON. */
-static void make_text(char *text)
+void err_text(char *text)
 {
 	for (unsigned char *s = (unsigned char *)text; *s;) {
 		size_t n = character(s);
@@ -30,28 +50,4 @@ static void make_text(char *text)
 			*s = '?';
 		s += n ? n : 1;
 	}
-}
-
-int err_set(struct err *err, int code, const char *path, const char *fmt, ...)
-{
-	va_list ap;
-
-	snprintf(err->path, sizeof(err->path), "%s", path ? path : "");
-	va_start(ap, fmt);
-	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
-	va_end(ap);
-	make_text(err->path);
-	make_text(err->msg);
-	return -code;
-}
-
-void err_add(struct err *err, const char *fmt, ...)
-{
-	size_t used = strnlen(err->msg, sizeof(err->msg) - 1);
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(err->msg + used, sizeof(err->msg) - used, fmt, ap);
-	va_end(ap);
-	make_text(err->msg);
 }

@@ -19,3 +19,7 @@ int err_set(struct err *err, int code, const char *path, const char *fmt, ...)
 
 /* More about it, behind what the message says already; cut where there is no room. */
 void err_add(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Where a message is to be UTF-8, which a name that was cut, or never was text, is not: its bytes that
+ * are none become '?'. */
+void err_text(char *text);

@@ -27,8 +27,10 @@ struct client {
 	size_t reply_bytes, written;
 };
 
-static json_t *error_reply(const struct err *err)
+static json_t *error_reply(struct err *err)
 {
+	err_text(err->path);
+	err_text(err->msg);
 	return json_pack("{s:b, s:{s:s, s:s}}", "ok", 0, "error", "path", err->path, "msg",
 			 err->msg);
 }

@@ -59,8 +59,12 @@ int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *e
 
 	if (rc)
 		return rc;
-	for (unsigned int i = 0; i < e.n_workers; i++)
-		busy_begin(&e.workers[i].clock);
+	for (unsigned int i = 0; i < e.n_workers; i++) {
+		struct worker *w = &e.workers[i];
+
+		busy_begin(&w->clock);
+		slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
+	}
 	rc = begin(&e, packets, err);
 	end = rte_rdtsc() + DRY_MAX_S * rte_get_tsc_hz();
 	while (!rc && still < DRY_STILL_TURNS && rte_rdtsc() < end)

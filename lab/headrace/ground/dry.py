@@ -12,6 +12,7 @@ from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
 from headrace.engine.passage import dry_plan, notes, packets_tried
 from headrace.engine.plan_document import Plan
+from headrace.errors import HeadraceError
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -46,6 +47,8 @@ class DryRuns:
                 done = subprocess.run(command, capture_output=True, timeout=_MOST_S)
             except subprocess.TimeoutExpired:
                 return None
+        if done.returncode < 0:
+            raise HeadraceError(f"{engine} --dry-run was ended by signal {-done.returncode}")
         return EngineCounts.model_validate_json(done.stdout) if done.returncode == 0 else None
 
 
