@@ -38,7 +38,8 @@ static json_t *rows(const struct sink_trial *t, uint64_t since, uint64_t until)
 	json_t *list = json_array();
 
 	/* The oldest few may be written over while they are read. */
-	for (uint64_t i = n > SINK_SLICES - SINK_SLICE_HZ ? n - (SINK_SLICES - SINK_SLICE_HZ) : 0; i < n; i++) {
+	for (uint64_t i = n > SINK_SLICES - SINK_SLICE_HZ ? n - (SINK_SLICES - SINK_SLICE_HZ) : 0;
+	     i < n; i++) {
 		const struct sink_slice *one = &s->ring[i % SINK_SLICES];
 
 		if (one->begin >= since && one->end <= until)

@@ -263,7 +263,8 @@ static void test_slices(void **state)
 	assert_int_equal(json_array_size(json_array_get(json_object_get(found, "queues"), 0)), 0);
 	json_decref(found);
 	stats = r.link.ops->stats(&r.link);
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(stats, "latency"), "count")), 600);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(stats, "latency"),
+							    "count")), 600);
 	json_decref(stats);
 	rig_close(&r);
 }
