@@ -9,6 +9,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Broadcast:
 
     def __init__(self, onlooker: Onlooker) -> None:
         self._onlooker = onlooker
-        self._closed = False
+        self._closed = self._done = False  # done: the last frames are there
         self._frames: dict[Seen, str] = {}  # of this tick
         self._tick = asyncio.Condition()
         self._watchers: dict[Seen, int] = {}
@@ -81,8 +82,7 @@ class Broadcast:
     async def close(self) -> None:
         """The last frame; then nobody is sent anything more."""
         self._closed = True
-        scene = self._onlooker.scene
-        await self._send(scene)
+        await self._send(self._onlooker.scene, last=True)
 
     async def _page(self, view: str) -> str:
         scene = self._onlooker.scene
@@ -100,16 +100,21 @@ class Broadcast:
         if self._ticking is None:
             self._ticking = asyncio.create_task(self._go())
         try:
-            last = ""
-            while not self._closed:
+            sent, done = "", False
+            while not done:
                 async with self._tick:
-                    await self._tick.wait()
-                    frame = self._frames.get(seen, "")
-                if frame and frame != last:
-                    last = frame
+                    await self._tick.wait_for(partial(self._news, seen, sent))
+                    frame, done = self._frames.get(seen, ""), self._done
+                if not frame and not sent:  # it came after the last frames were drawn
+                    frame = await asyncio.to_thread(self._frame, seen, self._onlooker.scene)
+                if frame and frame != sent:
+                    sent = frame
                     yield f"event: frame\ndata: {frame}\n\n"
         finally:
             self._watchers[seen] -= 1
+
+    def _news(self, seen: Seen, sent: str) -> bool:
+        return self._done or self._frames.get(seen, sent) != sent
 
     async def _go(self) -> None:
         """Ends with the last who watches."""
@@ -123,13 +128,14 @@ class Broadcast:
         finally:
             self._ticking = None
 
-    async def _send(self, scene: Scene) -> None:
+    async def _send(self, scene: Scene, last: bool = False) -> None:
         wanted = [seen for seen, count in self._watchers.items() if count]
         frames = await asyncio.to_thread(
             lambda: {seen: self._frame(seen, scene) for seen in wanted}
         )
         async with self._tick:
-            self._frames = frames
+            if not self._done:
+                self._frames, self._done = frames, last
             self._tick.notify_all()
 
     def _frame(self, seen: Seen, scene: Scene) -> str:
