@@ -29,6 +29,9 @@ for program in mmdebstrap podman; do
 	command -v $program >/dev/null || die "$program is missing: apt-get install mmdebstrap podman"
 done
 . "$repo/scripts/clean-root.sh"
+mkdir -p "$work"
+exec 9>"$work/lock"
+flock -n 9 || die "another release is being built in $work; HEADRACE_RELEASE names another folder"
 
 make_base
 rm -rf --one-file-system "$root"
