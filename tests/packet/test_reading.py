@@ -11,7 +11,9 @@ import pytest
 
 from headrace.engine import reading
 from headrace.engine.counters import difference
+from headrace.engine.counts import EngineCounts
 from headrace.engine.engine import Engine
+from headrace.engine.plan_document import Plan
 from headrace.host.state import RunState
 from headrace.record.identity import Direction
 from perf.engine import chain_plan
@@ -28,10 +30,13 @@ class Looked(Engine):
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
         answer = super().request(cmd, **arguments)
-        if cmd == "read":
-            self.reads += (int(answer["tsc"]),)
         self.start_tsc = int(answer.get("start_tsc", self.start_tsc))
         return answer
+
+    def read(self) -> EngineCounts:
+        counts = super().read()
+        self.reads += (counts.tsc,)
+        return counts
 
 
 @dataclass
@@ -49,7 +54,7 @@ def test_nobody_reads_while_packets_are_sent(engine_binary: Path) -> None:
     plan = chain_plan({"frame_bytes": [64]}, chain, cpus, 512) | {"engine": memory_engine()}
     state = RunState()
     try:
-        with Looked(engine_binary, plan, state) as engine:
+        with Looked(engine_binary, Plan.model_validate(plan), state) as engine:
             for _ in range(3):
                 read = reading.run(engine, (Way(),), PPS, SECONDS, 0.02)
                 assert reading.flow(read, Way()).received == PPS * SECONDS
@@ -62,12 +67,12 @@ def test_nobody_reads_while_packets_are_sent(engine_binary: Path) -> None:
 
 
 def engine_hz(read: reading.Reading) -> float:
-    return float(read.after["tsc_hz"])
+    return float(read.after.tsc_hz)
 
 
 def chain_use(read: reading.Reading) -> float:
     """OPS / REF of the chain while packets were sent, which nobody but the engine saw."""
-    counters = difference(read.before, read.after, {"links": {}}, {}, read.sending)
+    counters = difference(read.before, read.after, None, {}, read.sending)
     [chain] = [one for one in counters.replicas if one.segment == "chain"]
     [worker] = [one for one in counters.workers if one.cpu == chain.cpu]
     assert chain.sending_ops_cycles and worker.sending_ref_cycles
