@@ -15,6 +15,10 @@ LINES = 60  # of a function
 # Two classes of one name; the fewer the better.
 NAMESAKES = frozenset(["Document", "Facts", "Group", "Point"])
 
+# Names that say that a variable was assigned, and not what it holds: in none of these folders.
+VAGUE = frozenset(["found", "made", "said"])
+NAMED = frozenset(["collect", "graph", "layout", "measure", "model", "record", "spec"])
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
 
@@ -44,6 +48,21 @@ def test_docstrings_are_sentences() -> None:
         if isinstance(node, Documented) and (ast.get_docstring(node) or "").startswith("Of ")
     ]
     assert fragments == []
+
+
+def test_variables_are_named_for_what_they_hold() -> None:
+    vague = [
+        f"{place}: {name}"
+        for place, node in nodes()
+        if place.split("/")[0] in NAMED and (name := _variable(node)) in VAGUE
+    ]
+    assert vague == []
+
+
+def _variable(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.arg if isinstance(node, ast.arg) else None
 
 
 def test_classes_have_names_of_their_own() -> None:

@@ -128,21 +128,21 @@ def number(path: str | Path) -> float | None:
 
 def pairs(path: str | Path) -> dict[str, float]:
     """Lines of a name and a number, as in cpu.stat."""
-    found = {}
+    values = {}
     for line in (text(path) or "").splitlines():
         name, _, value = line.partition(" ")
         if value.strip().isdigit():
-            found[name] = float(value)
-    return found
+            values[name] = float(value)
+    return values
 
 
 def net_dev(pid: int | str) -> dict[str, list[int]]:
     """/proc/PID/net/dev: the devices of that process's network namespace."""
-    found = {}
+    counts = {}
     for line in (text(f"/proc/{pid}/net/dev") or "").splitlines()[2:]:
         name, _, values = line.partition(":")
-        found[name.strip()] = [int(v) for v in values.split()]
-    return found
+        counts[name.strip()] = [int(v) for v in values.split()]
+    return counts
 
 
 def device_readings(place: str, values: list[int]) -> Iterator[MetricValue]:

@@ -29,15 +29,15 @@ BUSY = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.
 
 
 def test_each_layer_runs_or_says_why() -> None:
-    made = collectors(Targets())
-    assert [c.layer for c in made] == [
+    samplers = collectors(Targets())
+    assert [c.layer for c in samplers] == [
         "application",
         "virtualization",
         "virtual-switch",
         "os",
         "hardware",
     ]
-    for c in made:
+    for c in samplers:
         assert c.refusal() or list(c.read())
         c.close()
 
@@ -175,9 +175,9 @@ def test_protocol_tables() -> None:
 
 def test_cpu_times_by_state() -> None:
     ticks = os.sysconf("SC_CLK_TCK")
-    found = {(r.metric, r.place): r.value for r in cpu_times(f"cpu 1 1 1\ncpu3 {ticks} 0 0 0")}
-    assert found["cpu_user_s", "cpu3"] == 1.0
-    assert all(place == "cpu3" for _, place in found)
+    values = {(r.metric, r.place): r.value for r in cpu_times(f"cpu 1 1 1\ncpu3 {ticks} 0 0 0")}
+    assert values["cpu_user_s", "cpu3"] == 1.0
+    assert all(place == "cpu3" for _, place in values)
 
 
 def test_ovs_pmd_statistics() -> None:
@@ -186,8 +186,8 @@ def test_ovs_pmd_statistics() -> None:
   emc hits: 900
   idle cycles: 500 (50.00%)
 """
-    found = {(r.metric, r.place): r.value for r in pmd_stats(shown)}
-    assert found == {
+    values = {(r.metric, r.place): r.value for r in pmd_stats(shown)}
+    assert values == {
         ("ovs_pmd_packets", "cpu1"): 1000,
         ("ovs_pmd_emc_hits", "cpu1"): 900,
         ("ovs_pmd_idle_cycles", "cpu1"): 500,
@@ -195,7 +195,7 @@ def test_ovs_pmd_statistics() -> None:
 
 
 def test_telemetry_leaves() -> None:
-    found = {
+    values = {
         (r.metric, r.place): r.value for r in leaves("e", [{"in": 3, "nfs": {"acl": {"in": 2}}}])
     }
-    assert found == {("in", "e.0"): 3, ("in", "e.0/nfs/acl"): 2}
+    assert values == {("in", "e.0"): 3, ("in", "e.0/nfs/acl"): 2}

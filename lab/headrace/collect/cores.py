@@ -50,8 +50,8 @@ class CoreClock:
             self.refused = str(why)
             return
         if not self._ask():
-            _, said = self._process.communicate()
-            self.refused = said.strip() or f"{program} ended"
+            _, output = self._process.communicate()
+            self.refused = output.strip() or f"{program} ended"
             self._process = None
 
     def _ask(self) -> str:
@@ -74,12 +74,12 @@ class CoreClock:
     def spent(self) -> dict[int, Spent]:
         """By the namespace's inode number; 0: of softirqs that had no packet, as timers. None
         where the kernel takes no BPF programs."""
-        found = {}
+        times = {}
         for one in self._ask().split():
             if one.startswith("@"):
                 namespace, processes, stack = one[1:].split(":")
-                found[int(namespace)] = Spent(int(processes), int(stack))
-        return found
+                times[int(namespace)] = Spent(int(processes), int(stack))
+        return times
 
     def close(self) -> None:
         if self._process is not None:

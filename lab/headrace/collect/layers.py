@@ -127,11 +127,11 @@ def _virtualization(w: Windows) -> list[LayerFigure]:
 
 
 def _per_container(rates: dict[str, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for place, rate in rates.items():
         name = place.partition("/")[0]
-        found[name] = found.get(name, 0.0) + rate
-    return found
+        sums[name] = sums.get(name, 0.0) + rate
+    return sums
 
 
 def _switch(w: Windows) -> list[LayerFigure]:
@@ -154,11 +154,11 @@ def _switch(w: Windows) -> list[LayerFigure]:
 
 
 def _total(*parts: dict[str, float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    sums: dict[str, float] = {}
     for part in parts:
         for place, value in part.items():
-            found[place] = found.get(place, 0.0) + value
-    return found
+            sums[place] = sums.get(place, 0.0) + value
+    return sums
 
 
 def _os(w: Windows) -> list[LayerFigure]:

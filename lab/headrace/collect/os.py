@@ -149,22 +149,22 @@ def _process(process: WatchedProcess) -> Iterator[MetricValue]:
 
 def protocols(*tables: str) -> dict[str, int]:
     """/proc/net/snmp and /proc/net/netstat: a line of names, then one of values."""
-    found = {}
+    counts = {}
     for table in tables:
         lines = table.splitlines()
         for names, values in zip(lines[::2], lines[1::2], strict=False):
             group, _, rest = names.partition(":")
             for name, value in zip(rest.split(), values.split()[1:], strict=False):
-                found[f"{group}.{name}"] = int(value)
-    return found
+                counts[f"{group}.{name}"] = int(value)
+    return counts
 
 
 def _stack(process: WatchedProcess) -> Iterator[MetricValue]:
     net = f"/proc/{process.pid}/net"
-    found = protocols(text(f"{net}/snmp") or "", text(f"{net}/netstat") or "")
+    counts = protocols(text(f"{net}/snmp") or "", text(f"{net}/netstat") or "")
     for key, metric in _PROTOCOLS.items():
-        if key in found:
-            yield MetricValue(metric, process.name, found[key])
+        if key in counts:
+            yield MetricValue(metric, process.name, counts[key])
     conntrack = (text(f"{net}/stat/nf_conntrack") or "").splitlines()
     if len(conntrack) > 1:
         columns = conntrack[0].split()

@@ -143,10 +143,10 @@ def cgroup_of(pid: int) -> str | None:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
         return None
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for line in lines:
         _, controllers, group = line.split(":", 2)
         for controller in controllers.split(","):
-            found[controller] = group
-    path = found.get("cpuacct") or found.get("cpu") or found.get("")
+            paths[controller] = group
+    path = paths.get("cpuacct") or paths.get("cpu") or paths.get("")
     return path if path and path != "/" else None

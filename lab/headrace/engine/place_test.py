@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch, lcores: str, chain: str = "a, b, c") -
 
 
 @pytest.mark.parametrize(
-    ("lcores", "found"),
+    ("lcores", "pinned"),
     [
         ("[[node 0], [node 1], [node 0]]", [[1], [3], [2]]),
         ("[[node 1], [node 1], [node 1]]", [[3], [4], [3]]),  # one has to take two
@@ -54,9 +54,9 @@ def told(monkeypatch: pytest.MonkeyPatch, lcores: str, chain: str = "a, b, c") -
     ],
 )
 def test_a_node_stands_for_the_lcore_of_it_that_has_least_to_do(
-    monkeypatch: pytest.MonkeyPatch, lcores: str, found: list[list[int]]
+    monkeypatch: pytest.MonkeyPatch, lcores: str, pinned: list[list[int]]
 ) -> None:
-    assert told(monkeypatch, lcores) == found
+    assert told(monkeypatch, lcores) == pinned
 
 
 @pytest.mark.parametrize(

@@ -30,5 +30,5 @@ def conflict(
 
 def why_none(wanted: Sequence[WantedVnf], knowledge: Knowledge, width: int) -> str:
     rules = conflict(wanted, knowledge, width)
-    said = "; ".join(f"{rule.text!r} ({rule.place})" for rule in rules)
-    return f"no graph satisfies {'all of: ' if len(rules) > 1 else ''}{said}"
+    texts = "; ".join(f"{rule.text!r} ({rule.place})" for rule in rules)
+    return f"no graph satisfies {'all of: ' if len(rules) > 1 else ''}{texts}"

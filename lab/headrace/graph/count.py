@@ -155,8 +155,8 @@ class GraphCounter:
                     f"{STATES_MAX} states); allowed: fewer VNFs, or rules over categories"
                 )
             first = self._first_labelled(state)
-            found = self._repeated(state) if first is None else self._labelled(state, first)
-            known = self._splits[state] = tuple(found)
+            ways = self._repeated(state) if first is None else self._labelled(state, first)
+            known = self._splits[state] = tuple(ways)
         return known
 
     # labelled VNFs ---------------------------------------------------------------------

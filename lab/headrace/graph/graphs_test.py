@@ -246,8 +246,8 @@ def test_numbered_choices() -> None:
     assert sorted(map(tuple, (combination(r, 5, 3) for r in range(10)))) == sorted(
         {tuple(combination(r, 5, 3)) for r in range(10)}
     )
-    found = [multiset(r, 4, 2) for r in range(10)]
-    assert sorted(found) == [[a, b] for a in range(4) for b in range(a, 4)]
+    choices = [multiset(r, 4, 2) for r in range(10)]
+    assert sorted(choices) == [[a, b] for a in range(4) for b in range(a, 4)]
 
 
 def test_no_graph_is_an_answer() -> None:

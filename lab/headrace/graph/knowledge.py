@@ -145,12 +145,12 @@ def parse_file(place: str, text: str) -> KnowledgeFile:
 
 def _validated(doc: document.Document) -> KnowledgeFile:
     try:
-        found = KnowledgeFile.model_validate({} if doc.data is None else doc.data)
+        knowledge = KnowledgeFile.model_validate({} if doc.data is None else doc.data)
     except ValidationError as error:
         raise explain(doc, error, KnowledgeFile) from None
-    if found == KnowledgeFile():
+    if knowledge == KnowledgeFile():
         raise doc.error((), f"holds nothing; allowed: {', '.join(KnowledgeFile.model_fields)}")
-    return found
+    return knowledge
 
 
 def merge(base: Knowledge, place: str, more: KnowledgeFile) -> Knowledge:

@@ -57,7 +57,7 @@ class Forests:
 
     def _weighed(self, part: Numbers) -> tuple[tuple[Numbers, int], ...]:
         """k_c T(k) of all m k that are this part, by what they take from the caps."""
-        found: dict[Numbers, int] = {}
+        weights: dict[Numbers, int] = {}
         for copies in range(1, max(part) + 1):
             if any(n % copies for n in part):
                 continue
@@ -67,8 +67,8 @@ class Forests:
                 if trees:
                     takes = tuple(map(mul, cap, (copies,) * len(cap)))
                     of_class = next(filter(None, one))
-                    found[takes] = found.get(takes, 0) + of_class * trees
-        return tuple(found.items())
+                    weights[takes] = weights.get(takes, 0) + of_class * trees
+        return tuple(weights.items())
 
 
 def _parts(content: Numbers) -> Iterator[Numbers]:

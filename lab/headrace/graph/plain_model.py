@@ -66,12 +66,12 @@ class _Judge:
         self.t = {c for c in n if rule.other(model.kinds[c].kind, model.kinds[c].vnf)}
 
     def above(self, c: int) -> list[int]:
-        found = []
+        ancestors = []
         at = self.parents[c]
         while at is not None:
-            found.append(at)
+            ancestors.append(at)
             at = self.parents[at]
-        return found
+        return ancestors
 
     def children(self, c: int) -> list[int]:
         return [k for k, p in enumerate(self.parents) if p == c]

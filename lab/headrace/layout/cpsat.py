@@ -46,14 +46,14 @@ class _Solved:
 
 
 def solve(problem: Problem, time_s: float = _TIME_S) -> Choice:
-    found = _solve(problem, time_s)
+    choice = _solve(problem, time_s)
 
     def cost(layout: Layout) -> float:
         return 1 / exact(problem, layout)
 
-    starts = (found.layout, *usual(problem))
+    starts = (choice.layout, *usual(problem))
     layout = min((improved(problem, one, cost) for one in starts), key=cost)
-    bound = problem.tsc_hz * problem.kept * problem.delivered / found.load_bound
+    bound = problem.tsc_hz * problem.kept * problem.delivered / choice.load_bound
     return Choice(layout, exact(problem, layout), bound, "CP-SAT and local search")
 
 
@@ -176,8 +176,8 @@ def _end(problem: Problem, item: _Item, edge: Edge) -> list[Any]:
     traffic = problem.traffic
     cpu = traffic.generator if edge.origin == SOURCE else traffic.measure
     apart, here = (_scaled(edge.share * cycles) for cycles in _at_ends(problem, item, edge))
-    found = [apart * item.chosen]
-    return [*found, (here - apart) * item.on[cpu]] if cpu in item.on else found
+    terms = [apart * item.chosen]
+    return [*terms, (here - apart) * item.on[cpu]] if cpu in item.on else terms
 
 
 def _at_ends(problem: Problem, item: _Item, edge: Edge) -> tuple[float, float]:

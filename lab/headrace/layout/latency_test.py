@@ -43,9 +43,9 @@ def problem(seed: int) -> Problem:
 def mean_of(way: list[tuple[QueueStage, ...]], rate_pps: float, packets: int) -> float:
     """Seconds; each lcore polls its stages in turn, and a burst leaves when it is done."""
     onwards = [{i + 1: 1.0} for i in range(len(way) - 1)] + [{}]
-    found = simulated(way, onwards, rate_pps / HZ, packets, seed=7)
-    assert len(found) == packets
-    return mean(found[packets // 5 :]) / HZ
+    took = simulated(way, onwards, rate_pps / HZ, packets, seed=7)
+    assert len(took) == packets
+    return mean(took[packets // 5 :]) / HZ
 
 
 LAYOUTS = {
@@ -125,8 +125,8 @@ def test_overload_has_no_latency() -> None:
 def test_more_load_takes_longer() -> None:
     given, layout = problem(3), LAYOUTS["one segment"]
     most = throughput(given, layout)
-    found = [latency_s(given, layout, most * share) or 0.0 for share in (0.3, 0.6, 0.9)]
-    assert found == sorted(found)
+    latencies = [latency_s(given, layout, most * share) or 0.0 for share in (0.3, 0.6, 0.9)]
+    assert latencies == sorted(latencies)
 
 
 def test_a_turn_of_one_segment_by_hand() -> None:
@@ -145,9 +145,9 @@ def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
         (QueueStage(1, 0, 1e-6, 70.0, 500.0, 10.0),),
         (QueueStage(2, 0, 1e-6, 0.0, 100.0, 10.0),),
     ]
-    found = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
-    assert len(found) == 200
-    assert all(130 + 570 + 100 <= one <= 130 + 570 + 100 + 30 for one in found)
+    took = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
+    assert len(took) == 200
+    assert all(130 + 570 + 100 <= one <= 130 + 570 + 100 + 30 for one in took)
 
 
 def test_bursts_wait_for_each_other() -> None:
@@ -174,8 +174,8 @@ def test_small_bursts_have_costs_of_their_own() -> None:
     [small] = parts(slow, layout)[1]
     assert chain.poll + chain.cycles == pytest.approx(small.cycles, rel=1e-9)
     assert chain.poll / 32 + chain.cycles == pytest.approx(full.cycles, rel=1e-9)
-    found = took(both, layout, 1e3)
-    assert found is not None and found.median_s * HZ == pytest.approx(small.cycles, rel=0.2)
+    delays = took(both, layout, 1e3)
+    assert delays is not None and delays.median_s * HZ == pytest.approx(small.cycles, rel=0.2)
 
 
 def test_a_branch_has_the_latency_of_those_that_take_it() -> None:

@@ -41,18 +41,18 @@ class _Queue:
 def took(problem: Problem, layout: Layout, rate_pps: float, packets: int = PACKETS) -> Took | None:
     """None: overload. Functions side by side are not simulated."""
     way = stages(problem, layout, rate_pps)
-    found = simulated(way, transitions(problem, layout), rate_pps / problem.tsc_hz, packets)
+    times = simulated(way, transitions(problem, layout), rate_pps / problem.tsc_hz, packets)
     spare = 1 - max(loads(problem, layout).values()) * rate_pps / problem.tsc_hz
-    if not found or spare <= 0:
+    if not times or spare <= 0:
         return None
-    found = sorted(found[len(found) // _WARM :])
+    times = sorted(times[len(times) // _WARM :])
     cpus = sorted({stage.cpu for several in way for stage in several})
     gaps = [
         replace(gap, behind=sum(_burst(several, gap.cycles) for several in way))
         for cpu in cpus
         for gap in problem.gaps.get(cpu, ())
     ]
-    middle, most = (quantile(found, gaps, spare, share) for share in (0.5, 0.99))
+    middle, most = (quantile(times, gaps, spare, share) for share in (0.5, 0.99))
     return Took(middle / problem.tsc_hz, most / problem.tsc_hz)
 
 

@@ -57,18 +57,18 @@ def problem(seed: int, n: int, lcores: int, hop: float = 40.0) -> Problem:
 
 def test_all_layouts_are_enumerated_once() -> None:
     given = problem(1, 4, 2)
-    found = list(layouts(given))
-    assert len(found) == len(set(found)) == count(given) == 3 * 4**3
+    every = list(layouts(given))
+    assert len(every) == len(set(every)) == count(given) == 3 * 4**3
     assert list(compositions(4, 2)) == [(1, 3), (2, 2), (3, 1)]
 
 
 def test_loads_of_run_to_completion_by_hand() -> None:
     one = NfCost("a", Hop(10, 50), Hop(100, 120), Hop(5, 15), 3)
     given = Problem((one,), Traffic(Hop(30, 40), Hop(20, 60), 0, 1), (0, 1), 1e9)
-    found = loads(given, run_to_completion(given))
+    loaded = loads(given, run_to_completion(given))
     # Half of what a replica gets comes from its own lcore when the generator is there, else none.
-    assert found[0] == pytest.approx(35 + (10 + 100 + 15 + 3) / 2)
-    assert found[1] == pytest.approx(40 + (50 + 120 + 5 + 3) / 2)
+    assert loaded[0] == pytest.approx(35 + (10 + 100 + 15 + 3) / 2)
+    assert loaded[1] == pytest.approx(40 + (50 + 120 + 5 + 3) / 2)
 
 
 def test_all_work_is_somewhere() -> None:
@@ -96,12 +96,12 @@ def test_a_dear_hop_makes_one_segment_and_a_free_one_need_not() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_cp_sat_is_within_its_bound_of_the_best(seed: int) -> None:
     given = problem(seed, 4, 3, hop=10)
-    exact, found = exhaustive(given), best(given, limit=0)
-    assert found.how == "CP-SAT and local search"
-    assert found.bound_pps >= exact.predicted_pps * (1 - 1e-6)
-    assert found.predicted_pps <= exact.predicted_pps * (1 + 1e-6)
-    assert found.predicted_pps >= exact.predicted_pps * 0.95
-    assert throughput(given, found.layout) == found.predicted_pps
+    exact, solved = exhaustive(given), best(given, limit=0)
+    assert solved.how == "CP-SAT and local search"
+    assert solved.bound_pps >= exact.predicted_pps * (1 - 1e-6)
+    assert solved.predicted_pps <= exact.predicted_pps * (1 + 1e-6)
+    assert solved.predicted_pps >= exact.predicted_pps * 0.95
+    assert throughput(given, solved.layout) == solved.predicted_pps
 
 
 def test_fewest_lcores() -> None:
@@ -115,12 +115,12 @@ def test_fewest_lcores() -> None:
 def test_cp_sat_where_layouts_are_too_many_to_try() -> None:
     given = problem(2, 7, 4, hop=10)
     assert count(given) > EXHAUSTIVE_MAX
-    found = best(given)
-    assert found.how == "CP-SAT and local search"
+    choice = best(given)
+    assert choice.how == "CP-SAT and local search"
     for other in (run_to_completion(given), pipeline(given)):
-        assert found.predicted_pps >= throughput(given, other)
-    assert found.predicted_pps <= found.bound_pps * (1 + 1e-9)
-    assert found.gap < 0.5
+        assert choice.predicted_pps >= throughput(given, other)
+    assert choice.predicted_pps <= choice.bound_pps * (1 + 1e-9)
+    assert choice.gap < 0.5
 
 
 def test_local_search_ends_at_a_layout_whose_neighbours_are_no_better() -> None:
@@ -129,32 +129,32 @@ def test_local_search_ends_at_a_layout_whose_neighbours_are_no_better() -> None:
     def cost(layout: Layout) -> float:
         return 1 / throughput(given, layout)
 
-    found = improved(given, pipeline(given), cost)
-    assert all(cost(one) >= cost(found) * (1 - 1e-9) for one in neighbours(given, found))
+    local = improved(given, pipeline(given), cost)
+    assert all(cost(one) >= cost(local) * (1 - 1e-9) for one in neighbours(given, local))
     everything = set(layouts(given))
-    assert set(neighbours(given, found)) <= everything
+    assert set(neighbours(given, local)) <= everything
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_quickest_of_all_layouts(seed: int) -> None:
     given = problem(seed, 3, 2)
     rate = best(given).predicted_pps * 0.6
-    found = quickest(given, rate)
-    assert found is not None and found.latency_s is not None
+    choice = quickest(given, rate)
+    assert choice is not None and choice.latency_s is not None
     others = [expected(given, one, rate) for one in layouts(given)]
     # Those that are quick by the turns of their lcores are simulated; it may miss by a little.
-    assert found.latency_s <= 1.05 * min(one.median_s for one in others if one is not None)
+    assert choice.latency_s <= 1.05 * min(one.median_s for one in others if one is not None)
     assert quickest(given, best(given).predicted_pps * 1.1) is None
 
 
 def test_the_local_search_for_latency_is_near_the_quickest() -> None:
     given = problem(1, 4, 2)
     rate = best(given).predicted_pps * 0.5
-    exact, found = quickest(given, rate), quickest(given, rate, limit=0)
+    exact, local = quickest(given, rate), quickest(given, rate, limit=0)
     assert exact is not None and exact.latency_s is not None
-    assert found is not None and found.latency_s is not None
-    assert exact.latency_s <= found.latency_s <= exact.latency_s * 1.3
-    assert "not proven" in found.how
+    assert local is not None and local.latency_s is not None
+    assert exact.latency_s <= local.latency_s <= exact.latency_s * 1.3
+    assert "not proven" in local.how
 
 
 def test_fewest_lcores_within_a_latency() -> None:
@@ -266,6 +266,6 @@ def test_replicas_find_tables_that_are_a_part_of_all() -> None:
     # As replicas both have half of all flows, as where that was measured.
     assert loads(given, Layout((2,), ((0, 1),))) == pytest.approx({0: 130, 1: 130})
     # One is spread and the other is not: a quarter of all tables here, three quarters there.
-    found = loads(given, Layout((1, 1), ((0, 1), (0,))))
-    assert found[1] == pytest.approx((130 - 20) / 2)
-    assert found[0] == pytest.approx((130 + 20 * 0.585) / 2 + 100 - 20 * 0.415, rel=1e-3)
+    loaded = loads(given, Layout((1, 1), ((0, 1), (0,))))
+    assert loaded[1] == pytest.approx((130 - 20) / 2)
+    assert loaded[0] == pytest.approx((130 + 20 * 0.585) / 2 + 100 - 20 * 0.415, rel=1e-3)

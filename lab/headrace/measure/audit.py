@@ -54,14 +54,14 @@ def verdict(findings: Iterable[Finding]) -> Verdict:
     return "suspect" if failed else "ok"
 
 
-def with_findings(found: Audit, *more: Finding) -> Audit:
+def with_findings(judged: Audit, *more: Finding) -> Audit:
     """A trial's audit, and what is only known when others are done."""
-    findings = (*found.findings, *more)
-    return found.model_copy(update={"findings": findings, "verdict": verdict(findings)})
+    findings = (*judged.findings, *more)
+    return judged.model_copy(update={"findings": findings, "verdict": verdict(findings)})
 
 
 def _findings(facts: Facts) -> Iterable[Finding]:
-    made = (
+    checks = (
         *_sent(facts),
         _surplus(facts),
         _stretched(facts),
@@ -78,7 +78,7 @@ def _findings(facts: Facts) -> Iterable[Finding]:
         _conservation(facts),
         _accounting(facts),
     )
-    return (*filter(None, made), *facts.more)
+    return (*filter(None, checks), *facts.more)
 
 
 def _sent(facts: Facts) -> list[Finding]:
@@ -89,14 +89,14 @@ def _sent(facts: Facts) -> list[Finding]:
     text = f"The source made all {asked} {facts.unit}."
     if unsent:
         text = f"The source could not make {unsent} of {asked} {facts.unit} in time ({ratio:.3%})."
-    made = [
+    checks = [
         Finding(check="unsent", ok=ratio <= SENT_LIMIT, text=text, value=ratio, limit=SENT_LIMIT)
     ]
     over = (facts.sent - asked) / asked if asked else 0.0
     if over > SENT_LIMIT:
         text = f"The source sent {facts.sent} {facts.unit} where {asked} were asked for."
-        made.append(Finding(check="oversent", ok=False, text=text, value=over, limit=SENT_LIMIT))
-    return made
+        checks.append(Finding(check="oversent", ok=False, text=text, value=over, limit=SENT_LIMIT))
+    return checks
 
 
 def _surplus(facts: Facts) -> Finding | None:
@@ -188,10 +188,10 @@ def _preemption(facts: Facts) -> Finding | None:
     shares = {
         c: _share(c.kept_s, c.watched_s) for c in facts.clocks if c.judged and c.kept_s is not None
     }
-    found = _most(facts, shares)
-    if found is None:
+    worst = _most(facts, shares)
+    if worst is None:
         return None
-    clock, share, limit = found
+    clock, share, limit = worst
     text = f"{clock.name} was kept from running for {share:.2%} of the trial"
     if share > limit and facts.lost:
         text += f", and {facts.lost} {facts.unit} were lost; whose loss they are cannot be told"
@@ -206,10 +206,10 @@ def _standstill(facts: Facts) -> Finding | None:
     shares = {
         c: _share(c.unexplained_s, c.read_s) for c in facts.clocks if c.unexplained_s is not None
     }
-    found = _most(facts, shares)
-    if found is None:
+    worst = _most(facts, shares)
+    if worst is None:
         return None
-    clock, share, limit = found
+    clock, share, limit = worst
     if not share:
         return Finding(check="standstill", ok=True, text="No lcore stood still unexplained.")
     text = f"{clock.name} stood still for {share:.2%} of the trial, and the kernel knows not why"
@@ -303,8 +303,8 @@ def _accounting(facts: Facts) -> Finding | None:
     """sent = received once + dropped at a place + held, of each direction and size class."""
     if not facts.accounts:
         return None
-    made = [] if facts.created is None else [facts.created]
-    everything = [*facts.accounts, *made]
+    created = [] if facts.created is None else [facts.created]
+    everything = [*facts.accounts, *created]
     wrong = [one for one in everything if abs(one.unknown) > facts.inside]
     worst = max(abs(one.unknown) for one in everything)
     shown = wrong or [one for one in everything if one.size == "all"]

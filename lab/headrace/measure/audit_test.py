@@ -48,9 +48,9 @@ def clock(**more: Any) -> LcoreTime:
     ],
 )
 def test_each_check_fails_alone(given: Facts, check: str, verdict: str) -> None:
-    found = audit(given)
-    assert [finding.check for finding in found.failed] == [check]
-    assert found.verdict == verdict
+    judged = audit(given)
+    assert [finding.check for finding in judged.failed] == [check]
+    assert judged.verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_what_is_as_it_should_be_is_ok(given: Facts) -> None:
 
 def test_the_clock_that_stood_still_is_named() -> None:
     whole = clock(name="Lcore 1", stood_s=0.0)
-    [found] = audit(facts(clocks=[whole, clock(stood_s=0.3)])).failed
-    assert found.text.startswith("VNF vnf1.1's lcore 2 stood still for 3.75% of the trial")
+    [finding] = audit(facts(clocks=[whole, clock(stood_s=0.3)])).failed
+    assert finding.text.startswith("VNF vnf1.1's lcore 2 stood still for 3.75% of the trial")
 
 
 def test_one_limit_says_whether_the_chain_refused() -> None:
     assert [refused(lost, 10_000) for lost in (10, 11)] == [False, True]
-    found = audit(facts(asked=None))
-    assert unrefused(found, 10, 1000) is found
-    assert unrefused(found, 0, 1000).verdict == "generator-bound"
+    judged = audit(facts(asked=None))
+    assert unrefused(judged, 10, 1000) is judged
+    assert unrefused(judged, 0, 1000).verdict == "generator-bound"
 
 
 def test_a_ring_that_waits_loses_nothing_and_is_no_generators_limit_for_that() -> None:
@@ -100,6 +100,6 @@ def test_who_waits_for_its_generator_now_and_then_pays_for_two_states(
     lost: int, verdict: str
 ) -> None:
     """Receiving cost 46-49 cycles where 5 % were turned away or more, and 72-82 below."""
-    found = handed_over(audit(facts(asked=None)), lost, 1000)
-    assert found.verdict == verdict
-    assert [f.check for f in found.findings if not f.ok] == ["transfer"] * (verdict != "ok")
+    judged = handed_over(audit(facts(asked=None)), lost, 1000)
+    assert judged.verdict == verdict
+    assert [f.check for f in judged.findings if not f.ok] == ["transfer"] * (verdict != "ok")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from headrace.measure.audit import with_findings
-from headrace.measure.outcome import Found, Limits
+from headrace.measure.outcome import GoalOutcome, Limits
 from headrace.record.rows import Trial
 from headrace.record.verdict import Audit, Finding
 
@@ -36,10 +36,10 @@ def refused(lost: int, sent: int) -> bool:
     return lost > sent * REFUSED_MIN
 
 
-def unrefused(found: Audit, lost: int, sent: int) -> Audit:
+def unrefused(judged: Audit, lost: int, sent: int) -> Audit:
     """A trial at maximum rate that lost nothing found the generator's limit, not the chain's."""
     if refused(lost, sent):
-        return found
+        return judged
     finding = Finding(
         check="generator-limit",
         ok=False,
@@ -47,15 +47,15 @@ def unrefused(found: Audit, lost: int, sent: int) -> Audit:
         value=lost / sent if sent else 0.0,
         limit=REFUSED_MIN,
     )
-    return with_findings(found, finding)
+    return with_findings(judged, finding)
 
 
-def handed_over(found: Audit, lost: int, sent: int) -> Audit:
+def handed_over(judged: Audit, lost: int, sent: int) -> Audit:
     """Where the first ring turned little away at maximum rate, the chain waited for its generator
     for a part of the time, and what it received then was in another core's hands."""
     share = lost / sent if sent else 0.0
     if not refused(lost, sent) or share >= SPARE_MIN:
-        return found
+        return judged
     finding = Finding(
         check="transfer",
         ok=False,
@@ -65,10 +65,10 @@ def handed_over(found: Audit, lost: int, sent: int) -> Audit:
         value=share,
         limit=SPARE_MIN,
     )
-    return with_findings(found, finding)
+    return with_findings(judged, finding)
 
 
-def held_back(found: Audit, busy: float) -> Audit:
+def held_back(judged: Audit, busy: float) -> Audit:
     """The same where the first ring waits, so that nothing is lost there: who was narrower shows in
     how busy the generator's lcore was, which does nothing else."""
     ok = busy <= GENERATOR_BUSY
@@ -80,42 +80,42 @@ def held_back(found: Audit, busy: float) -> Audit:
         value=busy,
         limit=GENERATOR_BUSY,
     )
-    return with_findings(found, finding)
+    return with_findings(judged, finding)
 
 
-def of_search(audit: Audit, found: Found, limits: Limits) -> Audit:
+def of_search(audit: Audit, outcome: GoalOutcome, limits: Limits) -> Audit:
     """The search's own reasons to doubt, added to those of the trial."""
-    text, check = _doubt(found, limits)
+    text, check = _doubt(outcome, limits)
     if text is None:
         return audit
     return with_findings(audit, Finding(check=check, ok=False, text=text))
 
 
-def _doubt(found: Found, limits: Limits) -> tuple[str | None, str]:
-    if found.generator_bound:
+def _doubt(outcome: GoalOutcome, limits: Limits) -> tuple[str | None, str]:
+    if outcome.generator_bound:
         return (
             "The load above was refused by the generator, not by the chain, which can do at least "
             "this.",
             "generator-limit",
         )
-    if found.disturbed:
+    if outcome.disturbed:
         return (
             "At the load above packets were lost only while something else ran on the lcores, or "
             "the generator stalled; on a quiet machine the chain may do more.",
             "search",
         )
-    if found.stopped_by == "max-load":
+    if outcome.stopped_by == "max-load":
         return (
             f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "
             "it can do at least this.",
             "generator-limit",
         )
-    if found.stopped_by == "min-load":
+    if outcome.stopped_by == "min-load":
         return (
             f"Not even the lowest load ({limits.min_load:.0f} packets/s) met the goal; the figures "
             "are that trial's.",
             "search",
         )
-    if found.stopped_by == "time":
+    if outcome.stopped_by == "time":
         return "The search ran out of time; the bounds are those it had.", "search"
     return None, ""

@@ -84,13 +84,13 @@ def _commit() -> str | None:
 
 
 def _libraries() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _cpu() -> dict[str, Any]:
@@ -115,13 +115,13 @@ def _cpu() -> dict[str, Any]:
 
 
 def _caches() -> dict[str, str]:
-    found = {}
+    sizes = {}
     for index in sorted((_CPU / "cpu0" / "cache").glob("index*")):
         level, kind = _read(index / "level"), _read(index / "type")
         size = _read(index / "size")
         if level and kind and size:
-            found[f"L{level} {kind}"] = size
-    return found
+            sizes[f"L{level} {kind}"] = size
+    return sizes
 
 
 def _memory() -> dict[str, Any]:
@@ -141,12 +141,12 @@ def _memory() -> dict[str, Any]:
 
 
 def _mitigations() -> dict[str, str]:
-    found = {}
+    mitigations = {}
     for file in sorted((_CPU / "vulnerabilities").glob("*")):
         text = _read(file)
         if text:
-            found[file.name] = text
-    return found
+            mitigations[file.name] = text
+    return mitigations
 
 
 def _virtualisation() -> dict[str, Any]:

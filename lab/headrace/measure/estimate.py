@@ -82,8 +82,8 @@ def measuring_s(measure: Measure, isolated: bool = False) -> float:
 @lru_cache(maxsize=64)
 def _searched(measure: Measure, isolated: bool) -> tuple[float, float]:
     """Trials of a search, and seconds of sending in them: the mean of several searches."""
-    found = [_search(measure, random.Random(seed), isolated) for seed in range(_SEARCHES)]
-    return mean(trials for trials, _ in found), mean(seconds for _, seconds in found)
+    searches = [_search(measure, random.Random(seed), isolated) for seed in range(_SEARCHES)]
+    return mean(trials for trials, _ in searches), mean(seconds for _, seconds in searches)
 
 
 def _search(measure: Measure, draw: random.Random, isolated: bool) -> tuple[int, float]:

@@ -40,7 +40,7 @@ class Observer:
     def trial_ends(self, trials: Sequence[Trial]) -> None:
         """Judged: each direction, then their sum."""
 
-    def bounds(self, found: Bounds) -> None:
+    def bounds(self, bounds_pps: Bounds) -> None:
         """A search's, after each of its trials."""
 
     def results(self, results: Sequence[Result]) -> None: ...

@@ -34,7 +34,7 @@ class GoalSample:
 
 
 @dataclass(frozen=True)
-class Found:
+class GoalOutcome:
     """Where the search for one goal ended."""
 
     goal: GoalSpec

@@ -60,9 +60,9 @@ class Progress:
         self.console.file.flush()
         self._open_line = True
 
-    def bounds(self, found: Bounds, trials: int) -> None:
-        self.observer.bounds(found)
-        parts = [f"{name} {between(low, high)}" for name, (low, high) in found.items()]
+    def bounds(self, bounds_pps: Bounds, trials: int) -> None:
+        self.observer.bounds(bounds_pps)
+        parts = [f"{name} {between(low, high)}" for name, (low, high) in bounds_pps.items()]
         self.status(f"{', '.join(parts)} after {trials} trials")
 
     def _end_line(self) -> None:

@@ -13,6 +13,6 @@ CPU = 100_500  # no machine's; other tests have theirs
 
 def test_who_waits_says_for_whom_and_how_long() -> None:
     with HeldLcores([CPU], lambda cpu: None):
-        said = waiting_for(CPU)
-    assert said == f"lcore {CPU}: waiting for process {os.getpid()}, at most 60 min 00 s"
+        text = waiting_for(CPU)
+    assert text == f"lcore {CPU}: waiting for process {os.getpid()}, at most 60 min 00 s"
     assert waiting_for(CPU, 20).endswith("at most 20 s")

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.engine.figures import UNINTENDED
 from headrace.measure.doubts import of_search
-from headrace.measure.outcome import Found, Limits
+from headrace.measure.outcome import GoalOutcome, Limits
 from headrace.record.estimates import Capacity
 from headrace.record.rows import Bounds, Goal, Measurement, Result, Trial
 
@@ -24,14 +24,14 @@ def result(trial: Trial, goal: str, **more: Any) -> Result:
 
 def searched(
     trials: Sequence[Trial],
-    found: Found,
+    outcome: GoalOutcome,
     limits: Limits,
     count: int,
     seconds: float,
     capacity: Capacity | None,
 ) -> list[Result]:
     """The results of one goal, one per direction and their sum."""
-    goal = found.goal
+    goal = outcome.goal
     shared = {
         "capacity": capacity,
         "goal_parameters": Goal(
@@ -45,28 +45,28 @@ def searched(
             expansion_coefficient=goal.expansion,
             fail_fast=False,
             # RFC 2544 knows no losses that do not count.
-            label=None if UNINTENDED in trials[0].labels else compliance(found),
+            label=None if UNINTENDED in trials[0].labels else compliance(outcome),
         ),
         "bounds": Bounds(
-            lower_pps=found.lower_pps,
-            upper_pps=found.upper_pps,
+            lower_pps=outcome.lower_pps,
+            upper_pps=outcome.upper_pps,
             min_load_pps=limits.min_load,
             max_load_pps=limits.max_load,
             trials=count,
             seconds=seconds,
-            stopped_by=found.stopped_by,
+            stopped_by=outcome.stopped_by,
         ),
     }
     return [
-        result(trial, goal.name, **shared, audit=of_search(trial.audit, found, limits))
+        result(trial, goal.name, **shared, audit=of_search(trial.audit, outcome, limits))
         for trial in trials
     ]
 
 
-def compliance(found: Found) -> str | None:
+def compliance(outcome: GoalOutcome) -> str | None:
     """RFC 2544 section 26.1 asks for zero loss in trials of at least 60 s (section 24). A search
     that did less does not get the name."""
-    goal = found.goal
+    goal = outcome.goal
     if goal.loss_ratio == 0 and goal.final_trial >= 60 and goal.exceed_ratio == 0:
         return "RFC 2544 throughput"
     return None
@@ -88,15 +88,15 @@ def agreement(results: Iterable[Result]) -> list[str]:
         if one.goal == "fixed":
             key += (f"{one.load_pps:.0f} pps",)
         groups.setdefault(key, []).append(one.throughput_pps)
-    said = []
+    sentences = []
     for key, values in groups.items():
         if len(values) < 2:
             continue
         middle = mean(values)
         spread = (max(values) - min(values)) / middle if middle else 0.0
         verdict = "agree" if spread <= AGREEMENT else "do not agree"
-        said.append(
+        sentences.append(
             f"{' / '.join(key)}: {len(values)} repetitions {verdict} within {AGREEMENT:.0%} "
             f"(mean {middle / 1e6:.3f} Mpps, spread {spread:.1%})"
         )
-    return said
+    return sentences

@@ -19,7 +19,7 @@ from MLRsearch import (
     SearchGoal,
 )
 
-from headrace.measure.outcome import Found, GoalSample, Limits, Measure, Observe, Outcome
+from headrace.measure.outcome import GoalOutcome, GoalSample, Limits, Measure, Observe, Outcome
 from headrace.spec.measure import GoalSpec
 
 
@@ -64,7 +64,7 @@ def library_goal(goal: GoalSpec) -> SearchGoal:
 
 def search(
     goals: Sequence[GoalSpec], limits: Limits, measure: Measure, observe: Observe | None = None
-) -> list[Found]:
+) -> list[GoalOutcome]:
     """One search for all goals; each trial counts for each of them."""
     # Two names may stand for the same goal; the library wants them distinct.
     by_goal = {library_goal(goal): goal.name for goal in goals}
@@ -92,7 +92,7 @@ def search(
         if not timed_out:
             raise
     return [
-        _found(goal, _current(library, library_goal(goal)), limits, measurer.samples, timed_out)
+        _outcome(goal, _current(library, library_goal(goal)), limits, measurer.samples, timed_out)
         for goal in goals
     ]
 
@@ -109,20 +109,20 @@ def _current(library: Any, goal: SearchGoal) -> tuple[float | None, float | None
     return low, high
 
 
-def _found(
+def _outcome(
     goal: GoalSpec,
     bounds: tuple[float | None, float | None],
     limits: Limits,
     samples: list[GoalSample],
     timed_out: bool,
-) -> Found:
+) -> GoalOutcome:
     lower, upper = bounds
     stopped_by = "time" if timed_out else "width"
     if not timed_out and lower is None:
         stopped_by = "min-load"
     elif not timed_out and upper is None:
         stopped_by = "max-load"
-    return Found(
+    return GoalOutcome(
         goal=goal,
         lower_pps=lower,
         upper_pps=upper,

@@ -40,16 +40,16 @@ class Fake:
 @given(capacity=st.floats(2e4, 9.9e7))
 def test_bounds_hold_the_capacity(capacity: float) -> None:
     fake = Fake(capacity)
-    for found in search(GOALS, Limits(1e4, 1e8, 300), fake):
-        assert found.stopped_by == "width"
-        assert found.lower_pps is not None and found.upper_pps is not None
+    for outcome in search(GOALS, Limits(1e4, 1e8, 300), fake):
+        assert outcome.stopped_by == "width"
+        assert outcome.lower_pps is not None and outcome.upper_pps is not None
         # Whole packets: the loss ratio is quantised by 1 / (load x duration).
-        edge = capacity / (1 - found.goal.loss_ratio)
-        assert found.lower_pps <= edge * 1.0002
-        assert found.upper_pps >= edge * 0.9998
-        assert (found.upper_pps - found.lower_pps) / found.upper_pps <= found.goal.width
-        assert found.sample is not None and found.sample.load_pps == found.lower_pps
-        assert not found.generator_bound
+        edge = capacity / (1 - outcome.goal.loss_ratio)
+        assert outcome.lower_pps <= edge * 1.0002
+        assert outcome.upper_pps >= edge * 0.9998
+        assert (outcome.upper_pps - outcome.lower_pps) / outcome.upper_pps <= outcome.goal.width
+        assert outcome.sample is not None and outcome.sample.load_pps == outcome.lower_pps
+        assert not outcome.generator_bound
 
 
 def _gauss(rng: random.Random) -> float:
@@ -68,26 +68,26 @@ def test_default_goals_take_less_than_90_s() -> None:
 
 
 def test_capacity_above_the_highest_load() -> None:
-    for found in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e7)):
-        assert found.stopped_by == "max-load"
-        assert found.lower_pps == pytest.approx(1e6)
-        assert found.upper_pps is None
+    for outcome in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e7)):
+        assert outcome.stopped_by == "max-load"
+        assert outcome.lower_pps == pytest.approx(1e6)
+        assert outcome.upper_pps is None
 
 
 def test_capacity_below_the_lowest_load() -> None:
-    for found in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e3)):
-        assert found.stopped_by == "min-load"
-        assert found.lower_pps is None
-        assert found.sample is not None and found.sample.load_pps == pytest.approx(1e4)
+    for outcome in search(GOALS, Limits(1e4, 1e6, 300), Fake(1e3)):
+        assert outcome.stopped_by == "min-load"
+        assert outcome.lower_pps is None
+        assert outcome.sample is not None and outcome.sample.load_pps == pytest.approx(1e4)
 
 
 def test_what_the_generator_cannot_send_is_told_apart() -> None:
     """The figure then says something about the generator: it must be marked."""
-    for found in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e9, generator=2e6)):
-        assert found.generator_bound
-        assert found.lower_pps == pytest.approx(2e6, rel=0.02)
-    for found in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e6, generator=2e6)):
-        assert not found.generator_bound
+    for outcome in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e9, generator=2e6)):
+        assert outcome.generator_bound
+        assert outcome.lower_pps == pytest.approx(2e6, rel=0.02)
+    for outcome in search(GOALS, Limits(1e4, 1e8, 300), Fake(1e6, generator=2e6)):
+        assert not outcome.generator_bound
 
 
 def test_two_names_for_one_goal() -> None:
@@ -115,5 +115,5 @@ def test_representative_is_the_worst_good_trial_of_full_length() -> None:
         GoalSample(1e6, 2.0, Outcome(3, 2000000, 2000000, 90000)),
         GoalSample(1e6, 1.0, Outcome(4, 1000000, 1000000, 999)),
     ]
-    found = _representative(goal, 1e6, samples)
-    assert found is not None and found.outcome.trial == 2
+    trial = _representative(goal, 1e6, samples)
+    assert trial is not None and trial.outcome.trial == 2

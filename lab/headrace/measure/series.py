@@ -115,7 +115,7 @@ class TrialSeries:
     def _part(self, share: LoadShare) -> None:
         """The same load in all repetitions, lest they differ by what the searches found."""
         whose = share.execution or self._point.execution
-        found = next(
+        bound = next(
             (
                 one.bounds.lower_pps
                 for one in self._book.results
@@ -125,11 +125,11 @@ class TrialSeries:
             ),
             None,
         )
-        if not found:
+        if not bound:
             why = f"the search found no load that meets {share.goal} with {whose}"
             self._book.progress.say(f"  {share.text}: skipped: {why}")
             return
-        self._fixed(float(round(found * share.share)), share.text)
+        self._fixed(float(round(bound * share.share)), share.text)
 
     def _most(self) -> float | None:
         return self._measure.max_load or self._deployed.most_pps(self._offer)

@@ -324,12 +324,12 @@ def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Pat
 
     a.fault = slower
     rows = Bundle(run(home, [a, b], repetitions=2).bundle).results()
-    found = {
+    offered = {
         one.execution: one.bounds.lower_pps
         for one in rows
         if one.bounds and one.bounds.lower_pps and one.repetition == 1
     }
-    assert found["b"] > 3.5 * CAPACITY > found["a"] > 0.9 * CAPACITY
+    assert offered["b"] > 3.5 * CAPACITY > offered["a"] > 0.9 * CAPACITY
     kinds = [(one.execution, one.goal, one.repetition) for one in rows]
     each = [
         [("a", "loss-0", n), ("b", "loss-0", n)] + [("a", "fixed", n)] * 2 + [("b", "fixed", n)] * 2
@@ -339,7 +339,7 @@ def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Pat
     loads = [(one.execution, one.load_pps) for one in rows if one.goal == "fixed"]
     shares = ["50% of loss-0", "50% of loss-0 of b"]
     assert [one.load_share for one in rows if one.goal == "fixed"] == shares * 4
-    halves = {name: round(pps / 2) for name, pps in found.items()}
+    halves = {name: round(pps / 2) for name, pps in offered.items()}
     turn = [("a", halves["a"]), ("a", halves["b"]), ("b", halves["b"]), ("b", halves["b"])]
     assert loads == turn * 2
 
@@ -362,8 +362,8 @@ def test_what_converges_has_rows_and_no_packets(home: Path) -> None:
     ]  # fmt: skip
     assert bundle.trials() == [] and report(bundle).groups == ()
     assert {one.audit.verdict for one in rows} == {"ok"}
-    found = diff(bundle, bundle).compared
-    assert [[c.metric for c in one.changes] for one in found] == [
+    compared = diff(bundle, bundle).compared
+    assert [[c.metric for c in one.changes] for one in compared] == [
         ["change per_s", "change seconds", "change reaction_s"]
     ] * 2
-    assert found[0].changes[0].a == 1.5e4
+    assert compared[0].changes[0].a == 1.5e4

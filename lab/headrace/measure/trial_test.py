@@ -30,11 +30,11 @@ WAY, BACK = Way("forward"), Way("reverse")
 
 
 def histogram(values: list[int]) -> Json:
-    made = HdrHistogram(1, 3_600_000_000_000, 3)
+    recorded = HdrHistogram(1, 3_600_000_000_000, 3)
     for value in values:
-        made.record_value(value)
+        recorded.record_value(value)
     return {
-        "hdr": made.encode().decode(),
+        "hdr": recorded.encode().decode(),
         "count": len(values),
         "min_ns": min(values),
         "mean_ns": sum(values) / len(values),
@@ -130,9 +130,9 @@ PLAN = Plan(engine=PlanEngine(), links=RINGS, nfs={}, segments=())
 
 
 def reading(before: Json, after: Json, **more: Any) -> Reading:
-    found: Json = {"load_pps": 1000.0, "duration_s": 1.0, "waited_ns": {1: 0}}
-    found |= {"watched_s": 1.0, "read_s": 1.0}
-    return Reading(before=counts(before), after=counts(after), **{**found, **more})
+    fields: Json = {"load_pps": 1000.0, "duration_s": 1.0, "waited_ns": {1: 0}}
+    fields |= {"watched_s": 1.0, "read_s": 1.0}
+    return Reading(before=counts(before), after=counts(after), **{**fields, **more})
 
 
 @dataclass
@@ -202,10 +202,10 @@ def test_busy_for_longer_than_there_was_time_is_not_cut_off() -> None:
     before, after = read(500, 5, LINKS), read(1500, 15, LINKS)
     before["workers"] = {"1": {"ref_cycles": 0, "ops_cycles": 0}}
     after["workers"] = {"1": {"ref_cycles": 1_000_000_000, "ops_cycles": 1_960_000_000}}
-    [made] = records(reading(before, after))
-    assert made.utilisation == {"1": 1.96}
-    assert made.audit.verdict == "invalid"
-    assert any(f.check == "time" and not f.ok for f in made.audit.findings)
+    [trial] = records(reading(before, after))
+    assert trial.utilisation == {"1": 1.96}
+    assert trial.audit.verdict == "invalid"
+    assert any(f.check == "time" and not f.ok for f in trial.audit.findings)
 
 
 def test_policy_drops_are_no_loss_where_the_spec_says_so() -> None:
@@ -234,10 +234,10 @@ def test_policy_drops_are_each_directions_own() -> None:
     before, after = read(0, 0, links), read(1000, 10, links)
     denied = {"forward": {"64": 2}, "reverse": {"64": 8}}
     after["segments"]["chain"][0]["nfs"]["acl"]["ended"] = {"denied": denied}
-    made = records(reading(before, after), (WAY, BACK), {"acl": frozenset({"denied"})})
-    assert [(t.lost, t.policy_dropped) for t in made] == [(0, 2), (0, 8), (0, 10)]
-    assert [t.drops for t in made] == [{"acl/denied": n} for n in (2, 8, 10)]
-    assert [t.audit.verdict for t in made] == ["ok"] * 3
+    trials = records(reading(before, after), (WAY, BACK), {"acl": frozenset({"denied"})})
+    assert [(t.lost, t.policy_dropped) for t in trials] == [(0, 2), (0, 8), (0, 10)]
+    assert [t.drops for t in trials] == [{"acl/denied": n} for n in (2, 8, 10)]
+    assert [t.audit.verdict for t in trials] == ["ok"] * 3
 
 
 def test_copies_that_are_dropped_hide_no_loss() -> None:
@@ -248,21 +248,21 @@ def test_copies_that_are_dropped_hide_no_loss() -> None:
     chain["nfs"]["acl"]["ended"] = {"denied": {"created": {"64": 200}}}
     chain["nfs"]["tee"] = nf(1000, created=500, out={"out": 1000, "copy": 500}, ended={})
     chain["outputs"]["back-forward"]["ended"] = {"forward": {"64": 40}}
-    [made] = records(reading(before, after), policy={"acl": frozenset({"denied"})})
-    assert (made.lost, made.policy_dropped, made.loss_ratio) == (40, 0, 0.04)
-    assert made.drops == {"back-forward/full": 40}
-    assert made.created is not None
-    assert (made.created.sent, made.created.received, made.created.unknown) == (500, 300, 0)
-    assert made.created.dropped == {"acl/denied": 200}
+    [trial] = records(reading(before, after), policy={"acl": frozenset({"denied"})})
+    assert (trial.lost, trial.policy_dropped, trial.loss_ratio) == (40, 0, 0.04)
+    assert trial.drops == {"back-forward/full": 40}
+    assert trial.created is not None
+    assert (trial.created.sent, trial.created.received, trial.created.unknown) == (500, 300, 0)
+    assert trial.created.dropped == {"acl/denied": 200}
 
 
 def test_a_loss_that_nobody_knows_of_is_no_measurement() -> None:
     links: Json = {"gen-forward": source(), "sink-forward": sink(985)}
-    [made] = records(reading(read(0, 0, links), read(1000, 10, links)))
-    assert made.audit.verdict == "invalid"
-    [account] = made.accounts
+    [trial] = records(reading(read(0, 0, links), read(1000, 10, links)))
+    assert trial.audit.verdict == "invalid"
+    [account] = trial.accounts
     assert (account.sent, account.received, account.unknown) == (1000, 985, 5)
-    [finding] = made.audit.failed
+    [finding] = trial.audit.failed
     assert finding.check == "accounting" and "5 unknown" in finding.text
 
 
@@ -273,12 +273,12 @@ def test_each_size_class_has_an_account() -> None:
     before, after = read(0, 0, links), read(1000, 0, links)
     dropped = {"too-long": {"forward": {"1024-1518": 200}}}
     after["links"]["vf1"] = {"type": "shm", "too_long": 200, "ended": dropped}
-    [made] = records(reading(before, after))
-    assert made.drops == {"vf1/too-long": 200}
-    assert [(a.size, a.sent, a.received, a.unknown) for a in made.accounts] == [
+    [trial] = records(reading(before, after))
+    assert trial.drops == {"vf1/too-long": 200}
+    assert [(a.size, a.sent, a.received, a.unknown) for a in trial.accounts] == [
         ("all", 1000, 800, 0), ("64", 700, 700, 0), ("1024-1518", 300, 100, 0),
     ]  # fmt: skip
-    assert made.audit.verdict == "ok"
+    assert trial.audit.verdict == "ok"
 
 
 def port(rx: int, tx: int, given: int, taken: int, **more: int) -> Json:
@@ -292,9 +292,9 @@ def test_what_a_port_did_not_get_of_the_kernel_is_lost_there() -> None:
     before, after = read(0, 0, links), read(900, 0, links)
     before["links"]["vf"] = port(5, 5, 5, 5)
     after["links"]["vf"] = port(905, 905, 1008, 905, rx_no_mbuf=7)
-    [made] = records(reading(before, after))
-    assert made.drops == {"vf/not-received": 100}  # three more were the kernel's own
-    assert made.accounts[0].unknown == 0 and made.audit.verdict == "ok"
+    [trial] = records(reading(before, after))
+    assert trial.drops == {"vf/not-received": 100}  # three more were the kernel's own
+    assert trial.accounts[0].unknown == 0 and trial.audit.verdict == "ok"
 
 
 def test_what_an_appliance_kept_is_lost_inside() -> None:
@@ -306,9 +306,9 @@ def test_what_an_appliance_kept_is_lost_inside() -> None:
     chain["inputs"]["vf1"] = {"packets": 900}
     opaque = {"opaque": True, "links": ["vf1"], "cpus": [1], "run_queue": {}, "workers": {}}
     after["vnfs"] = {"vnf1.1": opaque}
-    [made] = records(reading(before, after))
-    assert made.drops == {"vnf1.1/inside": 100}
-    assert made.audit.verdict == "ok"
+    [trial] = records(reading(before, after))
+    assert trial.drops == {"vnf1.1/inside": 100}
+    assert trial.audit.verdict == "ok"
 
 
 def test_what_is_held_is_not_lost_without_a_place() -> None:
@@ -318,55 +318,55 @@ def test_what_is_held_is_not_lost_without_a_place() -> None:
     chain["nfs"]["acl"]["ended"] = {"held": {"forward": {"64": 90}}}
     chain["nfs"]["acl"]["out"] = {"pass": 910}
     after["links"]["wire-forward"] = {**after["links"]["wire-forward"], "used": 10}
-    [made] = records(reading(before, after))
-    assert (made.accounts[0].held, made.accounts[0].unknown) == (100, 0)
-    assert made.audit.verdict == "ok"
+    [trial] = records(reading(before, after))
+    assert (trial.accounts[0].held, trial.accounts[0].unknown) == (100, 0)
+    assert trial.audit.verdict == "ok"
 
 
 def test_a_trial_is_the_difference_of_two_reads() -> None:
-    made = simple(LINKS)
-    assert (made.sent, made.received, made.lost) == (1000, 990, 10)
-    assert made.loss_ratio == 0.01 and made.throughput_pps == 990
-    assert made.throughput_gbps_l1 == pytest.approx(990 * 84 * 8 / 1e9)
-    assert made.nf_cycles == {"acl": 50.0} and made.utilisation == {"1": 0.5}
-    assert made.drops == {"acl/denied": 10}
-    assert made.audit.verdict == "ok"
-    assert made.latency_ns is not None and made.pdv_ns is not None
-    assert made.latency_ns.p50 == pytest.approx(1000, rel=0.001)
-    assert made.latency_ns.max == 9000
-    assert made.pdv_ns.p99 == pytest.approx(1000, rel=0.002)
+    trial = simple(LINKS)
+    assert (trial.sent, trial.received, trial.lost) == (1000, 990, 10)
+    assert trial.loss_ratio == 0.01 and trial.throughput_pps == 990
+    assert trial.throughput_gbps_l1 == pytest.approx(990 * 84 * 8 / 1e9)
+    assert trial.nf_cycles == {"acl": 50.0} and trial.utilisation == {"1": 0.5}
+    assert trial.drops == {"acl/denied": 10}
+    assert trial.audit.verdict == "ok"
+    assert trial.latency_ns is not None and trial.pdv_ns is not None
+    assert trial.latency_ns.p50 == pytest.approx(1000, rel=0.001)
+    assert trial.latency_ns.max == 9000
+    assert trial.pdv_ns.p99 == pytest.approx(1000, rel=0.002)
 
 
 def test_what_a_queue_held_at_the_end_is_received_and_no_throughput() -> None:
     within = {"own_packets": 800, "own_bytes": 800 * 100}
-    made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10, within=within)})
-    assert made.throughput_pps == 800
-    assert (made.received, made.received_pps, made.lost) == (990, 990, 10)
+    trial = simple({**LINKS, "sink-forward": sink(1000, duplicated=10, within=within)})
+    assert trial.throughput_pps == 800
+    assert (trial.received, trial.received_pps, trial.lost) == (990, 990, 10)
     # Of what came, not of the mean of what was sent.
-    assert made.throughput_gbps_l2 == pytest.approx(800 * 100 * 8 / 1e9)
-    assert made.throughput_gbps_l1 == pytest.approx(800 * 120 * 8 / 1e9)
+    assert trial.throughput_gbps_l2 == pytest.approx(800 * 100 * 8 / 1e9)
+    assert trial.throughput_gbps_l1 == pytest.approx(800 * 120 * 8 / 1e9)
 
 
 def test_a_lone_packet_takes_the_whole_trial() -> None:
     """Sent at once: a rate over the time until the last packet would be millions."""
     links = {"gen-forward": source(1, 1, duration_ns=200), "sink-forward": sink(1)}
-    made = simple(links, 0, load_pps=1.0)
-    assert made.sent_pps == made.offered_pps == made.throughput_pps == 1
-    assert made.duration_s == 1
+    trial = simple(links, 0, load_pps=1.0)
+    assert trial.sent_pps == trial.offered_pps == trial.throughput_pps == 1
+    assert trial.duration_s == 1
 
 
 def test_what_a_function_made_itself_hides_no_loss() -> None:
     """An ICMP error reaches the sink unstamped; it is not one of the source's packets."""
-    made = simple({**LINKS, "sink-forward": sink(1000, own=990, unknown=10)})
-    assert made.received == 990 and made.unstamped == 10
-    made = simple({**LINKS, "sink-forward": sink(1000, duplicated=10)})
-    assert made.received == 990
+    trial = simple({**LINKS, "sink-forward": sink(1000, own=990, unknown=10)})
+    assert trial.received == 990 and trial.unstamped == 10
+    trial = simple({**LINKS, "sink-forward": sink(1000, duplicated=10)})
+    assert trial.received == 990
 
 
 def test_unsent_is_never_loss() -> None:
-    made = simple({**LINKS, "gen-forward": source(1000, 900), "sink-forward": sink(900)}, 0)
-    assert made.loss_ratio == 0 and made.lost == 0 and made.intended == 1000
-    assert made.audit.verdict == "generator-bound" and made.audit.unsent == 100
+    trial = simple({**LINKS, "gen-forward": source(1000, 900), "sink-forward": sink(900)}, 0)
+    assert trial.loss_ratio == 0 and trial.lost == 0 and trial.intended == 1000
+    assert trial.audit.verdict == "generator-bound" and trial.audit.unsent == 100
 
 
 @pytest.mark.parametrize(
@@ -385,9 +385,9 @@ def test_unsent_is_never_loss() -> None:
 )
 def test_audit_names_its_reason(links: Json, more: Json, check: str, verdict: str) -> None:
     before, after = read(0, 0, LINKS), read(1000, 10, {**LINKS, **links})
-    made = records(reading(before, after, **more))[0]
-    assert [f.check for f in made.audit.findings if not f.ok] == [check]
-    assert made.audit.verdict == verdict
+    trial = records(reading(before, after, **more))[0]
+    assert [f.check for f in trial.audit.findings if not f.ok] == [check]
+    assert trial.audit.verdict == verdict
 
 
 @pytest.mark.parametrize(("cycles", "verdict"), [(700, "ok"), (2100, "suspect")])
@@ -395,20 +395,20 @@ def test_a_core_below_its_base_frequency_is_told(cycles: int, verdict: str) -> N
     before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
     before["workers"]["1"]["pace"] = {"additions": 256, "cycles": 256}
     after["workers"]["1"]["pace"] = {"additions": 1256, "cycles": 256 + cycles}
-    made = records(reading(before, after))[0]
-    assert made.counters is not None and made.counters.workers[0].pace == cycles / 1000
-    assert made.audit.verdict == verdict
-    [found] = [f for f in made.audit.findings if f.check == "pace"]
-    assert f"{1000 * 1000 / cycles:.0f} MHz" in found.text
+    trial = records(reading(before, after))[0]
+    assert trial.counters is not None and trial.counters.workers[0].pace == cycles / 1000
+    assert trial.audit.verdict == verdict
+    [finding] = [f for f in trial.audit.findings if f.check == "pace"]
+    assert f"{1000 * 1000 / cycles:.0f} MHz" in finding.text
 
 
 @pytest.mark.parametrize(("wide", "verdict"), [(760, "ok"), (1400, "suspect")])
 def test_a_shared_core_is_told(wide: int, verdict: str) -> None:
     before, after = read(0, 0, LINKS), read(1000, 10, LINKS)
     after["workers"]["1"]["pace"] = {"additions": 1000, "cycles": 700, "wide_cycles": wide}
-    made = records(reading(before, after))[0]
-    assert made.audit.verdict == verdict
-    assert [f.check for f in made.audit.findings if not f.ok] == ["alone"] * (wide > 1000)
+    trial = records(reading(before, after))[0]
+    assert trial.audit.verdict == verdict
+    assert [f.check for f in trial.audit.findings if not f.ok] == ["alone"] * (wide > 1000)
 
 
 @pytest.mark.parametrize(("waited", "verdict"), [(60_000_000, "ok"), (0, "suspect")])
@@ -416,9 +416,9 @@ def test_pauses_that_the_kernel_does_not_know_of(waited: int, verdict: str) -> N
     lossless = {**LINKS, "sink-forward": sink(1000)}
     before, after = read(0, 0, lossless), read(1000, 0, lossless)
     after["workers"]["1"]["pace"] = {"standstill_cycles": 70_000_000}
-    made = records(reading(before, after, waited_ns={1: waited}))[0]
-    found = {f.check: f.ok for f in made.audit.findings}
-    assert found["standstill"] == (verdict == "ok")
+    trial = records(reading(before, after, waited_ns={1: waited}))[0]
+    passed = {f.check: f.ok for f in trial.audit.findings}
+    assert passed["standstill"] == (verdict == "ok")
 
 
 def test_preemption_without_loss_is_no_doubt_until_it_makes_the_latency() -> None:
@@ -444,10 +444,10 @@ def test_what_an_lcore_waited_is_recorded_with_its_cycles() -> None:
     counters = records(reading(before, after, waited_ns={1: 4_000_000}))[0].counters
     assert counters is not None and counters.workers[0].waited_ns == 4_000_000
     taken = reading(before, after, waited_ns={1: 0}, vnfs_waited_ns={1: 600_000_000})
-    made = records(taken)[0]
-    assert made.counters is not None and made.counters.workers[0].waited_ns == 600_000_000
+    trial = records(taken)[0]
+    assert trial.counters is not None and trial.counters.workers[0].waited_ns == 600_000_000
     # Of VNFs the audit does not judge: their waiting is a subject of hosting studies.
-    assert {f.check: f.ok for f in made.audit.findings}["preemption"]
+    assert {f.check: f.ok for f in trial.audit.findings}["preemption"]
 
 
 def test_a_latency_below_the_floor_is_labelled() -> None:
@@ -458,8 +458,8 @@ def test_a_latency_below_the_floor_is_labelled() -> None:
 
 def test_counters_that_do_not_add_up_are_no_measurement() -> None:
     before, after = read(0, 0, LINKS), read(1000, 10, LINKS, consumed=5)
-    made = records(reading(before, after))[0]
-    assert made.audit.verdict == "invalid"
+    trial = records(reading(before, after))[0]
+    assert trial.audit.verdict == "invalid"
 
 
 def test_two_directions_and_their_sum() -> None:

@@ -54,7 +54,7 @@ def caches(sizes: Sequence[tuple[str, int]], levels: Sequence[Level]) -> tuple[C
     """Name and size of each cache, the nearest first, with what a miss of it costs by the
     calibrated levels. Empty where they do not say."""
     names = [level.name for level in levels]
-    found = []
+    served = []
     for name, size in sizes:
         if name not in names or names.index(name) + 1 >= len(levels):
             return ()
@@ -62,8 +62,8 @@ def caches(sizes: Sequence[tuple[str, int]], levels: Sequence[Level]) -> tuple[C
         if here.gather_cycles is None or further.gather_cycles is None:
             return ()
         together = further.gather_cycles - here.gather_cycles
-        found.append(CacheLevel(name, size, further.cycles - here.cycles, together))
-    return tuple(found)
+        served.append(CacheLevel(name, size, further.cycles - here.cycles, together))
+    return tuple(served)
 
 
 def miss_rate(size: float, working_set: float) -> float:
@@ -154,95 +154,95 @@ def _left_out(candidates: _Candidates, cycles: Floats, i: int) -> float:
     return base + accesses * float(candidates.each[row, i])
 
 
-def predict(found: Fit, entries: float) -> float:
+def predict(curve: Fit, entries: float) -> float:
     """Cycles per packet with so many entries."""
-    working_set = entries * found.bytes_per_entry
-    return found.base_cycles + sum(
-        p.cycles * miss_rate(p.size_bytes, working_set) for p in found.penalties
+    working_set = entries * curve.bytes_per_entry
+    return curve.base_cycles + sum(
+        p.cycles * miss_rate(p.size_bytes, working_set) for p in curve.penalties
     )
 
 
-def waits(found: Fit, entries: float) -> dict[str, float]:
+def waits(curve: Fit, entries: float) -> dict[str, float]:
     """Cycles that a packet with so many entries waits for its state, by the level that serves it:
     the names of the caches behind the first, and `memory`."""
-    working_set = entries * found.bytes_per_entry
-    missed = [miss_rate(p.size_bytes, working_set) for p in found.penalties]
+    working_set = entries * curve.bytes_per_entry
+    missed = [miss_rate(p.size_bytes, working_set) for p in curve.penalties]
     served = [a - b for a, b in zip(missed, [*missed[1:], 0.0], strict=True)]
-    further = itertools.accumulate(p.cycles for p in found.penalties)
-    names = [*(p.level for p in found.penalties[1:]), "memory"]
+    further = itertools.accumulate(p.cycles for p in curve.penalties)
+    names = [*(p.level for p in curve.penalties[1:]), "memory"]
     return {
         name: share * cycles for name, share, cycles in zip(names, served, further, strict=True)
     }
 
 
-def predicted_share(found: Fit) -> float | None:
+def predicted_share(curve: Fit) -> float | None:
     """Share of the points that a fit to all the others predicts within PREDICTED_WITHIN. None: an
     older headrace fitted them."""
-    errors = found.errors
+    errors = curve.errors
     return sum(e <= PREDICTED_WITHIN for e in errors) / len(errors) if errors else None
 
 
-def holds(found: Fit) -> bool:
-    share = predicted_share(found)
+def holds(curve: Fit) -> bool:
+    share = predicted_share(curve)
     return share is not None and share >= PREDICTED_SHARE
 
 
-def flat(found: Fit) -> bool:
+def flat(curve: Fit) -> bool:
     """The state hardly matters: each point is predicted by the mean of the others."""
-    errors = _by_the_mean(found)
+    errors = _by_the_mean(curve)
     return sum(e <= PREDICTED_WITHIN for e in errors) >= PREDICTED_SHARE * len(errors)
 
 
-def told(found: Fit) -> bool:
+def told(curve: Fit) -> bool:
     """Whether the curve tells the levels apart: the model holds, and predicts points that it has
     not seen at least twice as well as the mean of the others does. A curve that hardly rises passes
     the check, too, and its levels are those of noise."""
-    errors, mean = np.array(found.errors), np.array(_by_the_mean(found))
-    return holds(found) and float((errors**2).sum()) <= float((mean**2).sum()) / 4
+    errors, mean = np.array(curve.errors), np.array(_by_the_mean(curve))
+    return holds(curve) and float((errors**2).sum()) <= float((mean**2).sum()) / 4
 
 
-def _by_the_mean(found: Fit) -> list[float]:
-    measured = [p.measured for p in found.points]
+def _by_the_mean(curve: Fit) -> list[float]:
+    measured = [p.measured for p in curve.points]
     others = len(measured) - 1
     return [abs((sum(measured) - one) / others / one - 1) for one in measured]
 
 
-def bound_above(found: Fit) -> float | None:
+def bound_above(curve: Fit) -> float | None:
     """From how many entries on more than half of a packet's cycles wait for its state; None: with
     none that was measured. The wait grows with the entries, so that it is found by halving."""
-    low, high = (float(f(p.state for p in found.points)) for f in (min, max))
-    if not _bound(found, high):
+    low, high = (float(f(p.state for p in curve.points)) for f in (min, max))
+    if not _bound(curve, high):
         return None
     while high / low > 1.001:
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if _bound(found, middle) else (middle, high)
+        low, high = (low, middle) if _bound(curve, middle) else (middle, high)
     return low
 
 
-def _bound(found: Fit, entries: float) -> bool:
-    return 1 - found.base_cycles / predict(found, entries) > _BOUND
+def _bound(curve: Fit, entries: float) -> bool:
+    return 1 - curve.base_cycles / predict(curve, entries) > _BOUND
 
 
-def verdict(found: Fit, unit: str = "entries") -> str:
+def verdict(curve: Fit, unit: str = "entries") -> str:
     """In words; only where the model holds."""
-    errors = found.errors
+    errors = curve.errors
     if not errors:
         return "no verdict: an older headrace made the fit, which left no point out"
-    if not holds(found):
+    if not holds(curve):
         missed = sum(e > PREDICTED_WITHIN for e in errors)
         return (
             f"no verdict: the fit to the others misses {missed} of {len(errors)} points by over "
             f"{PREDICTED_WITHIN:.0%}"
         )
-    least, most = (f(p.state for p in found.points) for f in (min, max))
-    above = bound_above(found)
+    least, most = (f(p.state for p in curve.points) for f in (min, max))
+    above = bound_above(curve)
     if above is None:
-        share = 1 - found.base_cycles / predict(found, most)
+        share = 1 - curve.base_cycles / predict(curve, most)
         return (
             f"not memory-bound up to {_short(most)} {unit}: there {share:.0%} of a packet's cycles "
             "wait for its state"
         )
-    waited = waits(found, most)
+    waited = waits(curve, most)
     place = max(waited, key=lambda name: waited[name])
     most_of_it = f"most of it for {'DRAM' if place == 'memory' else place}"
     if above <= least * 1.01:
@@ -259,8 +259,8 @@ def _short(value: float) -> str:
     return f"{rounded:g}"
 
 
-def typical_error(found: Fit) -> float | None:
-    return median(found.errors) if found.errors else None
+def typical_error(curve: Fit) -> float | None:
+    return median(curve.errors) if curve.errors else None
 
 
 def nnls(matrix: Floats, wanted: Floats) -> Floats:

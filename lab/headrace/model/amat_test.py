@@ -51,23 +51,23 @@ def cycles(entries: float, size: float, accesses: float, overlapped: bool = Fals
 @pytest.mark.parametrize("size", [64.0, 300.0])
 def test_parameters_come_back(size: float, overlapped: bool) -> None:
     accesses = 8 if overlapped else 2
-    found = fit([(n, cycles(n, size, accesses, overlapped)) for n in ENTRIES], CACHES)
-    assert found is not None and holds(found) and told(found) and not flat(found)
-    assert found.bytes_per_entry == pytest.approx(size, rel=0.06)
-    assert found.accesses == pytest.approx(accesses, rel=0.06)
-    assert found.overlapped == overlapped
-    assert found.base_cycles == pytest.approx(30, rel=0.03)
-    assert predict(found, 20_000) == pytest.approx(
+    curve = fit([(n, cycles(n, size, accesses, overlapped)) for n in ENTRIES], CACHES)
+    assert curve is not None and holds(curve) and told(curve) and not flat(curve)
+    assert curve.bytes_per_entry == pytest.approx(size, rel=0.06)
+    assert curve.accesses == pytest.approx(accesses, rel=0.06)
+    assert curve.overlapped == overlapped
+    assert curve.base_cycles == pytest.approx(30, rel=0.03)
+    assert predict(curve, 20_000) == pytest.approx(
         cycles(20_000, size, accesses, overlapped), rel=0.03
     )
 
 
 def test_parallelism_is_that_of_chase_and_gather() -> None:
-    found = fit([(n, cycles(n, 64, 8, True)) for n in ENTRIES], CACHES)
-    assert found is not None
-    assert [p.parallelism for p in found.penalties] == [10, 40 / 3, 10]
+    curve = fit([(n, cycles(n, 64, 8, True)) for n in ENTRIES], CACHES)
+    assert curve is not None
+    assert [p.parallelism for p in curve.penalties] == [10, 40 / 3, 10]
     # A miss costs what it costs with others under way: a tenth of the chained delay.
-    assert found.penalties[2].cycles == pytest.approx(8 * 20, rel=0.06)
+    assert curve.penalties[2].cycles == pytest.approx(8 * 20, rel=0.06)
 
 
 def random_monotone(rng: np.random.Generator, kind: int, count: int) -> list[float]:
@@ -88,10 +88,10 @@ def test_random_monotone_curves_do_not_pass(entries: list[int]) -> None:
     passed = 0
     for i in range(240):
         drawn = random_monotone(rng, i % 3, len(entries))
-        found = fit(list(zip(entries, drawn, strict=True)), CACHES)
-        assert found is not None
-        passed += holds(found)
-        assert holds(found) or verdict(found).startswith("no verdict")
+        curve = fit(list(zip(entries, drawn, strict=True)), CACHES)
+        assert curve is not None
+        passed += holds(curve)
+        assert holds(curve) or verdict(curve).startswith("no verdict")
     assert passed / 240 <= 0.06
 
 
@@ -107,17 +107,17 @@ def test_curves_of_the_model_pass_with_noise() -> None:
             (n, float((base + cycles(n, size, accesses, overlapped)) * rng.normal(1, 0.03)))
             for n in ENTRIES
         ]
-        found = fit(drawn, CACHES)
-        assert found is not None
-        passed += holds(found)
+        curve = fit(drawn, CACHES)
+        assert curve is not None
+        passed += holds(curve)
     assert passed / 120 >= 0.85
 
 
 def test_a_cost_that_does_not_depend_on_state() -> None:
-    found = fit([(n, 42.0) for n in ENTRIES], CACHES)
-    assert found is not None and predicted_share(found) == 1
-    assert found.base_cycles == pytest.approx(42, rel=0.02)
-    assert verdict(found) == (
+    curve = fit([(n, 42.0) for n in ENTRIES], CACHES)
+    assert curve is not None and predicted_share(curve) == 1
+    assert curve.base_cycles == pytest.approx(42, rel=0.02)
+    assert verdict(curve) == (
         "not memory-bound up to 1 M entries: there 0% of a packet's cycles wait for its state"
     )
 
@@ -127,20 +127,20 @@ def test_levels_of_a_curve_that_hardly_rises_are_not_told() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
         drawn = [(n, 700 * float(rng.uniform(0.95, 1.05))) for n in ENTRIES]
-        found = fit(drawn, CACHES)
-        assert found is not None and holds(found) and flat(found) and not told(found)
+        curve = fit(drawn, CACHES)
+        assert curve is not None and holds(curve) and flat(curve) and not told(curve)
 
 
 def test_the_verdict_names_where_waiting_is_more_than_half() -> None:
     points = [(n, cycles(n, 64, 2)) for n in ENTRIES]
-    found = fit(points, CACHES)
-    assert found is not None
-    at = bound_above(found)
+    curve = fit(points, CACHES)
+    assert curve is not None
+    at = bound_above(curve)
     assert at is not None
     # By hand: 30 of base equal 2 (10 (1 - 512/n) + 40 (1 - 8192/n)) at n = 9434, in L3's range.
     assert at == pytest.approx(9434, rel=0.03)
-    assert verdict(found, "flows").startswith("memory-bound above 9.")
-    assert verdict(found, "flows").endswith("k flows, most of it for DRAM at 1 M")
+    assert verdict(curve, "flows").startswith("memory-bound above 9.")
+    assert verdict(curve, "flows").endswith("k flows, most of it for DRAM at 1 M")
 
 
 def test_waits_are_told_by_the_level_that_serves() -> None:
@@ -148,12 +148,12 @@ def test_waits_are_told_by_the_level_that_serves() -> None:
         Penalty(level=name, size_bytes=size, cycles=2 * miss)
         for (name, size), miss in zip(SIZES, (10, 40, 200), strict=True)
     )
-    made = Fit(base_cycles=30, bytes_per_entry=64, penalties=penalties, points=())
-    waited = waits(made, 1_000_000)  # 64 MB: half of its lines are not in the L3
+    curve = Fit(base_cycles=30, bytes_per_entry=64, penalties=penalties, points=())
+    waited = waits(curve, 1_000_000)  # 64 MB: half of its lines are not in the L3
     assert waited["memory"] == pytest.approx((1 - 32 * MIB / 64e6) * 500)
     assert waited["L3"] == pytest.approx((32 * MIB - 512 * KIB) / 64e6 * 100)
     assert waited["L2"] == pytest.approx((512 - 32) * KIB / 64e6 * 20)
-    assert 30 + sum(waited.values()) == pytest.approx(predict(made, 1_000_000))
+    assert 30 + sum(waited.values()) == pytest.approx(predict(curve, 1_000_000))
 
 
 def test_too_few_points_and_no_calibration() -> None:
@@ -167,5 +167,5 @@ def test_too_few_points_and_no_calibration() -> None:
 @given(st.lists(st.floats(0, 10), min_size=3, max_size=3), st.integers(0, 1 << 20))
 def test_nnls_finds_what_made_it(truth: list[float], seed: int) -> None:
     matrix = np.random.default_rng(seed).normal(size=(12, 3))
-    found = nnls(matrix, matrix @ np.array(truth))
-    assert np.allclose(found, truth, atol=1e-4)
+    solution = nnls(matrix, matrix @ np.array(truth))
+    assert np.allclose(solution, truth, atol=1e-4)

@@ -74,9 +74,9 @@ def capacity(server: ServerPorts) -> int:
 
 def explain(server: ServerPorts) -> Iterator[str]:
     for port, socket in enumerate(server.ports):
-        found, place = of_port(server, port), f"{server.place} {socket}"
-        by = "its virtual functions" if found == server.vfs[port] else f"lcores of {place}"
-        yield f"port {port} ({place}): {found}, limited by {by}"
+        port_limits, place = of_port(server, port), f"{server.place} {socket}"
+        by = "its virtual functions" if port_limits == server.vfs[port] else f"lcores of {place}"
+        yield f"port {port} ({place}): {port_limits}, limited by {by}"
 
 
 def best_case(one_chain_pps: float, chains: int, limit_pps: float | None = None) -> float:

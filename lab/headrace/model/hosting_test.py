@@ -85,10 +85,10 @@ def test_a_detected_server() -> None:
     server = description(
         {0: (0, 1), 1: (2, 3, 4)}, usable=(0, 1, 2, 3), nics=[(0, 7), (1, 7), (1, 0), (None, 1)]
     )
-    found = ServerPorts.detected(server)
-    assert (found.ports, found.vfs, found.lcores) == ((0, 1, 0), (7, 7, 1), (2, 2))
-    assert capacity(found) == 1 + 2 + 1
-    assert list(explain(found))[1] == "port 1 (node 1): 2, limited by lcores of node 1"
+    ports = ServerPorts.detected(server)
+    assert (ports.ports, ports.vfs, ports.lcores) == ((0, 1, 0), (7, 7, 1), (2, 2))
+    assert capacity(ports) == 1 + 2 + 1
+    assert list(explain(ports))[1] == "port 1 (node 1): 2, limited by lcores of node 1"
 
 
 def test_a_server_without_functions() -> None:

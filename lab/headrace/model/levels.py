@@ -25,12 +25,12 @@ def levels(curve: Curve, sizes: Sequence[tuple[str, int]], gather: Curve) -> tup
         last = min(last, _reaches(points, sum(delays[-2:]) / 2) or last)
         delays = _delays(points, sizes, last)
     together = _delays(sorted(gather.points, key=lambda p: p.bytes), sizes, last)
-    found = []
+    reached = []
     for i, (name, size) in enumerate((*sizes, ("memory", None))):
         reaches = None
         if size is not None:
             reaches = _reaches(points, (delays[i] + delays[i + 1]) / 2)
-        found.append(
+        reached.append(
             Level(
                 name=name,
                 bytes=size,
@@ -39,15 +39,15 @@ def levels(curve: Curve, sizes: Sequence[tuple[str, int]], gather: Curve) -> tup
                 gather_cycles=together[i],
             )
         )
-    return tuple(found)
+    return tuple(reached)
 
 
 def memory(curve: Curve, known: Sequence[Level]) -> float:
     """Cycles of the memory that this curve walks, another node's say: behind what walks of the
     first node found of the last of the `known` levels."""
-    found = [one.reaches_bytes or one.bytes for one in known if one.bytes]
+    reached = [one.reaches_bytes or one.bytes for one in known if one.bytes]
     points = sorted(curve.points, key=lambda p: p.bytes)
-    return _delay(points, (found[-1] if found else 0) * _MEMORY, float("inf"))
+    return _delay(points, (reached[-1] if reached else 0) * _MEMORY, float("inf"))
 
 
 def _delays(

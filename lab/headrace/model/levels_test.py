@@ -27,17 +27,17 @@ GATHER = curve({33 * KIB: 3, 530 * KIB: 4, 33 * MIB: 7, 1 << 40: 27}, step=4)
 
 
 def test_of_an_idle_machine() -> None:
-    found = levels(
+    reached = levels(
         curve({33 * KIB: 4, 530 * KIB: 14, 33 * MIB: 50, 1 << 40: 250}, 3), SIZES, GATHER
     )
-    assert [(one.name, one.cycles) for one in found] == [
+    assert [(one.name, one.cycles) for one in reached] == [
         ("L1", 4),
         ("L2", 14),
         ("L3", 50),
         ("memory", 250),
     ]
-    assert [one.gather_cycles for one in found] == [3, 4, 7, 27]
-    assert [one.reaches_bytes for one in found[:3]] == [32 * KIB, 512 * KIB, 32 * MIB]
+    assert [one.gather_cycles for one in reached] == [3, 4, 7, 27]
+    assert [one.reaches_bytes for one in reached[:3]] == [32 * KIB, 512 * KIB, 32 * MIB]
 
 
 def test_memory_of_another_node() -> None:
@@ -47,7 +47,7 @@ def test_memory_of_another_node() -> None:
 
 
 def test_neighbours_have_most_of_the_last_level() -> None:
-    found = levels(curve({33 * KIB: 4, 530 * KIB: 14, 3 * MIB: 50, 1 << 40: 250}), SIZES, GATHER)
-    assert found[2].cycles == 50
-    reaches = found[2].reaches_bytes
+    reached = levels(curve({33 * KIB: 4, 530 * KIB: 14, 3 * MIB: 50, 1 << 40: 250}), SIZES, GATHER)
+    assert reached[2].cycles == 50
+    reaches = reached[2].reaches_bytes
     assert reaches is not None and 2 * MIB <= reaches <= 3 * MIB

@@ -169,9 +169,9 @@ def corrected(counts: Mapping[str, int], classes: Sequence[Class]) -> dict[str, 
         return None
     total = sum(counts.values())
     seen = np.array([counts.get(one.name, 0) / total for one in classes])
-    found = nnls(np.array([one.put for one in classes]).T, seen)
-    whole = float(found.sum())
-    return {one.name: float(share) / whole for one, share in zip(classes, found, strict=True)}
+    shares = nnls(np.array([one.put for one in classes]).T, seen)
+    whole = float(shares.sum())
+    return {one.name: float(share) / whole for one, share in zip(classes, shares, strict=True)}
 
 
 def not_from_memory(counts: Mapping[str, int], classes: Classes) -> float | None:

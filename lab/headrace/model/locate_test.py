@@ -31,10 +31,10 @@ def test_places_apart_are_classes_of_their_own() -> None:
             placed("memory", 300, 20, seed),
         ]
 
-    found = classify(measure(1), measure(2))
-    assert [c.name for c in found.classes] == ["own", "llc", "other core", "memory"]
-    assert found.agreement > 0.99
-    limits = [c.below_cycles for c in found.classes]
+    classes = classify(measure(1), measure(2))
+    assert [c.name for c in classes.classes] == ["own", "llc", "other core", "memory"]
+    assert classes.agreement > 0.99
+    limits = [c.below_cycles for c in classes.classes]
     assert limits[-1] is None
     assert 60 < (limits[0] or 0) < 80 < 120 < (limits[1] or 0) < 145 < 190 < (limits[2] or 0) < 240
 
@@ -44,13 +44,13 @@ def test_each_place_is_told_by_itself() -> None:
     fitted = [placed("l1", 2, 1), placed("l2", 6, 2), placed("llc", 40, 5)]
     # Of the second-level lines of the second measurement a quarter had been evicted.
     evicted = Placed(place="l2", counts=((6, 3000), (40, 1000)))
-    found = classify(fitted, [placed("l1", 2, 1, 2), evicted, placed("llc", 40, 5, 2)])
-    rows = {one.place: one for one in found.confusion}
+    classes = classify(fitted, [placed("l1", 2, 1, 2), evicted, placed("llc", 40, 5, 2)])
+    rows = {one.place: one for one in classes.confusion}
     assert rows["l2"].samples == 4000 and rows["l2"].put == pytest.approx((0.75, 0.25))
     assert rows["l1"].right > 0.99 and rows["l2"].right == pytest.approx(0.75)
-    assert found.right(("l2", "llc")) == pytest.approx(0.875, abs=0.01)
-    assert found.right(("l1", "l2")) == 0  # one class: not told apart
-    assert found.right(("remote-memory",)) is None
+    assert classes.right(("l2", "llc")) == pytest.approx(0.875, abs=0.01)
+    assert classes.right(("l1", "l2")) == 0  # one class: not told apart
+    assert classes.right(("remote-memory",)) is None
 
 
 def test_places_alike_become_one_class() -> None:
@@ -61,9 +61,9 @@ def test_places_alike_become_one_class() -> None:
         placed("other-modified", 310, 30),
         placed("memory", 305, 30),
     ]
-    found = classify(samples, samples)
-    assert [c.name for c in found.classes] == ["l1", "llc", "other core or memory"]
-    assert found.classes[-1].agreement > 0.99
+    classes = classify(samples, samples)
+    assert [c.name for c in classes.classes] == ["l1", "llc", "other core or memory"]
+    assert classes.classes[-1].agreement > 0.99
 
 
 def test_a_place_that_could_not_be_measured_is_left_out() -> None:
@@ -73,30 +73,30 @@ def test_a_place_that_could_not_be_measured_is_left_out() -> None:
 
 @pytest.mark.parametrize("samples", [[], [placed("memory", 200, 5)]])
 def test_nothing_to_tell_apart(samples: list[Placed]) -> None:
-    found = classify(samples, samples)
-    assert [c.below_cycles for c in found.classes] == [None] * len(samples)
+    classes = classify(samples, samples)
+    assert [c.below_cycles for c in classes.classes] == [None] * len(samples)
 
 
 def test_shares_are_corrected_for_what_is_taken_for_another() -> None:
     """Two places overlap by a fifteenth; nine packets in ten are from the nearer."""
     near, far = placed("llc", 40, 10), placed("memory", 70, 10)
-    found = classify([near, far], [near, far])
-    limit = found.classes[0].below_cycles or 0
+    classes = classify([near, far], [near, far])
+    limit = classes.classes[0].below_cycles or 0
     seen = {"llc": 0, "memory": 0}
     for weight, place in ((9, placed("llc", 40, 10, 3)), (1, placed("memory", 70, 10, 3))):
         for cycles, count in place.counts:
             seen["llc" if cycles < limit else "memory"] += weight * count
     raw = seen["memory"] / sum(seen.values())
-    shares = corrected(seen, found.classes)
+    shares = corrected(seen, classes.classes)
     assert shares is not None
     assert abs(shares["memory"] - 0.1) < 0.01 < abs(raw - 0.1)
     assert sum(shares.values()) == pytest.approx(1)
-    index = not_from_memory(seen, found)
+    index = not_from_memory(seen, classes)
     assert index is not None and abs(index - 0.9) < 0.01
 
 
 def test_counts_of_another_calibration_are_not_corrected() -> None:
-    found = classify([placed("l1", 40, 3)], [placed("l1", 40, 3)])
-    assert corrected({"elsewhere": 3}, found.classes) is None
-    assert corrected({}, found.classes) is None
-    assert not_from_memory({"elsewhere": 3}, found) is None
+    classes = classify([placed("l1", 40, 3)], [placed("l1", 40, 3)])
+    assert corrected({"elsewhere": 3}, classes.classes) is None
+    assert corrected({}, classes.classes) is None
+    assert not_from_memory({"elsewhere": 3}, classes) is None

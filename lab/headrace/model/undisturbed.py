@@ -78,16 +78,18 @@ def capacity(starts: Sequence[Sequence[Sliced]]) -> Capacity | None:
     saturated = [[one for one in start if _saturated(one)] for start in every]
     # What comes in full bursts beside the limit has just been written, and is dearer to receive
     # than what has waited (docs/design/handover.md): the limit is where packets wait.
-    found = _capacity([one for one in saturated if one]) or _capacity([one for one in every if one])
-    if found is None:
+    estimate = _capacity([one for one in saturated if one]) or _capacity(
+        [one for one in every if one]
+    )
+    if estimate is None:
         return None
     # Starts differ, by the clock of their cores for one thing. What one of them carried, the chain
     # can carry: the interval has it.
     most = max((_taken_pps(one) for start in every for one in start), default=0.0)
-    return found.model_copy(
+    return estimate.model_copy(
         update={
-            "parts": tuple(_with(one, most) for one in found.parts),
-            "pps": found.pps.with_high(most),
+            "parts": tuple(_with(one, most) for one in estimate.parts),
+            "pps": estimate.pps.with_high(most),
         }
     )
 
@@ -210,11 +212,11 @@ def _stated(starts: Sequence[Columns], masks: Sequence[Mask], pace: float) -> li
     spread = paces - paces.mean()
     moved = float(spread @ spread)
     follows = float(spread @ (costs - costs.mean())) / moved if moved > 0 else 0.0
-    made: list[Columns] = []
+    stated: list[Columns] = []
     for one in starts:
         scale = (pace / one["pace"]) ** follows
-        made.append({n: c * scale if n in _CYCLES else c for n, c in one.items() if n in _SUMMED})
-    return made
+        stated.append({n: c * scale if n in _CYCLES else c for n, c in one.items() if n in _SUMMED})
+    return stated
 
 
 def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Draws]:
@@ -270,10 +272,10 @@ def _visits(samples: Sequence[Sliced]) -> dict[Key, float]:
     taken = sum(n for r in replicas for link, n in r.inputs.items() if link.startswith(WIRE))
     inside = [r.packets_in for r in replicas if roles.get(r.segment) == "chain"]
     taken = taken or max(inside, default=0)
-    made = sum(r.packets_in for r in replicas if roles.get(r.segment) == "generator")
+    generated = sum(r.packets_in for r in replicas if roles.get(r.segment) == "generator")
     visits = {}
     for r in replicas:
-        base = made if roles.get(r.segment) == "generator" else taken
+        base = generated if roles.get(r.segment) == "generator" else taken
         visits[(r.segment, r.index)] = r.packets_in / base if base else 0.0
     return visits
 

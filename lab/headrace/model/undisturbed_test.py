@@ -35,14 +35,14 @@ def slices(
     ops = np.where(off, SLICE / 2, SLICE) * share
     together = np.full(n, float(BURST)) if poll is None else np.full(n, 4.0)
     packets = np.floor(ops / (each + (poll or 0.0) / together))
-    found = np.floor(packets / together)
+    counts = np.floor(packets / together)
     columns = {
         "end": SLICE * np.arange(1.0, n + 1), "ref": np.full(n, float(SLICE)), "ops": ops,
         "pauses": np.where(off, SLICE / 2, 0.0), "kept_us": np.zeros(n), "packets": packets,
-        "found": found, "pace": np.full(n, 160.0), "wide": np.full(n, 180.0),
+        "found": counts, "pace": np.full(n, 160.0), "wide": np.full(n, 180.0),
     }  # fmt: skip
     # Polls that find one packet and seven alternately: four in the mean.
-    polls = np.zeros(n) if poll is None else np.floor(found / 2)
+    polls = np.zeros(n) if poll is None else np.floor(counts / 2)
     columns |= {
         "turns": 2 * polls,
         "turn_packets": 8 * polls,
@@ -76,19 +76,19 @@ def sliced(*replicas: ReplicaSlices, seen: Sequence[int] = (), load: float = 0.0
 
 def test_a_neighbour_is_left_out() -> None:
     """A third of the slices cost twice as much: the mean over all of them would be 20 % off."""
-    found = capacity([[sliced(slices("acl", 100.0, disturbed=range(0, 200, 3)))]])
-    assert found is not None
-    [part] = found.parts
+    estimate = capacity([[sliced(slices("acl", 100.0, disturbed=range(0, 200, 3)))]])
+    assert estimate is not None
+    [part] = estimate.parts
     assert part.cycles_per_packet.value == pytest.approx(100, rel=0.003)
-    assert found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+    assert estimate.pps.value == pytest.approx(HZ / 100, rel=0.003)
     assert part.quiet_share == pytest.approx(2 / 3, abs=0.01) and part.slices == 133
 
 
 def test_what_the_kernel_says_counts_as_much_as_a_pause() -> None:
     one = slices("acl", 100.0, disturbed=range(0, 200, 3))
     kept = {**one.columns, "pauses": np.zeros(200), "kept_us": one["pauses"] / HZ * 1e6}
-    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, kept))]])
-    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+    estimate = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, kept))]])
+    assert estimate is not None and estimate.pps.value == pytest.approx(HZ / 100, rel=0.003)
 
 
 @pytest.mark.parametrize("column, factor", [("pace", 1.3), ("wide", 1.5)])
@@ -97,8 +97,8 @@ def test_a_slow_core_is_left_out(column: str, factor: float) -> None:
     slow = np.isin(np.arange(200), range(0, 200, 3))
     columns = {**one.columns, "pauses": np.zeros(200)}
     columns[column] = np.where(slow, columns[column] * factor, columns[column])
-    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
-    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+    estimate = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+    assert estimate is not None and estimate.pps.value == pytest.approx(HZ / 100, rel=0.003)
 
 
 def test_a_clock_that_wanders_is_taken_out() -> None:
@@ -109,18 +109,18 @@ def test_a_clock_that_wanders_is_taken_out() -> None:
     packets = SLICE / (100 * np.where(slow, 0.84 / 0.8, 1.0))
     columns = {**one.columns, "pace": pace, "wide": pace * 1.1, "packets": packets}
     columns["found"] = packets / BURST
-    found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
-    assert found is not None and found.clock_hz == pytest.approx(1.25 * HZ)
-    assert found.pps.value == pytest.approx(HZ / 100, rel=1e-6)
-    assert found.pps.half < 1e-6 * found.pps.value
+    estimate = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+    assert estimate is not None and estimate.clock_hz == pytest.approx(1.25 * HZ)
+    assert estimate.pps.value == pytest.approx(HZ / 100, rel=1e-6)
+    assert estimate.pps.half < 1e-6 * estimate.pps.value
 
 
 def test_what_does_not_follow_the_clock_is_left_as_it_is() -> None:
     """A wait by the TSC's own clock costs as much at any clock of the core."""
     pace = np.where(np.arange(200) % 20 >= 10, 256 * 0.84, 256 * 0.8)
     columns = {**slices("delay", 100.0, noise=0.003).columns, "pace": pace, "wide": pace * 1.1}
-    found = capacity([[sliced(ReplicaSlices("delay", 0, 1, HZ, 256, columns))]])
-    assert found is not None and found.pps.value == pytest.approx(HZ / 100, rel=0.003)
+    estimate = capacity([[sliced(ReplicaSlices("delay", 0, 1, HZ, 256, columns))]])
+    assert estimate is not None and estimate.pps.value == pytest.approx(HZ / 100, rel=0.003)
 
 
 def test_the_interval_holds_the_truth_in_most_of_its_draws() -> None:
@@ -132,10 +132,10 @@ def test_the_interval_holds_the_truth_in_most_of_its_draws() -> None:
         level = np.repeat(random.normal(0, 0.02, 20), 10)
         columns = {**one.columns, "packets": SLICE / (100 * (1 + level))}
         columns["found"] = columns["packets"] / BURST
-        found = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
-        assert found is not None
+        estimate = capacity([[sliced(ReplicaSlices("acl", 0, 1, HZ, 256, columns))]])
+        assert estimate is not None
         truth = HZ / 100 * (1 + 0.02**2)
-        held += found.pps.low <= truth <= found.pps.high
+        held += estimate.pps.low <= truth <= estimate.pps.high
     assert 85 <= held <= 100
 
 
@@ -150,29 +150,29 @@ def test_starts_that_differ_widen_the_interval() -> None:
 
 def test_the_interval_has_what_a_start_carried() -> None:
     """One start of nine is 10 % faster than the others, and takes in so much, slice by slice."""
-    found = capacity([[sliced(slices("acl", cost))] for cost in (*[100.0] * 8, 90.0)])
-    assert found is not None and found.parts[0].pps == found.pps
-    assert found.pps.high >= HZ / 90 * 0.997 and found.pps.value < HZ / 98
+    estimate = capacity([[sliced(slices("acl", cost))] for cost in (*[100.0] * 8, 90.0)])
+    assert estimate is not None and estimate.parts[0].pps == estimate.pps
+    assert estimate.pps.high >= HZ / 90 * 0.997 and estimate.pps.value < HZ / 98
 
 
 def test_parts_of_one_lcore_add_up_and_others_do_not() -> None:
     """The second sees half of the packets of the first, on its lcore; the third has its own."""
-    found = capacity(
+    estimate = capacity(
         [[sliced(slices("a", 100.0), slices("b", 60.0), slices("c", 80.0, cpu=2),
                  seen=(1000, 500, 500))]]
     )  # fmt: skip
-    assert found is not None
-    a, b, c = found.parts
+    assert estimate is not None
+    a, b, c = estimate.parts
     assert a.pps.value == pytest.approx(HZ / 130, rel=0.005) and b.pps == a.pps
     assert c.pps.value == pytest.approx(HZ / 40, rel=0.005)
     assert b.cycles_per_packet.value == pytest.approx(60, rel=0.005)
-    assert found.narrowest == "a" and found.pps == a.pps
+    assert estimate.narrowest == "a" and estimate.pps == a.pps
 
 
 def test_far_from_its_limit_a_part_goes_by_the_line_through_its_polls() -> None:
-    found = capacity([[sliced(slices("acl", 50.0, share=0.3, poll=320.0), load=1e6)]])
-    assert found is not None
-    assert found.pps.value == pytest.approx(HZ / (50 + 320 / BURST), rel=0.01)
+    estimate = capacity([[sliced(slices("acl", 50.0, share=0.3, poll=320.0), load=1e6)]])
+    assert estimate is not None
+    assert estimate.pps.value == pytest.approx(HZ / (50 + 320 / BURST), rel=0.01)
 
 
 def test_too_small_a_sample_is_none() -> None:

@@ -151,13 +151,13 @@ def test_an_interrupt_leaves_a_partial_bundle(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_second_get_names_of_their_own(tmp_path: Path) -> None:
-    made = tmp_path / "runs" / "edge-20260101-000000"
+    folder = tmp_path / "runs" / "edge-20260101-000000"
     with ThreadPoolExecutor(8) as pool:
-        writers = list(pool.map(BundleWriter.beside, [made] * 8))
+        writers = list(pool.map(BundleWriter.beside, [folder] * 8))
     names = {w.path.name for w in writers}
-    assert names == {made.name, *(f"{made.name}-{n}" for n in range(2, 9))}
+    assert names == {folder.name, *(f"{folder.name}-{n}" for n in range(2, 9))}
     with pytest.raises(BundleError, match="exists already"):
-        BundleWriter(made)  # a name that a user gave is not changed
+        BundleWriter(folder)  # a name that a user gave is not changed
 
 
 def test_an_empty_run_has_the_same_columns(tmp_path: Path) -> None:
@@ -214,8 +214,8 @@ def test_a_status_that_was_cut_short_is_said_in_one_line(tmp_path: Path) -> None
     file.write_bytes(file.read_bytes()[:40])
     with pytest.raises(BundleError) as caught:
         _ = Bundle(tmp_path / "b").status
-    said = str(caught.value)
-    assert said.startswith(f"{file}: not valid JSON, cut short perhaps") and "\n" not in said
+    error = str(caught.value)
+    assert error.startswith(f"{file}: not valid JSON, cut short perhaps") and "\n" not in error
 
 
 def test_conservation_is_visible_in_a_reading() -> None:

@@ -38,7 +38,7 @@ class ChaosOutcome(Record):
     @property
     def findings(self) -> tuple[Finding, ...]:
         leaked = self.mbufs_after - self.mbufs_before
-        made = [
+        checks = [
             Finding(
                 check="buffers", ok=leaked <= self.mbufs_room, value=leaked, limit=self.mbufs_room,
                 text=f"{leaked} more packet buffers are in use than before the kills.",
@@ -60,10 +60,10 @@ class ChaosOutcome(Record):
         ]  # fmt: skip
         if self.flows_on:
             text = f"{self.still} times nothing came through between two kills."
-            made.append(
+            checks.append(
                 Finding(check="still", ok=self.still == 0, value=self.still, limit=0, text=text)
             )
-        return tuple(made)
+        return tuple(checks)
 
 
 def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:

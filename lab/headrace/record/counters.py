@@ -137,8 +137,8 @@ class ReplicaReading(Record):
 
     @property
     def mean_burst(self) -> float | None:
-        found = self.polls - self.idle_polls
-        return self.packets_in / found if found else None
+        full_polls = self.polls - self.idle_polls
+        return self.packets_in / full_polls if full_polls else None
 
     @property
     def full_burst_cycles(self) -> float | None:

@@ -93,14 +93,14 @@ def latency(one: Histogram) -> LatencyNs | None:
         return None
     low, high = float(one.min_ns), float(one.max_ns)
 
-    found = percentiles(histogram, (0.5, 0.9, 0.99, 0.999))
+    quantiles = percentiles(histogram, (0.5, 0.9, 0.99, 0.999))
     # A bucket's value is its upper end, which may lie beyond the largest value seen.
-    p50, p90, p99, p999 = (min(max(value, low), high) for value in found)
+    p50, p90, p99, p999 = (min(max(value, low), high) for value in quantiles)
     return LatencyNs(mean=one.mean_ns, min=low, p50=p50, p90=p90, p99=p99, p999=p999, max=high)
 
 
-def pdv(found: LatencyNs | None) -> PdvNs | None:
+def pdv(latencies: LatencyNs | None) -> PdvNs | None:
     """RFC 5481 section 4.2: each packet's delay less the smallest one."""
-    if found is None:
+    if latencies is None:
         return None
-    return PdvNs(p50=found.p50 - found.min, p99=found.p99 - found.min)
+    return PdvNs(p50=latencies.p50 - latencies.min, p99=latencies.p99 - latencies.min)

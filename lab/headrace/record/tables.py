@@ -107,10 +107,10 @@ def to_parquet(journal: Path, model: type[BaseModel], table: Path) -> None:
         whole.unlink(missing_ok=True)
 
 
-def _reason(said: str) -> str:
+def _reason(text: str) -> str:
     """DuckDB's message, which is an object of JSON where the system gave it a number."""
-    number = re.search(r'"errno":"(\d+)"', said)
-    return os.strerror(int(number[1])) if number else said.splitlines()[0]
+    number = re.search(r'"errno":"(\d+)"', text)
+    return os.strerror(int(number[1])) if number else text.splitlines()[0]
 
 
 def quoted(path: Path) -> str:

@@ -171,12 +171,12 @@ class Classes(Spec):
             if len(shared := set(one.places) & set(places)) > 1
             for place in shared
         }
-        found = [
+        shares = [
             0.0 if one.place in mixed else one.right
             for one in self.confusion
             if one.place in places
         ]
-        return sum(found) / len(found) if found else None
+        return sum(shares) / len(shares) if shares else None
 
 
 class Calibration(Spec):

@@ -124,12 +124,12 @@ def load(file: Path, inputs: Mapping[str, Path] | None = None) -> Document:
     """Read a YAML file; every way in which that can fail is bad input."""
     try:
         # Before it is opened: a pipe would block, and a device may have no end.
-        found = file.stat()
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise BadInput(f"{file}: not a regular file; allowed: a YAML file")
-        if stat.S_ISREG(found.st_mode) and found.st_size > _SIZE_MAX:
+        if stat.S_ISREG(status.st_mode) and status.st_size > _SIZE_MAX:
             raise BadInput(
-                f"{file}: {found.st_size} bytes; allowed: a YAML file of at most {_SIZE_MAX} bytes"
+                f"{file}: {status.st_size} bytes; allowed: a YAML file of at most {_SIZE_MAX} bytes"
             )
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -23,19 +23,19 @@ def data(point: StudyPoint) -> Any:
 
 @pytest.mark.parametrize("file", STUDIES, ids=lambda f: f.stem)
 def test_every_point_is_a_spec_or_says_why_not(file: Path) -> None:
-    found = list(points(load(file), Machine(lcores=2, nodes=1)))
-    assert len({point.name for point in found}) == len(found)
-    for point in found:
+    every = list(points(load(file), Machine(lcores=2, nodes=1)))
+    assert len({point.name for point in every}) == len(every)
+    for point in every:
         assert point.skipped or read(point.doc)
     large = list(points(load(file), Machine(lcores=64, nodes=2)))
-    assert sum(p.skipped is None for p in large) > sum(p.skipped is None for p in found)
+    assert sum(p.skipped is None for p in large) > sum(p.skipped is None for p in every)
     for point in large:
         if point.skipped is None:
             read(point.doc)
 
 
 def test_overlay_and_needs() -> None:
-    made = document.parse(
+    doc = document.parse(
         json.dumps({
             "name": "p", "paper": "S1",
             "deployment": {"hosting": {"kind": "process", "wait": "poll"}},
@@ -50,7 +50,7 @@ def test_overlay_and_needs() -> None:
         }),
         Path("p.yaml"),
     )  # fmt: skip
-    near, far = points(made, Machine(lcores=2, nodes=1))
+    near, far = points(doc, Machine(lcores=2, nodes=1))
     assert near.skipped is None
     assert data(near)["deployment"] == {
         "hosting": {"kind": "process", "wait": "poll", "placement": "numa-aware"},
@@ -58,7 +58,7 @@ def test_overlay_and_needs() -> None:
     }
     assert far.skipped == "needs 2 NUMA nodes, this machine has 1"
     with pytest.raises(BadInput, match="--group: got other; allowed: g"):
-        points(made, Machine(2, 1), Wanted(group="other"))
+        points(doc, Machine(2, 1), Wanted(group="other"))
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_sriov_is_on_a_real_nic_or_skipped() -> None:
 )
 def test_a_figure_of_pinning_is_its_ratio(figure: int, values: dict[str, set[str]]) -> None:
     [file] = [load(one) for one in STUDIES if one.stem == "s2-hosting"]
-    found = [
+    ratios = [
         data(p)["deployment"]["hosting"]
         for p in points(file, Machine(64, 2), Wanted(figure=figure))
     ]
     for key, allowed in values.items():
-        assert {one[key] for one in found} == allowed
-    machines = [one for one in found if one["kind"] == "vm"]
+        assert {one[key] for one in ratios} == allowed
+    machines = [one for one in ratios if one["kind"] == "vm"]
     assert machines and all(one["vm"]["vcpus"] == 2 for one in machines)
 
 

@@ -107,13 +107,13 @@ def problem_of(error: Mapping[str, Any]) -> str:
 def written(data: Any, path: tuple[PathKey, ...]) -> tuple[PathKey, ...]:
     """The part of a path that stands in the file. Pydantic also names what a short form stands for
     (`frame: 63` is a list of one) and the member of a union."""
-    found: list[PathKey] = []
+    keys: list[PathKey] = []
     for key in path:
         named = isinstance(data, dict) and key in data
         if named or (isinstance(data, list) and isinstance(key, int) and key < len(data)):
             data = data[key]
-            found.append(key)
-    return tuple(found)
+            keys.append(key)
+    return tuple(keys)
 
 
 def keys_at(model: type[BaseModel], path: tuple[PathKey, ...], data: Any = None) -> list[str]:

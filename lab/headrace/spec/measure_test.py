@@ -16,16 +16,16 @@ def measure(*loads: Any, search: Any = ("ndr",)) -> Measure:
 
 
 def test_parts_of_what_a_search_finds_are_told_from_rates() -> None:
-    found = measure("1.5M", "50 % of ndr", 2000, "12.5% of ndr of side by side")
-    assert found.rates == (1.5e6, 2000.0)
-    assert found.shares == (
+    parsed = measure("1.5M", "50 % of ndr", 2000, "12.5% of ndr of side by side")
+    assert parsed.rates == (1.5e6, 2000.0)
+    assert parsed.shares == (
         LoadShare(share=0.5, goal="ndr"),
         LoadShare(share=0.125, goal="ndr", execution="side by side"),
     )
-    assert [one.text for one in found.shares] == ["50% of ndr", "12.5% of ndr of side by side"]
-    assert measure(*(one.text for one in found.shares)).shares == found.shares
-    again = Measure.model_validate(found.model_dump(mode="json"))
-    assert again == found  # a bundle's spec has them written out
+    assert [one.text for one in parsed.shares] == ["50% of ndr", "12.5% of ndr of side by side"]
+    assert measure(*(one.text for one in parsed.shares)).shares == parsed.shares
+    again = Measure.model_validate(parsed.model_dump(mode="json"))
+    assert again == parsed  # a bundle's spec has them written out
     assert Measure.model_validate({"search": "pdr", "loads": "10% of pdr"}).shares[0].share == 0.1
 
 

@@ -36,14 +36,14 @@ def renewed(key: str, value: Any) -> str:
     given = value if isinstance(value, dict) else {}
     if isinstance(value, list) and key in _LISTED:
         given = {_LISTED[key]: value}
-    made: dict[str, Any] = {}
-    put(made, f"{_HOSTING}.kind", "offload")
+    new: dict[str, Any] = {}
+    put(new, f"{_HOSTING}.kind", "offload")
     if key in ("chaos", "convergence"):
-        put(made, f"measure.{key}", {})
+        put(new, f"measure.{key}", {})
     for name, one in given.items():
         if name in below:
-            put(made, below[name], one)
-    return f"now `{in_a_line(made)}`"
+            put(new, below[name], one)
+    return f"now `{in_a_line(new)}`"
 
 
 def in_a_line(keys: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
         return [StudyPoint(next(studies(doc))[0].name, doc)]
     study = read(doc)
     _known(study, wanted)
-    found = [
+    listed = [
         point
         for name, group in study.groups.items()
         if wanted.group in (None, name)
@@ -57,10 +57,10 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
         for point in _group(doc, study, name, group, machine)
     ]
     if wanted.point is None:
-        return found
-    of_name = [point for point in found if point.name == wanted.point]
+        return listed
+    of_name = [point for point in listed if point.name == wanted.point]
     if not of_name:
-        names = ", ".join(point.name for point in found)
+        names = ", ".join(point.name for point in listed)
         raise BadInput(f"--point: got {wanted.point}; allowed: {names}")
     return of_name
 

@@ -127,20 +127,20 @@ def test_bad_specs_name_place_value_and_what_is_allowed(
     old: str, new: str, words: list[str]
 ) -> None:
     assert old in GOOD
-    said = message(GOOD.replace(old, new, 1))
-    assert said.startswith("edge.yaml")
+    error = message(GOOD.replace(old, new, 1))
+    assert error.startswith("edge.yaml")
     for word in words:
-        assert word in said
+        assert word in error
 
 
 @pytest.mark.parametrize(
-    ("written", "pps", "said"),
+    ("written", "pps", "shown"),
     [("1e6", 1e6, "1M"), ("1.5M", 1.5e6, "1.5M"), ("2.5e+3", 2500, "2.5k"), ("999", 999, "999")],
 )
-def test_rates_are_read_and_said_as_specs_have_them(written: str, pps: float, said: str) -> None:
-    [found, *_] = read(GOOD.replace("measure: {", f"measure: {{loads: [{written}], ", 1))
-    assert found.study.measure.loads == (pps,)
-    assert rate_text(pps) == said
+def test_rates_are_read_and_said_as_specs_have_them(written: str, pps: float, shown: str) -> None:
+    [experiment, *_] = read(GOOD.replace("measure: {", f"measure: {{loads: [{written}], ", 1))
+    assert experiment.study.measure.loads == (pps,)
+    assert rate_text(pps) == shown
 
 
 # No deadline: on a machine that others use, too, an example may wait longer than hypothesis allows.
@@ -286,10 +286,10 @@ def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
     ],
 )
 def test_keys_are_where_they_belong(text: str, words: list[str]) -> None:
-    said = message(f"name: edge\n{text}\n")
-    assert said.startswith("edge.yaml")
+    error = message(f"name: edge\n{text}\n")
+    assert error.startswith("edge.yaml")
     for word in words:
-        assert word in said
+        assert word in error
 
 
 def test_container_is_for_headraces_own_functions_in_both_forms() -> None:
@@ -298,11 +298,15 @@ def test_container_is_for_headraces_own_functions_in_both_forms() -> None:
         assert one.hosting.kind == "container"
 
 
-def test_several_kinds_of_traffic_are_experiments_of_their_own() -> None:
+def test_several_kinds_of_traffic_are_every_of_their_own() -> None:
     text = "workload: [{frame: [64, 128], flows: 3}, {kind: pcap, file: a.pcap}]\n"
-    found = read(f"name: x\nchain: []\n{text}")
-    assert [one.workload_name for one in found] == ["64B 3 flows", "128B 3 flows", "pcap:a.pcap"]
-    assert [len(one.study.workload) for one in found] == [1, 1, 1]
+    every = read(f"name: x\nchain: []\n{text}")
+    assert [one.workload_name for one in every] == [
+        "64B 3 flows",
+        "128B 3 flows",
+        "pcap:a.pcap",
+    ]
+    assert [len(one.study.workload) for one in every] == [1, 1, 1]
 
 
 def test_a_groups_mistake_is_named_where_it_stands() -> None:

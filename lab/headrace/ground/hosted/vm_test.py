@@ -128,7 +128,7 @@ def test_kernel_is_found_or_said_to_be_missing(
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("line", "problem"),
     [
         ("echo 'Kernel panic - not syncing'", None),
         ("echo 'could not access KVM' >&2; exit 1", "a guest under KVM ended: could not access"),
@@ -136,11 +136,11 @@ def test_kernel_is_found_or_said_to_be_missing(
     ],
 )
 def test_kvm_is_tried_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, problem: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, problem: str | None
 ) -> None:
     """What becomes of it is what QEMU shows; here a script in its place."""
     qemu = tmp_path / "qemu-system-x86_64"
-    qemu.write_text(f"#!/bin/sh\n[ $1 != --version ] || exec echo v\necho >>{tmp_path}/n\n{said}\n")
+    qemu.write_text(f"#!/bin/sh\n[ $1 != --version ] || exec echo v\necho >>{tmp_path}/n\n{line}\n")
     qemu.chmod(0o755)
     kvm = tmp_path / "kvm"
     kvm.touch()
@@ -150,11 +150,11 @@ def test_kvm_is_tried_once(
     monkeypatch.setattr(vm_accel, "_TRIAL_S", 0.5)
     kernel = a_kernel(tmp_path)
     for _ in range(2):
-        found = vm_accel.choose("auto", kernel)
-        assert found.name == ("tcg" if problem else "kvm")
-        assert (problem or "") in found.why
+        accel = vm_accel.choose("auto", kernel)
+        assert accel.name == ("tcg" if problem else "kvm")
+        assert (problem or "") in accel.why
     assert (tmp_path / "n").read_text() == "\n"
-    assert bool(found.emulated) == (found.name == "tcg")
+    assert bool(accel.emulated) == (accel.name == "tcg")
     if problem:
         with pytest.raises(HeadraceError, match=r"vm.accel: kvm, but a guest under KVM"):
             vm_accel.choose("kvm", kernel)
