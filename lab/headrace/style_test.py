@@ -17,7 +17,9 @@ NAMESAKES = frozenset(["Document", "Facts", "Group", "Point"])
 
 # Names that say that a variable was assigned, and not what it holds: in none of these folders.
 VAGUE = frozenset(["found", "made", "said"])
-NAMED = frozenset(["collect", "graph", "layout", "measure", "model", "record", "spec"])
+NAMED = frozenset(
+    ["analyse", "collect", "engine", "graph", "layout", "measure", "model", "record", "spec"]
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function

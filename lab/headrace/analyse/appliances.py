@@ -25,41 +25,43 @@ _FULL = 0.9  # of all CPUs
 _USED_UP = 0.9  # of its `cpus`: the rest is what a VNF waited for in between
 
 
-def compared(found: Sequence[Reached], cpus: int | None = None) -> list[Compared]:
+def compared(reached: Sequence[Reached], cpus: int | None = None) -> list[Compared]:
     """For each network and workload: the bottleneck, if one can be named, and the evidence.
     `cpus`: of the machine, where that is known."""
     groups: dict[tuple[str, str], list[Reached]] = {}
-    for one in found:
+    for one in reached:
         groups.setdefault((one.deployed.network, one.workload), []).append(one)
     return [_compared(*key, some, cpus) for key, some in groups.items()]
 
 
-def compared_in(bundle: Bundle, found: Sequence[Reached]) -> tuple[Compared, ...]:
+def compared_in(bundle: Bundle, reached: Sequence[Reached]) -> tuple[Compared, ...]:
     """What a bundle's deployments say; older ones keep the outcome alone."""
-    if not found:
+    if not reached:
         return read_compared(bundle.path / "samples")
     environment = bundle.environment
-    return tuple(compared(found, environment.cpu.get("cpus") if environment else None))
+    return tuple(compared(reached, environment.cpu.get("cpus") if environment else None))
 
 
-def _compared(network: str, workload: str, found: Sequence[Reached], cpus: int | None) -> Compared:
+def _compared(
+    network: str, workload: str, reached: Sequence[Reached], cpus: int | None
+) -> Compared:
     sentences: list[str] = []
-    doubtful = sum(bool(one.verdict) for one in found)
+    doubtful = sum(bool(one.verdict) for one in reached)
     if doubtful:
         failed = Counter(
-            f.check for one in found for r in one.results for f in r.audit.findings if not f.ok
+            f.check for one in reached for r in one.results for f in r.audit.findings if not f.ok
         )
         why = "".join(f", {check} ({count})" for check, count in failed.most_common())
         sentences.append(
-            f"{doubtful} of {len(found)} measurements are suspect{why} (see the evidence): what "
+            f"{doubtful} of {len(reached)} measurements are suspect{why} (see the evidence): what "
             "follows is to be repeated before it is believed."
         )
-    scaled = _scaling(found, sentences)
-    narrowest = _narrowest_alone(found, sentences)
-    exhausted = _exhausted(found, sentences)
-    busiest = _busiest(found, sentences, cpus)
-    in_vain = {vnf for vnf, _ in scaled_out(found)} - {scaled}
-    if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(found)}:
+    scaled = _scaling(reached, sentences)
+    narrowest = _narrowest_alone(reached, sentences)
+    exhausted = _exhausted(reached, sentences)
+    busiest = _busiest(reached, sentences, cpus)
+    in_vain = {vnf for vnf, _ in scaled_out(reached)} - {scaled}
+    if scaled is None and narrowest in in_vain and busiest not in {None, *_vnfs(reached)}:
         sentences.append(
             f"More of {narrowest}, which is the narrowest alone, changes nothing, and {busiest}, "
             "which forwards between the VNFs, takes more CPU than any of them."
@@ -74,13 +76,13 @@ def _compared(network: str, workload: str, found: Sequence[Reached], cpus: int |
     )  # fmt: skip
 
 
-def _vnfs(found: Sequence[Reached]) -> set[str]:
-    return {vnf for one in found for vnf in one.deployed.kinds().values()}
+def _vnfs(reached: Sequence[Reached]) -> set[str]:
+    return {vnf for one in reached for vnf in one.deployed.kinds().values()}
 
 
-def _narrowest_alone(found: Sequence[Reached], sentences: list[str]) -> str | None:
-    alone = {one.deployed.subject: one.rate for one in found if one.deployed.role == "alone"}
-    baseline = next((one.rate for one in found if one.deployed.role == "baseline"), None)
+def _narrowest_alone(reached: Sequence[Reached], sentences: list[str]) -> str | None:
+    alone = {one.deployed.subject: one.rate for one in reached if one.deployed.role == "alone"}
+    baseline = next((one.rate for one in reached if one.deployed.role == "baseline"), None)
     if not alone:
         return None
     ordered = sorted(alone, key=lambda name: alone[name].median)
@@ -98,10 +100,10 @@ def _narrowest_alone(found: Sequence[Reached], sentences: list[str]) -> str | No
     return None
 
 
-def _exhausted(found: Sequence[Reached], sentences: list[str]) -> str | None:
+def _exhausted(reached: Sequence[Reached], sentences: list[str]) -> str | None:
     """The VNF that used up the CPU which it may have, in the chains' trials."""
     shares: dict[str, list[float]] = {}
-    for one in (s for s in found if s.deployed.role == "chain"):
+    for one in (s for s in reached if s.deployed.role == "chain"):
         kinds = one.deployed.kinds()
         for result in one.results:
             for name, share in (result.application.quota if result.application else {}).items():
@@ -118,7 +120,7 @@ def _exhausted(found: Sequence[Reached], sentences: list[str]) -> str | None:
     return most if medians[most] >= _USED_UP else None
 
 
-def _busiest(found: Sequence[Reached], sentences: list[str], here: int | None) -> str | None:
+def _busiest(reached: Sequence[Reached], sentences: list[str], here: int | None) -> str | None:
     """By the CPU that its containers used in the chains' trials, the kernel's work on their packets
     included; what forwards between them counts as well, by its name."""
     used: dict[str, list[float]] = {}
@@ -130,7 +132,7 @@ def _busiest(found: Sequence[Reached], sentences: list[str], here: int | None) -
             set(one.deployed.nodes),
             one.deployed.kinds("routed", "proxy", "leaf"),
         )
-        for one in found
+        for one in reached
         if one.deployed.role == "chain"
         for result in one.results
     ):
@@ -175,27 +177,27 @@ def _cpus(application: ApplicationFigures | None) -> dict[str, float]:
     }
 
 
-def scaled_out(found: Sequence[Reached]) -> dict[tuple[str, str], dict[int, Reached]]:
+def scaled_out(reached: Sequence[Reached]) -> dict[tuple[str, str], dict[int, Reached]]:
     """(VNF, chain) -> instances -> what was measured, on one network with one workload.
 
     Each chain for itself: what is compared differs in the number of instances only.
     """
     groups: dict[tuple[str, str], dict[int, Reached]] = {}
-    for one in found:
+    for one in reached:
         if one.deployed.role == "scale-out":
             key = (one.deployed.subject, one_line(one.deployed.graph))
             groups.setdefault(key, {})[one.deployed.instances] = one
     for (vnf, chain), by_count in groups.items():
-        for one in found:
+        for one in reached:
             if one.deployed.role == "chain" and one_line(one.deployed.graph) == chain:
                 count = list(one.deployed.kinds().values()).count(vnf)
                 by_count.setdefault(count, one)
     return {key: dict(sorted(by_count.items())) for key, by_count in groups.items()}
 
 
-def _scaling(found: Sequence[Reached], sentences: list[str]) -> str | None:
+def _scaling(reached: Sequence[Reached], sentences: list[str]) -> str | None:
     gains: dict[str, float] = {}
-    for (vnf, chain), by_count in scaled_out(found).items():
+    for (vnf, chain), by_count in scaled_out(reached).items():
         rates = {count: one.rate for count, one in by_count.items()}
         counts = list(rates)
         listed = ", ".join(f"{n}: {rates[n]}" for n in counts)
@@ -216,10 +218,10 @@ def _verdict(gain: float, raised: bool, what: str) -> str:
     return f": adding {what} {raises} the rate ({gain:+.0%})"
 
 
-def scale_up(found: Sequence[Reached]) -> list[str]:
+def scale_up(reached: Sequence[Reached]) -> list[str]:
     """What a sweep over one VNF's CPUs, memory or parameters did to each chain, all else equal."""
     groups: dict[tuple[str, ...], list[tuple[object, Reached]]] = {}
-    for one in found:
+    for one in reached:
         for path, value in one.deployed.swept:
             others = swept_text(tuple((p, v) for p, v in one.deployed.swept if p != path))
             if path.startswith("vnfs.") and one.deployed.role in ("chain", "alone"):

@@ -65,25 +65,25 @@ def summary(
     return Reached(deployed, results)
 
 
-def made_report(folder: Path, found: Sequence[Reached]) -> Report:
+def made_report(folder: Path, reached: Sequence[Reached]) -> Report:
     """As a run leaves it: results, and what their chains consist of."""
     with BundleWriter(folder) as writer:
-        points = [one.deployed.model_dump(mode="json") for one in found]
+        points = [one.deployed.model_dump(mode="json") for one in reached]
         writer.spec("", {"experiments": points})
-        for one in found:
+        for one in reached:
             for result in one.results:
                 writer.result(result)
     return report(Bundle(folder))
 
 
-def page(folder: Path, found: Sequence[Reached]) -> str:
-    made = made_report(folder, found)
-    more = tuple(sections(made.reached, folder / "samples"))
-    return render(document(made, more=more))
+def page(folder: Path, reached: Sequence[Reached]) -> str:
+    shown = made_report(folder, reached)
+    more = tuple(sections(shown.reached, folder / "samples"))
+    return render(document(shown, more=more))
 
 
 def test_what_scaling_out_raises_is_the_bottleneck() -> None:
-    found = [
+    reached = [
         summary("baseline", 2.0, 2.1),
         summary("alone", 0.5, 0.5, subject="nat"),  # narrower alone, yet more of it changes nothing
         summary("alone", 0.6, 0.6, subject="l7-cache"),
@@ -91,25 +91,25 @@ def test_what_scaling_out_raises_is_the_bottleneck() -> None:
         summary("scale-out", 0.70, 0.75, subject="l7-cache", instances=2),
         summary("scale-out", 0.41, 0.43, subject="nat", instances=2),
     ]
-    [statement] = compared(found)
+    [statement] = compared(reached)
     assert statement.vnf == "l7-cache"
     assert any("adding instances raises" in s for s in statement.sentences)
     assert any("nat" in s and "does not clearly raise" in s for s in statement.sentences)
 
 
 def test_without_scaling_the_narrowest_alone() -> None:
-    found = [
+    reached = [
         summary("baseline", 2.0, 2.1),
         summary("alone", 1.9, 2.0, subject="nat"),
         summary("alone", 0.6, 0.6, subject="l7-cache"),
     ]
-    [statement] = compared(found)
+    [statement] = compared(reached)
     assert statement.vnf == "l7-cache"
 
 
 def test_nobody_is_named_when_repetitions_differ_by_as_much() -> None:
-    found = [summary("baseline", 1.0, 2.0), summary("alone", 0.9, 1.6, subject="nat")]
-    [statement] = compared(found)
+    reached = [summary("baseline", 1.0, 2.0), summary("alone", 0.9, 1.6, subject="nat")]
+    [statement] = compared(reached)
     assert statement.vnf is None
     assert any("no VNF is narrow alone" in s for s in statement.sentences)
 
@@ -142,26 +142,26 @@ def test_the_switch_is_named_when_its_process_takes_the_most() -> None:
     used = {"nat": 0.0, "l7-cache": 0.2, "client": 1.5, "ovs-vswitchd": 0.9}
     [switched] = compared([summary("chain", 1.0, cpu=used)])
     assert switched.vnf == "ovs-vswitchd"
-    found = [
+    reached = [
         summary("baseline", 2.0),
         summary("alone", 0.5, subject="l7-cache"),
         summary("chain", 0.40, 0.42, cpu=used),
         summary("scale-out", 0.41, 0.43, subject="l7-cache", instances=2),
     ]
-    [in_vain] = compared(found)
+    [in_vain] = compared(reached)
     assert in_vain.vnf == "ovs-vswitchd"
-    [gained] = compared([*found[:3], summary("scale-out", 0.7, subject="l7-cache", instances=2)])
+    [gained] = compared([*reached[:3], summary("scale-out", 0.7, subject="l7-cache", instances=2)])
     assert gained.vnf == "l7-cache"
 
 
 def test_scaling_up_compares_what_differs_in_one_thing() -> None:
     path = "vnfs.l7-cache.cpus"
-    found = [
+    reached = [
         summary("chain", 0.20, 0.21, swept=((path, 0.2), ("workload.connections", 16))),
         summary("chain", 0.60, 0.61, swept=((path, 0.6), ("workload.connections", 16))),
         summary("chain", 9.0, 9.0, swept=((path, 0.2), ("workload.connections", 32))),
     ]
-    [sentence] = scale_up(found)
+    [sentence] = scale_up(reached)
     assert "0.6 instead of 0.2 gives +195%" in sentence
     assert "workload.connections=16: chain chain with vnfs.l7-cache.cpus = 0.2" in sentence
 
@@ -173,19 +173,19 @@ def test_a_difference_needs_more_than_chance() -> None:
 
 
 def test_the_page_shows_what_each_number_of_instances_reached(tmp_path: Path) -> None:
-    found = [
+    reached = [
         summary("chain", 0.40, 0.42),
         summary("scale-out", 0.82, 0.82, subject="l7-cache", instances=2),
         summary("scale-out", 1.23, 1.23, subject="l7-cache", instances=4),
     ]
-    text = page(tmp_path / "several", found)
+    text = page(tmp_path / "several", reached)
     _, _, table = text.partition("<h2>Scaled out</h2>")
     rows = table.partition("</table>")[0].split("<tr>")[2:]
     assert ["<th>l7-cache</th>" in row for row in rows] == [True] * 3
     for row, count, times in zip(rows, "124", ("1.00", "2.00", "3.00"), strict=True):
         assert f">{count}</td>" in row
         assert f">{times}</td>" in row
-    assert "Scaled out" not in page(tmp_path / "one", found[:1])
+    assert "Scaled out" not in page(tmp_path / "one", reached[:1])
 
 
 def test_a_bottleneck_by_doubtful_measurements_is_called_suspect(tmp_path: Path) -> None:
@@ -195,18 +195,22 @@ def test_a_bottleneck_by_doubtful_measurements_is_called_suspect(tmp_path: Path)
         ("suspect", "<p>Suspect bottleneck: nat.</p>"),
     )
     for verdict, statement in cases:
-        found = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
-        assert statement in page(tmp_path / verdict, found)
+        reached = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]
+        assert statement in page(tmp_path / verdict, reached)
 
 
 def test_chains_of_a_network_stand_in_one_table(tmp_path: Path) -> None:
     """With what each was measured for; an analysis from the bundle is the same as from the run."""
-    found = [summary("baseline", 2.0), summary("alone", 0.5, subject="nat"), summary("chain", 0.4)]
-    made = made_report(tmp_path / "b", found)
-    (group,) = made.groups
+    reached = [
+        summary("baseline", 2.0),
+        summary("alone", 0.5, subject="nat"),
+        summary("chain", 0.4),
+    ]
+    shown = made_report(tmp_path / "b", reached)
+    (group,) = shown.groups
     assert [group.named(s) for s in group.summaries] == ["baseline", "alone nat 1", "chain"]
-    assert group.compared == tuple(compared(found))
-    table = applications(group, roles(made.reached))
+    assert group.compared == tuple(compared(reached))
+    table = applications(group, roles(shown.reached))
     assert [row.cells[:3] for row in table.lines] == [
         ("baseline", "baseline", "2.000 Gbit/s"),
         ("alone nat 1", "alone", "0.500 Gbit/s"),

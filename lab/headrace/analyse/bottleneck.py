@@ -38,12 +38,12 @@ class Pipe(Record):
 
     def drawn(self) -> list[Part]:
         """The parts, but of many alike one after the other only the narrowest, as all of them."""
-        found: list[Part] = []
+        shown: list[Part] = []
         for _, run in groupby(self.parts, lambda p: (p.role, p.name in self.marked, _kinds(p))):
             alike = list(run)
             folds = len(alike) >= ALIKE and alike[0].role == "chain"
-            found += [_folded(alike)] if folds else alike
-        return found
+            shown += [_folded(alike)] if folds else alike
+        return shown
 
 
 def _kinds(part: Part) -> tuple[str, ...]:
@@ -203,12 +203,12 @@ def _of_holding(parts: Sequence[Part]) -> list[str]:
 def _levelled(parts: Sequence[Part]) -> tuple[Part, ...]:
     """What shares its lcores has one capacity. What was lost in front of the first of them, the
     later ones never saw, and would seem wider for it."""
-    made = []
+    levelled = []
     for part in parts:
         known = [p.capacity_pps for p in _sharing(part.name, parts) if p.capacity_pps]
         level = part.role == "chain" and part.capacity_pps is not None and known
-        made.append(part.model_copy(update={"capacity_pps": min(known)}) if level else part)
-    return tuple(made)
+        levelled.append(part.model_copy(update={"capacity_pps": min(known)}) if level else part)
+    return tuple(levelled)
 
 
 def _costliest(part: Part, parts: Sequence[Part]) -> Part:

@@ -55,9 +55,9 @@ def measurement(execution: str, load: float, *, full: int = 0, **changes: Any) -
     [("rtc", "acl+lb+l3fwd"), ("hybrid", "lb+l3fwd"), ("pipeline", "acl")],
 )
 def test_the_part_with_most_cycles_is_narrowest(execution: str, narrowest: str) -> None:
-    found = pipe(measurement(execution, 10 * MPPS))
-    assert found.narrowest == narrowest
-    assert found.part(narrowest).capacity_pps == pytest.approx(
+    drawn = pipe(measurement(execution, 10 * MPPS))
+    assert drawn.narrowest == narrowest
+    assert drawn.part(narrowest).capacity_pps == pytest.approx(
         capacity(EXECUTIONS[execution]), rel=0.01
     )
 
@@ -98,18 +98,18 @@ def test_segments_on_one_lcore_share_its_cycles() -> None:
             ),
         }
     )
-    found = pipe(together)
-    assert (found.narrowest, found.marked) == ("acl", ("acl",))  # the costliest of them
+    drawn = pipe(together)
+    assert (drawn.narrowest, drawn.marked) == ("acl", ("acl",))  # the costliest of them
     expected = TSC_HZ / sum(TSC_HZ / (pipe(apart).part(n).capacity_pps or 1) for n in names)
     for name in names:
-        assert found.part(name).capacity_pps == pytest.approx(expected, rel=0.01)
-    assert "share is narrowest" in found.headline
-    assert "acl is the costliest of them" in found.headline
-    share = found.part("acl").share_of_lcore
+        assert drawn.part(name).capacity_pps == pytest.approx(expected, rel=0.01)
+    assert "share is narrowest" in drawn.headline
+    assert "acl is the costliest of them" in drawn.headline
+    share = drawn.part("acl").share_of_lcore
     assert share is not None and share == pytest.approx(
         expected / (pipe(apart).part("acl").capacity_pps or 1), rel=0.01
     )
-    assert sum(found.part(n).share_of_lcore or 0.0 for n in names) == pytest.approx(1.0)
+    assert sum(drawn.part(n).share_of_lcore or 0.0 for n in names) == pytest.approx(1.0)
     assert together.counters is not None
     full = {
         name: r.model_copy(update={"full": together.sent // 2}) if name == "to-acl" else r
@@ -122,7 +122,7 @@ def test_segments_on_one_lcore_share_its_cycles() -> None:
     )
     assert len({lossy.part(n).capacity_pps for n in names}) == 1
     assert (lossy.part("l3fwd").capacity_pps or 0) < 0.8 * expected
-    gains = next(r for r in found.reasons if r.startswith("On an lcore of its own"))
+    gains = next(r for r in drawn.reasons if r.startswith("On an lcore of its own"))
     assert gains.endswith(f"gains at most {significant(min(1 / share, 1 / (1 - share)), 2)} times.")
 
 
@@ -134,11 +134,11 @@ def test_a_full_ring_above_the_found_rate_is_the_evidence() -> None:
     above = measurement(
         "pipeline", 21 * MPPS, counters=counters.model_copy(update={"rings": rings})
     )
-    found = pipe(at, above)
-    assert found.narrowest == "lb"
-    said = " ".join(found.reasons)
-    assert "to-lb" in said and "123\u202f456" in said
-    assert "By cycles alone acl would be narrower" in said
+    drawn = pipe(at, above)
+    assert drawn.narrowest == "lb"
+    text = " ".join(drawn.reasons)
+    assert "to-lb" in text and "123\u202f456" in text
+    assert "By cycles alone acl would be narrower" in text
 
 
 def test_a_chain_that_carried_more_than_the_estimate_can_carry_that() -> None:
@@ -165,41 +165,41 @@ def test_uneven_replicas_narrow_the_part() -> None:
             )
         }
     )
-    found = pipe(uneven)
-    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+    drawn = pipe(uneven)
+    assert drawn.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
         (pipe(even).part("acl+lb+l3fwd").capacity_pps or 0) / 2, rel=0.02
     )
-    assert any("unevenly" in r for r in found.reasons)
+    assert any("unevenly" in r for r in drawn.reasons)
 
 
 def test_a_generator_bound_figure_names_no_part_of_the_chain() -> None:
     bound = Audit(verdict="generator-bound")
-    found = pipe(measurement("rtc", 5 * MPPS, audit=bound))
-    assert found.narrowest is None and not found.marked
-    assert "lower bound" in found.headline
-    assert any("held up" in r for r in found.reasons)
+    drawn = pipe(measurement("rtc", 5 * MPPS, audit=bound))
+    assert drawn.narrowest is None and not drawn.marked
+    assert "lower bound" in drawn.headline
+    assert any("held up" in r for r in drawn.reasons)
     at_limit = pipe(measurement("rtc x 3", 42 * MPPS, audit=bound))
     assert at_limit.narrowest == "generator"
 
 
 def test_a_tester_that_is_narrower_is_named_whatever_the_verdict() -> None:
     """Bars and mark follow one rule: the smallest capacity, wherever it is."""
-    found = pipe(measurement("rtc x 3", 38 * MPPS))
-    narrowest = min(found.parts, key=lambda p: p.capacity_pps or 0.0)
+    drawn = pipe(measurement("rtc x 3", 38 * MPPS))
+    narrowest = min(drawn.parts, key=lambda p: p.capacity_pps or 0.0)
     assert narrowest.role == "generator"
-    assert found.narrowest == "generator" and "generator" in found.marked
-    assert "The tester is narrower than the chain" in found.headline
-    assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in found.reasons)
+    assert drawn.narrowest == "generator" and "generator" in drawn.marked
+    assert "The tester is narrower than the chain" in drawn.headline
+    assert any(r.startswith("The chain's narrowest part is acl+lb+l3fwd") for r in drawn.reasons)
 
 
 def test_intended_drops_are_said_and_the_bound_is_of_the_load() -> None:
     policed: dict[str, Any] = {"throughput_pps": 334.0, "policy_dropped": 19_332, "sent": 20_000}
     bound = Audit(verdict="generator-bound")
-    found = pipe(measurement("rtc", 10_000, audit=bound, **policed))
-    assert "a load of 10.0\u202fkpps is the most" in found.headline
-    assert "334" not in found.headline and found.carried_pps == pytest.approx(10_000)
-    said = next(r for r in found.reasons if "dropped by policy" in r)
-    assert "19\u202f332 packets" in said and "throughput of 334\u202fpps" in said
+    drawn = pipe(measurement("rtc", 10_000, audit=bound, **policed))
+    assert "a load of 10.0\u202fkpps is the most" in drawn.headline
+    assert "334" not in drawn.headline and drawn.carried_pps == pytest.approx(10_000)
+    reason = next(r for r in drawn.reasons if "dropped by policy" in r)
+    assert "19\u202f332 packets" in reason and "throughput of 334\u202fpps" in reason
     clean = pipe(measurement("rtc", 10_000, audit=bound))
     assert not any("policy" in r for r in clean.reasons)
 
@@ -214,9 +214,9 @@ def test_a_trial_nobody_asked_for_is_no_evidence(bundle_path: Path) -> None:
 
 
 def test_without_counters_nothing_is_claimed() -> None:
-    found = pipe(measurement("rtc", 5 * MPPS, counters=None))
-    assert found.narrowest is None
-    assert "No counters" in found.headline
+    drawn = pipe(measurement("rtc", 5 * MPPS, counters=None))
+    assert drawn.narrowest is None
+    assert "No counters" in drawn.headline
 
 
 def test_a_report_explains_each_measured_execution(bundle_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_function_beside_may_be_the_narrowest() -> None:
     segments = [
         s.model_copy(update={"name": beside.segment}) if s is tail else s for s in at.segments
     ]
-    found = pipe(
+    drawn = pipe(
         at.model_copy(
             update={
                 "segments": tuple(segments),
@@ -256,11 +256,11 @@ def test_a_function_beside_may_be_the_narrowest() -> None:
             }
         )
     )
-    assert found.narrowest == f"{lead.name}:slow"
-    part = found.part(beside.segment)
+    assert drawn.narrowest == f"{lead.name}:slow"
+    part = drawn.part(beside.segment)
     assert part.rings == {}
     assert part.utilisation is not None
-    assert "slow" in draw(found, 900)
+    assert "slow" in draw(drawn, 900)
 
 
 WAITED = Audit(
@@ -297,17 +297,17 @@ def held_up(
 @pytest.mark.parametrize("why", [{"waited_s": 0.86}, {"stood_s": 0.86}])
 def test_time_in_which_an_lcore_did_not_run_is_no_packets_cost(why: dict[str, Any]) -> None:
     at = held_up(measurement("pipeline", MPPS), 2, **why)
-    found = pipe(at)
-    assert found.narrowest is None and not found.marked
-    assert found.headline.startswith("Not named: the measurement was disturbed. acl did not run")
-    part = found.part("acl")
+    drawn = pipe(at)
+    assert drawn.narrowest is None and not drawn.marked
+    assert drawn.headline.startswith("Not named: the measurement was disturbed. acl did not run")
+    part = drawn.part("acl")
     assert (part.capacity_pps, part.cycles_per_packet, part.costs) == (None, None, ())
     assert part.held_up == pytest.approx(0.43)
-    assert (found.part("lb").capacity_pps or 0) > MPPS
-    assert any("acl (lcore 2) was held up for 43" in r for r in found.reasons)
+    assert (drawn.part("lb").capacity_pps or 0) > MPPS
+    assert any("acl (lcore 2) was held up for 43" in r for r in drawn.reasons)
     spent = {s.kind for one in lcores_of(at) if one.cpu == 2 for s in one.spent}
     assert spent & {"nf", "links", "loop"} == set() and "unknown" in spent
-    assert "Not named" in draw(found, 900)
+    assert "Not named" in draw(drawn, 900)
 
 
 def test_a_record_without_waiting_times_goes_by_the_audit() -> None:
@@ -326,9 +326,9 @@ def test_a_short_stop_hides_no_costs() -> None:
 
 
 def test_a_tester_that_was_held_up_is_not_said_to_be_narrow() -> None:
-    found = pipe(held_up(measurement("rtc", MPPS), 0, waited_s=0.86))
-    assert found.narrowest == "acl+lb+l3fwd"
-    assert found.part("generator").capacity_pps is None
+    drawn = pipe(held_up(measurement("rtc", MPPS), 0, waited_s=0.86))
+    assert drawn.narrowest == "acl+lb+l3fwd"
+    assert drawn.part("generator").capacity_pps is None
     bound = WAITED.model_copy(update={"verdict": "generator-bound"})
     busy = measurement("rtc x 3", 42 * MPPS)
     assert pipe(held_up(busy, 0, waited_s=0.86, audit=bound)).narrowest is None
@@ -350,12 +350,12 @@ def repeated(*loads: float, **changes: Any) -> list[Measurement]:
 
 
 def test_a_bound_is_of_all_repetitions_as_the_table_is() -> None:
-    found = pipe_of(
+    drawn = pipe_of(
         repeated(0.0366 * MPPS, 0.0953 * MPPS, audit=Audit(verdict="generator-bound")), []
     )
-    assert found.throughput_pps == pytest.approx(65_950)
-    assert "66.0\u202fkpps (median of 2 repetitions; the most 95.3\u202fkpps)" in found.headline
-    assert all((p.capacity_pps or 0) >= 95_300 for p in found.parts)
+    assert drawn.throughput_pps == pytest.approx(65_950)
+    assert "66.0\u202fkpps (median of 2 repetitions; the most 95.3\u202fkpps)" in drawn.headline
+    assert all((p.capacity_pps or 0) >= 95_300 for p in drawn.parts)
     mixed = repeated(MPPS, 1.1 * MPPS)
     bound = mixed[1].model_copy(update={"audit": Audit(verdict="generator-bound")})
     assert "lower bound" in pipe_of([mixed[0], bound], []).headline  # as the table's `≥`
@@ -371,9 +371,9 @@ def test_no_part_is_narrower_than_what_came_through_in_any_repetition() -> None:
     counters = slow[0].counters.model_copy(update={"replicas": tuple(dear)})
     slow = [one.model_copy(update={"counters": counters}) for one in slow]
     fast = measurement("rtc", 15 * MPPS, repetition=3)
-    found = pipe_of([*slow, fast], [])
-    assert found.carried_pps == pytest.approx(2 * MPPS)
-    assert min(p.capacity_pps or 0 for p in found.parts) == pytest.approx(15 * MPPS)
+    drawn = pipe_of([*slow, fast], [])
+    assert drawn.carried_pps == pytest.approx(2 * MPPS)
+    assert min(p.capacity_pps or 0 for p in drawn.parts) == pytest.approx(15 * MPPS)
 
 
 def test_cycles_are_the_median_and_packets_the_sum() -> None:
@@ -387,21 +387,21 @@ def test_cycles_are_the_median_and_packets_the_sum() -> None:
 
 def test_a_repetition_in_which_an_lcore_did_not_run_is_named_and_left_out() -> None:
     each = repeated(MPPS, MPPS)
-    found = pipe_of([held_up(each[0], 2, waited_s=0.86), each[1]], [])
-    assert found.narrowest == "acl+lb+l3fwd"
-    assert found.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
+    drawn = pipe_of([held_up(each[0], 2, waited_s=0.86), each[1]], [])
+    assert drawn.narrowest == "acl+lb+l3fwd"
+    assert drawn.part("acl+lb+l3fwd").capacity_pps == pytest.approx(
         pipe(each[1]).part("acl+lb+l3fwd").capacity_pps
     )
-    assert any(r.startswith("Repetition 1 is not in the cycles") for r in found.reasons)
-    assert any(r.startswith("Audit: Repetition 1: Lcore 2") for r in found.reasons)
+    assert any(r.startswith("Repetition 1 is not in the cycles") for r in drawn.reasons)
+    assert any(r.startswith("Audit: Repetition 1: Lcore 2") for r in drawn.reasons)
     both = pipe_of([held_up(one, 2, waited_s=0.86) for one in each], [])
     assert both.narrowest is None and "Not named" in both.headline
 
 
 def test_loss_above_names_its_repetition() -> None:
     above = repeated(25 * MPPS, 26 * MPPS, full=5_000)
-    found = pipe_of(repeated(20 * MPPS, 20 * MPPS), above)
-    assert [r[:18] for r in found.reasons if "did not carry" in r] == [
+    drawn = pipe_of(repeated(20 * MPPS, 20 * MPPS), above)
+    assert [r[:18] for r in drawn.reasons if "did not carry" in r] == [
         "In repetition 1 at",
         "In repetition 2 at",
     ]
@@ -414,7 +414,7 @@ def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
         )
 
     many = [part(f"vnf{i}.1", f"vnf{i}.1-l2fwd", i * MPPS, i % 2) for i in range(1, 64)]
-    made = Pipe(
+    every = Pipe(
         parts=(
             Part(name="generator", role="generator", cpus=(0,)),
             *many,
@@ -426,7 +426,7 @@ def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
         marked=("vnf1.1",),
         headline="",
     )
-    drawn = made.drawn()
+    drawn = every.drawn()
     assert [p.name for p in drawn] == [
         "generator",
         "vnf1.1",
@@ -435,7 +435,7 @@ def test_many_parts_alike_are_drawn_as_the_narrowest_of_them() -> None:
     ]
     assert (drawn[2].capacity_pps, drawn[2].cpus) == (2 * MPPS, (0, 1))
     # Few are drawn each.
-    few = made.model_copy(update={"parts": made.parts[:6]})
+    few = every.model_copy(update={"parts": every.parts[:6]})
     assert few.drawn() == list(few.parts)
 
 
@@ -467,23 +467,23 @@ def test_a_limit_is_named_where_it_holds_the_chain_back(
 ) -> None:
     at = measurement("pipeline", 8 * MPPS, limits=tuple(here))
     above = [measurement("pipeline", 9 * MPPS, full=full, limits=tuple(over))] if over else []
-    found = pipe_of([at], above)
+    drawn = pipe_of([at], above)
     if not named:
-        assert found.limit is None and found.narrowest == "acl"
+        assert drawn.limit is None and drawn.narrowest == "acl"
         return
-    assert found.headline == "Switch capacity of the NIC, 1 Gbit/s, reached."
-    assert found.narrowest is None and found.limit is not None and found.marked == ("nic",)
+    assert drawn.headline == "Switch capacity of the NIC, 1 Gbit/s, reached."
+    assert drawn.narrowest is None and drawn.limit is not None and drawn.marked == ("nic",)
     # Use and losses are this measurement's, as its own `limits` have them, not the trial's above.
-    assert found.limit == here[0]
-    assert any("goes 2 times between NIC and host" in reason for reason in found.reasons)
-    assert any("By its cycles the chain could carry" in reason for reason in found.reasons)
+    assert drawn.limit == here[0]
+    assert any("goes 2 times between NIC and host" in reason for reason in drawn.reasons)
+    assert any("By its cycles the chain could carry" in reason for reason in drawn.reasons)
 
 
 def test_of_several_limits_the_one_that_lost_most_is_named() -> None:
     at = measurement("pipeline", 8 * MPPS)
     both = (switch(1.0, 10), switch(1.0, 500, kind="uplink"))
-    found = pipe_of([at], [measurement("pipeline", 9 * MPPS, limits=both)])
-    assert found.headline == "Uplink of the NIC, 1 Gbit/s, reached."
+    drawn = pipe_of([at], [measurement("pipeline", 9 * MPPS, limits=both)])
+    assert drawn.headline == "Uplink of the NIC, 1 Gbit/s, reached."
 
 
 def test_a_packet_costs_no_more_than_there_was_and_pauses_are_told_apart() -> None:
@@ -499,14 +499,14 @@ def test_a_packet_costs_no_more_than_there_was_and_pauses_are_told_apart() -> No
     ]
     counters = {"workers": tuple(workers), "replicas": tuple(replicas)}
     at = at.model_copy(update={"counters": at.counters.model_copy(update=counters)})
-    found = pipe(at)
-    for part in (p for p in found.parts if p.role == "chain"):
+    drawn = pipe(at)
+    for part in (p for p in drawn.parts if p.role == "chain"):
         [replica] = (r for r in replicas if r.segment == part.name)
         each = replica.ops_cycles / replica.packets_in
         assert part.cycles_per_packet == pytest.approx(each)
         assert sum(c.cycles for c in part.costs) == pytest.approx(each)
         assert part.paused == pytest.approx(0.02, rel=1e-3)
-    assert any("kept its lcore from working for 2" in r for r in found.reasons)
+    assert any("kept its lcore from working for 2" in r for r in drawn.reasons)
 
 
 def test_of_repetitions_the_median_use_is_told() -> None:
@@ -516,9 +516,9 @@ def test_of_repetitions_the_median_use_is_told() -> None:
         for n, load, used in ((1, 6, 0.747), (2, 8, 0.997), (3, 8, 0.996))
     ]
     over = measurement("pipeline", 9 * MPPS, limits=(switch(1.0, 900),))
-    found = pipe_of(each, [over])
-    assert found.limit is not None
-    assert "At 8.00\u202fMpps frames take 99.6\u202f% of it (layer 1)." in found.reasons
+    drawn = pipe_of(each, [over])
+    assert drawn.limit is not None
+    assert "At 8.00\u202fMpps frames take 99.6\u202f% of it (layer 1)." in drawn.reasons
 
 
 def test_an_lcore_busy_with_small_bursts_can_carry_more() -> None:

@@ -23,8 +23,8 @@ def asked(a: Bundle, b: Bundle) -> Iterator[Change]:
     """The study and the files that it names. Plans and lcores follow from them and from the
     machine: they are compared only if nothing else explains a difference."""
     left, right = a.spec_resolved or {}, b.spec_resolved or {}
-    found = [*_studies(left, right), *_inputs(a.path, left, b.path, right)]
-    yield from found or leaves("", _derived(left), _derived(right))
+    changes = [*_studies(left, right), *_inputs(a.path, left, b.path, right)]
+    yield from changes or leaves("", _derived(left), _derived(right))
 
 
 def _studies(a: Json, b: Json) -> Iterable[Change]:
@@ -35,8 +35,8 @@ def _studies(a: Json, b: Json) -> Iterable[Change]:
     pairs = [(ours[label], theirs[label]) for label in common]
     if not pairs:
         pairs = list(zip(ours.values(), theirs.values(), strict=False))[:1]
-    found = dict.fromkeys(change for x, y in pairs for change in leaves("", x, y))
-    return [c for c in found if not _from_goals(c, found)]
+    changes = dict.fromkeys(change for x, y in pairs for change in leaves("", x, y))
+    return [c for c in changes if not _from_goals(c, changes)]
 
 
 def _by_label(document: Json) -> dict[tuple[str, ...], Json]:
@@ -47,12 +47,12 @@ def _by_label(document: Json) -> dict[tuple[str, ...], Json]:
     }
 
 
-def _from_goals(change: Change, found: Container[Change]) -> bool:
+def _from_goals(change: Change, changes: Container[Change]) -> bool:
     """The goals of a search take what `measure.goals` says of all of them."""
     name, a, b = change
     if not name.startswith("measure.search"):
         return False
-    return (f"measure.goals.{name.rpartition('.')[2]}", a, b) in found
+    return (f"measure.goals.{name.rpartition('.')[2]}", a, b) in changes
 
 
 def _inputs(a_path: Path, a: Json, b_path: Path, b: Json) -> Iterator[Change]:

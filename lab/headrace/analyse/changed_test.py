@@ -26,7 +26,7 @@ measure: {search: [ndr, pdr], loads: [5k, 6k]}
 
 def bundle(path: Path, text: str = SPEC, lcore: int = 1, rules: str = "x") -> Path:
     """As a run writes it, with a plan in which the rate and the lcore stand, too."""
-    with BundleWriter(path) as made:
+    with BundleWriter(path) as writer:
         experiments: list[dict[str, Any]] = [
             {
                 "chain": e.chain,
@@ -38,7 +38,7 @@ def bundle(path: Path, text: str = SPEC, lcore: int = 1, rules: str = "x") -> Pa
             }
             for e in expand(document.parse(text, Path("edge.yaml")))
         ]
-        made.spec(text, {"inputs": {"a.rules": "inputs/0"}, "experiments": experiments})
+        writer.spec(text, {"inputs": {"a.rules": "inputs/0"}, "experiments": experiments})
         (path / "inputs").mkdir()
         (path / "inputs" / "0").write_text(rules)
     return path
@@ -60,12 +60,12 @@ def test_one_line_for_each_leaf(
     tmp_path: Path, old: str, new: str, changes: list[tuple[str, str | None, str | None]]
 ) -> None:
     a, b = bundle(tmp_path / "a"), bundle(tmp_path / "b", SPEC.replace(old, new, 1), lcore=2)
-    found = [c for c in asked(Bundle(a), Bundle(b)) if "lcores" not in c[0]]
-    assert [name for name, _, _ in found] == [name for name, _, _ in changes]
-    for one, wanted in zip(found, changes, strict=True):
-        for got, said in zip(one[1:], wanted[1:], strict=True):
-            assert (got is None) == (said is None)
-            assert got is None or got.startswith(said or "")
+    listed = [c for c in asked(Bundle(a), Bundle(b)) if "lcores" not in c[0]]
+    assert [name for name, _, _ in listed] == [name for name, _, _ in changes]
+    for one, wanted in zip(listed, changes, strict=True):
+        for got, expected in zip(one[1:], wanted[1:], strict=True):
+            assert (got is None) == (expected is None)
+            assert got is None or got.startswith(expected or "")
 
 
 def test_lcores_are_named_if_they_alone_differ(tmp_path: Path) -> None:

@@ -28,29 +28,29 @@ def found(bundle_path: Path, slower: Path) -> Diff:
     return diff(Bundle(bundle_path), Bundle(slower))
 
 
-def change(found: Diff, execution: str, metric: str) -> MetricChange:
+def change(compared: Diff, execution: str, metric: str) -> MetricChange:
     row = next(
-        c for c in found.compared if c.key.execution == execution and c.key.ground == "measured"
+        c for c in compared.compared if c.key.execution == execution and c.key.ground == "measured"
     )
     return next(c for c in row.changes if c.metric == metric)
 
 
-def test_a_slower_run_is_worse(found: Diff) -> None:
-    throughput = change(found, "rtc", "throughput")
+def test_a_slower_run_is_worse(compared: Diff) -> None:
+    throughput = change(compared, "rtc", "throughput")
     assert throughput.significance == "different" and throughput.better is False
     assert throughput.ratio == pytest.approx(-0.1, abs=0.03)
-    assert change(found, "rtc", "cycles acl").significance == "within-spread"
+    assert change(compared, "rtc", "cycles acl").significance == "within-spread"
 
 
-def test_an_untrusted_rate_is_not_compared(found: Diff) -> None:
-    assert change(found, "rtc x 3", "throughput").significance == "not-trusted"
+def test_an_untrusted_rate_is_not_compared(compared: Diff) -> None:
+    assert change(compared, "rtc x 3", "throughput").significance == "not-trusted"
     # Nor what was measured at that rate: a chain that waits for its generator pays more a packet.
-    assert change(found, "rtc x 3", "cycles acl").significance == "not-trusted"
-    assert change(found, "rtc x 3", "latency p99").significance == "not-trusted"
+    assert change(compared, "rtc x 3", "cycles acl").significance == "not-trusted"
+    assert change(compared, "rtc x 3", "latency p99").significance == "not-trusted"
 
 
-def test_what_surrounds_the_results_is_compared(found: Diff) -> None:
-    named = {(d.where, d.name): (d.a, d.b) for d in found.differences}
+def test_what_surrounds_the_results_is_compared(compared: Diff) -> None:
+    named = {(d.where, d.name): (d.a, d.b) for d in compared.differences}
     assert named == {
         ("spec", "speed"): ("1", "0.9"),
         ("environment", "cpu.governor"): (None, "powersave"),
@@ -69,8 +69,8 @@ def test_what_else_went_on_is_no_difference(bundle_path: Path, tmp_path: Path) -
     resolved = json.loads((other / "resolved.json").read_text())
     resolved["chaos"] = {"every": 1.0, "kinds": ["a", "b"]}
     (other / "resolved.json").write_text(json.dumps(resolved))
-    found = {d.name: d.b for d in diff(Bundle(bundle_path), Bundle(other)).differences}
-    assert found == {
+    others = {d.name: d.b for d in diff(Bundle(bundle_path), Bundle(other)).differences}
+    assert others == {
         "engine.pools": "{name: a, mbufs: 7}", "chaos": "{every: 1.0, kinds: [a, b]}",
     }  # fmt: skip
 
@@ -83,8 +83,8 @@ def test_a_run_does_not_differ_from_itself(bundle_path: Path) -> None:
 
 def test_one_repetition_shows_no_spread(bundle_path: Path, tmp_path: Path) -> None:
     once = make_bundle(tmp_path / "once", repetitions=1, speed=0.5)
-    found = diff(Bundle(bundle_path), Bundle(once))
-    assert change(found, "rtc", "throughput").significance == "unknown"
+    compared = diff(Bundle(bundle_path), Bundle(once))
+    assert change(compared, "rtc", "throughput").significance == "unknown"
 
 
 @pytest.mark.parametrize(("repetitions", "told"), [(2, "unknown"), (3, "different")])
@@ -94,9 +94,9 @@ def test_two_repetitions_a_side_cannot_tell(
     """However far apart: of four equal values two and two are apart in 2 of 6 arrangements."""
     fast = make_bundle(tmp_path / "fast", repetitions=repetitions)
     slow = make_bundle(tmp_path / "slow", repetitions=repetitions, speed=0.5, seed=2)
-    found = diff(Bundle(fast), Bundle(slow))
-    one = change(found, "rtc", "throughput")
-    assert one.significance == told and found.changed == (told == "different")
+    compared = diff(Bundle(fast), Bundle(slow))
+    one = change(compared, "rtc", "throughput")
+    assert one.significance == told and compared.changed == (told == "different")
     assert one.better is (None if told == "unknown" else False)
 
 

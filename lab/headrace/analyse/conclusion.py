@@ -71,32 +71,36 @@ def conclude(
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
     if not fixed and len(known) == len(usable) and all(map(_at_limit, known.values())):
         return _by_capacity(usable, known, turns or {}, quietest or {})
-    made = [_standing(s, p, fixed) for s, p in usable]
-    made.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
+    standings = [_standing(s, p, fixed) for s, p in usable]
+    standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
     first = usable[0][0]
     by = f"p99 at {pps(first.key.load_pps)}" if fixed else first.key.goal_text
-    sure = all(one.verdict == "ok" for one in made[:2])
-    ended = f"{_seen(usable)}{_doubt(made)}."
-    if len(made) == 1:
-        text = f"{_alone(made[0], by, fixed)}; {ended}"
-        return Conclusion(sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(made))
-    tied = [one for one in made[1:] if _overlap(made[0], one)]
-    ratio = _ratio(made[0].figure, made[1].figure)
+    sure = all(one.verdict == "ok" for one in standings[:2])
+    ended = f"{_seen(usable)}{_doubt(standings)}."
+    if len(standings) == 1:
+        text = f"{_alone(standings[0], by, fixed)}; {ended}"
+        return Conclusion(
+            sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(standings)
+        )
+    tied = [one for one in standings[1:] if _overlap(standings[0], one)]
+    ratio = _ratio(standings[0].figure, standings[1].figure)
     if tied:
-        text = f"{_tie([made[0], *tied], made, by, fixed)}; {ended}"
+        text = f"{_tie([standings[0], *tied], standings, by, fixed)}; {ended}"
         best = None
     else:
-        text = f"{_best(made[0], made[1], ratio, by, fixed)}{_why(*made[:2])}; {ended}"
-        best = made[0].execution
+        text = (
+            f"{_best(standings[0], standings[1], ratio, by, fixed)}{_why(*standings[:2])}; {ended}"
+        )
+        best = standings[0].execution
     return Conclusion(
         sentence=text,
         by=by,
         by_latency=fixed,
         best=best,
-        tied=tuple(one.execution for one in (made[0], *tied)) if tied else (),
+        tied=tuple(one.execution for one in (standings[0], *tied)) if tied else (),
         ratio=ratio,
         sure=sure and not tied,
-        standings=tuple(made),
+        standings=tuple(standings),
     )
 
 
@@ -106,7 +110,7 @@ def _by_capacity(
     turns: Turns,
     quietest: Mapping[str, Trial],
 ) -> Conclusion:
-    made = sorted(
+    standings = sorted(
         (
             Standing(
                 execution=(name := s.key.execution),
@@ -119,9 +123,9 @@ def _by_capacity(
         ),
         key=lambda one: -one.figure.value,
     )
-    first, base = made[0], usable[0][0].key.goal_text
+    first, base = standings[0], usable[0][0].key.goal_text
     losses = "; ".join(_measured(s, base) for s, _ in usable)
-    compared = [paired(first.execution, one.execution, turns, known) for one in made[1:]]
+    compared = [paired(first.execution, one.execution, turns, known) for one in standings[1:]]
     tied = [one.base for one in compared if one.verdict == "tie"]
     ghz = known[first.execution].clock_hz / 1e9
     what = f"capacity {_plus_minus(first.figure)} at {significant(ghz)} GHz"
@@ -133,7 +137,7 @@ def _by_capacity(
         rest = f", ahead of {', '.join(ahead)}" if ahead else ""
         text = f"{ties} tie: {what}, {_times(compared[0])}{rest}"
     else:
-        text = f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*made[:2])}"
+        text = f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*standings[:2])}"
     return Conclusion(
         sentence=f"{text}; {losses}.",
         by="capacity",
@@ -142,7 +146,7 @@ def _by_capacity(
         ratio=compared[0].ratio if compared else None,
         pairs=compared[0].pairs if compared else 0,
         sure=not tied,
-        standings=tuple(made),
+        standings=tuple(standings),
     )
 
 
@@ -238,10 +242,10 @@ def _best(one: Standing, other: Standing, ratio: Interval | None, by: str, fixed
     return f"{one.execution} is best: {by} {_text(one, fixed)}{times}"
 
 
-def _tie(tied: Sequence[Standing], made: Sequence[Standing], by: str, fixed: bool) -> str:
+def _tie(tied: Sequence[Standing], standings: Sequence[Standing], by: str, fixed: bool) -> str:
     names = " and ".join(one.execution for one in tied)
     figures = " and ".join(_text(one, fixed) for one in tied)
-    behind = [one.execution for one in made if one not in tied]
+    behind = [one.execution for one in standings if one not in tied]
     rest = f", ahead of {', '.join(behind)}" if behind else ""
     return f"{names} tie: {by} {figures}, whose ranges overlap{rest}"
 
@@ -276,12 +280,12 @@ def _seen(explained: Sequence[tuple[Summary, Pipe]]) -> str:
     return "one repetition" if times == 1 else f"the ranges of {times} repetitions"
 
 
-def _doubt(made: Sequence[Standing]) -> str:
-    doubtful = [one for one in made if one.verdict not in ("ok", "generator-bound")]
+def _doubt(standings: Sequence[Standing]) -> str:
+    doubtful = [one for one in standings if one.verdict not in ("ok", "generator-bound")]
     if not doubtful:
         return ""
-    if len(doubtful) == len(made):
-        return ", and not sure: the audit doubts all of them" if len(made) > 1 else ", doubted"
+    if len(doubtful) == len(standings):
+        return ", and not sure: the audit doubts all of them" if len(standings) > 1 else ", doubted"
     return f", and not sure: the audit doubts {', '.join(one.execution for one in doubtful)}"
 
 

@@ -33,9 +33,9 @@ def of(folder: Path, results: list[Result]) -> Conclusion:
     with BundleWriter(folder) as w:
         for one in results:
             w.result(one)
-    found = report(Bundle(folder)).groups[0].conclusion
-    assert found is not None
-    return found
+    concluded = report(Bundle(folder)).groups[0].conclusion
+    assert concluded is not None
+    return concluded
 
 
 def changed(results: list[Result], execution: str, **changes: Any) -> list[Result]:
@@ -51,11 +51,11 @@ def at_rates(results: list[Result], **rates: float) -> list[Result]:
 
 
 def test_the_fastest_is_named_with_its_ratio(tmp_path: Path, results: list[Result]) -> None:
-    found = of(tmp_path / "b", at_rates(results, rtc=10e6, pipeline=15e6, hybrid=12e6))
-    assert (found.best, found.sure, found.tied) == ("pipeline", True, ())
-    assert found.ratio is not None and found.ratio.value == pytest.approx(1.25)
-    assert found.sentence.startswith("pipeline is best: ndr 15.0\u202fMpps, 1.25 times hybrid")
-    assert [s.execution for s in found.standings] == ["pipeline", "hybrid", "rtc"]
+    concluded = of(tmp_path / "b", at_rates(results, rtc=10e6, pipeline=15e6, hybrid=12e6))
+    assert (concluded.best, concluded.sure, concluded.tied) == ("pipeline", True, ())
+    assert concluded.ratio is not None and concluded.ratio.value == pytest.approx(1.25)
+    assert concluded.sentence.startswith("pipeline is best: ndr 15.0\u202fMpps, 1.25 times hybrid")
+    assert [s.execution for s in concluded.standings] == ["pipeline", "hybrid", "rtc"]
 
 
 def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) -> None:
@@ -64,25 +64,25 @@ def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) ->
         r.model_copy(update={"throughput_pps": pps})
         for r, pps in zip(at_rates(results, hybrid=0.0), (14.8e6, 14.9e6, 15.1e6), strict=True)
     ]
-    found = of(tmp_path / "t", [*some, *near])
-    assert (found.best, found.sure, found.tied) == (None, False, ("pipeline", "hybrid"))
-    assert "pipeline and hybrid tie" in found.sentence and "ahead of rtc" in found.sentence
+    concluded = of(tmp_path / "t", [*some, *near])
+    assert (concluded.best, concluded.sure, concluded.tied) == (None, False, ("pipeline", "hybrid"))
+    assert "pipeline and hybrid tie" in concluded.sentence and "ahead of rtc" in concluded.sentence
 
 
 def with_capacity(result: Result, value: float, half: float) -> Result:
-    found = Interval(value=value, low=value - half, high=value + half)
+    interval = Interval(value=value, low=value - half, high=value + half)
     part = PartCapacity(
-        name="all", role="chain", cpus=(1,), cycles_per_packet=found, pps=found, tsc_hz=TSC_HZ,
-        clock_hz=3e9, quiet_share=1, slices=100,
+        name="all", role="chain", cpus=(1,), cycles_per_packet=interval, pps=interval,
+        tsc_hz=TSC_HZ, clock_hz=3e9, quiet_share=1, slices=100,
     )  # fmt: skip
-    one = Capacity(parts=(part,), narrowest="all", pps=found, trials=3)
+    one = Capacity(parts=(part,), narrowest="all", pps=interval, trials=3)
     return result.model_copy(update={"capacity": one})
 
 
 def test_capacities_are_judged_by_where_all_have_one(tmp_path: Path, results: list[Result]) -> None:
     """A disturbed machine turned the rates around, which the sentence says."""
     bad = Audit(verdict="suspect", findings=(Finding(check="preemption", ok=False, text="."),))
-    found = of(
+    concluded = of(
         tmp_path / "c",
         [
             with_capacity(r.model_copy(update={"audit": bad}), pps, 0.1e6)
@@ -90,13 +90,18 @@ def test_capacities_are_judged_by_where_all_have_one(tmp_path: Path, results: li
             for r in at_rates(results, **{name: rate})
         ],
     )
-    assert (found.best, found.by, found.sure, found.pairs) == ("rtc", "capacity", True, 1)
-    assert found.ratio is not None and found.ratio.value == pytest.approx(1.25)
-    assert found.sentence.startswith(
+    assert (concluded.best, concluded.by, concluded.sure, concluded.pairs) == (
+        "rtc",
+        "capacity",
+        True,
+        1,
+    )
+    assert concluded.ratio is not None and concluded.ratio.value == pytest.approx(1.25)
+    assert concluded.sentence.startswith(
         "rtc is best: capacity 20.0\u202fMpps ± 0.50 % at 3.00 GHz, 1.25 ± 0.01 times hybrid"
     )
-    assert "rtc ndr 9.00\u202fMpps on a disturbed machine" in found.sentence
-    assert [s.figure.value for s in found.standings] == [20e6, 16e6]
+    assert "rtc ndr 9.00\u202fMpps on a disturbed machine" in concluded.sentence
+    assert [s.figure.value for s in concluded.standings] == [20e6, 16e6]
 
 
 def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Result]) -> None:
@@ -104,19 +109,19 @@ def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Resul
     some = [
         with_capacity(r, *rates[name]) for name in rates for r in at_rates(results, **{name: 1e7})
     ]
-    found = of(tmp_path / "t", some)
-    assert (found.best, found.tied, found.sure) == (None, ("rtc", "hybrid"), False)
-    assert found.sentence.startswith("rtc and hybrid tie: capacity 20.0")
-    assert "ahead of pipeline" in found.sentence
+    concluded = of(tmp_path / "t", some)
+    assert (concluded.best, concluded.tied, concluded.sure) == (None, ("rtc", "hybrid"), False)
+    assert concluded.sentence.startswith("rtc and hybrid tie: capacity 20.0")
+    assert "ahead of pipeline" in concluded.sentence
 
 
 def test_doubtful_figures_are_said_to_be(tmp_path: Path, results: list[Result]) -> None:
     some = at_rates(results, rtc=10e6, pipeline=15e6)
     bad = Audit(verdict="suspect")
     doubted = [r.model_copy(update={"audit": bad}) if r.execution == "rtc" else r for r in some]
-    found = of(tmp_path / "d", doubted)
-    assert (found.best, found.sure) == ("pipeline", False)
-    assert found.sentence.endswith("and not sure: the audit doubts rtc.")
+    concluded = of(tmp_path / "d", doubted)
+    assert (concluded.best, concluded.sure) == ("pipeline", False)
+    assert concluded.sentence.endswith("and not sure: the audit doubts rtc.")
     invalid = [r.model_copy(update={"audit": Audit(verdict="invalid")}) for r in some]
     none = of(tmp_path / "i", invalid)
     assert none.best is None and "No execution can be named best" in none.sentence
@@ -129,9 +134,12 @@ def test_a_fixed_load_is_judged_by_latency(tmp_path: Path, results: list[Result]
             assert r.latency_ns is not None
             times = r.latency_ns.model_copy(update={"p99": p99})
             fixed.append(r.model_copy(update={"latency_ns": times}))
-    found = of(tmp_path / "f", fixed)
-    assert found.best == "rtc"
-    assert "rtc is best: p99 at 1.00\u202fMpps 5.00\u202fµs, 0.250 times pipeline" in found.sentence
+    concluded = of(tmp_path / "f", fixed)
+    assert concluded.best == "rtc"
+    assert (
+        "rtc is best: p99 at 1.00\u202fMpps 5.00\u202fµs, 0.250 times pipeline"
+        in concluded.sentence
+    )
 
 
 def test_an_lcores_cycles_add_up_to_the_time_of_a_packet(results: list[Result]) -> None:

@@ -73,9 +73,9 @@ def parts(path: Path) -> list[EvidencePart]:
     that `headrace collect` wrote."""
     whole = of(path)
     below = sorted(p for p in (path / "samples").glob("[0-9]*") if p.is_dir())
-    found = [deployment(folder, whole.results) for folder in below]
-    measured = [part for part in found if any(e.results for e in part.evidence)]
-    return [EvidencePart("", (whole,)), *(measured or found)]  # not where no trial ended
+    deployments = [deployment(folder, whole.results) for folder in below]
+    measured = [part for part in deployments if any(e.results for e in part.evidence)]
+    return [EvidencePart("", (whole,)), *(measured or deployments)]  # not where no trial ended
 
 
 def deployment(folder: Path, of_study: Sequence[Result]) -> EvidencePart:

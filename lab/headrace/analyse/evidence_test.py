@@ -92,12 +92,12 @@ def test_each_deployment_of_a_study_is_looked_at(study: Path) -> None:
 
 
 def test_a_report_says_what_the_study_compared(study: Path) -> None:
-    made = document(report(Bundle(study)))
+    shown = document(report(Bundle(study)))
     console = Console(width=120, file=StringIO())
-    for line in lines(made, 120):
+    for line in lines(shown, 120):
         console.print(line)
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    for text in (said, render(made)):
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+    for text in (output, render(shown)):
         assert "Bottleneck: cache." in text and "Alone: cache 1." in text
         assert "empty chain" not in text
 
@@ -112,14 +112,14 @@ def test_explain_and_report_are_of_the_same_results(tmp_path: Path) -> None:
         for e in g.explained
         if e.pipe.narrowest and e.pipe.part(e.pipe.narrowest).role == "chain"
     }
-    found = [d for d in explain_parts(parts(path)) if d.rule.startswith("slow-")]
+    slow = [d for d in explain_parts(parts(path)) if d.rule.startswith("slow-")]
     explained = {
         (execution, d.text, "ndr")
-        for d in found
+        for d in slow
         for execution in (d.place.split(", ")[1],)
         if any(", ndr, 3 repetitions, at a load of" in line for line in d.evidence)
     }
-    assert len(found) == len(explained) == 3 and explained == reported
+    assert len(slow) == len(explained) == 3 and explained == reported
 
 
 @pytest.mark.parametrize("file", ["bottleneck.json", "001/trials.json", "002/collectors.json"])
@@ -132,14 +132,14 @@ def test_what_is_cut_short_is_named(study: Path, file: str, text: str) -> None:
 
 def test_what_was_not_looked_at_is_said(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     explain_command(study)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Not looked at: application, virtual-switch, os, hardware: these were not" in said
-    assert "This run" not in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtual-switch, os, hardware: these were not" in text
+    assert "This run" not in text
     shutil.rmtree(study / "samples")
     explain_command(study)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Not looked at: application, virtualization, virtual-switch, os, hardware" in said
-    assert "`collect: true`" in said
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Not looked at: application, virtualization, virtual-switch, os, hardware" in text
+    assert "`collect: true`" in text
 
 
 def test_a_run_that_was_killed_is_said_to_be(

@@ -79,15 +79,15 @@ def name_of(key: ResultKey) -> str:
     return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}{ground}"
 
 
-def judge_diff(found: Diff, conditions: Sequence[Condition]) -> tuple[Judged, ...]:
+def judge_diff(compared: Diff, conditions: Sequence[Condition]) -> tuple[Judged, ...]:
     """A result that only the first bundle has cannot be told, and neither can nothing at all."""
     judged = [
-        one for condition in conditions for row in found.compared for one in _row(row, condition)
+        one for condition in conditions for row in compared.compared for one in _row(row, condition)
     ]
     for condition in conditions:
         judged += [
             _judged(name_of(key), condition, "throughput", "unknown", "b has no such result")
-            for key in found.only_a
+            for key in compared.only_a
         ]
         if not any(one.condition == condition.text for one in judged):
             judged.append(
@@ -119,14 +119,14 @@ def _change(change: MetricChange, limit: float) -> tuple[State, str]:
     return ("broken" if change.significance == "different" else "unknown"), text
 
 
-def judge_pairs(found: Iterable[PairedResults], conditions: Sequence[Condition]) -> tuple[
+def judge_pairs(pairs: Iterable[PairedResults], conditions: Sequence[Condition]) -> tuple[
     Judged, ...
 ]:  # fmt: skip
     """By the interval of the paired ratio: all of it beyond the limit, none of it, or some."""
     return tuple(
         _judged(name_of(one.key), condition, "throughput", *_interval(one, condition.limit))
         for condition in conditions
-        for one in found
+        for one in pairs
     )
 
 
@@ -149,13 +149,13 @@ def junit(suite: str, judged: Sequence[Judged]) -> str:
     shown."""
     counts = {state: sum(one.state == state for one in judged) for state in ("broken", "unknown")}
     root = ElementTree.Element("testsuites")
-    made = ElementTree.SubElement(
+    element = ElementTree.SubElement(
         root, "testsuite", name=suite, tests=str(len(judged)),
         failures=str(counts["broken"]), errors=str(counts["unknown"]),
     )  # fmt: skip
     for one in judged:
         case = ElementTree.SubElement(
-            made, "testcase", classname=one.of, name=f"{one.metric}: {one.condition}"
+            element, "testcase", classname=one.of, name=f"{one.metric}: {one.condition}"
         )
         if one.state != "kept":
             tag = "failure" if one.state == "broken" else "error"

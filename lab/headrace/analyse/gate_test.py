@@ -71,8 +71,8 @@ def test_a_result_that_is_gone_is_no_success() -> None:
 def test_of_pairs(low: float, high: float, state: str) -> None:
     ratio = Interval(value=(low + high) / 2, low=low, high=high)
     one = Paired(name="b", base="a", ratio=ratio, pairs=5, verdict="tie")
-    found = PairedResults(key=KEY, a_pps=1.0, b_pps=1.0, paired=one)
-    [judged] = judge_pairs([found], [Condition.of("worse: 3%")])
+    pair = PairedResults(key=KEY, a_pps=1.0, b_pps=1.0, paired=one)
+    [judged] = judge_pairs([pair], [Condition.of("worse: 3%")])
     assert judged.state == state
 
 
@@ -85,12 +85,12 @@ def test_conditions_that_are_none(text: str) -> None:
 
 
 def test_junit() -> None:
-    found = diff_of(
+    compared = diff_of(
         change(-0.05, "different"),
         change(0.0, "unknown", "loss"),
         change(0, "different", "PDV p99"),
     )
-    root = ElementTree.fromstring(junit("suite", judge_diff(found, [Condition.of("worse: 3%")])))
+    root = ElementTree.fromstring(junit("suite", judge_diff(compared, [Condition.of("worse: 3%")])))
     [suite] = root
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     tags = [[inner.tag for inner in case] for case in suite]

@@ -48,8 +48,8 @@ def lcores_of(at: Measurement) -> tuple[Lcore, ...]:
     if counters is None or not rate:
         return ()
     cpus = dict.fromkeys(w.cpu for w in counters.workers if w.segments)
-    found = [_lcore(cpu, at, counters, counters.tsc_hz / rate) for cpu in cpus]
-    return tuple(sorted(found, key=lambda one: (one.chain, one.cpu)))
+    lcores = [_lcore(cpu, at, counters, counters.tsc_hz / rate) for cpu in cpus]
+    return tuple(sorted(lcores, key=lambda one: (one.chain, one.cpu)))
 
 
 def folded(lcores: Sequence[Lcore], most: int) -> tuple[Lcore, ...]:

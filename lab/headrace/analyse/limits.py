@@ -45,9 +45,9 @@ def in_result(limit: Limit, at: Measurement) -> Limit:
 
 def _lost_elsewhere(above: Sequence[Measurement]) -> int:
     """In front of the chain's parts, which were too slow."""
-    found = [one.counters for one in above if one.counters is not None]
-    rings = [ring.full for one in found for ring in one.rings.values()]
-    links = [out.full for one in found for r in one.replicas for out in r.outputs.values()]
+    counters = [one.counters for one in above if one.counters is not None]
+    rings = [ring.full for one in counters for ring in one.rings.values()]
+    links = [out.full for one in counters for r in one.replicas for out in r.outputs.values()]
     return max([*rings, *links], default=0)
 
 
@@ -104,11 +104,11 @@ def too_much(one: Measurement, of: Sequence[Measurement]) -> str:
 
 def _of_waiting(repetitions: Sequence[Measurement]) -> list[str]:
     """The median of the repetitions, as their loads are."""
-    found = [(one, ns) for one in repetitions if (ns := _waited_ns(one)) is not None]
-    if not found:
+    waits = [(one, ns) for one in repetitions if (ns := _waited_ns(one)) is not None]
+    if not waits:
         return []
-    load = statistics.median(one.load_pps or one.sent_pps for one, _ in found)
-    waited = statistics.median(ns for _, ns in found)
+    load = statistics.median(one.load_pps or one.sent_pps for one, _ in waits)
+    waited = statistics.median(ns for _, ns in waits)
     return [
         f"At a load of {pps(load)} packets waited {units.ns(waited)} in the NIC's queues on "
         "average."
@@ -119,13 +119,13 @@ def _waited_ns(one: Measurement) -> float | None:
     """How long a packet that arrived waited in all queues of the NIC."""
     if one.counters is None or not one.received:
         return None
-    found = [
+    waits = [
         nf.counters["waited-ns"]
         for r in one.counters.replicas
         for nf in r.nfs.values()
         if nf.type == "veb" and "waited-ns" in nf.counters
     ]
-    return sum(found) / one.received if found else None
+    return sum(waits) / one.received if waits else None
 
 
 def _of_cycles(at: Measurement, parts: Sequence[Part]) -> list[str]:

@@ -16,13 +16,13 @@ _TOLD = 2  # findings; all are on the page and in JSON
 def tails_of_pauses(summaries: Sequence[Summary]) -> str | None:
     """A packet in a hundred that waits for an lcore to come back makes the p99 the machine's. Of
     figures that are doubted for another reason nobody believes the tail."""
-    found = [text for s in summaries if s.trusted and (text := _tail(s)) is not None]
-    if not found:
+    tails = [text for s in summaries if s.trusted and (text := _tail(s)) is not None]
+    if not tails:
         return None
-    more = f"; and {len(found) - _ROWS} more" if len(found) > _ROWS else ""
+    more = f"; and {len(tails) - _ROWS} more" if len(tails) > _ROWS else ""
     return (
         "The p99 is of packets that waited for an lcore which the machine had taken away, and not "
-        f"the chain's: {'; '.join(found[:_ROWS])}{more}."
+        f"the chain's: {'; '.join(tails[:_ROWS])}{more}."
     )
 
 

@@ -38,13 +38,13 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
 
 def quietest_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, Trial]:
     """For each execution the trial of the comparison whose lcores others took least."""
-    found: dict[str, Trial] = {}
+    quietest: dict[str, Trial] = {}
     for one in trials:
         if one.phase != "capacity" or (one.chain, one.workload) != (chain, workload):
             continue
-        if one.counters is not None and _away(one) < _away(found.get(one.execution)):
-            found[one.execution] = one
-    return found
+        if one.counters is not None and _away(one) < _away(quietest.get(one.execution)):
+            quietest[one.execution] = one
+    return quietest
 
 
 def _away(one: Trial | None) -> float:

@@ -28,10 +28,10 @@ def test_a_drift_that_both_share_is_no_difference_between_them() -> None:
     levels = [10e6, 13e6, 9e6, 11e6, 12e6]
     noise = [0.995, 1.005, 1.0, 1.003, 0.997]
     turns = {"a": [x * 1.1 * n for x, n in zip(levels, noise, strict=True)], "b": levels}
-    found = paired("a", "b", turns, {})
-    assert found.ratio.value == pytest.approx(1.1, rel=1e-3)
-    assert found.ratio.half == pytest.approx(1.1 * 2.776 * 0.00412 / 5**0.5, rel=0.05)
-    assert (found.verdict, found.pairs) == ("faster", 5)
+    ratios = paired("a", "b", turns, {})
+    assert ratios.ratio.value == pytest.approx(1.1, rel=1e-3)
+    assert ratios.ratio.half == pytest.approx(1.1 * 2.776 * 0.00412 / 5**0.5, rel=0.05)
+    assert (ratios.verdict, ratios.pairs) == ("faster", 5)
     assert paired("b", "a", turns, {}).verdict == "slower"
 
 
@@ -45,12 +45,12 @@ def test_of_equals_the_interval_contains_1_in_nineteen_of_twenty() -> None:
 
 def test_without_turns_it_goes_by_the_intervals_themselves() -> None:
     alone = {"a": capacity(11e6, 0.3e6), "b": capacity(10e6, 0.4e6)}
-    found = paired("a", "b", {}, alone)
-    assert (found.pairs, found.verdict) == (1, "faster")
-    assert found.ratio.half == pytest.approx(1.1 * ((0.3 / 11) ** 2 + 0.04**2) ** 0.5)
+    ratios = paired("a", "b", {}, alone)
+    assert (ratios.pairs, ratios.verdict) == (1, "faster")
+    assert ratios.ratio.half == pytest.approx(1.1 * ((0.3 / 11) ** 2 + 0.04**2) ** 0.5)
     slower = {**alone, "b": capacity(5e6, 0.2e6, clock_hz=1.0)}  # at half the clock
-    assert paired("a", "b", {}, slower) == found
-    assert paired("a", "b", {"a": [None], "b": [1e6]}, alone) == found
+    assert paired("a", "b", {}, slower) == ratios
+    assert paired("a", "b", {"a": [None], "b": [1e6]}, alone) == ratios
 
 
 def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_turns_are_told_by_the_order_of_trials(bundle_path: Path) -> None:
         for n, (name, pps) in enumerate(some, 1)
     ]  # fmt: skip
     one = trials[0]
-    found = turns_of(trials, one.chain, one.workload)
-    assert found == {"a": [0.5e6, 1.5e6, 2.5e6], "b": [1e6, None, 3e6]}
+    turns = turns_of(trials, one.chain, one.workload)
+    assert turns == {"a": [0.5e6, 1.5e6, 2.5e6], "b": [1e6, None, 3e6]}
     assert turns_of(trials, "another", one.workload) == {}
 
 
@@ -92,6 +92,6 @@ def test_where_cycles_go_is_told_by_the_trial_that_was_left_alone(bundle_path: P
         taken(3, "capacity", {0: 0.5, 3: 0.02}),
         taken(4, "capacity", {4: 0.03}),
     ]
-    found = quietest_of(trials, first.chain, first.workload)
-    assert {name: one.trial for name, one in found.items()} == {"pipeline": 3}
+    quietest = quietest_of(trials, first.chain, first.workload)
+    assert {name: one.trial for name, one in quietest.items()} == {"pipeline": 3}
     assert quietest_of(trials, "another", first.workload) == {}

@@ -45,8 +45,8 @@ class Comparison(Record):
 def compare_sides(bundle: Bundle, a: str, b: str) -> Comparison:
     """`a`, `b`: what the sides are called."""
     left, right = (_by_key(bundle.results(), side) for side in SIDES)
-    found = tuple(_pair(key, left[key], right[key]) for key in left if key in right)
-    return Comparison(bundle=str(bundle.path), a=a, b=b, results=found)
+    pairs = tuple(_pair(key, left[key], right[key]) for key in left if key in right)
+    return Comparison(bundle=str(bundle.path), a=a, b=b, results=pairs)
 
 
 def _by_key(results: Iterable[Result], side: str) -> dict[ResultKey, list[Result]]:
@@ -62,7 +62,7 @@ def _pair(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedRes
     """By repetition: what was measured one after the other."""
     ours = {one.repetition: one for one in a}
     pairs = [(ours[one.repetition], one) for one in b if one.repetition in ours]
-    made = PairedResults(
+    results = PairedResults(
         key=key,
         a_pps=statistics.median(one.throughput_pps for one in a),
         b_pps=statistics.median(one.throughput_pps for one in b),
@@ -70,11 +70,13 @@ def _pair(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedRes
     if bound := {one.audit.verdict for pair in pairs for one in pair} & {
         "generator-bound", "invalid"
     }:  # fmt: skip
-        return made.model_copy(update={"why": f"a result is {', '.join(sorted(bound))}"})
+        return results.model_copy(update={"why": f"a result is {', '.join(sorted(bound))}"})
     both = [(x.throughput_pps, y.throughput_pps) for x, y in pairs]
     if len(both) < 2 or any(x <= 0 or y <= 0 for x, y in both):
-        return made.model_copy(update={"why": "fewer than two pairs of repetitions with packets"})
-    return made.model_copy(update={"paired": paired(*SIDES, both)})
+        return results.model_copy(
+            update={"why": "fewer than two pairs of repetitions with packets"}
+        )
+    return results.model_copy(update={"paired": paired(*SIDES, both)})
 
 
 def paired(base: str, name: str, pairs: Sequence[tuple[float, float]]) -> Paired:

@@ -12,20 +12,20 @@ from headrace.analyse.pairs import paired
 
 def test_the_ratio_and_its_interval() -> None:
     """Logarithms -0.1, 0.0 and 0.1 around 2: s = 0.1, t(2) = 4.303, half = 4.303 * 0.1 / sqrt 3."""
-    found = paired("a", "b", [(1.0, 2 * math.exp(x)) for x in (-0.1, 0.0, 0.1)])
+    ratio = paired("a", "b", [(1.0, 2 * math.exp(x)) for x in (-0.1, 0.0, 0.1)])
     half = 4.303 * 0.1 / math.sqrt(3)
-    assert found.ratio.value == pytest.approx(2)
-    assert found.ratio.low == pytest.approx(2 * math.exp(-half))
-    assert found.ratio.high == pytest.approx(2 * math.exp(half))
-    assert (found.verdict, found.pairs, found.base, found.name) == ("faster", 3, "a", "b")
+    assert ratio.ratio.value == pytest.approx(2)
+    assert ratio.ratio.low == pytest.approx(2 * math.exp(-half))
+    assert ratio.ratio.high == pytest.approx(2 * math.exp(half))
+    assert (ratio.verdict, ratio.pairs, ratio.base, ratio.name) == ("faster", 3, "a", "b")
 
 
 def test_a_machine_that_slows_down_for_both_makes_no_difference() -> None:
     pairs = [(10.0, 9.0), (5.0, 4.5), (1.0, 0.9)]
-    found = paired("a", "b", pairs)
-    assert found.ratio.value == pytest.approx(0.9)
-    assert found.ratio.low == pytest.approx(found.ratio.high)
-    assert found.verdict == "slower"
+    ratio = paired("a", "b", pairs)
+    assert ratio.ratio.value == pytest.approx(0.9)
+    assert ratio.ratio.low == pytest.approx(ratio.ratio.high)
+    assert ratio.verdict == "slower"
 
 
 def test_an_interval_that_holds_one_is_a_tie() -> None:

@@ -275,8 +275,8 @@ def nfs_of(summaries: Sequence[Summary]) -> tuple[str, ...]:
 
 def _hosted_chain(segment: Segment) -> int | None:
     """`vnf2.1` is the first VNF of the second chain; None: in no chain of VNFs."""
-    found = _VNF.fullmatch(segment.name) if segment.hosting != "inline" else None
-    return int(found[1]) if found else None
+    numbered = _VNF.fullmatch(segment.name) if segment.hosting != "inline" else None
+    return int(numbered[1]) if numbered else None
 
 
 def _copies(summaries: Sequence[Summary]) -> int:
@@ -354,9 +354,9 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
         texts.append("There are no results in it.")
     measured = [s for s in summaries if s.key.ground == "measured"]
     for verdict, meaning in _MEANING.items():
-        found = [s for s in measured if s.verdict == verdict and not _short_of_load(s)]
-        if found:
-            texts.append(f"{meaning}: {_rows(found)}.")
+        doubtful = [s for s in measured if s.verdict == verdict and not _short_of_load(s)]
+        if doubtful:
+            texts.append(f"{meaning}: {_rows(doubtful)}.")
     short = [s for s in measured if _short_of_load(s)]
     if short:
         texts.append(f"The generator did not make these loads as asked: {_rows(short)}.")
@@ -375,11 +375,11 @@ def _cautions(status: Status, summaries: Sequence[Summary], results: Sequence[Re
 
 def _below_floor(summaries: Sequence[Summary]) -> list[str]:
     rows = [s for s in summaries if any(r.below_floor for r in s.results)]
-    found = [r for s in rows for r in s.results if r.below_floor]
-    floors = [r.calibration.floor_ns for r in found if r.calibration is not None]
+    rates = [r for s in rows for r in s.results if r.below_floor]
+    floors = [r.calibration.floor_ns for r in rates if r.calibration is not None]
     if not floors:
         return []
-    latencies = [r.latency_ns.p50 for r in found if r.latency_ns is not None]
+    latencies = [r.latency_ns.p50 for r in rates if r.latency_ns is not None]
     return [
         f"The tester's own latency floor ({ns(max(floors))}) is above what was measured through "
         f"the chain (p50 from {ns(min(latencies))}), so it is none: other work disturbed its "

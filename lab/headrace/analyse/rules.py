@@ -24,30 +24,30 @@ def explain(*evidence: Evidence, rules: Sequence[Rule] = RULES) -> list[Diagnosi
 
 def explain_parts(parts: Sequence[EvidencePart]) -> list[Diagnosis]:
     """Explain a study: where it has several deployments, a diagnosis names those that show it."""
-    found: list[Diagnosis] = []
+    diagnoses: list[Diagnosis] = []
     where: dict[tuple[str, str], list[str]] = {}
     for part in parts:
         for d in explain(*part.evidence, rules=SURROUNDINGS if part.title else RULES):
-            found.append(d)
+            diagnoses.append(d)
             where.setdefault((d.rule, d.place), []).append(part.title)
     several = sum(bool(part.title) for part in parts) > 1
     return _ordered(
         d.model_copy(update={"deployments": tuple(filter(None, where[d.rule, d.place]))})
         if several
         else d
-        for d in _loudest(found)
+        for d in _loudest(diagnoses)
     )
 
 
-def _loudest(found: Sequence[Diagnosis]) -> list[Diagnosis]:
+def _loudest(diagnoses: Sequence[Diagnosis]) -> list[Diagnosis]:
     """One voice per rule and place: repetitions of an experiment say the same."""
     best: dict[tuple[str, str], Diagnosis] = {}
-    for d in found:
+    for d in diagnoses:
         key = (d.rule, d.place)
         if key not in best or d.share > best[key].share:
             best[key] = d
     return list(best.values())
 
 
-def _ordered(found: Iterable[Diagnosis]) -> list[Diagnosis]:
-    return sorted(found, key=lambda d: (-d.weight, -d.share, d.rule, d.place))
+def _ordered(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    return sorted(diagnoses, key=lambda d: (-d.weight, -d.share, d.rule, d.place))

@@ -96,20 +96,20 @@ def narrowest(e: Evidence) -> Iterator[Diagnosis]:
         if small is not None:
             yield small
             continue
-        found = pipe_of(results, above)
+        drawn = pipe_of(results, above)
         measured = _measured(at, times=len(results))
-        if found.limit is not None:
-            yield _limit_reached(found.limit, at, found, measured)
-        elif found.narrowest is not None and found.part(found.narrowest).role == "chain":
-            yield _slow_part(found.part(found.narrowest), at, found, measured)
-        elif found.narrowest is not None:
-            yield _narrow_tester(at, found, measured)
+        if drawn.limit is not None:
+            yield _limit_reached(drawn.limit, at, drawn, measured)
+        elif drawn.narrowest is not None and drawn.part(drawn.narrowest).role == "chain":
+            yield _slow_part(drawn.part(drawn.narrowest), at, drawn, measured)
+        elif drawn.narrowest is not None:
+            yield _narrow_tester(at, drawn, measured)
 
 
 def _smallest_ring(at: Measurement, above: Measurement | None, repeated: bool) -> Diagnosis | None:
     chain = [p for p in parts_of(at) if p.role == "chain"]
-    found = [small for p in chain if (small := _small_ring(p, above, repeated)) is not None]
-    return max(found, key=lambda d: d.share, default=None)
+    small_rings = [small for p in chain if (small := _small_ring(p, above, repeated)) is not None]
+    return max(small_rings, key=lambda d: d.share, default=None)
 
 
 def _small_ring(part: Part, above: Measurement | None, repeated: bool) -> Diagnosis | None:
@@ -156,7 +156,7 @@ def _full(part: Part, counters: Counters) -> dict[str, int]:
     return {name: counters.rings[name].full for name in part.rings if name in counters.rings}
 
 
-def _slow_part(part: Part, at: Measurement, found: Pipe, measured: str) -> Diagnosis:
+def _slow_part(part: Part, at: Measurement, drawn: Pipe, measured: str) -> Diagnosis:
     costs = [c for c in part.costs if c.cycles > 0]
     total = sum(c.cycles for c in costs)
     most = max(costs, key=lambda c: c.cycles, default=None)
@@ -165,25 +165,25 @@ def _slow_part(part: Part, at: Measurement, found: Pipe, measured: str) -> Diagn
         weight=Weight.SHORTAGE,
         share=part.utilisation or 0.0,
         place=f"{_place(at)}: {most.name if most is not None and most.kind == 'nf' else part.name}",
-        text=found.headline,
+        text=drawn.headline,
         evidence=(
             *(f"{c.name}: {c.cycles:.0f} of {total:.0f} cycles per packet" for c in costs[:4]),
-            *found.reasons,
+            *drawn.reasons,
             measured,
         ),
         remedy=_wider(part, at),
     )
 
 
-def _narrow_tester(at: Measurement, found: Pipe, measured: str) -> Diagnosis:
+def _narrow_tester(at: Measurement, drawn: Pipe, measured: str) -> Diagnosis:
     """It kept the load that was asked for, but no greater one would show the chain's limit."""
     return Diagnosis(
         rule="narrow-tester",
         weight=Weight.ADVICE,
-        share=found.part(found.narrowest or "").utilisation or 0.0,
+        share=drawn.part(drawn.narrowest or "").utilisation or 0.0,
         place=_place(at),
-        text=found.headline,
-        evidence=(*found.reasons, measured),
+        text=drawn.headline,
+        evidence=(*drawn.reasons, measured),
         remedy="more lcores for traffic (`lcores.traffic` with two), or larger frames",
     )
 
@@ -218,7 +218,7 @@ _FEWER = (
 _REFLECTED = "`network: veb`, whose frames from VNF to VNF do not leave by the wire; or "
 
 
-def _limit_reached(limit: Limit, at: Measurement, found: Pipe, measured: str) -> Diagnosis:
+def _limit_reached(limit: Limit, at: Measurement, drawn: Pipe, measured: str) -> Diagnosis:
     before = ""
     if limit.kind == "uplink" and limit.crossings > 1.5:
         before = _REFLECTED
@@ -229,8 +229,8 @@ def _limit_reached(limit: Limit, at: Measurement, found: Pipe, measured: str) ->
         weight=Weight.SHORTAGE,
         share=1.0,  # of its kind nothing is left
         place=f"{_place(at)}: {limit.place}",
-        text=found.headline,
-        evidence=(*found.reasons, measured),
+        text=drawn.headline,
+        evidence=(*drawn.reasons, measured),
         remedy=before + _MOVED_BY[limit.kind],
     )
 

@@ -24,8 +24,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Trial]:
     return bundle.results()[0], bundle.trials()[1]
 
 
-def found(made: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
-    result, trial = made
+def found(measured: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
+    result, trial = measured
     assert trial.counters is not None
     ref = int(TSC_HZ * trial.duration_s)
     counters = trial.counters.model_copy(
@@ -57,28 +57,30 @@ def found(made: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
         (64, 0.97, "slow-nf"),
     ],
 )
-def test_a_ring_is_small(made: tuple[Result, Trial], size: int, busy: float, rule: str) -> None:
-    assert found(made, size, busy).rule == rule
+def test_a_ring_is_small(measured: tuple[Result, Trial], size: int, busy: float, rule: str) -> None:
+    assert found(measured, size, busy).rule == rule
 
 
-def test_the_measurement_is_named(made: tuple[Result, Trial]) -> None:
-    said = "Measured: edge, rtc, 64 B, 1024 flows"
-    assert found(made, 64, 0.3).evidence[-1] == f"{said}, at a load of 1.00\u202fMpps."
-    assert found(made, 64, 0.97).evidence[-1] == f"{said}, ndr, at a load of 500\u202fkpps."
+def test_the_measurement_is_named(measured: tuple[Result, Trial]) -> None:
+    text = "Measured: edge, rtc, 64 B, 1024 flows"
+    assert found(measured, 64, 0.3).evidence[-1] == f"{text}, at a load of 1.00\u202fMpps."
+    assert found(measured, 64, 0.97).evidence[-1] == f"{text}, ndr, at a load of 500\u202fkpps."
 
 
 @pytest.mark.parametrize("verdict", ["invalid", "generator-bound"])
-def test_the_tester_is_blamed_by_its_verdict(made: tuple[Result, Trial], verdict: Verdict) -> None:
+def test_the_tester_is_blamed_by_its_verdict(
+    measured: tuple[Result, Trial], verdict: Verdict
+) -> None:
     wrong = Finding(check="conservation", ok=False, text="Packets unaccounted for at acl (3)")
     audit = Audit(verdict=verdict, findings=(wrong,))
-    result = made[0].model_copy(update={"audit": audit})
+    result = measured[0].model_copy(update={"audit": audit})
     (one,) = [d for rule in RULES for d in rule(Evidence(results=[result]))]
     assert one.rule == verdict and one.evidence[0] == wrong.text
 
 
-def test_the_search_above_is_what_counts(made: tuple[Result, Trial]) -> None:
+def test_the_search_above_is_what_counts(measured: tuple[Result, Trial]) -> None:
     """The same overflow in a warm-up, which nobody asked for, is no finding."""
-    result, trial = made
+    result, trial = measured
     evidence = Evidence(results=[result], trials=[trial.model_copy(update={"phase": "warm-up"})])
     assert evidence.measurements() == [(result, None)]
     asked = Evidence(results=[result], trials=[trial])
@@ -86,9 +88,11 @@ def test_the_search_above_is_what_counts(made: tuple[Result, Trial]) -> None:
 
 
 @pytest.mark.parametrize("share", [0.43, 0.002])
-def test_a_disturbance_comes_before_any_shortage(made: tuple[Result, Trial], share: float) -> None:
+def test_a_disturbance_comes_before_any_shortage(
+    measured: tuple[Result, Trial], share: float
+) -> None:
     """Another lcore does not help whom other work keeps from running."""
-    result, _ = made
+    result, _ = measured
     assert result.counters is not None
     waited = int(share * result.duration_s * 1e9)
     workers = [w.model_copy(update={"waited_ns": waited}) for w in result.counters.workers]
@@ -106,13 +110,13 @@ def test_a_disturbance_comes_before_any_shortage(made: tuple[Result, Trial], sha
     assert "disturbed" not in {d.rule for d in explain(Evidence(results=[result]))}
     # Pauses of one in a hundred are not why most packets are lost.
     flooded = disturbed.model_copy(update={"loss_ratio": 0.9})
-    said = {d.rule for d in explain(Evidence(results=[flooded]))}
-    assert ("disturbed" in said) == (share >= 0.05)
+    rules = {d.rule for d in explain(Evidence(results=[flooded]))}
+    assert ("disturbed" in rules) == (share >= 0.05)
 
 
-def test_a_reader_that_did_not_run_had_no_time(made: tuple[Result, Trial]) -> None:
-    assert found(made, 64, 0.3).rule == "small-ring"
-    result, trial = made
+def test_a_reader_that_did_not_run_had_no_time(measured: tuple[Result, Trial]) -> None:
+    assert found(measured, 64, 0.3).rule == "small-ring"
+    result, trial = measured
     assert trial.counters is not None
     workers = [
         w.model_copy(update={"waited_ns": int(trial.duration_s * 5e8)})
@@ -124,9 +128,9 @@ def test_a_reader_that_did_not_run_had_no_time(made: tuple[Result, Trial]) -> No
     )
 
 
-def test_short_pauses_are_the_rings_affair(made: tuple[Result, Trial]) -> None:
+def test_short_pauses_are_the_rings_affair(measured: tuple[Result, Trial]) -> None:
     """A millisecond in twenty: more than the ring holds, and no more than a larger one would."""
-    result, trial = made
+    result, trial = measured
     assert trial.counters is not None
     waited = int(trial.duration_s * 0.06 * 1e9)
     counters = trial.counters.model_copy(
@@ -151,9 +155,11 @@ def test_short_pauses_are_the_rings_affair(made: tuple[Result, Trial]) -> None:
     assert "disturbed" not in {d.rule for d in explain(evidence)}
 
 
-def test_a_tester_that_is_narrower_is_said_as_a_report_says_it(made: tuple[Result, Trial]) -> None:
+def test_a_tester_that_is_narrower_is_said_as_a_report_says_it(
+    measured: tuple[Result, Trial],
+) -> None:
     """It made the load that was asked for, so the audit has nothing against it."""
-    result, _ = made
+    result, _ = measured
     assert result.counters is not None
     counters = result.counters.model_copy(
         update={"replicas": tuple(map(slow_generator, result.counters.replicas))}

@@ -22,9 +22,9 @@ def held(used_cpus: float) -> Evidence:
 
 
 def test_a_vnf_that_used_up_its_share_of_the_kernel_is_named() -> None:
-    [said] = explain(held(0.099))
-    assert (said.rule, said.place) == ("cpu-quota", "nat")
-    assert said.evidence == ("it may use 0.1 CPUs and used 0.099",)
+    [diagnosis] = explain(held(0.099))
+    assert (diagnosis.rule, diagnosis.place) == ("cpu-quota", "nat")
+    assert diagnosis.evidence == ("it may use 0.1 CPUs and used 0.099",)
     assert not explain(held(0.07))
 
 
@@ -33,6 +33,6 @@ def test_the_trials_own_use_counts(bundle_path: Path) -> None:
     used 70 % of its share: in 10 of 10 runs it was not named for that."""
     figures = ApplicationFigures(gbps=1.0, quota={"nat": 0.96})
     result = Bundle(bundle_path).results()[0].model_copy(update={"application": figures})
-    said = [d for d in explain(replace(held(0.07), results=[result])) if d.place == "nat"]
-    assert [d.rule for d in said] == ["cpu-quota"]
-    assert said[0].evidence == ("it may use 0.1 CPUs and used 0.096",)
+    diagnoses = [d for d in explain(replace(held(0.07), results=[result])) if d.place == "nat"]
+    assert [d.rule for d in diagnoses] == ["cpu-quota"]
+    assert diagnoses[0].evidence == ("it may use 0.1 CPUs and used 0.096",)

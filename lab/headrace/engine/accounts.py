@@ -55,11 +55,11 @@ class Books:
     def dropped(self, owners: Iterable[str], size: str | None = None) -> dict[str, int]:
         """By place and reason; what ended on purpose (`consumed`) is among them."""
         wanted = tuple(owners)
-        found = {
+        counts = {
             place: sum(_of(by.get(owner), size) for owner in wanted)
             for place, by in self.ends.items()
         }
-        return {place: count for place, count in found.items() if count}
+        return {place: count for place, count in counts.items() if count}
 
     def by_policy(self, owners: Iterable[str], policy: Mapping[str, Collection[str]]) -> int:
         """Packets that functions dropped for reasons that they call policy."""
@@ -123,21 +123,21 @@ def _ended(read: EngineCounts) -> Counter[tuple[str, str, str, str]]:
 
 
 def _plain(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
-    found = {}
+    counts = {}
     for name, now in after.links.items():
         was = before.links.get(name)
         keys = _LOST.get(type(now), ())
         for key in keys:
             grown = getattr(now, key) - getattr(was, key, 0)
             if grown:
-                found[f"{name}/{key.replace('_', '-')}"] = grown
-    return found
+                counts[f"{name}/{key.replace('_', '-')}"] = grown
+    return counts
 
 
 def _between(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
     """Packets that a switch gave a port, and its engine did not get, as a packet socket's ring was
     full; and the same on the other way. Packets of the kernel's own are among them."""
-    found = {}
+    held = {}
     for name, now in after.links.items():
         if not isinstance(now, PortCounts) or now.device is None:
             continue
@@ -150,19 +150,19 @@ def _between(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
             ("not-sent", own.tx_packets - own.device.tx_packets),
         ):
             if lost > 0:
-                found[f"{name}/{reason}"] = lost
-    return found
+                held[f"{name}/{reason}"] = lost
+    return held
 
 
 def _inside(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
     """What the host's engine gave an appliance, which counts for nobody, and did not get back."""
-    found = {}
+    held = {}
     for name, vnf in after.vnfs.items():
         if vnf.opaque:
             kept = _given(after, vnf.links) - _given(before, vnf.links)
             if kept > 0:
-                found[f"{name}/inside"] = kept
-    return found
+                held[f"{name}/inside"] = kept
+    return held
 
 
 def _given(read: EngineCounts, links: Collection[str]) -> int:
@@ -205,21 +205,21 @@ class Settled:
     dropped: dict[str, int] = field(default_factory=dict)  # of the sources' packets
 
 
-def settle(found: Books, ways: Sequence[Way], among: int) -> Settled:
+def settle(books: Books, ways: Sequence[Way], among: int) -> Settled:
     """The accounts of these directions, of `among` that had traffic."""
     whole = len(ways) == among
     owners = ("forward", "reverse") if whole else tuple(way.direction for way in ways)
     direction: Direction = ways[0].direction if len(ways) == 1 else "both"
-    if not whole and (not found.remembered or found.plain or found.waiting):
-        return Settled((), None, found.dropped(owners))
-    total = _account(found, ways, owners, direction, whole)
+    if not whole and (not books.remembered or books.plain or books.waiting):
+        return Settled((), None, books.dropped(owners))
+    total = _account(books, ways, owners, direction, whole)
     if whole:
-        total = _placed(total, found.between)
+        total = _placed(total, books.between)
     rows = [total]
     sizes = [size for size in SIZES if any(way.source.sizes.get(size) for way in ways)]
-    if len(sizes) > 1 and not found.plain and not found.waiting and found.remembered:
-        rows += [_of_size(found, ways, owners, direction, size) for size in sizes]
-    created = _of_functions(found, ways) if whole and found.remembered and found.created else None
+    if len(sizes) > 1 and not books.plain and not books.waiting and books.remembered:
+        rows += [_of_size(books, ways, owners, direction, size) for size in sizes]
+    created = _of_functions(books, ways) if whole and books.remembered and books.created else None
     return Settled(tuple(rows), created, total.dropped)
 
 
@@ -235,17 +235,17 @@ def _placed(one: Account, between: Mapping[str, int]) -> Account:
 
 
 def _account(
-    found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, whole: bool
+    books: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, whole: bool
 ) -> Account:
     sent = sum(way.source.sent for way in ways)
     received = sum(way.sink.own.packets for way in ways)
-    dropped = found.dropped(owners) | (found.plain if whole else {})
-    held = found.held_of(owners) + (found.waiting if whole else 0)
+    dropped = books.dropped(owners) | (books.plain if whole else {})
+    held = books.held_of(owners) + (books.waiting if whole else 0)
     unknown = sent - received - sum(dropped.values()) - held
-    if not found.remembered and found.created:
+    if not books.remembered and books.created:
         # Copies were taken for what they are copies of: only all of them together add up.
-        unknown += found.created - sum(found.dropped([CREATED]).values())
-        unknown -= found.held_of([CREATED])
+        unknown += books.created - sum(books.dropped([CREATED]).values())
+        unknown -= books.held_of([CREATED])
         unknown -= sum(way.sink.duplicated + way.sink.created for way in ways)
     return Account(
         direction=direction,
@@ -259,11 +259,11 @@ def _account(
 
 
 def _of_size(
-    found: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, size: str
+    books: Books, ways: Sequence[Way], owners: Sequence[str], direction: Direction, size: str
 ) -> Account:
     sent = sum(way.source.sizes.get(size, 0) for way in ways)
     received = sum(way.sink.own.sizes.get(size, 0) for way in ways)
-    dropped, held = found.dropped(owners, size), found.held_of(owners, size)
+    dropped, held = books.dropped(owners, size), books.held_of(owners, size)
     return Account(
         direction=direction,
         size=size,
@@ -275,17 +275,17 @@ def _of_size(
     )
 
 
-def _of_functions(found: Books, ways: Sequence[Way]) -> Account:
+def _of_functions(books: Books, ways: Sequence[Way]) -> Account:
     received = sum(way.sink.created for way in ways)
-    dropped, held = found.dropped([CREATED]), found.held_of([CREATED])
+    dropped, held = books.dropped([CREATED]), books.held_of([CREATED])
     return Account(
         direction="both",
         size="all",
-        sent=found.created,
+        sent=books.created,
         received=received,
         dropped=dropped,
         held=held,
-        unknown=found.created - received - sum(dropped.values()) - held,
+        unknown=books.created - received - sum(dropped.values()) - held,
     )
 
 

@@ -26,10 +26,10 @@ def buffers(experiment: Experiment, held: int) -> dict[str, int]:
     if hot is None:
         pcap = isinstance(experiment.workload, Pcap)
         hot = hot_mbufs(experiment.captured_bytes if pcap else experiment.frame.mean_bytes)
-    found = {"mbufs": deployment.mbufs or held, "mbufs_hot": hot}
+    sizes = {"mbufs": deployment.mbufs or held, "mbufs_hot": hot}
     if deployment.packets_node is not None:
-        found["packets_node"] = deployment.packets_node
-    return found
+        sizes["packets_node"] = deployment.packets_node
+    return sizes
 
 
 def hot_mbufs(frame_bytes: float, llc_bytes: int | None = None) -> int:
@@ -41,8 +41,8 @@ def hot_mbufs(frame_bytes: float, llc_bytes: int | None = None) -> int:
 
 @cache
 def _llc_bytes() -> int:
-    found = {
+    sizes = {
         number(index / "level"): size(index / "size")
         for _, index in numbered(Path("/sys/devices/system/cpu/cpu0/cache"), "index")
     }
-    return max((s for level, s in found.items() if level == 3 and s), default=_LLC_BYTES)
+    return max((s for level, s in sizes.items() if level == 3 and s), default=_LLC_BYTES)

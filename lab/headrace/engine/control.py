@@ -106,11 +106,11 @@ def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
 
 
 def _connected(path: Path, timeout_s: float) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(timeout_s)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout_s)
     try:
-        made.connect(str(path))
+        connection.connect(str(path))
     except OSError:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection

@@ -301,8 +301,8 @@ def utilisation(counters: Counters) -> dict[str, float]:
 
 def amiss(counters: Counters) -> dict[str, int]:
     """Packets by which each function's own counters do not add up; the tester's has none."""
-    found: dict[str, int] = {}
+    missing: dict[str, int] = {}
     for replica in counters.replicas:
         for name, nf in replica.nfs.items():
-            found[name] = found.get(name, 0) + nf.missing
-    return found
+            missing[name] = missing.get(name, 0) + nf.missing
+    return missing

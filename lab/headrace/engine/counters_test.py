@@ -46,8 +46,8 @@ def whole(scale: int) -> EngineCounts:
 
 
 def test_inputs_are_the_first_functions_and_replicas_are_summed() -> None:
-    found = located(difference(whole(0), whole(1), None))
-    first, behind = found
+    places = located(difference(whole(0), whole(1), None))
+    first, behind = places
     assert (first.place, first.behind_first, first.samples) == ("acl", False, 400)
     assert first.classes == {"own": 280, "other core or memory": 120}
     assert first.index == pytest.approx(0.7) and first.mean_cycles == pytest.approx(350)

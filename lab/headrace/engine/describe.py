@@ -76,13 +76,13 @@ class Description:
     @property
     def nfs(self) -> dict[str, dict[str, Any]]:
         """The engine's, and the user's own images, which are described alike."""
-        found: dict[str, dict[str, Any]] = self.data["nfs"]
-        return {**found, APPLIANCE: appliance_description()}
+        kinds: dict[str, dict[str, Any]] = self.data["nfs"]
+        return {**kinds, APPLIANCE: appliance_description()}
 
     @property
     def links(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = self.data["links"]
-        return found
+        kinds: dict[str, dict[str, Any]] = self.data["links"]
+        return kinds
 
     def edges(self, nf: str) -> list[str]:
         return list(self.nfs[nf].get("edges") or ["out"])
@@ -250,12 +250,12 @@ def files_in(schema: dict[str, Any], value: Any) -> list[str]:
     """The files that parameters name, as the user wrote them."""
     if schema.get("format") == "file":
         return [str(value)]
-    found: list[str] = []
+    names: list[str] = []
     if isinstance(value, dict):
         for key, inner in schema.get("properties", {}).items():
             if key in value:
-                found += files_in(inner, value[key])
+                names += files_in(inner, value[key])
     if isinstance(value, list):
         for item in value:
-            found += files_in(schema.get("items", {}), item)
-    return found
+            names += files_in(schema.get("items", {}), item)
+    return names

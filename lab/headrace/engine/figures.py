@@ -177,10 +177,10 @@ def _flows(reading: Reading, ways: Sequence[Path]) -> int:
     return sum(reading.after.source(way.source).flows for way in ways)
 
 
-def settled_of(found: Books, reading: Reading, ways: Sequence[Wires], among: int) -> Settled:
+def settled_of(books: Books, reading: Reading, ways: Sequence[Wires], among: int) -> Settled:
     after = reading.after
     ends = [Way(way.direction, after.source(way.source), after.sink(way.sink)) for way in ways]
-    return settle(found, ends, among)
+    return settle(books, ends, among)
 
 
 def facts_of(

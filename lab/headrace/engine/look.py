@@ -40,11 +40,11 @@ class EngineLook:
 def _way(way: Wires, before: EngineCounts, now: EngineCounts, seconds: float) -> WayNow:
     """Rates from segments' counters: a source and a sink count from the start of their trial."""
     source, sink = now.source(way.source), now.sink(way.sink)
-    (made, came), (had_made, had_come) = _through(now, way), _through(before, way)
+    (sent, came), (had_made, had_come) = _through(now, way), _through(before, way)
     return WayNow(
         direction=way.direction,
         sending=source.state == "running",
-        sent_pps=(made - had_made) / seconds if seconds else 0.0,
+        sent_pps=(sent - had_made) / seconds if seconds else 0.0,
         received_pps=(came - had_come) / seconds if seconds else 0.0,
         sent=source.sent,
         received=sink.own.packets,
@@ -66,5 +66,5 @@ def _dropped(before: EngineCounts, now: EngineCounts) -> dict[str, int]:
         place: sum(n for sizes in owners.values() for n in sizes.values())
         for place, owners in grown.ends.items()
     }
-    found = without_consumed(counts | grown.plain)
-    return {place: n for place, n in found.items() if n and not place.endswith(f"/{HELD}")}
+    drops = without_consumed(counts | grown.plain)
+    return {place: n for place, n in drops.items() if n and not place.endswith(f"/{HELD}")}

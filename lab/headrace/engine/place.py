@@ -145,7 +145,7 @@ def _numbers(
     """A NUMA node stands for its lcore that has least else to do; the traffic's come last."""
     told = experiment.execution.lcores or ()
     uses = Counter(cpu for cpus in told for cpu in cpus if isinstance(cpu, int))
-    found = []
+    groups = []
     for cpus in told:
         segment: list[int] = []
         for cpu in cpus:
@@ -157,8 +157,8 @@ def _numbers(
                 cpu = min(free, key=lambda c: (c in traffic, uses[c]))
                 uses[cpu] += 1
             segment.append(cpu)
-        found.append(tuple(segment))
-    return found
+        groups.append(tuple(segment))
+    return groups
 
 
 def _no_such(cpu: str, here: list[int], doc: Document, available: list[int]) -> BadInput:

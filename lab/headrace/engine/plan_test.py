@@ -48,10 +48,10 @@ def experiments(text: str) -> tuple[document.Document, list[Experiment]]:
 
 
 def plans(text: str, cpus: list[int]) -> list[dict[str, Any]]:
-    doc, found = experiments(text)
+    doc, every = experiments(text)
     return [
         compile_plan(e, place(e, doc, cpus), DESCRIPTION, doc, PlanEngine()).as_json()
-        for e in found
+        for e in every
     ]
 
 

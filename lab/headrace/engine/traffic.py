@@ -103,16 +103,16 @@ def _made(
 
 
 def _addresses(headers: Headers) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    ranges: dict[str, Any] = {}
     for key in ("src_ip", "dst_ip", "src_port", "dst_port", "src_mac", "vlan", "dscp", "ttl"):
         value = getattr(headers, key)
         if value is not None:
-            found[key] = value
+            ranges[key] = value
     if headers.l3 == "ipv6":
-        found = {"src_ip": _IPV6_SRC, "dst_ip": _IPV6_DST, **found}
+        ranges = {"src_ip": _IPV6_SRC, "dst_ip": _IPV6_DST, **ranges}
     if headers.dst_mac:
-        found["dst_macs"] = list(headers.dst_mac)
-    return found
+        ranges["dst_macs"] = list(headers.dst_mac)
+    return ranges
 
 
 def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> HeadraceError:

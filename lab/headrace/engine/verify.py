@@ -108,8 +108,8 @@ def _elements(
                 reasons[reason] = reasons.get(reason, 0) + packets
             if reading.aborted:
                 reasons["malformed"] = reasons.get("malformed", 0) + reading.aborted
-        said = ", ".join(f"{packets} dropped as {reason}" for reason, packets in reasons.items())
-        yield f"output of {name}" + (f": {said}" if said else ""), out, said
+        text = ", ".join(f"{packets} dropped as {reason}" for reason, packets in reasons.items())
+        yield f"output of {name}" + (f": {text}" if text else ""), out, text
     if way.back in after.links:
         measured = sum(replica.inputs.get(way.back, 0) for replica in counters.replicas)
         yield f"the sink's segment (reads {way.back})", measured, ""

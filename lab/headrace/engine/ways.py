@@ -34,9 +34,9 @@ class Ways:
         self._outwards: dict[str, str] = {}  # where the main way goes on from a function
         for node in reversed(nodes):
             targets = self._forward[node.name].values()
-            found = next((t for t in targets if t == OUT or t in self._outwards), None)
-            if found is not None:
-                self._outwards[node.name] = found
+            port = next((t for t in targets if t == OUT or t in self._outwards), None)
+            if port is not None:
+                self._outwards[node.name] = port
         self.main = tuple(self._walk(nodes[0].name)) if nodes else ()
 
     def _walk(self, name: str) -> Iterator[str]:

@@ -83,7 +83,7 @@ def input_files(
     experiments: Sequence[Experiment], doc: Document, description: Description
 ) -> dict[str, Path]:
     """Every file that the spec names, by the name that it uses; a replay needs them."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for experiment in experiments:
         named = []
         for node in experiment.nodes:
@@ -95,8 +95,8 @@ def input_files(
             else (workload.dst_ips_file, workload.tuples_file)
         )
         named += [str(file) for file in given if file is not None]
-        found |= {name: doc.resolve(name) for name in named}
-    return found
+        files |= {name: doc.resolve(name) for name in named}
+    return files
 
 
 def with_captures(

@@ -74,14 +74,14 @@ class Loop:
 
 def least(trial: Callable[[float], Loop], load_pps: float) -> LatencyNs | None:
     """The floor is what the tester adds when nothing disturbs it: the best of some short trials."""
-    found: list[Loop] = []
+    loops: list[Loop] = []
     for _ in range(_FLOOR_TRIES):
-        found.append(trial(load_pps))
-        if sum(one.carried for one in found) >= _FLOOR_TRIALS:
+        loops.append(trial(load_pps))
+        if sum(one.carried for one in loops) >= _FLOOR_TRIALS:
             break
-        if not found[-1].carried:
+        if not loops[-1].carried:
             load_pps = max(load_pps / 10, min(load_pps, _FLOOR_PACKETS / _FLOOR_TRIAL_S))
-    whole = [one for one in found if one.carried] or found
+    whole = [one for one in loops if one.carried] or loops
     latencies = [one.latency for one in whole if one.latency is not None]
     return min(latencies, key=lambda one: one.p50, default=None)
 
@@ -92,8 +92,8 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
         not f.unsent and not f.lost and f.duration_s < f.intended_s + _DRAIN_S for f in flows
     )
     # The worse of the directions: a floor must not promise more than it can hold.
-    found = [latency(reading.after.sink(way.sink).latency) for way in ways]
-    return Loop(carried, max((one for one in found if one), key=lambda f: f.p50, default=None))
+    latencies = [latency(reading.after.sink(way.sink).latency) for way in ways]
+    return Loop(carried, max((one for one in latencies if one), key=lambda f: f.p50, default=None))
 
 
 def calibrate(site: Site, plan: Plan, experiment: Experiment) -> Floor:

@@ -15,8 +15,8 @@ def at(p50: float) -> LatencyNs:
 
 def test_the_least_disturbed_trial_counts() -> None:
     seen: Iterator[float] = iter([900.0, 87_700_000.0, 850.0])
-    found = least(lambda load: Loop(True, at(next(seen))), 1e6)
-    assert found is not None and found.p50 == 850
+    floors = least(lambda load: Loop(True, at(next(seen))), 1e6)
+    assert floors is not None and floors.p50 == 850
 
 
 def test_a_load_that_the_loop_does_not_carry_is_no_load_for_a_floor() -> None:
@@ -28,8 +28,8 @@ def test_a_load_that_the_loop_does_not_carry_is_no_load_for_a_floor() -> None:
         carried = load_pps <= 30_000
         return Loop(carried, at(800.0 if carried else 87_700_000.0))
 
-    found = least(trial, 2.5e6)
-    assert found is not None and found.p50 == 800
+    floors = least(trial, 2.5e6)
+    assert floors is not None and floors.p50 == 800
     assert loads == [2.5e6, 2.5e5, 2.5e4, 2.5e4, 2.5e4]
 
 
@@ -40,7 +40,7 @@ def test_a_loop_that_carries_nothing_whole_still_has_its_best() -> None:
         loads.append(load_pps)
         return Loop(False, at(1e9 / len(loads)))
 
-    found = least(trial, 20_000)
-    assert found is not None and found.p50 == 1e9 / 6
+    floors = least(trial, 20_000)
+    assert floors is not None and floors.p50 == 1e9 / 6
     assert min(loads) == 500  # below it a trial has no packets
     assert least(lambda load: Loop(True, None), 1e6) is None
