@@ -124,9 +124,8 @@ static json_t *ring_stats(struct link *l)
 
 static const struct link_ops ring_ops = {
 	.name = "ring",
-	.doc = "A queue between segments of the same engine: DPDK's rte_ring, one per reading "
-	       "replica, single-producer where one replica writes it. Writers choose the replica by "
-	       "flow.",
+	.doc = "A queue between segments of the same engine. It is DPDK's rte_ring, one per reading replica, "
+	       "single-producer where one replica writes it. Writers choose the replica by flow.",
 	.params = ring_params,
 	.conf_size = sizeof(struct ring_conf),
 	.reads = true,

@@ -288,8 +288,8 @@ static const struct link_meter sink_measures = {
 
 static const struct link_ops sink_ops = {
 	.name = "sink",
-	.doc = "Measures packets and frees them: received, lost, reordered and duplicated per flow, "
-	       "delay histogram and IPDV from stamps; unstamped packets of a replayed capture are "
+	.doc = "Measures packets and frees them. It has what was received, lost, reordered and duplicated "
+	       "per flow, delay histogram and IPDV from stamps; unstamped packets of a replayed capture are "
 	       "matched by digest.",
 	.params = sink_params,
 	.conf_size = sizeof(struct sink_conf),

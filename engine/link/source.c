@@ -275,8 +275,8 @@ static json_t *source_stats(struct link *l)
 
 static const struct link_ops source_ops = {
 	.name = "source",
-	.doc = "Makes packets at a set rate (open loop) or as fast as possible: synthetic flows with "
-	       "correct checksums and stamps, flows from a header trace, or a capture replayed.",
+	.doc = "Makes packets at a set rate (open loop) or as fast as possible. They are synthetic flows "
+	       "with correct checksums and stamps, flows from a header trace, or a capture replayed.",
 	.params = source_params,
 	.conf_size = sizeof(struct source_conf),
 	.reads = true,

@@ -256,7 +256,7 @@ static json_t *taps_stats(struct link *l)
 
 static const struct link_ops taps_ops = {
 	.name = "taps",
-	.doc = "Many TAPs as one link, each in a network namespace: where a `router` sends what is for its "
+	.doc = "Many TAPs as one link, each in a network namespace. There a `router` sends what is for its "
 	       "VNFs and takes what they send. For packets that are few: each is a system call.",
 	.params = taps_params,
 	.conf_size = sizeof(struct taps_conf),

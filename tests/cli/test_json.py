@@ -92,6 +92,17 @@ def test_what_the_engine_describes(
     assert valid(command, done.stdout)
 
 
+def test_each_function_and_link_has_one_line(tmp_path: Path, engine_binary: Path) -> None:
+    done = headrace("nf", folder=tmp_path, engine=engine_binary)
+    kinds = json.loads(headrace("nf", "--json", folder=tmp_path, engine=engine_binary).stdout)
+    lines = [line.split(None, 1) for line in done.stdout.splitlines() if line.startswith("  ")]
+    names = [*sorted(kinds["nfs"]), *sorted(kinds["links"])]
+    assert [name for name, _ in lines] == names
+    for name, said in lines:
+        assert (kinds["nfs"] | kinds["links"])[name]["doc"].startswith(said)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
 def test_a_query_that_cannot_be_asked(tmp_path: Path, engine_binary: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY.replace("max(received", "max(recieved"))
     done = headrace("run", "study.yaml", folder=tmp_path, engine=engine_binary)

@@ -196,9 +196,9 @@ static json_t *shm_stats(struct link *l)
 
 static const struct link_ops shm_ops = {
 	.name = "shm",
-	.doc = "A pair of rings in memory shared with another engine on this machine, between a host's "
-	       "switch and a VNF in a process or container. Packets are copied in and out, so that a peer "
-	       "may die at any time: nothing is left of it, and it can come again.",
+	.doc = "A pair of rings in memory shared with another engine. It joins a host's switch and a VNF in "
+	       "a process or container. Packets are copied in and out, so that a peer may die at any time: "
+	       "nothing is left of it, and it can come again.",
 	.params = shm_params,
 	.conf_size = sizeof(struct shm_conf),
 	.reads = true,

@@ -246,11 +246,10 @@ static const char *const acl_counters[] = {
 
 const struct nf_ops nf_acl_ops = {
 	.name = "acl",
-	.doc = "Stateless packet filter: the first of an ordered list of 5-tuple rules that matches "
-	       "permits or drops the packet. Rules come from the plan, from a ClassBench file, or "
-	       "both, for IPv4 and IPv6, and can be replaced as a whole while packets flow. Packets "
-	       "without visible ports (fragments, ICMP, other protocols, a cut L4 header) match only "
-	       "rules that name no ports.",
+	.doc = "Stateless packet filter by an ordered list of 5-tuple rules. The first that matches permits "
+	       "or drops the packet. Rules come from the plan, from a ClassBench file, or both, for IPv4 and "
+	       "IPv6, and can be replaced as a whole while packets flow. Packets without visible ports "
+	       "(fragments, ICMP, other protocols, a cut L4 header) match only rules that name no ports.",
 	.standards =
 		"Lookup: DPDK's rte_acl, multi-bit tries, with the widest SIMD that the engine "
 		"allows, behind a cache of exact flows. ClassBench filter format (Taylor and "

@@ -154,9 +154,9 @@ static const char *const counters[] = {
 
 static const struct nf_ops delay_ops = {
 	.name = "delay",
-	.doc = "Synthetic NF: costs each packet a set number of TSC cycles, touched packet bytes, and random "
-	       "reads of a table of a set size, and passes it unchanged. For studies of models, placement "
-	       "and contention, where the cost must be known.",
+	.doc = "Costs each packet a set number of cycles and memory accesses. These are TSC cycles, touched "
+	       "packet bytes, and random reads of a table of a set size; the packet passes unchanged. For "
+	       "studies of models, placement and contention, where the cost must be known.",
 	.standards = "None.",
 	.params = delay_params,
 	.conf_size = sizeof(struct delay_params),

@@ -11,11 +11,11 @@ static const char *const drops[] = {
 
 static const struct nf_ops dpi_ops = {
 	.name = "dpi",
-	.doc = "Deep packet inspection: looks for many patterns at once in payloads, in TCP streams across "
-	       "segments, and finds each flow's application. A rule that matches counts and reports an "
-	       "alert, marks the packet and its flow by DSCP, or drops them. Segments pass at once; copies "
-	       "of those out of order are held until their turn comes, in bounded memory, and the packet "
-	       "that completes a match is the one that is dropped, and its flow with it.",
+	.doc = "Deep packet inspection: patterns in payloads and TCP streams. It looks for many at once, "
+	       "across segments, and finds each flow's application. A rule that matches counts and reports "
+	       "an alert, marks the packet and its flow by DSCP, or drops them. Segments pass at once; "
+	       "copies of those out of order are held until their turn comes, in bounded memory, and the "
+	       "packet that completes a match is the one that is dropped, and its flow with it.",
 	.standards = DPI_STANDARDS
 		     "Patterns by Hyperscan or Vectorscan, applications by nDPI. Left out: IP reassembly "
 		     "(fragments are counted, and passed or dropped), checksums (not verified), decryption, "

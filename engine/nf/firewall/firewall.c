@@ -279,16 +279,16 @@ static const char *fw_apart(const void *conf)
 
 static const struct nf_ops firewall_ops = {
 	.name = "firewall",
-	.doc = "Stateful firewall. A flow's first packet is asked of the rules of its direction (the "
-	       "format of acl; deny unless permitted); then the flow is known and both its ways pass, as "
-	       "long as each packet fits its state. TCP must begin with a SYN, and its handshake, close "
-	       "and reset are followed, with a timeout for each state. ICMP and ICMPv6 errors pass "
-	       "when they are about a known flow; echo and other queries are flows of their own. IPv6 "
-	       "neighbour discovery always passes. Fragments go the way of their datagram's first one, "
-	       "and are held until it comes (virtual reassembly); tiny, overlapping and endless ones are "
-	       "dropped by reason. Bounds on flows and on half-open connections drop "
-	       "new flows and never disturb known ones. update: {rules, default, reverse_rules, "
-	       "reverse_default}: new rules for new flows.",
+	.doc = "Stateful firewall for IPv4 and IPv6, with TCP state tracking. A flow's first packet is asked "
+	       "of the rules of its direction (the format of acl; deny unless permitted); then the flow is "
+	       "known and both its ways pass, as long as each packet fits its state. TCP must begin with a "
+	       "SYN, and its handshake, close and reset are followed, with a timeout for each state. ICMP "
+	       "and ICMPv6 errors pass when they are about a known flow; echo and other queries are flows of "
+	       "their own. IPv6 neighbour discovery always passes. Fragments go the way of their datagram's "
+	       "first one, and are held until it comes (virtual reassembly); tiny, overlapping and endless "
+	       "ones are dropped by reason. Bounds on flows and on half-open connections drop new flows and "
+	       "never disturb known ones. update: {rules, default, reverse_rules, reverse_default}: new "
+	       "rules for new flows.",
 	.standards = "TCP states: RFC 9293 section 3.3.2; timeouts: RFC 5382 REQ-5, RFC 4787 REQ-5, RFC "
 		     "5508 REQ-2; ICMP: RFC 792, RFC 4443, RFC 4890. Rules: DPDK's rte_acl. Left "
 		     "out: sequence numbers are not checked against windows (RFC 5961 attacks are the "

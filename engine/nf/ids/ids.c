@@ -8,12 +8,12 @@ static int ids_init(struct nf *nf, struct err *err)
 
 static const struct nf_ops ids_ops = {
 	.name = "ids",
-	.doc = "Intrusion detection: inspects a mirrored copy of the traffic (behind tee) as dpi does, and "
-	       "writes alerts as JSON lines in the form of Suricata's EVE, to a file or a Unix socket, from "
-	       "a thread off the packet path. Its packets end here. Rules that say mark or drop alert. "
-	       "When more alerts come than are written, they are lost and counted; no packet ever waits. "
-	       "One of eve_file and eve_socket is needed, and something to look for: rules, rules_file or "
-	       "labels.",
+	.doc = "Intrusion detection: alerts on a mirrored copy of the traffic. It inspects what comes "
+	       "(behind tee) as dpi does, and writes alerts as JSON lines in the form of Suricata's EVE, to "
+	       "a file or a Unix socket, from a thread off the packet path. Its packets end here. Rules that "
+	       "say mark or drop alert. When more alerts come than are written, they are lost and counted; "
+	       "no packet ever waits. One of eve_file and eve_socket is needed, and something to look for: "
+	       "rules, rules_file or labels.",
 	.standards = DPI_STANDARDS
 		     "Events: alert and flow of EVE. Left out: IP reassembly (fragments are counted), "
 		     "checksums (not verified), events of application protocols, thresholds, and what "

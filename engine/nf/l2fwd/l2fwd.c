@@ -100,8 +100,8 @@ static void l2fwd_process(struct nf_worker *w, struct burst *b)
 
 static const struct nf_ops nf_l2fwd_ops = {
 	.name = "l2fwd",
-	.doc = "Sends every frame on with its destination and source MAC addresses replaced, as "
-	       "DPDK's l2fwd and testpmd's mac mode do. It learns nothing and looks nothing up.",
+	.doc = "Sends every frame on with new MAC addresses. So do DPDK's l2fwd and testpmd's mac mode. It "
+	       "learns nothing and looks nothing up.",
 	.standards = "Ethernet II and 802.1Q frames; nothing behind the MAC addresses is read or "
 		     "changed. Frames shorter than an Ethernet header are malformed. "
 		     "Left out: learning, flooding and filtering (IEEE 802.1D).",

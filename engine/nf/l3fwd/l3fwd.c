@@ -144,11 +144,11 @@ static const char *const drops[] = {"no-route",  "ttl-expired",    "bad-checksum
 
 static const struct nf_ops l3fwd_ops = {
 	.name = "l3fwd",
-	.doc = "IPv4 and IPv6 router's data path: checks the header, looks the destination up in an "
-	       "exact-match or longest-prefix table, decrements TTL or hop limit (checksum updated "
-	       "incrementally), rewrites both MACs and sends the packet out on its next hop's edge. Both "
-	       "directions use the same table. update: {routes: [{op: add | del | replace, prefix, "
-	       "next_hop}, ...]}, wholly applied or not at all, beside running packets.",
+	.doc = "IPv4 and IPv6 router's data path, by exact or longest match. It checks the header, looks the "
+	       "destination up in an exact-match or longest-prefix table, decrements TTL or hop limit "
+	       "(checksum updated incrementally), rewrites both MACs and sends the packet out on its next "
+	       "hop's edge. Both directions use the same table. update: {routes: [{op: add | del | replace, "
+	       "prefix, next_hop}, ...]}, wholly applied or not at all, beside running packets.",
 	.standards = "RFC 1812 sections 5.2.2 (header checks), 5.3.1 (TTL), 5.3.4 (link-layer broadcasts), "
 		     "5.3.7 (martians: 0/8, 127/8, 240/4, multicast sources, 169.254/16 of RFC "
 		     "3927); RFC 1624 (checksum); RFC 8200 hop limit and RFC 4291 scopes (::, ::1, "

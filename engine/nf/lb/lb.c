@@ -106,16 +106,16 @@ static const char *const counters[] = {"hits",       "new-flows", "table-full",
 
 static const struct nf_ops lb_ops = {
 	.name = "lb",
-	.doc = "Stateful layer-4 load balancer. TCP and UDP packets for a VIP (address, protocol, port) "
-	       "get the address of one of its backends, and the port where backend and VIP differ; "
-	       "the flow keeps its backend as long as it lives and the backend serves. New flows "
-	       "are spread by a Maglev table, by weight. On the way back (direction reverse) the "
-	       "backend's source becomes the VIP again, on any worker, without state. When the flow "
-	       "table is full, new flows are sent statelessly by the Maglev table and counted "
-	       "(table-full); known flows are not disturbed. update: {op: add | drain | remove | "
-	       "weight | health, vip, address, port, ...}: drain keeps a backend's flows and gives it "
-	       "no new ones; remove and health up=false move its flows to other backends at their next "
-	       "packet (reassigned). In mode dsr only the destination MAC changes.",
+	.doc = "Stateful layer-4 load balancer, by a Maglev table. TCP and UDP packets for a VIP (address, "
+	       "protocol, port) get the address of one of its backends, and the port where backend and VIP "
+	       "differ; the flow keeps its backend as long as it lives and the backend serves. New flows are "
+	       "spread by a Maglev table, by weight. On the way back (direction reverse) the backend's "
+	       "source becomes the VIP again, on any worker, without state. When the flow table is full, new "
+	       "flows are sent statelessly by the Maglev table and counted (table-full); known flows are not "
+	       "disturbed. update: {op: add | drain | remove | weight | health, vip, address, port, ...}: "
+	       "drain keeps a backend's flows and gives it no new ones; remove and health up=false move its "
+	       "flows to other backends at their next packet (reassigned). In mode dsr only the destination "
+	       "MAC changes.",
 	.standards = "Maglev hashing: Eisenbud et al., NSDI 2016, section 3.4, with weights. Checksums: RFC "
 		     "1624. Left out: fragments (dropped by reason), ICMP errors about balanced "
 		     "flows (passed unchanged), SCTP, source affinity, TCP state: a flow ends by idle "

@@ -176,10 +176,10 @@ static const char *const counters[] = {
 
 static const struct nf_ops monitor_ops = {
 	.name = "monitor",
-	.doc = "Flow monitor: counts packets and octets of each unidirectional flow (5-tuple; ICMP by "
-	       "type and code) and exports a record when the flow is idle, at intervals while it is "
-	       "active, and, by socket, at the end. Packets pass unchanged, also when the cache is full "
-	       "(counted as not-recorded).",
+	.doc = "Flow monitor: counts packets of each flow, exports IPFIX. A flow is unidirectional (5-tuple; "
+	       "ICMP by type and code), and has its packets and octets counted; a record is exported when "
+	       "the flow is idle, at intervals while it is active, and, by socket, at the end. Packets pass "
+	       "unchanged, also when the cache is full (counted as not-recorded).",
 	.standards = "IPFIX: RFC 7011 over UDP, one observation domain per worker, templates repeated; "
 		     "elements of IANA's registry (RFC 7012): addresses, ports, protocol, class of "
 		     "service, TCP control bits, ICMP type and code, end reason, delta counts, start and "

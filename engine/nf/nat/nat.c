@@ -250,17 +250,16 @@ static const char *nat_apart(const void *conf)
 static const struct nf_ops nat_ops = {
 	.name = "nat",
 	.doc = "IPv4 network address and port translation. In the forward direction sources inside get an "
-	       "address and a port of the pool; in the reverse direction packets to the pool go back to "
-	       "whom they belong, or to a static mapping's server. TCP, UDP, ICMP queries, and ICMP "
-	       "errors with the packet that they carry. Workers share nothing: each takes such outside "
-	       "ports only that answers are steered back to it. When ports or sessions run out, new "
-	       "sessions are dropped by reason and known ones go on. Packets that are not IPv4, come from "
-	       "elsewhere than inside, or go elsewhere than to the pool, pass unchanged. From inside to an "
-	       "outside endpoint of another host inside: both addresses are translated, and the packet "
-	       "turns back (hairpinning): it leaves in the reverse direction. Fragments are translated "
-	       "as their datagram's first one, and held until it comes. update: {op: add | remove, "
-	       "protocol, inside, inside_port, outside, outside_port}: static mappings; sessions that one "
-	       "began outlive it.",
+	       "address and a port of the pool; in the reverse direction packets to the pool go back to whom "
+	       "they belong, or to a static mapping's server. TCP, UDP, ICMP queries, and ICMP errors with "
+	       "the packet that they carry. Workers share nothing: each takes such outside ports only that "
+	       "answers are steered back to it. When ports or sessions run out, new sessions are dropped by "
+	       "reason and known ones go on. Packets that are not IPv4, come from elsewhere than inside, or "
+	       "go elsewhere than to the pool, pass unchanged. From inside to an outside endpoint of another "
+	       "host inside: both addresses are translated, and the packet turns back (hairpinning): it "
+	       "leaves in the reverse direction. Fragments are translated as their datagram's first one, and "
+	       "held until it comes. update: {op: add | remove, protocol, inside, inside_port, outside, "
+	       "outside_port}: static mappings; sessions that one began outlive it.",
 	.standards = "RFC 3022 (NAPT), RFC 4787 (UDP: mapping and filtering by parameter, paired pooling, "
 		     "timeouts), RFC 5382 (TCP timeouts by state), RFC 5508 (ICMP queries and errors), RFC "
 		     "1624 (checksums), RFC 6056 (outside ports by a keyed hash, 3.3.4; at most 512 are "

@@ -32,8 +32,8 @@ static void null_process(struct nf_worker *w, struct burst *b)
 
 static const struct nf_ops nf_null_ops = {
 	.name = "null",
-	.doc = "Passes every packet on, or drops every packet, without looking at it: the cost of an "
-	       "NF that does nothing, and a place to end a chain.",
+	.doc = "Passes every packet on, or drops it, without looking at it. It is the cost of a function "
+	       "that does nothing, and a place to end a chain.",
 	.standards = "None: there is nothing to conform to.",
 	.params = null_params,
 	.conf_size = sizeof(struct null_conf),

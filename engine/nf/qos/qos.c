@@ -252,11 +252,12 @@ static const char *qos_apart(const void *conf)
 
 static const struct nf_ops qos_ops = {
 	.name = "qos",
-	.doc = "Traffic conditioner: packets are classified by DSCP or 5-tuple rules, metered per class, and "
-	       "by their colour passed, re-marked (IPv4 and IPv6, ECN untouched) or dropped. With "
-	       "several replicas each has an equal share of the rates. Packets of no class pass. With a "
-	       "shaper, what passes waits in queues by subport, pipe (subscriber) and traffic class, and "
-	       "leaves at the configured rates; a full queue drops (queue-full).",
+	.doc = "Traffic conditioner: classifies, meters, marks, shapes, drops. Packets are classified by "
+	       "DSCP or 5-tuple rules, metered per class, and by their colour passed, re-marked (IPv4 and "
+	       "IPv6, ECN untouched) or dropped. With several replicas each has an equal share of the rates. "
+	       "Packets of no class pass. With a shaper, what passes waits in queues by subport, pipe "
+	       "(subscriber) and traffic class, and leaves at the configured rates; a full queue drops "
+	       "(queue-full).",
 	.standards = "RFC 2475 (classifier, meter, marker, dropper), RFC 2697 (srTCM), RFC 2698 (trTCM), RFC "
 		     "4115 (trTCM), by DPDK's rte_meter, colour-blind; RFC 2474 and RFC 3168 (the DS "
 		     "field). Shaping by DPDK's rte_sched: strict priority of 12 traffic classes, weighted "

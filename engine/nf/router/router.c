@@ -152,15 +152,14 @@ static const char *const counters[] = {[C_FORWARDED] = "forwarded",
 
 static const struct nf_ops router_ops = {
 	.name = "router",
-	.doc = "The data path of routers whose control planes run elsewhere, in VNFs (forwarding offload): "
-	       "each VNF has a table (VRF) for IPv4 and IPv6 and interfaces, told apart by MAC and port. "
-	       "Routes are learnt over FRR's FPM (netlink; next-hop objects are resolved, multipath "
-	       "by flow) or from the VNF's kernel, MACs of next hops from its neighbour table. What is "
-	       "for a VNF (its addresses, broadcasts and multicasts of its links, expired TTLs, "
-	       "neighbours not known yet) leaves on edge punt, nf_port telling the interface: a `taps` "
-	       "link takes it there, and what the VNF sends comes back in direction reverse. VNFs on "
-	       "one port are switched between at once. update: {op: show}, {op: lookup, vnf, address}, "
-	       "{op: down | up, vnf}.",
+	.doc = "Data path of routers whose control planes run in VNFs (offload). Each VNF has a table (VRF) "
+	       "for IPv4 and IPv6 and interfaces, told apart by MAC and port. Routes are learnt over FRR's "
+	       "FPM (netlink; next-hop objects are resolved, multipath by flow) or from the VNF's kernel, "
+	       "MACs of next hops from its neighbour table. What is for a VNF (its addresses, broadcasts and "
+	       "multicasts of its links, expired TTLs, neighbours not known yet) leaves on edge punt, "
+	       "nf_port telling the interface: a `taps` link takes it there, and what the VNF sends comes "
+	       "back in direction reverse. VNFs on one port are switched between at once. update: {op: "
+	       "show}, {op: lookup, vnf, address}, {op: down | up, vnf}.",
 	.standards = "RFC 1812 section 5.2 (header checks, longest match), RFC 1624 (checksum), RFC 4291 "
 		     "scopes, RFC 8950 (IPv4 routes by IPv6 next hops), RFC 4724 section 4.1 (routes of a "
 		     "lost session are kept for a while). Left out: ICMP errors other than the VNF's own, "

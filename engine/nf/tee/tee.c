@@ -85,10 +85,10 @@ static const char *const counters[] = {
 
 static const struct nf_ops tee_ops = {
 	.name = "tee",
-	.doc = "Mirror port: every packet goes on unchanged, and a copy of it, or of one in n, leaves on the "
-	       "edge \"copy\". Copies are whole bytes of their own, so that nothing done to one is seen in "
-	       "the other. When there is no mbuf or no room, the copy is lost and counted, never the "
-	       "original.",
+	.doc = "Mirror port: every packet goes on, and a copy leaves. Packets stay unchanged; the copy, of "
+	       "each or of one in n, leaves on the edge \"copy\". Copies are whole bytes of their own, so "
+	       "that nothing done to one is seen in the other. When there is no mbuf or no room, the copy is "
+	       "lost and counted, never the original.",
 	.standards = "Systematic count-based sampling of RFC 5475. Left out: encapsulation towards a remote "
 		     "analyser (ERSPAN), and what does not fit into one mbuf of jumbo frames (truncated).",
 	.params = tee_params,

@@ -338,18 +338,17 @@ static const char *veb_apart(const void *conf)
 
 static const struct nf_ops veb_ops = {
 	.name = "veb",
-	.doc = "The switch inside an SR-IOV NIC, or any bridge of 2 to 64 ports: a port is an input of the "
+	.doc = "The switch inside an SR-IOV NIC, or any bridge of 2 to 64 ports. A port is an input of the "
 	       "segment (its \"port\" in the plan) and an edge (p0, p1, ...). Frames go where their "
-	       "destination address is, from a table of static and learnt addresses; broadcast, "
-	       "multicast and unknown unicast flood, within a bound. Each port may have rate limits, as a "
-	       "VF and an uplink have, and the way between NIC and host one that its ports share: "
-	       "each port has a queue each way, in which frames wait for them, and are lost only when "
-	       "it is full, under the name of the limit that it waits for (uplink-out, uplink-in, "
-	       "rate-limit, in-rate-limit, capacity). What passed them is counted as *-bytes, with "
-	       "overhead_bytes. Uplinks: see ports; in mode vepa the bridge outside does the "
-	       "switching. All replicas share the table, without locks; each has queues of its own and "
-	       "an equal share of the rates. Copies that find no mbuf, or no room, are lost and "
-	       "counted. update: {op: add | remove, mac, port}, {op: flush}.",
+	       "destination address is, from a table of static and learnt addresses; broadcast, multicast "
+	       "and unknown unicast flood, within a bound. Each port may have rate limits, as a VF and an "
+	       "uplink have, and the way between NIC and host one that its ports share: each port has a "
+	       "queue each way, in which frames wait for them, and are lost only when it is full, under the "
+	       "name of the limit that it waits for (uplink-out, uplink-in, rate-limit, in-rate-limit, "
+	       "capacity). What passed them is counted as *-bytes, with overhead_bytes. Uplinks: see ports; "
+	       "in mode vepa the bridge outside does the switching. All replicas share the table, without "
+	       "locks; each has queues of its own and an equal share of the rates. Copies that find no mbuf, "
+	       "or no room, are lost and counted. update: {op: add | remove, mac, port}, {op: flush}.",
 	.standards = "IEEE 802.1Q clauses 8.6 (frame filtering, reserved addresses) and 8.8 (filtering "
 		     "database), shared VLAN learning; IEEE 802.1Qbg: VEB, and VEPA with the filter of "
 		     "reflected frames. Left out: VLAN membership and tagging of ports, spanning tree, "

@@ -40,14 +40,17 @@ def _list(nfs: dict[str, Any], links: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(DescribedKinds.model_validate({"nfs": nfs, "links": links}))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("function", "category", "state", "what it does"):
-        table.add_column(column, overflow="fold", no_wrap=column == "function")
-    for name, about in sorted(nfs.items()):
-        table.add_row(name, about.get("category", ""), about.get("state_key", ""), about["doc"])
-    for name, about in sorted(links.items()):
-        table.add_row(name, "link", "", about["doc"])
-    stdout().print(table, markup=False)
+    width = max(map(len, [*nfs, *links]))
+    for title, kinds in (("Functions", nfs), ("Links", links)):
+        typer.echo(f"{title}:")
+        for name, about in sorted(kinds.items()):
+            typer.echo(f"  {name:{width}}  {brief(about['doc'])}")
+    typer.echo("\nheadrace nf NAME: its parameters, drops and counters")
+
+
+def brief(doc: str) -> str:
+    """The first sentence, which says what it is: 66 characters at most."""
+    return doc.split(". ", 1)[0].rstrip(".")
 
 
 def _show(name: str, about: dict[str, Any]) -> None:
