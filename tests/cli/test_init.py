@@ -20,6 +20,7 @@ from scapy.utils import PcapNgWriter, rdpcap, wrpcap
 from typer.testing import CliRunner
 
 from headrace.cli import build
+from headrace.cli._testdata import valid
 from headrace.errors import BadInput
 from headrace.spec import document
 from headrace.spec.imix import Frame
@@ -105,6 +106,8 @@ def test_a_first_spec_runs(tmp_path: Path, engine_binary: Path) -> None:
     done = headrace("init", tmp_path / "mine.yaml")
     assert done.returncode == 0, done.stderr
     assert not any("packets of the workload" in note for note in check(tmp_path / "mine.yaml"))
+    told = valid("init", headrace("init", tmp_path / "told.yaml", "--json").stdout)
+    assert told["files"] == [str(tmp_path / n) for n in ("told.yaml", "headrace.schema.json")]
     again = headrace("init", tmp_path / "mine.yaml")
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli._testdata import valid
 from headrace.host.tool import tool
 from support.containers import headrace, lacking
 
@@ -34,8 +35,12 @@ def test_a_build_leaves_nothing_on_the_host(tmp_path: Path) -> None:
     unlike = f"RUN echo {tmp_path}"  # what was run for another build would not run again
     (folder / "Containerfile").write_text(f"FROM debian:bookworm-slim\n{unlike}\n")
     before = _host()
-    done = headrace(tmp_path, "vnf", "build", "tiny", HEADRACE_VNFS=str(folder.parent))
+    build = ("vnf", "build", "tiny", "--json")
+    done = headrace(tmp_path, *build, HEADRACE_VNFS=str(folder.parent))
     assert done.returncode == 0, done.stderr
+    assert valid("vnf build", done.stdout) == {"built": ["tiny"], "there": []}
+    done = headrace(tmp_path, *build, HEADRACE_VNFS=str(folder.parent))
+    assert valid("vnf build", done.stdout) == {"built": [], "there": ["tiny"]}
     image = json.loads(
         headrace(
             tmp_path, "vnf", "describe", "tiny", "--json", HEADRACE_VNFS=str(folder.parent)

@@ -134,8 +134,8 @@ def _evidence(
         stack=_stack(folder / stack_file()),
         results=results,
         trials=trials,
-        absent=dict(samples.about.get("refused", {})),
-        layers=tuple(samples.about.get("layers", {})),
+        absent=samples.refused,
+        layers=tuple(samples.layers),
     )
     return _within(known, samples)
 

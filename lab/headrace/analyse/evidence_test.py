@@ -21,11 +21,26 @@ from headrace.errors import BadInput, HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
+from headrace.record.sampled import Sampled, SampledLayer, SamplingCost, SamplingEpoch
 from headrace.record.testdata import make_bundle
 from headrace.record.verdict import Audit
 from headrace.report.html import render
 from headrace.report.measured import document
 from headrace.report.terminal import lines
+
+SAMPLED = Sampled(
+    version=1,
+    period_s=1,
+    epoch=SamplingEpoch(time_ns=0, monotonic_ns=0),
+    refused={},
+    layers={
+        "virtualization": SampledLayer(
+            metrics={"busiest_thread_ns": "counter"},
+            absent={},
+            cost=SamplingCost(samples=3, cpu_s=0.01, share_of_one_cpu=0.005, late_samples=0),
+        )
+    },
+)
 
 
 def test_a_run_that_measured_nothing_has_nothing_to_explain(tmp_path: Path) -> None:
@@ -72,7 +87,7 @@ def study(tmp_path: Path) -> Path:
                 for t in (0, 10**9, 2 * 10**9)
             )
             writer.sample(f"{folder}/virtualization.jsonl", samples)
-            writer.sample(f"{folder}/collectors.json", '{"layers": {"virtualization": {}}}')
+            writer.sample(f"{folder}/collectors.json", SAMPLED.model_dump_json())
             times = [{"trial": number, "begin_ns": 10**9, "end_ns": 2 * 10**9}]
             writer.sample(f"{folder}/trials.json", json.dumps(times))
         compared = Compared(

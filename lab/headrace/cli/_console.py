@@ -10,6 +10,7 @@ import typer
 from pydantic import BaseModel
 from rich.console import Console
 
+STDERR = 2  # a file descriptor: for what would stand between the lines of an output for scripts
 PIPED_WIDTH = 200  # columns; rich would cut tables to 80 for a file or another program
 
 

@@ -30,8 +30,15 @@ from headrace.profile.bench_fib import BenchRows
 from headrace.record.bundle import Status
 from headrace.record.claim import JudgedClaims
 from headrace.record.environment import Environment
-from headrace.record.outputs import CleanOutput, RunOutput
+from headrace.record.outputs import (
+    AnatomyOutput,
+    BuildOutput,
+    CleanOutput,
+    InitOutput,
+    RunOutput,
+)
 from headrace.record.rows import Result, Trial
+from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
 from headrace.record.service import OffloadReport
 from headrace.record.tables import MODELS, VERSION, leaf_types
 from headrace.report.machine import ReportOutput
@@ -60,13 +67,18 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "server calibrate": Calibration,
     "profile": Profile,
     "plan": ChainPlans,
+    "init": InitOutput,
     "chains": ChainGraphs,
     "chains --count": ChainCount,
     "vnf list": ListedVnfs,
     "vnf describe": DescribedVnf,
+    "vnf build": BuildOutput,
     "hosting capacity": CapacityOutput,
     "hosting where": WhereOutput,
+    "hosting anatomy": AnatomyOutput,
     "offload": OffloadReport,
+    "collect": CollectOutput,
+    "collect --check": ReadableLayers,
     "trace": StackTrace,
     "tune": TuneOutput,
     "bench fib": BenchRows,
@@ -75,6 +87,7 @@ BUNDLE: dict[str, type[BaseModel]] = {
     "status.json": Status,
     "environment.json": Environment,
     "claims.json": JudgedClaims,
+    "samples/collectors.json": Sampled,
     "trials.parquet": Trial,
     "results.parquet": Result,
 }

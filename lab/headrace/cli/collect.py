@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli._console import stdout
+from headrace.cli._console import STDERR, print_json, stdout
 from headrace.cli._folder import make_folder
 from headrace.collect import Collector, Sampler, Targets, collectors
 from headrace.collect.base import WatchedProcess
@@ -21,6 +21,7 @@ from headrace.collect.sampler import PERIOD_MIN_S
 from headrace.collect.samples import Samples
 from headrace.errors import EXIT_INTERRUPTED, bad_value
 from headrace.host.cgroups import mounts
+from headrace.record.sampled import CollectOutput, ReadableLayer, ReadableLayers, Sampled
 from headrace.spec.collect import ALL_LAYERS
 
 
@@ -44,6 +45,7 @@ def collect(
     check: Annotated[
         bool, typer.Option("--check", help="Say what can be read here, and why not the rest.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Sample application, virtualization, virtual switch, operating system and hardware."""
     for name in layer or ():
@@ -61,7 +63,11 @@ def collect(
     _there(targets)
     console = stdout()
     if check:
-        _check(collectors(targets, layer or ALL_LAYERS), console)
+        readable = _readable(collectors(targets, layer or ALL_LAYERS))
+        if as_json:
+            print_json(readable)
+        else:
+            _check(readable, console)
         return
     if Samples(out).present or any(out.glob("*.jsonl")):
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
@@ -69,8 +75,13 @@ def collect(
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
     make_folder(out)
     with Sampler(collectors(targets, layer or ALL_LAYERS), out, period):
-        status = _wait(command, duration)
-    _summary(out, console)
+        status = _wait(command, duration, STDERR if as_json else None)
+    sampled = Samples(out).about
+    assert sampled is not None, "the sampler writes it"
+    if as_json:
+        print_json(CollectOutput(folder=str(out), status=status, sampled=sampled))
+    else:
+        _summary(sampled, out, console)
     raise typer.Exit(status)
 
 
@@ -91,12 +102,13 @@ def _name(pid: int) -> str:
         raise bad_value("--pid", pid, problem="there is no such process") from None
 
 
-def _wait(command: list[str] | None, duration: float | None) -> int:
-    """Ctrl-C ends sampling, not the summary. The command's exit status, as a shell has it."""
+def _wait(command: list[str] | None, duration: float | None, said: int | None) -> int:
+    """Ctrl-C ends sampling, not the summary. The command's exit status, as a shell has it; `said`:
+    where its output goes."""
     try:
         if command:
             try:
-                ended = subprocess.run(command, check=False).returncode
+                ended = subprocess.run(command, stdout=said, check=False).returncode
             except OSError as error:
                 raise bad_value(
                     "COMMAND", command[0], problem=error.strerror or "", allowed="a program"
@@ -110,32 +122,34 @@ def _wait(command: list[str] | None, duration: float | None) -> int:
     return 0
 
 
-def _check(chosen: list[Collector], console: Console) -> None:
+def _readable(chosen: list[Collector]) -> ReadableLayers:
+    layers = {}
+    for c in chosen:
+        why = c.refusal()
+        layers[c.layer] = ReadableLayer(refused=why, absent={} if why else c.absent())
+        c.close()
+    return ReadableLayers(layers=dict(layers))
+
+
+def _check(readable: ReadableLayers, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("layer", "reads here", "absent"):
         table.add_column(column)
-    for c in chosen:
-        why = c.refusal()
-        absent = "" if why else "; ".join(f"{k}: {v}" for k, v in c.absent().items())
-        table.add_row(c.layer, f"no: {why}" if why else "yes", absent)
-        c.close()
+    for layer, one in readable.layers.items():
+        absent = "; ".join(f"{k}: {v}" for k, v in one.absent.items())
+        table.add_row(layer, f"no: {one.refused}" if one.refused else "yes", absent)
     console.print(table)
 
 
-def _summary(out: Path, console: Console) -> None:
-    about = Samples(out).about
+def _summary(about: Sampled, out: Path, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("layer", "samples", "metrics", "of one CPU"):
         table.add_column(column, justify="left" if column == "layer" else "right")
-    for layer, facts in about["layers"].items():
-        cost = facts["cost"]
-        table.add_row(
-            layer,
-            str(cost["samples"]),
-            str(len(facts["metrics"])),
-            f"{cost['share_of_one_cpu']:.2%}",
-        )
+    for layer, facts in about.layers.items():
+        cost = facts.cost
+        share = f"{cost.share_of_one_cpu:.2%}"
+        table.add_row(layer, str(cost.samples), str(len(facts.metrics)), share)
     console.print(table)
-    for layer, why in about["refused"].items():
+    for layer, why in about.refused.items():
         console.print(f"{layer}: not sampled: {why}", markup=False)
     console.print(f"Written: {out}", markup=False)

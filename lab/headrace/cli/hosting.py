@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,9 @@ from headrace.host.server import detect
 from headrace.model.hosting import CapacityOutput, ServerPorts, capacity
 from headrace.model.hosting import explain as explain_capacity
 from headrace.record.bundle import Bundle
-from headrace.report.charts.anatomy import anatomies
+from headrace.record.outputs import AnatomyOutput, TrialAnatomy
+from headrace.record.rows import Trial
+from headrace.report.charts.anatomy import AnatomyStack, anatomies
 from headrace.report.charts.svg import WIDE
 from headrace.report.document import Document
 from headrace.report.hosting import (
@@ -45,24 +48,49 @@ def anatomy(
     picture: Annotated[
         Path | None, typer.Option("--picture", help="Write an SVG of stacked bars there.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Where packets spent their time: generator, switch, queue, scheduler, VNF (S1 figure 8)."""
+    """Where packets spent their time: generator, switch, queue, scheduler, VNF."""
     asked = [t for t in Bundle(bundle).trials() if t.phase != "warm-up"]
     trials = [t for t in asked if t.anatomy is not None and not t.below_floor]
     left_out = below_floor(asked)
     if not trials:
         why = left_out or "hosted chains have one"
         raise HeadraceError(f"{bundle}: no trial of it has an anatomy; {why}")
+    stacks = tuple(stack_of(trial) for trial in trials)
+    if as_json:
+        told = tuple(map(_told, trials))
+        print_json(AnatomyOutput(bundle=str(bundle), trials=told, left_out=left_out or None))
+    else:
+        _show(bundle, trials, stacks, left_out)
+    if picture is not None:
+        picture.write_text(standalone(anatomies(stacks).draw(WIDE)), encoding="utf-8")
+
+
+def _told(one: Trial) -> TrialAnatomy:
+    assert one.anatomy is not None and one.latency_ns is not None
+    return TrialAnatomy(
+        trial=one.trial,
+        chain=one.chain,
+        execution=one.execution,
+        workload=one.workload,
+        direction=one.direction,
+        load_pps=one.load_pps,
+        mean_ns=one.latency_ns.mean,
+        parts=one.anatomy,
+    )
+
+
+def _show(
+    bundle: Path, trials: Sequence[Trial], stacks: Sequence[AnatomyStack], left_out: str
+) -> None:
     if left_out:
         typer.echo(f"Left out: {left_out}")
-    stacks = tuple(stack_of(trial) for trial in trials)
     undivided = list(dict.fromkeys(t.anatomy.undivided for t in trials if t.anatomy is not None))
     section = anatomy_section(stacks)
     show_document(Document(str(bundle), sections=(section,)), stdout())
     for note in filter(None, undivided):
         typer.echo(f"Not told apart: {note}")
-    if picture is not None:
-        picture.write_text(standalone(anatomies(stacks).draw(WIDE)), encoding="utf-8")
 
 
 @app.command("capacity")

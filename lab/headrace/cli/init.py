@@ -12,11 +12,13 @@ from typing import Annotated
 import typer
 
 from headrace.cli._capture import read
+from headrace.cli._console import print_json
 from headrace.cli._first_spec import SCHEMA_FILE, made_flows, of_capture, plain, trace
 from headrace.cli._spec_schema import spec_schema
 from headrace.engine.describe import describe
 from headrace.errors import BadInput, bad_value
 from headrace.host.programs import find_engine
+from headrace.record.outputs import InitOutput
 
 
 def init(
@@ -25,6 +27,7 @@ def init(
         Path | None,
         typer.Option("--pcap", help="A capture whose frame sizes, flows and addresses to take."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print {files: [...]}.")] = False,
 ) -> None:
     """Write a spec that runs as it is, and beside it the schema by which editors check it."""
     name = re.sub(r"[^A-Za-z0-9_-]", "-", spec.stem)[:31]
@@ -48,5 +51,8 @@ def init(
             file.write_text(text, encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{file}: {error.strerror or error}") from None
+    if as_json:
+        print_json(InitOutput(files=tuple(map(str, files))))
+        return
     typer.echo(f"Written: {', '.join(map(str, files))}")
     typer.echo(f"Next: headrace run --check {spec}, then headrace run {spec}")

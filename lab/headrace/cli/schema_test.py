@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,10 +41,21 @@ def test_the_schema_is_one() -> None:
     assert twice == [], "two models of one name: the schema cannot name them"
 
 
-def test_every_command_with_json_has_a_model() -> None:
-    printing = set(_with_json(typer.main.get_command(build(listed()))))
+def test_every_command_that_prints_has_json_and_a_model() -> None:
+    root = typer.main.get_command(build(listed()))
+    printing = set(_with_json(root))
+    # `schema` prints nothing but JSON; `serve` answers browsers.
+    assert set(_commands(root)) - printing == {"schema", "serve"}
     assert printing == {" ".join(re.findall(r"[a-z]+", name.split("NAME")[0].split("--")[0]))
                         for name in _schema.OUTPUTS}  # fmt: skip
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    below = getattr(command, "commands", {})
+    if not below:
+        yield " ".join(path)
+    for name, inner in below.items():
+        yield from _commands(inner, (*path, name))
 
 
 def _with_json(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -80,10 +92,23 @@ def test_what_is_made_of_bundles(bundle: Path) -> None:
         ("vnf list", ["vnf", "list"]),
         ("vnf describe", ["vnf", "describe", "ids"]),
         ("doctor", ["doctor"]),
+        ("collect --check", ["collect", "--check"]),
     ],
 )
 def test_what_needs_neither_engine_nor_bundle(command: str, arguments: list[str]) -> None:
     assert valid(command, call(*arguments))
+
+
+def test_collect(tmp_path: Path) -> None:
+    out = tmp_path / "samples"
+    command = ["collect", "--json", "--out", str(out), "--layer", "os", "--"]
+    done = CliRunner().invoke(build(["collect"]), [*command, "sh", "-c", "echo said; exit 1"])
+    printed = valid("collect", done.stdout)
+    assert done.exit_code == 1
+    assert (printed["folder"], printed["status"]) == (str(out), 1)
+    assert printed["sampled"] == json.loads((out / "collectors.json").read_text())
+    lines = (out / "os.jsonl").read_text().splitlines()
+    assert printed["sampled"]["layers"]["os"]["cost"]["samples"] == len(lines) >= 2
 
 
 def test_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

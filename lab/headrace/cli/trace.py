@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli._console import print_json, stdout
+from headrace.cli._console import STDERR, print_json, stdout
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.stack.show import show
 from headrace.collect.stack.tracer import Tracer, tracing
@@ -59,7 +59,7 @@ def trace(
     if cost:
         options.append("--stats")
     with tracing(options) as tracer:
-        _wait(tracer, command, duration)
+        _wait(tracer, command, duration, STDERR if as_json else None)
         found = tracer.stop()
     if as_json:
         print_json(found)
@@ -70,10 +70,12 @@ def trace(
         _cost(found, console)
 
 
-def _wait(tracer: Tracer, command: list[str] | None, duration: float | None) -> None:
-    """Ctrl-C ends tracing, not the report."""
+def _wait(
+    tracer: Tracer, command: list[str] | None, duration: float | None, said: int | None
+) -> None:
+    """Ctrl-C ends tracing, not the report. `said`: where the command's output goes."""
     if command:
-        _run(command)
+        _run(command, said)
         return
     end = None if duration is None else time.monotonic() + duration
     try:
@@ -83,9 +85,9 @@ def _wait(tracer: Tracer, command: list[str] | None, duration: float | None) -> 
         return
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], said: int | None) -> None:
     try:
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, stdout=said)
     except OSError as error:
         raise bad_value(
             "COMMAND", command[0], problem=error.strerror or "", allowed="a program"

@@ -11,9 +11,17 @@ from rich.table import Table
 
 from headrace.cli._console import print_json, stdout
 from headrace.ground.appliances.images import build_all, has_image
-from headrace.ground.catalogue import DescribedVnf, ListedVnf, ListedVnfs, catalogue, find
+from headrace.ground.catalogue import (
+    CatalogueEntry,
+    DescribedVnf,
+    ListedVnf,
+    ListedVnfs,
+    catalogue,
+    find,
+)
 from headrace.host.ledger import Ledger
 from headrace.host.state import run_state
+from headrace.record.outputs import BuildOutput
 
 app = typer.Typer(no_args_is_help=True, help="Third-party VNFs: list, describe, build images.")
 
@@ -71,12 +79,21 @@ def describe(name: Annotated[str, typer.Argument(help="VNF.")], json_: Json = Fa
 def build(
     names: Annotated[list[str] | None, typer.Argument(help="VNFs; all unless given.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also those that are built.")] = False,
+    json_: Json = False,
 ) -> None:
     """Build images that are missing or whose definition has changed."""
     entries = [find(name) for name in names] if names else list(catalogue().values())
     with run_state() as state:
         built = build_all(entries, _say, Ledger(state.path), again=again)
-    print(f"{built} built, {len(entries) - built} were there")
+    there = [entry for entry in entries if entry not in built]
+    if json_:
+        print_json(BuildOutput(built=_names(built), there=_names(there)))
+        return
+    print(f"{len(built)} built, {len(there)} were there")
+
+
+def _names(entries: list[CatalogueEntry]) -> tuple[str, ...]:
+    return tuple(entry.definition.name for entry in entries)
 
 
 def _table(*headings: str) -> Table:

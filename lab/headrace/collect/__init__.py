@@ -13,12 +13,12 @@ from headrace.collect.application import Application
 from headrace.collect.base import Collector, MetricValue, Targets
 from headrace.collect.hardware import Hardware
 from headrace.collect.os import OperatingSystem
-from headrace.collect.sampler import Sampler, SamplingCost
+from headrace.collect.sampler import Sampler
 from headrace.collect.virtual_switch import VirtualSwitch
 from headrace.collect.virtualization import Virtualization
 from headrace.spec.collect import ALL_LAYERS, Layer
 
-__all__ = ["Collector", "Layer", "MetricValue", "Sampler", "SamplingCost", "Targets", "collectors"]
+__all__ = ["Collector", "Layer", "MetricValue", "Sampler", "Targets", "collectors"]
 
 
 _OF: dict[Layer, Callable[[Targets], Collector]] = {

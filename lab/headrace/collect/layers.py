@@ -51,14 +51,13 @@ class Windows:
 
     @staticmethod
     def within(samples: Samples, begin_ns: int = 0, end_ns: int | None = None) -> Windows:
-        layers = samples.about.get("layers", {})
         return Windows(
             virtualization=samples.window("virtualization", begin_ns, end_ns),
             virtual_switch=samples.window("virtual-switch", begin_ns, end_ns),
             os=samples.window("os", begin_ns, end_ns),
             hardware=samples.window("hardware", begin_ns, end_ns),
-            refused=dict(samples.about.get("refused", {})),
-            absent={layer: dict(facts.get("absent", {})) for layer, facts in layers.items()},
+            refused=samples.refused,
+            absent={layer: facts.absent for layer, facts in samples.layers.items()},
         )
 
     def why(self, layer: str, metric: str) -> str:

@@ -15,33 +15,21 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
-
-from pydantic import BaseModel, ConfigDict
+from typing import Literal, TextIO
 
 from headrace.collect.base import Collector
 from headrace.errors import bad_value
 from headrace.record.bundle import write_whole
+from headrace.record.sampled import Sampled, SampledLayer, SamplingCost, SamplingEpoch
 
 PERIOD_MIN_S = 0.01
-
-
-class SamplingCost(BaseModel):
-    """CPU time of reading, of this process alone; what the kernel does for it is in there too."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    samples: int
-    cpu_s: float
-    share_of_one_cpu: float
-    late_samples: int  # began more than a period after their time
 
 
 class _Group:
     def __init__(self, collector: Collector, file: TextIO) -> None:
         self.collector, self.file = collector, file
         self.samples = self.cpu_ns = self.late = 0
-        self.kinds: dict[str, str] = {}
+        self.kinds: dict[str, Literal["counter", "gauge"]] = {}
 
     def sample(self, late: bool) -> None:
         began = time.thread_time_ns()
@@ -88,7 +76,7 @@ class Sampler:
         for c in self._collectors:
             file = self._files.enter_context((self._folder / f"{c.layer}.jsonl").open("w"))
             self._groups.append(_Group(c, file))
-        self._epoch = {"time_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+        self._epoch = SamplingEpoch(time_ns=time.time_ns(), monotonic_ns=time.monotonic_ns())
         self._write()  # and again at the end; of a run that was killed, this
         self._thread.start()
         return self
@@ -139,23 +127,23 @@ class Sampler:
             raise self._failed
 
     def costs(self) -> dict[str, SamplingCost]:
-        seconds = (time.monotonic_ns() - self._epoch["monotonic_ns"]) / 1e9
+        seconds = (time.monotonic_ns() - self._epoch.monotonic_ns) / 1e9
         return {g.collector.layer: g.cost(seconds) for g in self._groups}
 
     def _write(self) -> None:
         costs = self.costs()
-        about: dict[str, Any] = {
-            "version": 1,
-            "period_s": self._period,
-            "epoch": self._epoch,
-            "refused": self._refused,
-            "layers": {
-                g.collector.layer: {
-                    "metrics": dict(sorted(g.kinds.items())),
-                    "absent": g.collector.absent(),
-                    "cost": costs[g.collector.layer].model_dump(),
-                }
+        about = Sampled(
+            version=1,
+            period_s=self._period,
+            epoch=self._epoch,
+            refused=self._refused,
+            layers={
+                g.collector.layer: SampledLayer(
+                    metrics=dict(sorted(g.kinds.items())),
+                    absent=g.collector.absent(),
+                    cost=costs[g.collector.layer],
+                )
                 for g in self._groups
             },
-        }
-        write_whole(self._folder / "collectors.json", json.dumps(about, indent=2) + "\n")
+        )
+        write_whole(self._folder / "collectors.json", about.model_dump_json(indent=2) + "\n")

@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import RootModel
 
 from headrace.errors import BadInput
 from headrace.host.store import load
+from headrace.record.sampled import Sampled, SampledLayer
 from headrace.spec.collect import ALL_LAYERS
 
 Row = tuple[int, dict[str, float]]  # CLOCK_MONOTONIC, ns; series: value
@@ -57,22 +55,18 @@ class Window:
 _NONE = Window(0.0, {}, {}, {})
 
 
-class _About(RootModel[dict[str, Any]]):
-    """collectors.json."""
-
-
 class Samples:
     """The samples of a folder; layers that were not sampled are empty windows."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         about = folder / "collectors.json"
-        self.about = load(about, _About).root if about.is_file() else {}
+        self.about = load(about, Sampled) if about.is_file() else None
         self._layers: dict[str, list[Row]] = {}  # as they were asked for
 
     @property
     def present(self) -> bool:
-        return bool(self.about)
+        return self.about is not None
 
     def window(self, layer: str, begin_ns: int = 0, end_ns: int | None = None) -> Window:
         """What lies between two CLOCK_MONOTONIC times; the whole by default."""
@@ -94,6 +88,15 @@ class Samples:
                 highest[key] = max(value, highest.get(key, value))
             last.update(values)
         return Window((rows[-1][0] - rows[0][0]) / 1e9, first, last, highest)
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Layers that could not be sampled, and why."""
+        return dict(self.about.refused) if self.about is not None else {}
+
+    @property
+    def layers(self) -> dict[str, SampledLayer]:
+        return dict(self.about.layers) if self.about is not None else {}
 
     def _rows(self, layer: str) -> list[Row]:
         if layer not in self._layers:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from headrace.record.claim import JudgedClaim
 from headrace.record.frozen import Record
 from headrace.record.rows import ResultRow
+from headrace.record.segments import Anatomy
 
 
 class RunOutput(Record):
@@ -20,3 +21,37 @@ class CleanOutput(Record):
     """headrace clean"""
 
     done: tuple[str, ...]  # what was undone
+
+
+class InitOutput(Record):
+    """headrace init"""
+
+    files: tuple[str, ...]  # that were written, the spec first
+
+
+class BuildOutput(Record):
+    """headrace vnf build"""
+
+    built: tuple[str, ...]  # VNFs whose images were made
+    there: tuple[str, ...]  # whose images had been made before
+
+
+class TrialAnatomy(Record):
+    """Where a trial's packets spent their time; the parts add up to the mean latency."""
+
+    trial: int
+    chain: str
+    execution: str
+    workload: str
+    direction: str
+    load_pps: float  # each way; 0: as fast as possible
+    mean_ns: float
+    parts: Anatomy
+
+
+class AnatomyOutput(Record):
+    """headrace hosting anatomy"""
+
+    bundle: str
+    trials: tuple[TrialAnatomy, ...]
+    left_out: str | None  # trials whose parts cannot be told, and why

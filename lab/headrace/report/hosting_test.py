@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.analyse.units import flow
+from headrace.cli._testdata import valid
 from headrace.cli.hosting import app
 from headrace.errors import HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
@@ -72,6 +73,12 @@ def test_parts_of_a_latency_below_the_floor_are_left_out(tmp_path: Path, bundle_
         shown.exit_code == 0 and shown.output.count("64 B, 1024 flows") == 2
     )  # drawn, and as numbers
     assert "Left out: 1 trial with a median latency" in shown.output
+    told = CliRunner().invoke(app, ["anatomy", str(tmp_path / "both"), "--json"])
+    printed = valid("hosting anatomy", told.stdout)
+    assert [(t["trial"], t["parts"]) for t in printed["trials"]] == [
+        (known.trial, parts.model_dump())
+    ]
+    assert printed["left_out"] in shown.output
     with pytest.raises(HeadraceError, match=r"floor \(87\.7.ms\), whose calibration was disturbed"):
         CliRunner().invoke(app, ["anatomy", str(tmp_path / "none")], catch_exceptions=False)
 

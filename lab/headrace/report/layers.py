@@ -69,10 +69,7 @@ def read(
         or {0: figures(Windows.within(samples), None, whole)},
         stacks=stacks,
         stack_absent=absent.read_text().strip() if absent.is_file() else "it was not asked for",
-        costs={
-            layer: facts["cost"]["share_of_one_cpu"]
-            for layer, facts in samples.about["layers"].items()
-        },
+        costs={layer: facts.cost.share_of_one_cpu for layer, facts in samples.layers.items()},
         diagnoses=tuple(explain(*deployment(folder, results).evidence, rules=SURROUNDINGS)),
     )
 

@@ -30,8 +30,8 @@ def has_image(image: str) -> bool:
 
 def build_all(
     entries: Sequence[CatalogueEntry], say: Say, ledger: Ledger, *, again: bool = False
-) -> int:
-    """Build the images that are missing, several at once; how many were."""
+) -> list[CatalogueEntry]:
+    """Build the images that are missing, several at once; which were."""
     wanted = [entry for entry in entries if again or not has_image(entry.image)]
     if wanted:
         _ensure_base(say, ledger)
@@ -49,7 +49,7 @@ def build_all(
             for tag in tags:
                 builds.remove(tag)
             raise
-    return len(wanted)
+    return wanted
 
 
 def _ensure_base(say: Say, ledger: Ledger) -> None:
