@@ -24,7 +24,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(bundle_path: Path, slower: Path) -> Diff:
+def compared(bundle_path: Path, slower: Path) -> Diff:
     return diff(Bundle(bundle_path), Bundle(slower))
 
 

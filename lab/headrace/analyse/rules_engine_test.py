@@ -19,12 +19,12 @@ LOAD = 1e6  # of the trial; its ring is of 1 ms at 1000 packets
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Trial]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Trial]:
     bundle = Bundle(make_bundle(tmp_path_factory.mktemp("explain") / "b", repetitions=1))
     return bundle.results()[0], bundle.trials()[1]
 
 
-def found(measured: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
+def diagnosed(measured: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
     result, trial = measured
     assert trial.counters is not None
     ref = int(TSC_HZ * trial.duration_s)
@@ -58,13 +58,13 @@ def found(measured: tuple[Result, Trial], size: int, busy: float) -> Diagnosis:
     ],
 )
 def test_a_ring_is_small(measured: tuple[Result, Trial], size: int, busy: float, rule: str) -> None:
-    assert found(measured, size, busy).rule == rule
+    assert diagnosed(measured, size, busy).rule == rule
 
 
 def test_the_measurement_is_named(measured: tuple[Result, Trial]) -> None:
     text = "Measured: edge, rtc, 64 B, 1024 flows"
-    assert found(measured, 64, 0.3).evidence[-1] == f"{text}, at a load of 1.00\u202fMpps."
-    assert found(measured, 64, 0.97).evidence[-1] == f"{text}, ndr, at a load of 500\u202fkpps."
+    assert diagnosed(measured, 64, 0.3).evidence[-1] == f"{text}, at a load of 1.00\u202fMpps."
+    assert diagnosed(measured, 64, 0.97).evidence[-1] == f"{text}, ndr, at a load of 500\u202fkpps."
 
 
 @pytest.mark.parametrize("verdict", ["invalid", "generator-bound"])
@@ -115,7 +115,7 @@ def test_a_disturbance_comes_before_any_shortage(
 
 
 def test_a_reader_that_did_not_run_had_no_time(measured: tuple[Result, Trial]) -> None:
-    assert found(measured, 64, 0.3).rule == "small-ring"
+    assert diagnosed(measured, 64, 0.3).rule == "small-ring"
     result, trial = measured
     assert trial.counters is not None
     workers = [
@@ -123,7 +123,7 @@ def test_a_reader_that_did_not_run_had_no_time(measured: tuple[Result, Trial]) -
         for w in trial.counters.workers
     ]
     counters = trial.counters.model_copy(update={"workers": tuple(workers)})
-    assert found((result, trial.model_copy(update={"counters": counters})), 64, 0.3).rule != (
+    assert diagnosed((result, trial.model_copy(update={"counters": counters})), 64, 0.3).rule != (
         "small-ring"
     )
 
