@@ -19,15 +19,15 @@ def notice(command: str) -> str | None:
     if command not in _MEASURING:
         return None
     cpus = os.sched_getaffinity(0)
-    found = held(cpus)
-    if not found:
+    holders = held(cpus)
+    if not holders:
         return None
     whose = "; ".join(
         f"{'lcores' if len(on) > 1 else 'lcore'} {', '.join(map(str, on))} by {who}"
-        for who, on in found.items()
+        for who, on in holders.items()
     )
     slow = ""
-    if len(cpus) == sum(map(len, found.values())):
+    if len(cpus) == sum(map(len, holders.values())):
         slow = ", which leaves this command little time to start"
     return f"headrace {command}: held for measuring: {whose}{slow}"
 

@@ -15,11 +15,8 @@ LINES = 60  # of a function
 # Two classes of one name; the fewer the better.
 NAMESAKES = frozenset(["Document", "Facts", "Group", "Point"])
 
-# Names that say that a variable was assigned, and not what it holds: in none of these folders.
+# Names that say that a variable was assigned, and not what it holds.
 VAGUE = frozenset(["found", "made", "said"])
-NAMED = frozenset(
-    ["analyse", "collect", "engine", "graph", "layout", "measure", "model", "record", "spec"]
-)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = ast.Module | ast.ClassDef | Function
@@ -53,12 +50,8 @@ def test_docstrings_are_sentences() -> None:
 
 
 def test_variables_are_named_for_what_they_hold() -> None:
-    vague = [
-        f"{place}: {name}"
-        for place, node in nodes()
-        if place.split("/")[0] in NAMED and (name := _variable(node)) in VAGUE
-    ]
-    assert vague == []
+    vague = [f"{place}: {name}" for place, node in nodes() if (name := _variable(node)) in VAGUE]
+    assert vague == ["doctor/check.py: found"]  # a field of the JSON that `doctor` prints
 
 
 def _variable(node: ast.AST) -> str | None:

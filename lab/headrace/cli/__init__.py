@@ -145,14 +145,14 @@ _MOVED = {
 def _usage(error: Any) -> int:
     """Typer would draw a box of five lines around it."""
     command = error.ctx.command_path if error.ctx is not None else "headrace"
-    said = error.format_message()
+    text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
-        print(said)
+        print(text)
     else:
         if (instead := _MOVED.get(tuple(sys.argv[1:3]))) is not None:  # type: ignore[arg-type]
             print(f"headrace {' '.join(sys.argv[1:3])}: no such command; allowed: {instead}",
                   file=sys.stderr)  # fmt: skip
             return EXIT_BAD_INPUT
-        words = said[:1].lower() + said[1:].rstrip(".").replace(": Input should", ": should")
+        words = text[:1].lower() + text[1:].rstrip(".").replace(": Input should", ": should")
         print(f"{command}: {words}; see {command} --help", file=sys.stderr)
     return EXIT_BAD_INPUT

@@ -60,19 +60,19 @@ class Capture:
 
 def read(file: Path) -> Capture:
     """BadInput names the file and what is wrong with it."""
-    found = Capture()
+    capture = Capture()
     try:
         for data, length in _packets(file):
-            found.packets += 1
-            found.sizes[min(max(length + _FCS, FRAME_MIN), FRAME_MAX)] += 1
-            _note(found, data)
+            capture.packets += 1
+            capture.sizes[min(max(length + _FCS, FRAME_MIN), FRAME_MAX)] += 1
+            _note(capture, data)
     except OSError as error:
         raise BadInput(f"{file}: {error.strerror or error}") from None
     except (ValueError, EOFError, dpkt.dpkt.Error) as error:
-        raise BadInput(f"{file}: packet {found.packets + 1}: not a capture: {error}") from None
-    if not found.packets:
+        raise BadInput(f"{file}: packet {capture.packets + 1}: not a capture: {error}") from None
+    if not capture.packets:
         raise BadInput(f"{file}: holds no packet; allowed: a capture with at least one")
-    return found
+    return capture
 
 
 def _packets(file: Path) -> Iterator[tuple[bytes, int]]:
@@ -87,23 +87,23 @@ def _packets(file: Path) -> Iterator[tuple[bytes, int]]:
         yield packet, len(packet)
 
 
-def _note(found: Capture, data: bytes) -> None:
+def _note(capture: Capture, data: bytes) -> None:
     try:
         network: Any = dpkt.ethernet.Ethernet(data).data
     except dpkt.dpkt.UnpackError:
         network = None
     if isinstance(network, dpkt.ip.IP):
         if network.offset:
-            found.fragments += 1
+            capture.fragments += 1
             return
         protocol = network.p
     elif isinstance(network, dpkt.ip6.IP6):
         protocol = network.p
     else:
-        found.others += 1
+        capture.others += 1
         return
     inner = network.data
     src_port, dst_port = 0, 0
     if isinstance(inner, dpkt.tcp.TCP | dpkt.udp.UDP):
         src_port, dst_port = inner.sport, inner.dport
-    found.flows[CapturedFlow(network.src, network.dst, src_port, dst_port, protocol)] += 1
+    capture.flows[CapturedFlow(network.src, network.dst, src_port, dst_port, protocol)] += 1

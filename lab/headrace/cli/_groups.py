@@ -111,8 +111,8 @@ def no_calibration() -> str | None:
 
 
 def chosen(doc: Document, wanted: Wanted) -> Chosen:
-    found = points(doc, this_machine(), wanted)
-    return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, found)
+    every = points(doc, this_machine(), wanted)
+    return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, every)
 
 
 def show(chosen: Chosen, console: Console) -> None:

@@ -53,12 +53,12 @@ def where(
     if not isinstance(one, HostedPoint):
         apart = ", ".join(kind for kind in KINDS if kind != "inline")
         raise doc.error(("deployment", "hosting"), f"got inline; allowed: {apart}")
-    found = _look(one, rate, seconds)
-    astray = [line for engine in found for line in engine.astray()]
+    places = _look(one, rate, seconds)
+    astray = [line for engine in places for line in engine.astray()]
     if as_json:
-        print_json(_output(one, found, astray))
+        print_json(_output(one, places, astray))
     else:
-        _show(one, found, stdout(soft_wrap=True))
+        _show(one, places, stdout(soft_wrap=True))
     if astray:
         raise HeadraceError(f"not where its placement says: {'; '.join(astray)}")
 
@@ -102,23 +102,23 @@ def _nic_node(one: HostedPoint) -> int:
     return describe_cpu(one.placement.sink).node
 
 
-def _output(one: HostedPoint, found: list[Whereabouts], astray: list[str]) -> WhereOutput:
+def _output(one: HostedPoint, places: list[Whereabouts], astray: list[str]) -> WhereOutput:
     return WhereOutput(
         placement=one.experiment.hosting.placement,
         nic_node=_nic_node(one),
         as_placed=not astray,
         astray=tuple(astray),
-        engines=tuple(found),
+        engines=tuple(places),
     )
 
 
-def _show(one: HostedPoint, found: list[Whereabouts], console: Console) -> None:
+def _show(one: HostedPoint, places: list[Whereabouts], console: Console) -> None:
     placement = one.experiment.hosting.placement
     console.print(f"placement {placement}, NIC on node {_nic_node(one)}", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("engine", "placed on", "workers may run on", "last ran on", "memory"):
         table.add_column(column)
-    for engine in found:
+    for engine in places:
         workers = engine.workers
         table.add_row(
             engine.name,

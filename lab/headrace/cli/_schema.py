@@ -128,7 +128,7 @@ def comments(model: type[object]) -> dict[str, str]:
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    found = {}
+    texts = {}
     [body] = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
     for one in body.body:
@@ -139,8 +139,8 @@ def comments(model: type[object]) -> dict[str, str]:
                 line += 1
                 text += f" {words[line][0]}"
             if not alone:
-                found[one.target.id] = text
-    return found
+                texts[one.target.id] = text
+    return texts
 
 
 def json_schema() -> dict[str, Any]:

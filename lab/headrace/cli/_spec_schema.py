@@ -69,17 +69,17 @@ class _Writable(GenerateJsonSchema):
         return inner if also is None else {"anyOf": [inner, also]}
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        made = super().model_schema(schema)
+        described = super().model_schema(schema)
         for name, text in comments(schema["cls"]).items():
-            if name in made.get("properties", {}):
-                made["properties"][name]["description"] = text
-        return made
+            if name in described.get("properties", {}):
+                described["properties"][name]["description"] = text
+        return described
 
 
 def spec_schema(description: Description) -> Schema:
     """Draft 2020-12; descriptions are Markdown, as editors show them."""
-    made = Study.model_json_schema(schema_generator=_Writable)
-    models = made["$defs"]
+    schema = Study.model_json_schema(schema_generator=_Writable)
+    models = schema["$defs"]
     for name, forms in _SHORT.items():
         if name in models:
             whole = models[name]
@@ -94,11 +94,11 @@ def spec_schema(description: Description) -> Schema:
     models["Vnf"] = {"type": ["string", "object"], "description": "a third-party appliance"}
     ours, theirs = ("#/$defs/Node", "#/$defs/Vnf")
     for key in ("chain", "chains"):
-        made["properties"].pop(key)
-    made |= {"if": _appliances(), "then": _chains(theirs), "else": _chains(ours)}
-    made["properties"] |= {"chain": {}, "chains": {}}
+        schema["properties"].pop(key)
+    schema |= {"if": _appliances(), "then": _chains(theirs), "else": _chains(ours)}
+    schema["properties"] |= {"chain": {}, "chains": {}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "a headrace study",
-            **{k: v for k, v in made.items() if k != "title"}}  # fmt: skip
+            **{k: v for k, v in schema.items() if k != "title"}}  # fmt: skip
 
 
 def _node(description: Description) -> Schema:

@@ -34,11 +34,11 @@ def test_count() -> None:
 
 @pytest.mark.parametrize("more", [[], ["--limit", "3"], ["--sample", "3"], ["--limit", "9"]])
 def test_json_is_one_object(more: list[str]) -> None:
-    found = json.loads(call(*FIVE, "--json", *more).stdout)
-    assert found["count"] == 8
+    output = json.loads(call(*FIVE, "--json", *more).stdout)
+    assert output["count"] == 8
     wanted = min(8, int(more[1])) if more else 8
-    assert len(found["graphs"]) == wanted
-    for graph in found["graphs"]:
+    assert len(output["graphs"]) == wanted
+    for graph in output["graphs"]:
         assert set(graph) == set(FIVE)
         assert list(graph.values()).count(None) == 1
 
@@ -52,11 +52,11 @@ def test_why_there_is_none(tmp_path: Path) -> None:
     rules = tmp_path / "mine.yaml"
     rules.write_text("extends: none\nvnfs: {a: {category: general}, b: {category: general}}\n"
                      "rules: [a first, a before b, b first]\n")  # fmt: skip
-    said = call("a", "b", "--rules", str(rules), "--count")
-    assert said.stdout == "0\n"
-    assert "no graph satisfies all of: " in said.stderr
-    assert "'b first'" in said.stderr and ("'a first'" in said.stderr) != (
-        "'a before b'" in said.stderr
+    result = call("a", "b", "--rules", str(rules), "--count")
+    assert result.stdout == "0\n"
+    assert "no graph satisfies all of: " in result.stderr
+    assert "'b first'" in result.stderr and ("'a first'" in result.stderr) != (
+        "'a before b'" in result.stderr
     )
     assert "no graph satisfies 'leaf has no children'" in call("ids:2", "--count").stderr
 

@@ -102,13 +102,13 @@ def _name(pid: int) -> str:
         raise bad_value("--pid", pid, problem="there is no such process") from None
 
 
-def _wait(command: list[str] | None, duration: float | None, said: int | None) -> int:
-    """Ctrl-C ends sampling, not the summary. The command's exit status, as a shell has it; `said`:
-    where its output goes."""
+def _wait(command: list[str] | None, duration: float | None, output: int | None) -> int:
+    """Ctrl-C ends sampling, not the summary. The command's exit status, as a shell has it;
+    `output`: where what it prints goes."""
     try:
         if command:
             try:
-                ended = subprocess.run(command, stdout=said, check=False).returncode
+                ended = subprocess.run(command, stdout=output, check=False).returncode
             except OSError as error:
                 raise bad_value(
                     "COMMAND", command[0], problem=error.strerror or "", allowed="a program"

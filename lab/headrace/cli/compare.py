@@ -70,12 +70,12 @@ def compare(
             doc, chosen, checked, out, as_json, wait, more={"compared": names}
         )
     page = finish_run(bundle, None)
-    found = compare_sides(Bundle(bundle), names["a"], names["b"])
-    judged = judge_pairs(found.results, conditions)
+    compared = compare_sides(Bundle(bundle), names["a"], names["b"])
+    judged = judge_pairs(compared.results, conditions)
     if as_json:
-        print_json(GatedComparison(**dict(found), judged=judged))
+        print_json(GatedComparison(**dict(compared), judged=judged))
     else:
-        show(found, stdout())
+        show(compared, stdout())
         stdout().print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
     chosen.complain()
     tell(judged, f"headrace compare {names['a']} {names['b']}", junit)
@@ -85,12 +85,12 @@ def _named(spec: Path, engine: Path | None) -> str:
     return str(spec) if engine is None else f"{spec} with {engine}"
 
 
-def show(found: Comparison, console: Console) -> None:
-    console.print(f"a  {found.a}\nb  {found.b}", markup=False, soft_wrap=True)
+def show(compared: Comparison, console: Console) -> None:
+    console.print(f"a  {compared.a}\nb  {compared.b}", markup=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "a", "b", "b / a, 95 %", "pairs", ""):
         table.add_column(column, justify="left" if not column else "right")
-    for one in found.results:
+    for one in compared.results:
         a, b = units.pps(one.a_pps, 4), units.pps(one.b_pps, 4)
         if one.paired is None:
             table.add_row(name_of(one.key), a, b, "–", "", one.why)
@@ -101,5 +101,5 @@ def show(found: Comparison, console: Console) -> None:
         table.add_row(name_of(one.key), a, b, text, str(one.paired.pairs),
                       verdict[one.paired.verdict])  # fmt: skip
     console.print(table, markup=False)
-    if not found.results:
+    if not compared.results:
         console.print("Nothing to compare: no result has the same execution, goal and workload.")

@@ -29,27 +29,27 @@ def diff(
 ) -> None:
     """Compare two runs: results against their spread, and what surrounded them."""
     conditions = conditions_of(fail_if, junit)
-    found = compare_bundles(Bundle(a), Bundle(b))
-    judged = judge_diff(found, conditions)
+    compared = compare_bundles(Bundle(a), Bundle(b))
+    judged = judge_diff(compared, conditions)
     if as_json:
-        print_json(GatedDiff(**dict(found), judged=judged))
+        print_json(GatedDiff(**dict(compared), judged=judged))
     else:
-        show(found, stdout())
+        show(compared, stdout())
     tell(judged, f"headrace diff {a} {b}", junit)
 
 
-def show(found: Diff, console: Console) -> None:
-    console.print(Text(found.sentence, style="bold"))
-    console.print(Text(f"a  {found.a}\nb  {found.b}", style="dim"))
-    for row in found.compared:
+def show(compared: Diff, console: Console) -> None:
+    console.print(Text(compared.sentence, style="bold"))
+    console.print(Text(f"a  {compared.a}\nb  {compared.b}", style="dim"))
+    for row in compared.compared:
         console.print()
         console.print(_title(row))
         console.print(_changes(row))
-    for keys, side in ((found.only_a, "a"), (found.only_b, "b")):
+    for keys, side in ((compared.only_a, "a"), (compared.only_b, "b")):
         for key in keys:
             console.print(Text(f"only in {side}: {name_of(key)}", style="yellow"))
     console.print()
-    console.print(_differences(found.differences), soft_wrap=True)
+    console.print(_differences(compared.differences), soft_wrap=True)
 
 
 def _title(row: ComparedResults) -> Text:
@@ -61,12 +61,12 @@ def _title(row: ComparedResults) -> Text:
 
 
 def _changes(row: ComparedResults) -> Table:
-    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
     for justify in ("left", "right", "right", "right"):
-        made.add_column(justify=justify, no_wrap=True)
-    made.add_column(overflow="fold")  # the words give way on a narrow terminal, not the figures
+        table.add_column(justify=justify, no_wrap=True)
+    table.add_column(overflow="fold")  # the words give way on a narrow terminal, not the figures
     for change in row.changes:
-        made.add_row(
+        table.add_row(
             change.metric,
             _value(change.a, change.unit),
             _value(change.b, change.unit),
@@ -74,8 +74,8 @@ def _changes(row: ComparedResults) -> Table:
             _judged(change),
         )
     if any(c.metric == "throughput" and c.significance == "different" for c in row.changes):
-        made.add_row(Text("latencies are at each side's own rate", style="dim"))
-    return made
+        table.add_row(Text("latencies are at each side's own rate", style="dim"))
+    return table
 
 
 def _value(value: float, unit: str) -> str:
@@ -104,13 +104,13 @@ def _judged(change: MetricChange) -> Text:
     )
 
 
-def _differences(found: tuple[Difference, ...]) -> Text:
+def _differences(differences: tuple[Difference, ...]) -> Text:
     """One line each, however long: they are searched and copied."""
-    if not found:
+    if not differences:
         return Text("Specification and environment are the same.", style="dim")
     text = Text()
     for where, title in (("spec", "Specification"), ("environment", "Environment")):
-        rows = [d for d in found if d.where == where]
+        rows = [d for d in differences if d.where == where]
         if rows:
             text.append(f"{title}\n", style="bold")
         for d in rows:

@@ -30,9 +30,9 @@ def explain(
 ) -> None:
     """Name what is narrowest, the evidence for it, and what would move it."""
     known = parts(bundle)
-    found = explain_parts(known)
+    diagnoses = explain_parts(known)
     if as_json:
-        print_json(Diagnoses(tuple(found)))
+        print_json(Diagnoses(tuple(diagnoses)))
         return
     console = stdout()
     if (unfinished := known[0].evidence[0].unfinished) is not None:
@@ -40,9 +40,9 @@ def explain(
     if known[0].evidence[0].results:
         opened = Bundle(bundle)
         console.print(sentence(opened, report(opened)), style="bold", markup=False)
-    if not found:
+    if not diagnoses:
         console.print("Nothing that was counted shows what the limit is.")
-    for number, diagnosis in enumerate(found, 1):
+    for number, diagnosis in enumerate(diagnoses, 1):
         _show(number, diagnosis, sum(bool(p.title) for p in known), console)
     evidence = [e for part in known for e in part.evidence]
     absent = {layer: why for e in evidence for layer, why in e.absent.items()}

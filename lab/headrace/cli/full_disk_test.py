@@ -19,15 +19,15 @@ from headrace.record.testdata import make_bundle
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    found = tmp_path / "disk"
-    found.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(found)]
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("a disk of its own can only be mounted by root")
     try:
-        yield found
+        yield folder
     finally:
-        subprocess.run(["umount", str(found)], check=True)
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def fill(disk: Path) -> None:
@@ -39,8 +39,8 @@ def fill(disk: Path) -> None:
 @pytest.mark.parametrize("rows_fit", [False, True])
 def test_tables_that_do_not_fit(tmp_path: Path, disk: Path, rows_fit: bool) -> None:
     whole = Bundle(make_bundle(tmp_path / "whole"))
-    said = r"trials\.parquet: cannot be written: no space left on device$"
-    with pytest.raises(BundleUnwritable, match=said) as caught, BundleWriter(disk / "b") as w:
+    message = r"trials\.parquet: cannot be written: no space left on device$"
+    with pytest.raises(BundleUnwritable, match=message) as caught, BundleWriter(disk / "b") as w:
         for trial in whole.trials()[:3]:
             w.trial(trial)
         w.result(whole.results()[0])

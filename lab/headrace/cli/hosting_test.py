@@ -24,7 +24,7 @@ def test_a_point_is_listed_as_a_spec_has_it(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_figure_that_shares_its_points_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     run(_POINTS, figure=3, show=True)
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.startswith("Figures 2-7 of the paper have these points between them")
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("Figures 2-7 of the paper have these points between them")
     run(_POINTS, figure=8, show=True)
     assert "between them" not in capsys.readouterr().out

@@ -132,13 +132,13 @@ def _experiments(doc: Document) -> list[Experiment]:
     """One for each chain and frame size; how they were to be executed is what is asked here."""
     if isinstance(doc.data, dict) and doc.data.get("sweep"):
         raise doc.error(("sweep",), "a plan is of one workload; allowed: no sweep")
-    found: dict[tuple[str, str], Experiment] = {}
+    chosen: dict[tuple[str, str], Experiment] = {}
     for one in expand(doc):
         key = one.chain, one.workload_name
         # An execution that says where each segment runs is planned for beside the others.
-        if key not in found or (found[key].execution.lcores is None and one.execution.lcores):
-            found[key] = one
-    for one in found.values():
+        if key not in chosen or (chosen[key].execution.lcores is None and one.execution.lcores):
+            chosen[key] = one
+    for one in chosen.values():
         if not one.nodes:
             raise doc.error(("chain",), "is empty; allowed: at least one function to plan for")
         if one.workload.direction != "forward":
@@ -147,7 +147,7 @@ def _experiments(doc: Document) -> list[Experiment]:
                 "plans are of one direction so far; allowed: forward",
                 value=one.workload.direction,
             )
-    return list(found.values())
+    return list(chosen.values())
 
 
 def _check_out(out: Path | None, experiments: list[Experiment]) -> None:

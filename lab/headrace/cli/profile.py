@@ -69,18 +69,18 @@ def profile(
     if not 0.05 <= seconds <= 60:
         raise bad_value("--seconds", seconds, allowed="0.05..60")
     console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
-    made = _run(wanted, repetitions, seconds, console)
+    profiled = _run(wanted, repetitions, seconds, console)
     target = out or store.profiles_folder() / f"{nf}.json"
-    store.save(target, made)
+    store.save(target, profiled)
     page = html or target.with_suffix(".html")
-    shown = profile_document(made)
+    shown = profile_document(profiled)
     write_page(shown, page)
     if as_json:
-        print_json(made)
+        print_json(profiled)
         return
-    said = stdout()
-    show(shown, said)
-    said.print(f"\nProfile: {target}\nPage: {page}", markup=False)
+    output = stdout()
+    show(shown, output)
+    output.print(f"\nProfile: {target}\nPage: {page}", markup=False)
 
 
 def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Console) -> Profile:
@@ -100,7 +100,7 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
         session.hold(cpus[:2])
         session.provide(most)
         bench = Bench(description, session, (cpus[0], cpus[1]), repetitions, seconds)
-        made = sweep.profile(
+        profiled = sweep.profile(
             bench,
             wanted,
             detect(),
@@ -109,7 +109,7 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
         )
     finish_run(session.bundle.path, None)
     console.print(f"Bundle: {session.bundle.path}", markup=False)
-    return made
+    return profiled
 
 
 def _check_names(description: Description, wanted: WantedProfile) -> None:
@@ -124,16 +124,16 @@ def _check_names(description: Description, wanted: WantedProfile) -> None:
 
 
 def _params(given: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise bad_value("--param", text, allowed="key=value, as flows=100000")
         try:
-            found[key] = yaml.safe_load(value)
+            params[key] = yaml.safe_load(value)
         except yaml.YAMLError:
             raise bad_value("--param", text, allowed="a value in YAML") from None
-    return found
+    return params
 
 
 def _sweeps(given: str | None) -> tuple[Any, ...]:
@@ -149,13 +149,13 @@ def _sweeps(given: str | None) -> tuple[Any, ...]:
 def _states(given: str | None) -> tuple[int, ...]:
     if given is None:
         return sweep.STATES
-    found = []
+    states = []
     for part in given.split(","):
         match = re.fullmatch(r"(\d+)([km]?)", part.strip(), re.IGNORECASE)
         n = int(match[1]) * _SUFFIXES[match[2].lower()] if match else 0
         if not 1 <= n <= STATE_MAX:
             raise bad_value("--states", part, allowed=f"1..{STATE_MAX}, also as 10k or 1M")
-        found.append(n)
-    if not found:
+        states.append(n)
+    if not states:
         raise BadInput("--states: allowed: at least one number")
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(states)))

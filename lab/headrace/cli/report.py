@@ -40,22 +40,22 @@ def report(
 ) -> None:
     """Show the results of a run, where its chains are narrowest, and the evidence."""
     opened = Bundle(bundle)
-    made = make_report(opened)
+    reported = make_report(opened)
     if claims:
         judged = claimed.of_bundle(opened)
-        made = made.model_copy(update={"claims": judged})
-    shown = _document(opened, made)
+        reported = reported.model_copy(update={"claims": judged})
+    shown = _document(opened, reported)
     if html is not None:
         write_html(shown, html)
     if as_text:
-        print_json(report_output(made, shown))
+        print_json(report_output(reported, shown))
     else:
         console = stdout()
         show(shown, console)
         if html is not None:
             console.print(f"Written: {html}", markup=False)
     if claims:
-        claimed.exit_by(made.claims)
+        claimed.exit_by(reported.claims)
 
 
 def write_html(shown: Document, target: Path) -> None:
@@ -71,27 +71,27 @@ def write_html(shown: Document, target: Path) -> None:
         ) from None
 
 
-def sentence(bundle: Bundle, made: Report) -> str:
+def sentence(bundle: Bundle, reported: Report) -> str:
     """What it comes to, by what was asked: of advice, of offloading, of executions."""
     advised = tuned(bundle)
     own = offload.sentence(bundle) if advised is None else tune.sentence(advised)
-    return own or made.sentence
+    return own or reported.sentence
 
 
-def _document(bundle: Bundle, made: Report) -> Document:
+def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
         *offload.sections(bundle),
-        *appliances.sections(made.reached, bundle.path / "samples"),
+        *appliances.sections(reported.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),
         *tune.sections(tuned(bundle)),
     )
     points = sections(bundle)
     return document(
-        made,
+        reported,
         spec=bundle.spec_given,
         points=points,
-        more=(*claims_page.sections(made.claims), *more),
-        sentence=sentence(bundle, made),
+        more=(*claims_page.sections(reported.claims), *more),
+        sentence=sentence(bundle, reported),
     )
 
 

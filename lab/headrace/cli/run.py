@@ -231,11 +231,11 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
     )
 
 
-def _show_preview(found: Preview, as_json: bool) -> None:
+def _show_preview(preview: Preview, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(preview)
     else:
-        show_preview(found, stdout(soft_wrap=True))
+        show_preview(preview, stdout(soft_wrap=True))
 
 
 def open_spec(given: Path) -> Document:

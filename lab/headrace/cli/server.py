@@ -33,11 +33,11 @@ def detect(
     as_json: Annotated[bool, typer.Option("--json", help="Print the description.")] = False,
 ) -> None:
     """Sockets, NUMA nodes, cores, caches, memory, hugepages and NICs."""
-    found = find()
+    detected = find()
     if as_json:
-        print_json(found)
+        print_json(detected)
         return
-    show(server_document(found), stdout())
+    show(server_document(detected), stdout())
 
 
 @app.command()
@@ -58,13 +58,13 @@ def calibrate(
     if not 1 <= rounds <= ROUNDS_MAX:
         raise bad_value("--rounds", rounds, allowed=f"1..{ROUNDS_MAX}")
     target = out or store.calibration_file()
-    made = run_calibration(rounds, _cpus(cpus))
-    store.save(target, made)
+    calibrated = run_calibration(rounds, _cpus(cpus))
+    store.save(target, calibrated)
     page = html or target.with_suffix(".html")
-    shown = calibration_document(made)
+    shown = calibration_document(calibrated)
     write(shown, page)
     if as_json:
-        print_json(made)
+        print_json(calibrated)
         return
     console = stdout()
     show(shown, console)

@@ -60,22 +60,22 @@ def trace(
         options.append("--stats")
     with tracing(options) as tracer:
         _wait(tracer, command, duration, STDERR if as_json else None)
-        found = tracer.stop()
+        traced = tracer.stop()
     if as_json:
-        print_json(found)
+        print_json(traced)
         return
     console = stdout()
-    show(found, console)
+    show(traced, console)
     if cost:
-        _cost(found, console)
+        _cost(traced, console)
 
 
 def _wait(
-    tracer: Tracer, command: list[str] | None, duration: float | None, said: int | None
+    tracer: Tracer, command: list[str] | None, duration: float | None, output: int | None
 ) -> None:
-    """Ctrl-C ends tracing, not the report. `said`: where the command's output goes."""
+    """Ctrl-C ends tracing, not the report. `output`: where the command's output goes."""
     if command:
-        _run(command, said)
+        _run(command, output)
         return
     end = None if duration is None else time.monotonic() + duration
     try:
@@ -85,9 +85,9 @@ def _wait(
         return
 
 
-def _run(command: list[str], said: int | None) -> None:
+def _run(command: list[str], output: int | None) -> None:
     try:
-        process = subprocess.Popen(command, stdout=said)
+        process = subprocess.Popen(command, stdout=output)
     except OSError as error:
         raise bad_value(
             "COMMAND", command[0], problem=error.strerror or "", allowed="a program"
@@ -101,12 +101,12 @@ def _run(command: list[str], said: int | None) -> None:
         raise HeadraceError(f"{command[0]}: ended with status {status}; no trace is shown")
 
 
-def _cost(found: StackTrace, console: Console) -> None:
-    runs = sum(p.runs for p in found.programs)
+def _cost(traced: StackTrace, console: Console) -> None:
+    runs = sum(p.runs for p in traced.programs)
     if not runs:
         return
-    per_run = found.program_ns() / runs
-    share = found.program_ns() / (found.duration_s * 1e9)
+    per_run = traced.program_ns() / runs
+    share = traced.program_ns() / (traced.duration_s * 1e9)
     console.print(
         f"Cost: {runs} events, {per_run:.0f} ns each by the kernel's count (its own timing "
         f"included), {share:.2%} of one CPU."

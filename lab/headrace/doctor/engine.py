@@ -146,14 +146,14 @@ def _packages_to_build() -> DoctorCheck:
 
 def kernel() -> DoctorCheck:
     lockdown = read("/sys/kernel/security/lockdown")
-    mode, said = "none", "no lockdown"
+    mode, text = "none", "no lockdown"
     if lockdown and "[" in lockdown:
         mode = lockdown.split("[")[1].split("]")[0]
-        said = f"lockdown {mode}"
+        text = f"lockdown {mode}"
     return DoctorCheck(
         name="lockdown",
         group="kernel",
         status="ok" if mode == "none" else "limited",
-        found=f"Linux {platform.release()}, {said}",
+        found=f"Linux {platform.release()}, {text}",
         means=None if mode == "none" else "kprobes and raw access to devices may be refused",
     )

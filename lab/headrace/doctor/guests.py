@@ -53,8 +53,8 @@ def _guest() -> DoctorCheck:
             mend=apt(*missing),
         )
     if not has_device and not fetches:
-        found = f"HEADRACE_QEMU: {qemu} has no device {_DEVICE} (QEMU 8.0 and later have)"
-        return DoctorCheck(name="guests", group=GROUP, status="missing", found=found)
+        there = f"HEADRACE_QEMU: {qemu} has no device {_DEVICE} (QEMU 8.0 and later have)"
+        return DoctorCheck(name="guests", group=GROUP, status="missing", found=there)
     if not root():
         return DoctorCheck(
             name="guests",
@@ -71,8 +71,8 @@ def _guest() -> DoctorCheck:
             found=f"no QEMU with the device {_DEVICE} is installed",
             means="`make test-vm-sriov` fetches the distribution's backport of one, once",
         )
-    found = f"{qemu} has the device {_DEVICE}: guests with SR-IOV and two NUMA nodes"
-    return DoctorCheck(name="guests", group=GROUP, status="ok", found=found)
+    there = f"{qemu} has the device {_DEVICE}: guests with SR-IOV and two NUMA nodes"
+    return DoctorCheck(name="guests", group=GROUP, status="ok", found=there)
 
 
 def _has_device(qemu: str) -> bool:

@@ -32,22 +32,22 @@ def _hugepages() -> DoctorCheck:
             means="the engine runs on 4 kB pages: more TLB misses, lower figures",
         )
     free_mb = pool.free * pool.page_kb // 1024
-    found = f"{pool.free} of {pool.total} pages of {pool.page_kb} kB free ({free_mb} MB)"
+    there = f"{pool.free} of {pool.total} pages of {pool.page_kb} kB free ({free_mb} MB)"
     pages = pool.total + hugepages.lacking(_WANTED_MB, pool)
     if free_mb >= _WANTED_MB:
-        return DoctorCheck(name="hugepages", group=GROUP, status="ok", found=found)
+        return DoctorCheck(name="hugepages", group=GROUP, status="ok", found=there)
     if root():
         return DoctorCheck(
             name="hugepages",
             group=GROUP,
             status="ok",
-            found=f"{found}; runs add what they need and give it back",
+            found=f"{there}; runs add what they need and give it back",
         )
     return DoctorCheck(
         name="hugepages",
         group=GROUP,
         status="limited",
-        found=found,
+        found=there,
         means="the engine runs on 4 kB pages: more TLB misses, lower figures",
         mend=sudo(f"echo {pages} > {pool.control}"),
     )

@@ -42,7 +42,7 @@ class ExaminedNic(NamedTuple):
 
 
 def _pci_nics() -> list[ExaminedNic]:
-    found = []
+    nics = []
     for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
         if not (read(device / "class") or "").startswith(_NETWORK_CLASS):
             continue
@@ -50,7 +50,7 @@ def _pci_nics() -> list[ExaminedNic]:
         # A virtio NIC's interface hangs below its virtio device.
         links = sorted([*device.glob("net/*"), *device.glob("virtio*/net/*")])
         speed = read(links[0] / "speed") if links else None
-        found.append(
+        nics.append(
             ExaminedNic(
                 address=device.name,
                 driver=driver,
@@ -59,28 +59,30 @@ def _pci_nics() -> list[ExaminedNic]:
                 in_use=any(read(link / "operstate") == "up" for link in links),
             )
         )
-    return found
+    return nics
 
 
 def _nics(nics: list[ExaminedNic]) -> DoctorCheck:
-    def made(status: Status, found: str, means: str | None, mend: str | None = None) -> DoctorCheck:
+    def check(
+        status: Status, there: str, means: str | None, mend: str | None = None
+    ) -> DoctorCheck:
         return DoctorCheck(
-            name="nics", group=GROUP, status=status, found=found, means=means, mend=mend
+            name="nics", group=GROUP, status=status, found=there, means=means, mend=mend
         )
 
     if not nics:
-        return made(
+        return check(
             "limited",
             "no physical NIC",
             "packets travel over rings, memif, vhost, veth or pcap; no wire is measured",
         )
     shown = "; ".join(map(str, nics))
     if any(n.driver in _POLLED for n in nics):
-        return made("ok", shown, None)
+        return check("ok", shown, None)
     idle = [n for n in nics if not n.in_use]
     if not idle:
-        return made("limited", shown, "all are in use by the kernel; none is free for DPDK")
-    return made(
+        return check("limited", shown, "all are in use by the kernel; none is free for DPDK")
+    return check(
         "limited",
         shown,
         "none is bound to a driver that DPDK polls",
@@ -95,28 +97,28 @@ def _iommu(any_nic: bool) -> DoctorCheck:
         return DoctorCheck(
             name="vfio", group=GROUP, status="ok", found=f"vfio with {groups} IOMMU groups"
         )
-    found = f"{groups} IOMMU groups, vfio {'there' if vfio else 'not loaded'}"
+    state = f"{groups} IOMMU groups, vfio {'there' if vfio else 'not loaded'}"
     means = "NICs and SR-IOV functions cannot be given to DPDK or to virtual machines"
     if not any_nic:
         means += "; there is none here"
     virtual = "hypervisor" in (read("/proc/cpuinfo") or "").split()
     if not any_nic or (virtual and not groups):
-        return DoctorCheck(name="vfio", group=GROUP, status="limited", found=found, means=means)
+        return DoctorCheck(name="vfio", group=GROUP, status="limited", found=state, means=means)
     mend = (
         sudo("modprobe vfio-pci")
         if groups
         else ("add intel_iommu=on iommu=pt (or amd_iommu=on) to the kernel command line, reboot")
     )
     return DoctorCheck(
-        name="vfio", group=GROUP, status="limited", found=found, means=means, mend=mend
+        name="vfio", group=GROUP, status="limited", found=state, means=means, mend=mend
     )
 
 
 def _sriov() -> DoctorCheck:
     pfs = physical_functions()
     if pfs:
-        found = "; ".join(f"{pf.name}: {pf.total} functions, {pf.made} made" for pf in pfs)
-        return DoctorCheck(name="sriov", group=GROUP, status="ok", found=found)
+        there = "; ".join(f"{pf.name}: {pf.total} functions, {pf.enabled} made" for pf in pfs)
+        return DoctorCheck(name="sriov", group=GROUP, status="ok", found=there)
     return DoctorCheck(
         name="sriov",
         group=GROUP,

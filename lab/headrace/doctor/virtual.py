@@ -29,47 +29,47 @@ def checks() -> Iterator[DoctorCheck]:
 
 
 def _kvm() -> DoctorCheck:
-    def made(
-        status: str, found: str, means: str | None = _SLOW, mend: str | None = None
+    def check(
+        status: str, there: str, means: str | None = _SLOW, mend: str | None = None
     ) -> DoctorCheck:
         return DoctorCheck.model_validate(
             {
                 "name": "kvm",
                 "group": GROUP,
                 "status": status,
-                "found": found,
+                "found": there,
                 "means": means,
                 "mend": mend,
             }
         )
 
     if not Path("/dev/kvm").exists():
-        return made("missing", "no /dev/kvm", mend=None)
+        return check("missing", "no /dev/kvm", mend=None)
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return made(
+        return check(
             "limited",
             "/dev/kvm may not be opened by this user",
             mend=sudo(f"usermod -aG kvm {os.environ.get('USER', 'USER')}"),
         )
     why = _tiny_guest()
     if why:
-        return made("missing", f"/dev/kvm is there and a guest does not run: {why}")
+        return check("missing", f"/dev/kvm is there and a guest does not run: {why}")
     firmware = _firmware()
     if firmware is None:
-        return made(
+        return check(
             "unknown",
             "a guest of five bytes ran; a whole one was not tried, for lack of QEMU",
             mend=apt("qemu-system-x86"),
         )
     if firmware:
-        return made("missing", f"/dev/kvm is there and QEMU's firmware does not run: {firmware}")
+        return check("missing", f"/dev/kvm is there and QEMU's firmware does not run: {firmware}")
     kernel = _own_kernel()
     if kernel is None:
-        return made("unknown", "QEMU's firmware ran; no kernel in /boot to try a Linux guest with")
+        return check("unknown", "QEMU's firmware ran; no kernel in /boot to try a Linux guest with")
     linux = _linux(kernel)
     if linux:
-        return made("missing", f"/dev/kvm is there and a Linux guest does not run: {linux}")
-    return made("ok", f"a guest booted {kernel.name} under KVM", means=None)
+        return check("missing", f"/dev/kvm is there and a Linux guest does not run: {linux}")
+    return check("ok", f"a guest booted {kernel.name} under KVM", means=None)
 
 
 def _tiny_guest() -> str | None:

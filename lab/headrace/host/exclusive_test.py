@@ -35,11 +35,11 @@ def test_the_limit_names_the_holder() -> None:
         assert other.stdout is not None
         assert other.stdout.readline().strip() == "held"
         asked: list[int] = []
-        with pytest.raises(HeadraceError) as said, HeldLcores([CPU], asked.append, wait_s=0.5):
+        with pytest.raises(HeadraceError) as caught, HeldLcores([CPU], asked.append, wait_s=0.5):
             pass
-        assert f"lcore {CPU}" in str(said.value)
-        assert f"process {other.pid}" in str(said.value)
-        assert "--wait" in str(said.value)
+        assert f"lcore {CPU}" in str(caught.value)
+        assert f"process {other.pid}" in str(caught.value)
+        assert "--wait" in str(caught.value)
         assert asked == [CPU]
     finally:
         other.kill()
@@ -75,8 +75,8 @@ def test_who_holds_what_is_known_without_waiting(monkeypatch: pytest.MonkeyPatch
     with HeldLcores([mine], lambda cpu: None):
         assert held({mine, free}) == {f"process {os.getpid()}": [mine]}
         assert notice("report") is None
-        said = notice("run")
-        assert said == f"headrace run: held for measuring: lcore {mine} by process {os.getpid()}"
+        text = notice("run")
+        assert text == f"headrace run: held for measuring: lcore {mine} by process {os.getpid()}"
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {mine})
         assert "little time to start" in (notice("run") or "")
 

@@ -43,9 +43,9 @@ def pool() -> Pool | None:
     return Pool(size, total, max(0, free - reserved))
 
 
-def lacking(megabytes: int, found: Pool) -> int:
+def lacking(megabytes: int, pages: Pool) -> int:
     """Pages to add so that `megabytes` are free."""
-    return max(0, math.ceil(megabytes * 1024 / found.page_kb) - found.free)
+    return max(0, math.ceil(megabytes * 1024 / pages.page_kb) - pages.free)
 
 
 @contextmanager

@@ -58,10 +58,10 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "meminfo").write_text(
         "HugePages_Total: 300\nHugePages_Free: 300\nHugePages_Rsvd: 0\nHugepagesize: 2048 kB\n"
     )
-    found = tmp_path / "hugepages-2048kB" / "nr_hugepages"
-    found.parent.mkdir()
-    found.write_text("300\n")
-    return found
+    file = tmp_path / "hugepages-2048kB" / "nr_hugepages"
+    file.parent.mkdir()
+    file.write_text("300\n")
+    return file
 
 
 def test_two_at_once_lose_no_page(control: Path) -> None:
@@ -99,16 +99,16 @@ def test_a_claim_ends_with_its_run() -> None:
 def test_what_the_machine_lacks_is_not_the_specs_fault() -> None:
     doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
     [experiment] = expand(doc)
-    said = refusal("engine", "DPDK does not start", experiment, doc)
-    assert type(said) is HeadraceError
-    assert str(said) == "engine: DPDK does not start"
+    text = refusal("engine", "DPDK does not start", experiment, doc)
+    assert type(text) is HeadraceError
+    assert str(text) == "engine: DPDK does not start"
     assert "c.yaml" in str(refusal("engine.memory_mb", "too small", experiment, doc))
 
 
 def test_a_device_is_the_networks() -> None:
     doc = document.parse("name: c\nchain: [acl]\n", Path("c.yaml"))
     [experiment] = expand(doc)
-    said = str(refusal("links.wire0.params.devargs", "no such device", experiment, doc))
-    assert "deployment.network: wire0: no such device" in said
+    text = str(refusal("links.wire0.params.devargs", "no such device", experiment, doc))
+    assert "deployment.network: wire0: no such device" in text
     rate = str(refusal("links.gen-forward.params.frame_bytes", "too many", experiment, doc))
     assert "workload.frame: too many" in rate

@@ -22,12 +22,12 @@ def node_of(cpu: int, cpus: Path = _CPUS) -> int:
 def near(lcores: Iterable[int], nodes: Path = _NODES) -> set[int]:
     """All CPUs of the nodes that these lcores are on; theirs alone where there are no nodes."""
     wanted = set(lcores)
-    found = set(wanted)
+    around = set(wanted)
     for _, node in numbered(nodes, "node"):
         cpus = set(cpu_list(text(node / "cpulist")))
         if cpus & wanted:
-            found |= cpus
-    return found
+            around |= cpus
+    return around
 
 
 @contextmanager

@@ -219,15 +219,15 @@ def counts(namespace: str) -> dict[str, InterfaceCount]:
 
 
 def _counts() -> dict[str, InterfaceCount]:
-    found = {}
+    counts = {}
     with IPRoute() as ip:
         for link in ip.get_links():
             s = link.get_attr("IFLA_STATS64")
             if s:
-                found[str(link.get_attr("IFLA_IFNAME"))] = InterfaceCount(
+                counts[str(link.get_attr("IFLA_IFNAME"))] = InterfaceCount(
                     s["rx_packets"], s["tx_packets"], s["rx_bytes"], s["tx_bytes"]
                 )
-    return found
+    return counts
 
 
 def set_up(namespace: str, name: str) -> None:

@@ -47,9 +47,9 @@ def find(name: str, built: Iterable[Path], advice: str, variable: str | None = N
     for file in (INSTALLED / "bin" / name, *built):
         if os.access(file, os.X_OK):
             return file
-    found = shutil.which(name)
-    if found:
-        return Path(found)
+    path = shutil.which(name)
+    if path:
+        return Path(path)
     raise HeadraceError(f"{name}: not found{advice}")
 
 

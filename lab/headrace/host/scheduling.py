@@ -52,7 +52,7 @@ def _tasks(pid: int) -> list[Path]:
 
 def _stolen() -> dict[int, int]:
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    found = {}
+    ticks = {}
     try:
         lines = (_PROC / "stat").read_text().splitlines()
     except OSError:
@@ -60,21 +60,21 @@ def _stolen() -> dict[int, int]:
     for line in lines:
         name, *fields = line.split()
         if name.startswith("cpu") and name != "cpu" and len(fields) > 7:
-            found[int(name[3:])] = int(fields[7]) * tick_ns
-    return found
+            ticks[int(name[3:])] = int(fields[7]) * tick_ns
+    return ticks
 
 
 def kept_waiting(before: Snapshot, after: Snapshot, cpus: Iterable[int]) -> dict[int, int]:
     """Nanoseconds per lcore between two snapshots in which its poller could not run."""
     wanted = set(cpus)
-    found = dict.fromkeys(wanted, 0)
+    waits = dict.fromkeys(wanted, 0)
     for tid, now in after.threads.items():
         was = before.threads.get(tid)
         if was is None or now.cpu not in wanted:
             continue
         # A thread that mostly sleeps (control, telemetry) is no poller.
         if now.ran_ns - was.ran_ns > (now.waited_ns - was.waited_ns) / 10:
-            found[now.cpu] = max(found[now.cpu], now.waited_ns - was.waited_ns)
+            waits[now.cpu] = max(waits[now.cpu], now.waited_ns - was.waited_ns)
     for cpu in wanted:
-        found[cpu] += max(0, after.stolen_ns.get(cpu, 0) - before.stolen_ns.get(cpu, 0))
-    return found
+        waits[cpu] += max(0, after.stolen_ns.get(cpu, 0) - before.stolen_ns.get(cpu, 0))
+    return waits

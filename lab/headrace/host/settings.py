@@ -41,8 +41,8 @@ def run(namespace: str, command: Sequence[str]) -> str:
         check=False,
     )
     if done.returncode:
-        said = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
-        raise HeadraceError(f"{' '.join(command)}: {said}")
+        error = (done.stderr.strip() or f"ended with status {done.returncode}").splitlines()[-1]
+        raise HeadraceError(f"{' '.join(command)}: {error}")
     return done.stdout
 
 
@@ -86,11 +86,11 @@ class Setting(BaseModel):
 
 def offloads(namespace: str, device: str) -> dict[str, str]:
     """Feature -> on or off."""
-    found = {}
+    states = {}
     for line in run(namespace, ["ethtool", "-k", device]).splitlines()[1:]:
         name, _, state = line.strip().partition(": ")
-        found[name] = state.split()[0] if state else ""
-    return found
+        states[name] = state.split()[0] if state else ""
+    return states
 
 
 def restore(noted: str) -> bool:

@@ -9,18 +9,18 @@ from headrace.host import settle as settling
 
 
 def test_it_waits_for_as_long_as_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares, said = [0.2, 0.5, 0.95, 0.1], list[str]()
+    shares, told = [0.2, 0.5, 0.95, 0.1], list[str]()
     monkeypatch.setattr(settling, "idle_share", lambda seconds: shares.pop(0))
-    assert settling.settle(60, said.append) is not None
+    assert settling.settle(60, told.append) is not None
     assert shares == [0.1]
-    assert said == ["waiting for other work on this machine to pass, at most 60 s"]
+    assert told == ["waiting for other work on this machine to pass, at most 60 s"]
 
 
 def test_it_gives_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = list[str]()
+    told = list[str]()
     monkeypatch.setattr(settling, "idle_share", lambda seconds: 0.0)
-    assert settling.settle(1e-9, said.append) is None
-    assert said == ["other work on this machine has not passed in 1e-09 s: going on beside it"]
+    assert settling.settle(1e-9, told.append) is None
+    assert told == ["other work on this machine has not passed in 1e-09 s: going on beside it"]
 
 
 def test_no_wait_is_none() -> None:

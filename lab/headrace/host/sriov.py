@@ -32,7 +32,7 @@ class Pf:
     name: str
     address: str  # of PCI
     total: int
-    made: int
+    enabled: int
     node: int | None  # NUMA; None: the firmware does not say
     root: Path = Path("/")
 
@@ -76,9 +76,9 @@ def choose(
             f"(`headrace doctor` says what it has); allowed here: {instead}"
         )
     for pf in usable:
-        if needed <= (pf.made or pf.total):
+        if needed <= (pf.enabled or pf.total):
             return pf
-    most = max(pf.made or pf.total for pf in usable)
+    most = max(pf.enabled or pf.total for pf in usable)
     raise BadInput(
         f"deployment.network: got 'sriov'; a chain needs {needed} virtual functions; allowed: as "
         f"many as a NIC here has ({most})"
@@ -95,7 +95,7 @@ class Functions:
         if not _is_up(pf.name):
             ledger.note("up", pf.name)
             ip("link", "set", "dev", pf.name, "up")
-        if pf.made:
+        if pf.enabled:
             return
         ledger.note("vfs", pf.name)
         try:

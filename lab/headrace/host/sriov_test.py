@@ -19,7 +19,7 @@ MORE = {"0000:81:00.0": ("eth2", 63, 8), "0000:82:00.0": (None, 63, 0)}
 def root(tmp_path: Path) -> Path:
     """Two NICs with functions, one without, one that the kernel has no interface of."""
     devices = tmp_path / "sys/bus/pci/devices"
-    for address, (name, total, made) in (NICS | MORE).items():
+    for address, (name, total, count) in (NICS | MORE).items():
         device = devices / address
         device.mkdir(parents=True)
         (device / "class").write_text("0x020000\n")
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
             (device / "net" / name).mkdir(parents=True)
         if total:
             (device / "sriov_totalvfs").write_text(f"{total}\n")
-        for index in range(made):
+        for index in range(count):
             function = devices / f"0000:81:10.{index}"
             function.mkdir()
             (device / f"virtfn{index}").symlink_to(function)
@@ -36,13 +36,13 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_only_nics_with_functions_count(root: Path) -> None:
-    found = physical_functions(root)
-    assert [(pf.name, pf.total, pf.made, pf.node) for pf in found] == [
+    pfs = physical_functions(root)
+    assert [(pf.name, pf.total, pf.enabled, pf.node) for pf in pfs] == [
         ("eth1", 7, 0, 1),
         ("eth2", 63, 8, 1),
     ]
-    assert found[1].vf_address(3) == "0000:81:10.3"
-    assert found[0].vf_address(0) is None and found[1].vf_name(0) is None
+    assert pfs[1].vf_address(3) == "0000:81:10.3"
+    assert pfs[0].vf_address(0) is None and pfs[1].vf_name(0) is None
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ def state_directories() -> list[Path]:
 def _own(directory: Path) -> bool:
     """In /tmp anybody could have made a directory of that name."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def dpdk_directories(pattern: str) -> list[Path]:
     bases = [Path("/var/run")] if os.getuid() == 0 else []
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     bases += [Path(runtime)] if runtime else []
-    return [found for base in (*bases, Path("/tmp")) for found in base.glob(f"dpdk/{pattern}")]
+    return [folder for base in (*bases, Path("/tmp")) for folder in base.glob(f"dpdk/{pattern}")]
 
 
 def telemetry_sockets(run: Path) -> tuple[Path, ...]:

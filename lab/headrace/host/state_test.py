@@ -40,8 +40,8 @@ def test_the_orphan_of_a_killed_run_is_ended() -> None:
     pid, path = done.stdout.split()
     orphan = Process.of(int(pid))
     assert orphan is not None and orphan.alive()
-    said = clean()
-    assert any(pid in line for line in said)
+    told = clean()
+    assert any(pid in line for line in told)
     deadline = time.monotonic() + 2
     while orphan.alive() and time.monotonic() < deadline:
         time.sleep(0.01)

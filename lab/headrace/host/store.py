@@ -35,8 +35,8 @@ def calibration() -> Calibration | None:
     file = calibration_file()
     if not file.exists():
         return None
-    found = load(file, Calibration)
-    return found if found.server.hostname == detect().hostname else None
+    stored = load(file, Calibration)
+    return stored if stored.server.hostname == detect().hostname else None
 
 
 def profiles_folder() -> Path:

@@ -40,10 +40,10 @@ class Tool:
 
     def starts(self) -> list[list[str]]:
         """Ways to start a container, the plainest first."""
-        found = [["run"], ["run", *_LIMITS]]
+        options = [["run"], ["run", *_LIMITS]]
         if self.name == "podman" and shutil.which("runc"):
-            found.append(["--runtime", "runc", "run", *_LIMITS])
-        return found
+            options.append(["--runtime", "runc", "run", *_LIMITS])
+        return options
 
     def builds(self) -> list[list[str]]:
         """Ways to build an image, the plainest first.

@@ -84,7 +84,7 @@ class Folder:
 
     def bundles(self) -> list[Listed]:
         """The newest first. What is no bundle, or one that a newer headrace wrote, is left out."""
-        found = []
+        listed = []
         for path in self.path.iterdir():
             if not (path / "status.json").is_file():
                 continue
@@ -93,8 +93,8 @@ class Folder:
             except BundleError:
                 continue
             report = (path / REPORT).is_file()
-            found.append(Listed(path.name, status.started_at, status.state, report))
-        return sorted(found, key=lambda one: (one.started_at, one.name), reverse=True)
+            listed.append(Listed(path.name, status.started_at, status.state, report))
+        return sorted(listed, key=lambda one: (one.started_at, one.name), reverse=True)
 
     def bundle(self, name: str) -> Bundle | None:
         """By the name of its directory; None: there is none of that name in this folder."""
@@ -136,7 +136,7 @@ def _number(value: object) -> float | None:
 
 def by_place(rows: Sequence[FigureRow]) -> Mapping[tuple[object, ...], list[FigureRow]]:
     """In the order of their first rows."""
-    found: dict[tuple[object, ...], list[FigureRow]] = {}
+    places: dict[tuple[object, ...], list[FigureRow]] = {}
     for row in rows:
-        found.setdefault(row.key.place, []).append(row)
-    return found
+        places.setdefault(row.key.place, []).append(row)
+    return places

@@ -84,16 +84,16 @@ def _trends(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> Iterator[Se
     runs = [one.name for one in reversed(bundles)]
     blocks: list[Block] = []
     left_out = 0
-    for found in by_place(rows).values():
-        names = [name for name in runs if name in {row.bundle for row in found}]
+    for of_place in by_place(rows).values():
+        names = [name for name in runs if name in {row.bundle for row in of_place}]
         if len(names) < 2:
             continue
         if len(blocks) >= 2 * MOST_TRENDS:
             left_out += 1
             continue
-        trend = Trend(tuple(names), tuple(_lines(found, names)))
+        trend = Trend(tuple(names), tuple(_lines(of_place, names)))
         keys = strokes([one.name for one in trend.lines]) if len(trend.lines) > 1 else ()
-        blocks += [Heading(_place(found[0])), Chart(trend, keys)]
+        blocks += [Heading(_place(of_place[0])), Chart(trend, keys)]
     if left_out:
         blocks.append(Text(f"{left_out} more; search for what is wanted.", "dim"))
     if blocks:
@@ -101,9 +101,9 @@ def _trends(bundles: Sequence[Listed], rows: Sequence[FigureRow]) -> Iterator[Se
         yield Section("Trends", note, tuple(blocks))
 
 
-def _lines(found: Sequence[FigureRow], runs: Sequence[str]) -> Iterator[TrendLine]:
-    for execution in dict.fromkeys(row.key.execution for row in found):
-        own = {row.bundle: row for row in found if row.key.execution == execution}
+def _lines(rows: Sequence[FigureRow], runs: Sequence[str]) -> Iterator[TrendLine]:
+    for execution in dict.fromkeys(row.key.execution for row in rows):
+        own = {row.bundle: row for row in rows if row.key.execution == execution}
         dots = tuple(
             TrendDot(
                 i,
@@ -150,21 +150,21 @@ def _figure(row: FigureRow) -> Row:
     return Row(cells, doubtful=row.verdict != "ok")
 
 
-def comparison(found: Diff, a: str, b: str) -> Document:
-    sections = [_compared(row) for row in found.compared]
+def comparison(compared: Diff, a: str, b: str) -> Document:
+    sections = [_compared(row) for row in compared.compared]
     if not sections:
         nothing = "No result has the same chain, workload, direction, execution and goal in both."
         sections = [Section("Nothing to compare", blocks=(Text(nothing),))]
     only = [
-        *(f"only in a: {_name(key)}" for key in found.only_a),
-        *(f"only in b: {_name(key)}" for key in found.only_b),
+        *(f"only in a: {_name(key)}" for key in compared.only_a),
+        *(f"only in b: {_name(key)}" for key in compared.only_b),
     ]
     if only:
         sections.append(Section("Not in both", blocks=(Items(tuple(only)),)))
     return Document(
         title="Two runs compared",
         subtitle=f"a: {a} · b: {b}",
-        sections=(*sections, _differences(found), Section("Reports", blocks=(_both(a, b),))),
+        sections=(*sections, _differences(compared), Section("Reports", blocks=(_both(a, b),))),
     )
 
 
@@ -215,10 +215,10 @@ def _judged(change: MetricChange) -> str:
     return words + ("" if change.p_value is None else f" (p = {change.p_value:.2g})")
 
 
-def _differences(found: Diff) -> Section:
-    if not found.differences:
+def _differences(compared: Diff) -> Section:
+    if not compared.differences:
         same = Text("Specification and environment are the same.")
         return Section("What surrounded them", blocks=(same,))
     columns = ("", Column("of", "text"), Column("a", "text"), Column("b", "text"))
-    rows = tuple((d.name, d.where, d.a or "absent", d.b or "absent") for d in found.differences)
+    rows = tuple((d.name, d.where, d.a or "absent", d.b or "absent") for d in compared.differences)
     return Section("What surrounded them", blocks=(Table(columns, rows),))

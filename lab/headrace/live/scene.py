@@ -167,8 +167,8 @@ class Onlooker(Observer):
             checks=dict(self._checks), disturbances=tuple(self._found), search=search,
         )  # fmt: skip
 
-    def bounds(self, found: Bounds) -> None:
-        self._change(bounds=dict(found))
+    def bounds(self, bounds_pps: Bounds) -> None:
+        self._change(bounds=dict(bounds_pps))
 
     def results(self, results: Sequence[Result]) -> None:
         self._change(results=(*self.scene.results, *results))

@@ -95,15 +95,15 @@ class Look:
 
 
 def onlooker(look: Look | None, segments: int = 1) -> Onlooker:
-    made = Onlooker("mine", "runs/mine")
+    watching = Onlooker("mine", "runs/mine")
     point = SimpleNamespace(
         chain="mine",
         execution="rtc",
         segments=tuple(Segment(name=f"s{i}", cpus=(1,)) for i in range(segments)),
     )
-    made.experiment("mine, rtc, 64B", 2, 3)
-    made.deployed(cast(Point, point), cast(Deployed, SimpleNamespace(looking=lambda: look)))
-    return made
+    watching.experiment("mine, rtc, 64B", 2, 3)
+    watching.deployed(cast(Point, point), cast(Deployed, SimpleNamespace(looking=lambda: look)))
+    return watching
 
 
 def page(of: Onlooker, view: str = "") -> str:
@@ -139,38 +139,38 @@ def test_counters_are_per_second_and_per_packet() -> None:
 
 
 def test_a_trial_is_shown_while_it_runs_and_judged_when_it_has_ended(tmp_path: Path) -> None:
-    made = onlooker(Look(moment()))
+    watching = onlooker(Look(moment()))
     begun = TrialBegun(
         number=4, phase="search", repetition=1, workload="64B", load_pps=2e6, seconds=5
     )
-    made.trial_begins(begun)
-    assert "trial 4, search: 2.00 Mpps, 0.0 of 5 s" in page(made)
+    watching.trial_begins(begun)
+    assert "trial 4, search: 2.00 Mpps, 0.0 of 5 s" in page(watching)
     doubted = next(t for t in bundle_trials(tmp_path / "b") if t.audit.failed)
-    made.trial_ends([doubted])
-    made.bounds({"ndr": (1e6, 2e6)})
-    scene = made.scene
+    watching.trial_ends([doubted])
+    watching.bounds({"ndr": (1e6, 2e6)})
+    scene = watching.scene
     assert scene.trial is None and scene.verdicts == {doubted.audit.verdict: 1}
     assert scene.checks == {f.check: 1 for f in doubted.audit.failed}
-    words = " ".join(page(made).split())
+    words = " ".join(page(watching).split())
     assert doubted.audit.failed[0].text in words
     assert ("ndr 1 Mpps to 2 Mpps" in words) == (doubted.phase == "search")
 
 
 @pytest.mark.parametrize(("look", "why"), [(None, NO_COUNTERS), (Look(None), "engine died")])
 def test_what_cannot_be_read_is_said(look: Look | None, why: str) -> None:
-    made = onlooker(look)
-    made.look()
-    assert made.scene.unseen == why and why in page(made)
+    watching = onlooker(look)
+    watching.look()
+    assert watching.scene.unseen == why and why in page(watching)
 
 
 def test_nothing_is_read_once_it_is_undone() -> None:
     look = Look(moment())
-    made = onlooker(look)
-    assert made.look().moment is not None
-    made.deployed(cast(Point, SimpleNamespace(chain="", execution="", segments=())), None)
+    watching = onlooker(look)
+    assert watching.look().moment is not None
+    watching.deployed(cast(Point, SimpleNamespace(chain="", execution="", segments=())), None)
     look.seen = None
-    assert made.look().moment is None and made.scene.unseen == NO_POINT
-    assert made.exposed() == {}
+    assert watching.look().moment is None and watching.scene.unseen == NO_POINT
+    assert watching.exposed() == {}
 
 
 def test_two_hundred_segments_have_a_stretch_each() -> None:
@@ -184,18 +184,18 @@ def exposed(of: Onlooker) -> dict[str, Any]:
 
 
 def test_metrics_are_openmetrics_with_the_engines_names_and_values() -> None:
-    found = exposed(onlooker(Look(moment())))
-    denied = found["headrace_nf_packets_dropped"]
+    metrics = exposed(onlooker(Look(moment())))
+    denied = metrics["headrace_nf_packets_dropped"]
     assert denied.type == "counter"
     assert [(s.labels.get("vnf"), s.labels["reason"], s.value) for s in denied.samples] == [
         (None, "denied", 7.0),
         ("vnf1", "denied", 7.0),
     ]
-    assert found["headrace_nf_packets_held"].type == "gauge"
-    assert found["headrace_nf_packets_held"].samples[0].value == -1
+    assert metrics["headrace_nf_packets_held"].type == "gauge"
+    assert metrics["headrace_nf_packets_held"].samples[0].value == -1
     for line in ENGINE.splitlines():
         name, value = line.partition("{")[0], float(line.rpartition(" ")[2])
-        [family] = [f for key, f in found.items() if name in (key, f"{key}_total")]
+        [family] = [f for key, f in metrics.items() if name in (key, f"{key}_total")]
         assert family.samples[0].value == value and family.documentation, name
 
 
@@ -208,11 +208,13 @@ def test_the_latency_histogram_counts_what_the_sink_did() -> None:
 
 
 def test_the_dashboard_names_metrics_that_there_are() -> None:
-    made = onlooker(Look(moment()))
-    made.bounds({"ndr": (1e6, None)})
+    watching = onlooker(Look(moment()))
+    watching.bounds({"ndr": (1e6, None)})
     begun = TrialBegun(number=1, phase="max", repetition=1, workload="", load_pps=0, seconds=1)
-    made.trial_begins(begun)
-    samples = {s.name for f in exposed(made).values() for s in f.samples} | set(exposed(made))
+    watching.trial_begins(begun)
+    samples = {s.name for f in exposed(watching).values() for s in f.samples} | set(
+        exposed(watching)
+    )
     engine = {f"{name}_total" for name in metrics.HELP} | set(metrics.HELP)
     asked = {
         name
@@ -226,8 +228,8 @@ def test_the_dashboard_names_metrics_that_there_are() -> None:
 
 
 def test_a_frame_has_the_pictures_of_one_window_and_the_same_texts() -> None:
-    scene = onlooker(Look(moment(3)), 3).look()
-    document = VIEWS[""].document(scene, 0.0)
+    watching = onlooker(Look(moment(3)), 3).look()
+    document = VIEWS[""].document(watching, 0.0)
     every, one = render(document), render(document, Served(fit=1))
     assert every.count("<svg") == len(WIDTHS) * one.count("<svg") > 0
     assert one.count('<div class="w1"><svg') == one.count("<svg")

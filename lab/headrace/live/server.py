@@ -47,12 +47,12 @@ def bound(address: str, place: str) -> socket.socket:
             return _listening(HOST, PORT)
         except OSError:
             return _listening(HOST, 0)
-    found = _ADDRESS.fullmatch(address)
-    if found is None or int(found["port"]) > 65535:
+    parts = _ADDRESS.fullmatch(address)
+    if parts is None or int(parts["port"]) > 65535:
         raise bad_value(place, address, "[HOST]:PORT, as :8470, or :0 for any free port")
-    host = (found["host"] or HOST).strip("[]")
+    host = (parts["host"] or HOST).strip("[]")
     try:
-        return _listening(host, int(found["port"]))
+        return _listening(host, int(parts["port"]))
     except OSError as error:
         raise bad_value(
             place, address, "an address of this machine with a free port; :0 takes any",

@@ -36,10 +36,10 @@ def routes(folder: Folder) -> dict[str, Any]:
         if left is None or right is None:
             return _missing(b if right is None else a, folder)
         try:
-            found = diff(left, right)
+            compared = diff(left, right)
         except HeadraceError as error:
             return PlainTextResponse(str(error), status_code=422)
-        return HTMLResponse(render(comparison(found, a, b), Served(views=_VIEWS)))
+        return HTMLResponse(render(comparison(compared, a, b), Served(views=_VIEWS)))
 
     return {"/": runs, "/report/{name}": report, "/compare": compare}
 

@@ -80,5 +80,5 @@ def find_program() -> Path:
 
 def run_bench(arguments: Sequence[str]) -> BenchRows:
     """Run the benchmark; its one line on standard error becomes the error."""
-    said = run_tool(find_program(), arguments, "bench fib")
-    return BenchRows.model_validate_json(said)
+    output = run_tool(find_program(), arguments, "bench fib")
+    return BenchRows.model_validate_json(output)

@@ -53,8 +53,8 @@ def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
 def ring(cpus: Sequence[int], rounds: int) -> tuple[RingCost, ...]:
     """The ring hand-over between two CPUs again, as it is now."""
     used = ",".join(map(str, cpus))
-    found = _json(_run(["--cpus", used, "--rounds", str(rounds), "--only", "ring"]))
-    return TypeAdapter(tuple[RingCost, ...]).validate_python(found["ring"])
+    costs = _json(_run(["--cpus", used, "--rounds", str(rounds), "--only", "ring"]))
+    return TypeAdapter(tuple[RingCost, ...]).validate_python(costs["ring"])
 
 
 def _sizes(server: Server, cpu: int) -> list[tuple[str, int]]:

@@ -79,39 +79,39 @@ def problem(
     runs = {name: taken.run(case.samples, layouts[name], names) for name, case in cases.items()}
     whole = cases["whole"]
     edges = taken.edges(whole.samples, experiment, bench.description)
-    found = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
+    priced = pricing.price(names, runs, edges, lcores, bench.tsc_hz)
     if for_latency:
-        found = _with_small_bursts(found, cases, layouts)
-    _check_delivered(experiment, found)
-    _tell(found, say)
+        priced = _with_small_bursts(priced, cases, layouts)
+    _check_delivered(experiment, priced)
+    _tell(priced, say)
     reference = ReferenceRun(
         f"all functions in one segment on lcore {ends.traffic.measure}",
         whole.one,
         whole.throughput_pps,
         points.speed(whole.samples, bench.tsc_hz),
     )
-    return Priced(found, reference, frozenset(layouts.values()))
+    return Priced(priced, reference, frozenset(layouts.values()))
 
 
-def _check_delivered(experiment: Experiment, found: Problem) -> None:
-    if found.delivered < _DELIVERED_LEAST:
+def _check_delivered(experiment: Experiment, priced: Problem) -> None:
+    if priced.delivered < _DELIVERED_LEAST:
         raise HeadraceError(
-            f"plan: cannot predict: of {experiment.chain}'s packets {found.delivered:.2%} come out "
-            f"at its end; allowed: at least {_DELIVERED_LEAST:.0%}, as a throughput is of those"
+            f"plan: cannot predict: of {experiment.chain}'s packets {priced.delivered:.2%} come "
+            f"out at its end; allowed: at least {_DELIVERED_LEAST:.0%}, as a throughput is of those"
         )
 
 
 def _with_small_bursts(
-    found: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
+    priced: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
 ) -> Problem:
     """The same places, where a poll finds a packet or little more."""
-    names = [nf.name for nf in found.nfs]
+    names = [nf.name for nf in priced.nfs]
     runs: dict[pricing.Run, pricing.Taken] = {
         name: taken.run(case.slow, layouts[name], names)
         for name, case in cases.items()
         if name != "half"
     }
-    less = pricing.price(names, runs, found.edges, found.lcores, found.tsc_hz)
+    less = pricing.price(names, runs, priced.edges, priced.lcores, priced.tsc_hz)
     last: pricing.Run = "in turn" if "in turn" in runs else "whole"
     small = [stage[0] for stage in runs[last].stages]
     full = taken.run(cases[last].samples, layouts[last], names).stages
@@ -119,15 +119,15 @@ def _with_small_bursts(
         _poll_cost(a[0].burst, a[0].cycles, b.burst, b.cycles)
         for a, b in zip(full, small, strict=True)
     ]
-    nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(found.nfs, once[1:-1], strict=True))
+    nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(priced.nfs, once[1:-1], strict=True))
     slow = [sample for case in cases.values() for sample in case.slow]
-    traffic = replace(found.traffic, poll=min(once), idle=median(s.idle for s in slow))
-    gaps = points.interruptions(slow, found.tsc_hz)
-    return replace(found, nfs=nfs, at_less=less, traffic=traffic, gaps=gaps)
+    traffic = replace(priced.traffic, poll=min(once), idle=median(s.idle for s in slow))
+    gaps = points.interruptions(slow, priced.tsc_hz)
+    return replace(priced, nfs=nfs, at_less=less, traffic=traffic, gaps=gaps)
 
 
-def _tell(found: Problem, say: Say) -> None:
-    for nf, visits in zip(found.nfs, found.visits, strict=True):
+def _tell(priced: Problem, say: Say) -> None:
+    for nf, visits in zip(priced.nfs, priced.visits, strict=True):
         of_all = "" if abs(visits - 1) < _ALL else f"; it gets {visits:.1%} of the packets"
         several = "" if nf.replicated is None else f", {nf.replicated:.1f} as one of two"
         say(
@@ -135,9 +135,9 @@ def _tell(found: Problem, say: Say) -> None:
             f"lcore{several}; receive {_pair(nf.rx)}, send {_pair(nf.tx)}; "
             f"a poll {nf.poll:.0f}{of_all}"
         )
-    traffic = found.traffic
+    traffic = priced.traffic
     say(f"traffic: source {_pair(traffic.source)}, sink {_pair(traffic.sink)}")
-    say(f"what these cycles leave out, by those runs: {1 - found.kept:.1%} of the throughput")
+    say(f"what these cycles leave out, by those runs: {1 - priced.kept:.1%} of the throughput")
 
 
 def _pair(hop: Hop) -> str:
@@ -172,15 +172,15 @@ def _costs(
 
 def _kept(samples: Sequence[PointSample], ends: Problem, on: Lcores, tsc_hz: float) -> float:
     """The throughput over what the cycles of its busiest lcore would allow."""
-    found = []
+    shares = []
     for s in samples:
         loads = dict.fromkeys((ends.traffic.generator, ends.traffic.measure, *on), 0.0)
         loads[ends.traffic.generator] += s.source
         loads[ends.traffic.measure] += s.sink
         for cpu in on:
             loads[cpu] += s.chain / len(on)
-        found.append(s.throughput_pps * max(loads.values()) / tsc_hz)
-    return median(found)
+        shares.append(s.throughput_pps * max(loads.values()) / tsc_hz)
+    return median(shares)
 
 
 def kept_of(alone: Sequence[tuple[AnyCosts, AnyCosts, AnyCosts]]) -> float:

@@ -50,9 +50,9 @@ def deployed(
         given_flows = data["workload"].get("flows")
         others = given_flows if isinstance(given_flows, dict) else {}
         data["workload"]["flows"] = {**others, "count": flows}
-    made = Document(doc.file, data, None, doc.inputs)
-    [one] = expand(made)
-    return _with_equal_pools(bench.points(one, made), len(experiment.nodes))
+    altered = Document(doc.file, data, None, doc.inputs)
+    [one] = expand(altered)
+    return _with_equal_pools(bench.points(one, altered), len(experiment.nodes))
 
 
 def _with_equal_pools(prepared: EnginePoint, nfs: int) -> EnginePoint:
@@ -179,7 +179,7 @@ def side_by_side(
     n, [lead, *others] = len(experiment.nodes), given.lcores
     whole = Layout((n,), ((lead,),))
     deployed(bench, doc, experiment, given, whole)  # what is wrong without is not for us to judge
-    found: list[Run] = []
+    runs: list[Run] = []
     for first in range(n):
         for size in range(2, n - first + 1):
             run = Run(first, size)
@@ -188,5 +188,5 @@ def side_by_side(
                 deployed(bench, doc, experiment, given, replace(whole, beside=Beside(run, on)))
             except BadInput:
                 break  # every pair must agree: more of them cannot
-            found.append(run)
-    return tuple(found)
+            runs.append(run)
+    return tuple(runs)

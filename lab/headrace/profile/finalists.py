@@ -51,7 +51,7 @@ def tried(
 
 
 def _finalists(problem: Problem, choice: Choice) -> list[Layout]:
-    found = search.leading(problem, choice, _MANY)
+    leading = search.leading(problem, choice, _MANY)
     least = _NEAR * choice.predicted_pps
     usual = (one for one in search.usual(problem) if throughput(problem, one) >= least)
-    return list(dict.fromkeys((*found, *usual)))
+    return list(dict.fromkeys((*leading, *usual)))

@@ -251,14 +251,14 @@ def interruptions(samples: Sequence[PointSample], tsc_hz: float) -> dict[int, tu
     for sample in samples:
         for worker in sample.workers:
             several.setdefault(worker.cpu, []).append(worker)
-    found = {}
+    gaps = {}
     for cpu, workers in several.items():
         idle = sum(max(0, w.ref_cycles - w.ops_cycles) for w in workers)
         classes = zip(*(w.gaps for w in workers), strict=True)
         summed = [(sum(n for n, _ in one), sum(c for _, c in one)) for one in classes]
         known = [Gap(n / idle, cycles / n) for n, cycles in summed if n and idle]
-        found[cpu] = tuple(gap for gap in known if gap.cycles < _PAUSE_S * tsc_hz)
-    return found
+        gaps[cpu] = tuple(gap for gap in known if gap.cycles < _PAUSE_S * tsc_hz)
+    return gaps
 
 
 @dataclass(frozen=True)
@@ -330,8 +330,8 @@ def read(counters: Counters, throughput_pps: float) -> PointSample:
 
 
 def _known(values: Sequence[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return sum(found) / len(found) if found else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def speed(samples: Sequence[PointSample], tsc_hz: float) -> Speed:
@@ -346,8 +346,8 @@ def speed(samples: Sequence[PointSample], tsc_hz: float) -> Speed:
 
 def _burst(counters: Counters) -> float:
     chain = [r for r in counters.replicas if r.segment not in (GENERATOR, SINK)]
-    found = sum(r.polls - r.idle_polls for r in chain)
-    return sum(r.packets_in for r in chain) / found if found else 0.0
+    polls = sum(r.polls - r.idle_polls for r in chain)
+    return sum(r.packets_in for r in chain) / polls if polls else 0.0
 
 
 def _idle(counters: Counters) -> float:

@@ -41,7 +41,7 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
     """Traffic is made on the first lcore and measured on the last."""
     first, last = lcores[0], lcores[-1]
     both = (first, last)
-    found: dict[Run, Layout] = {
+    choices: dict[Run, Layout] = {
         "whole": Layout((n,), ((last,),)),
         "half": Layout((n,), ((last,),)),
         "near": Layout((n,), ((first,),)),
@@ -49,7 +49,7 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
     }
     if n > 1:
         ones = (1,) * n
-        found |= {
+        choices |= {
             "in turn": Layout(ones, ((last,),) * n),
             # Headers are in the caches of the lcore that made them: who reads them first pays less.
             "near in turn": Layout(ones, ((first,),) * n),
@@ -57,7 +57,7 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
             "even": Layout(ones, tuple(((first,), (last,))[i % 2] for i in range(n))),
             "replicas in turn": Layout(ones, (both,) * n),
         }
-    return found
+    return choices
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def price(
         return tuple(_nf(seen, i, name, cpu, relief[i]) for i, name in enumerate(names))
 
     ends = tuple(dict.fromkeys((lcores[0], lcores[-1])))
-    found = Problem(
+    priced = Problem(
         nfs(None),
         Traffic(
             source=_hop(seen, "source", 0, None),
@@ -136,7 +136,7 @@ def price(
         edges=tuple(edges),
         special={cpu: nfs(cpu) for cpu in ends},
     )
-    return replace(found, kept=_kept(found, runs))
+    return replace(priced, kept=_kept(priced, runs))
 
 
 def _relief(n: int, runs: Mapping[Run, Taken]) -> list[float]:
@@ -218,12 +218,12 @@ def _sent(part: PricedPart, after: Set[Lcores], own: Lcores) -> Iterator[_Seen]:
 
 
 def _crowds(taken: Taken, relief: Sequence[float]) -> dict[int, float]:
-    found: dict[int, float] = {}
+    crowds: dict[int, float] = {}
     for stage in taken.stages:
         for part in stage:
             here = sum(relief[i] for i in part.nfs) / len(stage) / (sum(relief) or 1.0)
-            found[part.cpu] = found.get(part.cpu, 0.0) + here
-    return found
+            crowds[part.cpu] = crowds.get(part.cpu, 0.0) + here
+    return crowds
 
 
 def _nf(seen: Sequence[_Seen], i: int, name: str, cpu: int | None, relief: float) -> NfCost:

@@ -94,10 +94,10 @@ def test_every_layout_is_priced_out_of_nine(n: int) -> None:
         for name, layout in layouts(n, (0, 1)).items()
     }
     ways = tuple(Edge(i - 1, i, 1.0) for i in range(n + 1))
-    found = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ)
-    assert found.kept == pytest.approx(KEPT, rel=0.02)
+    priced = price([str(i) for i in range(n)], runs, ways, (0, 1), HZ)
+    assert priced.kept == pytest.approx(KEPT, rel=0.02)
     for layout in search.layouts(given):
-        predicted, real = throughput(found, layout), throughput(given, layout)
+        predicted, real = throughput(priced, layout), throughput(given, layout)
         assert predicted == pytest.approx(real, rel=0.05), layout.text("abcd"[:n])
 
 
@@ -117,10 +117,10 @@ def test_who_begins_a_segment_pays_for_what_those_behind_need() -> None:
         return ran(replace(given, nfs=(first, *given.nfs[1:])), layout)
 
     runs = {name: of(layout) for name, layout in layouts(3, (0, 1)).items()}
-    found = price("abc", runs, given.ways, (0, 1), HZ)
+    priced = price("abc", runs, given.ways, (0, 1), HZ)
     for cuts, on in (((2, 1), ((1,), (1,))), ((2, 1), ((0,), (1,))), ((1, 2), ((1,), (1,)))):
         layout = Layout(cuts, on)
-        assert throughput(found, layout) == pytest.approx(throughput(given, layout), rel=0.05)
+        assert throughput(priced, layout) == pytest.approx(throughput(given, layout), rel=0.05)
 
 
 def test_who_reads_a_header_first_pays_less_on_the_lcore_that_made_it() -> None:
@@ -134,10 +134,10 @@ def test_who_reads_a_header_first_pays_less_on_the_lcore_that_made_it() -> None:
 
     given = replace(given, nfs=with_second(460), special={0: with_second(100)})
     runs = {name: ran(given, layout) for name, layout in layouts(3, (0, 1)).items()}
-    found = price("abc", runs, given.ways, (0, 1), HZ)
+    priced = price("abc", runs, given.ways, (0, 1), HZ)
     for on in (((0,), (0,), (1,)), ((0,), (0,), (0,)), ((1,), (1,), (1,))):
         layout = Layout((1, 1, 1), on)
-        assert throughput(found, layout) == pytest.approx(throughput(given, layout), rel=0.05)
+        assert throughput(priced, layout) == pytest.approx(throughput(given, layout), rel=0.05)
 
 
 def test_replicas_are_not_priced_as_one_with_half_of_the_flows() -> None:
@@ -148,8 +148,8 @@ def test_replicas_are_not_priced_as_one_with_half_of_the_flows() -> None:
         name: ran(given, layout, 0.5 if name == "half" else 1.0)
         for name, layout in layouts(3, (0, 1)).items()
     }
-    found = price("abc", runs, given.ways, (0, 1), HZ)
-    for i, nf in enumerate(found.nfs):
+    priced = price("abc", runs, given.ways, (0, 1), HZ)
+    for i, nf in enumerate(priced.nfs):
         [half] = runs["half"].stages[1]
         assert nf.replicated == pytest.approx(given.nfs[i].replicated, rel=1e-6)
         if i:  # the first one has the other lcore's header to fetch besides
@@ -164,6 +164,6 @@ def test_a_function_that_gets_packets_from_two_places_is_seen_in_neither() -> No
     odd = runs["odd"]
     mixed = PricedPart(1, 1.0, 999.0, 4.0, 1.0, 32, 999.0, {2: 999.0})
     runs["odd"] = Taken(odd.layout, (*odd.stages[:3], (mixed,), odd.stages[4]), odd.sent_pps)
-    found = price("abc", runs, edges, (0, 1), HZ)
-    for nfs in (found.nfs, *found.special.values()):
+    priced = price("abc", runs, edges, (0, 1), HZ)
+    for nfs in (priced.nfs, *priced.special.values()):
         assert nfs[2].rx.apart < 100 and nfs[2].work.apart < 200

@@ -29,7 +29,7 @@ def delay_slices(reply: SlicesReply) -> list[DelaySlice]:
     """Asked for when a load is over."""
     hz = float(reply.tsc_hz)
     kept = list(_kept(reply))
-    found = []
+    slices = []
     for sink in reply.delays.values():
         for queue in sink.queues:
             for row in queue:
@@ -38,8 +38,8 @@ def delay_slices(reply: SlicesReply) -> list[DelaySlice]:
                 quiet = not any(begin < until and end > since for begin, end in kept)
                 after_s = (one["begin"] - queue[0][0]) / hz
                 p50_s, p99_s = one["p50_ns"] / 1e9, one["p99_ns"] / 1e9
-                found.append(DelaySlice(after_s, one["packets"], p50_s, p99_s, quiet))
-    return found
+                slices.append(DelaySlice(after_s, one["packets"], p50_s, p99_s, quiet))
+    return slices
 
 
 def _kept(reply: SlicesReply) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ def reply(kept: dict[int, tuple[int, int]]) -> SlicesReply:
     rows = [[(i + 1) * SLICE, SLICE, *kept.get(i, (0, 3))] for i in range(20)]
     delays = [[i * SLICE + 10, (i + 1) * SLICE - 10, 1000 + i, 2_000, 30_000] for i in range(20)]
     sink = {"columns": ["begin", "end", "packets", "p50_ns", "p99_ns"], "queues": [delays]}
-    said = {
+    answer = {
         "ok": True,
         "tsc": 20 * SLICE,
         "additions": 256,
@@ -24,7 +24,7 @@ def reply(kept: dict[int, tuple[int, int]]) -> SlicesReply:
         "segments": {"chain": [{"cpu": 1, "rows": rows}]},
         "delays": {"meas": sink},
     }
-    return SlicesReply.model_validate(said)
+    return SlicesReply.model_validate(answer)
 
 
 def loud(kept: dict[int, tuple[int, int]]) -> list[int]:

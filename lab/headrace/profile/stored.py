@@ -55,11 +55,11 @@ def problem(doc: Document, experiment: Experiment, lcores: Sequence[int], say: S
     hz = []
     for node in experiment.nodes:
         profile = _profile(node.nf)
-        found = profile.places
-        assert found is not None
-        wanted = _settings(doc, node, experiment, found.settings)
-        nfs.append(cost(node.name, profile, found, wanted))
-        places.append((found.near, found.far, found.spread))
+        there = profile.places
+        assert there is not None
+        wanted = _settings(doc, node, experiment, there.settings)
+        nfs.append(cost(node.name, profile, there, wanted))
+        places.append((there.near, there.far, there.spread))
         hz.append(profile.tsc_hz)
         say(
             f"{node.name}: {nfs[-1].work.same:.1f} cycles by its profile of "
@@ -142,13 +142,13 @@ def _along(known: Sequence[tuple[float, float]], value: float) -> float:
 
 def _profile(nf: str) -> Profile:
     file = _file(nf)
-    found = store.load(file, Profile)
-    if found.places is None:
+    stored = store.load(file, Profile)
+    if stored.places is None:
         raise BadInput(
             f"{file}: places: not there, as an older headrace made it; allowed: what "
             f"`headrace profile {nf}` writes now"
         )
-    return found
+    return stored
 
 
 def _settings(doc: Document, node: Node, experiment: Experiment, base: Settings) -> Settings:

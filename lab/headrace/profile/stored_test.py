@@ -74,18 +74,18 @@ def at(**changed: int) -> Settings:
 
 
 def of(wanted: Settings) -> float:
-    made = profile()
-    assert made.places is not None
-    return cost("monitor", made, made.places, wanted).work.apart
+    measured = profile()
+    assert measured.places is not None
+    return cost("monitor", measured, measured.places, wanted).work.apart
 
 
 def test_at_its_own_setting_it_is_what_was_measured() -> None:
-    made = profile()
-    assert made.places is not None
-    found = cost("monitor", made, made.places, BASE)
-    assert (found.work.same, found.work.apart, found.work.replicas) == (40, 54, (39, 53))
-    assert found.replicated == pytest.approx(46 - 14 / 2)
-    assert (found.rx.same, found.rx.apart, found.poll) == (5, 30, 100)
+    measured = profile()
+    assert measured.places is not None
+    priced = cost("monitor", measured, measured.places, BASE)
+    assert (priced.work.same, priced.work.apart, priced.work.replicas) == (40, 54, (39, 53))
+    assert priced.replicated == pytest.approx(46 - 14 / 2)
+    assert (priced.rx.same, priced.rx.apart, priced.poll) == (5, 30, 100)
 
 
 def test_differences_are_added() -> None:
@@ -114,9 +114,9 @@ def test_replicas_cost_what_two_at_once_did() -> None:
     replicas = tuple(ReplicaCost(settings=at(state=n), nf=spread(c)) for n, c in measured)
     new = old.model_copy(update={"replicas": replicas})
     base = cost("nf", old, old.places, at()).replicated
-    found = cost("nf", new, old.places, at(state=100_000)).replicated
-    assert base is not None and found == pytest.approx(base + 140 - 46)
+    replicated = cost("nf", new, old.places, at(state=100_000)).replicated
+    assert base is not None and replicated == pytest.approx(base + 140 - 46)
     without = cost("nf", old, old.places, at(state=100_000)).replicated
-    assert without is not None and found is not None and without < found
+    assert without is not None and replicated is not None and without < replicated
     with pytest.raises(HeadraceError, match="replicas up to 100000 entries, asked for 1000000"):
         cost("nf", new, old.places, at(state=1_000_000))

@@ -77,13 +77,13 @@ def profile(
         raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
         _note_spec(bench, wanted, Path(folder))
-        made, speed = _points(bench, wanted, Path(folder), say)
+        taken, speed = _points(bench, wanted, Path(folder), say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
         replicas = list(_replicas(bench, wanted, Path(folder), say))
         corun = list(_coruns(bench, wanted, Path(folder), server, say)) if wanted.corun else []
         counted, absent = _pmu(bench, wanted, Path(folder))
-    states = [(p.settings.state, p.cost.nf.median) for p in made if p.sweep == "state"]
+    states = [(p.settings.state, p.cost.nf.median) for p in taken if p.sweep == "state"]
     return Profile(
         nf=wanted.nf,
         params=wanted.params,
@@ -95,7 +95,7 @@ def profile(
         hugepages=bench.session.memory.hugepages,
         repetitions=bench.repetitions,
         speed=speed,
-        points=tuple(made),
+        points=tuple(taken),
         fit=fit(states, caches_of(server, bench.lcores[1], calibration)),
         places=places,
         replicas=tuple(replicas),
@@ -119,11 +119,11 @@ def caches_of(server: Server, cpu: int, calibration: Calibration | None) -> tupl
     sizes = [(f"L{c.level}", c.size_bytes) for c in server.data_caches(cpu)]
     if calibration is None or calibration.server.hostname != server.hostname or not sizes:
         return ()
-    found = {level.name: level.reaches_bytes for level in calibration.levels}
+    reached = {level.name: level.reaches_bytes for level in calibration.levels}
     *own, (last, size) = sizes
     # Never less than the level before: what a busy machine's walk finds is no cache's size.
     least = own[-1][1] if own else 1
-    return caches([*own, (last, max(least, found.get(last) or size))], calibration.levels)
+    return caches([*own, (last, max(least, reached.get(last) or size))], calibration.levels)
 
 
 def settings_of(wanted: WantedProfile) -> Iterator[tuple[Sweep, Settings]]:
@@ -151,18 +151,18 @@ def _points(
     """Every point in every round: a machine that slows down meanwhile does so for all of them,
     and what is left is the curve."""
     several = list(settings_of(wanted))
-    found: list[list[PointSample]] = [[] for _ in several]
+    each_taken: list[list[PointSample]] = [[] for _ in several]
     parts = rounds.shares(bench.repetitions, _ROUNDS)
     for turn, trials in enumerate(parts):
         for i, (sweep, settings) in rounds.alternating(list(enumerate(several)), turn):
-            found[i] += run(bench, wanted, settings, folder, "apart", trials)
-            cycles = median(sum(s.nfs.values()) for s in found[i])
+            each_taken[i] += run(bench, wanted, settings, folder, "apart", trials)
+            cycles = median(sum(s.nfs.values()) for s in each_taken[i])
             say(f"round {turn + 1}, {sweep} {_value(sweep, settings):g}: {cycles:.1f} cycles")
-    made = [
+    taken = [
         ProfilePoint(sweep=sweep, settings=settings, cost=points.cost(samples))
-        for (sweep, settings), samples in zip(several, found, strict=True)
+        for (sweep, settings), samples in zip(several, each_taken, strict=True)
     ]
-    return made, points.speed([s for samples in found for s in samples], bench.tsc_hz)
+    return taken, points.speed([s for samples in each_taken for s in samples], bench.tsc_hz)
 
 
 def _value(sweep: Sweep, settings: Settings) -> float:
@@ -191,9 +191,9 @@ def _replicas(
         several.append((settings, Case(one, less=None)))
     rounds.measure(bench, [case for _, case in several], _ROUNDS)
     for settings, case in several:
-        found = points.spread([sum(s.nfs.values()) for s in case.samples])
-        say(f"state {settings.state}, two replicas at once: {found.median:.1f} each")
-        yield ReplicaCost(settings=settings, nf=found)
+        sums = points.spread([sum(s.nfs.values()) for s in case.samples])
+        say(f"state {settings.state}, two replicas at once: {sums.median:.1f} each")
+        yield ReplicaCost(settings=settings, nf=sums)
 
 
 def study(wanted: WantedProfile, settings: Settings, folder: Path) -> Json:

@@ -19,11 +19,11 @@ def run(samples: Sequence[PointSample], layout: Layout, names: Sequence[str]) ->
     """The engine's segments come in the order of the plan: source, the chain's, sink."""
     stages: dict[str, list[list[PricedPart]]] = {}
     for sample in samples:
-        made = _made(sample)
-        found: dict[str, list[PricedPart]] = {}
+        packets = _generated(sample)
+        by_segment: dict[str, list[PricedPart]] = {}
         for replica in sample.replicas:
-            found.setdefault(replica.segment, []).append(_part(replica, made, names))
-        for segment, parts in found.items():
+            by_segment.setdefault(replica.segment, []).append(_part(replica, packets, names))
+        for segment, parts in by_segment.items():
             stages.setdefault(segment, []).append(parts)
     return Taken(
         layout,
@@ -35,12 +35,12 @@ def run(samples: Sequence[PointSample], layout: Layout, names: Sequence[str]) ->
     )
 
 
-def _made(sample: PointSample) -> int:
+def _generated(sample: PointSample) -> int:
     """Packets of the source."""
     return max(1, sum(r.packets_in for r in sample.replicas if r.segment == GENERATOR))
 
 
-def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> PricedPart:
+def _part(replica: ReplicaReading, packets: int, names: Sequence[str]) -> PricedPart:
     """Sampled parts come out as more than all that was counted where bursts are of one packet:
     half of what a turn takes is then the timing. They are shares of what was counted."""
     got, share = max(1, replica.packets_in), replica.sampled_share
@@ -61,7 +61,7 @@ def _part(replica: ReplicaReading, made: int, names: Sequence[str]) -> PricedPar
     )
     return PricedPart(
         cpu=replica.cpu,
-        packets=replica.packets_in / made,
+        packets=replica.packets_in / packets,
         rx=rx,
         tx=tx,
         loop=max(0.0, replica.ops_cycles / got - rx - tx - own),
@@ -101,19 +101,19 @@ def edges(
                     way = order[name], order.get(target, len(order))
                     counted[way] = counted.get(way, 0) + packets
         for way, packets in counted.items():
-            shares.setdefault(way, []).append(packets / _made(sample))
-    found = {way: sum(each) / len(samples) for way, each in shares.items()}
+            shares.setdefault(way, []).append(packets / _generated(sample))
+    ratios = {way: sum(each) / len(samples) for way, each in shares.items()}
     return (
         Edge(SOURCE, 0, 1.0),
-        *(Edge(*way, share) for way, share in sorted(found.items()) if share > 0),
+        *(Edge(*way, share) for way, share in sorted(ratios.items()) if share > 0),
     )
 
 
 def _sent(nf: NfReading, to: dict[str, str], edges: Sequence[str]) -> dict[str, int]:
     """Packets by where they went; edges that nobody has led elsewhere go where the first does."""
-    found: dict[str, int] = {}
+    sent: dict[str, int] = {}
     for edge, packets in nf.out.items():
         target = to.get(edge, to[edges[0]])
         if target != "drop":
-            found[target] = found.get(target, 0) + packets
-    return found
+            sent[target] = sent.get(target, 0) + packets
+    return sent

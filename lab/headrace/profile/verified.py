@@ -13,7 +13,7 @@ from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
 from headrace.profile.quiet import DelaySlice, delay_slices
 from headrace.profile.rounds import alternating, full_load
-from headrace.spec import plan as said
+from headrace.spec import plan as record
 from headrace.spec.profile import Speed
 
 _ROUNDS, _TRIALS = 3, 3
@@ -48,8 +48,8 @@ class Verified:
     @property
     def quiet(self) -> list[DelaySlice]:
         """Those in which nothing kept an lcore from working; none where they are too few."""
-        found = [one for one in self.slices if one.quiet]
-        return found if len(found) >= _QUIET_LEAST else []
+        slices = [one for one in self.slices if one.quiet]
+        return slices if len(slices) >= _QUIET_LEAST else []
 
     def over(self, other: Verified) -> float:
         """Round by round: a machine's moods last longer than a round, but not as long as all."""
@@ -63,18 +63,18 @@ def verify(
     rate_pps: float | None,
 ) -> tuple[list[Verified], Verified]:
     """Runs each layout and the reference in turns: A B C R, R C B A, and so on."""
-    found = [Verified() for _ in layouts]
+    every = [Verified() for _ in layouts]
     beside = Verified()
-    several = [(*pair, rate_pps) for pair in zip(layouts, found, strict=True)]
+    several = [(*pair, rate_pps) for pair in zip(layouts, every, strict=True)]
     if reference is not None:
         several.append((reference.one, beside, None))
     for turn in range(min(_ROUNDS, bench.repetitions)):
         for one, into, rate in alternating(several, turn):
             _measure(bench, one, into, rate)
     if reference is not None:
-        for each in found:
+        for each in every:
             each.paced_pps = reference.then_pps * each.over(beside)
-    return found, beside
+    return every, beside
 
 
 def _measure(bench: Bench, one: EnginePoint, into: Verified, rate_pps: float | None) -> None:
@@ -101,8 +101,8 @@ def _latencies(up: RunningPoint, rate_pps: float, into: Verified) -> None:
         into.slices += [one for one in slices if one.after_s >= cold]
 
 
-def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> said.Reference:
-    return said.Reference(
+def then_and_now(reference: ReferenceRun, beside: Verified, tsc_hz: float) -> record.Reference:
+    return record.Reference(
         what=reference.what,
         then_pps=reference.then_pps,
         now_pps=median(beside.rates),

@@ -14,9 +14,9 @@ from headrace.spec.plan import Reference
 
 @given(st.integers(1, 1000), st.integers(1, 10))
 def test_every_round_has_its_share(repetitions: int, rounds: int) -> None:
-    found = shares(repetitions, rounds)
-    assert sum(found) == repetitions and min(found) >= 1
-    assert len(found) == min(rounds, repetitions) and max(found) - min(found) <= 1
+    parts = shares(repetitions, rounds)
+    assert sum(parts) == repetitions and min(parts) >= 1
+    assert len(parts) == min(rounds, repetitions) and max(parts) - min(parts) <= 1
 
 
 def test_nobody_always_follows_another() -> None:
@@ -36,5 +36,5 @@ def test_a_slow_round_is_slow_for_all() -> None:
 
 
 def test_the_pace_is_what_the_reference_does_now() -> None:
-    found = Reference(what="all", then_pps=10e6, now_pps=8e6, now_min_pps=7e6, now_max_pps=9e6)
-    assert found.pace == 0.8
+    reference = Reference(what="all", then_pps=10e6, now_pps=8e6, now_min_pps=7e6, now_max_pps=9e6)
+    assert reference.pace == 0.8

@@ -38,12 +38,12 @@ HOW = (
 _TIME_FILE = "time.json"  # among the samples: seconds by what a run did
 
 
-def roles(found: Sequence[Reached]) -> dict[str, str]:
-    return {one.deployed.chain: one.deployed.role for one in found}
+def roles(reached: Sequence[Reached]) -> dict[str, str]:
+    return {one.deployed.chain: one.deployed.role for one in reached}
 
 
-def sections(found: Sequence[Reached], samples: Path) -> Iterator[Section]:
-    if rows := tuple(_scaled(found)):
+def sections(reached: Sequence[Reached], samples: Path) -> Iterator[Section]:
+    if rows := tuple(_scaled(reached)):
         columns = (
             "VNF",
             Column("chain", "text"),
@@ -56,14 +56,14 @@ def sections(found: Sequence[Reached], samples: Path) -> Iterator[Section]:
             Column("audit", "verdict"),
         )
         yield Section("Scaled out", blocks=(Table(columns, rows),))
-    yield from _networks(found)
-    if sentences := tuple(scale_up(found)):
+    yield from _networks(reached)
+    if sentences := tuple(scale_up(reached)):
         yield Section("Scaling up", blocks=(Items(sentences),))
     if (file := samples / _TIME_FILE).is_file():
         seconds: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
         text = ", ".join(f"{what} {s:.0f} s" for what, s in seconds.items())
         yield Section("Time", blocks=(Text(text),))
-    chains = {one.deployed.chain: one.deployed for one in found if one.deployed.role == "chain"}
+    chains = {one.deployed.chain: one.deployed for one in reached if one.deployed.role == "chain"}
     graphs = tuple(point.graph for point in chains.values() if point.graph)
     categories = {
         vertex: Category(category)
@@ -75,11 +75,13 @@ def sections(found: Sequence[Reached], samples: Path) -> Iterator[Section]:
         yield Section("Chain graphs", blocks=(picture,), on="page")
 
 
-def _scaled(found: Sequence[Reached]) -> Iterator[Row]:
+def _scaled(reached: Sequence[Reached]) -> Iterator[Row]:
     """Each VNF that was scaled out: what its chain reached with so many instances."""
-    places = dict.fromkeys((one.deployed.network, one.workload) for one in found)
+    places = dict.fromkeys((one.deployed.network, one.workload) for one in reached)
     for network, workload in places:
-        here = [one for one in found if (one.deployed.network, one.workload) == (network, workload)]
+        here = [
+            one for one in reached if (one.deployed.network, one.workload) == (network, workload)
+        ]
         for (vnf, chain), by_count in scaled_out(here).items():
             least = next(iter(by_count.values())).rate
             for count, one in by_count.items():
@@ -89,15 +91,15 @@ def _scaled(found: Sequence[Reached]) -> Iterator[Row]:
                 yield Row((*cells, times, one.rate.median, verdict), doubtful=bool(one.verdict))
 
 
-def _networks(found: Sequence[Reached]) -> Iterator[Section]:
+def _networks(reached: Sequence[Reached]) -> Iterator[Section]:
     """The same chain on each network, side by side."""
-    networks = list(dict.fromkeys(one.deployed.network for one in found))
+    networks = list(dict.fromkeys(one.deployed.network for one in reached))
     if len(networks) < 2:
         return
     blocks: list[Block] = []
-    for workload in dict.fromkeys(one.workload for one in found):
+    for workload in dict.fromkeys(one.workload for one in reached):
         lines: dict[tuple[str, str], dict[str, Reached]] = {}
-        for one in (r for r in found if r.workload == workload):
+        for one in (r for r in reached if r.workload == workload):
             name = (one.deployed.chain, one.deployed.role)
             lines.setdefault(name, {})[one.deployed.network] = one
         blocks += [Heading(workload), _side_by_side(networks, lines)]

@@ -83,8 +83,8 @@ def look(folder: Path, pages: dict[str, str], widths: Sequence[int] = WIDTHS) ->
     )  # fmt: skip
     told = re.search(r"<body><pre>(.*)</pre>", done.stdout, re.DOTALL)
     assert told is not None, done.stderr[-2000:]
-    found: list[str] = json.loads(escaping.unescape(told[1]))
-    return found
+    faults: list[str] = json.loads(escaping.unescape(told[1]))
+    return faults
 
 
 pytestmark = pytest.mark.skipif(
@@ -121,8 +121,8 @@ def planned() -> ChainPlan:
 
 
 def test_a_plans_sentence_is_of_its_layouts() -> None:
-    said = plan.document([planned()]).sentence.replace("\u202f", " ")
-    assert said == (
+    sentence = plan.document([planned()]).sentence.replace("\u202f", " ")
+    assert sentence == (
         "acl+lb @1 | l3fwd @2 is the best layout: 24.0 Mpps predicted, 1.32 times run to "
         "completion; 23.3 Mpps measured, the prediction errs by +3.1 %."
     )
@@ -132,7 +132,7 @@ def test_a_plans_sentence_is_of_its_layouts() -> None:
 def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     first = Bundle(bundle_path).results()
 
-    def made(name: str, *changes: dict[str, Any]) -> Document:
+    def with_rows(name: str, *changes: dict[str, Any]) -> Document:
         with BundleWriter(tmp_path / name) as w:
             for one in changes:
                 for r in first:
@@ -144,9 +144,11 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     times = [{"goal": "fixed", "goal_parameters": None, "load_pps": pps} for pps in (1e6, 2e6, 4e6)]
     shown = {
         "run": document(report(Bundle(bundle_path)), spec="a: 1"),
-        "workloads": made("workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))),
-        "loads": made("loads", *times),
-        "floor": made("floor", *near),
+        "workloads": with_rows(
+            "workloads", *({"workload": f"{n} B, 1 flow"} for n in (64, 512, 1518))
+        ),
+        "loads": with_rows("loads", *times),
+        "floor": with_rows("floor", *near),
         "plan": plan.document([planned()]),
         "paper": of_a_paper(),
         "server": server.document(detect()),
@@ -157,9 +159,9 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
 def test_no_label_stands_on_another_and_nothing_is_cut_off(
     pages: dict[str, str], tmp_path: Path
 ) -> None:
-    found = look(tmp_path, pages)
-    assert "\n".join(one for one in found if "pictures" not in one) == ""
-    assert {f"run {width}: pictures 6" for width in WIDTHS} <= set(found)
+    faults = look(tmp_path, pages)
+    assert "\n".join(one for one in faults if "pictures" not in one) == ""
+    assert {f"run {width}: pictures 6" for width in WIDTHS} <= set(faults)
 
 
 def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
@@ -172,6 +174,6 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
         "wide": page.replace("<main>", '<main><div style="width:3000px">x</div>'),
         "out": re.sub(r'(<text [^>]*)x="[\d.]+"', r'\1x="-90"', page),
     }
-    found = look(tmp_path, wrong, [DESKTOP])
+    faults = look(tmp_path, wrong, [DESKTOP])
     for name, what in (("over", "overlap"), ("wide", "scrolls"), ("out", "outside")):
-        assert any(one.startswith(f"{name} {DESKTOP}: {what}") for one in found), found
+        assert any(one.startswith(f"{name} {DESKTOP}: {what}") for one in faults), faults

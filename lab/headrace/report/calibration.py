@@ -48,27 +48,27 @@ def document(c: Calibration) -> Document:
 
 
 def _cautions(c: Calibration) -> tuple[str, ...]:
-    found = []
+    texts = []
     if c.load_average > _NOISY:
-        found.append(
+        texts.append(
             f"Other work ran meanwhile (load average {c.load_average:g}): figures may be too high. "
             "Repeat on a quiet machine."
         )
     share = c.measured.clock.interruptions_ns.share
     if share > _INTERRUPTED:
-        found.append(f"{percent(share, 2)} of a polling core's time went to others.")
+        texts.append(f"{percent(share, 2)} of a polling core's time went to others.")
     shared = [
         level
         for level in c.levels
         if level.bytes and level.reaches_bytes and level.reaches_bytes < level.bytes / 2
     ]
-    found.extend(
+    texts.extend(
         f"{level.name} has {size(level.bytes)}, but only working sets up to "
         f"{size(level.reaches_bytes)} find it: neighbours have the rest, or the "
         "hypervisor's description is not the hardware."
         for level in shared
     )
-    return tuple(found)
+    return tuple(texts)
 
 
 def _ns(c: Calibration, cycles: float) -> float:
@@ -247,17 +247,17 @@ def _locate(c: Calibration) -> Section:
     )
 
 
-def _confusion(found: Classes) -> tuple[Table, ...]:
-    if not found.confusion:
+def _confusion(classes: Classes) -> tuple[Table, ...]:
+    if not classes.confusion:
         return ()
-    into = (Column(f"put into {one.name}", "share") for one in found.classes)
-    rows = tuple((one.place, one.samples, *one.put) for one in found.confusion)
+    into = (Column(f"put into {one.name}", "share") for one in classes.classes)
+    rows = tuple((one.place, one.samples, *one.put) for one in classes.confusion)
     return (Table(("lines in", Column("samples", "count"), *into), rows),)
 
 
-def _told(found: Classes) -> Check:
+def _told(classes: Classes) -> Check:
     """The places that a microbenchmark can be sure of."""
-    right = found.right(("l2", "llc", "memory"))
+    right = classes.right(("l2", "llc", "memory"))
     name = "lines put into L2, last-level cache and memory are classified rightly"
     return at_least(name, _AGREEMENT, right, why="no lines were placed")
 
@@ -302,8 +302,8 @@ def _clock(c: Calibration) -> Section:
 
 
 def _three(c: Calibration) -> tuple[float, float, float]:
-    found = c.measured.clock.interruptions_ns
-    return (found.p50, found.p99, found.max)
+    gaps = c.measured.clock.interruptions_ns
+    return (gaps.p50, gaps.p99, gaps.max)
 
 
 def _sharing(c: Calibration) -> Section | None:

@@ -37,8 +37,8 @@ from headrace.report.profile import memory_model
 
 def of_a_paper() -> Document:
     lines = [Series("a", ((1.0, 2.0), (1e6, 40.0)))]
-    found = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
-    assert found is not None
+    curve = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
+    assert curve is not None
     axes = Axes("size", "cycles", "bytes")
     return Document(
         "A paper",
@@ -46,7 +46,7 @@ def of_a_paper() -> Document:
             Section("Lines", "n", (curves(lines, axes), Table(("", "Mpps"), (("here", 0.5),)))),
             Section("Bands", blocks=(curves(lines, axes, [Band("memory", 1e3, None)]),)),
             anatomy([AnatomyStack("one", (1.0, 2.0, 3.0, 4.0, 5.0))]),
-            memory_model(found, "flows"),
+            memory_model(curve, "flows"),
         ),
     )
 
@@ -58,8 +58,8 @@ def shown(request: pytest.FixtureRequest, bundle_path: Path) -> Document:
         "server": lambda: server.document(detect()),
         "paper": of_a_paper,
     }
-    made: Document = kinds[request.param]()
-    return made
+    built: Document = kinds[request.param]()
+    return built
 
 
 def test_json_has_all_of_it(shown: Document) -> None:
@@ -87,14 +87,14 @@ def test_each_medium_has_what_is_for_it() -> None:
         Row((Link("a", "group-1"), 2e6, 1, 22, None), doubtful=True),
         ("b", AtLeast(1e6), 1, 22, None),
     )
-    made = Document("t", sections=(Section("s", "how to read it", (Table(columns, rows),)),))
-    page, text = html.render(made), on_terminal(made)
+    document = Document("t", sections=(Section("s", "how to read it", (Table(columns, rows),)),))
+    page, text = html.render(document), on_terminal(document)
     assert '<a href="#group-1">a</a>' in page and "how to read it" in page
     assert "≥ 1.00" in page and "≥ 1.00" in text  # in the unit of the largest
     assert "rate Mpps" in text and "<small>Mpps</small>" in page
     assert "paper" in page and "empty" not in page and 'class="unsure"' in page
     assert "paper" not in text and "empty" not in text and "how to read it" not in text
-    assert "wide" not in text and "wide" in on_terminal(made, 130)
+    assert "wide" not in text and "wide" in on_terminal(document, 130)
 
 
 def test_times_have_the_unit_of_their_size() -> None:

@@ -49,9 +49,9 @@ def test_a_load_both_ways_is_said_as_it_was_asked_for(measured: Result) -> None:
 
 
 def test_what_a_part_can_carry_is_said_to_be_of_a_goal(tmp_path: Path, measured: Result) -> None:
-    made = reported(tmp_path / "b", measured)
-    assert f"{measured.execution}, {measured.goal}: " in on_terminal(made)
-    assert f"<h3>{measured.execution}, {measured.goal}" in render(made)
+    one = reported(tmp_path / "b", measured)
+    assert f"{measured.execution}, {measured.goal}: " in on_terminal(one)
+    assert f"<h3>{measured.execution}, {measured.goal}" in render(one)
 
 
 def test_small_bursts_are_why_cycles_at_little_load_are_more(
@@ -90,8 +90,8 @@ def test_what_the_deployment_has_already_is_no_remedy(
 ) -> None:
     limit = Limit(kind="switch", place="nic", gbps=1.0, used=1.0, crossings=2.0)
     at = measured.model_copy(update={"segments": hosted(*vnfs)})
-    found = Pipe(parts=(), throughput_pps=1.0, carried_pps=1.0, narrowest=None, headline="")
-    assert ("rtc" in _limit_reached(limit, at, found, "").remedy) == fewer
+    drawn = Pipe(parts=(), throughput_pps=1.0, carried_pps=1.0, narrowest=None, headline="")
+    assert ("rtc" in _limit_reached(limit, at, drawn, "").remedy) == fewer
 
 
 def test_a_chain_of_one_function_is_not_cut(measured: Result, tmp_path: Path) -> None:

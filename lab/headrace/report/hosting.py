@@ -49,13 +49,13 @@ def anatomy_chart(stacks: Sequence[AnatomyStack]) -> Chart:
 
 def below_floor(measured: Sequence[Measurement]) -> str:
     """Whose parts cannot be told; empty where there are none."""
-    found = [one for one in measured if one.below_floor]
-    if not found:
+    below = [one for one in measured if one.below_floor]
+    if not below:
         return ""
-    floor = max(one.calibration.floor_ns for one in found if one.calibration is not None)
-    least = min(one.latency_ns.p50 for one in found if one.latency_ns is not None)
+    floor = max(one.calibration.floor_ns for one in below if one.calibration is not None)
+    least = min(one.latency_ns.p50 for one in below if one.latency_ns is not None)
     return (
-        f"{plural(len(found), 'trial')} with a median latency (from {ns(least)}) below the "
+        f"{plural(len(below), 'trial')} with a median latency (from {ns(least)}) below the "
         f"tester's floor ({ns(floor)}), whose calibration was disturbed: the generator's part is "
         "not known"
     )
@@ -88,15 +88,15 @@ def with_best_case(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if row["values"].get(_CHAINS) == 1:
             for one in row["results"]:
                 single[(row["group"], _rest(row), one["goal"])] = one["throughput_pps"]
-    made = []
+    completed = []
     for row in rows:
         chains, results = row["values"].get(_CHAINS), []
         for one in row["results"]:
             alone = single.get((row["group"], _rest(row), one["goal"]))
             best = best_case(alone, chains) if alone and chains and one["goal"] != "fixed" else None
             results.append({**one, "best_case_pps": best})
-        made.append({**row, "results": results})
-    return made
+        completed.append({**row, "results": results})
+    return completed
 
 
 def _rest(row: dict[str, Any]) -> str:

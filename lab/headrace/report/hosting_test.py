@@ -27,7 +27,7 @@ def row(chains: int, wait: str, pps: float, goal: str = "ndr") -> dict[str, Any]
 
 
 def best(rows: list[dict[str, Any]]) -> list[float | None]:
-    return [one["best_case_pps"] for made in with_best_case(rows) for one in made["results"]]
+    return [one["best_case_pps"] for row in with_best_case(rows) for one in row["results"]]
 
 
 def test_additive_line_is_of_the_same_settings() -> None:

@@ -18,10 +18,10 @@ def test_policy_drops_stand_beside_the_load(tmp_path: Path, measured: Result) ->
         "throughput_pps": 334.0, "sent": 20_000, "policy_dropped": 19_332, "loss_ratio": 0.0,
         "duration_s": 2.0, "audit": Audit(verdict="generator-bound"),
     }  # fmt: skip
-    made = reported(tmp_path / "p", measured, **policed)
-    said = "19\u202f332 of 20\u202f000 packets sent (96.7\u202f%) were dropped by policy"
-    text, page = on_terminal(made), render(made)
-    assert said in text and said in page
+    shown = reported(tmp_path / "p", measured, **policed)
+    dropped = "19\u202f332 of 20\u202f000 packets sent (96.7\u202f%) were dropped by policy"
+    text, page = on_terminal(shown), render(shown)
+    assert dropped in text and dropped in page
     row = next(one for one in text.splitlines() if one.startswith("ndr ") and "rtc" in one)
     assert "≥ 10.0\u202fkpps" in row and "334" in row and "≥ 334" not in row
     assert "offered" in text and "<th>offered</th>" in page
@@ -29,16 +29,16 @@ def test_policy_drops_stand_beside_the_load(tmp_path: Path, measured: Result) ->
 
 
 def test_without_policy_drops_nothing_is_said_of_them(tmp_path: Path, measured: Result) -> None:
-    made = reported(tmp_path / "n", measured, audit=Audit(verdict="generator-bound"))
-    text, page = on_terminal(made), render(made)
+    shown = reported(tmp_path / "n", measured, audit=Audit(verdict="generator-bound"))
+    text, page = on_terminal(shown), render(shown)
     assert "by policy" not in text and "offered" not in text and "<th>offered</th>" not in page
     assert re.search(r"rtc +≥ ", text)
 
 
 def test_a_load_that_was_given_is_no_bound(tmp_path: Path, measured: Result) -> None:
     short = {"goal": "fixed", "loss_ratio": 0.0, "audit": Audit(verdict="generator-bound")}
-    made = reported(tmp_path / "f", measured, **short)
-    for text in (on_terminal(made), render(made)):
+    shown = reported(tmp_path / "f", measured, **short)
+    for text in (on_terminal(shown), render(shown)):
         assert "generator-bound" in text and "≥" not in text and "lower bounds" not in text
         assert "did not make these loads as asked: " in text
 
@@ -51,9 +51,9 @@ def test_replicas_of_a_hosted_chain_are_one_chain(tmp_path: Path, measured: Resu
         for step, nf in enumerate(nfs, 1)
     ]
     segments = (Segment(name="nic", cpus=(0,), nfs=("nic",)), *vnfs)
-    made = reported(tmp_path / "h", measured, segments=segments, counters=None)
-    assert made.groups[0].nfs == ("nic", *nfs) and made.groups[0].copies == 2
-    assert "nic → l2fwd → acl → monitor x 2:" in on_terminal(made)
-    assert re.search(r"monitor\s* x 2</h2>", render(made))
+    shown = reported(tmp_path / "h", measured, segments=segments, counters=None)
+    assert shown.groups[0].nfs == ("nic", *nfs) and shown.groups[0].copies == 2
+    assert "nic → l2fwd → acl → monitor x 2:" in on_terminal(shown)
+    assert re.search(r"monitor\s* x 2</h2>", render(shown))
     one = reported(tmp_path / "1", measured, segments=segments[:4], counters=None)
     assert one.groups[0].copies == 1 and "x 2" not in on_terminal(one)

@@ -106,8 +106,8 @@ def shown(layers: Layers) -> Iterator[Block]:
     yield Text(_costs(layers))
 
 
-def _diagnoses(found: tuple[Diagnosis, ...]) -> Iterator[Block]:
-    if not found:
+def _diagnoses(diagnoses: tuple[Diagnosis, ...]) -> Iterator[Block]:
+    if not diagnoses:
         yield Text("Nothing that was counted shows what the limit is.")
         return
     yield Items(
@@ -116,7 +116,7 @@ def _diagnoses(found: tuple[Diagnosis, ...]) -> Iterator[Block]:
                 (f"{d.rule}: {d.text}.", *(f"{e}." for e in d.evidence),
                  f"What would move it: {d.remedy}")
             )
-            for d in found[:_DIAGNOSES]
+            for d in diagnoses[:_DIAGNOSES]
         )
     )  # fmt: skip
 

@@ -161,11 +161,11 @@ def _said(group: Group, several: bool) -> Iterator[Block]:
 
 def _first(group: Group) -> Iterator[Block]:
     """One picture: the executions with their intervals, and where their lcores' cycles go."""
-    found = group.conclusion
-    if found is None or not found.standings:
+    conclusion = group.conclusion
+    if conclusion is None or not conclusion.standings:
         return
     others = [s for s in group.shown if s.key.ground != "measured"]
-    picture, fills = executions.of(found, others)
+    picture, fills = executions.of(conclusion, others)
     yield Chart(picture, tuple(Key(fill, name) for name, fill in fills.items()))
 
 

@@ -37,8 +37,8 @@ def sentence(bundle: Bundle) -> str:
     experiments = (bundle.spec_resolved or {}).get("experiments", [])
     if not any("mode" in one for one in experiments):
         return ""
-    found = list(verdicts(offload_modes(bundle.results())))
-    told = [one for one in found if ", saturation:" in one] or found
+    texts = list(verdicts(offload_modes(bundle.results())))
+    told = [one for one in texts if ", saturation:" in one] or texts
     return f"{'; '.join(told)}." if told else ""
 
 

@@ -50,8 +50,8 @@ class Checker(HTMLParser):
         self.open.pop()
 
 
-def render(made: Report, spec: str | None = None) -> str:
-    return html.render(document(made, spec=spec))
+def render(reported: Report, spec: str | None = None) -> str:
+    return html.render(document(reported, spec=spec))
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +96,9 @@ def test_a_partial_bundle_is_reported_as_such(tmp_path: Path, bundle_path: Path)
         for result in some:
             w.result(result)
         w.finish("partial", "interrupted")
-    made = report(Bundle(tmp_path / "p"))
-    assert "partial: interrupted" in made.cautions[0]
-    assert "partial: interrupted" in render(made)
+    reported = report(Bundle(tmp_path / "p"))
+    assert "partial: interrupted" in reported.cautions[0]
+    assert "partial: interrupted" in render(reported)
 
 
 def test_a_floor_above_the_latency_is_said_to_be_none(tmp_path: Path, bundle_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_floor_above_the_latency_is_said_to_be_none(tmp_path: Path, bundle_pat
     assert high.below_floor and not results[1].below_floor
     with BundleWriter(tmp_path / "f") as w:
         w.result(high)
-    made = report(Bundle(tmp_path / "f"))
-    said = next(c for c in made.cautions if "floor" in c)
-    assert "87.7\u202fms" in said and "so it is none" in said
-    shown = render(made)
+    reported = report(Bundle(tmp_path / "f"))
+    caution = next(c for c in reported.cautions if "floor" in c)
+    assert "87.7\u202fms" in caution and "so it is none" in caution
+    shown = render(reported)
     assert "own floor" not in shown
     assert "above a latency that was measured" in shown
     calm = render(report(Bundle(bundle_path)))
@@ -121,9 +121,9 @@ def test_a_floor_above_the_latency_is_said_to_be_none(tmp_path: Path, bundle_pat
 def test_an_empty_bundle_has_a_page_too(tmp_path: Path) -> None:
     with BundleWriter(tmp_path / "e"):
         pass
-    made = report(Bundle(tmp_path / "e"))
-    assert made.cautions == ("There are no results in it.",)
-    assert "no results" in render(made)
+    reported = report(Bundle(tmp_path / "e"))
+    assert reported.cautions == ("There are no results in it.",)
+    assert "no results" in render(reported)
 
 
 def test_every_name_of_a_row_is_documented() -> None:
@@ -199,9 +199,9 @@ def test_repetitions_that_disagree_are_said_to(tmp_path: Path, bundle_path: Path
     with BundleWriter(tmp_path / "d") as w:
         for factor in (1.0, 1.0 + AGREE_RATIO + 0.02):
             w.result(_scaled(first, factor))
-    [said] = [c for c in report(Bundle(tmp_path / "d")).cautions if "do not agree" in c]
-    assert f"Repetitions of {first.chain} do not" in said
-    assert f"{first.execution}, {first.goal}" in said
+    [caution] = [c for c in report(Bundle(tmp_path / "d")).cautions if "do not agree" in c]
+    assert f"Repetitions of {first.chain} do not" in caution
+    assert f"{first.execution}, {first.goal}" in caution
 
 
 def test_both_directions_are_summed_and_shown_apart(tmp_path: Path, bundle_path: Path) -> None:
@@ -230,9 +230,9 @@ def test_the_latency_picture_ends_where_the_table_does(bundle_path: Path) -> Non
     [first, *_] = [r for r in Bundle(bundle_path).results() if r.latency_hdr and r.latency_ns]
     assert first.latency_ns is not None
     low = first.latency_ns.model_copy(update={"max": first.latency_ns.max * 0.999})
-    made = percentiles.curve("x", [first.model_copy(update={"latency_ns": low})])
-    assert made is not None
-    assert made.points[-1][1] == low.max
+    curve = percentiles.curve("x", [first.model_copy(update={"latency_ns": low})])
+    assert curve is not None
+    assert curve.points[-1][1] == low.max
 
 
 def test_text_below_a_table_has_the_tables_figures(tmp_path: Path) -> None:
@@ -247,11 +247,11 @@ def test_text_below_a_table_has_the_tables_figures(tmp_path: Path) -> None:
         w.result(
             two.model_copy(update={"throughput_pps": 95_380.0, "latency_ns": later, "audit": bound})
         )
-    made = report(Bundle(tmp_path / "apart"))
-    (explained,) = made.groups[0].explained
+    reported = report(Bundle(tmp_path / "apart"))
+    (explained,) = reported.groups[0].explained
     median = explained.summary.throughput_pps.median
     assert explained.pipe.throughput_pps == pytest.approx(median) == pytest.approx(65_990)
-    shown = render(made)
+    shown = render(reported)
     assert "median of 2 repetitions" in shown
     middle = ns(explained.summary.latency_ns["p50"].median)
     assert f"rtc: p50 {middle} (median of the repetitions)" in shown

@@ -151,20 +151,20 @@ def _layouts(plan: ChainPlan) -> Section:
     return Section(plan.chain, note, (_picture(plan), Table(columns, tuple(rows))))
 
 
-def _pace(found: Reference) -> str:
+def _pace(ref: Reference) -> str:
     return (
-        f"Pace: {found.what}, did {pps(found.then_pps)}{_speed(found.speed_then)} when costs were "
-        f"taken, and {pps(found.now_pps)} ({pps(found.now_min_pps)}–{pps(found.now_max_pps)})"
-        f"{_speed(found.speed_now)} in turn with what was verified. Errors are of rates at the "
+        f"Pace: {ref.what}, did {pps(ref.then_pps)}{_speed(ref.speed_then)} when costs were "
+        f"taken, and {pps(ref.now_pps)} ({pps(ref.now_min_pps)}–{pps(ref.now_max_pps)})"
+        f"{_speed(ref.speed_now)} in turn with what was verified. Errors are of rates at the "
         "costs' pace: each round's, over the reference's of that round."
     )
 
 
-def _speed(found: Speed | None) -> str:
-    if found is None or found.mhz is None:
+def _speed(speed: Speed | None) -> str:
+    if speed is None or speed.mhz is None:
         return ""
-    beside = "" if found.at_once is None else f", {found.at_once:.1f} of 4 additions at once"
-    return f" at {found.mhz:.0f} MHz{beside}"
+    beside = "" if speed.at_once is None else f", {speed.at_once:.1f} of 4 additions at once"
+    return f" at {speed.mhz:.0f} MHz{beside}"
 
 
 def _asked(plan: ChainPlan) -> str:

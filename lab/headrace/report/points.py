@@ -54,12 +54,12 @@ def of_groups(
     measured = sum(bool(row["results"]) for row in rows)
     origin = f"{paper}: " if paper else ""
     text = f"{origin}{measured} of {len(rows)} points measured here."
-    made = [Section("Points", blocks=(Text(text),))]
+    sections = [Section("Points", blocks=(Text(text),))]
     for name, group in groups.items():
         mine = [row for row in rows if row["group"] == name]
         if mine:
-            made += _sections(name, group, mine)
-    return tuple(made)
+            sections += _sections(name, group, mine)
+    return tuple(sections)
 
 
 def _sections(name: str, group: Group, rows: Sequence[Point]) -> Iterator[Section]:
@@ -95,21 +95,21 @@ def scale(rows: Sequence[Point], goal: str) -> list[Series]:
 
 
 def delays(rows: Sequence[Point], goal: str) -> list[Series]:
-    found = _by_setting(rows, goal, "latency_mean_us", 1.0)
-    return [Series(name or "mean", points) for name, points in found.items()]
+    curves = _by_setting(rows, goal, "latency_mean_us", 1.0)
+    return [Series(name or "mean", points) for name, points in curves.items()]
 
 
 def _by_setting(
     rows: Sequence[Point], goal: str, key: str, factor: float = 1e-3
 ) -> dict[str, tuple[tuple[float, float], ...]]:
     """Points by what was set apart from the number of chains; what is nought has no logarithm."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         chains = row["values"].get(_CHAINS)
         for one in row["results"]:
             if chains is not None and one["goal"] == goal and (one[key] or 0) > 0:
-                found.setdefault(_setting(row), []).append((float(chains), one[key] * factor))
-    return {name: tuple(sorted(points)) for name, points in found.items()}
+                curves.setdefault(_setting(row), []).append((float(chains), one[key] * factor))
+    return {name: tuple(sorted(points)) for name, points in curves.items()}
 
 
 def _setting(row: Point) -> str:

@@ -40,19 +40,19 @@ class Preview(BaseModel):
         return f"{text}, and what deploying takes" if self.deploying else text
 
 
-def show(found: Preview, console: Console) -> None:
-    console.print(found.heading, markup=False)
-    width = max(len(_title(one)) for one in found.experiments)
-    for one in found.experiments:
+def show(preview: Preview, console: Console) -> None:
+    console.print(preview.heading, markup=False)
+    width = max(len(_title(one)) for one in preview.experiments)
+    for one in preview.experiments:
         where = ", ".join(f"{name} {_cpus(cpus)}" for name, cpus in one.lcores.items())
         line = f"  {_title(one).ljust(width)}" + (f"  lcores: {where}" if where else "")
         console.print(line.rstrip(), markup=False)
-    if found.repetitions > 1:
-        console.print(f"  each {found.repetitions} times", markup=False)
-    for note in dict.fromkeys(note for one in found.experiments for note in one.notes):
+    if preview.repetitions > 1:
+        console.print(f"  each {preview.repetitions} times", markup=False)
+    for note in dict.fromkeys(note for one in preview.experiments for note in one.notes):
         console.print(f"  note: {note}", markup=False)
-    if found.files:
-        console.print(f"  files read: {', '.join(found.files)}", markup=False)
+    if preview.files:
+        console.print(f"  files read: {', '.join(preview.files)}", markup=False)
     console.print("Nothing is wrong with it, and nothing was run.", markup=False)
 
 

@@ -84,21 +84,21 @@ def _value(p: ProfilePoint) -> float:
 
 
 def _sweep(p: Profile, sweep: Sweep) -> Section | None:
-    made = [one for one in p.points if one.sweep == sweep]
-    if not made:
+    points = [one for one in p.points if one.sweep == sweep]
+    if not points:
         return None
     title, unit = _TITLES[sweep]
-    series = [Series("measured", tuple((_value(one), one.cost.nf.median) for one in made))]
+    series = [Series("measured", tuple((_value(one), one.cost.nf.median) for one in points))]
     if sweep == "state" and p.fit is not None:
-        low, high = made[0].settings.state, made[-1].settings.state
+        low, high = points[0].settings.state, points[-1].settings.state
         steps = [low * (high / low) ** (i / 60) for i in range(61)]
         modelled = tuple((n, predict(p.fit, n)) for n in steps)
         series.append(Series("model", modelled, marks=False))
     axes = Axes(unit, "cycles per packet", "count")
     first = Column(unit) if sweep == "skew" else Column(unit, "count")
     columns = (first, "NF, cycles", "receive", "send", "loop", Column("one lcore", "own-rate"))
-    blocks: tuple[Block, ...] = (Table(columns, tuple(_row(one) for one in made)),)
-    if sweep != "skew" and len(made) > 1:
+    blocks: tuple[Block, ...] = (Table(columns, tuple(_row(one) for one in points)),)
+    if sweep != "skew" and len(points) > 1:
         blocks = (curves(series, axes, _bands(p) if sweep == "state" else ()), *blocks)
     return Section(title, blocks=blocks)
 

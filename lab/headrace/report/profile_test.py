@@ -11,14 +11,14 @@ from headrace.spec.profile import Fit
 
 
 def test_the_verdict_and_the_errors_that_it_stands_on() -> None:
-    found = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
-    assert found is not None
-    made = memory_model(found, "flows")
+    curve = fit([(n, cycles(n, 64, 8, overlapped=True)) for n in ENTRIES], CACHES)
+    assert curve is not None
+    parts = memory_model(curve, "flows")
     # By hand: 30 of base equal 8 ((1 - 512/n) + 3 (1 - 8192/n)) at n = 100 k.
-    assert made.note.startswith("Memory-bound above 100 k flows, most of it for DRAM at 1 M.")
-    assert "error: median 0.0%" in made.note
-    assert "8.0 accesses, while others are under way" in made.note
-    prices, points, goal = made.tables
+    assert parts.note.startswith("Memory-bound above 100 k flows, most of it for DRAM at 1 M.")
+    assert "error: median 0.0%" in parts.note
+    assert "8.0 accesses, while others are under way" in parts.note
+    prices, points, goal = parts.tables
     shown = scales(prices)
     parallelism = prices.typed[5]
     assert [shown.text(parallelism, row.cells[5]) for row in prices.lines] == ["", "10", "13", "10"]
@@ -39,6 +39,6 @@ def test_a_fit_of_an_older_headrace_has_no_verdict() -> None:
             "points": [{"state": 100, "measured": 30, "modelled": 31}],
         }
     )
-    made = memory_model(old, "flows")
-    assert made.note.startswith("No verdict: an older headrace made the fit")
-    assert made.tables[2].lines[0].cells[3] == "not measured: an older headrace made this fit"
+    shown = memory_model(old, "flows")
+    assert shown.note.startswith("No verdict: an older headrace made the fit")
+    assert shown.tables[2].lines[0].cells[3] == "not measured: an older headrace made this fit"

@@ -95,8 +95,8 @@ def _rate(s: Summary) -> Cell:
 
 def _of(name: str, spreads: Callable[[Summary], dict[str, Spread]]) -> Callable[[Summary], Cell]:
     def median(s: Summary) -> Cell:
-        found = spreads(s).get(name)
-        return found.median if found else None
+        spread = spreads(s).get(name)
+        return spread.median if spread else None
 
     return median
 

@@ -113,13 +113,13 @@ def grid(table: Table, width: int) -> Grid:
     """On a narrow terminal some figures go, never the audit's verdict."""
     scaled = scales(table)
     kept = [(i, c) for i, c in enumerate(table.typed) if _has_room(i, c, table.lines, width)]
-    made = Grid(box=None, pad_edge=False, header_style=DIM)
+    shown = Grid(box=None, pad_edge=False, header_style=DIM)
     if table.grouped_by:
-        made.add_column(table.grouped_by, no_wrap=True)
+        shown.add_column(table.grouped_by, no_wrap=True)
     for i, column in kept:
         cells = [scaled.text(column, row.cells[i]) for row in table.lines]
         unit = "" if column.kind == "share" else scaled.unit(column)
-        made.add_column(
+        shown.add_column(
             f"{column.name} {unit}" if unit else column.name,
             justify="left" if column.kind in ("text", "verdict") else "right",
             no_wrap=column.kind != "text" and all(len(cell) <= SHORT for cell in cells),
@@ -128,12 +128,12 @@ def grid(table: Table, width: int) -> Grid:
         )
     for row in table.lines:
         group = (row.group,) if table.grouped_by else ()
-        made.add_row(
+        shown.add_row(
             *group,
             *(_cell(scaled, column, row, i) for i, column in kept),
             style=DIM if row.doubtful else None,
         )
-    return made
+    return shown
 
 
 def _has_room(index: int, column: Column, rows: Sequence[Row], width: int) -> bool:

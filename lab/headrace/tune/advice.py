@@ -35,7 +35,7 @@ class Situation:
 
     path: ServerPath
     protocol: Protocol
-    found: Seen  # a run on the path as it was found
+    before: Seen  # a run on the path as it was
     cpus: tuple[int, ...]
     message_bytes: int
 
@@ -95,17 +95,17 @@ def cpu_mask(cpus: list[int]) -> str:
     return ",".join(reversed(groups))
 
 
-def busiest(found: Seen) -> tuple[str, float]:
+def busiest(seen: Seen) -> tuple[str, float]:
     """The core with the most softirq time and its share of all."""
-    total = sum(found.softirq_s.values())
-    core = max(found.softirq_s, key=lambda c: found.softirq_s[c])
-    return core, found.softirq_s[core] / total if total else 0.0
+    total = sum(seen.softirq_s.values())
+    core = max(seen.softirq_s, key=lambda c: seen.softirq_s[c])
+    return core, seen.softirq_s[core] / total if total else 0.0
 
 
 def _concentrated(s: Situation) -> Verdict:
     if len(s.cpus) < 2:
         return Verdict(False, "there is one CPU only")
-    core, share = busiest(s.found)
+    core, share = busiest(s.before)
     where = f"{share:.0%} of the softirq time is {core}'s"
     return Verdict(share >= _CONCENTRATED, where)
 
@@ -120,7 +120,7 @@ class Rps(Advice):
         return _concentrated(s)
 
     def changes(self, s: Situation) -> list[Setting]:
-        core, _ = busiest(s.found)
+        core, _ = busiest(s.before)
         mask = cpu_mask([c for c in s.cpus if f"cpu{c}" != core])
         return [
             _device(namespace, device, f"queues/{queue}/rps_cpus", mask)
@@ -220,7 +220,7 @@ class JumboMtu(Advice):
         if mtu >= min(s.message_bytes + _HEADERS, MTU_MAX):
             return Verdict(False, f"the path's MTU is {mtu} already")
         pieces = f"sends of {s.message_bytes} bytes meet an MTU of {mtu}"
-        fragments = s.found.grown["receiver"]["fragments"]
+        fragments = s.before.grown["receiver"]["fragments"]
         if fragments:
             pieces += f": {fragments} IP fragments came"
         return Verdict(True, pieces)
@@ -243,7 +243,7 @@ class BridgeNetfilterOff(Advice):
             return Verdict(False, "this kernel has no bridge-netfilter, or it is not loaded")
         if not on:
             return Verdict(False, "bridge-netfilter is off already")
-        fragments = s.found.grown["server"]["fragments"]
+        fragments = s.before.grown["server"]["fragments"]
         again = (
             f"; it put {fragments} IP fragments together and cut them again" if fragments else ""
         )
@@ -283,7 +283,7 @@ class Tso(Advice):
         if not off:
             return Verdict(False, "TSO is on along the path already")
         return Verdict(True, f"TSO is off on {', '.join(off)}: the mean packet has "
-                       f"{s.found.packet_bytes:.0f} bytes")  # fmt: skip
+                       f"{s.before.packet_bytes:.0f} bytes")  # fmt: skip
 
     def _off(self, namespace: str, device: str) -> bool:
         return settings.offloads(namespace, device).get(self._FEATURES[-1]) == "off"

@@ -52,14 +52,14 @@ def places(layout: ContainerLayout, supplies: Mapping[str, Supply]) -> list[list
 
 def looked_up(deployed: RunningGraph, grown: Counters) -> Looked | None:
     """By the first cache's own counters, as they grew; None where the chain has none."""
-    found = places(deployed.layout, deployed.supplies)
-    if not found:
+    caches = places(deployed.layout, deployed.supplies)
+    if not caches:
         return None
-    cache = deployed.supplies[found[0][0].vnf].definition.cache
+    cache = deployed.supplies[caches[0][0].vnf].definition.cache
     assert cache is not None
-    own = [grown.get(node.name, {}) for node in found[0]]
+    own = [grown.get(node.name, {}) for node in caches[0]]
     requests = sum(values.get(cache.requests, 0) for values in own)
-    return Looked(found[0][0].place, requests, sum(values.get(cache.hits, 0) for values in own))
+    return Looked(caches[0][0].place, requests, sum(values.get(cache.hits, 0) for values in own))
 
 
 def judge_hits(deployed: RunningGraph, workload: AnyWorkload, grown: Counters) -> list[Finding]:
@@ -68,12 +68,12 @@ def judge_hits(deployed: RunningGraph, workload: AnyWorkload, grown: Counters) -
         return []
     ratio = looked.ratio
     off = abs(ratio - workload.repeated) if ratio is not None else 1.0
-    found = Finding(
+    finding = Finding(
         check=f"{looked.place}: hits", ok=off <= OFF_MAX, value=ratio or 0.0, limit=OFF_MAX,
         text=f"{looked.place} answered {ratio or 0.0:.1%} of {looked.requests} requests itself; "
         f"{workload.repeated:.0%} were to be repeated ones.",
     )  # fmt: skip
-    return [found, *_counted_by_servers(deployed, looked, grown)]
+    return [finding, *_counted_by_servers(deployed, looked, grown)]
 
 
 def _counted_by_servers(deployed: RunningGraph, looked: Looked, grown: Counters) -> list[Finding]:

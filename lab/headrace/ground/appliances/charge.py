@@ -63,14 +63,14 @@ def _groups(deployed: RunningGraph) -> dict[str, float]:
 
 def _namespaces(deployed: RunningGraph) -> dict[str, int]:
     """Node, or what forwards between them: its network namespace's inode number."""
-    found = {
+    namespaces = {
         node.name: (_NAMED / deployed.name(node)).stat().st_ino for node in deployed.layout.nodes
     }
     for name, pid in deployed.switch_pids.items():
-        found[name] = Path(f"/proc/{pid}/ns/net").stat().st_ino
+        namespaces[name] = Path(f"/proc/{pid}/ns/net").stat().st_ino
     if deployed.network == "bridge":
-        found[BRIDGE] = (_NAMED / bridges_of(deployed.tag)).stat().st_ino
-    return found
+        namespaces[BRIDGE] = (_NAMED / bridges_of(deployed.tag)).stat().st_ino
+    return namespaces
 
 
 def used(

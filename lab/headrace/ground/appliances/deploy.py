@@ -133,8 +133,8 @@ class RunningGraph:
                 self.ledger.note("container", self.name(node))
             with self.watch.phase("starting containers"):
                 list(pool.map(self._start, containers))
-                found = runtime.pids([self.name(node) for node in containers])
-                self.pids = {node.name: found[self.name(node)] for node in containers}
+                pids = runtime.pids([self.name(node) for node in containers])
+                self.pids = {node.name: pids[self.name(node)] for node in containers}
             with self.watch.phase("waiting for health"):
                 list(pool.map(self._wait, containers))
         for pid in self.pids.values():
@@ -271,12 +271,12 @@ class RunningGraph:
             raise HeadraceError(
                 f"VNF {node.name}: its counters cannot be read: {last_words(done.stderr)}"
             )
-        found = {}
+        counters = {}
         for line in done.stdout.splitlines():
             name, _, value = line.rpartition(" ")
             if name and value.lstrip("-").split(".")[0].isdigit():
-                found[name] = int(float(value))
-        return found
+                counters[name] = int(float(value))
+        return counters
 
     def targets(self) -> Targets:
         """What collectors watch of this deployment; its bridges by the LANs that they are."""

@@ -169,26 +169,26 @@ def share_out(cpus: float, budgets: Sequence[float], used: Sequence[float]) -> l
 
 def _polling(device: str) -> set[int]:
     """Threads that poll devices of this name, of whichever namespace."""
-    found = set()
+    threads = set()
     for comm in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):
             if comm.read_text().startswith(f"napi/{device}-"):
-                found.add(int(comm.parent.name))
-    return found
+                threads.add(int(comm.parent.name))
+    return threads
 
 
 def _threaded(end: End) -> list[int]:
     """Have an interface polled by threads; these."""
     before = _polling(end.device)
     done = end.run(f"echo 1 > /sys/class/net/{end.device}/threaded")
-    made = sorted(_polling(end.device) - before)
-    if done.returncode or not made:
+    threads = sorted(_polling(end.device) - before)
+    if done.returncode or not threads:
         why = done.stderr.strip() or "the kernel made no thread for it"
         raise HeadraceError(
             f"interface {end.device} of {end.namespace}: cannot be polled by a "
             f"thread, which `cpus` and `cpuset` of a VNF need for which the kernel forwards: {why}"
         )
-    return made
+    return threads
 
 
 class Shifter:

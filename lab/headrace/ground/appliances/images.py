@@ -69,13 +69,13 @@ def _ensure_base(say: Say, ledger: Ledger) -> None:
     say(f"no registry answers: making {BASE_IMAGE} with mmdebstrap")
     with _folder(secrets.token_hex(8), ledger) as folder:
         archive = folder / "base.tar"
-        made = subprocess.run(
+        bootstrapped = subprocess.run(
             [*with_us(), bootstrap, "--variant=minbase", "bookworm", str(archive)],
             capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
             env=os.environ | {"TMPDIR": str(folder)},
         )  # fmt: skip
-        if made.returncode:
-            raise HeadraceError(f"mmdebstrap: {last_words(made.stderr)}")
+        if bootstrapped.returncode:
+            raise HeadraceError(f"mmdebstrap: {last_words(bootstrapped.stderr)}")
         tool().call(["import", str(archive), BASE_IMAGE], timeout_s=_TIMEOUT_S, temporary=folder)
 
 

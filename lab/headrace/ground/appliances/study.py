@@ -202,12 +202,12 @@ class _Expander:
 
     def _chains(self) -> list[tuple[str, Graph, dict[str, str]]]:
         """Name, graph, and the VNF of each vertex."""
-        found = []
+        chains = []
         if self.study.chain is not None:
-            found.append((self.study.name, *self._row(self.study.chain, ("chain",))))
+            chains.append((self.study.name, *self._row(self.study.chain, ("chain",))))
         for name, vnfs in (self.study.chains or {}).items():
-            found.append((name, *self._row(vnfs, ("chains", name))))
-        return found + self._generated()
+            chains.append((name, *self._row(vnfs, ("chains", name))))
+        return chains + self._generated()
 
     def _row(
         self, vnfs: tuple[Node, ...], path: tuple[str | int, ...]

@@ -37,12 +37,12 @@ def read(links: Json, waited_ns: int = 0, slices: int = 0, tsc: int = 0) -> Engi
 
 
 def of(before: EngineCounts, after: EngineCounts, vnf: Vnf = ONE) -> Anatomy:
-    found = anatomy(before, after, [vnf], [WAY], MEAN, FLOOR)
-    assert found is not None
-    parts = (found.generator_ns, found.switch_ns, found.queue_ns, found.scheduler_ns, found.vnf_ns)
+    taken = anatomy(before, after, [vnf], [WAY], MEAN, FLOOR)
+    assert taken is not None
+    parts = (taken.generator_ns, taken.switch_ns, taken.queue_ns, taken.scheduler_ns, taken.vnf_ns)
     assert sum(parts) == pytest.approx(MEAN) and min(parts) >= 0
-    assert found.of_which_back_ns <= found.switch_ns
-    return found
+    assert taken.of_which_back_ns <= taken.switch_ns
+    return taken
 
 
 def machine(stay_ns: float, out_ns: float, in_ns: float) -> Json:
@@ -54,9 +54,9 @@ def machine(stay_ns: float, out_ns: float, in_ns: float) -> Json:
 
 
 def test_a_machines_queue_is_what_was_outside_and_not_inside() -> None:
-    found = of(read({}), read(machine(5_000, 20_000, 65_000), tsc=10**9))
-    assert (found.vnf_ns, found.queue_ns, found.scheduler_ns) == (5_000, 40_000, 0)
-    assert (found.switch_ns, found.undivided) == (MEAN - FLOOR - 45_000, IN_MACHINES)
+    taken = of(read({}), read(machine(5_000, 20_000, 65_000), tsc=10**9))
+    assert (taken.vnf_ns, taken.queue_ns, taken.scheduler_ns) == (5_000, 40_000, 0)
+    assert (taken.switch_ns, taken.undivided) == (MEAN - FLOOR - 45_000, IN_MACHINES)
 
 
 def test_what_came_before_the_trial_is_not_counted() -> None:
@@ -76,26 +76,26 @@ def test_the_schedulers_part_is_of_the_queue() -> None:
     # Ten waits of 10 ms in a second: a tenth of the packets meets one, and waits for half of it.
     after = read(machine(5_000, 20_000, 65_000), 100_000_000, 10, tsc=10**9)
     assert mean_wait_ns(100e6, 10, 1e9) == pytest.approx(500_000)
-    found = of(read({}), after)
-    assert (found.scheduler_ns, found.queue_ns) == (40_000, 0)  # no more than was outside
+    taken = of(read({}), after)
+    assert (taken.scheduler_ns, taken.queue_ns) == (40_000, 0)  # no more than was outside
     few = read(machine(5_000, 20_000, 65_000), 10_000_000, 10, tsc=10**9)
     assert of(read({}), few).scheduler_ns == pytest.approx(5_000)
 
 
 def test_behind_a_bridge_queues_are_the_switchs() -> None:
-    found = of(
+    taken = of(
         read({}), read({"vnf1.1:vf": {"type": "port", "stay": times(RECEIVED, 7_000)}}, tsc=10**9)
     )
-    assert (found.vnf_ns, found.queue_ns, found.undivided) == (7_000, 0, IN_SWITCH)
-    assert found.switch_ns == MEAN - FLOOR - 7_000
+    assert (taken.vnf_ns, taken.queue_ns, taken.undivided) == (7_000, 0, IN_SWITCH)
+    assert taken.switch_ns == MEAN - FLOOR - 7_000
 
 
 def test_an_image_is_a_vnf_as_a_whole() -> None:
     image = replace(ONE, appliance=ApplianceVm(image="disk"))
     links = machine(0, 20_000, 65_000)
     del links["vnf1.1:vf"]
-    found = of(read({}), read(links, tsc=10**9), image)
-    assert (found.vnf_ns, found.queue_ns) == (45_000, 0)
+    taken = of(read({}), read(links, tsc=10**9), image)
+    assert (taken.vnf_ns, taken.queue_ns) == (45_000, 0)
 
 
 def stamped(wait_ns: float, off_cpu_ns: float, stay_ns: float, back_ns: float, n: int) -> Json:
@@ -109,19 +109,19 @@ def stamped(wait_ns: float, off_cpu_ns: float, stay_ns: float, back_ns: float, n
 
 
 def test_a_floor_that_is_nearly_the_mean_leaves_the_others_their_own() -> None:
-    found = anatomy(
+    taken = anatomy(
         read({}), read(stamped(20_000, 5_000, 10_000, 8_000, RECEIVED)), [ONE], [WAY], MEAN, 85_000
     )
-    assert found is not None
-    assert (found.queue_ns, found.scheduler_ns, found.vnf_ns) == (15_000, 5_000, 10_000)
-    assert (found.generator_ns, found.switch_ns) == (MEAN - 38_000, 8_000)
-    assert found.of_which_back_ns == 8_000 and found.over_ns == 0
+    assert taken is not None
+    assert (taken.queue_ns, taken.scheduler_ns, taken.vnf_ns) == (15_000, 5_000, 10_000)
+    assert (taken.generator_ns, taken.switch_ns) == (MEAN - 38_000, 8_000)
+    assert taken.of_which_back_ns == 8_000 and taken.over_ns == 0
 
 
 def test_what_was_lost_behind_a_function_does_not_make_more_of_the_mean() -> None:
-    found = of(read({}), read(stamped(40_000, 10_000, 10_000, 10_000, 2 * RECEIVED)))
-    assert found.over_ns == pytest.approx(120_000 - MEAN)
-    assert (found.generator_ns, found.queue_ns) == pytest.approx((0, 45_000))
+    taken = of(read({}), read(stamped(40_000, 10_000, 10_000, 10_000, 2 * RECEIVED)))
+    assert taken.over_ns == pytest.approx(120_000 - MEAN)
+    assert (taken.generator_ns, taken.queue_ns) == pytest.approx((0, 45_000))
 
 
 def test_no_times_no_anatomy() -> None:

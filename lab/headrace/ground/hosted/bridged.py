@@ -110,8 +110,8 @@ class KernelBridge(Switch):
         return within(self._switch, partial(open_tap, self._ends[owner, port]))
 
     def counts(self) -> dict[tuple[str, str], SwitchCounts]:
-        found = within(self._switch, _counted)
-        return {key: found[end] for key, end in self._ends.items() if end in found}
+        every = within(self._switch, _counted)
+        return {key: every[end] for key, end in self._ends.items() if end in every}
 
     def wait_up(self) -> None:
         within(self._switch, partial(_await_forwarding, list(self._ends.values())))

@@ -163,9 +163,9 @@ class VnfContainer(HostedVnf):
 
     def died(self) -> HeadraceError:
         state = "{{.State.ExitCode}} {{.State.OOMKilled}}"
-        found = tool().ask("container", "inspect", "--format", state, self.name).stdout.split()
-        how = f"exit status {found[0]}" if found else "its container is gone"
-        if found[1:] == ["true"]:
+        answer = tool().ask("container", "inspect", "--format", state, self.name).stdout.split()
+        how = f"exit status {answer[0]}" if answer else "its container is gone"
+        if answer[1:] == ["true"]:
             how += ", out of its memory_limit_mb"
         logs = tool().ask("logs", "--tail", _LAST_LINES, self.name)
         words = last_words(logs.stderr or logs.stdout)

@@ -25,8 +25,8 @@ def refuse(key: str, problem: str) -> Exception:
 
 
 def pinned(vnfs: int, cpus: list[Cpu] = SERVER, vcpus: int = 1, **hosting: object) -> list[int]:
-    made = Hosting.model_validate({"kind": "process", **hosting})
-    return [lcores[0] for lcores in pin(made, vnfs, cpus, SWITCH, refuse, vcpus)]
+    spec = Hosting.model_validate({"kind": "process", **hosting})
+    return [lcores[0] for lcores in pin(spec, vnfs, cpus, SWITCH, refuse, vcpus)]
 
 
 # The papers' servers, numbered as Linux does: first all cores of both sockets, then their siblings.
@@ -129,8 +129,8 @@ def test_worst_is_the_other_node() -> None:
 
 
 def test_random_is_everywhere() -> None:
-    made = Hosting(kind="process", placement="random")
-    assert pin(made, 3, SERVER, SWITCH, refuse) == [tuple(range(16))] * 3
+    spec = Hosting(kind="process", placement="random")
+    assert pin(spec, 3, SERVER, SWITCH, refuse) == [tuple(range(16))] * 3
 
 
 def test_explicit() -> None:

@@ -102,5 +102,5 @@ class NicFunctions:
 
 def _carrier(name: str) -> bool:
     with IPRoute() as ip:
-        found = ip.get_links(*ip.link_lookup(ifname=name))
-        return any(link.get_attr("IFLA_CARRIER") for link in found)
+        links = ip.get_links(*ip.link_lookup(ifname=name))
+        return any(link.get_attr("IFLA_CARRIER") for link in links)

@@ -232,21 +232,21 @@ def nic_holds(nic: Params) -> int:
 
 def _function(face: Face, one: Vnf, hosting: Hosting) -> Params:
     """A virtual function; a licence is the function's limit, as an SR-IOV NIC's max_tx_rate is."""
-    made: Params = {"macs": [face.mac], "spoof_check": True}
+    params: Params = {"macs": [face.mac], "spoof_check": True}
     if (cap := rate_cap_gbps(one, hosting)) is not None:
-        made["in_rate_bps"] = int(cap * 1e9)
-    return made
+        params["in_rate_bps"] = int(cap * 1e9)
+    return params
 
 
 def _uplink(ways: tuple[Path, ...], port: int, hosting: Hosting) -> Params:
     """With several wires the switch has to know what is at the end of which."""
-    made: Params = {"uplink": True}
+    params: Params = {"uplink": True}
     if len(ways) > 1:
-        made["macs"] = [tester(way.direction) for way in ways if leaves_by(way, ways) == port]
+        params["macs"] = [tester(way.direction) for way in ways if leaves_by(way, ways) == port]
     if hosting.uplink_gbps is not None:
         rate = int(hosting.uplink_gbps * 1e9)
-        made |= {"rate_bps": rate, "in_rate_bps": rate}
-    return made
+        params |= {"rate_bps": rate, "in_rate_bps": rate}
+    return params
 
 
 def _outside(faces: list[Face], ways: tuple[Path, ...]) -> Params:

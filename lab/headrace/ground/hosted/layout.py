@@ -194,8 +194,8 @@ def _check(
             "the virtual functions of a port"
             + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
         )
-    if experiment.study.deployment.network == "sriov" and (found := refused(experiment)):
-        raise doc.error(found[0], found[1])
+    if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
+        raise doc.error(refusal[0], refusal[1])
     execution, workload = experiment.execution, experiment.workload
     if set(execution.replicas or ()) - {1} or execution.lcores is not None:
         raise doc.error(
@@ -304,14 +304,14 @@ def _target(to: str, one: Vnf) -> str:
 
 def _addresses(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:
     """Frames leave it with these: by each direction's interface, for the next VNF on the way."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for direction in directions:
         way = chain if direction == "forward" else chain[::-1]
         behind = way[way.index(one) + 1 :]
         to = behind[0].entry(direction).mac if behind else tester(direction)
         prefix = "reverse_" if direction == "reverse" else ""
-        found |= {f"{prefix}src_mac": one.exit(direction).mac, f"{prefix}dst_mac": to}
-    return found
+        addresses |= {f"{prefix}src_mac": one.exit(direction).mac, f"{prefix}dst_mac": to}
+    return addresses
 
 
 def _told(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, str]:

@@ -37,24 +37,24 @@ def figures(dropped: dict[str, int], counters: dict[str, int], **changes: Any) -
 
 
 def hosted(**hosting: float) -> Hosted:
-    made = Hosting.model_validate({"kind": "process", **hosting})
+    spec = Hosting.model_validate({"kind": "process", **hosting})
     plan = Plan(engine=PlanEngine(), links={}, nfs={}, segments=())
-    return Hosted(Placement(0, 0, (), ()), plan, VNFS, made, "pvvp")
+    return Hosted(Placement(0, 0, (), ()), plan, VNFS, spec, "pvvp")
 
 
 def test_a_pvvp_crosses_to_the_host_twice() -> None:
     """100,000 frames of 1000 bits in 2 s: 0.05 Gbit/s by the wire, twice that to the host."""
     bytes_ = {"to-host-bytes": 25_000_000, "from-host-bytes": 24_000_000}
-    made = figures({"capacity": 7, "filtered": 3}, {**bytes_, "uplink-in-bytes": 12_500_000})
-    switch, uplink = limits(made, "forward", hosted(switch_gbps=0.2, uplink_gbps=0.1), 1)
+    crossed = figures({"capacity": 7, "filtered": 3}, {**bytes_, "uplink-in-bytes": 12_500_000})
+    switch, uplink = limits(crossed, "forward", hosted(switch_gbps=0.2, uplink_gbps=0.1), 1)
     assert (switch.kind, switch.gbps, switch.dropped) == ("switch", 0.2, 7)
     assert [switch.used, switch.crossings] == pytest.approx([0.5, 2])
     assert [uplink.used, uplink.crossings] == pytest.approx([0.5, 1]) and not uplink.dropped
 
 
 def test_what_came_late_was_not_used_in_time() -> None:
-    made = figures({}, {"to-host-bytes": 25_000_000}, throughput_pps=RECEIVED / SECONDS * 0.8)
-    assert limits(made, "forward", hosted(switch_gbps=0.2), 1)[0].used == pytest.approx(0.4)
+    late = figures({}, {"to-host-bytes": 25_000_000}, throughput_pps=RECEIVED / SECONDS * 0.8)
+    assert limits(late, "forward", hosted(switch_gbps=0.2), 1)[0].used == pytest.approx(0.4)
 
 
 def test_the_licence_that_is_asked_for_most_is_told() -> None:
@@ -64,7 +64,7 @@ def test_the_licence_that_is_asked_for_most_is_told() -> None:
 
 
 def test_of_one_direction_of_two_nothing_is_said() -> None:
-    made = figures({}, {"to-host-bytes": 25_000_000})
-    assert limits(made, "forward", hosted(switch_gbps=0.2), 2) == ()
-    assert limits(made, "both", hosted(switch_gbps=0.2), 2)
-    assert limits(made, "forward", hosted(), 1) == ()
+    whole = figures({}, {"to-host-bytes": 25_000_000})
+    assert limits(whole, "forward", hosted(switch_gbps=0.2), 2) == ()
+    assert limits(whole, "both", hosted(switch_gbps=0.2), 2)
+    assert limits(whole, "forward", hosted(), 1) == ()

@@ -107,16 +107,16 @@ def flows(ports: tuple[SwitchPort, ...]) -> list[str]:
 
 def counted(shown: str) -> dict[str, SwitchCounts]:
     """`ovs-appctl dpctl/show --statistics`, by port."""
-    found: dict[str, dict[str, tuple[int, int]]] = {}
+    queues: dict[str, dict[str, tuple[int, int]]] = {}
     name = ""
     for line in shown.splitlines():
         if port := _PORT.match(line):
             name = port[1]
         elif name and (counts := _COUNTED.match(line)):
             lost = int(counts[4]) if counts[4].isdigit() else 0
-            found.setdefault(name, {})[counts[1]] = int(counts[2]), lost
+            queues.setdefault(name, {})[counts[1]] = int(counts[2]), lost
     return {
         port: SwitchCounts(both["RX"][0], both["TX"][0], both["RX"][1], both["TX"][1])
-        for port, both in found.items()
+        for port, both in queues.items()
         if len(both) == 2
     }

@@ -26,9 +26,9 @@ netdev@ovs-netdev:
 
 
 def on(ports: int, shared: bool = False) -> OnSwitch:
-    made = (SwitchPort("", i, f"wire{i}", f"02:00:00:00:00:{i:02x}", f"s{i}") for i in range(ports))
+    ends = (SwitchPort("", i, f"wire{i}", f"02:00:00:00:00:{i:02x}", f"s{i}") for i in range(ports))
     return OnSwitch(
-        "ovs-dpdk", tuple(made), slots=1024, wire=4096, lcore=2, shared=shared, times=True
+        "ovs-dpdk", tuple(ends), slots=1024, wire=4096, lcore=2, shared=shared, times=True
     )
 
 

@@ -214,8 +214,8 @@ def lay_out(
     chains: list[list[Vnf]],
     traffic: list[int],
 ) -> Outer:
-    if found := refused(experiment):
-        key, problem = found
+    if refusal := refused(experiment):
+        key, problem = refusal
         raise doc.error(("deployment", *key.split(".")), problem)
     switch = on_switch(experiment, chains, traffic)
     listens = switch.network == "ovs-dpdk"

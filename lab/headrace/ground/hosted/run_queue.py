@@ -21,7 +21,7 @@ WORKER = re.compile(r"(?:lcore|rte)-worker")
 def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> RunQueueCounts | None:
     """Waits of a process's threads with such names; None where the kernel does not tell."""
     ran = waited = slices = 0
-    found = False
+    there = False
     try:
         tasks = list((proc / str(pid) / "task").iterdir())
     except OSError:
@@ -34,9 +34,9 @@ def run_queue(pid: int, threads: re.Pattern[str], proc: Path = _PROC) -> RunQueu
         except OSError:
             continue
         if len(numbers) == 3:
-            ran, found = ran + int(numbers[0]), True
+            ran, there = ran + int(numbers[0]), True
             waited, slices = waited + int(numbers[1]), slices + int(numbers[2])
-    return RunQueueCounts(ran_ns=ran, waited_ns=waited, slices=slices) if found else None
+    return RunQueueCounts(ran_ns=ran, waited_ns=waited, slices=slices) if there else None
 
 
 def mean_wait_ns(waited_ns: float, slices: float, during_ns: float) -> float:

@@ -69,7 +69,7 @@ def no_functions(spec: dict[str, Any]) -> str | None:
     """Why no NIC here has virtual functions for a spec's chains of one VNF each; None: one has."""
     chains = spec.get("deployment", {}).get("hosting", {}).get("chains", 1)
     ways = 2 if spec.get("workload", {}).get("direction") == "both" else 1
-    most = max((pf.made or pf.total for pf in physical_functions(Path("/"))), default=0)
+    most = max((pf.enabled or pf.total for pf in physical_functions(Path("/"))), default=0)
     if not most:
         return "no NIC of this machine has virtual functions"
     wanted = needed(ways, chains)
@@ -160,8 +160,8 @@ def _own_program() -> str:
     folders = [Path(named)] if (named := os.environ.get(_LIBXDP_PROGRAMS)) else []
     folders += [one for root in ("/usr/lib", "/usr/lib64", "/usr/local/lib")
                 for one in (Path(root) / "bpf", *sorted(Path(root).glob("*/bpf")))]  # fmt: skip
-    found = next((one for folder in folders if (one := folder / _PROGRAM).is_file()), None)
-    return f",xdp_prog={found}" if found else ""
+    program = next((one for folder in folders if (one := folder / _PROGRAM).is_file()), None)
+    return f",xdp_prog={program}" if program else ""
 
 
 def devices(own: list[Function], nic: OnNic) -> dict[str, list[str]]:

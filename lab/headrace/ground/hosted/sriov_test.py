@@ -10,7 +10,7 @@ import pytest
 from headrace.ground.hosted.sriov import Function, OnNic, ports
 from headrace.host.sriov import Pf
 
-PF = Pf("ens1", "0000:41:00.0", total=7, made=0, node=0)
+PF = Pf("ens1", "0000:41:00.0", total=7, enabled=0, node=0)
 OWN = Function("vnf1.1", "vf", "02:00:00:00:01:01")
 
 

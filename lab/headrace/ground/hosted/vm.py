@@ -98,13 +98,13 @@ def _check_memory(hosting: Hosting, vnfs: int) -> None:
                 f"and {there} MB are available here; allowed: at most {there // vnfs}"
             )
         return
-    found = hugepages.pool()
-    if found is None or hugepages.lacking(wanted, found):
-        free = 0 if found is None else found.free * found.page_kb // 1024
+    pages = hugepages.pool()
+    if pages is None or hugepages.lacking(wanted, pages):
+        free = 0 if pages is None else pages.free * pages.page_kb // 1024
         raise BadInput(
             f"deployment.hosting.vm.hugepages: got true; {vnfs} machines need {wanted} MB of "
             f"hugepages, and {free} MB are free; allowed: false, or add pages"
-            + ("" if found is None else f" to {found.control}")
+            + ("" if pages is None else f" to {pages.control}")
         )
 
 
@@ -259,9 +259,9 @@ class VnfMachine(HostedVnf):
         """Each vCPU where the placement says; QEMU's other threads where any of them may be."""
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                found = _VCPU.match((task / "comm").read_text())
-                if found:
-                    os.sched_setaffinity(int(task.name), self.vnf.vcpus[int(found[1])])
+                vcpu = _VCPU.match((task / "comm").read_text())
+                if vcpu:
+                    os.sched_setaffinity(int(task.name), self.vnf.vcpus[int(vcpu[1])])
 
     @property
     def pid(self) -> int:
@@ -282,8 +282,8 @@ class VnfMachine(HostedVnf):
     def died(self) -> HeadraceError:
         self._ended(_GONE_S)
         how = how_ended(self._process, self._group)
-        said = self._stderr.read_text(errors="replace").strip()
-        words = last_words(said) if said else f"its console: {self._console_words()}"
+        output = self._stderr.read_text(errors="replace").strip()
+        words = last_words(output) if output else f"its console: {self._console_words()}"
         return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({how}): {words}")
 
     def _said(self) -> str:

@@ -208,9 +208,9 @@ def _files(engine: Path, wanted: Iterable[str]) -> dict[str, bytes | Path]:
 def _driver(core: Path, name: str) -> Path:
     """DPDK loads what is in a folder beside it, by its full version's name."""
     for folder in dict.fromkeys((core.resolve().parent, core.parent)):
-        found = sorted(folder.glob(f"dpdk/pmds-*/librte_{name}.so.*.*"))
-        if found:
-            return found[-1]
+        drivers = sorted(folder.glob(f"dpdk/pmds-*/librte_{name}.so.*.*"))
+        if drivers:
+            return drivers[-1]
     raise HeadraceError(f"{core.parent}: DPDK's driver librte_{name} is missing; install it")
 
 

@@ -53,13 +53,13 @@ class Kernel:
 
     def load_order(self, wanted: Sequence[str]) -> dict[str, bytes]:
         """The modules, each behind those it needs; what is built in is none."""
-        found: dict[str, bytes] = {}
+        modules: dict[str, bytes] = {}
         for module in wanted:
-            self._add(module, found)
-        return found
+            self._add(module, modules)
+        return modules
 
-    def _add(self, module: str, found: dict[str, bytes]) -> None:
-        if module in found or module in self._built_in:
+    def _add(self, module: str, modules: dict[str, bytes]) -> None:
+        if module in modules or module in self._built_in:
             return
         file = self._files.get(module)
         if file is None:
@@ -68,8 +68,8 @@ class Kernel:
         depends = _DEPENDS.search(content)
         for needed in depends[1].decode().split(",") if depends else ():
             if needed:
-                self._add(_plain(needed), found)
-        found[module] = content
+                self._add(_plain(needed), modules)
+        modules[module] = content
 
 
 def _plain(name: str) -> str:
@@ -91,17 +91,17 @@ def find_kernel() -> Kernel:
     """$HEADRACE_VM_KERNEL, then what the set-up brought, then this machine's own."""
     named = os.environ.get("HEADRACE_VM_KERNEL")
     if named:
-        found = _newest(Path(named))
-        if found is None:
+        kernel = _newest(Path(named))
+        if kernel is None:
             raise BadInput(
                 f"HEADRACE_VM_KERNEL: got {named!r}; allowed: a folder with boot/vmlinuz-RELEASE "
                 "and lib/modules/RELEASE"
             )
-        return found
+        return kernel
     for root in (cache_folder() / "kernel", OWN_ROOT):
-        found = _newest(root)
-        if found is not None:
-            return found
+        kernel = _newest(root)
+        if kernel is not None:
+            return kernel
     raise HeadraceError(f"no kernel for virtual machines: {_ADVICE}")
 
 

@@ -119,12 +119,12 @@ def _thread(task: Path, workers: re.Pattern[str]) -> EngineThread:
 
 def memory(numa_maps: str, packets: re.Pattern[str] = _PACKETS) -> dict[int, int]:
     """Node -> kB of the process's own memory: DPDK's, heap, stacks."""
-    found: dict[int, int] = {}
+    nodes: dict[int, int] = {}
     for line in numa_maps.splitlines():
         own = packets.search(line) or ("file=" not in line and "anon=" in line)
         size = _KB.search(line)
         if not own or size is None:
             continue
         for node, pages in _ON_NODE.findall(line):
-            found[int(node)] = found.get(int(node), 0) + int(pages) * int(size[1])
-    return found
+            nodes[int(node)] = nodes.get(int(node), 0) + int(pages) * int(size[1])
+    return nodes

@@ -43,13 +43,13 @@ def test_this_process() -> None:
     thread.start()
     try:
         ready.wait()
-        found = whereabouts("me", os.getpid(), here)
+        place = whereabouts("me", os.getpid(), here)
     finally:
         over.set()
         thread.join()
-    assert len(found.threads) >= 2
-    assert any(one.allowed == (here[-1],) and one.cpu == here[-1] for one in found.threads)
-    assert sum(found.kb.values()) > 1024 and found.local_share > 0
+    assert len(place.threads) >= 2
+    assert any(one.allowed == (here[-1],) and one.cpu == here[-1] for one in place.threads)
+    assert sum(place.kb.values()) > 1024 and place.local_share > 0
 
 
 def at(cpu: int, allowed: tuple[int, ...]) -> EngineThread:

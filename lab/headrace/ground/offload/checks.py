@@ -118,8 +118,8 @@ def _configuration(name: str, vnf: RouterVnf, file: Path, doc: Document) -> None
         command, capture_output=True, text=True, errors="replace", timeout=60, check=False
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
         raise doc.error(
             (*HOSTING, "vnfs", name, "routing", "config"),
-            f"{vnf.routing.daemon} refuses {file}: {' '.join(said[0].split())}",
+            f"{vnf.routing.daemon} refuses {file}: {' '.join(lines[0].split())}",
         )

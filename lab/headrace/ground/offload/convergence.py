@@ -129,8 +129,8 @@ class SpeakerPoint:
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SpeakerUp]:
         with tempfile.TemporaryDirectory(prefix="headrace-convergence-") as folder:
-            made = _service_spec(self, Path(folder))
-            with Service(made, self.doc, site.say, site=site) as service:
+            spec = _service_spec(self, Path(folder))
+            with Service(spec, self.doc, site.say, site=site) as service:
                 yield SpeakerUp(self, service)
 
 
@@ -180,23 +180,23 @@ def networks_of(c: Convergence, doc: Document) -> Networks:
     if c.prefixes is None:
         return [ipaddress.IPv4Network((_FIRST + 256 * i, 24)) for i in range(c.routes)]
     at, file = ("measure", "convergence", "prefixes"), doc.resolve(c.prefixes)
-    found: dict[ipaddress.IPv4Network, None] = {}
+    networks: dict[ipaddress.IPv4Network, None] = {}
     try:
         with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
             for number, line in enumerate(lines, 1):
                 words = line.split()
                 if words and ":" not in words[0]:
                     try:
-                        found[ipaddress.IPv4Network(words[0])] = None
+                        networks[ipaddress.IPv4Network(words[0])] = None
                     except ValueError as why:
                         raise doc.error(at, f"{file}:{number}: {why}") from None
-                if len(found) == c.routes:
-                    return list(found)
+                if len(networks) == c.routes:
+                    return list(networks)
     except (OSError, UnicodeDecodeError) as why:
         raise doc.error(at, f"{file} cannot be read: {why}") from None
     raise doc.error(
         ("measure", "convergence", "routes"),
-        f"{c.routes}, but {file} has {len(found)} IPv4 prefixes; allowed: at most so many",
+        f"{c.routes}, but {file} has {len(networks)} IPv4 prefixes; allowed: at most so many",
     )
 
 
@@ -257,8 +257,8 @@ def _per_s(before: OffloadedVnf, first: OffloadedVnf, last: OffloadedVnf, began_
 
 
 def _shown(service: Service) -> OffloadedVnf:
-    [found] = [v for v in service.show().vnfs if v.name == _ROUTER]
-    return found
+    [router] = [v for v in service.show().vnfs if v.name == _ROUTER]
+    return router
 
 
 def _await_first(
@@ -295,8 +295,8 @@ def _some(networks: Networks) -> Networks:
 
 def _goes(service: Service, network: ipaddress.IPv4Network) -> str | None:
     """The gateway that a packet to it goes by."""
-    found = service.update(op="lookup", vnf=_ROUTER, address=str(network[0]))
-    return next((n for n, (_, mac) in _GATEWAYS.items() if mac == found.get("mac")), None)
+    route = service.update(op="lookup", vnf=_ROUTER, address=str(network[0]))
+    return next((n for n, (_, mac) in _GATEWAYS.items() if mac == route.get("mac")), None)
 
 
 def _not_after(c: Convergence, service: Service, deadline: float, event: str) -> None:

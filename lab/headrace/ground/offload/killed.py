@@ -116,12 +116,12 @@ class RoutersPoint:
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[RoutersUp]:
         with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as folder:
-            made = self._service(FilePath(folder))
+            spec = self._service(FilePath(folder))
             addresses = site.state.path / "addresses"
             write_addresses(addresses, self.routers.addresses())
-            adapt = partial(_with_traffic, self.routers, made, self.traffic_cpus[0], str(addresses))
-            with Service(made, self.doc, site.say, adapt, site) as service:
-                _know_next_hops(made)
+            adapt = partial(_with_traffic, self.routers, spec, self.traffic_cpus[0], str(addresses))
+            with Service(spec, self.doc, site.say, adapt, site) as service:
+                _know_next_hops(spec)
                 up = RoutersUp(self, site, service)
                 up.await_routes()
                 with up:

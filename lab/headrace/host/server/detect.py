@@ -76,7 +76,7 @@ def _cores(system: Path, cpus: Cpus, nodes: tuple[NumaNode, ...]) -> tuple[Core,
 
 
 def _caches(system: Path, cpus: Cpus) -> tuple[Cache, ...]:
-    found: dict[tuple[int, str, Cpus], Cache] = {}
+    caches: dict[tuple[int, str, Cpus], Cache] = {}
     for cpu in cpus:
         for _, index in numbered(system / f"cpu/cpu{cpu}/cache", "index"):
             level, kind = number(index / "level"), _KINDS.get(text(index / "type") or "")
@@ -84,7 +84,7 @@ def _caches(system: Path, cpus: Cpus) -> tuple[Cache, ...]:
             shared = cpu_list(text(index / "shared_cpu_list")) or (cpu,)
             if level is None or kind is None or bytes_ is None:
                 continue
-            found[level, kind, shared] = Cache.model_validate(
+            caches[level, kind, shared] = Cache.model_validate(
                 {
                     "level": level,
                     "kind": kind,
@@ -94,13 +94,13 @@ def _caches(system: Path, cpus: Cpus) -> tuple[Cache, ...]:
                     "cpus": shared,
                 }
             )
-    return tuple(found[key] for key in sorted(found))
+    return tuple(caches[key] for key in sorted(caches))
 
 
 def _nodes(root: Path, system: Path) -> tuple[NumaNode, ...]:
-    found = [_node(path, node) for node, path in numbered(system / "node", "node")]
-    if found:
-        return tuple(found)
+    nodes = [_node(path, node) for node, path in numbered(system / "node", "node")]
+    if nodes:
+        return tuple(nodes)
     # A kernel without NUMA has no nodes: the machine is one.
     return (
         NumaNode(

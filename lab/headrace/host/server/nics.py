@@ -12,14 +12,14 @@ _CLASS_NETWORK = 0x02  # PCI base class "network controller"
 
 
 def nics(root: Path) -> tuple[Nic, ...]:
-    found = [_pci(device) for device in _functions(root / "sys/bus/pci/devices")]
-    known = {name for nic in found for name in nic.interfaces}
+    devices = [_pci(device) for device in _functions(root / "sys/bus/pci/devices")]
+    known = {name for nic in devices for name in nic.interfaces}
     for interface in sorted((root / "sys/class/net").glob("*")):
         device = interface / "device"
         # Without a device it is made of software: lo, veth, bridges.
         if interface.name not in known and device.exists():
-            found.append(_other(interface, device))
-    return tuple(found)
+            devices.append(_other(interface, device))
+    return tuple(devices)
 
 
 def _functions(folder: Path) -> list[Path]:

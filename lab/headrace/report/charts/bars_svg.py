@@ -57,8 +57,8 @@ def draw(chart: Bars, width: float) -> str:
         whole = sum(one.share for one in chart.panels)
         room = (width - names) * panel.share / whole if beside else width
         frame = _frame(chart, i, start, start + room - (20 if i + 1 < len(chart.panels) else 0))
-        made, bottom = _panel(chart, i, frame, 0.0 if beside else height, beside)
-        body += made
+        drawn, bottom = _panel(chart, i, frame, 0.0 if beside else height, beside)
+        body += drawn
         height = max(height, bottom)
         start += room if beside else 0.0
     return picture(width, height, chart.words(), *body)

@@ -35,12 +35,12 @@ def drawn(chart: Bars, width: int) -> RenderableType:
         bars = chart.bars(i)
         if not bars:
             continue
-        said = [
+        lines = [
             max(len(g.name) for g in chart.groups) + 2 if _named(chart) else 0,
             max(len(bar.name) for bar in bars) + 2,
             max(len(chart.text(i, bar)) + len(bar.note) for bar in bars) + 4,
         ]
-        columns = max(SHORTEST, min(LONGEST, width - sum(said)))
+        columns = max(SHORTEST, min(LONGEST, width - sum(lines)))
         parts += [Words(panel.unit, style=DIM), _panel(chart, i, columns)]
     if keys := _legend(chart):
         parts.append(keys)
@@ -52,20 +52,20 @@ def _named(chart: Bars) -> bool:
 
 
 def _panel(chart: Bars, index: int, columns: int) -> Grid:
-    made = Grid(box=None, show_header=False, pad_edge=False)
+    grid = Grid(box=None, show_header=False, pad_edge=False)
     for justify in ("left", "left", "left", "right", "left"):
-        made.add_column(justify=justify, no_wrap=True)
+        grid.add_column(justify=justify, no_wrap=True)
     most = max(bar.reach for bar in chart.bars(index)) or 1.0
     for group in chart.groups:
         for number, bar in enumerate(group.panels[index]):
-            made.add_row(
+            grid.add_row(
                 Words("" if number else group.name, style="bold"),
                 Words(bar.name, style="bold" if _marked(bar) else ""),
                 _line(bar, columns / most),
                 Words(chart.text(index, bar)),
                 Words(bar.note, style=BAD if _marked(bar) else DIM),
             )
-    return made
+    return grid
 
 
 def _marked(bar: Bar) -> bool:

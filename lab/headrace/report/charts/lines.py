@@ -124,16 +124,16 @@ def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Ban
 def _labels(low: float, high: float, axes: Axes) -> list[float]:
     """Powers of two for bytes, of ten otherwise."""
     base = 2.0 if axes.unit == "bytes" else 10.0
-    value, found = 1.0, []
+    value, labelled = 1.0, []
     while value <= high * 1.0001:
         if value >= low * 0.9999:
-            found.append(value)
+            labelled.append(value)
         value *= base
     if base == 2.0:
-        found = found[:: max(1, len(found) // 8)]
-    elif len(found) < 3:
-        found = decades(low, high) or [low, high]
-    return found
+        labelled = labelled[:: max(1, len(labelled) // 8)]
+    elif len(labelled) < 3:
+        labelled = decades(low, high) or [low, high]
+    return labelled
 
 
 def _mark(s: Series, a: float, b: float, at_x: float, at_y: float, axes: Axes, style: str) -> str:

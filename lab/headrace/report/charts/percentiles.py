@@ -106,10 +106,10 @@ def draw(curves: Sequence[PercentileCurve], floor_ns: float | None, width: float
     if floor_ns:
         at = y(floor_ns)
         body.append(line(left, at, width - right, at, class_="floor"))
-        said = f"tester's own floor {ns(floor_ns)}"  # on the right, where curves are far above it
+        label = f"tester's own floor {ns(floor_ns)}"  # on the right, where curves are far above it
         below = at + 20 < HEIGHT - BOTTOM  # else it would stand on the axis
         place = at + 14 if below else at - 6
-        body.append(text(width - right - 4, place, said, class_="small", text_anchor="end"))
+        body.append(text(width - right - 4, place, label, class_="small", text_anchor="end"))
     for i, c in enumerate(curves):
         points = [(x(_nines(q)), y(v)) for q, v in c.points]
         body.append(polyline(points, class_=f"curve l{i % LINES + 1}"))

@@ -24,10 +24,10 @@ def dns(deployed: RunningGraph, workload: Dns, seconds: float) -> Load:
     run = (f"dnsperf -s {deployed.layout.target} -d /tmp/queries -l {whole_seconds(seconds)} "
            f"-c {workload.clients} -q {max(100, workload.clients)}")  # fmt: skip
     text = deployed.client("sh", "-c", f"{queries} && {run}", timeout_s=seconds + GRACE_S)
-    found = {key: re.search(pattern, text) for key, pattern in _NUMBERS.items()}
-    if found["completed"] is None or found["seconds"] is None:
+    matches = {key: re.search(pattern, text) for key, pattern in _NUMBERS.items()}
+    if matches["completed"] is None or matches["seconds"] is None:
         raise HeadraceError("dnsperf: ended without a result")
-    number = {key: float(match[1]) for key, match in found.items() if match is not None}
+    number = {key: float(match[1]) for key, match in matches.items() if match is not None}
     completed = int(number["completed"])
     return Load(
         duration_s=number["seconds"],

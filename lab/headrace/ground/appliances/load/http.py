@@ -36,10 +36,10 @@ def _wrk(deployed: RunningGraph, workload: Http, seconds: int, seed: int) -> Loa
         str(workload.connections),
         timeout_s=seconds + GRACE_S,
     )  # fmt: skip
-    found = next((line for line in text.splitlines() if line.startswith(_MARK)), None)
-    if found is None:
+    marked = next((line for line in text.splitlines() if line.startswith(_MARK)), None)
+    if marked is None:
         raise HeadraceError("wrk: ended without a result")
-    result = json.loads(found[len(_MARK) :])
+    result = json.loads(marked[len(_MARK) :])
     latency = {key: value * 1000.0 for key, value in result["latency_us"].items()}
     return Load(
         duration_s=result["duration_us"] / 1e6,

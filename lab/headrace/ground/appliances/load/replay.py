@@ -32,11 +32,11 @@ def replay(deployed: RunningGraph, workload: Pcap, load_pps: float, seconds: flo
         timeout_s=seconds + GRACE_S,
     )  # fmt: skip
     after = deployed.interface_counts()[server.name][device]
-    found = _SENT.search(text)
-    if found is None:
+    count = _SENT.search(text)
+    if count is None:
         raise HeadraceError(f"tcpreplay: ended without a result: {last_words(text)}")
-    sent, received = int(found[1]), after.rx_packets - before.rx_packets
-    took = float(found[3])
+    sent, received = int(count[1]), after.rx_packets - before.rx_packets
+    took = float(count[3])
     return Load(
         duration_s=took,
         bytes=after.rx_bytes - before.rx_bytes,

@@ -59,17 +59,17 @@ def request_response(deployed: RunningGraph, workload: RequestResponse, seconds:
         workload.test, "-l", str(whole), "-P", "0", "--", *options, "-k", ",".join(wanted),
         timeout_s=whole + GRACE_S,
     )  # fmt: skip
-    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    if "THROUGHPUT" not in found:
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    if "THROUGHPUT" not in fields:
         raise HeadraceError(f"netperf: ended without a result: {last_words(text)}")
-    elapsed = float(found["ELAPSED_TIME"])
-    requests = round(float(found["THROUGHPUT"]) * elapsed)
-    latency = {name: float(found[column]) * _US for column, name in _COLUMNS.items()}
+    elapsed = float(fields["ELAPSED_TIME"])
+    requests = round(float(fields["THROUGHPUT"]) * elapsed)
+    latency = {name: float(fields[column]) * _US for column, name in _COLUMNS.items()}
     return Load(
         duration_s=elapsed,
         bytes=requests * workload.response,
         requests=requests,
-        retransmits=max(0, int(found.get("TRANSPORT_RETRANS", "0"))),
+        retransmits=max(0, int(fields.get("TRANSPORT_RETRANS", "0"))),
         latency=LatencyNs(**latency, p999=latency["max"]),
     )
 
