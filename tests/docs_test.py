@@ -46,6 +46,22 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(file.read_text()), f"{page.name}: {target}"
 
 
+def test_papers_and_functions_are_named() -> None:
+    """S1 to S5 are docs/design's and the studies' names for papers (a study's claims begin so), NF
+    is the code's word for a function."""
+    code = [p for top in ("lab", "engine", "trace") for p in (REPO / top).rglob("*.[chp]*")]
+    short = re.compile(r"\bS[1-5]\b(?![.\w-])|\bS[1-5]\.(?![a-z])")
+    found = []
+    for page in [*PAGES, *(p for p in code if p.suffix in (".py", ".c", ".h"))]:
+        if page.is_relative_to(REPO / "docs/design"):
+            continue
+        words = short.findall(page.read_text())
+        if page in PAGES and page.name != "contributing.md" and "reference" not in page.parts:
+            words += re.findall(r"\bNFs?\b", page.read_text())
+        found += [f"{page.relative_to(REPO)}: {word}" for word in words]
+    assert found == []
+
+
 def test_the_reference_is_what_engine_and_lab_say() -> None:
     script = REPO / "scripts" / "reference.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)

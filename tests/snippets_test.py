@@ -25,7 +25,7 @@ from headrace.errors import BadInput
 pytestmark = pytest.mark.parallel
 
 REPO = Path(__file__).resolve().parents[1]
-PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
 # A reader is told so by a comment behind the command: `# root`, `# hardware: minutes`.
 MARKED = re.compile(r"#.*\b(root|hardware|minutes?)\b")
 # In front of a block that cannot be checked everywhere: `<!-- snippet: no spec -->`, or what it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The hooks on functions' entries (fentry): S4 table 4's list, as the functions are
+ * The hooks on functions' entries (fentry): NfvInsight table 4's list, as the functions are
  * called in Linux 6. They refine the stages of the tracepoints and are loaded beside them,
  * each by itself: user space leaves out what this kernel has inlined, renamed or refuses.
  */

@@ -15,7 +15,7 @@ const volatile __u32 slot_mask = 32767;
 const volatile __u64 expiry_ns = 2000000000;
 const volatile __u64 slow_ns; /* emit paths at least this long */
 const volatile bool emit_paths;
-const volatile bool bare_head; /* identity by address alone, as S4: for comparison */
+const volatile bool bare_head; /* identity by address alone, as NfvInsight: for comparison */
 const volatile bool audit;
 
 struct {

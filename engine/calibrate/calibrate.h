@@ -99,5 +99,5 @@ json_t *measure_clock(const struct options *o, struct err *err);
 json_t *measure_share(const struct options *o, struct err *err);
 json_t *measure_placed(const struct options *o, struct err *err);
 
-/* Walk through `bytes` for ever: a neighbour that takes the last-level cache (S5 section 2). */
+/* Walk through `bytes` for ever: a neighbour that takes the last-level cache (Sieber et al. 2017). */
 int thrash(const struct options *o, struct err *err);

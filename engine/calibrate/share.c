@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the scheduler costs when two pollers share a core: neither ever sleeps, so each waits for
- * whole time slices of the other (S2's oversubscription in its smallest form).
+ * whole time slices of the other (Ben Hamed et al.'s oversubscription in its smallest form).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a line costs that another core has: clean, as after it read it, or modified (S3 table 3).
- * Each ordered pair of CPUs; S3's point is that a pipeline pays this for every packet.
+ * What a line costs that another core has: clean, as after it read it, or modified (Zheng et al. 2019).
+ * Each ordered pair of CPUs; Zheng et al.'s point is that a pipeline pays this for every packet.
  */
 #include <errno.h>
 #include <stdlib.h>

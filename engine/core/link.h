@@ -45,7 +45,7 @@ struct link {
 /* How a writer spreads packets over the reader queues of a link (struct outlet does it). */
 enum steer {
 	STEER_HASH, /* symmetric flow hash */
-	STEER_EVEN, /* each new flow to the next replica in turn (S3) */
+	STEER_EVEN, /* each new flow to the next replica in turn (Zheng et al. 2019) */
 };
 
 struct link_ops {

@@ -8,7 +8,7 @@
 
 /*
  * How long one load takes, which tells where its line was: own caches, last-level cache, another
- * core's cache, memory (S3 table 1, S5 section 4). The engine times packets with it, and
+ * core's cache, memory (Zheng et al. 2019, Sieber et al. 2017). The engine times packets with it, and
  * headrace-calibrate times lines that it has put somewhere on purpose, with the very same code.
  *
  * A TSC may advance in steps far longer than a cache hit (22 cycles at once on AMD Zen 3), as long

@@ -22,7 +22,7 @@
  */
 
 #define BURST_MAX 64 /* packets; a segment's `burst` parameter is at most this */
-#define NF_EDGES_MAX 64 /* a NIC's 63 VFs and its uplink (S1) */
+#define NF_EDGES_MAX 64 /* a NIC's 63 VFs and its uplink (Wang et al. 2016) */
 #define NF_DROPS_MAX 32
 #define NF_COUNTERS_MAX 32
 
@@ -69,7 +69,7 @@ extern const char *const nf_field_names[]; /* by bit */
 #define NF_F_5TUPLE                                                                                \
 	(NF_F_SRC_IP | NF_F_DST_IP | NF_F_SRC_PORT | NF_F_DST_PORT | NF_F_PROTO)
 
-/* NfvInsight's categories (S4 section 3). */
+/* NfvInsight's categories (section 3). */
 enum nf_category {
 	NF_LEAF,
 	NF_NETWORK_ORIENTED,

@@ -7,7 +7,7 @@
 #include <rte_mbuf.h>
 
 /*
- * Times of packets that come and go by a device, for the anatomy of a hosted chain (S1 figure 8).
+ * Times of packets that come and go by a device, for the anatomy of a hosted chain (Wang et al., figure 8).
  *
  * A device's queues keep no times of ours. What can be had: how long a packet stayed in this engine,
  * from one such port to another, and how old it was when it came and when it left, by the generator's

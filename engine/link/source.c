@@ -50,7 +50,7 @@ static const struct param source_params[] = {
 	 .def = "\"02:00:00:00:01:01\"", .doc = "source MAC address"},
 	{.name = "dst_macs", .type = PARAM_MAC, .list = true, .offset = CRAFT(dst_macs),
 	 .def = "[\"02:00:00:00:02:01\"]",
-	 .doc = "destination MAC addresses, used in turn packet by packet (S1's way to reach N VNFs)"},
+	 .doc = "destination MAC addresses, used in turn packet by packet: a way to reach N VNFs"},
 	{.name = "dst_ips_file", .type = PARAM_FILE, .offset = FLOWS(dst_ips_file),
 	 .doc = "destination addresses: flow i goes to line i (mod lines); prefixes stand for a host "
 		"inside; plain or gz"},

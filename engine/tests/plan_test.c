@@ -166,7 +166,7 @@ static void test_errors(void **state)
 		{PAIR("look", "look", "\"parallel\":{\"nodes\":[\"x\",\"z\"],\"cpus\":[1]}"),
 		 "segments[0].parallel.nodes", "\"z\" is no node"},
 		{"{" LINKS "}", "segments", "at least one segment"},
-		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "NF type \"nat\""},
+		{"{" LINKS ",\"nfs\":{\"x\":{\"type\":\"nat\"}}}", "nfs.x", "function \"nat\""},
 		{"{" LINKS "," NFS "," SEGMENT("", "z") "}", "segments[0].inputs[0]",
 		 "\"z\" is no node"},
 		{"{" LINKS "," NFS "," SEGMENT("", "link:z") "}", "segments[0].inputs[0]",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S4's metrics of a window, against the same facts read another way."""
+"""NfvInsight's metrics of a window, against the same facts read another way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.netns import Lan, ip
 
 pytestmark = pytest.mark.needs_root
 
-# 13 of S4, and CPU time by core beside IPC and cache misses.
+# 13 of NfvInsight, and CPU time by core beside IPC and cache misses.
 NAMES = [
     "request latency", "bandwidth",
     "CPU", "memory", "virtual devices' bandwidth",

@@ -175,7 +175,7 @@ def test_drops_have_a_reason(traced: Traced, pair: tuple[str, str]) -> None:
 
 
 def test_fragments_and_reassembly(traced: Traced, pair: tuple[str, str]) -> None:
-    """S4 figure 19: large datagrams spend their time waiting for the last fragment."""
+    """NfvInsight figure 19: large datagrams spend their time waiting for the last fragment."""
     a, b = pair
     p = traced.begin("--sample", "1", "--addr", "10.77.0.2", "--proto", "udp")
     send = ["--count", "50", "--bytes", "30000", "--may-fragment", "--gap-ms", "1"]

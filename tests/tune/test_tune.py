@@ -167,7 +167,7 @@ def test_no_run_begins_with_fragments_that_another_left(run: Rig, path: ServerPa
 
 
 def test_fragments_are_found_and_jumbo_frames_end_them(run: Rig, path: ServerPath) -> None:
-    """S4 figure 19: cut, put together on the bridge, cut again, put together once more."""
+    """NfvInsight figure 19: cut, put together on the bridge, cut again, put together once more."""
     s = situation(run, path, "udp")
     assert s.found.grown["server"]["fragments"] >= 45
     assert s.found.grown["receiver"]["fragments"] >= 45

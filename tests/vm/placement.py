@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement on two NUMA nodes, inside a guest (tests/vm/run.sh placement): where the threads and
-pages of VNFs really are, by /proc, for each of the placements of S1; and where packets are in those
-of S5, whose figures 3 and 5 are run on them."""
+pages of VNFs really are, by /proc, for each of the placements of Wang et al. 2016; and where
+packets are in those of Sieber et al. 2017, whose figures 3 and 5 are run on them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def refused(checks: Checks) -> None:
 
 
 def study(**changes: Any) -> dict[str, Any]:
-    """S5's, small enough for an emulated guest."""
+    """Sieber et al.'s, small enough for an emulated guest."""
     file = Path(os.environ["HEADRACE_REPO"]) / "studies" / "s5-placement.yaml"
     made: dict[str, Any] = yaml.safe_load(file.read_text())
     made["deployment"] |= {"memory_mb": 192, "hugepages": False}
@@ -184,14 +184,14 @@ def placements_of_s5(checks: Checks) -> None:
     triples = {f"{a}-{b}-{c}" for a in (0, 1) for b in (0, 1) for c in (0, 1)}
     for figure, executions in ((3, {"local", "remote"}), (5, triples)):
         rows = answer("run", "s5.yaml", "--figure", str(figure))["results"]
-        checks.equal(f"S5, figure {figure}", {row["execution"] for row in rows}, executions)
+        checks.equal(f"Sieber, figure {figure}", {row["execution"] for row in rows}, executions)
         for row in rows:
             chain = [one for one in row["segments"] if one["role"] == "chain"]
             nodes = "-".join(str(node_of(cpu)) for one in chain for cpu in one["cpus"])
             wanted = {"local": "0", "remote": "1"}.get(row["execution"], row["execution"])
-            checks.equal(f"S5, {row['execution']}: nodes of its lcores", nodes, wanted)
+            checks.equal(f"Sieber, {row['execution']}: nodes of its lcores", nodes, wanted)
             carried = row["received"] + row["policy_dropped"]
-            checks.that(f"S5, {row['execution']}: it carries packets", carried > 0, carried)
+            checks.that(f"Sieber, {row['execution']}: it carries packets", carried > 0, carried)
 
 
 def main() -> int:

@@ -135,7 +135,7 @@ static int cmd_update(struct engine *e, const json_t *req, json_t **reply, struc
 			json_decref(answer);
 		return rc;
 	}
-	return err_set(err, EINVAL, "nf", "there is no NF \"%.40s\"", name);
+	return err_set(err, EINVAL, "nf", "there is no function \"%.40s\"", name);
 }
 
 static int cmd_plan(struct engine *e, const json_t *req, json_t **reply, struct err *err)

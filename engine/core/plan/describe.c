@@ -98,7 +98,7 @@ static json_t *segment_schema(void)
 
 	json_object_set_new(json_object_get(s, "properties"), "nodes",
 			    json_pack("{s:s, s:s, s:o}", "type", "object", "description",
-				      "NF -> direction -> edge -> NF, link:NAME or drop",
+				      "function -> direction -> edge -> function, link:NAME or drop",
 				      "additionalProperties", node));
 	return s;
 }

@@ -215,7 +215,7 @@ static int parse_nf(const char *name, const json_t *obj, struct plan_nf *nf, str
 	nf->ops = nf_find(type);
 	if (!nf->ops) {
 		list_types(allowed, sizeof(allowed), false);
-		return err_set(err, EINVAL, path, "NF type \"%.40s\" is not known; allowed: %s",
+		return err_set(err, EINVAL, path, "function \"%.40s\" is not known; allowed: %s",
 			       type, allowed);
 	}
 	return parse_conf(nf->ops->params, nf->ops->conf_size, params, path, &nf->conf, err);

@@ -146,7 +146,7 @@ static int parse_edges(const struct plan *p, const struct plan_segment *s, struc
 		snprintf(sub, sizeof(sub), "%.150s.%.32s", path, key);
 		edge = nf_edge_find(ops, key);
 		if (edge < 0)
-			return err_set(err, EINVAL, sub, "NF %s has no such edge; its first is \"%s\"",
+			return err_set(err, EINVAL, sub, "function %s has no such edge; its first is \"%s\"",
 				       ops->name, nf_edge_name(ops, 0));
 		if (!json_is_string(v))
 			return err_set(err, EINVAL, sub, "a target must be a string");
@@ -214,7 +214,7 @@ static int list_nodes(struct plan *p, unsigned int si, const json_t *nodes, cons
 			return err_set(err, EINVAL, path, "\"%.40s\" is not in nfs", key);
 		if (p->nfs[i].segment >= 0)
 			return err_set(err, EINVAL, path,
-				       "NF \"%s\" is in segment \"%s\" already; it can be in one only",
+				       "function \"%s\" is in segment \"%s\" already; it can be in one only",
 				       key, p->segments[p->nfs[i].segment].name);
 		p->nfs[i].segment = si;
 		s->nodes[s->n_nodes].nf = i;
@@ -261,7 +261,7 @@ static int input_port(const struct plan *p, const struct plan_segment *s,
 
 	if (c->port == PORT_NONE && nf && nf->ops->wants_port && !p->links[in->link].ops->marks_port)
 		return err_set(err, EINVAL, path,
-			       "\"port\" is missing: NF \"%.40s\" must know which of its ports, 0 "
+			       "\"port\" is missing: function \"%.40s\" must know which of its ports, 0 "
 			       "to %d, the link is", nf->name, PORT_MAX);
 	return c->port == PORT_NONE ? -1 : (int)c->port;
 }

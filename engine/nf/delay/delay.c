@@ -38,7 +38,7 @@ static const struct param delay_params[] = {
 	 .doc = "write: every byte is written with the value that it has"},
 	{.name = "table_bytes", .type = PARAM_UINT, .max = 17179869184.0, .unit = "bytes",
 	 .offset = offsetof(struct delay_params, table_bytes),
-	 .doc = "size of a table of each worker's own: the NF's working set"},
+	 .doc = "size of a table of each worker's own: the function's working set"},
 	{.name = "table_reads", .type = PARAM_UINT, .max = 1024, .unit = "lines",
 	 .offset = offsetof(struct delay_params, table_reads),
 	 .doc = "lines of 64 bytes at random places of the table that are read for each packet, each "

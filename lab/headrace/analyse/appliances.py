@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VNF is the narrowest, and how we know (S4 section 5.1).
+"""Which VNF is the narrowest, and how we know (NfvInsight section 5.1).
 
 The kinds of evidence, the strongest first: what more instances, or more CPU, of one VNF do to the
 whole chain; the rate of each VNF alone against the baseline without any; who used up the CPU that

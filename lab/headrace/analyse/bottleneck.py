@@ -294,7 +294,7 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
         return []
     most = max(part.costs, key=lambda c: c.cycles)
     what = {
-        "nf": f"in the NF {most.name}",
+        "nf": f"in {most.name}",
         "links": "in its links",
         "loop": "in the segment loop or while held up",
     }

@@ -20,7 +20,7 @@ _NOT_OURS = "OTHERHOST"  # a frame to somebody else that a socket read: of a swi
 
 
 def softirq_on_one_core(e: Evidence) -> Iterator[Diagnosis]:
-    """S4 table 3: all softirqs on one core, the others idle."""
+    """NfvInsight table 3: all softirqs on one core, the others idle."""
     cpu = _softirq_core(e)
     if cpu is None:
         return
@@ -135,7 +135,7 @@ def conntrack_full(e: Evidence) -> Iterator[Diagnosis]:
 
 
 def fragments(e: Evidence) -> Iterator[Diagnosis]:
-    """S4 figure 19: datagrams larger than the MTU are cut and put together again."""
+    """NfvInsight figure 19: datagrams larger than the MTU are cut and put together again."""
     came = e.os.change("ip_received_packets")
     for place, count in e.os.change("ip_fragments_received").items():
         received = came.get(place, 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules on what a study of containers found by comparing its own deployments (S4 section 5.1)."""
+"""Rules on what a study of containers found by comparing its own deployments (NfvInsight section
+5.1)."""
 
 from __future__ import annotations
 

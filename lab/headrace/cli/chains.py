@@ -44,7 +44,9 @@ def chains(
     no_rules: Annotated[bool, typer.Option("--no-rules", help="Every rooted tree.")] = False,
     declared: Annotated[
         Path | None,
-        typer.Option(help="Add NFs by what they declare: output of headrace-engine --describe."),
+        typer.Option(
+            help="Add functions by what they declare: output of headrace-engine --describe."
+        ),
     ] = None,
     parallel: Annotated[
         int,

@@ -122,7 +122,10 @@ def show_capacity(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """The largest number of VNFs without substantial loss (S1's model)."""
+    """The largest number of VNFs without substantial loss.
+
+    The model of Wang et al. 2016, Toward High-Performance and Scalable Network Functions
+    Virtualization."""
     told = {"--ports": ports, "--vfs": vfs, "--lcores": lcores, "--sockets": sockets,
             "--port-socket": port_socket}  # fmt: skip
     if here:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""headrace profile: what an NF costs here, over state, rules, frame size, burst and skew."""
+"""headrace profile: what a function costs here, over state, rules, frame size, burst and skew."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
 def _check_names(description: Description, wanted: WantedProfile) -> None:
     if wanted.nf not in description.nfs:
         names = sorted(description.nfs)
-        raise BadInput(f"profile: {unknown(wanted.nf, names, f'there is no NF {wanted.nf!r}')}")
+        raise BadInput(
+            f"profile: {unknown(wanted.nf, names, f'there is no function {wanted.nf!r}')}"
+        )
     names = sorted(description.nfs[wanted.nf]["params"].get("properties", {}))
     for key in wanted.params:
         if key not in names:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all layers say while a measurement runs: one module per layer (S4's five), sampled together.
+"""What all layers say while a measurement runs: one module per layer (NfvInsight's five), sampled
+together.
 
 A collector only reads. It says whether it can run here and why not, and what it cost is
 measured by the sampler and kept beside its samples.

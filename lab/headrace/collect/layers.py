@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S4's 13 metrics on five layers, of one window of samples: a trial's, or a whole deployment's."""
+"""NfvInsight's 13 metrics on five layers, of one window of samples: a trial's, or a whole
+deployment's."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class Windows:
 
 
 def figures(w: Windows, goodput: Goodput | None, stack: StackTrace | None) -> list[LayerFigure]:
-    """In S4's order: application, virtualization, virtual switch, operating system, hardware."""
+    """In NfvInsight's order: application, virtualization, virtual switch, operating system,
+    hardware."""
     return [
         *_application(goodput),
         *_virtualization(w),

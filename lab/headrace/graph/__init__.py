@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chain graphs: which ways there are to put a set of VNFs together (S4 section 3, algorithm 1)."""
+"""Chain graphs: which ways there are to put a set of VNFs together (NfvInsight section 3, algorithm
+1)."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streaming chain graphs, each once, the first at once however many there are.
 
-Built incrementally (S4 algorithm 1), but never into a dead end: Counter.splits only holds ways
-that lead to a graph. A graph is text, the JSON members `"child":"parent"` of its links. Since
-the links of disjoint parts do not depend on each other, the texts of small forests are kept and
-put together by concatenation, a list at a time: that is where the speed comes from.
+Built incrementally (NfvInsight algorithm 1), but never into a dead end: Counter.splits only holds
+ways that lead to a graph. A graph is text, the JSON members `"child":"parent"` of its links. Since
+the links of disjoint parts do not depend on each other, the texts of small forests are kept and put
+together by concatenation, a list at a time: that is where the speed comes from.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from headrace.graph.problem import WantedVnf, compile_problem, resolve
 from headrace.graph.unrank import Unranker, combination, multiset, sample
 from headrace.spec.appliance import Base
 
-FIVE = ["IDS", "NAT", "L4 LB", "L7 cache", "IP firewall"]  # S4's example
+FIVE = ["IDS", "NAT", "L4 LB", "L7 cache", "IP firewall"]  # NfvInsight's example
 
 
 def counter(names: list[str], knowledge: Knowledge = EMPTY, width: int = 1) -> GraphCounter:
@@ -40,8 +40,8 @@ def test_without_rules_all_rooted_labelled_trees(n: int) -> None:
     assert len(graphs) == len(set(graphs)) == n ** (n - 1) == counter(list("abcdefg"[:n])).total()
 
 
-# Figure 3 of S4, by hand: the NAT first, the balancer last, cache and firewall in either order, and
-# the IDS on any of the four.
+# Figure 3 of NfvInsight, by hand: the NAT first, the balancer last, cache and firewall in either
+# order, and the IDS on any of the four.
 FIGURE_3 = {
     "nat (ids) → l7-cache → ip-firewall → l4-lb",
     "nat → l7-cache (ids) → ip-firewall → l4-lb",
@@ -69,7 +69,7 @@ def test_published_graphs() -> None:
 
 
 def test_each_category_has_its_place() -> None:
-    """One of each of S4's table 1, and two of a kind in either order."""
+    """One of each of NfvInsight's table 1, and two of a kind in either order."""
     assert listed(["gateway", "monitor", "wan-optimiser", "l4-lb"], load()) == {
         "gateway (monitor) → wan-optimiser → l4-lb",
         "gateway → wan-optimiser (monitor) → l4-lb",
@@ -80,7 +80,8 @@ def test_each_category_has_its_place() -> None:
 
 
 def test_headraces_own_knowledge_only_adds() -> None:
-    """Its graphs of S4's VNFs are some of S4's: no leaf is fed what a cache left over."""
+    """Its graphs of NfvInsight's VNFs are some of that paper's: no leaf is fed what a cache left
+    over."""
     own = load(base=Base.HEADRACE)
     assert {name: own.vnfs[name] for name in load().vnfs} == load().vnfs
     assert own.rules[: len(load().rules)] == load().rules

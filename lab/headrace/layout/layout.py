@@ -24,8 +24,9 @@ HALVINGS_MAX = 3.0
 @dataclass(frozen=True)
 class Hop:
     """Cycles per packet of what depends on where a packet comes from, or goes to: the same lcore,
-    or another one (S3 table 3). `replicas`: the same pair in a segment of several replicas, which
-    share the packets: their bursts are smaller, and what wrote them has classified them."""
+    or another one (Zheng et al. 2019 table 3). `replicas`: the same pair in a segment of several
+    replicas, which share the packets: their bursts are smaller, and what wrote them has classified
+    them."""
 
     same: float
     apart: float

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Average memory access time, as S5 section 4.3 has it.
+"""Average memory access time, as Sieber et al. 2017 section 4.3 has it.
 
 AMAT = H1 + MR1 (H2 + MR2 (H3 + MR3 M)): a level's miss penalty is the time of the next level, and
 so on. With accesses spread evenly over a working set of W bytes a level of S bytes misses with

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many VNFs a server hosts without substantial loss (S1).
+"""How many VNFs a server hosts without substantial loss (Wang et al. 2016).
 
 Per port: the smaller of its virtual functions and its share of the lcores of its own socket, as a
-VNF on the other socket loses packets (S1 figure 5); summed over the ports in use. With all ports in
-use and evenly spread that is S1's min(a*b, c): a ports of b virtual functions each, c lcores.
+VNF on the other socket loses packets (Wang et al. 2016 figure 5); summed over the ports in use.
+With all ports in use and evenly spread that is Wang et al.'s min(a*b, c): a ports of b virtual
+functions each, c lcores.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def explain(server: ServerPorts) -> Iterator[str]:
 
 
 def best_case(one_chain_pps: float, chains: int, limit_pps: float | None = None) -> float:
-    """What n chains would carry if none disturbed another: the additive line of S2's figures."""
+    """What n chains would carry if none disturbed another: the additive line of Ben Hamed et al.'s
+    figures."""
     total = one_chain_pps * chains
     return total if limit_pps is None else min(total, limit_pps)

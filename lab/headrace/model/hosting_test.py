@@ -57,7 +57,7 @@ def test_s1_server() -> None:
 
 
 def test_one_port_has_its_own_socket_only() -> None:
-    """16 VNFs without loss of one port: S1's lossless-vnfs."""
+    """16 VNFs without loss of one port: Wang et al.'s lossless-vnfs."""
     assert capacity(ServerPorts.even(ports=(0,), vfs=63, lcores=32, sockets=2)) == 16
 
 

@@ -175,7 +175,8 @@ def corrected(counts: Mapping[str, int], classes: Sequence[Class]) -> dict[str, 
 
 
 def not_from_memory(counts: Mapping[str, int], classes: Classes) -> float | None:
-    """S5's Network Efficiency Index (section 5), with the shares as they most likely were."""
+    """Sieber et al.'s Network Efficiency Index (section 5), with the shares as they most likely
+    were."""
     shares = corrected(counts, classes.classes)
     if shares is None:
         return None

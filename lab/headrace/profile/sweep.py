@@ -74,7 +74,7 @@ def profile(
 ) -> Profile:
     if wanted.nf not in bench.description.nfs:
         known = ", ".join(sorted(bench.description.nfs))
-        raise BadInput(f"profile: there is no NF {wanted.nf!r}; allowed: {known}")
+        raise BadInput(f"profile: there is no function {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
         _note_spec(bench, wanted, Path(folder))
         taken, speed = _points(bench, wanted, Path(folder), say)

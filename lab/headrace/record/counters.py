@@ -46,9 +46,9 @@ class Located(Record):
     """Where a sample of packets was when a function first touched their headers.
 
     `index`: the share that did not come from memory; a lower bound where a class mixes memory with
-    another place. For a function that gets its packets from another core or the NIC that is S5's
-    Network Efficiency Index (section 5); one behind it in the same segment finds them in its own
-    caches, which is no merit of the system's: `behind_first`.
+    another place. For a function that gets its packets from another core or the NIC that is Sieber
+    et al.'s Network Efficiency Index (section 5); one behind it in the same segment finds them in
+    its own caches, which is no merit of the system's: `behind_first`.
     """
 
     place: str  # NF instance, or segment without any

@@ -22,9 +22,10 @@ class Segment(Record):
 
 
 class Anatomy(Record):
-    """Mean time of a packet in each part of a hosted chain (S1 figure 8); they add up to the mean
-    latency. Queueing is in front of a VNF that runs; the scheduler's part is what packets waited
-    while it did not. The switch's part is what the others leave, its own queues included."""
+    """Mean time of a packet in each part of a hosted chain (Wang et al. 2016, Toward
+    High-Performance and Scalable Network Functions Virtualization, figure 8); they add up to the
+    mean latency. Queueing is in front of a VNF that runs; the scheduler's part is what packets
+    waited while it did not. The switch's part is what the others leave, its own queues included."""
 
     generator_ns: NonNegativeFloat  # the tester alone: its median in a direct loop, or what is left
     switch_ns: NonNegativeFloat

@@ -283,7 +283,9 @@ def _audit(bound: bool, sent: int) -> Audit:
             text="Sending took 1.0002 times the intended 2 s.",
         ),
         Finding(
-            check="conservation", ok=True, text="Every packet is accounted for at each NF and link."
+            check="conservation",
+            ok=True,
+            text="Every packet is accounted for at each function and link.",
         ),
     )
     return Audit(
@@ -389,7 +391,7 @@ def _prediction() -> Result:
         workload="64 B, 1024 flows",
         goal="ndr",
         ground="predicted",
-        provenance="capacity model, cycles per NF measured here in rtc",
+        provenance="capacity model, cycles per function measured here in rtc",
         load_pps=pps,
         throughput_pps=pps,
         throughput_gbps_l1=gbps(pps, 64, layer=1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server costs: S3's tables 1 and 3 for one's own server, and more."""
+"""What a server costs: Zheng et al.'s tables 1 and 3 for one's own server, and more."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from headrace.report.checks import Check, at_least, table
 from headrace.report.document import Answer, Cell, Column, Document, Section, Table, curves
 from headrace.spec.calibration import Calibration, Classes, Figure, Placed, RingCost
 
-# S3, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never instead.
-_S3 = {"L1": "4", "L2": "14", "L3": "44-70", "memory": "250"}
-_S3_OTHER, _S3_REMOTE = "100-150", "420"
-_S3_TRANSFER = "52-68"
+# Zheng et al. 2019, table 1: 2 x Xeon Platinum 8168, in core cycles. Another machine: beside, never
+# instead.
+_TABLE = {"L1": "4", "L2": "14", "L3": "44-70", "memory": "250"}
+_TABLE_OTHER, _TABLE_REMOTE = "100-150", "420"
+_TABLE_TRANSFER = "52-68"
 _NOISY = 1.0  # load per CPU beside which figures are doubtful
 _INTERRUPTED = 0.05
 _AGREEMENT = 0.95
@@ -83,13 +84,13 @@ def _levels(c: Calibration) -> Section:
             level.reaches_bytes,
             level.cycles,
             _ns(c, level.cycles),
-            _S3.get(level.name),
+            _TABLE.get(level.name),
         )
         for level in c.levels
     ]
     for curve in c.measured.chase[1:]:
         last = memory(curve, c.levels)
-        rows.append((f"memory, node {curve.node}", "", "", last, _ns(c, last), _S3_REMOTE))
+        rows.append((f"memory, node {curve.node}", "", "", last, _ns(c, last), _TABLE_REMOTE))
     bands, before = [], 0
     for level in c.levels:
         bands.append(Band(level.name, before + 1, level.bytes))
@@ -180,8 +181,8 @@ def _transfers(c: Calibration) -> Section | None:
         title="Between cores",
         note="A line that another core has in its cache, clean or modified, loaded by this one; "
         "then once more from its own. TSC cycles, median (least). Zheng et al.'s table 3 has "
-        f"{_S3_TRANSFER} for a packet's transfer within a socket, table 1 {_S3_OTHER} to another's "
-        "cache.",
+        f"{_TABLE_TRANSFER} for a packet's transfer within a socket, table 1 {_TABLE_OTHER} to "
+        "another's cache.",
         blocks=(Table(("CPUs", "clean", "modified", "own, then"), rows),),
     )
 

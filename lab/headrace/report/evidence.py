@@ -30,9 +30,9 @@ Rows = tuple[tuple[str, str], ...]
 LOSS = (
     "Loss is what the source sent and the sink did not receive, over what was sent; a packet that "
     "comes twice counts once, and one that the source did not send (a copy that a function made) "
-    "not at all. What an NF drops on purpose is part of it and listed by reason. What the source "
-    "could not send in time is the generator's failure and never the chain's loss. A packet that "
-    "found a link full is lost at that link and charged to its reader."
+    "not at all. What a function drops on purpose is part of it and listed by reason. What the "
+    "source could not send in time is the generator's failure and never the chain's loss. A packet "
+    "that found a link full is lost at that link and charged to its reader."
 )
 RATES = (
     "Rates count whole frames: L2 bits include the FCS, L1 bits also the 20 bytes of preamble, "

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers' part of a report: S4's metrics, the stack's stages, softirqs, the diagnosis."""
+"""The layers' part of a report: NfvInsight's metrics, the stack's stages, softirqs, the
+diagnosis."""
 
 from __future__ import annotations
 

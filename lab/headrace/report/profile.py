@@ -96,7 +96,8 @@ def _sweep(p: Profile, sweep: Sweep) -> Section | None:
         series.append(Series("model", modelled, marks=False))
     axes = Axes(unit, "cycles per packet", "count")
     first = Column(unit) if sweep == "skew" else Column(unit, "count")
-    columns = (first, "NF, cycles", "receive", "send", "loop", Column("one lcore", "own-rate"))
+    costs = ("function, cycles", "receive", "send", "loop")
+    columns = (first, *costs, Column("one lcore", "own-rate"))
     blocks: tuple[Block, ...] = (Table(columns, tuple(_row(one) for one in points)),)
     if sweep != "skew" and len(points) > 1:
         blocks = (curves(series, axes, _bands(p) if sweep == "state" else ()), *blocks)
@@ -202,7 +203,7 @@ def _corun(p: Profile) -> Section | None:
         note="The same with another core writing at random all over "
         f"{size(p.corun[0].thrash_bytes)}, twice the last-level cache (Sieber et al. 2017, "
         "section 2). "
-        "Source, NF and sink share one lcore here.",
+        "Source, function and sink share one lcore here.",
         blocks=(
             Table(
                 (Column("entries", "count"), "alone", "beside", Column("change", "change")),
@@ -226,10 +227,10 @@ def _pmu(p: Profile) -> Section:
     rows = [(name.replace("_", " "), value) for name, value in p.pmu.items()]
     return Section(
         title="Hardware counters",
-        note="Per packet, of the NF's whole lcore. Loads: those that the first-level cache did not "
-        "have, by where their line was. Stalled: no operation retired or, where the processor "
-        "tells that apart, a load was waited for: its share bounds the memory-bound one from "
-        "above.",
+        note="Per packet, of the function's whole lcore. Loads: those that the first-level cache "
+        "did not have, by where their line was. Stalled: no operation retired or, where the "
+        "processor tells that apart, a load was waited for: its share bounds the memory-bound one "
+        "from above.",
         blocks=(
             Table(("event", "per packet"), tuple(rows)),
             Table(

@@ -38,7 +38,7 @@ class Node(Spec):
         if "nf" in value:
             return {"name": value["nf"], **value}
         if len(value) != 1 or set(value) & _LONG_KEYS:
-            raise ValueError(f"a function is one key, its NF; allowed: {_ALLOWED}")
+            raise ValueError(f"a function is one key, its kind; allowed: {_ALLOWED}")
         [(nf, params)] = value.items()
         nf = "null" if nf is None else nf
         return {"name": nf, "nf": nf, "params": {} if params is None else params}

@@ -37,7 +37,7 @@ def test_every_point_is_a_spec_or_says_why_not(file: Path) -> None:
 def test_overlay_and_needs() -> None:
     doc = document.parse(
         json.dumps({
-            "name": "p", "paper": "S1",
+            "name": "p", "paper": "Wang et al. 2016",
             "deployment": {"hosting": {"kind": "process", "wait": "poll"}},
             "groups": {
                 "g": {
@@ -119,7 +119,7 @@ def test_a_figure_of_pinning_is_its_ratio(figure: int, values: dict[str, set[str
 
 
 def test_figures_of_results_differ_by_chain_and_features() -> None:
-    """S2: PVP and PVVP, one feature and four, a pair of figures of each."""
+    """Ben Hamed et al. 2020: PVP and PVVP, one feature and four, a pair of figures of each."""
     [file] = [load(one) for one in STUDIES if one.stem == "s2-hosting"]
     of = {
         n: {p.group for p in points(file, Machine(64, 2), Wanted(figure=n))} for n in range(10, 18)
@@ -131,7 +131,8 @@ def test_figures_of_results_differ_by_chain_and_features() -> None:
 
 
 def test_l3_has_the_papers_tables() -> None:
-    """S1: 1 M entries in each VNF, 16 M in the one of bare metal; as many destinations."""
+    """Wang et al. 2016: 1 M entries in each VNF, 16 M in the one of bare metal; as many
+    destinations."""
     [file] = [load(one) for one in STUDIES if one.stem == "s1-hosting"]
     sizes: dict[str, set[int]] = {}
     for point in points(file, Machine(64, 2)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a chain's segments run: in the engine of the traffic, or each as a VNF of its own behind
-the host's switch (S1, S2)."""
+the host's switch (Wang et al. 2016, Ben Hamed et al. 2020)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from headrace.spec.base import Count, Spec, not_a_bool
 from headrace.spec.vm import QUEUE_MAX, QUEUE_MIN, Vm
 
-VFS_MAX = 63  # of one port of S1's NIC (Intel 82599), and of the engine's veb
+VFS_MAX = 63  # of one port of Wang et al.'s NIC (Intel 82599), and of the engine's veb
 KINDS = ("inline", "process", "container", "vm")
 PROGRAM_MB = 64  # of an engine, beside what DPDK has
 GUEST_MB = 96  # of a guest, beside what its engine has
@@ -35,13 +35,13 @@ class Hosting(Spec):
     segments is one.
 
     `chains` copies of the chain run side by side, `active` of them carry traffic and the others
-    stand by (S2 section 4.1.2). The host's switch is a NIC's: `uplink_gbps` limits its wire,
-    `switch_gbps` the way between it and the host, each way; a frame from VNF to VNF goes by it
-    both ways. `rate_cap_gbps` is each VNF's licence: what it may send. Frames wait for a limit in
-    queues of `nic_queue` frames. `cpus` and `memory_limit_mb` are limits of each VNF's control
-    group. `vf`: how a VNF's engine reaches its virtual function of a real
-    NIC: the kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines
-    are given theirs whole; `vf` then is the tester's way.
+    stand by (Ben Hamed et al. 2020 section 4.1.2). The host's switch is a NIC's: `uplink_gbps`
+    limits its wire, `switch_gbps` the way between it and the host, each way; a frame from VNF to
+    VNF goes by it both ways. `rate_cap_gbps` is each VNF's licence: what it may send. Frames wait
+    for a limit in queues of `nic_queue` frames. `cpus` and `memory_limit_mb` are limits of each
+    VNF's control group. `vf`: how a VNF's engine reaches its virtual function of a real NIC: the
+    kernel's driver and a packet socket, AF_XDP, or DPDK's own driver by vfio-pci. Machines are
+    given theirs whole; `vf` then is the tester's way.
     """
 
     kind: Literal["inline", "process", "container", "vm"] = "inline"

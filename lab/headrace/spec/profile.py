@@ -56,8 +56,9 @@ class ProfilePoint(Spec):
 
 
 class CoRun(Spec):
-    """The same NF with nobody beside it, and beside one that walks through the last-level cache.
-    Source, NF and sink are on one lcore here, so that the other is free for the neighbour."""
+    """The same function with nobody beside it, and beside one that walks through the last-level
+    cache. Source, function and sink are on one lcore here, so that the other is free for the
+    neighbour."""
 
     settings: Settings
     alone: MedianRange
@@ -100,9 +101,11 @@ class Penalty(Spec):
 
 
 class Fit(Spec):
-    """S5 section 4.3: average memory access time. Miss rates come from sizes, what a miss costs
-    from the calibration; fitted are `base_cycles`, `accesses` and `bytes_per_entry`, and whether
-    the accesses of a packet wait for one another (`overlapped` false) or are under way at once."""
+    """Sieber et al. 2017, Towards Optimal Adaptation of NFV Packet Processing to Modern CPU Memory
+    Architectures, section 4.3: average memory access time. Miss rates come from sizes, what a miss
+    costs from the calibration; fitted are `base_cycles`, `accesses` and `bytes_per_entry`, and
+    whether the accesses of a packet wait for one another (`overlapped` false) or are under way at
+    once."""
 
     base_cycles: float
     bytes_per_entry: float

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Advice tried, not only given: S4's three findings, each applied for a run and measured."""
+"""Advice tried, not only given: NfvInsight's three findings, each applied for a run and
+measured."""

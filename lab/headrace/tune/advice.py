@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The advice: S4's three findings in terms of today's Linux.
+"""The advice: NfvInsight's three findings in terms of today's Linux.
 
 Each says from the path as it is and a run on it whether it would apply and why, and what it
 changes. Trying it is the runner's part.
@@ -254,7 +254,7 @@ class BridgeNetfilterOff(Advice):
 
 
 class WholeAndUnfiltered(Advice):
-    """The two above at once: what S4 figure 19 comes to without both."""
+    """The two above at once: what NfvInsight figure 19 comes to without both."""
 
     name = "jumbo-mtu, bridge-netfilter-off"
     finding: ClassVar[Topic] = "whole"

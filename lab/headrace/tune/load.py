@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S4's workload: sends of 64 KB, as fast as they go, over TCP or UDP. Run inside a namespace.
+"""NfvInsight's workload: sends of 64 KB, as fast as they go, over TCP or UDP. Run inside a
+namespace.
 
 iperf3 of today's distributions can neither cut a UDP send by UDP_SEGMENT nor say whether the
 payload is what was sent, hence one of our own. The receiver prints JSON: the bytes that came, in

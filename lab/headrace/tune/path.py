@@ -2,7 +2,8 @@
 """The path that advice is tried on: two stations of one server, joined by veth pairs and a bridge.
 
 The bridge filters as a container host's does: bridge-netfilter is on, and a rule asks for the
-connection's state, for which netfilter reassembles fragments and cuts them again (S4 figure 19).
+connection's state, for which netfilter reassembles fragments and cuts them again (NfvInsight figure
+19).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _drops(trace: StackTrace, console: Console) -> None:
 
 
 def _softirq(trace: StackTrace, console: Console) -> None:
-    """S4 table 3: how the network's softirqs spread over the CPUs."""
+    """NfvInsight table 3: how the network's softirqs spread over the CPUs."""
     names = ("NET_RX", "NET_TX", "TIMER", "RCU", "SCHED")
     table = _table("softirq time", *names)
     for cpu in trace.softirq:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a packet's time goes between generator and sink (S1 figure 8).
+"""Where a packet's time goes between generator and sink (Wang et al. 2016 figure 8).
 
 Each VNF's link stamps what is put into it, and its reader's worker knows when it was off its CPU:
 so waiting for a VNF is told apart from waiting for the scheduler. The parts are means over the

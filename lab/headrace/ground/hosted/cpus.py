@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lcore runs which vCPU: the placements of S1, the pinning of S2 (figures 7 to 9)."""
+"""Which lcore runs which vCPU: the placements of Wang et al. 2016, the pinning of Ben Hamed et al.
+2020 (figures 7 to 9)."""
 
 from __future__ import annotations
 
@@ -90,8 +91,8 @@ def _cores(cpus: Sequence[Cpu]) -> list[list[int]]:
 
 def _slots(cpus: Sequence[Cpu], ratio: int | None, vcpus: int) -> list[int]:
     """Core by core, as many of its hardware threads at once as a VNF has vCPUs, so that they are
-    siblings (S2 figures 7-9); then each core again, until all of its threads, or `ratio` vCPUs,
-    are given."""
+    siblings (Ben Hamed et al. 2020 figures 7-9); then each core again, until all of its threads, or
+    `ratio` vCPUs, are given."""
     cores = _cores(cpus)
     slots: list[int] = []
     given = 0

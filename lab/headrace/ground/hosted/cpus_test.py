@@ -68,7 +68,8 @@ def for_vnfs(server: list[Cpu], traffic: list[int], cores: int) -> list[Cpu]:
 def test_vcpus_of_a_machine_are_siblings(
     server: list[Cpu], vms: int, ratio: str, cores_of_a_vm: int, vcpus_of_a_core: int
 ) -> None:
-    """S2 figures 7 to 9: 10, 20 and 40 machines of two vCPUs on 20 of the server's 24 cores."""
+    """Ben Hamed et al. 2020 figures 7 to 9: 10, 20 and 40 machines of two vCPUs on 20 of the
+    server's 24 cores."""
     cpus = for_vnfs(server, traffic=[0, 12], cores=10)
     placed = pinned(vms, cpus, vcpus=2, oversubscription=ratio)
     machines = [placed[i : i + 2] for i in range(0, len(placed), 2)]
@@ -89,8 +90,8 @@ def test_machines_fill_the_nics_socket_first(server: list[Cpu]) -> None:
 
 @pytest.mark.parametrize("server", [S1_SERVER], indirect=True)
 def test_generators_siblings_stay_free(server: list[Cpu]) -> None:
-    """S1's machine has 32 lcores: with one for traffic, 30 are left for VNFs of one vCPU, those of
-    the NIC's socket first, and a core each before any core has two."""
+    """Wang et al.'s machine has 32 lcores: with one for traffic, 30 are left for VNFs of one vCPU,
+    those of the NIC's socket first, and a core each before any core has two."""
     free = without_siblings(range(32), [0], lambda n: server[n])
     assert free == [n for n in range(32) if n not in (0, 16)]
     placed = pinned(30, [server[n] for n in free])

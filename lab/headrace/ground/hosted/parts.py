@@ -68,7 +68,7 @@ def tester(direction: Direction) -> str:
 
 
 def topology(length: int) -> str:
-    """S2's names: one VNF is a PVP, two are a PVVP."""
+    """Ben Hamed et al.'s names: one VNF is a PVP, two are a PVVP."""
     return {1: "pvp", 2: "pvvp"}.get(length, f"snake of {length}")
 
 
