@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.engine import Engine as LabEngine
+from headrace.engine.engine import EngineDied
+from headrace.engine.plan_document import Plan
+from headrace.host.state import RunState
 from support.engine import Engine, memory_engine
+from support.lab import runtime_dir
 from support.plans import port
 
 MISSING = {
@@ -90,3 +95,20 @@ def test_it_answers_when_it_runs_and_not_before(
         process.wait(timeout=30)
     assert process.returncode == 0, (tmp_path / "log").read_text()
     assert not engine.socket_path.exists()
+
+
+def test_an_engine_without_its_hugepages_says_who_has_them(
+    engine_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: list[int]
+) -> None:
+    """More of them than there is memory: the lab's own start of the engine."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_dir(tmp_path)))
+    wanted = Plan.model_validate(
+        plan(cpus[0], {"type": "ring"})
+        | {"engine": {"hugepages": True, "memory_mb": 1 << 20, "file_prefix": "lacking"}, "nfs": {}}
+    )
+    run = RunState()
+    try:
+        with pytest.raises(EngineDied, match=r"hugepages: \d+ of \d+ pages of \d+ kB are free"):
+            LabEngine(engine_binary, wanted, run)
+    finally:
+        run.remove()

@@ -18,11 +18,13 @@ from headrace.engine.control import Control, ControlLost
 from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.engine.plan_document import Plan
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.host import hugepages
 from headrace.host.state import Process, RunState
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
 _QUIT_S = 10.0
 _LAST_LINES = 5
+_LACKING = "are there enough free hugepages"  # its words where DPDK does not start
 SHARE_MEASURING, SHARE_IDLE = -20, 0  # autogroup's nice values
 
 
@@ -51,6 +53,8 @@ class Engine:
         self._stderr = state.path / "engine.stderr"
         self._socket = state.path / "control.sock"
         self._socket.unlink(missing_ok=True)
+        if plan.engine.hugepages and plan.engine.memory_mb:
+            hugepages.wait_for(plan.engine.memory_mb)  # if they do not come, the engine says so
         plan_file = state.path / "plan.json"
         plan_file.write_text(plan.text)
         command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
@@ -149,6 +153,8 @@ class Engine:
         if status is not None and status < 0:
             how = f"killed by {signal.Signals(-status).name}"
         words = " | ".join(lines[-_LAST_LINES:]) or "nothing on stderr"
+        if _LACKING in words:
+            words += f" | hugepages: {hugepages.whose()}"
         return EngineDied(f"engine died ({how}); its last words: {words}")
 
     def _reap(self, seconds: float) -> None:

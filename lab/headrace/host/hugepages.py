@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pathlib import Path
 
 _MEMINFO = Path("/proc/meminfo")
 _SYS = Path("/sys/kernel/mm/hugepages")
+_NAMED = 3  # processes
+WAIT_S = 10.0  # for what finished runs give back
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,40 @@ def locked(control: Path) -> Iterator[None]:
 
 def in_use_kb(pid: int) -> int:
     """What a process has of the hugepages (proc(5), status: HugetlbPages)."""
+    return int(_status(pid).get("HugetlbPages", "0").split()[0])
+
+
+def _status(pid: int) -> dict[str, str]:
+    """Empty: it has gone."""
     try:
-        text = Path(f"/proc/{pid}/status").read_text()
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:
-        return 0
-    for line in text.splitlines():
-        if line.startswith("HugetlbPages:"):
-            return int(line.split()[1])
-    return 0
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def whose() -> str:
+    """How many are free, and which processes have the others, those with most first."""
+    pages = pool()
+    if pages is None:
+        return "this kernel has no hugepages"
+    pids = (int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit())
+    using = sorted(((kb, pid) for pid in pids if (kb := in_use_kb(pid))), reverse=True)
+    text = f"{pages.free} of {pages.total} pages of {pages.page_kb} kB are free"
+    for kb, pid in using[:_NAMED]:
+        text += f", process {pid} ({_status(pid).get('Name', 'gone')}) has {kb // pages.page_kb}"
+    return text
+
+
+def wait_for(megabytes: int, seconds: float = WAIT_S) -> bool:
+    """Until so much is free: an engine that was just ended gives its pages back a little later.
+    Whether it is; not waited for where nobody has any."""
+    end = time.monotonic() + seconds
+    while (pages := pool()) is not None and lacking(megabytes, pages):
+        if pages.free == pages.total or time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return pages is not None
 
 
 def count(control: Path) -> int:

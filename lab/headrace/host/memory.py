@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 
 from headrace.errors import HeadraceError
@@ -35,14 +36,24 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     pool = hugepages.pool()
     if pool is None or not pool.control.exists():
         return _without(deployment, "this kernel has none")
-    with hugepages.locked(pool.control):
-        return _reserve(deployment, state)
+    end = time.monotonic() + hugepages.WAIT_S
+    while True:
+        with hugepages.locked(pool.control):
+            memory = _reserve(deployment, state)
+        if not isinstance(memory, str):
+            return memory
+        now = hugepages.pool()
+        # Others have some: a run that ends now gives back what it added.
+        if now is None or now.free == now.total or time.monotonic() > end:
+            return _without(deployment, f"{memory}: {hugepages.whose()}")
+        time.sleep(0.2)
 
 
-def _reserve(deployment: Deployment, state: RunState) -> Memory:
+def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
+    """Or why it cannot be."""
     pool = hugepages.pool()  # again, now that no other run changes it
     if pool is None:
-        return _without(deployment, "this kernel has none")
+        return "this kernel has none"
     # Free pages that another run has been promised are that run's.
     promised = math.ceil(claimed_kb(state) / pool.page_kb)
     pool = replace(pool, free=max(0, pool.free - promised))
@@ -52,10 +63,9 @@ def _reserve(deployment: Deployment, state: RunState) -> Memory:
         state.claim(wanted_mb * 1024)
         return Memory(True, f"hugepages of {pool.page_kb} kB, {pool.free} were free")
     if not hugepages.may_add():
-        return _without(
-            deployment,
-            f"{pool.free} pages of {pool.page_kb} kB are free, {lacking} more are needed, and "
-            f"only root may add them (echo {pool.total + lacking} > {pool.control})",
+        return (
+            f"{lacking} more pages of {pool.page_kb} kB are needed, and only root may add them "
+            f"(echo {pool.total + lacking} > {pool.control})"
         )
     before = hugepages.count(pool.control)
     state.note_hugepages(pool.control, before, lacking, done=False)
@@ -64,7 +74,7 @@ def _reserve(deployment: Deployment, state: RunState) -> Memory:
     if came < lacking:
         hugepages.give_back(pool.control, before, came, done=True)
         state.forget("hugepages")
-        return _without(deployment, f"of {lacking} pages asked for the kernel had {came}")
+        return f"of {lacking} pages asked for the kernel had {came}"
     state.claim(wanted_mb * 1024)
     return Memory(True, f"hugepages of {pool.page_kb} kB, {came} added for this run")
 

@@ -112,3 +112,39 @@ def test_a_device_is_the_networks() -> None:
     assert "deployment.network: wire0: no such device" in text
     rate = str(refusal("links.gen-forward.params.frame_bytes", "too many", experiment, doc))
     assert "workload.frame: too many" in rate
+
+
+HOLD = """
+import mmap, sys
+pages = mmap.mmap(-1, int(sys.argv[1]) << 21, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)
+pages[0] = 1
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root adds hugepages")
+def test_who_has_them_is_named_and_waited_for() -> None:
+    """With real pages, which the kernel gives one process and takes back when it ends."""
+    pages = hugepages.pool()
+    assert pages is not None
+    with hugepages.locked(pages.control):
+        came = hugepages.add(2, pages.control)
+    try:
+        assert came == 2
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLD, "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+            assert f"process {holder.pid} (python" in hugepages.whose()
+            assert hugepages.in_use_kb(holder.pid) == pages.page_kb
+            free = hugepages.pool()
+            assert free is not None
+            wanted = (free.free + 1) * free.page_kb // 1024
+            assert not hugepages.wait_for(wanted, 0.3)
+            holder.kill()
+            assert hugepages.wait_for(wanted)
+            assert str(holder.pid) not in hugepages.whose()
+    finally:
+        with hugepages.locked(pages.control):
+            hugepages.give_back(pages.control, 0, came, True)
