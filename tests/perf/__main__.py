@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from perf import busy, engine, neighbour, nfs, start, testpmd, traffic, watched
@@ -252,26 +253,43 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         bench = Bench(arguments.runs, arguments.seconds, Path(folder))
+        failed = []
         for name in arguments.what or known:
-            console.print(f"{name} ...", style="dim")
-            known[name](bench)
-    table = Table(title="64 B frames; TSC cycles per packet, medians and quartiles")
-    for column in ("what", "median", "quartiles", "goal"):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    for row in bench.rows:
-        table.add_row(*row)
-    console.print(table)
-    for note in bench.notes:
-        console.print(note, highlight=False)
+            if not part(name, partial(known[name], bench), bench, console):
+                failed.append(name)
+            engine.save(arguments.json, bench.data)
     console.print(
         f"{arguments.runs} interleaved runs of {arguments.seconds:g} s each; TSC "
         f"{bench.tsc_hz / 1e9:.2f} GHz; load average {os.getloadavg()[0]:.1f}"
     )
     if engine.loads:
         console.print(_machine(engine.loads))
-    engine.save(arguments.json, bench.data)
     console.print(f"All runs: {arguments.json}")
-    return 0
+    if failed:
+        console.print(f"FAILED: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def part(name: str, measure: Callable[[], None], bench: Bench, console: Console) -> bool:
+    """Measured and printed: what comes after it may fail. A part that fails is a row, behind those
+    that it had by then; whether it did not."""
+    console.print(f"{name} ...", style="dim")
+    bench.rows, bench.notes, failure = [], [], None
+    try:
+        measure()
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+        bench.rows.append((f"{name}: FAILED", escape(failure), "", ""))
+        bench.data[f"{name}: failed"] = failure
+    table = Table(title=f"{name}: 64 B frames; TSC cycles per packet, medians and quartiles")
+    for column in ("what", "median", "quartiles", "goal"):
+        table.add_column(column, justify="left" if column == "what" else "right", overflow="fold")
+    for row in bench.rows:
+        table.add_row(*row)
+    console.print(table)
+    for note in bench.notes:
+        console.print(note, highlight=False)
+    return failure is None
 
 
 def _machine(loads: list[engine.Load]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.errors import bad_value
@@ -58,7 +59,7 @@ def calibrate(
     if not 1 <= rounds <= ROUNDS_MAX:
         raise bad_value("--rounds", rounds, allowed=f"1..{ROUNDS_MAX}")
     target = out or store.calibration_file()
-    calibrated = run_calibration(rounds, _cpus(cpus))
+    calibrated = run_calibration(rounds, _cpus(cpus), Console(stderr=True, highlight=False).print)
     store.save(target, calibrated)
     page = html or target.with_suffix(".html")
     shown = calibration_document(calibrated)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,14 +22,28 @@ from headrace.spec.calibration import Calibration, Measured, Placed, RingCost
 from headrace.spec.server import Server
 
 PROGRAM = "headrace-calibrate"
+# What it measures, in turn. Places a second time, apart from the first, to try the limits on.
+PARTS = (
+    ("clock", "clocks"),
+    ("chase", "loads that wait for each other"),
+    ("gather", "loads at once"),
+    ("transfer", "lines of another core"),
+    ("ring", "rings between cores"),
+    ("share", "two pollers on one core"),
+    ("placed", "lines of a known place"),
+    ("placed", "the same again, to try the limits on"),
+)
 
 
 def find_program() -> Path:
     return find_tool(PROGRAM, "calibrate")
 
 
-def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
-    """Measure this server, on `cpus` (all that are usable by default)."""
+def calibrate(
+    rounds: int, cpus: Sequence[int] | None = None, say: Callable[[str], object] = str
+) -> Calibration:
+    """Measure this server, on `cpus` (all that are usable by default). `say`: told of each part
+    when it is done, and how long it took."""
     server = detect()
     used = tuple(cpus) if cpus is not None else server.usable_cpus
     for cpu in used:
@@ -35,10 +51,14 @@ def calibrate(rounds: int, cpus: Sequence[int] | None = None) -> Calibration:
             raise BadInput(f"--cpus: got {cpu}; allowed: {', '.join(map(str, server.usable_cpus))}")
     arguments = _arguments(server, used, rounds)
     load = os.getloadavg()[0]
-    measured = _measured(_run(arguments))
-    # A second time, apart from the first, to try the limits on.
-    again = _run([*arguments, "--only", "placed"])
-    tested = TypeAdapter(tuple[Placed, ...]).validate_python(_json(again)["placed"])
+    answers = []
+    for number, (part, what) in enumerate(PARTS, 1):
+        began = time.monotonic()
+        answers.append(_json(_run([*arguments, "--only", part])))
+        say(f"{number}/{len(PARTS)} {what}: {time.monotonic() - began:.0f} s")
+    tested = TypeAdapter(tuple[Placed, ...]).validate_python(answers.pop()["placed"])
+    costs = {name: value for answer in answers for name, value in answer.items()}
+    measured = _measured(json.dumps(costs))
     return Calibration(
         created_at=now(),
         headrace=headrace.__version__,
