@@ -88,5 +88,5 @@ def test_diff_prints_values_whole(tmp_path: Path) -> None:
     app.command()(diff)
     done = CliRunner().invoke(app, [str(bundle(tmp_path / "a")), str(b)])
     assert done.exit_code == 0
-    assert f"  description: none -> {long}\n" in done.output.replace('"" ->', "none ->")
+    assert f"  spec description: none -> {long}\n" in done.output.replace('"" ->', "none ->")
     assert "…" not in done.output

@@ -69,7 +69,7 @@ def conclude(
     if fixed and not all("p99" in s.latency_ns for s, _ in usable):
         return None
     known = {s.key.execution: s.capacity for s, _ in usable if s.capacity is not None}
-    if not fixed and len(known) == len(usable) and all(map(_at_limit, known.values())):
+    if not fixed and len(known) == len(usable) and all(one.at_limit for one in known.values()):
         return _by_capacity(usable, known, turns or {}, quietest or {})
     standings = [_standing(s, p, fixed) for s, p in usable]
     standings.sort(key=lambda one: one.figure.value if fixed else -one.figure.value)
@@ -148,12 +148,6 @@ def _by_capacity(
         sure=not tied,
         standings=tuple(standings),
     )
-
-
-def _at_limit(one: Capacity) -> bool:
-    """Not one that was only extrapolated, as its tester was slower."""
-    part = one.part(one.narrowest)
-    return part is None or part.at_limit
 
 
 def _plus_minus(one: Interval) -> str:

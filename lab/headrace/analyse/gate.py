@@ -14,10 +14,14 @@ from headrace.analyse.pairs import Comparison, PairedResults
 from headrace.analyse.summary import ResultKey
 from headrace.analyse.units import signed_percent
 from headrace.errors import bad_value
+from headrace.record.estimates import Paired
 from headrace.record.frozen import Record
 
 # The values of MetricChange.metric; a function's cycles are `cycles NAME`.
-METRICS = ("throughput", "loss", "latency p50", "latency p99", "latency p999", "PDV p99", "cycles")
+METRICS = (
+    "throughput", "capacity", "loss", "latency p50", "latency p99", "latency p999", "PDV p99",
+    "cycles",
+)  # fmt: skip
 _FORM = re.compile(r"^\s*(?:(?P<metric>\S.*?)\s+)?worse\s*:\s*(?P<percent>[0-9.]+)\s*%\s*$")
 
 State = Literal["kept", "broken", "unknown"]
@@ -122,18 +126,30 @@ def _change(change: MetricChange, limit: float) -> tuple[State, str]:
 def judge_pairs(pairs: Iterable[PairedResults], conditions: Sequence[Condition]) -> tuple[
     Judged, ...
 ]:  # fmt: skip
-    """By the interval of the paired ratio: all of it beyond the limit, none of it, or some."""
-    return tuple(
-        _judged(name_of(one.key), condition, "throughput", *_interval(one, condition.limit))
-        for condition in conditions
-        for one in pairs
-    )
+    """By the interval of a paired ratio: all of it beyond the limit, none of it, or some. Of rates
+    and, where both sides have them, of capacities."""
+    rows = list(pairs)
+    judged = []
+    for condition in conditions:
+        for one in rows:
+            name = name_of(one.key)
+            capacity = None if one.capacity is None else one.capacity.paired
+            if condition.takes("throughput"):
+                told = _interval(one.paired, one.why, condition.limit)
+                judged.append(_judged(name, condition, "throughput", *told))
+            if condition.metric == "capacity" or (capacity and condition.takes("capacity")):
+                told = _interval(capacity, "a side has none", condition.limit)
+                judged.append(_judged(name, condition, "capacity", *told))
+        if not any(one.condition == condition.text for one in judged):
+            why = "no such figure is compared; allowed: throughput, capacity" if rows else "no pair"
+            judged.append(_judged("all", condition, condition.metric or "any", "unknown", why))
+    return tuple(judged)
 
 
-def _interval(one: PairedResults, limit: float) -> tuple[State, str]:
-    if one.paired is None:
-        return "unknown", one.why
-    ratio = one.paired.ratio
+def _interval(paired: Paired | None, why: str, limit: float) -> tuple[State, str]:
+    if paired is None:
+        return "unknown", why
+    ratio = paired.ratio
     text = f"b/a {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
     if ratio.low >= 1 - limit:
         return "kept", text

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.analyse.compare import ComparedResults, Diff, MetricChange, Significance
 from headrace.analyse.gate import Condition, judge_diff, judge_pairs, junit
-from headrace.analyse.pairs import PairedResults
+from headrace.analyse.pairs import PairedCapacities, PairedResults
 from headrace.analyse.summary import ResultKey
 from headrace.errors import BadInput
 from headrace.record.estimates import Interval, Paired
@@ -95,3 +95,20 @@ def test_junit() -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
     tags = [[inner.tag for inner in case] for case in suite]
     assert tags == [["failure"], ["error"], ["system-out"]]
+
+
+def test_pairs_are_judged_by_rate_and_capacity() -> None:
+    """Rates are not to be told apart, capacities are; a condition on what is not paired is told."""
+    wide = Paired(name="b", base="a", ratio=Interval(value=0.95, low=0.8, high=1.1), pairs=5,
+                  verdict="tie")  # fmt: skip
+    narrow = Paired(name="b", base="a", ratio=Interval(value=0.9, low=0.89, high=0.91), pairs=5,
+                    verdict="slower")  # fmt: skip
+    capacity = PairedCapacities(a_pps=1.0, b_pps=0.9, paired=narrow)
+    pair = PairedResults(key=KEY, a_pps=1.0, b_pps=1.0, paired=wide, capacity=capacity)
+
+    def states(text: str) -> list[tuple[str, str]]:
+        return [(j.metric, j.state) for j in judge_pairs([pair], [Condition.of(text)])]
+
+    assert states("worse: 3%") == [("throughput", "unknown"), ("capacity", "broken")]
+    assert states("capacity worse: 15%") == [("capacity", "kept")]
+    assert states("latency p99 worse: 3%") == [("latency p99", "unknown")]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one execution carries more than another: by the ratio of capacities that were measured
-beside each other in time, so that what the machine did to one it did to the other."""
+"""How much one thing carries more than another: by the ratio of rates or capacities that were
+measured beside each other in time, so that what the machine did to one it did to the other."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Literal
 from headrace.record.estimates import Capacity, Interval, Paired
 from headrace.record.rows import Trial
 
-# Student's t at 97.5 %, for 1, 2, 3 ... degrees of freedom; beyond them the normal distribution's.
-_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-      2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
-_NORMAL = 1.96
+# Student's t at 97.5 %, by degrees of freedom; beyond 30 that of 30, which is wider.
+_T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
 # Execution: its capacity in each turn, in packets per cycle of its cores.
 Turns = Mapping[str, Sequence[float | None]]
 
@@ -31,7 +33,7 @@ def turns_of(trials: Sequence[Trial], chain: str, workload: str) -> dict[str, li
         if not order or order[-1] != one.execution:
             turn[one.execution] = turn.get(one.execution, 0) + 1
             order.append(one.execution)
-        rate = None if one.capacity is None else _per_cycle(one.capacity)
+        rate = None if one.capacity is None else one.capacity.per_cycle
         last[one.execution, turn[one.execution]] = rate
     return {name: [last[name, n] for n in range(1, count + 1)] for name, count in turn.items()}
 
@@ -62,32 +64,34 @@ def paired(name: str, base: str, turns: Turns, alone: Mapping[str, Capacity]) ->
         for a, b in zip(turns.get(name, ()), turns.get(base, ()), strict=False)
         if a is not None and b is not None
     ]
-    ratio = _over(pairs) if len(pairs) > 1 else _apart(alone[name], alone[base])
+    if len(pairs) > 1:
+        return over(name, base, pairs)
+    return _judged(name, base, _apart(alone[name], alone[base]), 1)
+
+
+def over(name: str, base: str, pairs: Sequence[tuple[float, float]]) -> Paired:
+    """The geometric mean of the ratios of two or more pairs (`name`'s figure, `base`'s; above 0),
+    with Student's interval of the logarithms. A machine that is slower for both of a pair changes
+    neither."""
+    logs = [math.log(ours / theirs) for ours, theirs in pairs]
+    middle, n = fmean(logs), len(logs)
+    half = _T[min(n - 1, len(_T)) - 1] * stdev(logs) / math.sqrt(n)
+    bounds = (math.exp(middle + side) for side in (0.0, -half, half))
+    value, low, high = bounds
+    return _judged(name, base, Interval(value=value, low=low, high=high), n)
+
+
+def _judged(name: str, base: str, ratio: Interval, pairs: int) -> Paired:
     verdict: Literal["faster", "slower", "tie"] = "tie"
     if ratio.low > 1:
         verdict = "faster"
     elif ratio.high < 1:
         verdict = "slower"
-    return Paired(name=name, base=base, ratio=ratio, pairs=max(1, len(pairs)), verdict=verdict)
-
-
-def _over(pairs: Sequence[tuple[float, float]]) -> Interval:
-    logs = [math.log(a / b) for a, b in pairs]
-    middle, n = fmean(logs), len(logs)
-    t = _T[n - 2] if n - 2 < len(_T) else _NORMAL
-    half = t * stdev(logs) / math.sqrt(n)
-    return Interval(
-        value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half)
-    )
-
-
-def _per_cycle(one: Capacity) -> float:
-    """Packets per cycle of a core: each trial had its own clock."""
-    return one.pps.value / one.clock_hz
+    return Paired(name=name, base=base, ratio=ratio, pairs=pairs, verdict=verdict)
 
 
 def _apart(a: Capacity, b: Capacity) -> Interval:
     """Two that were measured by themselves: their relative half widths in quadrature."""
-    value = _per_cycle(a) / _per_cycle(b)
+    value = a.per_cycle / b.per_cycle
     half = value * math.hypot(a.pps.half / a.pps.value, b.pps.half / b.pps.value)
     return Interval(value=value, low=value - half, high=value + half)

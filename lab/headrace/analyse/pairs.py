@@ -3,34 +3,37 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from headrace.analyse.paired import over
 from headrace.analyse.summary import ResultKey, summarise
 from headrace.record.bundle import Bundle
-from headrace.record.estimates import Interval, Paired
+from headrace.record.estimates import Paired
 from headrace.record.frozen import Record
 from headrace.record.rows import Result
 
 SIDES = ("a", "b")  # names of the groups, with which the chains' names begin
 
-# Student's t, two-sided 95 %, by degrees of freedom; beyond 30 that of 30, which is wider.
-_T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
+
+class PairedCapacities(Record):
+    """What both sides can carry on lcores of their own, per cycle of their cores."""
+
+    a_pps: float  # median, each at its own clock
+    b_pps: float
+    paired: Paired
 
 
 class PairedResults(Record):
-    """A result of both sides. `paired`: b over a; None: they cannot be compared, and why."""
+    """A result of both sides. `paired`: b over a, of rates; None: they cannot be compared, and why.
+    `capacity`: the same of capacities; None: fewer than two pairs of repetitions have both."""
 
     key: ResultKey  # with the chain's name as both have it
     a_pps: float  # median
     b_pps: float
     paired: Paired | None = None
     why: str = ""
+    capacity: PairedCapacities | None = None
 
 
 class Comparison(Record):
@@ -66,26 +69,33 @@ def _pair(key: ResultKey, a: Sequence[Result], b: Sequence[Result]) -> PairedRes
         key=key,
         a_pps=statistics.median(one.throughput_pps for one in a),
         b_pps=statistics.median(one.throughput_pps for one in b),
+        capacity=_capacities(pairs),
     )
     if bound := {one.audit.verdict for pair in pairs for one in pair} & {
         "generator-bound", "invalid"
     }:  # fmt: skip
         return results.model_copy(update={"why": f"a result is {', '.join(sorted(bound))}"})
-    both = [(x.throughput_pps, y.throughput_pps) for x, y in pairs]
+    both = [(y.throughput_pps, x.throughput_pps) for x, y in pairs]
     if len(both) < 2 or any(x <= 0 or y <= 0 for x, y in both):
         return results.model_copy(
             update={"why": "fewer than two pairs of repetitions with packets"}
         )
-    return results.model_copy(update={"paired": paired(*SIDES, both)})
+    return results.model_copy(update={"paired": over("b", "a", both)})
 
 
-def paired(base: str, name: str, pairs: Sequence[tuple[float, float]]) -> Paired:
-    """Geometric mean of the pairs' ratios, with Student's interval of their logarithms: a machine
-    that is slower for both of a pair changes neither."""
-    logs = [math.log(y / x) for x, y in pairs]
-    mean = statistics.fmean(logs)
-    t = _T[min(len(logs) - 1, len(_T)) - 1]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
-    ratio = Interval(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
-    verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "tie"
-    return Paired(name=name, base=base, ratio=ratio, pairs=len(pairs), verdict=verdict)
+def _capacities(pairs: Sequence[tuple[Result, Result]]) -> PairedCapacities | None:
+    known = [
+        (y.capacity, x.capacity)
+        for x, y in pairs
+        if x.capacity is not None
+        and y.capacity is not None
+        and x.capacity.at_limit
+        and y.capacity.at_limit
+    ]
+    if len(known) < 2:
+        return None
+    return PairedCapacities(
+        a_pps=statistics.median(a.pps.value for _, a in known),
+        b_pps=statistics.median(b.pps.value for b, _ in known),
+        paired=over("b", "a", [(b.per_cycle, a.per_cycle) for b, a in known]),
+    )

@@ -7,12 +7,12 @@ import math
 
 import pytest
 
-from headrace.analyse.pairs import paired
+from headrace.analyse.paired import over
 
 
 def test_the_ratio_and_its_interval() -> None:
     """Logarithms -0.1, 0.0 and 0.1 around 2: s = 0.1, t(2) = 4.303, half = 4.303 * 0.1 / sqrt 3."""
-    ratio = paired("a", "b", [(1.0, 2 * math.exp(x)) for x in (-0.1, 0.0, 0.1)])
+    ratio = over("b", "a", [(2 * math.exp(x), 1.0) for x in (-0.1, 0.0, 0.1)])
     half = 4.303 * 0.1 / math.sqrt(3)
     assert ratio.ratio.value == pytest.approx(2)
     assert ratio.ratio.low == pytest.approx(2 * math.exp(-half))
@@ -21,12 +21,12 @@ def test_the_ratio_and_its_interval() -> None:
 
 
 def test_a_machine_that_slows_down_for_both_makes_no_difference() -> None:
-    pairs = [(10.0, 9.0), (5.0, 4.5), (1.0, 0.9)]
-    ratio = paired("a", "b", pairs)
+    pairs = [(9.0, 10.0), (4.5, 5.0), (0.9, 1.0)]
+    ratio = over("b", "a", pairs)
     assert ratio.ratio.value == pytest.approx(0.9)
     assert ratio.ratio.low == pytest.approx(ratio.ratio.high)
     assert ratio.verdict == "slower"
 
 
 def test_an_interval_that_holds_one_is_a_tie() -> None:
-    assert paired("a", "b", [(1.0, 1.1), (1.0, 0.95)]).verdict == "tie"
+    assert over("b", "a", [(1.1, 1.0), (0.95, 1.0)]).verdict == "tie"

@@ -34,6 +34,8 @@ def joined(
             data.setdefault("deployment", {})["engine"] = str(
                 doc.resolve(Path(engine).absolute() if side in engines else engine)
             )
+        # Each repetition has a capacity of its own; those of a side's executions are not asked.
+        data.setdefault("measure", {})["pairs"] = 0
         groups[side] = {
             "about": f"{side}: {doc.file.name}" + (f", {engines[side]}" if side in engines else ""),
             "spec": {k: v for k, v in data.items() if k not in _OF_THE_FILE},

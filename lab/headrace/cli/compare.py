@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from headrace.analyse import units
-from headrace.analyse.gate import GatedComparison, judge_pairs, name_of
-from headrace.analyse.pairs import Comparison, compare_sides
+from headrace.analyse.gate import GatedComparison, judge_pairs
+from headrace.analyse.pairs import compare_sides
 from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._gate import FailIf, JunitFile, conditions_of, tell
@@ -24,6 +21,9 @@ from headrace.errors import BadInput
 from headrace.ground import choose
 from headrace.host.exclusive import WAIT_S
 from headrace.record.bundle import Bundle
+from headrace.report.document import Document
+from headrace.report.in_turn import NAMES, section, sentence
+from headrace.report.terminal import show
 from headrace.spec import document
 from headrace.spec.points import Wanted
 
@@ -66,16 +66,15 @@ def compare(
         doc = joined(document.load(a), document.load(b or a), given, repetitions, Path(scratch))
         chosen = groups.chosen(doc, Wanted())
         checked = chosen.checked(choose.check, all_right=True)
-        bundle, _, _ = measure_study(
-            doc, chosen, checked, out, as_json, wait, more={"compared": names}
-        )
+        bundle, _, _ = measure_study(doc, chosen, checked, out, as_json, wait, more={NAMES: names})
     page = finish_run(bundle, None)
     compared = compare_sides(Bundle(bundle), names["a"], names["b"])
     judged = judge_pairs(compared.results, conditions)
     if as_json:
         print_json(GatedComparison(**dict(compared), judged=judged))
     else:
-        show(compared, stdout())
+        sections = (section(compared),)
+        show(Document(str(bundle), sentence=sentence(compared), sections=sections), stdout())
         stdout().print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
     chosen.complain()
     tell(judged, f"headrace compare {names['a']} {names['b']}", junit)
@@ -83,23 +82,3 @@ def compare(
 
 def _named(spec: Path, engine: Path | None) -> str:
     return str(spec) if engine is None else f"{spec} with {engine}"
-
-
-def show(compared: Comparison, console: Console) -> None:
-    console.print(f"a  {compared.a}\nb  {compared.b}", markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("", "a", "b", "b / a, 95 %", "pairs", ""):
-        table.add_column(column, justify="left" if not column else "right")
-    for one in compared.results:
-        a, b = units.pps(one.a_pps, 4), units.pps(one.b_pps, 4)
-        if one.paired is None:
-            table.add_row(name_of(one.key), a, b, "–", "", one.why)
-            continue
-        ratio = one.paired.ratio
-        text = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-        verdict = {"faster": "b is faster", "slower": "b is slower", "tie": "a tie"}
-        table.add_row(name_of(one.key), a, b, text, str(one.paired.pairs),
-                      verdict[one.paired.verdict])  # fmt: skip
-    console.print(table, markup=False)
-    if not compared.results:
-        console.print("Nothing to compare: no result has the same execution, goal and workload.")

@@ -16,7 +16,7 @@ from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, layers, offload, tune
+from headrace.report import appliances, in_turn, layers, offload, tune
 from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
@@ -75,6 +75,9 @@ def sentence(bundle: Bundle, reported: Report) -> str:
     """What it comes to, by what was asked: of advice, of offloading, of executions."""
     advised = tuned(bundle)
     own = offload.sentence(bundle) if advised is None else tune.sentence(advised)
+    sides = in_turn.of_bundle(bundle)
+    if sides is not None:
+        own = in_turn.sentence(sides)
     return own or reported.sentence
 
 
@@ -85,7 +88,8 @@ def _document(bundle: Bundle, reported: Report) -> Document:
         *layers.sections(bundle.path, bundle.results()),
         *tune.sections(tuned(bundle)),
     )
-    points = sections(bundle)
+    sides = in_turn.of_bundle(bundle)
+    points = (*(() if sides is None else (in_turn.section(sides),)), *sections(bundle))
     return document(
         reported,
         spec=bundle.spec_given,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 from headrace.analyse import units
-from headrace.analyse.compare import FEWEST, ComparedResults, Diff, MetricChange
-from headrace.analyse.summary import ResultKey
+from headrace.analyse.compare import Diff
 from headrace.live.folder import FigureRow, Folder, Listed, by_place
 from headrace.report.charts.trend import Trend, TrendDot, TrendLine
+from headrace.report.difference import document
 from headrace.report.document import (
     Block,
     Cell,
@@ -18,7 +18,6 @@ from headrace.report.document import (
     Column,
     Document,
     Heading,
-    Items,
     Link,
     Row,
     Section,
@@ -151,74 +150,5 @@ def _figure(row: FigureRow) -> Row:
 
 
 def comparison(compared: Diff, a: str, b: str) -> Document:
-    sections = [_compared(row) for row in compared.compared]
-    if not sections:
-        nothing = "No result has the same chain, workload, direction, execution and goal in both."
-        sections = [Section("Nothing to compare", blocks=(Text(nothing),))]
-    only = [
-        *(f"only in a: {_name(key)}" for key in compared.only_a),
-        *(f"only in b: {_name(key)}" for key in compared.only_b),
-    ]
-    if only:
-        sections.append(Section("Not in both", blocks=(Items(tuple(only)),)))
-    return Document(
-        title="Two runs compared",
-        subtitle=f"a: {a} · b: {b}",
-        sections=(*sections, _differences(compared), Section("Reports", blocks=(_both(a, b),))),
-    )
-
-
-def _both(a: str, b: str) -> Table:
-    return Table(("", Column("report", "text")), (("a", _report(a)), ("b", _report(b))))
-
-
-def _name(key: ResultKey) -> str:
-    way = "" if key.direction == "forward" else f", {key.direction}"
-    return f"{key.chain}, {key.execution}, {key.goal_text}, {key.workload}{way}"
-
-
-def _compared(row: ComparedResults) -> Section:
-    columns = (
-        "",
-        Column("a", "text"),
-        Column("b", "text"),
-        Column("change", "change"),
-        Column("judged", "text"),
-    )
-    lines = tuple(
-        (change.metric, _value(change.a, change.unit), _value(change.b, change.unit),
-         change.ratio, _judged(change))
-        for change in row.changes
-    )  # fmt: skip
-    about = f"{row.repetitions_a} against {row.repetitions_b} repetitions"
-    doubts = "" if row.trusted else f"Not trusted: a {row.verdict_a}, b {row.verdict_b}."
-    return Section(_name(row.key), doubts, (Table(columns, lines),), about=about)
-
-
-def _value(value: float, unit: str) -> str:
-    if unit == "pps":
-        return units.pps(value, 4)
-    if unit == "ns":
-        return units.ns(value)
-    if unit == "ratio":
-        return units.loss(value)
-    return units.significant(value) + ("" if unit == "cycles" else f"{units.SPACE}{unit}")
-
-
-def _judged(change: MetricChange) -> str:
-    words = {
-        "within-spread": "within the spread",
-        "unknown": f"fewer than {FEWEST} repetitions cannot tell",
-        "not-trusted": "not compared: a side is not trusted",
-        "different": f"{'better' if change.better else 'worse'}, beyond the spread",
-    }[change.significance]
-    return words + ("" if change.p_value is None else f" (p = {change.p_value:.2g})")
-
-
-def _differences(compared: Diff) -> Section:
-    if not compared.differences:
-        same = Text("Specification and environment are the same.")
-        return Section("What surrounded them", blocks=(same,))
-    columns = ("", Column("of", "text"), Column("a", "text"), Column("b", "text"))
-    rows = tuple((d.name, d.where, d.a or "absent", d.b or "absent") for d in compared.differences)
-    return Section("What surrounded them", blocks=(Table(columns, rows),))
+    reports = Table(("", Column("report", "text")), (("a", _report(a)), ("b", _report(b))))
+    return document(compared, a, b, (Section("Reports", blocks=(reports,)),))

@@ -62,6 +62,17 @@ class Capacity(Record):
         part = self.part(self.narrowest)
         return part.clock_hz if part is not None else 0.0
 
+    @property
+    def at_limit(self) -> bool:
+        """Not only extrapolated, as its tester was slower."""
+        part = self.part(self.narrowest)
+        return part is None or part.at_limit
+
+    @property
+    def per_cycle(self) -> float:
+        """Packets per cycle of a core: each sample has its own clock."""
+        return self.pps.value / self.clock_hz
+
     def part(self, name: str) -> PartCapacity | None:
         return next((one for one in self.parts if one.name == name), None)
 

@@ -18,6 +18,7 @@ from headrace.report.charts.pipe import Flow
 from headrace.report.document import (
     Block,
     Chart,
+    Code,
     Column,
     Document,
     Heading,
@@ -36,7 +37,8 @@ _VERDICTS = {"ok": GOOD, "confirmed": GOOD, "not-audited": DIM, "not-comparable"
 
 def show(document: Document, console: Console) -> None:
     for part in lines(document, console.width):
-        console.print(part)
+        whole = isinstance(part, Words) and part.no_wrap  # a line that is searched and copied
+        console.print(part, soft_wrap=bool(whole))
 
 
 def lines(document: Document, width: int) -> Iterator[RenderableType]:
@@ -84,6 +86,8 @@ def _blocks(blocks: Sequence[Block], width: int) -> Iterator[RenderableType]:
             yield Words()
         elif isinstance(block, Text):
             yield _text(block, before, width)
+        elif isinstance(block, Code):
+            yield Words(block.text, no_wrap=True)
         elif isinstance(block, Items):
             for text in block.texts:
                 yield wrapped(f"  - {text}", width, "    ", DIM)
