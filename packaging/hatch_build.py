@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a wheel has beside the lab's Python, in `headrace/installed`: the engine with DPDK in it,
-the tracer, their tools; VNF definitions and studies; the licences of what is linked.
+the tracer, their tools; VNF definitions, studies, servers; the licences of what is linked.
 
 It runs on every machine with the C library of the one that builds it, or a newer one: auditwheel
 adds the libraries. A checkout (an editable installation) has its own build folder instead.
@@ -40,7 +40,7 @@ class Programs(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-linux_x86_64"
         sources = {stage / "bin": "bin", stage / "licences": "licences"}
-        sources |= {root / name: name for name in ("vnfs", "studies")}
+        sources |= {root / name: name for name in ("vnfs", "studies", "servers")}
         build_data["force_include"] |= {
             str(path): f"{INSTALLED}/{name}" for path, name in sources.items()
         }

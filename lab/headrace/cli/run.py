@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,11 @@ from headrace.spec.points import Wanted
 
 Spec = Annotated[
     Path, typer.Argument(help="A spec (YAML), a bundle to replay, or a study of headrace's own.")
+]
+
+On = Annotated[
+    str | None,
+    typer.Option("--on", help="Predict it for this described server (file or name)."),
 ]
 
 Settled = Annotated[
@@ -88,14 +94,14 @@ def run(
         ),
     ] = False,
     live: Address = None,
+    on: On = None,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
-    if show and check:
-        raise BadInput("--list, --check: got both; allowed: one of them")
+    _one_of(show, check)
     if spec.is_dir() and is_tuned(spec):
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
         return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
-    doc = open_spec(spec)
+    doc = on_server(open_spec(spec), on)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
         groups.show(chosen, stdout())
@@ -112,6 +118,11 @@ def run(
     bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
     _end(chosen, bundle, results, judged, as_json)
     claimed.exit_by(judged if claims else ())
+
+
+def _one_of(show: bool, check: bool) -> None:
+    if show and check:
+        raise BadInput("--list, --check: got both; allowed: one of them")
 
 
 def _end(
@@ -251,6 +262,16 @@ def open_spec(given: Path) -> Document:
     if doc is None or bundle.spec_resolved is None:
         raise BadInput(f"{given}: has no spec to replay")
     return doc
+
+
+def on_server(doc: Document, server: str | None) -> Document:
+    """The study as if it said `ground: {simulated: {server: ...}}`; a file is beside the user, not
+    beside the spec."""
+    if server is None:
+        return doc
+    given = Path(server)
+    named = str(given.resolve()) if given.is_file() else server
+    return dataclasses.replace(doc, data={**doc.data, "ground": {"simulated": {"server": named}}})
 
 
 def run_output(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,19 +69,32 @@ def _threads_of_core(cpu: int) -> list[int]:
     return siblings
 
 
-def apart_first(cpus: Sequence[int], busy: Sequence[int]) -> list[int]:
+@dataclass(frozen=True)
+class Topology:
+    """What placing asks of a machine: the threads of a CPU's core, and its NUMA node."""
+
+    threads: Callable[[int], Sequence[int]]
+    node: Callable[[int], int]
+
+
+HERE = Topology(lambda cpu: _threads_of_core(cpu), lambda cpu: node_of(cpu))
+
+
+def apart_first(cpus: Sequence[int], busy: Sequence[int], topology: Topology = HERE) -> list[int]:
     """In their order, but last those that share a core with a busy one: a generator is no steady
     one beside work on its core's other thread."""
-    return sorted(cpus, key=lambda cpu: not set(busy).isdisjoint(_threads_of_core(cpu)))
+    return sorted(cpus, key=lambda cpu: not set(busy).isdisjoint(topology.threads(cpu)))
 
 
-def place(experiment: Experiment, doc: Document, available: list[int]) -> Placement:
+def place(
+    experiment: Experiment, doc: Document, available: list[int], topology: Topology = HERE
+) -> Placement:
     """Assign lcores. With fewer lcores than segments, segments share lcores, and it is said."""
-    traffic, chain = _choose(experiment, doc, available)
+    traffic, chain = _choose(experiment, doc, available, topology)
     names = tuple(node.name for node in experiment.nodes)
     groups = _groups(experiment, names)
     if experiment.execution.lcores is not None:
-        return _as_told(experiment, doc, groups, traffic, available)
+        return _as_told(experiment, doc, groups, traffic, available, topology)
     replicas = _replicas(experiment, groups, len(chain))
     if max(replicas) > len(chain):
         raise doc.error(
@@ -112,9 +125,10 @@ def _as_told(
     groups: list[tuple[str, ...]],
     traffic: list[int],
     available: list[int],
+    topology: Topology,
 ) -> Placement:
     """The execution says which lcores run each segment."""
-    told = _numbers(experiment, doc, traffic, available)
+    told = _numbers(experiment, doc, traffic, available, topology)
     group, beside = experiment.execution.parallel or (), experiment.execution.beside or ()
     shared = experiment.study.deployment.lcores.shared or len(available) == 1
     for cpu in sorted({cpu for cpus in (*told, beside) for cpu in cpus}):
@@ -140,7 +154,11 @@ def _as_told(
 
 
 def _numbers(
-    experiment: Experiment, doc: Document, traffic: list[int], available: list[int]
+    experiment: Experiment,
+    doc: Document,
+    traffic: list[int],
+    available: list[int],
+    topology: Topology,
 ) -> list[tuple[int, ...]]:
     """A NUMA node stands for its lcore that has least else to do; the traffic's come last."""
     told = experiment.execution.lcores or ()
@@ -150,10 +168,10 @@ def _numbers(
         segment: list[int] = []
         for cpu in cpus:
             if not isinstance(cpu, int):
-                here = [c for c in available if node_of(c) == on_node(cpu) and c not in cpus]
+                here = [c for c in available if topology.node(c) == on_node(cpu) and c not in cpus]
                 free = [c for c in here if c not in segment]
                 if not free:
-                    raise _no_such(cpu, here, doc, available)
+                    raise _no_such(cpu, here, doc, available, topology)
                 cpu = min(free, key=lambda c: (c in traffic, uses[c]))
                 uses[cpu] += 1
             segment.append(cpu)
@@ -161,8 +179,10 @@ def _numbers(
     return groups
 
 
-def _no_such(cpu: str, here: list[int], doc: Document, available: list[int]) -> BadInput:
-    nodes = sorted({node_of(one) for one in available})
+def _no_such(
+    cpu: str, here: list[int], doc: Document, available: list[int], topology: Topology
+) -> BadInput:
+    nodes = sorted({topology.node(one) for one in available})
     problem = (
         f"lcores names {cpu} more often than it has lcores of ours, {sorted(here)}"
         if here
@@ -187,7 +207,7 @@ def check_told(lcores: Lcores, doc: Document, available: Sequence[int]) -> None:
 
 
 def _choose(
-    experiment: Experiment, doc: Document, available: list[int]
+    experiment: Experiment, doc: Document, available: list[int], topology: Topology
 ) -> tuple[list[int], list[int]]:
     lcores = experiment.study.deployment.lcores
     check_told(lcores, doc, available)
@@ -200,7 +220,7 @@ def _choose(
     traffic = list(lcores.traffic or ())
     if not traffic:
         traffic = [c for c in available if c not in (lcores.chain or ())][:1] or available[:1]
-    free = apart_first([cpu for cpu in available if cpu not in traffic], traffic)
+    free = apart_first([cpu for cpu in available if cpu not in traffic], traffic, topology)
     # As many lcores as the chain has functions: each execution model then has the same budget.
     chain = list(lcores.chain or free[: max(1, _lcores_wanted(experiment))] or traffic)
     return traffic, chain

@@ -18,8 +18,17 @@ from headrace.spec.document import Document
 from headrace.spec.forms import hosting_kind
 
 
+def simulated(doc: Document) -> bool:
+    """Whether the study asks for a described server."""
+    return isinstance(doc.data, dict) and doc.data.get("ground") is not None
+
+
 def check(doc: Document) -> Checked:
     kind = hosting_kind(doc.data)
+    if simulated(doc):
+        from headrace.ground.simulated.ground import SimulatedGround
+
+        return SimulatedGround.of(doc).check(doc)
     if kind == "appliances":
         from headrace.ground.appliances.ground import AppliancesGround
 

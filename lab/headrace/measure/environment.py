@@ -24,7 +24,14 @@ _LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")
 
 def collect(about: dict[str, Any], memory_note: str) -> Environment:
     """`about`: what a deployed point says of its engine. What could not be read is absent, never
-    guessed."""
+    guessed; of a described server nothing is this machine's."""
+    if described := about.get("simulated"):
+        return Environment(
+            collected_at=now(),
+            hostname=described,
+            headrace=_present(version=headrace.__version__, commit=_commit()),
+            engine=about,
+        )
     return Environment(
         collected_at=now(),
         hostname=socket.gethostname(),
@@ -53,6 +60,8 @@ def collect(about: dict[str, Any], memory_note: str) -> Environment:
 
 
 def with_noise_after(environment: Environment) -> Environment:
+    if "simulated" in environment.engine:
+        return environment
     after = {f"{key}_after": value for key, value in _noise().items()}
     return environment.model_copy(update={"noise": {**environment.noise, **after}})
 

@@ -290,7 +290,8 @@ class Session:
             note = "the ground's own" if self._memory is None else self._memory.note
             self._environment = machine.collect(deployed.about(), note)
             self.bundle.environment(self._environment)
-            if (calibration := store.calibration()) is not None:
+            simulated = "simulated" in self._environment.engine
+            if not simulated and (calibration := store.calibration()) is not None:
                 self.bundle.calibration(calibration)
 
     def finish(self) -> None:

@@ -85,3 +85,19 @@ class Paired(Record):
     ratio: Interval  # of the capacities: above 1 is faster
     pairs: NonNegativeInt  # of measurements beside each other in time; 1: by slices of one pair
     verdict: Literal["faster", "slower", "tie"]  # tie: the interval contains 1
+
+
+class Span(Record):
+    """Between which figures something lies."""
+
+    low: float
+    high: float
+
+
+class Predicted(Record):
+    """What a prediction rests on. `throughput_pps`: with all costs at their most, and at their
+    least, by the spread that the server's description gives each of them."""
+
+    server: str
+    throughput_pps: Span
+    narrowest: str | None = None  # the resource that has nothing left first

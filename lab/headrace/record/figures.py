@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from headrace.record.account import Account
 from headrace.record.counters import Counters, Located
-from headrace.record.estimates import Capacity
+from headrace.record.estimates import Capacity, Predicted
 from headrace.record.frozen import Record
 from headrace.record.identity import Origin
 from headrace.record.segments import Anatomy, Limit, Segment
@@ -112,6 +112,7 @@ class ShownFigures(Record):
     application: ApplicationFigures | None = None
     anatomy: Anatomy | None = None  # hosted chains only
     capacity: Capacity | None = None  # by undisturbed slices; None: too few, or none were taken
+    predicted: Predicted | None = None  # of a described server; None: measured
     limits: tuple[Limit, ...] = ()  # of a hosted chain's NIC and VNFs, that its spec gives them
     labels: tuple[str, ...] = ()  # e.g. "tcg", "no-huge", "shared-lcore": care to take
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -34,6 +34,20 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Swept = tuple[tuple[str, Any], ...]
 
 
+class Simulated(Spec):
+    """A server that a file describes: a path beside the spec, or a name of headrace's own.
+    `engine`: packets are followed one by one, or times are summed in closed form."""
+
+    server: str
+    engine: Literal["events", "analytic"] = "events"
+
+
+class GroundChoice(Spec):
+    """Where the study runs, if not on this server."""
+
+    simulated: Simulated
+
+
 class Study(Spec):
     """What one file says; with `groups`, what they have in common.
 
@@ -47,6 +61,7 @@ class Study(Spec):
     chain: Chain | None = None
     chains: Annotated[dict[Name, Chain], Field(min_length=1)] | None = None
     graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
+    ground: GroundChoice | None = None  # a described server instead of this one
     deployment: Deployment = Deployment()  # how the chain is put on this server
     workload: Workloads = (Packets(),)  # the traffic: one, or a list; each is measured by itself
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))  # what is asked: a

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A placed chain on a described server as a layout with costs, and what bounds it beside lcores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.engine.place import Placement
+from headrace.ground.simulated.entries import entries
+from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
+from headrace.model.scaled import ScaledFunction, WorkingSet, at, busiest_share, hand_over, scaled
+from headrace.record.figures import L1_OVERHEAD_BYTES
+from headrace.spec.chain import Node
+from headrace.spec.described import DescribedFunction, DescribedServer
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+
+OUTSIDE = -1  # the lcore of a tester that is another machine
+
+
+@dataclass(frozen=True)
+class PricedLayout:
+    """`uneven`: by segment, how much more than an equal share its busiest replica gets. `caps`:
+    packets/s that something else than an lcore lets through, by what it is."""
+
+    problem: Problem
+    layout: Layout
+    uneven: tuple[float, ...]
+    caps: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> list[list[StageShare]]:
+        return parts(self.problem, self.layout)
+
+    def busiest(self) -> dict[int, float]:
+        """Cycles of each lcore for a packet of the source, the busiest replica's where flows are
+        spread unevenly."""
+        cycles: dict[int, float] = {}
+        for i, stage in enumerate(self.stages):
+            more = self.uneven[i - 1] if 0 < i <= len(self.uneven) else 1.0
+            for part in stage:
+                cycles[part.cpu] = cycles.get(part.cpu, 0.0) + part.cycles * more
+        cycles.pop(OUTSIDE, None)
+        return cycles
+
+    def capacity(self) -> tuple[float, str]:
+        """Packets/s at which the first resource has nothing left, and which it is."""
+        cycles = self.busiest()
+        worst = max(cycles, key=lambda cpu: cycles[cpu])
+        found = {f"lcore {worst}": self.problem.tsc_hz * self.problem.kept / cycles[worst]}
+        found |= self.caps
+        name = min(found, key=lambda one: found[one])
+        return found[name], name
+
+    def source_pps(self) -> float:
+        """What the tester makes at most: its lcore with nothing else to do, or its ports."""
+        [source] = self.stages[0]
+        if source.cpu == OUTSIDE:
+            return self.caps["port"]
+        return self.problem.tsc_hz / source.cycles
+
+
+def priced(
+    home: DescribedServer,
+    server: DescribedServer,
+    experiment: Experiment,
+    placement: Placement,
+    doc: Document,
+    corner: float = 0.0,
+) -> PricedLayout:
+    """`home`: where functions' costs were measured. `corner`: -1 with all costs at their least."""
+    outside = server.tester == "outside"
+    layout = Layout(
+        tuple(len(s.nodes) for s in placement.segments),
+        tuple(s.cpus for s in placement.segments),
+    )
+    count = {
+        node.name: entries(cost.entries, node, experiment, doc)
+        for node, cost in _with_costs(experiment, home)
+    }
+    sets = list(_sets(experiment, home, placement, count))
+
+    def nfs(cpu: int) -> tuple[NfCost, ...]:
+        return tuple(
+            _cost(node, scaled(home, server, cost, cpu, sets, corner))
+            for node, cost in _with_costs(experiment, home)
+        )
+
+    used = sorted({cpu for s in placement.segments for cpu in s.cpus})
+    problem = Problem(
+        nfs(used[0]) if used else (),
+        _traffic(home, server, placement, corner) if not outside else _from_outside(),
+        tuple(used),
+        server.clock_mhz.value * 1e6,
+        special={cpu: nfs(cpu) for cpu in used},
+    )
+    even = experiment.study.deployment.steer == "even"
+    uneven = tuple(len(on) * busiest_share(experiment.flows, len(on), even) for on in layout.lcores)
+    return PricedLayout(problem, layout, uneven, _caps(server, experiment, corner))
+
+
+def _with_costs(
+    experiment: Experiment, home: DescribedServer
+) -> Iterator[tuple[Node, DescribedFunction]]:
+    for node in experiment.nodes:
+        yield node, home.functions[node.nf]
+
+
+def _sets(
+    experiment: Experiment,
+    home: DescribedServer,
+    placement: Placement,
+    count: Mapping[str, int],
+) -> Iterator[WorkingSet]:
+    where = {name: s.cpus for s in placement.segments for name in s.nodes}
+    for node, cost in _with_costs(experiment, home):
+        size = at(cost.bytes_per_entry, 0.0) * count[node.name]
+        on = where[node.name]
+        for cpu in on:
+            if cost.entries == "flows":
+                yield WorkingSet(cpu, size / len(on))
+            else:
+                yield WorkingSet(cpu, size, node.name)
+
+
+def _cost(node: Node, one: ScaledFunction) -> NfCost:
+    """What a packet of another core costs more is the receiver's here."""
+    return NfCost(
+        name=node.name,
+        rx=Hop(one.rx, one.rx + one.far),
+        work=Hop(one.base + one.wait, one.base + one.wait),
+        tx=Hop(one.tx, one.tx),
+        loop=one.loop,
+        poll=one.poll,
+    )
+
+
+def _traffic(
+    home: DescribedServer, server: DescribedServer, placement: Placement, corner: float
+) -> Traffic:
+    costs = home.traffic
+    assert costs is not None  # refuse.py
+    made = costs.source.at(corner) + costs.source_tx.at(corner)
+    sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
+    return Traffic(
+        source=Hop(made, made),
+        sink=Hop(sink, sink + far),
+        generator=placement.generator,
+        measure=placement.sink,
+        idle=costs.idle.at(corner),
+    )
+
+
+def _from_outside() -> Traffic:
+    return Traffic(Hop(0.0, 0.0), Hop(0.0, 0.0), OUTSIDE, OUTSIDE)
+
+
+def _caps(server: DescribedServer, experiment: Experiment, corner: float) -> dict[str, float]:
+    """Traffic of a tester inside passes no port."""
+    if server.tester == "inside":
+        return {}
+    bits = (experiment.frame.mean_bytes + L1_OVERHEAD_BYTES) * 8
+    caps = {"port": sum(port.gbps.value * 1e9 / bits for port in server.ports)}
+    mpps = [port.mpps.at(-corner) * 1e6 for port in server.ports if port.mpps is not None]
+    if mpps:
+        caps["NIC"] = sum(mpps)
+    return caps

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of described servers: nothing is deployed, what a trial would find is computed.
+
+Throughput is by the busiest resource (costs.py); what packets wait for is followed burst by burst
+(layout/events.py), or summed in closed form where the study asks for that (`engine: analytic`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.collect.base import Targets
+from headrace.engine.describe import Description, describe
+from headrace.engine.place import Placement, Topology, place
+from headrace.engine.plan import GENERATOR, SINK, check_nodes
+from headrace.ground.contract import (
+    Checked,
+    Converging,
+    Killable,
+    Looking,
+    Offer,
+    Site,
+    resolved_of,
+)
+from headrace.ground.simulated.costs import PricedLayout, priced
+from headrace.ground.simulated.observed import AskedLoad, Expected, observation
+from headrace.ground.simulated.refuse import check_covered
+from headrace.ground.simulated.waiting import delays_ns
+from headrace.host.programs import find_engine, shipped
+from headrace.record.facts import Observation
+from headrace.record.segments import Segment
+from headrace.record.verdict import Finding
+from headrace.spec.collect import Collect
+from headrace.spec.described import DescribedServer, with_costs
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment, Study, expand
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SimulatedGround:
+    """A study on the server of one file."""
+
+    server: DescribedServer
+    home: DescribedServer  # that functions' costs were measured on
+    engine: str
+
+    @classmethod
+    def of(cls, doc: Document) -> SimulatedGround:
+        study = doc.data["ground"]["simulated"]
+        server, home = with_costs(server_file(doc, study["server"]))
+        return cls(server, home, study.get("engine", "events"))
+
+    def check(self, doc: Document) -> Checked:
+        description = describe(find_engine())
+        points = [self._point(one, doc, description) for one in expand(doc)]
+        return Checked(points, {}, 0.0, notes=(self._note(),))
+
+    def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:
+        check_covered(one, doc, self.home, self.server)
+        check_nodes(one, doc, description)
+        topology = Topology(self._threads, self.server.socket_of)
+        placement = place(one, doc, list(self.server.cpus), topology)
+        return SimulatedPoint(_undisturbed(one), doc, self, placement)
+
+    def _threads(self, cpu: int) -> list[int]:
+        core = self.server.core_of
+        return [other for other in self.server.cpus if core(other) == core(cpu)]
+
+    def _note(self) -> str:
+        whose = "" if self.home is self.server else f", functions' costs from {self.home.name}"
+        return f"predicted for {self.server.name}, {self.server.about or 'described'}{whose}"
+
+
+def server_file(doc: Document, given: str) -> Path:
+    """A path beside the spec, or the name of a server that headrace describes."""
+    beside = doc.resolve(given)
+    own = shipped("servers") / f"{given}.yaml"
+    return own if not beside.is_file() and own.is_file() else beside
+
+
+def _undisturbed(one: Experiment) -> Experiment:
+    """Nothing is to be warmed up, compared in turn or sampled where nothing runs."""
+    study = one.study
+    return replace(
+        one,
+        study=study.model_copy(
+            update={
+                "warmup": 0.0,
+                "collect": Collect(layers=()),
+                "measure": study.measure.model_copy(update={"pairs": 0}),
+            }
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class SimulatedPoint:
+    experiment: Experiment
+    doc: Document
+    ground: SimulatedGround
+    placement: Placement
+    cpus: frozenset[int] = frozenset()  # of this machine
+
+    @property
+    def chain(self) -> str:
+        return self.experiment.chain
+
+    @property
+    def execution(self) -> str:
+        return self.experiment.execution.name
+
+    @property
+    def study(self) -> Study:
+        return self.experiment.study
+
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        return (Offer(self.experiment.workload_name, self.experiment.workload),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.placement.notes
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        here = self.placement
+        ends = self.ground.server.tester == "inside"
+        return (
+            Segment(name=GENERATOR, cpus=(here.generator,) if ends else (), role="generator"),
+            *(Segment(name=s.name, cpus=s.cpus, nfs=s.nodes) for s in here.segments),
+            Segment(name=SINK, cpus=(here.sink,) if ends else (), role="sink"),
+        )
+
+    def resolved(self) -> Json:
+        server = self.ground.server
+        return resolved_of(
+            self, self.study.model_dump(mode="json"), server=server.model_dump(mode="json")
+        )
+
+    def priced(self, corner: float = 0.0) -> PricedLayout:
+        ground = self.ground
+        return priced(ground.home, ground.server, self.experiment, self.placement, self.doc, corner)
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[SimulatedDeployed]:
+        yield SimulatedDeployed(self)
+
+
+@dataclass
+class SimulatedDeployed:
+    """What would be up."""
+
+    point: SimulatedPoint
+    notes: Sequence[str] = ()
+    _load: AskedLoad | None = None
+    _delays: dict[float, NDArray[np.float64] | None] = field(default_factory=dict)
+
+    @cached_property
+    def _corners(self) -> Mapping[float, PricedLayout]:
+        return {corner: self.point.priced(corner) for corner in (-1.0, 0.0, 1.0)}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (f"simulated:{self.point.ground.server.name}", *self.point.placement.notes)
+
+    def about(self) -> Json:
+        server = self.point.ground.server
+        return {"simulated": server.name, "tsc_hz": round(server.clock_mhz.value * 1e6)}
+
+    def parts(self) -> Targets:
+        return Targets()
+
+    def verify(self) -> Sequence[Finding]:
+        return ()
+
+    def most_pps(self, offer: Offer) -> float | None:
+        return self._corners[0.0].source_pps()
+
+    def lacks(self, offer: Offer) -> str | None:
+        return None
+
+    def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
+        self._load = AskedLoad(load_pps, seconds)
+
+    def wait(self) -> None:
+        """It takes no time."""
+
+    def read(self) -> Sequence[Observation]:
+        assert self._load is not None, "nothing was started"
+        load, self._load = self._load, None
+        point = self.point
+        return [
+            observation(
+                point.experiment, point.segments, load, self._expected(load.wanted_pps),
+                self.labels, point.ground.server.name,
+            )
+        ]  # fmt: skip
+
+    def _expected(self, wanted: float) -> Expected:
+        middle, most = self._corners[0.0], self._corners[0.0].source_pps()
+        capacity, narrowest = middle.capacity()
+        sent = min(wanted or most, most)
+        if self._waits():
+            sent = min(sent, capacity)
+        bounds = [min(sent, self._corners[corner].capacity()[0]) for corner in (1.0, -1.0)]
+        if sent not in self._delays:
+            self._delays[sent] = delays_ns(
+                middle, sent, capacity, self.point.experiment, self.point.ground.server,
+                self.point.ground.engine,
+            )  # fmt: skip
+        return Expected(
+            middle,
+            sent,
+            min(sent, capacity),
+            min(bounds),
+            max(bounds),
+            self._delays[sent],
+            narrowest,
+        )
+
+    def _waits(self) -> bool:
+        """Whether the source is held back instead of losing packets: by a ring that waits, or by
+        an lcore that makes packets in turn with working on them."""
+        placement, deployment = self.point.placement, self.point.study.deployment
+        used = {cpu for segment in placement.segments for cpu in segment.cpus}
+        inside = self.point.ground.server.tester == "inside"
+        return inside and (deployment.wire_on_full == "wait" or placement.generator in used)
+
+    def looking(self) -> Looking | None:
+        return None
+
+    def left_alone(self, seconds: float) -> float | None:
+        return None
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None

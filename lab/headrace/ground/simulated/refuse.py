@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the model of a described server does not cover is answered with the key that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import Document, PathKey
+from headrace.spec.study import Experiment
+from headrace.spec.workload import Pcap
+
+Problem = tuple[tuple[PathKey, ...], str]
+
+
+def check_covered(
+    experiment: Experiment, doc: Document, home: DescribedServer, server: DescribedServer
+) -> None:
+    """BadInput for the first key that no prediction is made for."""
+    for path, problem in _problems(experiment, home, server):
+        raise doc.error(path, f"cannot predict: {problem}")
+
+
+def _problems(
+    experiment: Experiment, home: DescribedServer, server: DescribedServer
+) -> Iterator[Problem]:
+    study, execution, workload = experiment.study, experiment.execution, experiment.workload
+    if isinstance(workload, Pcap):
+        yield ("workload", "kind"), "pcap: nobody knows its flows; covered: packets"
+    elif workload.tuples_file is not None:
+        yield ("workload", "tuples_file"), "nobody knows its flows; covered: `flows`"
+    elif workload.flows.order == "zipf":
+        yield ("workload", "flows", "order"), "zipf; covered: round-robin, random"
+    if workload.direction != "forward":
+        yield ("workload", "direction"), f"{workload.direction}; covered: forward"
+    if study.deployment.hosting.kind != "inline":
+        kind = study.deployment.hosting.kind
+        yield ("deployment", "hosting"), f"{kind}; covered: inline"
+    if execution.parallel:
+        yield ("deployment", "execution"), "parallel; covered: functions one after the other"
+    if execution.fastpath_flows:
+        yield ("deployment", "execution"), "fastpath; covered: every packet through every function"
+    if study.measure.chaos is not None:
+        yield ("measure", "chaos"), "nothing is killed on a server that is not there"
+    if study.measure.convergence is not None:
+        yield ("measure", "convergence"), "there are no routing daemons"
+    if home.traffic is None and server.tester == "inside":
+        yield ("ground",), f"server {home.name} has no `traffic`: what source and sink cost"
+    yield from _without_cost(experiment, home)
+
+
+def _without_cost(experiment: Experiment, home: DescribedServer) -> Iterator[Problem]:
+    for node, path in zip(experiment.nodes, experiment.node_paths, strict=True):
+        if node.nf not in home.functions:
+            known = ", ".join(sorted(home.functions)) or "none"
+            yield path[:-1], f"{node.nf}: server {home.name} has no cost of it; covered: {known}"
+        if node.to:
+            yield path[:-1], f"{node.name} has branches; covered: chains without"

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A described server whose capacity can be added up by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.place import Topology, place
+from headrace.errors import BadInput
+from headrace.ground.simulated.costs import PricedLayout, priced
+from headrace.ground.simulated.refuse import check_covered
+from headrace.ground.simulated.waiting import delays_ns
+from headrace.spec import document
+from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.study import Experiment, expand
+
+SERVER = """
+name: round
+sources: {x: {kind: assumed, text: round numbers}}
+clock_mhz: [1000, x]
+cores_per_socket: 8
+levels:
+  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
+  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
+functions:
+  acl: &nf {base: [50, x, 10%], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x],
+    poll: [0, x]}
+  lb: *nf
+traffic: {source: [20, x], source_tx: [10, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
+"""
+STUDY = """
+name: two
+chain: [acl, lb]
+deployment:
+  execution: [{execution}]
+  lcores: {{traffic: [0, 7], chain: {chain}}}
+  steer: even
+workload: {{flows: {{count: 1000}}}}
+"""
+
+
+def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
+    file = tmp_path / "round.yaml"
+    file.write_text(text)
+    return read_server(file)[1]
+
+
+def of(
+    described: DescribedServer, execution: str, chain: str = "[1, 2]", corner: float = 0.0
+) -> tuple[PricedLayout, Experiment]:
+    doc = document.parse(STUDY.format(execution=execution, chain=chain), Path("two.yaml"))
+    [one] = expand(doc)
+    topology = Topology(lambda cpu: [cpu], lambda cpu: 0)
+    placement = place(one, doc, list(described.cpus), topology)
+    return priced(described, described, one, placement, doc, corner), one
+
+
+@pytest.mark.parametrize(
+    ("execution", "chain", "cycles", "narrowest"),
+    [
+        ("rtc", "[1]", 20 + 15 + 5 + 50 + 50 + 10, "lcore 1"),
+        ("rtc", "[1, 2]", (20 + 15 + 5 + 50 + 50 + 10) / 2, "lcore 1"),  # two replicas
+        ("pipeline", "[1, 2]", 20 + 15 + 5 + 50 + 10, "lcore 1"),
+        ("pipeline", "[1]", 2 * (20 + 5 + 50 + 10) + 15, "lcore 1"),  # handed over to itself
+    ],
+)
+def test_the_busiest_lcore_sets_what_is_carried(
+    tmp_path: Path, execution: str, chain: str, cycles: float, narrowest: str
+) -> None:
+    found, _ = of(server(tmp_path), execution, chain)
+    assert found.capacity() == (pytest.approx(1e9 / cycles), narrowest)
+
+
+def test_an_interval_is_what_the_costs_spread_makes(tmp_path: Path) -> None:
+    described = server(tmp_path)
+    rates = [of(described, "rtc", "[1]", corner)[0].capacity()[0] for corner in (-1.0, 0.0, 1.0)]
+    assert rates == pytest.approx([1e9 / 140, 1e9 / 150, 1e9 / 160])
+
+
+def test_both_engines_say_the_same_where_there_is_room(tmp_path: Path) -> None:
+    described = server(tmp_path)
+    here, one = of(described, "pipeline")
+    capacity, _ = here.capacity()
+    medians = []
+    for engine in ("events", "analytic"):
+        delays = delays_ns(here, 0.5 * capacity, capacity, one, described, engine)
+        assert delays is not None
+        medians.append(sorted(delays)[len(delays) // 2])
+    assert medians[0] == pytest.approx(medians[1], rel=0.2)
+    assert delays_ns(here, 1.1 * capacity, capacity, one, described, "analytic") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("chain: [acl, lb]", "chain: [acl, monitor]"), "monitor: server round has no cost of it"),
+        (("workload:", "measure: {chaos: {kills: 2}}\nworkload:"), "measure.chaos"),
+        (("workload: {", "workload: {direction: both, "), "cannot predict: both; covered: forward"),
+        (("steer: even", "hosting: process"), "cannot predict: process; covered: inline"),
+    ],
+)
+def test_what_is_not_covered_is_refused_with_its_key(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    described = server(tmp_path)
+    text = STUDY.format(execution="rtc", chain="[1]").replace(*change)
+    doc = document.parse(text, Path("two.yaml"))
+    with pytest.raises(BadInput, match=words):
+        [one] = expand(doc)
+        check_covered(one, doc, described, described)
+
+
+def test_a_figure_without_a_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="clock_mhz"):
+        server(tmp_path, SERVER.replace("clock_mhz: [1000, x]", "clock_mhz: 1000"))
+    with pytest.raises(BadInput, match="source y; allowed: x"):
+        server(tmp_path, SERVER.replace("clock_mhz: [1000, x]", "clock_mhz: [1000, y]"))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long packets take on a described server: by following them, or by the closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
+from headrace.layout.events import Pauses, PolledLcores, Queue, Traversal, follow
+from headrace.layout.latency import QueueStage, latency_s, stages, turn
+from headrace.spec.described import DescribedServer
+from headrace.spec.study import Experiment
+
+PACKETS = 40_000
+_OVERLOADED = (
+    160_000  # until rings of some thousand packets are full at a little more than is carried
+)
+_WIRE = 4096
+_SAMPLES = 4096
+
+
+def delays_ns(
+    here: PricedLayout,
+    load_pps: float,
+    capacity_pps: float,
+    experiment: Experiment,
+    server: DescribedServer,
+    engine: str,
+) -> NDArray[np.float64] | None:
+    """Delays of packets at this load, ns. None: the closed form has none for an overload."""
+    hz = here.problem.tsc_hz
+    if engine == "analytic":
+        return _in_closed_form(here, load_pps, capacity_pps)
+    packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
+    found = follow(traversal(here, load_pps, experiment, server), packets)
+    return found.steady / hz * 1e9
+
+
+def traversal(
+    here: PricedLayout, load_pps: float, experiment: Experiment, server: DescribedServer
+) -> Traversal:
+    hz, deployment = here.problem.tsc_hz, experiment.study.deployment
+    wire = _WIRE if deployment.wire == "auto" else deployment.wire
+    outside = here.stages[0][0].cpu == OUTSIDE
+    way = stages(here.problem, here.layout, load_pps)
+    queues = []
+    for i, several in enumerate(way):
+        inside = 0 < i < len(way) - 1
+        more = here.uneven[i - 1] if inside else 1.0
+        room = wire if i == 1 else deployment.ring.size
+        if i == 1 and outside:
+            room = server.ports[0].buffer_packets
+        queues.append([Queue(one, room=room, share=_share(j, len(several), more))
+                       for j, one in enumerate(several)])  # fmt: skip
+    pauses = None
+    if server.pauses is not None:
+        lengths = tuple(one * 1e-6 * hz for one in server.pauses.us)
+        pauses = Pauses(server.pauses.per_s.value / hz, lengths)
+    return Traversal(queues, load_pps / hz, PolledLcores(outside=outside, pauses=pauses))
+
+
+def _share(index: int, among: int, uneven: float) -> float:
+    """The first replica is the busiest; the others share the rest evenly."""
+    most = uneven / among
+    return most if index == 0 else (1 - most) / (among - 1)
+
+
+def _in_closed_form(
+    here: PricedLayout, load_pps: float, capacity_pps: float
+) -> NDArray[np.float64] | None:
+    """A packet comes at any time of each lcore's turn: waits are even over it, one lcore's
+    independent of the next one's."""
+    typical = latency_s(here.problem, here.layout, load_pps)
+    if typical is None or load_pps > capacity_pps:
+        return None
+    draw = np.random.default_rng(1)
+    total = np.full(_SAMPLES, typical * here.problem.tsc_hz)
+    way = stages(here.problem, here.layout, load_pps)
+    by_cpu: dict[int, list[QueueStage]] = {}
+    for several in way:
+        for one in several:
+            by_cpu.setdefault(one.cpu, []).append(one)
+    for several in way:
+        length = turn(by_cpu[several[0].cpu])
+        total += (draw.random(_SAMPLES) - 0.5) * (length or 0.0)
+    delays: NDArray[np.float64] = np.maximum(total, 0.0) / here.problem.tsc_hz * 1e9
+    return delays

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets through polling lcores, burst by burst: what each waits for, which are lost.
+
+Where layout/latency.py has a closed form of the typical packet, this follows all of them: an lcore
+polls the queues of its task in turn, takes up to a burst of what has come, works on it and hands it
+on. Tasks that share an lcore have slices of it, as the kernel's fair scheduler gives them to
+processes that never sleep; one that yields gives its slice up when it finds nothing. Lcores stand
+still for pauses drawn from a measured distribution. A queue that is full drops.
+
+numba compiles the loop, as Python's own would need a minute for what it does in a second; the first
+call of a machine takes some seconds for that, later ones read what was compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.layout.latency import BURST, QueueStage
+
+Floats = NDArray[np.float64]
+NEVER = float("inf")
+_WARM = 0.2  # of the packets: the first ones find queues emptier than the others do
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A segment's replica, and the ring in front of it. Cycles; `share`: of its stage's packets;
+    `begins`, `ends`: when it is added, and when it is killed with what its ring holds."""
+
+    stage: QueueStage
+    task: int = 0  # of its lcore
+    room: int = 4096  # packets
+    share: float = 1.0
+    begins: float = 0.0
+    ends: float = NEVER
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """How often an lcore stands still, and for how long: cycles, each as likely as the others."""
+
+    per_cycle: float
+    lengths: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PolledLcores:
+    """`slice_cycles`: of a task where several share an lcore; `switch_cycles`: to the next one.
+    `yields`: a task gives its slice up when it finds nothing. `outside`: packets come by
+    themselves, and no lcore makes them."""
+
+    slice_cycles: float = NEVER
+    switch_cycles: float = 0.0
+    yields: bool = False
+    outside: bool = False
+    pauses: Pauses | None = None
+
+
+@dataclass(frozen=True)
+class Followed:
+    """`latencies`: cycles from when a packet was due until the sink had it, in order of arrival;
+    `came`: when that was. `events`: packets that were worked on, by any stage."""
+
+    latencies: Floats
+    came: Floats
+    sent: int
+    dropped: tuple[int, ...]  # by queue
+    events: int
+    behind: float  # cycles that the source is behind its schedule at the end
+
+    @property
+    def lost(self) -> int:
+        return sum(self.dropped)
+
+    @property
+    def steady(self) -> Floats:
+        return self.latencies[int(len(self.latencies) * _WARM) :]
+
+
+@dataclass(frozen=True)
+class Traversal:
+    """Queues of each stage, source first and sink last. `rate`: packets per cycle, evenly."""
+
+    stages: Sequence[Sequence[Queue]]
+    rate: float
+    lcores: PolledLcores = field(default_factory=PolledLcores)
+
+
+def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
+    """Send so many packets."""
+    from headrace.layout import compiled as c
+
+    flat = [queue for several in way.stages for queue in several]
+    cpus = sorted({queue.stage.cpu for queue in flat})
+    qi, qf = _queues(way, flat, cpus)
+    feeds, li = _lcores(qi, len(cpus))
+    lf, total = np.zeros((len(cpus), 3)), np.zeros(4, np.int64)
+    widest = int(qi[:, c.ROOM].max())
+    latencies, came = np.empty(packets), np.empty(packets)
+    lcores = way.lcores
+    pauses = lcores.pauses or Pauses(0.0, (0.0,))
+    par = np.array(
+        [pauses.per_cycle, lcores.slice_cycles, lcores.switch_cycles, lcores.yields,
+         lcores.outside, way.rate, packets, BURST], dtype=np.float64,
+    )  # fmt: skip
+    c.run(
+        qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), feeds,
+        np.array(pauses.lengths, dtype=np.float64), par, total,
+        np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
+    )  # fmt: skip
+    arrived, made = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
+    return Followed(
+        latencies[:arrived],
+        came[:arrived],
+        packets,
+        tuple(map(int, qi[:, c.DROPPED])),
+        int(total[c.EVENTS]),
+        0.0 if lcores.outside else max(0.0, made - packets / way.rate),
+    )
+
+
+def _queues(
+    way: Traversal, flat: Sequence[Queue], cpus: Sequence[int]
+) -> tuple[NDArray[np.int64], Floats]:
+    places = [(cpus.index(queue.stage.cpu), queue.task) for queue in flat]
+    stage = [i for i, several in enumerate(way.stages) for _ in several]
+    rows = []
+    for i, queue in enumerate(flat):
+        mates = [j for j, place in enumerate(places) if place == places[i]]
+        following = mates[(mates.index(i) + 1) % len(mates)]
+        rows.append((*places[i], stage[i], queue.room, following, 0, 0, 0))
+    floats = [
+        (q.stage.cycles, q.stage.poll, max(1.0, q.stage.idle), q.share, q.begins, q.ends)
+        for q in flat
+    ]
+    return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
+
+
+def _lcores(qi: NDArray[np.int64], count: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which lcore may get packets of which; and of each its queues, whether tasks share it, and the
+    queue that it begins with."""
+    from headrace.layout import compiled as c
+
+    feeds = np.zeros((count, count), dtype=np.bool_)
+    for one in qi:
+        for other in qi:
+            # A source feeds itself: what it waits for is time.
+            if one[c.STAGE] == other[c.STAGE] + 1 or one[c.STAGE] == other[c.STAGE] == 0:
+                feeds[one[c.CPU], other[c.CPU]] = True
+    li = np.zeros((count, 4), dtype=np.int64)
+    for q, one in reversed(list(enumerate(qi))):
+        lcore = one[c.CPU]
+        li[lcore, c.COUNT] += 1
+        li[lcore, c.SEVERAL] |= int(one[c.TASK] > 0)
+        if one[c.TASK] == 0:
+            li[lcore, c.AT] = q
+    return feeds, li

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headrace.layout.events import NEVER, Pauses, PolledLcores, Queue, Traversal, follow
+from headrace.layout.latency import QueueStage, latency_s, stages
+from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
+
+
+def queue(position: int, cpu: int, cycles: float, **more: float) -> Queue:
+    return Queue(QueueStage(position, cpu, 0.0, cycles, 0.0, 10.0), **more)  # type: ignore[arg-type]
+
+
+def chain(cycles: float, **more: float) -> list[list[Queue]]:
+    return [[queue(0, 0, 1.0)], [queue(1, 1, cycles, **more)], [queue(2, 2, 1.0)]]
+
+
+def test_an_lcore_carries_what_its_cycles_allow_and_the_rest_is_lost() -> None:
+    """100 cycles a packet, one packet every 80: four in five are carried, and what the ring has."""
+    found = follow(Traversal(chain(100.0), 1 / 80), 200_000)
+    assert found.lost == pytest.approx(0.2 * found.sent - 4096, abs=100)
+    assert len(found.latencies) + found.lost == found.sent
+    assert found.dropped[0] == found.dropped[2] == 0
+
+
+def test_a_full_ring_makes_packets_wait_for_all_that_is_in_it() -> None:
+    found = follow(Traversal(chain(100.0, room=512), 1 / 80), 100_000)
+    assert np.median(found.steady) == pytest.approx(512 * 100, rel=0.1)
+
+
+def test_processes_that_poll_on_one_lcore_have_half_of_it_each() -> None:
+    """Slices of 100,000 cycles, and 100 cycles a packet: half of 1/100 packets per cycle."""
+    ways = [
+        [queue(0, 0, 1.0)],
+        [queue(1, 1, 100.0, task=0), queue(1, 1, 100.0, task=1)],
+        [queue(2, 2, 1.0)],
+    ]
+    lcores = PolledLcores(slice_cycles=100_000.0)
+    carried = follow(Traversal(ways, 0.9 / 100, lcores), 100_000)
+    assert carried.lost == 0  # their rings hold what comes meanwhile
+    assert np.max(carried.steady) > 90_000  # and packets wait for a slice of the other one
+    alone = [[queue(0, 0, 1.0)], [queue(1, 1, 100.0), queue(3, 1, 0.0, task=1, share=0.0)],
+             [queue(2, 2, 1.0)]]  # fmt: skip
+    idle = follow(Traversal(alone, 0.9 / 100, lcores), 400_000)
+    assert idle.lost == pytest.approx((1 - 0.5 / 0.9) * idle.sent - 4096, rel=0.03)
+
+
+def test_pauses_are_what_the_slowest_packets_wait_for() -> None:
+    """One of 100,000 cycles in a million: a tenth of the packets meet it, up to 100,000 each."""
+    pauses = PolledLcores(pauses=Pauses(1e-6, (100_000.0,)))
+    calm = follow(Traversal(chain(10.0, room=65536), 1 / 100), 400_000)
+    found = follow(Traversal(chain(10.0, room=65536), 1 / 100, pauses), 400_000)
+    assert np.quantile(calm.steady, 0.99) < 500
+    assert 50_000 < np.quantile(found.steady, 0.99) < 250_000
+    assert np.median(found.steady) < 1_000
+
+
+def test_a_killed_replica_loses_its_ring_and_the_other_takes_all() -> None:
+    replicas = [queue(1, 1, 50.0, ends=500_000.0), queue(1, 3, 50.0)]
+    ways = [[queue(0, 0, 1.0)], replicas, [queue(2, 2, 1.0)]]
+    found = follow(Traversal(ways, 1 / 60), 50_000)
+    assert len(found.latencies) + found.lost == found.sent
+    assert found.lost <= 64  # what its ring and its burst held
+    assert replicas[0].ends < NEVER
+
+
+def test_both_engines_say_the_same_of_a_typical_packet() -> None:
+    hop = Hop(20.0, 40.0)
+    nfs = tuple(NfCost(name, hop, Hop(50.0, 50.0), Hop(8.0, 8.0), 4.0, 60.0) for name in "ab")
+    traffic = Traffic(Hop(20.0, 20.0), Hop(15.0, 25.0), 0, 3, poll=40.0, idle=20.0)
+    problem = Problem(nfs, traffic, (1, 2), 1e9)
+    layout = Layout((1, 1), ((1,), (2,)))
+    for rate in (1e6, 3e6, 5e6):
+        typical = latency_s(problem, layout, rate)
+        assert typical is not None
+        ways = [[Queue(one) for one in several] for several in stages(problem, layout, rate)]
+        found = follow(Traversal(ways, rate / 1e9), 40_000)
+        assert np.median(found.steady) == pytest.approx(typical * 1e9, rel=0.15)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server as a file describes it, for predictions: what it consists of, what its memory and its
+functions cost. Each figure names the source that it comes from.
+
+Cycles are those of its core clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from headrace.spec import document
+from headrace.spec.base import NAME_PATTERN, Count, Ratio, Spec
+from headrace.spec.document import Document
+from headrace.spec.invalid import explain
+
+SourceKind = Literal["measured", "data-sheet", "published", "fitted", "assumed"]
+
+
+class Source(Spec):
+    """Where figures come from. `fitted`: `text` says to which points."""
+
+    kind: SourceKind
+    text: Annotated[str, Field(min_length=1)]
+
+
+class Sourced(Spec):
+    """A figure with the name of its source, and by what part of it it may be off either way. Short:
+    [value, source] or [value, source, spread]."""
+
+    value: float
+    source: str
+    spread: Annotated[Ratio, Field(ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_short(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            if len(value) not in (2, 3):
+                raise ValueError("allowed: [value, source], [value, source, spread]")
+            return dict(zip(("value", "source", "spread"), value, strict=False))
+        if not isinstance(value, dict | Sourced):
+            raise ValueError("a figure names its source; allowed: [value, source, spread]")
+        return value
+
+    def at(self, corner: float) -> float:
+        """`corner`: -1 at its least, 0 as it is, 1 at its most."""
+        return self.value * (1 + corner * self.spread)
+
+
+class MemoryLevel(Spec):
+    """A level of the memory hierarchy. `cycles`: a load that waits for the one before;
+    `gather_cycles`: a line of which many are fetched at once. `shared_by`: cores that share it."""
+
+    name: str
+    kib: Sourced | None = None  # None: memory itself
+    shared_by: Annotated[Count, Field(ge=1)] = 1
+    cycles: Sourced
+    gather_cycles: Sourced
+
+
+class DescribedFunction(Spec):
+    """Cycles per packet of a function of headrace's.
+
+    `base` is its own work with all state at hand; each packet makes `accesses` to state of
+    `bytes_per_entry` for each of `entries`, which wait for one another unless `overlapped`. `rx`,
+    `tx`: taking packets from, and giving them to, the same lcore; `hand_over`: what both sides
+    together pay more where that is another one. `poll`: once for each poll that finds packets.
+    """
+
+    base: Sourced
+    rx: Sourced
+    tx: Sourced
+    hand_over: Sourced
+    loop: Sourced
+    poll: Sourced
+    accesses: Sourced | None = None
+    bytes_per_entry: Sourced | None = None
+    overlapped: bool = True
+    entries: Literal["flows", "rules", "routes"] = "flows"
+    measured_up_to: float | None = None  # entries
+
+
+class TrafficCost(Spec):
+    """Cycles per packet of the tester's own lcores."""
+
+    source: Sourced
+    source_tx: Sourced
+    sink: Sourced
+    hand_over: Sourced
+    idle: Sourced  # of a poll that finds nothing
+
+
+class NicPort(Spec):
+    gbps: Sourced
+    socket: Annotated[Count, Field(ge=0)] = 0
+    vfs: Annotated[Count, Field(ge=0)] = 0
+    switch_gbps: Sourced | None = None  # between virtual functions, through PCIe
+    mpps: Sourced | None = None  # that the port takes at most, whatever their size
+    buffer_packets: Annotated[Count, Field(ge=1)] = 1024
+
+
+class MeasuredPauses(Spec):
+    """How often an lcore stands still for other work; `us`: microseconds, each as likely."""
+
+    per_s: Sourced
+    us: Annotated[tuple[float, ...], Field(min_length=1)]
+
+
+class DescribedServer(Spec):
+    """servers/NAME.yaml. `costs`: the file of the server whose `functions` are scaled to this one
+    by what memory costs on both. `tester: outside`: traffic comes by the ports, and no lcore of
+    this server makes it."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    about: str = ""
+    sources: dict[str, Source]
+    clock_mhz: Sourced
+    sockets: Annotated[Count, Field(ge=1, le=16)] = 1
+    cores_per_socket: Annotated[Count, Field(ge=1, le=512)]
+    threads_per_core: Annotated[Count, Field(ge=1, le=8)] = 1
+    levels: Annotated[tuple[MemoryLevel, ...], Field(min_length=2)]
+    remote_memory_cycles: Sourced | None = None
+    transfer_cycles: Sourced | None = None  # a line that another core of the socket has written
+    thread_speed: Sourced | None = None  # of each thread beside a busy one, of a core of its own
+    memory_gib: Sourced | None = None
+    memory_gbs: Sourced | None = None  # of each socket
+    interconnect_gbs: Sourced | None = None
+    ports: tuple[NicPort, ...] = ()
+    pauses: MeasuredPauses | None = None  # of each lcore; None: lcores of their own, and quiet
+    tester: Literal["inside", "outside"] = "inside"
+    costs: Path | None = None
+    functions: dict[str, DescribedFunction] = Field(default_factory=dict)
+    traffic: TrafficCost | None = None
+
+    @model_validator(mode="after")
+    def _sources_are_here(self) -> DescribedServer:
+        for path, figure in figures_of(self):
+            if figure.source not in self.sources:
+                names = ", ".join(self.sources)
+                raise ValueError(f"{path}: source {figure.source}; allowed: {names}")
+        if any(level.kib is None for level in self.levels[:-1]) or self.levels[-1].kib is not None:
+            raise ValueError("levels: allowed: caches with `kib`, then memory without")
+        if self.tester == "outside" and not self.ports:
+            raise ValueError("tester: outside; allowed: with `ports`, by which traffic comes")
+        return self
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Threads, numbered as Linux does: the first of all cores, then the second ones."""
+        return tuple(range(self.sockets * self.cores_per_socket * self.threads_per_core))
+
+    def core_of(self, cpu: int) -> int:
+        return cpu % (self.sockets * self.cores_per_socket)
+
+    def socket_of(self, cpu: int) -> int:
+        return self.core_of(cpu) // self.cores_per_socket
+
+    def domain_of(self, level: MemoryLevel, cpu: int) -> int:
+        """Which cache of this level a thread has."""
+        return self.core_of(cpu) // level.shared_by
+
+
+def figures_of(model: Spec, at: str = "") -> Iterator[tuple[str, Sourced]]:
+    """Every figure below a model, with its path."""
+    for name in type(model).model_fields:
+        value, path = getattr(model, name), f"{at}.{name}" if at else name
+        several = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(
+            value, tuple) else ((None, value),)  # fmt: skip
+        for key, one in several:
+            here = path if key is None else f"{path}.{key}"
+            if isinstance(one, Sourced):
+                yield here, one
+            elif isinstance(one, Spec):
+                yield from figures_of(one, here)
+
+
+def read_server(file: Path) -> tuple[Document, DescribedServer]:
+    doc = document.load(file)
+    try:
+        return doc, DescribedServer.model_validate(doc.data)
+    except ValidationError as error:
+        raise explain(doc, error, DescribedServer) from None
+
+
+def with_costs(file: Path) -> tuple[DescribedServer, DescribedServer]:
+    """A server, and the one that its functions' costs were measured on: itself, or another."""
+    doc, server = read_server(file)
+    if server.costs is None:
+        return server, server
+    _, other = read_server(doc.resolve(server.costs))
+    if other.costs is not None:
+        raise doc.error(("costs",), "has `costs` itself; allowed: a server with `functions`")
+    return server, other
