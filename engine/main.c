@@ -12,6 +12,8 @@
 
 #include "core/control/control.h"
 #include "core/log.h"
+#include "core/rights/filter.h"
+#include "core/rights/rights.h"
 #include "link/replay.h"
 
 #define CHECK_MBUFS 2047 /* of a dry run few are under way at once; sources look at the pool */
@@ -166,13 +168,15 @@ static int serve(struct plan *plan, const struct control *control, struct err *e
 	telemetry_register(&engine);
 	rc = control_listen(control, err);
 	if (!rc)
+		rc = rights_drop(engine_keeps(&engine), err);
+	if (!rc)
 		control_serve(&engine, control, &stop);
 	telemetry_register(NULL);
 	engine_stop(&engine);
 	return rc;
 }
 
-static int run(const char *file, const char *path, bool with_client, bool verbose)
+static int run(char **argv, const char *file, const char *path, bool with_client, bool verbose)
 {
 	struct control control;
 	struct plan *plan = NULL;
@@ -182,6 +186,11 @@ static int run(const char *file, const char *path, bool with_client, bool verbos
 	rc = plan_load(file, &plan, &err);
 	if (rc)
 		return fail(&err, rc);
+	rc = rights_begin(argv, &err);
+	if (rc) {
+		plan_free(plan);
+		return fail(&err, rc);
+	}
 	/* Before EAL: a second engine on the same socket must not disturb the first. */
 	rc = control_open(&control, path, &err);
 	if (rc) {
@@ -248,8 +257,8 @@ int main(int argc, char **argv)
 		case 'd':
 			return print_description();
 		case 'v':
-			printf("headrace-engine %s, %s, %s\n", HEADRACE_VERSION, rte_version(),
-			       HEADRACE_BUILD);
+			printf("headrace-engine %s, %s, %s, %s\n", HEADRACE_VERSION, rte_version(),
+			       HEADRACE_BUILD, filter_about());
 			return 0;
 		case 'h':
 			fputs(usage, stdout);
@@ -265,5 +274,5 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
-	return run(plan, control, with_client, verbose);
+	return run(argv, plan, control, with_client, verbose);
 }

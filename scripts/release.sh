@@ -17,7 +17,7 @@ version=$(cat "$repo/VERSION")
 SOURCE_DATE_EPOCH=$(git -C "$repo" log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 packages=(python3 python3-venv gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev
-	libpcap-dev zlib1g-dev libhyperscan-dev libndpi-dev clang libbpf-dev bpftool libxdp-dev)
+	libpcap-dev zlib1g-dev libseccomp-dev libhyperscan-dev libndpi-dev clang libbpf-dev bpftool libxdp-dev)
 
 die() {
 	echo "release: $*" >&2

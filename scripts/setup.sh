@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 # By purpose, so that trying headrace does not install what only its developers need.
 packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev libpcap-dev zlib1g-dev
-	python3 python3-venv iproute2)
+	libseccomp-dev python3 python3-venv iproute2)
 packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl)
 packages_bench=(dpdk-dev)
 # For what takes minutes to test: a real Prometheus asks a run.
@@ -112,6 +112,7 @@ check_distribution() {
 		"  a C17 compiler, meson >= 0.61, ninja, pkg-config" \
 		"  DPDK >= $dpdk_min with headers, jansson >= 2.13, libpcap, zlib" \
 		"  Python >= $python_min with venv, iproute2" \
+		"  so that a running engine gives its rights up: libseccomp >= 2.5" \
 		"  for dpi and ids: Hyperscan or Vectorscan, nDPI >= 4.2" \
 		"  for the tests: cmocka; for fuzzing: clang with compiler-rt; for bench: dpdk-testpmd" \
 		"then: python3 -m venv .venv && .venv/bin/pip install -e '.[dev]'" \
@@ -183,7 +184,7 @@ venv() {
 # What meson decides by: a library that came, went or changed since asks for a new decision.
 libraries() {
 	local name
-	for name in libdpdk libhs libndpi jansson libpcap zlib cmocka; do
+	for name in libdpdk libhs libndpi libseccomp jansson libpcap zlib cmocka; do
 		echo "$name $(pkg-config --modversion "$name" 2>/dev/null || echo none)"
 	done
 }

@@ -85,6 +85,8 @@ struct link_ops {
 
 	/* Control thread. */
 	json_t *(*stats)(struct link *l);
+	/* Capabilities (1 << CAP_...) that `fini` needs in it; NULL: none (core/rights/rights.h). */
+	uint64_t (*keeps)(const struct link *l);
 
 	/* Its part in trials (trial.h); NULL: none. */
 	const struct link_sender *sends;

@@ -2,6 +2,7 @@
 /* A port is any DPDK device, named by its devargs. */
 #include <assert.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include <rte_cycles.h>
 #include <rte_dev.h>
+#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
@@ -16,6 +18,7 @@
 #include "core/claim.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/rights/helper.h"
 #include "port_times.h"
 
 struct port_conf {
@@ -228,8 +231,35 @@ static int wait_link(const struct link *l, struct err *err)
 		       (unsigned long)c->wait_link_ms);
 }
 
+/* The path at which the driver listens, which it cannot remove itself in the end (rights.h). */
+static bool listens_at(const char *devargs, char *path, size_t size)
+{
+	static const struct {
+		const char *driver, *listens, *not, *key;
+	} drivers[] = {
+		{"net_memif", "role=server", NULL, ",socket="},
+		{"net_vhost", "iface=", "client=1", ",iface="},
+		{"net_virtio_user", "server=1", NULL, ",path="},
+	};
+
+	for (unsigned int i = 0; i < RTE_DIM(drivers); i++) {
+		const char *value = strstr(devargs, drivers[i].key);
+
+		if (strncmp(devargs, drivers[i].driver, strlen(drivers[i].driver)) ||
+		    !strstr(devargs, drivers[i].listens) || !value ||
+		    (drivers[i].not && strstr(devargs, drivers[i].not)))
+			continue;
+		value += strlen(drivers[i].key);
+		snprintf(path, size, "%.*s", (int)strcspn(value, ","), value);
+		return true;
+	}
+	return false;
+}
+
 static void port_fini(struct link *l)
 {
+	const struct port_conf *c = l->conf;
+	char path[128];
 	struct port_state *s = l->state;
 	struct rte_eth_dev_info info;
 
@@ -241,6 +271,8 @@ static void port_fini(struct link *l)
 		rte_eth_dev_close(l->port_id);
 		rte_dev_remove(info.device);
 		taken &= ~(1ull << l->port_id);
+		if (listens_at(c->devargs, path, sizeof(path)))
+			helper_remove(path);
 	}
 	if (s->claim >= 0)
 		close(s->claim);
@@ -259,7 +291,9 @@ static int prepare_times(const struct port_conf *c, struct err *err)
 
 static int port_init(struct link *l, struct err *err)
 {
+	const struct port_conf *c = l->conf;
 	struct port_state *s = calloc(1, sizeof(*s));
+	char path[128];
 	int rc;
 
 	if (!s)
@@ -267,9 +301,11 @@ static int port_init(struct link *l, struct err *err)
 	l->state = s;
 	s->claim = -1;
 	log_forget();
+	if (listens_at(c->devargs, path, sizeof(path)))
+		helper_note(path);
 	s->rx = rte_zmalloc("port", (l->n_rxq + 1) * sizeof(*s->rx), RTE_CACHE_LINE_SIZE);
 	s->tx = rte_zmalloc("port", (l->n_txq + 1) * sizeof(*s->tx), RTE_CACHE_LINE_SIZE);
-	rc = s->rx && s->tx ? prepare_times(l->conf, err)
+	rc = s->rx && s->tx ? prepare_times(c, err)
 			    : err_set(err, ENOMEM, "", "out of memory");
 	if (!rc)
 		rc = probe(l, err);
@@ -309,6 +345,27 @@ static int port_tx_open(struct link_txq *q, struct err *err)
 	open_queue(&s->tx[q->index], q->link, q->index);
 	q->state = &s->tx[q->index];
 	return 0;
+}
+
+/*
+ * What taking the device down needs. The interfaces of these drivers are the kernel's; what else there
+ * is is memory and sockets, or a NIC of PCI, whose drivers map memory and set registers.
+ */
+static uint64_t port_keeps(const struct link *l)
+{
+	static const char *const of_the_kernel[] = {"net_tap", "net_af_xdp", "net_af_packet",
+						    "net_virtio_user", "net_pcap"};
+	const struct port_conf *c = l->conf;
+
+	for (unsigned int i = 0; i < RTE_DIM(of_the_kernel); i++)
+		if (!strncmp(c->devargs, of_the_kernel[i], strlen(of_the_kernel[i])))
+			return 1ull << CAP_NET_ADMIN;
+	if (!strncmp(c->devargs, "net_", 4))
+		return 0;
+	return 1ull << CAP_NET_ADMIN | 1ull << CAP_NET_RAW | 1ull << CAP_IPC_LOCK |
+	       1ull << CAP_SYS_RAWIO |
+	       /* Memory that the pool takes later has physical addresses to be asked for. */
+	       (rte_eal_iova_mode() == RTE_IOVA_PA ? 1ull << CAP_SYS_ADMIN : 0);
 }
 
 static uint16_t port_rx(struct link_rxq *q, struct rte_mbuf **pkts, uint16_t n)
@@ -389,5 +446,6 @@ static const struct link_ops port_ops = {
 	.rx = port_rx,
 	.tx = port_tx,
 	.stats = port_stats,
+	.keeps = port_keeps,
 };
 LINK_REGISTER(port_ops)

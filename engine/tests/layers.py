@@ -17,14 +17,17 @@ ENGINE = Path(__file__).resolve().parent.parent
 # "core" is the files right in core/, "nf" a function's folder.
 ALLOWED = {
     "core": (),
+    "core/rights": ("core",),
     "core/plan": ("core",),
     "core/fastpath": ("core", "core/plan", "core/loop", "table"),
     "core/loop": ("core", "core/plan", "core/fastpath", "table"),
-    "core/setup": ("core", "core/plan", "core/loop", "core/fastpath"),
-    "core/control": ("core", "core/plan", "core/loop", "core/fastpath", "core/setup"),
+    "core/setup": ("core", "core/rights", "core/plan", "core/loop", "core/fastpath"),
+    "core/control": (
+        "core", "core/rights", "core/plan", "core/loop", "core/fastpath", "core/setup",
+    ),
     "table": ("core",),
-    "link": ("core",),
-    "nf/lib": ("core", "table"),
+    "link": ("core", "core/rights"),
+    "nf/lib": ("core", "core/rights", "table"),
     "nf": ("core", "table", "nf/lib"),
     "calibrate": ("core",),
 }

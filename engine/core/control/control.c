@@ -13,6 +13,7 @@
 
 #include "control.h"
 #include "core/claim.h"
+#include "core/rights/helper.h"
 
 #define CLIENTS_MAX 16
 #define LINE_MAX_BYTES (256u << 20) /* a batch of routes is long */
@@ -233,6 +234,7 @@ int control_open(struct control *c, const char *path, struct err *err)
 	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	rc = c->fd < 0 ? err_set(err, errno, path, "no socket: %s", strerror(errno))
 		       : bind_path(c->fd, path, err);
+	helper_note(path);
 	if (!rc)
 		return 0;
 	/* The path is somebody else's: it is not ours to unlink. */
@@ -253,7 +255,7 @@ int control_listen(const struct control *c, struct err *err)
 void control_close(struct control *c)
 {
 	if (!c->device)
-		unlink(c->path);
+		helper_remove(c->path);
 	close(c->fd);
 	if (c->claim >= 0)
 		close(c->claim);

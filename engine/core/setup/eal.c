@@ -15,8 +15,9 @@
 #include <rte_log.h>
 
 #include "core/ends.h"
-#include "engine.h"
 #include "core/log.h"
+#include "core/rights/helper.h"
+#include "engine.h"
 
 #define ARGS_MAX 96
 #define CPUS_MAX (RTE_MAX_LCORE - 1)
@@ -147,16 +148,29 @@ static void add_devices(struct args *a, const struct plan_engine *c)
 	}
 }
 
-static char run_dir[256];
+static char run_dir[200], telemetry_socket[256];
 
 /*
  * DPDK leaves its run-time directory behind. It takes its telemetry socket out of there in a
- * handler of its own at exit, and those run in reverse order: ours is registered first.
+ * handler of its own at exit, where it still may, and those run in reverse order: ours is registered
+ * first.
  */
 static void remove_run_dir(void)
 {
+	if (*telemetry_socket)
+		helper_remove(telemetry_socket);
 	if (*run_dir)
-		rmdir(run_dir);
+		helper_remove(run_dir);
+}
+
+static void note_run_dir(bool telemetry)
+{
+	snprintf(run_dir, sizeof(run_dir), "%s", rte_eal_get_runtime_dir());
+	helper_note(run_dir);
+	if (!telemetry)
+		return;
+	snprintf(telemetry_socket, sizeof(telemetry_socket), "%s/dpdk_telemetry.v2", run_dir);
+	helper_note(telemetry_socket);
 }
 
 /* DPDK says of a path that is too long only that this is not supported. */
@@ -199,8 +213,10 @@ int eal_start(const struct plan *plan, bool telemetry, struct err *err)
 	atexit(remove_run_dir);
 	/* EAL keeps pointers into argv, so it is not freed. */
 	rc = rte_eal_init(a.n, a.v);
-	if (rc >= 0)
+	if (rc >= 0) {
+		note_run_dir(telemetry);
 		return pkt_marks_register(err);
+	}
 	rc = err_set(err, rte_errno ? rte_errno : EINVAL, "engine",
 		       "DPDK does not start: %s%s", rte_strerror(rte_errno),
 		       plan->engine.hugepages
@@ -212,6 +228,5 @@ int eal_start(const struct plan *plan, bool telemetry, struct err *err)
 
 void eal_stop(void)
 {
-	snprintf(run_dir, sizeof(run_dir), "%s", rte_eal_get_runtime_dir());
 	rte_eal_cleanup();
 }

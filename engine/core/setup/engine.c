@@ -286,6 +286,16 @@ static void stop_workers(struct engine *e)
 	rte_free(e->workers);
 }
 
+uint64_t engine_keeps(const struct engine *e)
+{
+	uint64_t keep = 0;
+
+	for (unsigned int i = 0; i < e->n_links; i++)
+		if (e->links[i].ops->keeps)
+			keep |= e->links[i].ops->keeps(&e->links[i]);
+	return keep;
+}
+
 void engine_stop(struct engine *e)
 {
 	const struct plan *p = e->plan;

@@ -36,6 +36,8 @@ struct engine {
 int engine_make(struct engine *e, struct plan *plan, struct err *err);
 int engine_start(struct engine *e, struct plan *plan, struct err *err);
 void engine_stop(struct engine *e);
+/* Capabilities (1 << CAP_...) that taking its links down needs in the control thread. */
+uint64_t engine_keeps(const struct engine *e);
 /* Workers that have replicas begin, or begin again. */
 int engine_launch(struct engine *e, struct err *err);
 /* A new version of the plan, while it runs (replan.c). */

@@ -12,6 +12,7 @@
 
 #include <rte_lcore.h>
 
+#include "core/rights/helper.h"
 #include "shm.h"
 
 #define RETRY_MS 20
@@ -27,18 +28,6 @@ static struct sockaddr_un address(const struct shm_conf *c)
 
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", c->socket);
 	return a;
-}
-
-static int connect_to(const struct shm_conf *c)
-{
-	struct sockaddr_un a = address(c);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	if (fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof(a)))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -1;
 }
 
 static bool give(int peer, const struct shm_map *m)
@@ -148,9 +137,10 @@ static void keep_memory(struct shm_state *s)
 
 static void join_server(struct shm_state *s)
 {
+	const struct shm_conf *c = s->link->conf;
 	struct shm_map *rx, *tx;
 
-	s->peer = connect_to(s->link->conf);
+	s->peer = helper_connect(c->socket, SOCK_SEQPACKET);
 	if (s->peer < 0)
 		return;
 	rx = take(s->peer);
@@ -217,7 +207,7 @@ static int listen_on(struct shm_state *s, struct err *err)
 	if (s->listening < 0)
 		return err_set(err, errno, "params.socket", "no socket: %s", strerror(errno));
 	if (bind(s->listening, (struct sockaddr *)&a, sizeof(a))) {
-		other = errno == EADDRINUSE ? connect_to(c) : 0;
+		other = errno == EADDRINUSE ? helper_connect(c->socket, SOCK_SEQPACKET) : 0;
 		if (other >= 0) {
 			int rc = other ? EADDRINUSE : errno;
 
@@ -247,6 +237,7 @@ int shm_peer_start(struct shm_state *s, struct err *err)
 	s->wake = eventfd(0, EFD_CLOEXEC);
 	if (s->wake < 0)
 		return err_set(err, errno, "", "no eventfd: %s", strerror(errno));
+	helper_note(c->socket);
 	if (!c->role)
 		rc = listen_on(s, err);
 	if (rc)
@@ -270,7 +261,7 @@ void shm_peer_stop(struct shm_state *s)
 		control_join(s->thread);
 	}
 	if (s->listening >= 0) {
-		unlink(c->socket);
+		helper_remove(c->socket);
 		close(s->listening);
 	}
 	if (s->wake >= 0)

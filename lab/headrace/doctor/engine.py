@@ -15,7 +15,9 @@ from headrace.profile import bench_fib, calibrate
 GROUP = "software"
 _DPDK_MIN = (22, 11)
 # What setting up, running and testing headrace takes, as Debian and Ubuntu name it.
-BUILD = ("gcc", "meson", "ninja-build", "pkg-config", "libdpdk-dev", "libjansson-dev")
+BUILD = (
+    "gcc", "meson", "ninja-build", "pkg-config", "libdpdk-dev", "libjansson-dev", "libseccomp-dev",
+)  # fmt: skip
 _TOOLS: dict[str, Callable[[], Path]] = {
     "bench": bench_fib.find_program,
     "server and profile": calibrate.find_program,

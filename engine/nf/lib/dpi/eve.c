@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "core/rights/helper.h"
 #include "eve.h"
 
 #include <arpa/inet.h>
@@ -173,19 +174,6 @@ static void put_event(FILE *f, const struct eve *e, const struct eve_event *v)
 	fputs("}\n", f);
 }
 
-static int socket_open(const char *path)
-{
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	snprintf(to.sun_path, sizeof(to.sun_path), "%s", path);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to))) {
-		close(fd);
-		fd = -1;
-	}
-	return fd;
-}
-
 static bool output_ready(struct eve *e)
 {
 	time_t now = time(NULL);
@@ -195,7 +183,7 @@ static bool output_ready(struct eve *e)
 	if (now < e->retry_at)
 		return false;
 	e->retry_at = now + RETRY_S;
-	e->fd = socket_open(e->conf.socket);
+	e->fd = helper_connect(e->conf.socket, SOCK_STREAM | SOCK_NONBLOCK);
 	return e->fd >= 0;
 }
 
@@ -352,10 +340,11 @@ static int output_open(struct eve *e, struct err *err)
 	rc = check_socket(c->socket, err);
 	if (rc)
 		return rc;
-	e->fd = socket_open(c->socket);
+	helper_note(c->socket);
+	e->fd = helper_connect(c->socket, SOCK_STREAM | SOCK_NONBLOCK);
 	return e->fd >= 0 ? 0
-			  : err_set(err, errno ? errno : EIO, "params.eve_socket",
-				    "nobody listens on \"%.150s\": %s", c->socket, strerror(errno));
+			  : err_set(err, -e->fd, "params.eve_socket", "nobody listens on \"%.150s\": %s",
+				    c->socket, strerror(-e->fd));
 }
 
 /* Signals are the engine's main thread's. */

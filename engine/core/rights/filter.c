@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "filter.h"
+
+#include <errno.h>
+#include <linux/net.h>
+#include <linux/sched.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA 0x53564d41
+#endif
+
+/* What processors differ in has its name here, too: a name that this one lacks is left out. */
+static const char *const helper_calls[] = {
+	"read", "recvfrom", "recvmsg", "sendmsg", "socket", "connect", "close", "unlink", "unlinkat",
+	"rmdir", "exit", "exit_group", "rt_sigreturn", "restart_syscall", NULL,
+};
+
+static const char *const engine_calls[] = {
+	/* Memory, also hugepages of a pool that grows, and where it lies. */
+	"brk", "munmap", "mremap", "madvise", "msync", "mincore", "mlock", "mlock2", "munlock", "mlockall",
+	"munlockall", "membarrier", "memfd_create", "fallocate", "get_mempolicy", "set_mempolicy",
+	"mbind", "move_pages",
+	/* Threads and time. */
+	"futex", "futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address",
+	"sched_yield", "sched_getaffinity", "sched_setaffinity", "sched_getparam",
+	"sched_getscheduler", "sched_get_priority_min", "sched_get_priority_max", "getpriority",
+	"getcpu", "gettid", "getpid", "getppid", "exit", "exit_group", "restart_syscall", "nanosleep",
+	"clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times",
+	"timerfd_create", "timerfd_settime", "timerfd_gettime", "rt_sigaction", "rt_sigprocmask",
+	"rt_sigreturn", "rt_sigpending", "rt_sigtimedwait", "sigaltstack", "getrusage", "sysinfo",
+	"uname", "getuid", "geteuid", "getgid", "getegid", "getrlimit", "getrandom",
+	/* Files: with the rights of a user who owns none. */
+	"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "open", "openat",
+	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
+	"fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "lseek",
+	"ftruncate", "fsync", "fdatasync", "flock", "fcntl", "dup", "dup2", "dup3", "pipe", "pipe2",
+	"eventfd2", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
+	"ppoll", "select", "pselect6", "getdents64", "unlink", "unlinkat", "rmdir",
+	/* Sockets: nobody is listened for at new places. */
+	"socketpair", "bind", "accept", "accept4", "connect", "getsockname", "getpeername", "sendto",
+	"sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "shutdown", "setsockopt",
+	"getsockopt", NULL,
+};
+
+struct condition {
+	const char *call;
+	unsigned int argument;
+	enum scmp_compare compare;
+	uint64_t a, b;
+};
+
+static const struct condition conditions[] = {
+	/* Threads, and no processes. */
+	{"clone", 0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD},
+	/* Memory is written or executed: libraries may still be loaded, code cannot be made. */
+	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, 0},
+	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, PROT_WRITE},
+	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+	{"mprotect", 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0},
+	{"socket", 0, SCMP_CMP_EQ, AF_UNIX, 0},
+	{"socket", 0, SCMP_CMP_EQ, AF_INET, 0},
+	{"socket", 0, SCMP_CMP_EQ, AF_INET6, 0},
+	{"socket", 0, SCMP_CMP_EQ, AF_NETLINK, 0},
+	/* Not as if the terminal's user had typed. */
+	{"ioctl", 1, SCMP_CMP_NE, TIOCSTI, 0},
+	{"prctl", 0, SCMP_CMP_EQ, PR_SET_NAME, 0},
+	{"prctl", 0, SCMP_CMP_EQ, PR_GET_NAME, 0},
+	{"prctl", 0, SCMP_CMP_EQ, PR_SET_VMA, 0},
+};
+
+static int allow(scmp_filter_ctx f, const char *const *calls)
+{
+	int rc = 0;
+
+	for (; *calls && !rc; calls++) {
+		int number = seccomp_syscall_resolve_name(*calls);
+
+		if (number >= 0)
+			rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, number, 0);
+	}
+	return rc;
+}
+
+static int allow_some(scmp_filter_ctx f)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(conditions) / sizeof(*conditions) && !rc; i++) {
+		const struct condition *c = &conditions[i];
+
+		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name(c->call), 1,
+				      SCMP_CMP(c->argument, c->compare, c->a, c->b));
+	}
+	return rc;
+}
+
+/* Signals and limits of this process: abort(), a thread that is cancelled. */
+static int allow_itself(scmp_filter_ctx f)
+{
+	uint64_t pid = (uint64_t)getpid();
+	int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, SCMP_A0(SCMP_CMP_EQ, pid));
+
+	if (!rc)
+		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+				      SCMP_A0(SCMP_CMP_EQ, pid));
+	if (!rc)
+		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
+				      SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+	/* Its flags are in memory, where a filter does not see them; glibc then takes clone. */
+	return rc ? rc : seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+}
+
+static scmp_filter_ctx filter_new(void)
+{
+	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+
+	if (!f)
+		return NULL;
+	/* All threads. Kernels before 5.16 would else slow each of them against speculation. */
+	seccomp_attr_set(f, SCMP_FLTATR_CTL_TSYNC, 1);
+	seccomp_attr_set(f, SCMP_FLTATR_CTL_SSB, 1);
+	/* A tree of comparisons rather than a list: a sleeping lcore's calls are measured, too. */
+	seccomp_attr_set(f, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	return f;
+}
+
+int filter_engine(struct err *err)
+{
+	scmp_filter_ctx f = filter_new();
+	int rc = f ? allow(f, engine_calls) : -ENOMEM;
+
+	if (!rc)
+		rc = allow_some(f);
+	if (!rc)
+		rc = allow_itself(f);
+	if (!rc)
+		rc = seccomp_load(f);
+	seccomp_release(f);
+	return rc ? err_set(err, -rc, "engine", "cannot give its rights up: filter of system calls: %s",
+			    strerror(-rc))
+		  : 0;
+}
+
+void filter_helper(void)
+{
+	scmp_filter_ctx f = filter_new();
+
+	if (f && !allow(f, helper_calls))
+		seccomp_load(f);
+	seccomp_release(f);
+}
+
+const char *filter_about(void)
+{
+	static char text[48];
+	const struct scmp_version *v = seccomp_version();
+
+	snprintf(text, sizeof(text), "libseccomp %u.%u.%u", v->major, v->minor, v->micro);
+	return text;
+}
