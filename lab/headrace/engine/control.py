@@ -32,6 +32,7 @@ class ControlLost(HeadraceError):
 # Pollers and whatever else the machine does leave the engine's control thread little time. Nobody
 # waits for an engine that is dead, as its socket is closed then: this is for one that hangs.
 ANSWER_S = 300.0
+_ANSWER_MOST = 64 << 20  # bytes; an engine may be a VNF's
 
 
 class Control:
@@ -80,11 +81,13 @@ class Control:
 
     def _line(self, cmd: str) -> bytes:
         try:
-            answer = self._reader.readline()
+            answer = self._reader.readline(_ANSWER_MOST)
         except TimeoutError:
             raise self._silent(cmd) from None
         except OSError as error:
             raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
+        if len(answer) == _ANSWER_MOST:
+            raise ControlLost(f"engine: answer to {cmd!r} is longer than {_ANSWER_MOST} bytes")
         if not answer.endswith(b"\n"):
             raise ControlLost(f"engine: closed the control socket during {cmd!r}")
         return answer

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers: started in namespaces that are already plumbed, asked, entered."""
+"""Containers: started in namespaces that are already plumbed, and asked.
+
+A container is an adversary: what it holds runs by its runtime only, as its user, with its rights.
+"""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
-from headrace.host.tool import BASE_IMAGE, Tool, tool
+from headrace.host.bounded import Unbounded, run_bounded
+from headrace.host.tool import BASE_IMAGE, Tool, printable, tool
 
 _RUN_TIMEOUT_S = 120
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# What every container gets: no program in it gains rights by being started (setuid, capabilities of
+# a file). The runtime's own filter of system calls stays.
+CONFINED = ("--cap-drop", "all", "--security-opt", "no-new-privileges")
 
 _run_options: list[str] = []
 
@@ -66,15 +71,15 @@ def hold(namespace: str) -> int:
     """Start the holder of a namespace; its process."""
     name = holder(namespace)
     arguments = [*run_options(name), "--detach", "--name", name, "--network", "none"]
-    arguments += ["--cap-drop", "all", "--entrypoint", "sleep"]
+    arguments += [*CONFINED, "--entrypoint", "sleep"]
     tool().call([*arguments, BASE_IMAGE, "infinity"])
     return pids([name])[name]
 
 
 def start(spec: ContainerSpec) -> None:
     network = tool().network(spec.namespace, holder(spec.namespace))
-    arguments = [*run_options(spec.name), "--detach", "--name", spec.name, "--cap-drop", "all"]
-    arguments += ["--network", network, "--log-driver", tool().logging]
+    arguments = [*run_options(spec.name), "--detach", "--name", spec.name, *CONFINED]
+    arguments += ["--network", network, *tool().logging]
     for capability in spec.capabilities:
         arguments += ["--cap-add", capability]
     for device in spec.devices:
@@ -93,40 +98,12 @@ def start(spec: ContainerSpec) -> None:
 def execute(
     container: str, command: Sequence[str], *, timeout_s: float = _RUN_TIMEOUT_S
 ) -> subprocess.CompletedProcess[str]:
-    """A command as one of the container's: with its limits, charged to it. The caller judges its
-    status."""
+    """A command as one of the container's: its user, capabilities, filter of system calls and
+    limits; charged to it. The caller judges its status."""
     try:
-        return subprocess.run(
-            [tool().path, "exec", container, *command],
-            capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise HeadraceError(
-            f"container {container}: {command[0]} did not end in {timeout_s:.0f} s"
-        ) from None
-
-
-def enter(
-    pid: int,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    timeout_s: float = _RUN_TIMEOUT_S,
-) -> subprocess.CompletedProcess[str]:
-    """A command of the catalogue's own in the namespaces of a container's first process.
-
-    It takes milliseconds where `execute` takes a good tenth of a second of CPU, and what it takes
-    is not charged to the container. It has the lab's rights: never for a user's image.
-    """
-    nsenter = shutil.which("nsenter")
-    if nsenter is None:
-        raise HeadraceError("nsenter: not found; install it (`apt-get install util-linux`)")
-    joined = ["--mount", "--uts", "--ipc", "--net", "--pid"]
-    inside = ["timeout", f"{timeout_s}", *command]  # ends what the one outside cannot reach
-    return subprocess.run(
-        [nsenter, "--target", str(pid), *joined, "--", *inside],
-        capture_output=True, errors="replace", check=False, env={"PATH": _PATH, **environment},
-    )  # fmt: skip
+        return run_bounded([tool().path, "exec", container, *command], timeout_s)
+    except Unbounded as why:
+        raise HeadraceError(f"container {container}: {command[0]} {why}") from None
 
 
 def running(container: str) -> bool:
@@ -145,7 +122,7 @@ def pids(containers: Sequence[str]) -> dict[str, int]:
 
 def logs(container: str, lines: int = 5) -> str:
     done = tool().ask("logs", "--tail", str(lines), container)
-    return " / ".join((done.stdout + done.stderr).split("\n")).strip(" /")
+    return printable(" / ".join((done.stdout + done.stderr).split("\n")).strip(" /"))
 
 
 def copy_in(file: str, container: str, target: str) -> None:

@@ -18,6 +18,8 @@ Name = Literal["podman", "docker"]
 BASE_IMAGE = "debian:bookworm-slim"
 NAMES: tuple[Name, ...] = ("podman", "docker")
 _TIMEOUT_S = 120
+_LOG_MOST = "4m"
+_WORDS_MOST = 1000  # characters of an error message
 _ASK_S = 60  # podman has taken more than 20 in an emulated guest
 _NAMESPACES = Path("/run/netns")
 # Where resource limits may not be raised, a container starts only with those that are left.
@@ -61,9 +63,11 @@ class Tool:
         return [plain, [*runtime, *plain, "--isolation=chroot"]]
 
     @property
-    def logging(self) -> str:
-        """A driver whose logs can be read back, whatever the machine's default is."""
-        return "k8s-file" if self.name == "podman" else "json-file"
+    def logging(self) -> list[str]:
+        """A driver whose logs can be read back, whatever the machine's default is, and which a
+        container cannot fill the disk with."""
+        driver = "k8s-file" if self.name == "podman" else "json-file"
+        return ["--log-driver", driver, "--log-opt", f"max-size={_LOG_MOST}"]
 
     @property
     def removal(self) -> list[str]:
@@ -150,4 +154,9 @@ def tool() -> Tool:
 
 def last_words(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "failed without a word"
+    return printable(lines[-1]) if lines else "failed without a word"
+
+
+def printable(text: str) -> str:
+    """As a terminal may be given what a container wrote: no escape sequences, not without end."""
+    return "".join(c if c.isprintable() else "?" for c in text[:_WORDS_MOST])

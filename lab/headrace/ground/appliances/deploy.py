@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import subprocess
 import time
@@ -43,7 +44,13 @@ from headrace.host.tool import last_words, tool
 from headrace.spec.appliance import Allocation, NetworkName
 
 _HEALTH_PERIOD_S = 0.2
-_UNTIL_HEALTHY = "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done"
+_UNTIL_HEALTHY = ("sh", "-c", "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done")
+_EXEC_S = 60  # for a runtime to begin and end a command, on a busy machine
+_COUNTER = re.compile(  # awk writes large numbers with an exponent
+    r"([\w.:-]{1,64}) (-?[0-9]{1,18})((?:\.[0-9]{1,18})?(?:e\+?[0-9]{1,2})?)", re.ASCII
+)
+_COUNTERS_MOST = 1000
+_VALUE_MOST = 1 << 63
 _STARTED_AT_ONCE = 4
 _LOOPBACK = 1  # its index in every namespace
 
@@ -249,8 +256,9 @@ class RunningGraph:
     def _healthy_within(self, node: ContainerNode, timeout_s: float) -> bool:
         supply, name = self.supplies[node.vnf], self.name(node)
         if not supply.opaque:
-            done = self.inside(node, "sh", "-c", _UNTIL_HEALTHY, timeout_s=timeout_s)
-            return done.returncode == 0
+            # It ends there: whoever asks for it outside can be killed without it.
+            until = ("timeout", f"{timeout_s}", *_UNTIL_HEALTHY)
+            return self.inside(node, *until, timeout_s=timeout_s + _EXEC_S).returncode == 0
         if supply.health is None:
             return runtime.running(name)
         deadline = time.monotonic() + timeout_s
@@ -271,12 +279,7 @@ class RunningGraph:
             raise HeadraceError(
                 f"VNF {node.name}: its counters cannot be read: {last_words(done.stderr)}"
             )
-        counters = {}
-        for line in done.stdout.splitlines():
-            name, _, value = line.rpartition(" ")
-            if name and value.lstrip("-").split(".")[0].isdigit():
-                counters[name] = int(float(value))
-        return counters
+        return counters_in(done.stdout)
 
     def targets(self) -> Targets:
         """What collectors watch of this deployment; its bridges by the LANs that they are."""
@@ -310,9 +313,8 @@ class RunningGraph:
     def inside(
         self, node: ContainerNode, *command: str, timeout_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        """A command of ours in a container of the catalogue; what it takes is not charged to it."""
-        own = self._environment(node)
-        return runtime.enter(self.pids[node.name], command, own, timeout_s=timeout_s)
+        """A command in a container, with the container's rights and environment."""
+        return runtime.execute(self.name(node), command, timeout_s=timeout_s)
 
     def give(self, file: Path, target: str) -> None:
         """A file of the lab's, to the clients."""
@@ -324,8 +326,8 @@ class RunningGraph:
 
     def client(self, *command: str, timeout_s: float = 120) -> str:
         """A command at the clients; its output."""
-        name = self.name(self.layout.client)
-        return self._said(command[0], runtime.execute(name, command, timeout_s=timeout_s))
+        done = self.inside(self.layout.client, *command, timeout_s=timeout_s)
+        return self._said(command[0], done)
 
     @staticmethod
     def _said(program: str, done: subprocess.CompletedProcess[str]) -> str:
@@ -333,6 +335,13 @@ class RunningGraph:
             words = last_words(done.stderr or done.stdout)
             raise HeadraceError(f"client: {program}: {words}")
         return done.stdout
+
+
+def counters_in(text: str) -> dict[str, int]:
+    """Lines `NAME VALUE`, of values that fit into 64 bits; a container may write anything else."""
+    lines = (_COUNTER.fullmatch(line) for line in text.splitlines()[:_COUNTERS_MOST])
+    values = {one[1]: int(float(one[2] + one[3]) if one[3] else one[2]) for one in lines if one}
+    return {name: value for name, value in values.items() if abs(value) < _VALUE_MOST}
 
 
 def environment(node: ContainerNode, layout: ContainerLayout) -> dict[str, str]:

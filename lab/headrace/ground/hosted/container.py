@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VNF as a container: the catalogue's image of headrace's engine, without a network of its own.
 
-Its folder of the run is all of the host that it sees: its plan, its control socket, and the socket
-of its link, over which the host hands it their memory. Its CPUs, quota and memory are its control
+Its folder of the run is all of the host that it sees, and can only be read: its plan, and the
+socket of its link, over which the host hands it their memory. It can write one folder within, where
+its control socket is; nothing else there is looked at. Its CPUs, quota and memory are its control
 group's.
 """
 
@@ -78,7 +79,7 @@ class Containers:
 
 
 def _confined(hosting: Hosting) -> list[str]:
-    options = ["--cap-drop", "all", "--log-driver", tool().logging]
+    options = [*runtime.CONFINED, *tool().logging]
     # A label would keep it from the sockets that are shared with it (SELinux).
     options += ["--security-opt", "label=disable", "--entrypoint", _ENGINE]
     if hosting.cpus is not None:
@@ -103,6 +104,9 @@ class VnfContainer(HostedVnf):
     ) -> None:
         """`namespace`: where its ports are; None: it has no network."""
         super().__init__(vnf, run, prefix)
+        self._own = self.folder / "c"
+        self._own.mkdir(exist_ok=True)
+        self._socket = self._own / "sock"
         self._network = ["--network", "none"]
         if namespace is not None:
             network = tool().network(namespace, runtime.holder(namespace))
@@ -127,7 +131,8 @@ class VnfContainer(HostedVnf):
 
     def _run_command(self) -> list[str]:
         plan, folder = self._write_plan(), str(self.folder)
-        options = ["--name", self.name, *self._network, "--volume", f"{folder}:{folder}"]
+        options = ["--name", self.name, *self._network, "--volume", f"{folder}:{folder}:ro"]
+        options += ["--volume", f"{self._own}:{self._own}"]
         for file in self.vnf.files:
             options += ["--volume", f"{file}:{file}:ro"]
         options += ["--cpuset-cpus", ",".join(map(str, self.vnf.lcores))]

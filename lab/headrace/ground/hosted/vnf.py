@@ -17,6 +17,8 @@ from headrace.errors import HeadraceError
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.run_queue import WORKER
 from headrace.host.cgroups import Cgroup
+from headrace.host.sockets import connect_to
+from headrace.host.tool import printable
 
 _START_S = 120.0
 _LAST_LINES = 3
@@ -68,7 +70,7 @@ class HostedVnf(ABC):
             if not self.alive:
                 raise self.died()
             try:
-                self.control = Control(self._socket)
+                self.control = Control(connect_to(self._socket))
             except OSError:
                 if time.monotonic() > deadline:
                     why = f"{self.vnf.name}: not ready after {_START_S:g} s"
@@ -129,7 +131,8 @@ class HostedVnf(ABC):
 
 
 def last_words(text: str) -> str:
-    return " | ".join(text.strip().splitlines()[-_LAST_LINES:]) or "nothing on stderr"
+    words = " | ".join(text.strip().splitlines()[-_LAST_LINES:])
+    return printable(words) or "nothing on stderr"
 
 
 def how_ended(process: Popen[bytes] | None, group: Cgroup | None) -> str:
