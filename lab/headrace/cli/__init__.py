@@ -5,11 +5,12 @@ needed to add one."""
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import sys
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, NoReturn
 
 import typer
@@ -20,10 +21,12 @@ import headrace
 from headrace.cli._commands import command_list, listed
 from headrace.cli._live import with_address
 from headrace.errors import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED, HeadraceError
+from headrace.host import interrupts
 
 # click's, which some versions of typer bring along under another name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # whatever is written when there is no room
 _COMPLETING = "_HEADRACE_COMPLETE"  # set by the shell that asks for completions
 
 
@@ -72,20 +75,9 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
         app.command(name)(getattr(module, name))
 
 
-_received: list[int] = []  # signals
-
-
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM ends a run as Ctrl-C does: what was started is stopped, what was measured is kept."""
-    _received.append(number)
-    raise KeyboardInterrupt
-
-
 def main() -> NoReturn:
     """The console script: errors become one message and an exit status, never a traceback."""
-    signal.signal(signal.SIGTERM, _terminate)
-    # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
-    signal.signal(signal.SIGINT, _terminate)
+    interrupts.catch()
     try:
         _main()
     except SystemExit as ended:
@@ -93,8 +85,8 @@ def main() -> NoReturn:
             # What is left has no reader; the status is as of a program that SIGPIPE ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(128 + signal.SIGPIPE)
-        if ended.code == EXIT_INTERRUPTED and _received:
-            sys.exit(128 + _received[-1])
+        if ended.code == EXIT_INTERRUPTED and interrupts.received:
+            sys.exit(128 + interrupts.received[0])
         raise
 
 
@@ -121,6 +113,16 @@ def _main() -> NoReturn:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.exit(EXIT_FAILURE)
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"headrace: {where}{os.strerror(error.errno or 0)}", file=sys.stderr)
+        sys.exit(EXIT_FAILURE)
+    except Exception:
+        if interrupts.received:  # DuckDB, for one, makes an error of its own of an interrupt
+            sys.exit(EXIT_INTERRUPTED)
+        raise
     sys.exit(status or 0)
 
 

@@ -20,7 +20,7 @@ from pyroute2 import IPRoute, NetlinkError, netns
 
 from headrace.host import builds, cgroups, runtime
 from headrace.host.settings import restore
-from headrace.host.state import Process, kill
+from headrace.host.state import Process, kill, unwritable
 from headrace.host.tool import installed
 
 Kind = Literal[
@@ -50,10 +50,13 @@ class Ledger:
         self.path = run / FILE
 
     def note(self, kind: Kind, name: str) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, "name": name}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"kind": kind, "name": name}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(self.path, error) from None
 
     def undo(self) -> list[str]:
         return undo(self.path)

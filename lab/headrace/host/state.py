@@ -7,11 +7,13 @@ A run whose owner is gone (killed) is undone by `headrace clean`, which touches 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.host import hugepages
+from headrace.host import hugepages, interrupts
 
 _KILL_WAIT_S = 5.0
 _RUN = "run-"
@@ -71,16 +73,16 @@ class RunState:
 
     def __init__(self) -> None:
         base = state_directories()[0]
-        try:
-            base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise HeadraceError(f"{base}: {error.strerror}") from None
-        if not _own(base):
-            raise HeadraceError(
-                f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
-            )
-        self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=base))
-        self.note("owner", Process.of(os.getpid()))
+        with _locked(base, make=True):
+            try:
+                self.path = Path(tempfile.mkdtemp(prefix=_RUN, dir=base))
+            except OSError as error:
+                raise unwritable(base, error) from None
+            try:
+                self.note("owner", Process.of(os.getpid()))
+            except HeadraceError:
+                shutil.rmtree(self.path, ignore_errors=True)
+                raise
 
     def note(self, what: str, process: Process | None) -> None:
         if process is not None:
@@ -103,26 +105,54 @@ class RunState:
 
     def remove(self) -> None:
         """The run is over: give back what it added to the machine, then forget it."""
-        _undo(self.path)
-        base = self.path.parent
-        if base.is_dir() and not any(base.iterdir()):
-            base.rmdir()
+        with _alone(self.path):  # half removed it looks like one whose owner is gone
+            _undo(self.path)
+        _drop(self.path.parent)
 
 
 @contextmanager
 def run_state() -> Iterator[RunState]:
-    """For as long as something runs."""
-    state = RunState()
+    """For as long as something runs. What runs that were killed had left is undone first; no signal
+    breaks off what this one leaves."""
+    interrupts.hold()
     try:
-        yield state
+        state = RunState()
+        try:
+            interrupts.let_go()
+            _tidy()
+            yield state
+        finally:
+            interrupts.hold()
+            state.remove()
     finally:
-        state.remove()
+        interrupts.let_go()
+
+
+def _tidy() -> None:
+    try:
+        done = clean()
+    except HeadraceError as why:  # of a container's tool, say, which this run need not have
+        done = [f"not all of it: {why}"]
+    if done:
+        text = "; ".join(done)
+        print(f"headrace: a run that was killed had left something: {text}", file=sys.stderr)
+
+
+def unwritable(path: Path, error: OSError) -> HeadraceError:
+    return HeadraceError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}")
 
 
 def _put(path: Path, value: dict[str, Any]) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value))
-    temporary.rename(path)
+    write(path.with_suffix(".tmp"), json.dumps(value))
+    path.with_suffix(".tmp").rename(path)
+
+
+def write(path: Path, text: str) -> None:
+    """A file of a run. State directories are small file systems in memory, and get full."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise unwritable(path, error) from None
 
 
 def _get(path: Path) -> dict[str, Any]:
@@ -160,13 +190,79 @@ def clean() -> list[str]:
     for base in state_directories():
         if not _own(base):
             continue
-        for run in sorted(base.glob(f"{_RUN}*")):
-            owner = _process(run / "owner.json")
-            if owner is None or not owner.alive():
-                done += _undo(run)
-        if not any(base.iterdir()):
-            base.rmdir()
+        for run in _over(base):
+            with _alone(run) as ours:
+                done += _undo(run) if ours else []
+        _drop(base)
     return done
+
+
+def _over(base: Path) -> list[Path]:
+    """Runs whose owner is gone."""
+    with _locked(base) as there:
+        runs = sorted(base.glob(f"{_RUN}*")) if there else []
+        owners = ((run, _process(run / "owner.json")) for run in runs)
+        return [run for run, owner in owners if owner is None or not owner.alive()]
+
+
+def _drop(base: Path) -> None:
+    with _locked(base) as there:
+        if there and not any(base.iterdir()):
+            base.rmdir()
+
+
+@contextmanager
+def _locked(base: Path, *, make: bool = False) -> Iterator[bool]:
+    """Alone in a state directory, where runs begin and end: one whose owner is not written down yet
+    looks as if it had none. False: it is not there."""
+    while True:
+        if make:
+            try:
+                base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise unwritable(base, error) from None
+            if not _own(base):
+                raise HeadraceError(
+                    f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
+                )
+        try:
+            folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            if make:
+                continue  # removed by whoever was the last in it
+            yield False
+            return
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if _is(base, folder):
+                yield True
+                return
+        finally:
+            os.close(folder)
+
+
+def _is(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _alone(run: Path) -> Iterator[bool]:
+    """Whether nobody else is undoing it: two would give back its hugepages twice."""
+    try:
+        folder = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield False  # it is gone
+        return
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(folder)
 
 
 def _undo(run: Path) -> list[str]:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import HeadraceError
 from headrace.host.hugepages import give_back
-from headrace.host.state import Process, RunState, clean, state_directories
+from headrace.host.ledger import Ledger
+from headrace.host.state import Process, RunState, clean, run_state, state_directories
 
 KILLED_OWNER = """
 import os, signal, subprocess, sys
@@ -87,3 +89,47 @@ def test_notes_survive_garbage() -> None:
     (state.path / "owner.json").write_text("{")
     (state.path / "engine.json").write_text(json.dumps({"pid": "x"}))
     assert clean() == [f"removed {state.path}"]
+
+
+def test_a_start_undoes_what_a_killed_run_left(capfd: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_OWNER], capture_output=True, text=True, check=False
+    )
+    pid, path = done.stdout.split()
+    with run_state() as state:
+        assert not Path(path).exists() and state.path.exists()
+    orphan = Process.of(int(pid))
+    assert orphan is None or not orphan.alive()
+    said = capfd.readouterr().err
+    assert said.startswith("headrace: a run that was killed had left something: killed engine ")
+    assert f"removed {path}" in said and said.count("\n") == 1
+
+
+def test_runs_that_begin_together_leave_each_other_alone() -> None:
+    """Each undoes what it takes for a dead run's; that one is just beginning is no such sign."""
+    script = (
+        "from headrace.host.state import run_state\n"
+        "for _ in range(40):\n"
+        "    with run_state() as state:\n"
+        "        assert (state.path / 'owner.json').exists()\n"
+    )
+    each = [
+        subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [one.communicate()[1] for one in each] == [""] * 4
+    assert [one.returncode for one in each] == [0] * 4
+
+
+def test_a_state_directory_without_room(tmp_path: Path) -> None:
+    """One line that names the file; nothing is left that could not be written."""
+    state = RunState()
+    (state.path / "claim.tmp").symlink_to("/dev/full")
+    with pytest.raises(HeadraceError, match=r"claim\.tmp: cannot be written: no space left"):
+        state.claim(1)
+    (state.path / "resources.jsonl").symlink_to("/dev/full")
+    with pytest.raises(HeadraceError, match=r"resources\.jsonl: cannot be written: no space"):
+        Ledger(state.path).note("path", str(tmp_path / "none"))
+    (state.path / "resources.jsonl").unlink()  # it would be read, and has no end
+    state.remove()
+    assert not state.path.exists()

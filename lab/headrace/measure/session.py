@@ -25,7 +25,7 @@ import headrace
 from headrace.collect.watch import Watch, watching
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
-from headrace.host import store
+from headrace.host import interrupts, store
 from headrace.host.exclusive import WAIT_S, HeldLcores
 from headrace.host.memory import Memory, provide
 from headrace.host.state import dpdk_prefix, run_state
@@ -323,17 +323,27 @@ def session(
 ) -> Iterator[Session]:
     """However it ends, nothing but the bundle is left, and what was measured is in it."""
     opened: Session | None = None
+    interrupts.hold()
     try:
         with bundle:
             opened = Session(bundle, progress, wait_s)
             with contextlib.closing(opened):
-                yield opened
-                opened.finish()
+                try:
+                    interrupts.let_go()
+                    yield opened
+                    opened.finish()
+                finally:
+                    interrupts.hold()  # until all is undone and written
     except BaseException as error:
         progress.close()
         _ended_by(error, bundle.path, opened, progress, report)
         raise
-    progress.close()
+    else:
+        progress.close()
+        if interrupts.pending():
+            progress.say(f"interrupted when it had ended; see {escape(str(bundle.path))}")
+    finally:
+        interrupts.let_go()
 
 
 def _ended_by(

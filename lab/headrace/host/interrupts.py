@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C and SIGTERM: the first one ends what is being done, none breaks off its undoing.
+
+Only the first raises KeyboardInterrupt: an impatient user's second one, while containers are
+removed and the bundle is finished, would leave half of them. While they are held (`hold`) not even
+the first does; it is raised when nobody holds them any more (`let_go`). Who cannot wait has
+SIGKILL, and `headrace clean`.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+received: list[int] = []  # signals, in order
+_raised = False
+_holders = 0
+
+
+def catch() -> None:
+    """From now on, in the main thread."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    # A shell that starts a job in the background has it ignore SIGINT; a script still wants it.
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    received.append(number)
+    _raise_first()
+
+
+def pending() -> bool:
+    """Whether one has come and will be raised."""
+    return bool(received) and not _raised
+
+
+def _raise_first() -> None:
+    global _raised
+    if pending() and not _holders:
+        _raised = True
+        raise KeyboardInterrupt
+
+
+def hold() -> None:
+    """Each call needs one of `let_go`."""
+    global _holders
+    _holders += 1
+
+
+def let_go() -> None:
+    """KeyboardInterrupt, when a signal came meanwhile, and was the first."""
+    global _holders
+    _holders -= 1
+    _raise_first()
