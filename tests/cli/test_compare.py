@@ -53,6 +53,11 @@ def test_two_specs_with_files_of_one_name(tmp_path: Path, engine_binary: Path) -
     assert engines == [None, str(other)]
     assert len(ElementTree.parse(tmp_path / "junit.xml").getroot()[0]) == 1
     shutil.rmtree(tmp_path / "a")
-    replay = headrace("run", "--check", "--json", tmp_path / "bundle",
-                      folder=tmp_path, engine=engine_binary)  # fmt: skip
+    check = "run", "--check", "--json", tmp_path / "bundle"
+    refused = headrace(*check, folder=tmp_path, engine=engine_binary)
+    assert refused.returncode == 2
+    assert f"got '{other}'; would be run as this bundle's spec says" in refused.stderr
+    replay = headrace(*check, "--trust", folder=tmp_path, engine=engine_binary)
+    assert f"the spec has {other} run" in replay.stderr
+    assert json.loads(replay.stdout)["runs"] == [str(engine_binary), str(other)]
     assert [e["chain"] for e in json.loads(replay.stdout)["experiments"]] == ["a-1", "b-1"]

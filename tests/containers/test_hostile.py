@@ -137,8 +137,8 @@ def test_programs_of_an_image_run_with_its_own_rights(
     [result] = results(done)
     assert victim.read_text() == _SECRET
     assert result["application"]["counters"]["evil"] == {
-        "rewritten": 1, "CapEff": _NET_RAW, "NoNewPrivs": 1, "Seccomp": 2, "uid": user, "mounted": 0,
-        "made_a_disk": 0, "reached_the_host": 0,
+        "rewritten": 1, "CapEff": _NET_RAW, "NoNewPrivs": 1, "Seccomp": 2, "uid": user,
+        "mounted": 0, "made_a_disk": 0, "reached_the_host": 0,
     }  # fmt: skip
     assert ours() <= before
 

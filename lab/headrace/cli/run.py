@@ -57,6 +57,27 @@ Settled = Annotated[
     ),
 ]
 
+Wait = Annotated[
+    float,
+    typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
+]
+
+Claims = Annotated[
+    bool,
+    typer.Option(
+        "--claims",
+        help="Exit status 3 if a claim of the study is contradicted, 4 if one is not judged.",
+    ),
+]
+
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run what a bundle's spec names beside headrace's own: programs, images, machines.",
+    ),
+]
+
 
 def run(
     spec: Spec = Path("quickstart"),
@@ -67,10 +88,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object: bundle and results.")
     ] = False,
-    wait: Annotated[
-        float,
-        typer.Option("--wait", min=0, help="Seconds to wait for lcores that another run holds."),
-    ] = WAIT_S,
+    wait: Wait = WAIT_S,
     settled: Settled = 0.0,
     check: Annotated[
         bool,
@@ -86,22 +104,17 @@ def run(
     ] = None,
     point: Annotated[str | None, typer.Option("--point", help="Only this point.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
-    claims: Annotated[
-        bool,
-        typer.Option(
-            "--claims",
-            help="Exit status 3 if a claim of the study is contradicted, 4 if one is not judged.",
-        ),
-    ] = False,
+    claims: Claims = False,
     live: Address = None,
     on: On = None,
+    trust: Trust = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     _one_of(show, check)
     if spec.is_dir() and is_tuned(spec):
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
         return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
-    doc = on_server(open_spec(spec), on)
+    doc = on_server(open_spec(spec, trusted=trust), on)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
         groups.show(chosen, stdout())
@@ -180,7 +193,10 @@ def measure_study(
     console = Console(stderr=True, highlight=False)
     number = len(checked.points) * deployments(checked)
     listening = listen(live)
-    console.print(_preview(chosen.study.name, checked).heading)
+    preview = _preview(chosen.study.name, checked)
+    console.print(preview.heading)
+    if preview.runs:
+        console.print(preview.started, markup=False, soft_wrap=True)
     writer = new_bundle(out, chosen.study.name)
 
     def report(target: Path, shown: bool) -> None:
@@ -238,6 +254,7 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
         repetitions=study.repetitions,
         seconds=study_s(checked),
         files=files,
+        runs=tuple(dict.fromkeys(name for one in points for name in one.runs)),
         deploying=checked.seconds is None,
     )
 
@@ -249,16 +266,17 @@ def _show_preview(preview: Preview, as_json: bool) -> None:
         show_preview(preview, stdout(soft_wrap=True))
 
 
-def open_spec(given: Path) -> Document:
+def open_spec(given: Path, *, trusted: bool) -> Document:
     """A spec's document; a bundle's is its spec, with the files that it copied; a name without a
-    file, as quickstart, is a study of headrace's own."""
+    file, as quickstart, is a study of headrace's own. `trusted`: a bundle's spec may say what is to
+    be run."""
     own = shipped("studies") / f"{given}.yaml"
     if not given.exists() and not given.suffix and own.is_file():
         return document.load(own)
     if not given.is_dir():
         return document.load(given)
     bundle = Bundle(given)
-    doc = document_of(bundle)
+    doc = document_of(bundle, trusted=trusted)
     if doc is None or bundle.spec_resolved is None:
         raise BadInput(f"{given}: has no spec to replay")
     return doc

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from headrace.engine.describe import Description, describe
@@ -76,7 +78,14 @@ def _other(experiment: Experiment, engine: Path, doc: Document) -> Description:
     if experiment.hosting.kind not in ("inline", "process"):
         kind = experiment.hosting.kind
         raise doc.error(at, f"hosting is {kind}; allowed: with hosting inline or process")
-    file = doc.resolve(engine)
+    file = doc.program(at, engine)
     if not os.access(file, os.X_OK) or file.is_dir():
         raise doc.error(at, "is no program; allowed: a built headrace-engine", value=str(engine))
+    _announce(file)
     return describe(file)
+
+
+@cache
+def _announce(program: Path) -> None:
+    """Before it is asked for the first time what it can do."""
+    print(f"headrace: the spec has {program} run", file=sys.stderr, flush=True)

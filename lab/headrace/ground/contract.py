@@ -201,6 +201,10 @@ class Point(Protocol):
     @property
     def offers(self) -> Sequence[Offer]: ...
     @property
+    def runs(self) -> Sequence[str]:
+        """Programs, images and machines that are started for it, as this machine names them."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """For the user: also which of the study's workloads it cannot be given, and why."""
 

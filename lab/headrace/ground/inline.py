@@ -85,6 +85,10 @@ class EnginePoint:
         return self.study.measure.model_copy(update={"search": (), "loads": loads})
 
     @property
+    def runs(self) -> tuple[str, ...]:
+        return (str(self.description.engine),)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         return (*self.placement.notes, *self.remarks)
 

@@ -52,6 +52,7 @@ class Fake:
     capacity: float = CAPACITY
     labels: Sequence[str] = ()
     notes: Sequence[str] = ()
+    runs: Sequence[str] = ()
     segments: tuple[Segment, ...] = ()
     cpus: frozenset[int] = frozenset()
     shares: list[float] = field(default_factory=list)  # what each look finds was left alone

@@ -50,7 +50,7 @@ def deployed(
         given_flows = data["workload"].get("flows")
         others = given_flows if isinstance(given_flows, dict) else {}
         data["workload"]["flows"] = {**others, "count": flows}
-    altered = Document(doc.file, data, None, doc.inputs)
+    altered = replace(doc, data=data, root=None)
     [one] = expand(altered)
     return _with_equal_pools(bench.points(one, altered), len(experiment.nodes))
 

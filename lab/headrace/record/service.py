@@ -23,7 +23,7 @@ class OffloadedVnf(Record):
     ignored: NonNegativeInt  # of those, what is no matter of forwarding
     no_room: NonNegativeInt  # and what the tables had no room for
     swept: NonNegativeInt  # routes that did not come again after a restart
-    last_update_ns: NonNegativeInt  # since 1970; 0: none has come
+    last_update_ns: NonNegativeInt  # by CLOCK_MONOTONIC; 0: none has come
 
 
 class OffloadReport(Record):

@@ -30,6 +30,7 @@ class Preview(BaseModel):
     repetitions: int
     seconds: float | None  # None: nothing is known about how long it takes
     files: tuple[str, ...]
+    runs: tuple[str, ...] = ()  # programs, images and machines that are started for it
     deploying: bool = False  # takes time that nobody knows, which `seconds` has not
 
     @property
@@ -38,6 +39,10 @@ class Preview(BaseModel):
         if self.seconds is not None:
             text += f", about {duration(self.seconds)}"
         return f"{text}, and what deploying takes" if self.deploying else text
+
+    @property
+    def started(self) -> str:
+        return f"runs: {', '.join(self.runs)}"
 
 
 def show(preview: Preview, console: Console) -> None:
@@ -51,6 +56,8 @@ def show(preview: Preview, console: Console) -> None:
         console.print(f"  each {preview.repetitions} times", markup=False)
     for note in dict.fromkeys(note for one in preview.experiments for note in one.notes):
         console.print(f"  note: {note}", markup=False)
+    if preview.runs:
+        console.print(f"  {preview.started}", markup=False)
     if preview.files:
         console.print(f"  files read: {', '.join(preview.files)}", markup=False)
     console.print("Nothing is wrong with it, and nothing was run.", markup=False)

@@ -41,8 +41,10 @@ class Document:
     file: Path
     data: Any
     root: yaml.Node | None
-    # In a bundle: where the copy of each file that the spec names lies.
+    # Where the copy of each file that the spec names lies, by that name.
     inputs: Mapping[str, Path] = field(default_factory=dict)
+    bundled: bool = False  # in a bundle: it names no files but those copies
+    trusted: bool = True  # it may name programs, images and machines that are to be run
     group: str | None = None  # whose part of the study is laid over the rest of it
     swept: tuple[str, ...] = ()  # paths that the group's sweep sets
 
@@ -53,7 +55,20 @@ class Document:
     def resolve(self, given: str | Path) -> Path:
         """Paths in a spec are relative to the spec's own file."""
         copy = self.inputs.get(str(given))
+        if copy is None and self.bundled:
+            raise BadInput(f"{self.file}: names {given}, of which the bundle holds no copy")
         return copy if copy is not None else (self.file.parent / given).resolve()
+
+    def program(self, path: tuple[PathKey, ...], given: str | Path) -> Path:
+        """A file to be executed. None is ever copied into a bundle."""
+        self.check_trusted(path, given)
+        return (self.file.parent / given).resolve()
+
+    def check_trusted(self, path: tuple[PathKey, ...], given: str | Path) -> None:
+        """Asked before anything that the spec itself brings is run."""
+        if not self.trusted:
+            problem = "would be run as this bundle's spec says; allowed: with --trust"
+            raise self.error(path, problem, value=str(given))
 
     def line(self, path: tuple[PathKey, ...]) -> int | None:
         """The line of the value at `path`, or of its nearest parent that exists."""

@@ -209,6 +209,10 @@ class PathPoint:
         workload = workload_name(self.protocol, self.rig.message_bytes)
         return (Offer(workload, self.protocol, paced=False),)
 
+    @property
+    def runs(self) -> Sequence[str]:
+        return ()
+
     def resolved(self) -> Json:
         return {"chain": self.chain, "execution": self.execution, "protocol": self.protocol}
 

@@ -132,6 +132,10 @@ class AppliancePoint:
         return workload.text + swept_text(self.point.swept)
 
     @property
+    def runs(self) -> Sequence[str]:
+        return [supply.image for supply in self.point.supplies.values()]
+
+    @property
     def notes(self) -> Sequence[str]:
         problems = ((w, workload_problem(self.point, w)) for w in self.point.workloads)
         where = f"{self.point.network}: {self.point.name}"

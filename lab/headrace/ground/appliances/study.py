@@ -132,6 +132,8 @@ class _Expander:
                 raise doc.error(place, f"no such VNF; {self._allowed()}")
 
     def _appliances(self) -> dict[str, VnfDefinition]:
+        for name, own in self.hosting.images.items():
+            self.doc.check_trusted((*_VNFS[:-1], "images", name, "image"), own.image)
         return {
             name: VnfDefinition(
                 name=name, title=f"appliance {a.image}", category=Category.UNCLASSIFIED,

@@ -13,6 +13,7 @@ from headrace.collect.watch import targets_of
 from headrace.engine.plan import direct_plan
 from headrace.engine.plan_document import Plan
 from headrace.engine.reading import Reading
+from headrace.ground import catalogue
 from headrace.ground.contract import Killable, Looking, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
@@ -22,6 +23,7 @@ from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.layout import Hosted, lay_out_hosted
 from headrace.ground.hosted.limits import limits
+from headrace.ground.hosted.vm_accel import find_qemu
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
 from headrace.record.facts import Observation
 from headrace.record.figures import Figures
@@ -39,6 +41,15 @@ class HostedPoint(EnginePoint):
         if segment not in {vnf.name for vnf in self.hosted.vnfs}:
             return "inline"
         return self.hosted.hosting.kind
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        kind, vnfs = self.hosted.hosting.kind, self.hosted.vnfs
+        appliances = (one.appliance for one in vnfs if one.appliance is not None)
+        files = [file for a in appliances for file in (a.image, a.kernel) if file is not None]
+        machines = (str(find_qemu()), *files) if kind == "vm" else ()
+        images = (catalogue.find("headrace").image,) if kind == "container" else ()
+        return tuple(dict.fromkeys((*super().runs, *machines, *images)))
 
     @property
     def labels(self) -> tuple[str, ...]:

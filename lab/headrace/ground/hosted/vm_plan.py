@@ -49,6 +49,7 @@ def appliance_of(
                 f"{node.name!r} is a machine of its own and cannot share one with other functions; "
                 "allowed: `execution: pipeline`, or a segment of its own",
             )
+        doc.check_trusted(at, str(node.params.get("image") or node.params.get("kernel")))
         files = with_absolute_files(description.nfs[APPLIANCE]["params"], node.params, doc)
         try:
             return ApplianceVm.model_validate(files)

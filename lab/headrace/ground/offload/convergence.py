@@ -24,9 +24,10 @@ from headrace.collect.base import cpu_times_s
 from headrace.errors import HeadraceError
 from headrace.ground.contract import Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
-from headrace.ground.offload.daemons import Daemons
+from headrace.ground.offload.daemons import Daemons, programs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
+from headrace.host.programs import find_engine
 from headrace.record.convergence import RouteChange
 from headrace.record.segments import Segment
 from headrace.record.service import OffloadedVnf
@@ -123,6 +124,10 @@ class SpeakerPoint:
     def offers(self) -> Sequence[Offer]:
         return [Offer(f"{len(self.networks)} routes", self.asked)]
 
+    @property
+    def runs(self) -> Sequence[str]:
+        return [str(find_engine()), *programs(self.daemon)]
+
     def resolved(self) -> Json:
         return resolved_of(self, self.study.model_dump(mode="json"))
 
@@ -157,7 +162,7 @@ class SpeakerUp(ServiceUp):
     ) -> RouteChange:
         service, networks, asked = self.service, self._point.networks, self._point.asked
         before, busy = _shown(service), _cpu_s(service)
-        began_ns = time.time_ns()
+        began_ns = time.monotonic_ns()
         _speaker(service, command)
         first = _await_first(asked, service, before, event)
         wanted = _OWN + (len(networks) if gateway else 0)
@@ -281,7 +286,7 @@ def _await_last(
     deadline = time.monotonic() + c.timeout
     while True:
         now = _shown(service)
-        quiet_ns = time.time_ns() - now.last_update_ns
+        quiet_ns = time.monotonic_ns() - now.last_update_ns
         there = quiet_ns > _QUIET_S * 1e9 and now.ipv4_routes == wanted
         if there and all(_goes(service, one) == gateway for one in _some(networks)):
             return now

@@ -107,7 +107,9 @@ class Daemons:
 
     def _add(self, daemon: str, command: list[str]) -> None:
         enter = ["ip", "netns", "exec", self.namespace]
-        one = RunningDaemon([*enter, *command], self.folder / f"{daemon}.log")
+        # Beside the folder: the daemon's user could put a link into that.
+        log = self.folder.with_name(f"{self.folder.name}-{daemon}.log")
+        one = RunningDaemon([*enter, *command], log)
         self.running[daemon] = one
         self._run(one)
 
@@ -183,8 +185,19 @@ class Daemons:
         self.running.clear()
 
 
+def programs(daemon: str) -> list[str]:
+    """That a VNF with this routing daemon runs."""
+    if daemon == "bird":
+        return [_bird() or "bird"]
+    return [str(_FRR)] if daemon == "frr" else []
+
+
+def _bird() -> str | None:
+    return shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
 def find_bird(vnf: str) -> str:
-    bird = shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    bird = _bird()
     if bird is None:
         raise HeadraceError(f"vnfs.{vnf}: bird is not installed (Debian: bird2)")
     return bird

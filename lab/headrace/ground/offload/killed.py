@@ -23,10 +23,12 @@ from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.contract import ChainHealth, Offer, Site, resolved_of
 from headrace.ground.offload import namespaces
+from headrace.ground.offload.daemons import programs
 from headrace.ground.offload.fpm import destinations, prefixes, write_addresses
 from headrace.ground.offload.plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
+from headrace.host.programs import find_engine
 from headrace.host.state import dpdk_directories, dpdk_prefix
 from headrace.record.segments import Segment
 from headrace.spec.document import Document
@@ -109,6 +111,10 @@ class RoutersPoint:
     def offers(self) -> Sequence[Offer]:
         name = f"{self.routers.frame}B {self.routers.vnfs * FLOWS} flows"
         return [Offer(name, self.study.workload[0])]
+
+    @property
+    def runs(self) -> Sequence[str]:
+        return [str(find_engine()), *programs(self.routers.daemon)]
 
     def resolved(self) -> Json:
         return resolved_of(self, self.study.model_dump(mode="json"))

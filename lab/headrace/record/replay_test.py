@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bundle that may be a stranger's: what its spec may name, and what it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import BadInput
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.replay import document_of
+from headrace.spec.document import Document
+
+SPEC = "name: mine\nchain: [acl]\n"
+
+
+def bundle(folder: Path, inputs: Any = None) -> Bundle:
+    """With one input, rules.txt, unless `inputs` says otherwise."""
+    (folder / "rules.txt").write_text("rules\n")
+    with BundleWriter(folder / "b") as writer:
+        writer.input("0-rules.txt", folder / "rules.txt")
+        inputs = {"rules.txt": "inputs/0-rules.txt"} if inputs is None else inputs
+        writer.spec(SPEC, {"inputs": inputs})
+    return Bundle(folder / "b")
+
+
+def document(of: Bundle, **more: bool) -> Document:
+    doc = document_of(of, **more)
+    assert doc is not None
+    return doc
+
+
+def test_its_files_are_the_copies(tmp_path: Path) -> None:
+    doc = document(bundle(tmp_path))
+    assert doc.resolve("rules.txt") == tmp_path / "b" / "inputs" / "0-rules.txt"
+
+
+@pytest.mark.parametrize("name", ["other.txt", "/etc/passwd", "../rules.txt"])
+def test_it_names_no_other_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadInput, match=f"names {name}, of which the bundle holds no copy"):
+        document(bundle(tmp_path)).resolve(name)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    ["/etc/passwd", "../rules.txt", "inputs/../../rules.txt", "inputs/..", "inputs", "spec.yaml",
+     "", 7, None, ["inputs/0-rules.txt"], "inputs/a\0b"],
+)  # fmt: skip
+def test_a_copy_is_in_its_inputs(tmp_path: Path, copy: Any) -> None:
+    with pytest.raises(BadInput, match=r"inputs\.rules\.txt: got .*; allowed: a file in"):
+        document_of(bundle(tmp_path, {"rules.txt": copy}))
+
+
+def test_inputs_are_an_object(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="inputs: must be an object"):
+        document_of(bundle(tmp_path, ["inputs/0-rules.txt"]))
+
+
+@pytest.mark.parametrize("name", ["inputs/0-rules.txt", "inputs", "spec.yaml"])
+def test_links_are_refused(tmp_path: Path, name: str) -> None:
+    one = bundle(tmp_path)
+    (one.path / name).rename(tmp_path / "elsewhere")
+    (one.path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match=r"is a link|is no regular file"):
+        document_of(one)
+
+
+def test_a_copy_that_is_missing(tmp_path: Path) -> None:
+    one = bundle(tmp_path)
+    (one.path / "inputs" / "0-rules.txt").unlink()
+    with pytest.raises(BadInput, match=r"0-rules\.txt: No such file or directory"):
+        document_of(one)
+
+
+def test_programs_need_trust(tmp_path: Path) -> None:
+    one = bundle(tmp_path)
+    with pytest.raises(BadInput, match=r"got '/opt/evil'; would be run .* with --trust"):
+        document(one).program(("deployment", "engine"), "/opt/evil")
+    trusted = document(one, trusted=True)
+    assert trusted.program(("deployment", "engine"), "/opt/evil") == Path("/opt/evil")
