@@ -16,7 +16,7 @@ def ctrl_c(): os.kill(os.getpid(), signal.SIGINT)
 """
 
 
-def said(script: str) -> list[str]:
+def printed(script: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", _HEAD + script], capture_output=True, text=True, check=False
     )
@@ -36,7 +36,7 @@ except KeyboardInterrupt:
     print("undone")
 print(*interrupts.received)
 """
-    assert said(script) == ["first", "undone", "2", "2", "2", "15"]
+    assert printed(script) == ["first", "undone", "2", "2", "2", "15"]
 
 
 def test_held_it_waits_for_the_last_holder() -> None:
@@ -54,9 +54,9 @@ interrupts.hold()
 interrupts.let_go()
 print("once")
 """
-    assert said(script) == ["pending", "raised", "False", "once"]
+    assert printed(script) == ["pending", "raised", "False", "once"]
 
 
 @pytest.mark.parametrize("moment", ["", "interrupts.hold()"])
 def test_without_signals_nothing_is_raised(moment: str) -> None:
-    assert said(f"{moment}\n{moment and 'interrupts.let_go()'}\nprint('on')") == ["on"]
+    assert printed(f"{moment}\n{moment and 'interrupts.let_go()'}\nprint('on')") == ["on"]

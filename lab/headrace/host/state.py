@@ -217,28 +217,38 @@ def _locked(base: Path, *, make: bool = False) -> Iterator[bool]:
     looks as if it had none. False: it is not there."""
     while True:
         if make:
-            try:
-                base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError as error:
-                raise unwritable(base, error) from None
-            if not _own(base):
-                raise HeadraceError(
-                    f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR"
-                )
+            _make(base)
         try:
             folder = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             if make:
                 continue  # removed by whoever was the last in it
             yield False
             return
+        except OSError:
+            raise _somebody_elses(base) from None
         try:
+            if os.fstat(folder).st_uid != os.getuid():
+                raise _somebody_elses(base)
             fcntl.flock(folder, fcntl.LOCK_EX)
             if _is(base, folder):
                 yield True
                 return
         finally:
             os.close(folder)
+
+
+def _make(base: Path) -> None:
+    try:
+        base.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise unwritable(base, error) from None
+
+
+def _somebody_elses(base: Path) -> HeadraceError:
+    return HeadraceError(f"{base}: belongs to somebody else; remove it or set XDG_RUNTIME_DIR")
 
 
 def _is(path: Path, descriptor: int) -> bool:

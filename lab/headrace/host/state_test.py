@@ -100,9 +100,9 @@ def test_a_start_undoes_what_a_killed_run_left(capfd: pytest.CaptureFixture[str]
         assert not Path(path).exists() and state.path.exists()
     orphan = Process.of(int(pid))
     assert orphan is None or not orphan.alive()
-    said = capfd.readouterr().err
-    assert said.startswith("headrace: a run that was killed had left something: killed engine ")
-    assert f"removed {path}" in said and said.count("\n") == 1
+    printed = capfd.readouterr().err
+    assert printed.startswith("headrace: a run that was killed had left something: killed engine ")
+    assert f"removed {path}" in printed and printed.count("\n") == 1
 
 
 def test_runs_that_begin_together_leave_each_other_alone() -> None:
