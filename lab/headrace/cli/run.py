@@ -289,7 +289,9 @@ def on_server(doc: Document, server: str | None) -> Document:
         return doc
     given = Path(server)
     named = str(given.resolve()) if given.is_file() else server
-    return dataclasses.replace(doc, data={**doc.data, "ground": {"simulated": {"server": named}}})
+    data = {**doc.data, "ground": {"simulated": {"server": named}}}
+    inputs = {**doc.inputs, named: given.resolve()} if given.is_file() else doc.inputs
+    return dataclasses.replace(doc, data=data, inputs=inputs)
 
 
 def run_output(

@@ -128,6 +128,11 @@ class SimulatedPoint:
         return (Offer(self.experiment.workload_name, self.experiment.workload),)
 
     @property
+    def runs(self) -> tuple[str, ...]:
+        """It only asks an engine what its functions are."""
+        return ()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         return self.placement.notes
 
