@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.cli import _groups as groups
+from headrace.engine.plan_document import PlanEngine
 from headrace.ground import choose
 from headrace.ground.contract import Deployed, Point, Site
 from headrace.host.memory import provide
@@ -81,10 +82,10 @@ def _deployed(study: Path, state: RunState) -> Iterator[tuple[Point, Deployed]]:
     chosen = groups.chosen(document.load(study), Wanted())
     checked = chosen.checked(choose.check, all_right=False)
     point = checked.points[0]
-    site = Site(state, lambda text: print(text, file=sys.stderr), Stopwatch())
     assert checked.memory is not None
     pages = provide(checked.memory, state).hugepages
-    site.engine.update(hugepages=pages, file_prefix=dpdk_prefix(state.path))
+    engine = PlanEngine(hugepages=pages, file_prefix=dpdk_prefix(state.path))
+    site = Site(state, lambda text: print(text, file=sys.stderr), Stopwatch(), engine=engine)
     with point.deploy(site) as up:
         yield point, up
 

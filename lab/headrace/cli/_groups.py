@@ -4,12 +4,9 @@ what came of them, beside what was published."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from rich.console import Console
 
@@ -23,7 +20,8 @@ from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.host import store
 from headrace.record.bundle import BundleWriter
-from headrace.record.points import POINTS_FILE, PointRow
+from headrace.record.points import POINTS_FILE, PointRow, PointRows
+from headrace.record.resolved import Resolved
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -60,17 +58,14 @@ class Chosen:
                     raise
                 self.failed[point.name] = str(error)
 
-    def resolved(self) -> dict[str, Any]:
+    def resolved(self) -> Resolved:
         """For the bundle: which points these were, and why some are not among them."""
         if not self.study.groups:
-            return {}
-        return {
-            "selection": dataclasses.asdict(self.wanted),
-            "points": self._rows(),
-        }
+            return Resolved()
+        return Resolved(selection=self.wanted, points=self._rows())
 
-    def _rows(self) -> list[dict[str, Any]]:
-        rows = [
+    def _rows(self) -> tuple[PointRow, ...]:
+        return tuple(
             PointRow(
                 group=point.group,
                 figures=point.figures,
@@ -80,14 +75,13 @@ class Chosen:
                 failed=self.failed.get(point.name),
             )
             for point in self.points
-        ]
-        return [row.model_dump(mode="json", exclude_none=True) for row in rows]
+        )
 
     def keep(self, bundle: BundleWriter, failed: Mapping[str, str]) -> None:
         """What became of each point, for the report."""
         self.failed.update(failed)
         if self.study.groups:
-            bundle.sample(POINTS_FILE, json.dumps(self._rows(), indent=2) + "\n")
+            bundle.sample(POINTS_FILE, PointRows.dump_json(self._rows(), indent=2).decode() + "\n")
 
     def complain(self) -> None:
         if self.failed:

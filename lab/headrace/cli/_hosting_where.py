@@ -14,6 +14,7 @@ from rich.table import Table
 from headrace.analyse.units import size
 from headrace.cli._console import print_json, stdout
 from headrace.engine.describe import describe
+from headrace.engine.plan_document import PlanEngine
 from headrace.engine.reading import sending
 from headrace.errors import HeadraceError
 from headrace.ground.chains import points_of
@@ -72,7 +73,7 @@ def _look(one: HostedPoint, rate: float, seconds: float) -> list[Whereabouts]:
 
     with run_state() as state, HeldLcores(one.cpus, lambda cpu: say(waiting_for(cpu))):
         memory = provide(one.study.deployment, state)
-        engine = {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(state.path)}
+        engine = PlanEngine(hugepages=memory.hugepages, file_prefix=dpdk_prefix(state.path))
         with (
             one.deploy(Site(state, say, Stopwatch(), engine=engine)) as up,
             sending(up.engine, up.ways, rate, seconds + _SETTLE_S),

@@ -22,7 +22,7 @@ from headrace.ground import choose
 from headrace.host.exclusive import WAIT_S
 from headrace.record.bundle import Bundle
 from headrace.report.document import Document
-from headrace.report.in_turn import NAMES, section, sentence
+from headrace.report.in_turn import section, sentence
 from headrace.report.terminal import show
 from headrace.spec import document
 from headrace.spec.points import Wanted
@@ -66,7 +66,7 @@ def compare(
         doc = joined(document.load(a), document.load(b or a), given, repetitions, Path(scratch))
         chosen = groups.chosen(doc, Wanted())
         checked = chosen.checked(choose.check, all_right=True)
-        bundle, _, _ = measure_study(doc, chosen, checked, out, as_json, wait, more={NAMES: names})
+        bundle, _, _ = measure_study(doc, chosen, checked, out, as_json, wait, compared=names)
     page = finish_run(bundle, None)
     compared = compare_sides(Bundle(bundle), names["a"], names["b"])
     judged = judge_pairs(compared.results, conditions)

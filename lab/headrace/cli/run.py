@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -184,9 +184,9 @@ def measure_study(
     as_json: bool,
     wait: float,
     live: str | None = None,
-    more: Mapping[str, Any] | None = None,
+    compared: dict[str, str] | None = None,
 ) -> tuple[Path, list[Result], tuple[JudgedClaim, ...]]:
-    """The bundle, its results and what came of the claims. `more`: for the resolved spec."""
+    """The bundle, its results and what came of the claims. `compared`: sides a and b, by name."""
     if checked.lacking is not None:
         raise HeadraceError(checked.lacking)
     study = checked.points[0].study
@@ -206,7 +206,7 @@ def measure_study(
     with watched(listening, chosen.study.name, writer.path, console) as observer:
         progress = Progress(console, number, study_s(checked) / number, observer)
         with session(writer, progress, report, wait) as measuring:
-            resolved = {**chosen.resolved(), **(more or {})}
+            resolved = chosen.resolved().model_copy(update={"compared": compared})
             measuring.inputs(doc.text(), checked.inputs, checked.points, resolved)
             measuring.run(checked, study.repetitions)
     chosen.keep(writer, measuring.failed)

@@ -14,20 +14,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import BaseModel
+
 from headrace.collect.base import Targets
+from headrace.engine.counts import EngineInfo
+from headrace.engine.plan_document import PlanEngine
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.record.convergence import RouteChange
+from headrace.record.deployment import DeployedGraph
 from headrace.record.facts import Observation
 from headrace.record.moment import Moment
+from headrace.record.resolved import ResolvedExperiment, ResolvedPoint
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.measure import Measure
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Site:
     say: Callable[[str], None]
     stopwatch: Stopwatch  # phases of deploying are the ground's to name
     bundle: Path | None = None  # None: nothing is kept
-    engine: dict[str, Any] = field(default_factory=dict)  # memory of engines, as decided once
+    engine: PlanEngine = field(default_factory=PlanEngine)  # memory of engines, as decided once
     status: Callable[[str], None] = lambda text: None  # a passing state
 
 
@@ -71,6 +75,23 @@ class Offer:
     paced: bool = True  # it takes a rate; what does not (a closed loop) has one kind of trial: max
 
 
+@dataclass(frozen=True)
+class AboutEngine:
+    info: EngineInfo
+    shielded: bool = False  # from other work on its lcores
+
+
+@dataclass(frozen=True)
+class AboutServer:
+    """A described server, which runs nothing."""
+
+    name: str
+    tsc_hz: int
+
+
+About = AboutEngine | AboutServer | None
+
+
 class Deployed(Protocol):
     """A point that is up. Leaving the context that gave it undoes all of it."""
 
@@ -82,8 +103,8 @@ class Deployed(Protocol):
     def labels(self) -> Sequence[str]:
         """What a reader must know before comparing a figure of it with another."""
 
-    def about(self) -> Json:
-        """What the environment says of its engine; empty without one."""
+    def about(self) -> About:
+        """For the environment; None: it has no engine."""
 
     def parts(self) -> Targets:
         """Processes, control groups, bridges that belong to it, for the collectors."""
@@ -208,23 +229,20 @@ class Point(Protocol):
     def notes(self) -> Sequence[str]:
         """For the user: also which of the study's workloads it cannot be given, and why."""
 
-    def resolved(self) -> Json:
-        """What the spec came to, for the bundle: whoever analyses results finds here what its
-        chain, execution and workload stand for."""
+    def resolved(self) -> ResolvedPoint | DeployedGraph:
+        """What the spec came to, for the bundle."""
 
     def deploy(self, site: Site) -> AbstractContextManager[Deployed]: ...
 
 
-def resolved_of(point: Point, study: Json, **more: Any) -> Json:
-    """The common part of what points of a study came to; `study`: every default written out."""
-    return {
-        "chain": point.chain,
-        "execution": point.execution,
-        "workload": point.offers[0].workload,
-        "study": study,
-        "lcores": {s.name: list(s.cpus) for s in point.segments},
-        **more,
-    }
+def resolved_of(point: Point, study: BaseModel) -> ResolvedExperiment:
+    return ResolvedExperiment(
+        chain=point.chain,
+        execution=point.execution,
+        workload=point.offers[0].workload,
+        study=study.model_dump(mode="json"),
+        lcores={s.name: s.cpus for s in point.segments},
+    )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headrace.collect.base import Targets, WatchedProcess
 from headrace.engine.counters import side_name
@@ -22,7 +21,15 @@ from headrace.engine.reading import Reading, StartedLoad
 from headrace.engine.sliced import slices_of
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
-from headrace.ground.contract import Converging, Killable, Looking, Offer, Site, resolved_of
+from headrace.ground.contract import (
+    AboutEngine,
+    Converging,
+    Killable,
+    Looking,
+    Offer,
+    Site,
+    resolved_of,
+)
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.host import store
@@ -30,14 +37,13 @@ from headrace.host.state import telemetry_sockets
 from headrace.model.locate import not_from_memory
 from headrace.model.undisturbed import left_alone
 from headrace.record.facts import Observation
+from headrace.record.resolved import ResolvedChain, ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.document import Document
 from headrace.spec.measure import ASKED, Measure
 from headrace.spec.study import Experiment, Study
 from headrace.spec.workload import Pcap
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -104,14 +110,13 @@ class EnginePoint:
             labels.append(UNINTENDED)
         return tuple(labels)
 
-    def resolved(self) -> Json:
-        """For the bundle: every default written out."""
-        study, notes = self.study.model_dump(mode="json"), list(self.placement.notes)
-        return resolved_of(self, study, notes=notes, plan=self.plan.as_json())
+    def resolved(self) -> ResolvedExperiment:
+        own = resolved_of(self, self.study).model_dump()
+        return ResolvedChain(**own, notes=self.placement.notes, plan=self.plan.as_json())
 
-    def with_memory(self, engine: Mapping[str, Any], direct: bool = False) -> Plan:
+    def with_memory(self, engine: PlanEngine, direct: bool = False) -> Plan:
         plan = self.direct if direct else self.plan
-        return plan.having(engine=plan.engine.having(**engine))
+        return plan.having(engine=plan.engine.having(**engine.model_dump(exclude_none=True)))
 
     def hosting_of(self, segment: str) -> str:
         return "inline"
@@ -196,14 +201,14 @@ class DeployedEngine:
 
     @property
     def labels(self) -> Sequence[str]:
-        labels = [] if self.site.engine.get("hugepages") else ["no-huge"]
+        labels = [] if self.site.engine.hugepages else ["no-huge"]
         labels += self.point.labels
         if not self.engine.shielded:
             labels.append("unshielded")
         return (*labels, *self.point.placement.notes)
 
-    def about(self) -> Json:
-        return {**self.engine.info().model_dump(), "shielded": self.engine.shielded}
+    def about(self) -> AboutEngine:
+        return AboutEngine(self.engine.info(), self.engine.shielded)
 
     def parts(self) -> Targets:
         return Targets(

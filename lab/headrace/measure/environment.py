@@ -13,24 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import headrace
+from headrace.ground.contract import About, AboutServer
 from headrace.host import hugepages
 from headrace.record.bundle import now
 from headrace.record.environment import Environment
 
 _CPU = Path("/sys/devices/system/cpu")
-_NO_FACTS = ("ok", "pid", "cpus", "shielded")
+_NO_FACTS = {"ok", "pid", "cpus"}
 _LIBRARIES = ("MLRsearch", "pydantic", "duckdb", "hdrhistogram", "numpy")
 
 
-def collect(about: dict[str, Any], memory_note: str) -> Environment:
-    """`about`: what a deployed point says of its engine. What could not be read is absent, never
-    guessed; of a described server nothing is this machine's."""
-    if described := about.get("simulated"):
+def collect(about: About, memory_note: str) -> Environment:
+    """What could not be read is absent, never guessed; of a described server nothing is this
+    machine's."""
+    if isinstance(about, AboutServer):
         return Environment(
             collected_at=now(),
-            hostname=described,
+            hostname=about.name,
             headrace=_present(version=headrace.__version__, commit=_commit()),
-            engine=about,
+            engine={"simulated": about.name, "tsc_hz": about.tsc_hz},
         )
     return Environment(
         collected_at=now(),
@@ -41,7 +42,7 @@ def collect(about: dict[str, Any], memory_note: str) -> Environment:
             python=platform.python_version(),
             libraries=_libraries(),
         ),
-        engine={k: v for k, v in about.items() if k not in _NO_FACTS},
+        engine={} if about is None else about.info.model_dump(exclude=_NO_FACTS),
         cpu=_cpu(),
         memory=_memory() | {"used": memory_note},
         kernel=_present(
@@ -51,7 +52,7 @@ def collect(about: dict[str, Any], memory_note: str) -> Environment:
             isolated=_read(_CPU / "isolated") or None,
             nohz_full=_read(_CPU / "nohz_full") or None,
             autogroup=_read("/proc/sys/kernel/sched_autogroup_enabled"),
-            engine_shielded=about.get("shielded", False),
+            engine_shielded=about is not None and about.shielded,
         ),
         mitigations=_mitigations(),
         virtualisation=_virtualisation(),

@@ -15,14 +15,15 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 import headrace
 from headrace.collect.watch import Watch, watching
+from headrace.engine.plan_document import PlanEngine
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Deployed, Offer, Point, Site
 from headrace.host import interrupts, store
@@ -46,6 +47,7 @@ from headrace.record.chaos import CHAOS, CHAOS_FILE
 from headrace.record.environment import Environment
 from headrace.record.estimates import Capacity
 from headrace.record.identity import Phase
+from headrace.record.resolved import Resolved
 from headrace.record.rows import Result, Trial
 from headrace.record.slices import Sliced
 from headrace.spec.deployment import Deployment
@@ -87,15 +89,16 @@ class Session:
         given: str,
         files: Mapping[str, Path],
         points: Sequence[Point] = (),
-        more: Mapping[str, Any] | None = None,
+        resolved: Resolved = Resolved(),
     ) -> None:
-        """The spec as given and as resolved, and copies of its files: so it can be replayed."""
+        """The spec as given and as `resolved`, and copies of its files: so it can be replayed."""
         copies = {}
         for i, (name, source) in enumerate(sorted(files.items())):
             copy = self.bundle.input(f"{i}-{source.name}", source)
             copies[name] = str(copy.relative_to(self.bundle.path))
-        resolved = [point.resolved() for point in points]
-        self.bundle.spec(given, {"inputs": copies, "experiments": resolved, **(more or {})})
+        experiments = tuple(point.resolved() for point in points)
+        whole = resolved.model_copy(update={"inputs": copies, "experiments": experiments})
+        self.bundle.spec(given, whole.as_json())
 
     def hold(self, cpus: Iterable[int]) -> None:
         """Lcores that nobody else has until the session ends."""
@@ -105,9 +108,9 @@ class Session:
         """Memory for engines. To be asked for once the lcores are held."""
         self._memory = provide(deployment, self.state)
         self.progress.say(f"memory: {escape(self._memory.note)}")
-        self.site.engine.update(
-            hugepages=self._memory.hugepages, file_prefix=dpdk_prefix(self.state.path)
-        )
+        prefix = dpdk_prefix(self.state.path)
+        engine = PlanEngine(hugepages=self._memory.hugepages, file_prefix=prefix)
+        self.site = replace(self.site, engine=engine)
 
     @property
     def memory(self) -> Memory:

@@ -25,6 +25,7 @@ from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.record.convergence import RouteChange
 from headrace.record.facts import Facts, Observation
 from headrace.record.figures import Figures
+from headrace.record.resolved import ResolvedPoint
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.measure import Measure
@@ -85,8 +86,8 @@ class Fake:
                 per_s=1e4 * repetition, seconds=0.05, reaction_s=0.01, busy={"bird": 0.5},
             )  # fmt: skip
 
-    def resolved(self) -> dict[str, Any]:
-        return {"chain": self.chain}
+    def resolved(self) -> ResolvedPoint:
+        return ResolvedPoint(chain=self.chain, execution=self.execution)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[Deployed]:
@@ -95,8 +96,8 @@ class Fake:
         yield self
         self.log.append(f"undo {self.chain}")
 
-    def about(self) -> dict[str, Any]:
-        return {}
+    def about(self) -> None:
+        return None
 
     def parts(self) -> Targets:
         return Targets()

@@ -196,11 +196,9 @@ class BundleWriter:
         else:
             self.finish("partial", str(e) or type(e).__name__)
 
-    def spec(self, given: str, resolved: BaseModel | dict[str, Any]) -> None:
-        """`given` is the text as the user wrote it, comments and all."""
+    def spec(self, given: str, resolved: dict[str, Any]) -> None:
+        """`given` is the text as the user wrote it, comments and all; `resolved`: a `Resolved`."""
         write_whole(self.path / "spec.yaml", given)
-        if isinstance(resolved, BaseModel):
-            resolved = resolved.model_dump(mode="json", by_alias=True)
         write_whole(self.path / "resolved.json", json.dumps(resolved, indent=2) + "\n")
 
     def input(self, name: str, source: Path) -> Path:

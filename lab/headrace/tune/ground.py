@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headrace.collect.base import Targets
 from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Converging, Killable, Looking, Offer, Site
+from headrace.ground.contract import AboutEngine, Converging, Killable, Looking, Offer, Site
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
 from headrace.host.settings import Setting
 from headrace.record.facts import Observation
+from headrace.record.resolved import ResolvedPath
 from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.measure import Measure
@@ -33,7 +33,6 @@ from headrace.tune.wish import BASELINE, Protocol, Wish
 _VERIFY_S = 0.3
 _DRAINED_S = 35.0  # net.ipv4.ipfrag_time is 30 s
 _FRAGMENTS_BYTES = 1 << 20  # a quarter of net.ipv4.ipfrag_high_thresh
-Json = dict[str, Any]
 Tried = tuple[Advice, Situation]
 
 
@@ -86,8 +85,8 @@ class Joined:
         self._applied = ExitStack()
         self._seen: Seen | None = None
 
-    def about(self) -> Json:
-        return {}
+    def about(self) -> AboutEngine | None:
+        return None
 
     def parts(self) -> Targets:
         return Targets(bridges=() if self._path.namespace else (self._path.bridge,))
@@ -213,8 +212,8 @@ class PathPoint:
     def runs(self) -> Sequence[str]:
         return ()
 
-    def resolved(self) -> Json:
-        return {"chain": self.chain, "execution": self.execution, "protocol": self.protocol}
+    def resolved(self) -> ResolvedPath:
+        return ResolvedPath(chain=self.chain, execution=self.execution, protocol=self.protocol)
 
     @contextmanager
     def deploy(self, site: Site) -> Iterator[Joined]:

@@ -27,11 +27,20 @@ from headrace.ground.appliances.study import (
 )
 from headrace.ground.appliances.verify import verify
 from headrace.ground.catalogue import CatalogueEntry
-from headrace.ground.contract import Checked, Converging, Json, Killable, Looking, Offer, Site
+from headrace.ground.contract import (
+    AboutEngine,
+    Checked,
+    Converging,
+    Killable,
+    Looking,
+    Offer,
+    Site,
+)
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
 from headrace.record.deployment import DeployedGraph, DeployedNode, swept_text
 from headrace.record.facts import Observation
+from headrace.record.resolved import ResolvedGraph
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.document import Document
@@ -141,11 +150,12 @@ class AppliancePoint:
         where = f"{self.point.network}: {self.point.name}"
         return [f"{where}: {w.text}: skipped: {why}" for w, why in problems if why is not None]
 
-    def resolved(self) -> Json:
-        return self.deployed_graph().model_dump(mode="json") | {
-            "study": self.study.model_dump(mode="json"),
-            "images": {e.definition.name: e.image for e in self._entries()},
-        }
+    def resolved(self) -> ResolvedGraph:
+        return ResolvedGraph(
+            **self.deployed_graph().model_dump(),
+            study=self.study.model_dump(mode="json"),
+            images={e.definition.name: e.image for e in self._entries()},
+        )
 
     def deployed_graph(self) -> DeployedGraph:
         point = self.point
@@ -225,8 +235,8 @@ class Running:
         self._going: _Going | None = None
         self._seen: Observed | None = None
 
-    def about(self) -> Json:
-        return {}
+    def about(self) -> AboutEngine | None:
+        return None
 
     def parts(self) -> Targets:
         return self._deployed.targets()

@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.engine.engine import SHARE_MEASURING, Engine, set_share
-from headrace.engine.plan_document import Plan
+from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.engine.reading import Reading
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Offer, Site
+from headrace.ground.contract import Offer, Site, resolved_of
 from headrace.ground.hosted.ground import DeployedHosted, HostedPoint
 from headrace.ground.inline import DeployedEngine, EnginePoint
 from headrace.ground.offload.fpm import write_addresses
@@ -26,15 +25,15 @@ from headrace.ground.offload.modes import (
     GATEWAYS,
     LEARNING,
     OVS_DPDK,
-    ROUTER,
     UPDATED,
     Many,
     own_routes,
 )
+from headrace.ground.offload.service import shown
 from headrace.record.facts import Observation
+from headrace.record.resolved import ResolvedMode
 from headrace.record.verdict import Finding
 
-Json = dict[str, Any]
 _READY_S = 60.0
 _FOLLOWED = 0.9  # of the route changes that were asked for
 
@@ -46,8 +45,8 @@ class ForwardingPoint(EnginePoint):
     many: Many
     to: Path  # as the plan names the file of the packets' addresses
 
-    def resolved(self) -> Json:
-        return _as_mode(super().resolved())
+    def resolved(self) -> ResolvedMode:
+        return _mode(self)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedEngine]:
@@ -72,8 +71,8 @@ class ConventionalPoint(HostedPoint):
     many: Many
     to: Path
 
-    def resolved(self) -> Json:
-        return _as_mode(super().resolved())
+    def resolved(self) -> ResolvedMode:
+        return _mode(self)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[DeployedHosted]:
@@ -91,17 +90,15 @@ class ConventionalPoint(HostedPoint):
         with super(ConventionalPoint, placed).deploy(site) as up:
             yield up
 
-    def with_memory(self, engine: Any, direct: bool = False) -> Plan:
+    def with_memory(self, engine: PlanEngine, direct: bool = False) -> Plan:
         if self.execution == OVS_DPDK:  # it maps the tester's memory, too
-            engine = {**engine, "hugepages": False}
+            engine = engine.having(hugepages=False)
         return super().with_memory(engine, direct)
 
 
-def _as_mode(resolved: Json) -> Json:
-    """Without its plan: it has all routes, which follow from the spec."""
-    return {key: value for key, value in resolved.items() if key != "plan"} | {
-        "mode": resolved["execution"]
-    }
+def _mode(point: EnginePoint) -> ResolvedMode:
+    own = resolved_of(point, point.study).model_dump()
+    return ResolvedMode(**own, notes=point.placement.notes, mode=point.execution)
 
 
 def _with_addresses(plan: Plan, at: Path, many: Many, site: Site) -> Plan:
@@ -160,7 +157,7 @@ def _fed(many: Many, updates: float, engine: Engine) -> Iterator[None]:
 
 def _await_routes(many: Many, engine: Engine, feed: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + _READY_S
-    while any(vnf["ipv4_routes"] < many.routes for vnf in _show(engine)["vnfs"]):
+    while any(vnf.ipv4_routes < many.routes for vnf in shown(engine).vnfs):
         if time.monotonic() > deadline or feed.poll() is not None:
             raise HeadraceError("offload: the routes did not arrive over FPM")
         time.sleep(0.1)
@@ -168,9 +165,4 @@ def _await_routes(many: Many, engine: Engine, feed: subprocess.Popen[str]) -> No
 
 def _updates(engine: Engine) -> int:
     """Route changes taken in, since the engine began."""
-    return sum(vnf["updates"] for vnf in _show(engine)["vnfs"])
-
-
-def _show(engine: Engine) -> Json:
-    shown: Json = engine.request("update", nf=ROUTER, op={"op": "show"})["reply"]
-    return shown
+    return sum(vnf.updates for vnf in shown(engine).vnfs)

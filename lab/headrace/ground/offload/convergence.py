@@ -29,6 +29,7 @@ from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
 from headrace.host.programs import find_engine
 from headrace.record.convergence import RouteChange
+from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.record.service import OffloadedVnf
 from headrace.spec.document import Document
@@ -128,8 +129,8 @@ class SpeakerPoint:
     def runs(self) -> Sequence[str]:
         return [str(find_engine()), *programs(self.daemon)]
 
-    def resolved(self) -> Json:
-        return resolved_of(self, self.study.model_dump(mode="json"))
+    def resolved(self) -> ResolvedExperiment:
+        return resolved_of(self, self.study)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SpeakerUp]:

@@ -30,6 +30,7 @@ from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
 from headrace.host.programs import find_engine
 from headrace.host.state import dpdk_directories, dpdk_prefix
+from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.spec.document import Document
 from headrace.spec.offload import OffloadService
@@ -116,8 +117,8 @@ class RoutersPoint:
     def runs(self) -> Sequence[str]:
         return [str(find_engine()), *programs(self.routers.daemon)]
 
-    def resolved(self) -> Json:
-        return resolved_of(self, self.study.model_dump(mode="json"))
+    def resolved(self) -> ResolvedExperiment:
+        return resolved_of(self, self.study)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[RoutersUp]:

@@ -26,7 +26,6 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.offload import OffloadService
 
-Json = dict[str, Any]
 Say = Callable[[str], None]
 _MBUFS = 16384
 
@@ -65,7 +64,7 @@ class Service:
     def _start(self) -> None:
         files = namespaces.make(self.spec, self._ledger)
         memory = self._memory() if self._site is None else self._site.engine
-        engine = PlanEngine(memory_mb=self.spec.memory_mb, mbufs=_MBUFS).having(**memory)
+        engine = memory.having(memory_mb=self.spec.memory_mb, mbufs=_MBUFS)
         plan = compile_plan(self.spec, self.cpu, engine, files)
         if self._adapt is not None:
             plan = self._adapt(plan)
@@ -84,10 +83,10 @@ class Service:
             one.start()
         self._say(f"forwarding for {len(self.spec.vnfs)} VNFs on lcore {self.cpu}")
 
-    def _memory(self) -> Json:
+    def _memory(self) -> PlanEngine:
         asked = {"hugepages": self.spec.hugepages, "memory_mb": self.spec.memory_mb}
         memory = provide(Deployment.model_validate(asked), self._state)
-        return {"hugepages": memory.hugepages, "file_prefix": dpdk_prefix(self._state.path)}
+        return PlanEngine(hugepages=memory.hugepages, file_prefix=dpdk_prefix(self._state.path))
 
     @property
     def folder(self) -> Path:
@@ -104,7 +103,8 @@ class Service:
         return reply
 
     def show(self) -> OffloadReport:
-        return OffloadReport.model_validate(self.update(op="show"))
+        assert self.engine is not None
+        return shown(self.engine)
 
     def watch(self) -> None:
         """Once: what has died is held by the engine, and what is back is read anew. FPM tells by
@@ -146,6 +146,12 @@ class Service:
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def shown(engine: Engine) -> OffloadReport:
+    """What the router knows."""
+    reply = engine.request("update", nf=ROUTER, op={"op": "show"})["reply"]
+    return OffloadReport.model_validate(reply)
 
 
 def _cpu(spec: OffloadService, doc: Document) -> int:

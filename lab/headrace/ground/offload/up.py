@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headrace.collect.base import Targets, WatchedProcess
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import Converging, Killable, Looking, Offer
+from headrace.ground.contract import AboutEngine, Converging, Killable, Looking, Offer
 from headrace.ground.offload.service import Service
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
-
-Json = dict[str, Any]
 
 
 class ServiceUp:
@@ -29,8 +26,8 @@ class ServiceUp:
         assert self.service.engine is not None
         return self.service.engine
 
-    def about(self) -> Json:
-        return self.engine.info().model_dump()
+    def about(self) -> AboutEngine:
+        return AboutEngine(self.engine.info())
 
     def parts(self) -> Targets:
         return Targets(processes=(WatchedProcess(name="engine", pid=self.engine.pid),))

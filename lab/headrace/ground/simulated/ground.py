@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan import GENERATOR, SINK, check_nodes
 from headrace.ground.contract import (
+    AboutServer,
     Checked,
     Converging,
     Killable,
@@ -36,14 +36,13 @@ from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine, shipped
 from headrace.record.facts import Observation
+from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
 from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.described import DescribedServer, with_costs
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, Study, expand
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -146,11 +145,9 @@ class SimulatedPoint:
             Segment(name=SINK, cpus=(here.sink,) if ends else (), role="sink"),
         )
 
-    def resolved(self) -> Json:
-        server = self.ground.server
-        return resolved_of(
-            self, self.study.model_dump(mode="json"), server=server.model_dump(mode="json")
-        )
+    def resolved(self) -> ResolvedSimulation:
+        own = resolved_of(self, self.study).model_dump()
+        return ResolvedSimulation(**own, server=self.ground.server.model_dump(mode="json"))
 
     def priced(self, corner: float = 0.0) -> PricedLayout:
         ground = self.ground
@@ -178,9 +175,9 @@ class SimulatedDeployed:
     def labels(self) -> tuple[str, ...]:
         return (f"simulated:{self.point.ground.server.name}", *self.point.placement.notes)
 
-    def about(self) -> Json:
+    def about(self) -> AboutServer:
         server = self.point.ground.server
-        return {"simulated": server.name, "tsc_hz": round(server.clock_mhz.value * 1e6)}
+        return AboutServer(server.name, round(server.clock_mhz.value * 1e6))
 
     def parts(self) -> Targets:
         return Targets()
