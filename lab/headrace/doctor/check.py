@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,22 @@ class DoctorCheck(Record):
     means: str | None = None  # what that does to measurements, when it is not plainly good
     mend: str | None = None  # the command that mends it; None: nothing on this machine can
     required: bool = False  # headrace cannot measure at all without it
+
+
+@dataclass(frozen=True)
+class CheckGroup:
+    """What the checks of one heading have in common."""
+
+    name: str
+
+    def __call__(
+        self, name: str, status: Status, there: str,
+        means: str | None = None, mend: str | None = None, required: bool = False,
+    ) -> DoctorCheck:  # fmt: skip
+        return DoctorCheck(
+            name=name, group=self.name, status=status, found=there, means=means, mend=mend,
+            required=required,
+        )  # fmt: skip
 
 
 class Examination(Record):

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import DoctorCheck, read, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, read, sudo
 
-GROUP = "processor"
+GROUP = CheckGroup("processor")
 _CPU = Path("/sys/devices/system/cpu")
 _LCORES_WANTED = 3  # generator, one segment, sink: each on its own
 
@@ -25,12 +25,11 @@ def checks() -> Iterator[DoctorCheck]:
     yield _isolation()
     yield _shielding()
     if "hypervisor" in flags:
-        yield DoctorCheck(
-            name="virtual-machine",
-            group=GROUP,
-            status="limited",
-            found="this is a virtual machine",
-            means="neighbours take cycles and cache; compare interleaved runs, never absolutes",
+        yield GROUP(
+            "virtual-machine",
+            "limited",
+            "this is a virtual machine",
+            "neighbours take cycles and cache; compare interleaved runs, never absolutes",
         )
 
 
@@ -48,12 +47,11 @@ def _lcores() -> DoctorCheck:
     model = _facts().get("model name", "unknown model")
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     enough = len(usable) >= _LCORES_WANTED
-    return DoctorCheck(
-        name="lcores",
-        group=GROUP,
-        status="ok" if enough else "limited",
-        found=f"{model}: {len(usable)} CPUs usable, {nodes} NUMA node{'s' if nodes > 1 else ''}",
-        means=None
+    return GROUP(
+        "lcores",
+        "ok" if enough else "limited",
+        f"{model}: {len(usable)} CPUs usable, {nodes} NUMA node{'s' if nodes > 1 else ''}",
+        None
         if enough
         else "generator, chain and sink want a CPU each; here they share, and reports say so",
     )
@@ -61,47 +59,35 @@ def _lcores() -> DoctorCheck:
 
 def _simd(flags: list[str]) -> DoctorCheck:
     if "avx512f" in flags:
-        return DoctorCheck(name="simd", group=GROUP, status="ok", found="AVX-512 and AVX2")
+        return GROUP("simd", "ok", "AVX-512 and AVX2")
     if "avx2" in flags:
-        return DoctorCheck(
-            name="simd",
-            group=GROUP,
-            status="ok",
-            found="AVX2, no AVX-512",
-            means="DPDK's AVX-512 paths of ACL and FIB are not used",
+        return GROUP(
+            "simd", "ok", "AVX2, no AVX-512", "DPDK's AVX-512 paths of ACL and FIB are not used"
         )
-    return DoctorCheck(
-        name="simd",
-        group=GROUP,
-        status="limited",
-        found="no AVX2",
-        means="table look-ups run their slow paths",
-    )
+    return GROUP("simd", "limited", "no AVX2", "table look-ups run their slow paths")
 
 
 def _clock(flags: list[str]) -> DoctorCheck:
     invariant = "constant_tsc" in flags and "nonstop_tsc" in flags
     source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
-    return DoctorCheck(
-        name="tsc",
-        group=GROUP,
-        status="ok" if invariant else "missing",
-        found=f"{'invariant' if invariant else 'varying'} TSC; the kernel's clock is {source}",
-        means=None if invariant else "latency and cycles need a TSC of constant rate",
+    return GROUP(
+        "tsc",
+        "ok" if invariant else "missing",
+        f"{'invariant' if invariant else 'varying'} TSC; the kernel's clock is {source}",
+        None if invariant else "latency and cycles need a TSC of constant rate",
     )
 
 
 def _smt() -> DoctorCheck:
     active = read(_CPU / "smt/active")
     if active != "1":
-        return DoctorCheck(name="smt", group=GROUP, status="ok", found="one thread per core in use")
-    return DoctorCheck(
-        name="smt",
-        group=GROUP,
-        status="limited",
-        found="SMT is on",
-        means="an lcore's sibling takes part of its core; leave siblings of lcores idle",
-        mend=sudo("echo off > /sys/devices/system/cpu/smt/control"),
+        return GROUP("smt", "ok", "one thread per core in use")
+    return GROUP(
+        "smt",
+        "limited",
+        "SMT is on",
+        "an lcore's sibling takes part of its core; leave siblings of lcores idle",
+        sudo("echo off > /sys/devices/system/cpu/smt/control"),
     )
 
 
@@ -110,21 +96,19 @@ def _governor() -> DoctorCheck:
         g for p in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor") if (g := read(p)) is not None
     }
     if not governors:
-        return DoctorCheck(
-            name="governor",
-            group=GROUP,
-            status="unknown",
-            found="the kernel does not control the frequency here",
-            means="the core's clock may change during a run without notice",
+        return GROUP(
+            "governor",
+            "unknown",
+            "the kernel does not control the frequency here",
+            "the core's clock may change during a run without notice",
         )
     good = governors == {"performance"}
-    return DoctorCheck(
-        name="governor",
-        group=GROUP,
-        status="ok" if good else "limited",
-        found=", ".join(sorted(governors)),
-        means=None if good else "the frequency follows the load, and figures with it",
-        mend=None
+    return GROUP(
+        "governor",
+        "ok" if good else "limited",
+        ", ".join(sorted(governors)),
+        None if good else "the frequency follows the load, and figures with it",
+        None
         if good
         else sudo(
             "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; "
@@ -137,20 +121,14 @@ def _isolation() -> DoctorCheck:
     isolated, ticks = read(_CPU / "isolated"), read(_CPU / "nohz_full")
     if isolated:
         tickless = ticks if ticks and ticks != "(null)" else "none"
-        return DoctorCheck(
-            name="isolation",
-            group=GROUP,
-            status="ok",
-            found=f"isolated CPUs {isolated}; without ticks: {tickless}",
-        )
-    return DoctorCheck(
-        name="isolation",
-        group=GROUP,
-        status="limited",
-        found="no CPU is isolated",
-        means="other work interrupts lcores: tail latency and zero-loss rates suffer; "
+        return GROUP("isolation", "ok", f"isolated CPUs {isolated}; without ticks: {tickless}")
+    return GROUP(
+        "isolation",
+        "limited",
+        "no CPU is isolated",
+        "other work interrupts lcores: tail latency and zero-loss rates suffer; "
         "isolcpus=, nohz_full= and rcu_nocbs= on the kernel's command line keep it away",
-        mend=_isolate(),
+        _isolate(),
     )
 
 
@@ -172,12 +150,11 @@ def _isolate() -> str | None:
 def _shielding() -> DoctorCheck:
     if read("/proc/sys/kernel/sched_autogroup_enabled") == "1":
         able = os.access("/proc/self/autogroup", os.W_OK) and os.geteuid() == 0
-        return DoctorCheck(
-            name="autogroup",
-            group=GROUP,
-            status="ok" if able else "limited",
-            found="sched_autogroup is on; the engine's session "
+        return GROUP(
+            "autogroup",
+            "ok" if able else "limited",
+            "sched_autogroup is on; the engine's session "
             + ("gets precedence" if able else "cannot get precedence as this user"),
-            means=None if able else "other sessions' work takes cycles from lcores",
+            None if able else "other sessions' work takes cycles from lcores",
         )
-    return DoctorCheck(name="autogroup", group=GROUP, status="ok", found="sched_autogroup is off")
+    return GROUP("autogroup", "ok", "sched_autogroup is off")

@@ -7,12 +7,12 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headrace.doctor.check import DoctorCheck, apt, read, run
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, read, run
 from headrace.errors import HeadraceError
 from headrace.host import programs
 from headrace.profile import bench_fib, calibrate
 
-GROUP = "software"
+GROUP = CheckGroup("software")
 _DPDK_MIN = (22, 11)
 # What setting up, running and testing headrace takes, as Debian and Ubuntu name it.
 BUILD = (
@@ -47,17 +47,16 @@ def _engine(engine: Path | None, how_to_build: str) -> DoctorCheck:
     if done is None or done.returncode != 0:
         why = "not built" if engine is None else f"{engine} does not start"
         words = (done.stderr.strip().splitlines() or [""])[-1] if done is not None else ""
-        return DoctorCheck(
-            name="engine",
-            group=GROUP,
-            status="missing",
-            found=f"{why}{': ' + words if words else ''}",
-            means="nothing can be measured",
-            mend=how_to_build,
+        return GROUP(
+            "engine",
+            "missing",
+            f"{why}{': ' + words if words else ''}",
+            "nothing can be measured",
+            how_to_build,
             required=True,
         )
     lines = done.stdout.strip().splitlines() or ["no version"]
-    return DoctorCheck(name="engine", group=GROUP, status="ok", found=lines[0], required=True)
+    return GROUP("engine", "ok", lines[0], required=True)
 
 
 def _tools(how_to_build: str) -> DoctorCheck:
@@ -69,14 +68,13 @@ def _tools(how_to_build: str) -> DoctorCheck:
         except HeadraceError:
             lacking.append(command)
     if not lacking:
-        return DoctorCheck(name="tools", group=GROUP, status="ok", found=f"for {', '.join(_TOOLS)}")
-    return DoctorCheck(
-        name="tools",
-        group=GROUP,
-        status="missing",
-        found=f"not built for {', '.join(lacking)}",
-        means="these commands do not run",
-        mend=how_to_build,
+        return GROUP("tools", "ok", f"for {', '.join(_TOOLS)}")
+    return GROUP(
+        "tools",
+        "missing",
+        f"not built for {', '.join(lacking)}",
+        "these commands do not run",
+        how_to_build,
     )
 
 
@@ -84,24 +82,22 @@ def _dpdk() -> DoctorCheck:
     done = run(["pkg-config", "--modversion", "libdpdk"])
     version = done.stdout.strip() if done is not None and done.returncode == 0 else ""
     if not version:
-        return DoctorCheck(
-            name="dpdk",
-            group=GROUP,
-            status="missing",
-            found="pkg-config finds no libdpdk",
-            means="the engine cannot be built",
-            mend=apt("libdpdk-dev", "pkg-config"),
+        return GROUP(
+            "dpdk",
+            "missing",
+            "pkg-config finds no libdpdk",
+            "the engine cannot be built",
+            apt("libdpdk-dev", "pkg-config"),
         )
     numbers = tuple(int(n) for n in version.split(".")[:2] if n.isdigit())
     if numbers < _DPDK_MIN:
-        return DoctorCheck(
-            name="dpdk",
-            group=GROUP,
-            status="missing",
-            found=f"DPDK {version}",
-            means=f"the engine needs {_DPDK_MIN[0]}.{_DPDK_MIN[1]} or newer",
+        return GROUP(
+            "dpdk",
+            "missing",
+            f"DPDK {version}",
+            f"the engine needs {_DPDK_MIN[0]}.{_DPDK_MIN[1]} or newer",
         )
-    return DoctorCheck(name="dpdk", group=GROUP, status="ok", found=f"DPDK {version}")
+    return GROUP("dpdk", "ok", f"DPDK {version}")
 
 
 def _debian() -> bool:
@@ -124,25 +120,23 @@ def _packages() -> Iterator[DoctorCheck]:
         yield _packages_to_build()
     extra = missing_packages(list(EXTRAS))
     uses = "; ".join(f"{name} ({EXTRAS[name]})" for name in extra)
-    yield DoctorCheck(
-        name="packages-optional",
-        group=GROUP,
-        status="limited" if extra else "ok",
-        found=f"not installed: {uses}" if extra else "all optional packages",
-        means="only what is named in brackets needs them" if extra else None,
-        mend=apt(*extra) if extra else None,
+    yield GROUP(
+        "packages-optional",
+        "limited" if extra else "ok",
+        f"not installed: {uses}" if extra else "all optional packages",
+        "only what is named in brackets needs them" if extra else None,
+        apt(*extra) if extra else None,
     )
 
 
 def _packages_to_build() -> DoctorCheck:
     lacking = missing_packages(BUILD)
-    return DoctorCheck(
-        name="packages",
-        group=GROUP,
-        status="missing" if lacking else "ok",
-        found=f"not installed: {', '.join(lacking)}" if lacking else "all that building takes",
-        means="the engine cannot be built" if lacking else None,
-        mend=apt(*lacking) if lacking else None,
+    return GROUP(
+        "packages",
+        "missing" if lacking else "ok",
+        f"not installed: {', '.join(lacking)}" if lacking else "all that building takes",
+        "the engine cannot be built" if lacking else None,
+        apt(*lacking) if lacking else None,
     )
 
 
@@ -152,10 +146,9 @@ def kernel() -> DoctorCheck:
     if lockdown and "[" in lockdown:
         mode = lockdown.split("[")[1].split("]")[0]
         text = f"lockdown {mode}"
-    return DoctorCheck(
-        name="lockdown",
-        group="kernel",
-        status="ok" if mode == "none" else "limited",
-        found=f"Linux {platform.release()}, {text}",
-        means=None if mode == "none" else "kprobes and raw access to devices may be refused",
+    return CheckGroup("kernel")(
+        "lockdown",
+        "ok" if mode == "none" else "limited",
+        f"Linux {platform.release()}, {text}",
+        None if mode == "none" else "kprobes and raw access to devices may be refused",
     )

@@ -8,10 +8,10 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from headrace.doctor.check import DoctorCheck, apt, root, run
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, root, run
 from headrace.host.server import detect
 
-GROUP = "hosting"
+GROUP = CheckGroup("hosting")
 _DEVICE = "igb"  # QEMU's Intel 82576, with SR-IOV; since QEMU 8.0
 _TOOLS = {"busybox": "busybox", "cpio": "cpio", "modprobe": "kmod", "apt-get": "apt"}
 
@@ -25,13 +25,12 @@ def _numa() -> DoctorCheck:
     nodes = detect().nodes
     shown = f"{len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}"
     if len(nodes) > 1:
-        return DoctorCheck(name="numa", group=GROUP, status="ok", found=shown)
-    return DoctorCheck(
-        name="numa",
-        group=GROUP,
-        status="limited",
-        found=shown,
-        means="`placement: worst` has no remote node; `make test-vm-placement` tries it in a guest",
+        return GROUP("numa", "ok", shown)
+    return GROUP(
+        "numa",
+        "limited",
+        shown,
+        "`placement: worst` has no remote node; `make test-vm-placement` tries it in a guest",
     )
 
 
@@ -44,35 +43,32 @@ def _guest() -> DoctorCheck:
     if fetches and shutil.which("mmdebstrap") is None:
         missing.append("mmdebstrap")
     if missing:
-        return DoctorCheck(
-            name="guests",
-            group=GROUP,
-            status="missing",
-            found=f"not installed: {', '.join(missing)}",
-            means="no tests of SR-IOV and of two NUMA nodes in a QEMU guest",
-            mend=apt(*missing),
+        return GROUP(
+            "guests",
+            "missing",
+            f"not installed: {', '.join(missing)}",
+            "no tests of SR-IOV and of two NUMA nodes in a QEMU guest",
+            apt(*missing),
         )
     if not has_device and not fetches:
         there = f"HEADRACE_QEMU: {qemu} has no device {_DEVICE} (QEMU 8.0 and later have)"
-        return DoctorCheck(name="guests", group=GROUP, status="missing", found=there)
+        return GROUP("guests", "missing", there)
     if not root():
-        return DoctorCheck(
-            name="guests",
-            group=GROUP,
-            status="limited",
-            found=f"{qemu} for guests with SR-IOV and two NUMA nodes",
-            means="those guests read this machine's files, as root",
+        return GROUP(
+            "guests",
+            "limited",
+            f"{qemu} for guests with SR-IOV and two NUMA nodes",
+            "those guests read this machine's files, as root",
         )
     if fetches:
-        return DoctorCheck(
-            name="guests",
-            group=GROUP,
-            status="limited",
-            found=f"no QEMU with the device {_DEVICE} is installed",
-            means="`make test-vm-sriov` fetches the distribution's backport of one, once",
+        return GROUP(
+            "guests",
+            "limited",
+            f"no QEMU with the device {_DEVICE} is installed",
+            "`make test-vm-sriov` fetches the distribution's backport of one, once",
         )
     there = f"{qemu} has the device {_DEVICE}: guests with SR-IOV and two NUMA nodes"
-    return DoctorCheck(name="guests", group=GROUP, status="ok", found=there)
+    return GROUP("guests", "ok", there)
 
 
 def _has_device(qemu: str) -> bool:

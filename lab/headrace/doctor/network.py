@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.doctor.check import DoctorCheck, Status, apt, read, root, run, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, read, root, run, sudo
 from headrace.host.sriov import physical_functions
 
-GROUP = "network"
+GROUP = CheckGroup("network")
 _AF_XDP = 44
 _NETWORK_CLASS = "0x02"  # PCI base class
 # mlx5 is bifurcated: DPDK polls it while the kernel's driver stays.
@@ -63,68 +63,50 @@ def _pci_nics() -> list[ExaminedNic]:
 
 
 def _nics(nics: list[ExaminedNic]) -> DoctorCheck:
-    def check(
-        status: Status, there: str, means: str | None, mend: str | None = None
-    ) -> DoctorCheck:
-        return DoctorCheck(
-            name="nics", group=GROUP, status=status, found=there, means=means, mend=mend
-        )
-
     if not nics:
-        return check(
-            "limited",
-            "no physical NIC",
-            "packets travel over rings, memif, vhost, veth or pcap; no wire is measured",
-        )
+        means = "packets travel over rings, memif, vhost, veth or pcap; no wire is measured"
+        return GROUP("nics", "limited", "no physical NIC", means)
     shown = "; ".join(map(str, nics))
     if any(n.driver in _POLLED for n in nics):
-        return check("ok", shown, None)
+        return GROUP("nics", "ok", shown)
     idle = [n for n in nics if not n.in_use]
     if not idle:
-        return check("limited", shown, "all are in use by the kernel; none is free for DPDK")
-    return check(
-        "limited",
-        shown,
-        "none is bound to a driver that DPDK polls",
-        sudo(f"dpdk-devbind.py --bind=vfio-pci {idle[-1].address}"),
-    )
+        means = "all are in use by the kernel; none is free for DPDK"
+        return GROUP("nics", "limited", shown, means)
+    mend = sudo(f"dpdk-devbind.py --bind=vfio-pci {idle[-1].address}")
+    return GROUP("nics", "limited", shown, "none is bound to a driver that DPDK polls", mend)
 
 
 def _iommu(any_nic: bool) -> DoctorCheck:
     groups = len(list(Path("/sys/kernel/iommu_groups").glob("*")))
     vfio = Path("/dev/vfio/vfio").exists()
     if groups and vfio:
-        return DoctorCheck(
-            name="vfio", group=GROUP, status="ok", found=f"vfio with {groups} IOMMU groups"
-        )
+        return GROUP("vfio", "ok", f"vfio with {groups} IOMMU groups")
     state = f"{groups} IOMMU groups, vfio {'there' if vfio else 'not loaded'}"
     means = "NICs and SR-IOV functions cannot be given to DPDK or to virtual machines"
     if not any_nic:
         means += "; there is none here"
     virtual = "hypervisor" in (read("/proc/cpuinfo") or "").split()
     if not any_nic or (virtual and not groups):
-        return DoctorCheck(name="vfio", group=GROUP, status="limited", found=state, means=means)
+        return GROUP("vfio", "limited", state, means)
     mend = (
         sudo("modprobe vfio-pci")
         if groups
         else ("add intel_iommu=on iommu=pt (or amd_iommu=on) to the kernel command line, reboot")
     )
-    return DoctorCheck(
-        name="vfio", group=GROUP, status="limited", found=state, means=means, mend=mend
-    )
+    return GROUP("vfio", "limited", state, means, mend)
 
 
 def _sriov() -> DoctorCheck:
     pfs = physical_functions()
     if pfs:
         there = "; ".join(f"{pf.name}: {pf.total} functions, {pf.enabled} made" for pf in pfs)
-        return DoctorCheck(name="sriov", group=GROUP, status="ok", found=there)
-    return DoctorCheck(
-        name="sriov",
-        group=GROUP,
-        status="limited",
-        found="no NIC with SR-IOV functions",
-        means="`network: sriov` is refused (`make test-vm-sriov` tries it in a guest); VNFs are "
+        return GROUP("sriov", "ok", there)
+    return GROUP(
+        "sriov",
+        "limited",
+        "no NIC with SR-IOV functions",
+        "`network: sriov` is refused (`make test-vm-sriov` tries it in a guest); VNFs are "
         "joined by veb, vepa, bridge, ovs or macvlan",
     )
 
@@ -134,22 +116,17 @@ def _af_xdp() -> DoctorCheck:
     try:
         socket.socket(_AF_XDP, socket.SOCK_RAW, 0).close()
     except PermissionError:
-        return DoctorCheck(
-            name="af_xdp",
-            group=GROUP,
-            status="unknown",
-            found="only root may open AF_XDP sockets",
-            mend="sudo headrace doctor",
+        return GROUP(
+            "af_xdp", "unknown", "only root may open AF_XDP sockets", mend="sudo headrace doctor"
         )
     except OSError as e:
-        return DoctorCheck(
-            name="af_xdp",
-            group=GROUP,
-            status="missing",
-            found=f"no AF_XDP: {e.strerror}",
-            means="kernel interfaces are reached by AF_PACKET, at a higher cost",
+        return GROUP(
+            "af_xdp",
+            "missing",
+            f"no AF_XDP: {e.strerror}",
+            "kernel interfaces are reached by AF_PACKET, at a higher cost",
         )
-    return DoctorCheck(name="af_xdp", group=GROUP, status="ok", found="AF_XDP sockets open")
+    return GROUP("af_xdp", "ok", "AF_XDP sockets open")
 
 
 def _namespaces() -> DoctorCheck:
@@ -159,27 +136,23 @@ def _namespaces() -> DoctorCheck:
         command[1:2] = ["-r", "-n"]
     done = run(command)
     if done is not None and done.returncode == 0:
-        return DoctorCheck(
-            name="namespaces", group=GROUP, status="ok", found="network namespaces with veth"
-        )
+        return GROUP("namespaces", "ok", "network namespaces with veth")
     why = "ip or unshare is not installed" if done is None else done.stderr.strip()
-    return DoctorCheck(
-        name="namespaces",
-        group=GROUP,
-        status="limited",
-        found=f"no veth in a new namespace: {why.splitlines()[0] if why else 'refused'}",
-        means="chains over kernel interfaces cannot be tried here",
-        mend=apt("iproute2") if done is None else None,
+    return GROUP(
+        "namespaces",
+        "limited",
+        f"no veth in a new namespace: {why.splitlines()[0] if why else 'refused'}",
+        "chains over kernel interfaces cannot be tried here",
+        apt("iproute2") if done is None else None,
     )
 
 
 def _tun() -> DoctorCheck:
     there = os.access("/dev/net/tun", os.R_OK | os.W_OK)
-    return DoctorCheck(
-        name="tun",
-        group=GROUP,
-        status="ok" if there else "limited",
-        found="TUN/TAP devices" if there else "/dev/net/tun cannot be opened",
-        means=None if there else "no TAP links",
-        mend=None if there else sudo("modprobe tun"),
+    return GROUP(
+        "tun",
+        "ok" if there else "limited",
+        "TUN/TAP devices" if there else "/dev/net/tun cannot be opened",
+        None if there else "no TAP links",
+        None if there else sudo("modprobe tun"),
     )

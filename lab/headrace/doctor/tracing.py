@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import DoctorCheck, read, root, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, read, root, sudo
 
-GROUP = "observation"
+GROUP = CheckGroup("observation")
 _PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # syscall numbers
 _HARDWARE, _CYCLES = 0, 0
 _ATTR_BYTES = 128
@@ -46,35 +46,30 @@ def perf_event(kind: int, config: int) -> int:
 def _counters() -> DoctorCheck:
     error = perf_event(_HARDWARE, _CYCLES)
     if error == 0:
-        return DoctorCheck(
-            name="perf-counters", group=GROUP, status="ok", found="hardware cycle counter opens"
-        )
+        return GROUP("perf-counters", "ok", "hardware cycle counter opens")
     if error in (errno.EACCES, errno.EPERM):
         level = read("/proc/sys/kernel/perf_event_paranoid")
-        return DoctorCheck(
-            name="perf-counters",
-            group=GROUP,
-            status="unknown",
-            found=f"not allowed (perf_event_paranoid = {level})",
+        return GROUP(
+            "perf-counters",
+            "unknown",
+            f"not allowed (perf_event_paranoid = {level})",
             mend=sudo("sysctl kernel.perf_event_paranoid=1"),
         )
-    return DoctorCheck(
-        name="perf-counters",
-        group=GROUP,
-        status="missing",
-        found=f"no hardware counters: {os.strerror(error)}",
-        means="no IPC and no cache misses; cycles come from the TSC as always",
+    return GROUP(
+        "perf-counters",
+        "missing",
+        f"no hardware counters: {os.strerror(error)}",
+        "no IPC and no cache misses; cycles come from the TSC as always",
     )
 
 
 def _btf() -> DoctorCheck:
     there = Path("/sys/kernel/btf/vmlinux").exists()
-    return DoctorCheck(
-        name="btf",
-        group=GROUP,
-        status="ok" if there else "limited",
-        found="kernel type information (BTF)" if there else "no BTF in this kernel",
-        means=None if there else "BPF programs that follow a packet cannot be loaded",
+    return GROUP(
+        "btf",
+        "ok" if there else "limited",
+        "kernel type information (BTF)" if there else "no BTF in this kernel",
+        None if there else "BPF programs that follow a packet cannot be loaded",
     )
 
 
@@ -82,16 +77,14 @@ def _kprobes() -> DoctorCheck:
     """The type is a file of the PMU; whether it opens shows whether kprobes are allowed."""
     kind = read("/sys/bus/event_source/devices/kprobe/type")
     if kind is None:
-        return DoctorCheck(
-            name="kprobes",
-            group=GROUP,
-            status="missing",
-            found="this kernel has no kprobes",
-            means="functions of the kernel cannot be traced; tracepoints can",
+        return GROUP(
+            "kprobes",
+            "missing",
+            "this kernel has no kprobes",
+            "functions of the kernel cannot be traced; tracepoints can",
         )
-    return DoctorCheck(
-        name="kprobes",
-        group=GROUP,
-        status="ok" if root() else "unknown",
-        found="kprobes are built in" + ("" if root() else "; root only"),
+    return GROUP(
+        "kprobes",
+        "ok" if root() else "unknown",
+        "kprobes are built in" + ("" if root() else "; root only"),
     )

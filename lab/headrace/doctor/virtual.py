@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.doctor.check import DoctorCheck, apt, root, run, sudo
+from headrace.doctor.check import CheckGroup, DoctorCheck, apt, root, run, sudo
 
-GROUP = "hosting"
+GROUP = CheckGroup("hosting")
 _GUEST_S = 3.0
 _QEMU_S, _LINUX_S = 10.0, 20.0
 # A boot sector: mov al, 42; mov dx, 0xf4; out dx, al; hlt. QEMU's isa-debug-exit device turns
@@ -29,47 +29,30 @@ def checks() -> Iterator[DoctorCheck]:
 
 
 def _kvm() -> DoctorCheck:
-    def check(
-        status: str, there: str, means: str | None = _SLOW, mend: str | None = None
-    ) -> DoctorCheck:
-        return DoctorCheck.model_validate(
-            {
-                "name": "kvm",
-                "group": GROUP,
-                "status": status,
-                "found": there,
-                "means": means,
-                "mend": mend,
-            }
-        )
-
     if not Path("/dev/kvm").exists():
-        return check("missing", "no /dev/kvm", mend=None)
+        return GROUP("kvm", "missing", "no /dev/kvm", _SLOW)
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
-        return check(
-            "limited",
-            "/dev/kvm may not be opened by this user",
-            mend=sudo(f"usermod -aG kvm {os.environ.get('USER', 'USER')}"),
-        )
+        mend = sudo(f"usermod -aG kvm {os.environ.get('USER', 'USER')}")
+        return GROUP("kvm", "limited", "/dev/kvm may not be opened by this user", _SLOW, mend)
     why = _tiny_guest()
     if why:
-        return check("missing", f"/dev/kvm is there and a guest does not run: {why}")
+        return GROUP("kvm", "missing", f"/dev/kvm is there and a guest does not run: {why}", _SLOW)
     firmware = _firmware()
     if firmware is None:
-        return check(
-            "unknown",
-            "a guest of five bytes ran; a whole one was not tried, for lack of QEMU",
-            mend=apt("qemu-system-x86"),
-        )
+        tried = "a guest of five bytes ran; a whole one was not tried, for lack of QEMU"
+        return GROUP("kvm", "unknown", tried, _SLOW, apt("qemu-system-x86"))
     if firmware:
-        return check("missing", f"/dev/kvm is there and QEMU's firmware does not run: {firmware}")
+        why = f"/dev/kvm is there and QEMU's firmware does not run: {firmware}"
+        return GROUP("kvm", "missing", why, _SLOW)
     kernel = _own_kernel()
     if kernel is None:
-        return check("unknown", "QEMU's firmware ran; no kernel in /boot to try a Linux guest with")
+        tried = "QEMU's firmware ran; no kernel in /boot to try a Linux guest with"
+        return GROUP("kvm", "unknown", tried, _SLOW)
     linux = _linux(kernel)
     if linux:
-        return check("missing", f"/dev/kvm is there and a Linux guest does not run: {linux}")
-    return check("ok", f"a guest booted {kernel.name} under KVM", means=None)
+        why = f"/dev/kvm is there and a Linux guest does not run: {linux}"
+        return GROUP("kvm", "missing", why, _SLOW)
+    return GROUP("kvm", "ok", f"a guest booted {kernel.name} under KVM")
 
 
 def _tiny_guest() -> str | None:
@@ -91,18 +74,8 @@ def _qemu(seconds: float, *arguments: str) -> tuple[int | None, str] | None:
 
     `-cpu host` as for real guests: some hosts offer a KVM that refuses its own CPU's registers.
     """
-    command = [
-        "qemu-system-x86_64",
-        "-accel",
-        "kvm",
-        "-cpu",
-        "host",
-        "-display",
-        "none",
-        "-nodefaults",
-        "-no-reboot",
-        *arguments,
-    ]
+    options = "-accel kvm -cpu host -display none -nodefaults -no-reboot"
+    command = ["qemu-system-x86_64", *options.split(), *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL, check=False
@@ -129,15 +102,9 @@ def _firmware() -> str | None:
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         disk = Path(folder) / "boot.img"
         disk.write_bytes(_BOOT)
-        ended = _qemu(
-            _QEMU_S,
-            "-m",
-            "64",
-            "-device",
-            "isa-debug-exit,iobase=0xf4,iosize=1",
-            "-drive",
-            f"file={disk},format=raw,if=ide",
-        )
+        drive = f"file={disk},format=raw,if=ide"
+        exits = "isa-debug-exit,iobase=0xf4,iosize=1"
+        ended = _qemu(_QEMU_S, "-m", "64", "-device", exits, "-drive", drive)
     if ended is None:
         return None
     return "" if ended[0] == _BOOTED else _why(*ended, _QEMU_S)
@@ -150,17 +117,8 @@ def _own_kernel() -> Path | None:
 
 def _linux(kernel: Path) -> str:
     """Without a root file system it panics, and so ends: that is success. "" when it did."""
-    ended = _qemu(
-        _LINUX_S,
-        "-m",
-        "512",
-        "-kernel",
-        str(kernel),
-        "-append",
-        "console=ttyS0 panic=-1",
-        "-serial",
-        "stdio",
-    )
+    booted = ("-kernel", str(kernel), "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
+    ended = _qemu(_LINUX_S, "-m", "512", *booted)
     if ended is None:
         return "QEMU is gone"
     return "" if ended[0] == 0 and "Kernel panic" in ended[1] else _why(*ended, _LINUX_S)
@@ -169,30 +127,18 @@ def _linux(kernel: Path) -> str:
 def _podman() -> DoctorCheck:
     done = run(["podman", "info", "--format", "{{.Host.OCIRuntime.Name}} {{.Version.Version}}"], 20)
     if done is None:
-        return DoctorCheck(
-            name="podman",
-            group=GROUP,
-            status="missing",
-            found="podman is not installed",
-            means="no VNFs in containers",
-            mend=apt("podman"),
+        return GROUP(
+            "podman", "missing", "podman is not installed", "no VNFs in containers", apt("podman")
         )
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return DoctorCheck(
-            name="podman",
-            group=GROUP,
-            status="limited",
-            found=f"podman does not work: {why}",
-            means="no VNFs in containers",
-        )
+        return GROUP("podman", "limited", f"podman does not work: {why}", "no VNFs in containers")
     runtime, _, version = done.stdout.strip().partition(" ")
-    return DoctorCheck(
-        name="podman",
-        group=GROUP,
-        status="ok" if root() else "limited",
-        found=f"podman {version} with {runtime}",
-        means=None if root() else "rootless containers cannot be given interfaces",
+    return GROUP(
+        "podman",
+        "ok" if root() else "limited",
+        f"podman {version} with {runtime}",
+        None if root() else "rootless containers cannot be given interfaces",
     )
 
 
@@ -202,12 +148,11 @@ def _docker() -> Iterator[DoctorCheck]:
     if done is None:
         return
     why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    yield DoctorCheck(
-        name="docker",
-        group=GROUP,
-        status="ok" if done.returncode == 0 and root() else "limited",
-        found=f"docker {done.stdout.strip()}"
+    yield GROUP(
+        "docker",
+        "ok" if done.returncode == 0 and root() else "limited",
+        f"docker {done.stdout.strip()}"
         if done.returncode == 0
         else f"docker is installed and its daemon does not answer: {why}",
-        means=None if done.returncode == 0 and root() else "VNFs in containers need podman",
+        None if done.returncode == 0 and root() else "VNFs in containers need podman",
     )
