@@ -12,8 +12,8 @@ import headrace
 HOUSE = Path(headrace.__file__).parent
 LINES = 60  # of a function
 
-# Two classes of one name; the fewer the better.
-NAMESAKES = frozenset(["Document", "Facts", "Group", "Point"])
+# Two classes of one name: what users write, and what they are shown.
+NAMESAKES = frozenset(["Document"])
 
 # Names that say that a variable was assigned, and not what it holds.
 VAGUE = frozenset(["found", "made", "said"])

@@ -38,7 +38,7 @@ class Explained(Record):
     pipe: Pipe
 
 
-class Group(Record):
+class ReportGroup(Record):
     """Results that stand in one table: the same chain and workload; of third-party VNFs all chains
     on one network.
 
@@ -127,7 +127,7 @@ class Report(Record):
     name: str
     path: str
     status: Status
-    groups: tuple[Group, ...]
+    groups: tuple[ReportGroup, ...]
     trials: int
     cautions: tuple[str, ...]  # what a reader must know before reading any figure
     environment: Environment | None
@@ -188,7 +188,7 @@ def _place(s: Summary) -> tuple[str, str]:
 
 def _group(
     all_ways: Sequence[Summary], trials: Sequence[Trial], compared: Sequence[Compared]
-) -> Group:
+) -> ReportGroup:
     main = _main_way(all_ways)
     summaries = [s for s in all_ways if s.key.direction == main]
     first = summaries[0].key
@@ -199,7 +199,7 @@ def _group(
         for s in shown
         if not s.application  # its VNFs are no segments of ours
     )
-    return Group(
+    return ReportGroup(
         workload=first.workload,
         direction=first.direction,
         nfs=nfs_of(summaries),

@@ -35,7 +35,7 @@ from headrace.record.claim import JudgedClaim
 from headrace.record.outputs import RunOutput
 from headrace.record.replay import document_of
 from headrace.record.rows import Result, ResultRow
-from headrace.report.preview import Point, Preview
+from headrace.report.preview import Preview, PreviewedPoint
 from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
@@ -242,7 +242,7 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
     return Preview(
         name=name,
         experiments=tuple(
-            Point(
+            PreviewedPoint(
                 chain=one.chain,
                 execution=one.execution,
                 workload="; ".join(offer.workload for offer in one.offers),

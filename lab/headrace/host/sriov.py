@@ -58,7 +58,7 @@ def physical_functions(root: Path = Path("/")) -> list[Pf]:
     ]
 
 
-def choose(
+def choose_nic(
     wanted: str | None, needed: int, root: Path = Path("/"), instead: str = "bridge, ovs, macvlan"
 ) -> Pf:
     """The NIC that a study is deployed on; bad input when there is none that can. `instead`: the

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import BadInput
-from headrace.host.sriov import choose, physical_functions, rebind
+from headrace.host.sriov import choose_nic, physical_functions, rebind
 
 NICS = {"0000:01:00.0": ("eth0", 0, 0), "0000:41:00.0": ("eth1", 7, 0)}
 MORE = {"0000:81:00.0": ("eth2", 63, 8), "0000:82:00.0": (None, 63, 0)}
@@ -50,7 +50,7 @@ def test_only_nics_with_functions_count(root: Path) -> None:
 )
 def test_the_first_that_has_enough(root: Path, wanted: str | None, needed: int, name: str) -> None:
     """Where functions are made already those are used, and never more: somebody chose so."""
-    assert choose(wanted, needed, root).name == name
+    assert choose_nic(wanted, needed, root).name == name
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_the_first_that_has_enough(root: Path, wanted: str | None, needed: int, 
 )
 def test_what_is_refused(root: Path, wanted: str | None, needed: int, words: str) -> None:
     with pytest.raises(BadInput) as raised:
-        choose(wanted, needed, root)
+        choose_nic(wanted, needed, root)
     assert words in str(raised.value)
 
 
 def test_a_machine_without_any(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no NIC with SR-IOV functions .* allowed here: veb"):
-        choose(None, 2, tmp_path, instead="veb")
+        choose_nic(None, 2, tmp_path, instead="veb")
 
 
 def test_a_function_changes_its_driver(root: Path) -> None:

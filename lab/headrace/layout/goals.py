@@ -99,7 +99,7 @@ def _seconds(given: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def choose(problem: Problem, asked: WantedLayout) -> Choice:
+def choose_layout(problem: Problem, asked: WantedLayout) -> Choice:
     if asked.rate_pps is None or asked.aim == "throughput":
         return search.best(problem)
     if asked.aim == "latency":

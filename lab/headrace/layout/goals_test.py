@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.layout.goals import WantedLayout, choose, wanted
+from headrace.layout.goals import WantedLayout, choose_layout, wanted
 from headrace.layout.layout import Hop, NfCost, Problem, Traffic
 
 
@@ -56,16 +56,16 @@ def chain() -> Problem:
 
 def test_each_aim_finds_its_layout() -> None:
     given = chain()
-    most = choose(given, WantedLayout())
-    assert choose(given, WantedLayout("throughput", 1e6)) == most
-    quick = choose(given, WantedLayout("latency", 1e6))
+    most = choose_layout(given, WantedLayout())
+    assert choose_layout(given, WantedLayout("throughput", 1e6)) == most
+    quick = choose_layout(given, WantedLayout("latency", 1e6))
     assert quick.latency_s is not None
-    few = choose(given, WantedLayout("lcores", 1e6, quick.latency_s * 2))
+    few = choose_layout(given, WantedLayout("lcores", 1e6, quick.latency_s * 2))
     assert len(few.layout.used) == 1
 
 
 def test_what_cannot_be_met_is_said() -> None:
     with pytest.raises(HeadraceError, match="not reached on 2 lcores"):
-        choose(chain(), WantedLayout("lcores", 1e9))
+        choose_layout(chain(), WantedLayout("lcores", 1e9))
     with pytest.raises(HeadraceError, match=r"within 0.001 us are not met.*at best"):
-        choose(chain(), WantedLayout("lcores", 1e6, 1e-9))
+        choose_layout(chain(), WantedLayout("lcores", 1e6, 1e-9))

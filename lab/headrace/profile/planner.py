@@ -51,7 +51,7 @@ class Planner:
 
     def _planned(self, experiment: Experiment, priced: _Costs) -> tuple[ChainPlan, Json]:
         problem = priced.problem
-        choice = goals.choose(problem, self.wanted)
+        choice = goals.choose_layout(problem, self.wanted)
         if not self.stored and self.wanted.aim == "throughput":
             choice = finalists.tried(
                 self.bench, self.doc, experiment, problem, choice, self._detail

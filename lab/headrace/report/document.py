@@ -128,7 +128,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FactList:
     """Names with their values."""
 
     rows: tuple[tuple[str, str], ...]
@@ -171,7 +171,7 @@ class Folded:
 
 
 Block = Annotated[
-    Heading | Text | Items | Table | Chart | Facts | Code | Folded, Field(discriminator="kind")
+    Heading | Text | Items | Table | Chart | FactList | Code | Folded, Field(discriminator="kind")
 ]
 
 

@@ -15,7 +15,7 @@ from headrace.report.appliances import used
 from headrace.report.document import (
     Block,
     Column,
-    Facts,
+    FactList,
     Folded,
     Heading,
     Items,
@@ -106,7 +106,7 @@ def _blocks(summaries: Sequence[Summary], environment: Environment | None) -> It
 
 
 def _folded(title: str, note: str, rows: Rows) -> Folded:
-    return Folded(title, note, (Facts(rows),))
+    return Folded(title, note, (FactList(rows),))
 
 
 def _located(results: list[Result]) -> Iterable[tuple[str, str]]:
@@ -227,4 +227,4 @@ def _environment(e: Environment) -> Iterator[Block]:
     for topic, facts in topics.items():
         if facts:
             yield Heading(topic)
-            yield Facts(tuple(flat(facts)))
+            yield FactList(tuple(flat(facts)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from headrace.analyse import units
 from headrace.analyse.compared import Compared
 from headrace.analyse.limits import name_of
-from headrace.analyse.report import Explained, Group, Report
+from headrace.analyse.report import Explained, Report, ReportGroup
 from headrace.analyse.summary import Summary
 from headrace.record.rows import Result
 from headrace.report import appliances, hosting, tables
@@ -73,7 +73,7 @@ def _subtitle(report: Report) -> str:
     return " · ".join((*parts, units.plural(report.trials, "trial")))
 
 
-def _glance(groups: Sequence[Group]) -> Section:
+def _glance(groups: Sequence[ReportGroup]) -> Section:
     rows = []
     for number, group in enumerate(groups, 1):
         first = (Link(group.place, f"group-{number}"), group.workload, group.primary)
@@ -114,7 +114,9 @@ def _narrowest(e: Explained) -> str:
     return e.pipe.narrowest or (name_of(e.pipe.limit) if e.pipe.limit else units.NOT_KNOWN)
 
 
-def _group(group: Group, anchor: str, several: bool, roles: Mapping[str, str]) -> Iterator[Section]:
+def _group(
+    group: ReportGroup, anchor: str, several: bool, roles: Mapping[str, str]
+) -> Iterator[Section]:
     chain = " → ".join(group.nfs) or "empty chain"
     title = group.place if group.foreign else f"{group.place}: {chain}" if several else chain
     title += f" x {group.copies}" if group.copies > 1 else ""
@@ -129,7 +131,7 @@ def _group(group: Group, anchor: str, several: bool, roles: Mapping[str, str]) -
     yield from _pictures(group)
 
 
-def _note(group: Group) -> str:
+def _note(group: ReportGroup) -> str:
     """How the first picture is to be read."""
     if group.conclusion is None:
         return f"Pictures show {_goal(group)}."
@@ -145,7 +147,7 @@ def _note(group: Group) -> str:
     )
 
 
-def _goal(group: Group) -> str:
+def _goal(group: ReportGroup) -> str:
     if group.goal is None:
         return group.primary
     allowed = group.goal.loss_ratio
@@ -153,13 +155,13 @@ def _goal(group: Group) -> str:
     return f"{group.primary}: the highest rate with {lost}"
 
 
-def _said(group: Group, several: bool) -> Iterator[Block]:
+def _said(group: ReportGroup, several: bool) -> Iterator[Block]:
     """The only group's sentence is the document's."""
     if several and group.conclusion is not None:
         yield Text(group.conclusion.sentence)
 
 
-def _first(group: Group) -> Iterator[Block]:
+def _first(group: ReportGroup) -> Iterator[Block]:
     """One picture: the executions with their intervals, and where their lcores' cycles go."""
     conclusion = group.conclusion
     if conclusion is None or not conclusion.standings:
@@ -169,7 +171,7 @@ def _first(group: Group) -> Iterator[Block]:
     yield Chart(picture, tuple(Key(fill, name) for name, fill in fills.items()))
 
 
-def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
+def _tables(group: ReportGroup, roles: Mapping[str, str]) -> Iterator[Block]:
     if group.foreign:
         yield Heading("What clients saw", on="page")
         yield tables.applications(group, roles)
@@ -185,7 +187,7 @@ def _tables(group: Group, roles: Mapping[str, str]) -> Iterator[Block]:
         yield tables.directions(group, "terminal")
 
 
-def _pictures(group: Group) -> Iterator[Section]:
+def _pictures(group: ReportGroup) -> Iterator[Section]:
     if group.explained:
         note = (
             "Each part as high as the rate that it could carry with its lcores to itself, shaded "
@@ -232,7 +234,7 @@ def _compared(compared: Sequence[Compared]) -> Iterator[Block]:
         yield Items(one.sentences)
 
 
-def _latency(group: Group) -> Iterator[Section]:
+def _latency(group: ReportGroup) -> Iterator[Section]:
     drawn = [
         (curve, s)
         for s in group.shown
@@ -256,7 +258,7 @@ def _latency(group: Group) -> Iterator[Section]:
     yield Section("Latency", note, (Chart(picture, keys),), on="page")
 
 
-def _anatomy(group: Group) -> Iterator[Section]:
+def _anatomy(group: ReportGroup) -> Iterator[Section]:
     """Only hosted chains have parts. Below the tester's floor, which is none then, these are not
     known."""
     results = [r for s in group.summaries for r in s.results]

@@ -10,7 +10,7 @@ from headrace.analyse.units import plural
 from headrace.record.text import duration
 
 
-class Point(BaseModel):
+class PreviewedPoint(BaseModel):
     """One experiment. `lcores` is empty where containers' CPUs decide."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,7 +26,7 @@ class Preview(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    experiments: tuple[Point, ...]
+    experiments: tuple[PreviewedPoint, ...]
     repetitions: int
     seconds: float | None  # None: nothing is known about how long it takes
     files: tuple[str, ...]
@@ -63,7 +63,7 @@ def show(preview: Preview, console: Console) -> None:
     console.print("Nothing is wrong with it, and nothing was run.", markup=False)
 
 
-def _title(one: Point) -> str:
+def _title(one: PreviewedPoint) -> str:
     return ", ".join(part for part in (one.chain, one.execution, one.workload) if part)
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from headrace.analyse.reached import rate
-from headrace.analyse.report import Group
+from headrace.analyse.report import ReportGroup
 from headrace.analyse.summary import Spread, Summary
 from headrace.analyse.units import exact_percent, percent
 from headrace.report.document import AtLeast, Cell, Column, Medium, Row, Table
@@ -20,7 +20,7 @@ class Field(NamedTuple):
     cell: Callable[[Summary], Cell]
 
 
-def results(group: Group) -> Table:
+def results(group: ReportGroup) -> Table:
     """With policy drops what was offered stands beside what came through."""
     rows = (*group.summaries, *group.single)
     offered = (OFFERED,) if any(s.by_policy for s in rows) else ()
@@ -28,18 +28,18 @@ def results(group: Group) -> Table:
     return _table(group, (*offered, *RESULTS, *ends), group.summaries)
 
 
-def applications(group: Group, roles: Mapping[str, str]) -> Table:
+def applications(group: ReportGroup, roles: Mapping[str, str]) -> Table:
     """`roles`: what each chain was measured for, where that is known."""
     role = Field(Column("", "text", optional=True), lambda s: roles.get(s.key.chain, ""))
     return _table(group, (*((role,) if roles else ()), *APPLICATIONS), group.summaries)
 
 
-def directions(group: Group, on: Medium) -> Table:
+def directions(group: ReportGroup, on: Medium) -> Table:
     return _table(group, RESULTS, group.single, on)
 
 
 def _table(
-    group: Group, fields: Sequence[Field], summaries: Sequence[Summary], on: Medium = "both"
+    group: ReportGroup, fields: Sequence[Field], summaries: Sequence[Summary], on: Medium = "both"
 ) -> Table:
     """Rows by goal; a prediction stands beside its measurement."""
     # Of both directions together a fixed load is twice that of each: a goal of its own.
@@ -67,7 +67,7 @@ def _table(
     )
 
 
-def _named(group: Group, s: Summary) -> str:
+def _named(group: ReportGroup, s: Summary) -> str:
     ground = "" if s.key.ground == "measured" else f" ({s.key.ground})"
     way = "" if group.foreign or s.key.direction == "forward" else f", {s.key.direction}"
     return group.named(s) + ground + way

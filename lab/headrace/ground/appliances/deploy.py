@@ -37,7 +37,7 @@ from headrace.host.plumbing import (
     set_up,
     within,
 )
-from headrace.host.sriov import choose
+from headrace.host.sriov import choose_nic
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
 from headrace.host.tool import last_words, tool
@@ -178,7 +178,7 @@ class RunningGraph:
             return Ovs(self.tag, self.ledger, self.state.path)
         if self.network == "sriov":
             needed = self.layout.ports
-            return Sriov(self.tag, self.ledger, choose(self.pf, needed), needed)
+            return Sriov(self.tag, self.ledger, choose_nic(self.pf, needed), needed)
         return (Bridge if self.network == "bridge" else Macvlan)(self.tag, self.ledger)
 
     def _adapt(self) -> None:

@@ -14,7 +14,7 @@ from headrace.ground.appliances.study import Expanded, GraphPoint, tester_lcore
 from headrace.host.cpu import listed
 from headrace.host.openvswitch import find_tool
 from headrace.host.programs import find_engine
-from headrace.host.sriov import choose
+from headrace.host.sriov import choose_nic
 from headrace.spec.workload import Packets
 
 VNFS = "deployment.hosting.vnfs"
@@ -46,7 +46,7 @@ def _network(point: GraphPoint, expanded: Expanded) -> None:
     if point.network in ("macvlan", "sriov") and point.layout.of_kind("leaf"):
         raise no_mirror(point.network)
     if point.network == "sriov":
-        choose(expanded.hosting.pf, point.layout.ports)
+        choose_nic(expanded.hosting.pf, point.layout.ports)
     if point.network == "ovs":
         find_tool("ovs-vswitchd")
 

@@ -16,7 +16,7 @@ from headrace.engine.plan_document import Plan, PlanEngine, PlanLink, passing
 from headrace.ground.hosted.cpus import Cpu, describe_cpu
 from headrace.ground.hosted.host import ends, leaves_by, sending
 from headrace.ground.hosted.parts import Vnf, tester
-from headrace.host.sriov import Pf, choose, physical_functions
+from headrace.host.sriov import Pf, choose_nic, physical_functions
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -80,7 +80,7 @@ def on_nic(experiment: Experiment, chains: list[list[Vnf]]) -> OnNic:
     """BadInput where no NIC here has enough functions."""
     deployment, ways = experiment.study.deployment, paths(experiment)
     vnfs = [one for chain in chains for one in chain]
-    pf = choose(deployment.pf, needed(len(ways), len(vnfs)), instead=_INSTEAD)
+    pf = choose_nic(deployment.pf, needed(len(ways), len(vnfs)), instead=_INSTEAD)
     # By a wire comes what leaves it at the other end: the tester has an address for each.
     own = {leaves_by(way, ways): tester(way.direction) for way in ways}
     testers = [Function("", _wire(i), own[i]) for i in range(len(ways))]
@@ -96,7 +96,7 @@ def nic_at(experiment: Experiment, wires: int, vnfs: int, switch: int) -> Cpu:
     deployment, cpu = experiment.study.deployment, describe_cpu(switch)
     if deployment.network != "sriov":
         return cpu
-    node = choose(deployment.pf, needed(wires, vnfs), instead=_INSTEAD).node
+    node = choose_nic(deployment.pf, needed(wires, vnfs), instead=_INSTEAD).node
     return cpu if node is None else replace(cpu, node=node)
 
 

@@ -27,7 +27,7 @@ from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.functions import NicFunctions
 from headrace.ground.hosted.parts import RUN, Face, Vnf
 from headrace.ground.hosted.switch import Switch
-from headrace.ground.hosted.vm_accel import choose, find_qemu, qemu_version
+from headrace.ground.hosted.vm_accel import choose_accel, find_qemu, qemu_version
 from headrace.ground.hosted.vm_kernel import find_kernel
 from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host import hugepages
@@ -53,7 +53,7 @@ class Tools:
         self.qemu = find_qemu()
         self.kernel = find_kernel()
         self.driver = vm_image.driver_of(self.kernel, "vfio" if functions else hosting.vm.driver)
-        self.accel = choose(hosting.vm.accel, self.kernel)
+        self.accel = choose_accel(hosting.vm.accel, self.kernel)
         self.engine = vm_image.guest_engine(self.accel.name)
         _check_memory(hosting, vnfs)
 

@@ -47,7 +47,7 @@ def qemu_version(qemu: Path) -> str:
     return (done.stdout.splitlines() or ["unknown version"])[0]
 
 
-def choose(wanted: Literal["auto", "kvm", "tcg"], kernel: Kernel) -> Accel:
+def choose_accel(wanted: Literal["auto", "kvm", "tcg"], kernel: Kernel) -> Accel:
     if wanted == "tcg":
         return Accel("tcg", "as the spec asks")
     problem = kvm_problem(kernel)

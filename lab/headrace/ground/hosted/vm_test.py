@@ -150,16 +150,16 @@ def test_kvm_is_tried_once(
     monkeypatch.setattr(vm_accel, "_TRIAL_S", 0.5)
     kernel = a_kernel(tmp_path)
     for _ in range(2):
-        accel = vm_accel.choose("auto", kernel)
+        accel = vm_accel.choose_accel("auto", kernel)
         assert accel.name == ("tcg" if problem else "kvm")
         assert (problem or "") in accel.why
     assert (tmp_path / "n").read_text() == "\n"
     assert bool(accel.emulated) == (accel.name == "tcg")
     if problem:
         with pytest.raises(HeadraceError, match=r"vm.accel: kvm, but a guest under KVM"):
-            vm_accel.choose("kvm", kernel)
+            vm_accel.choose_accel("kvm", kernel)
     kvm.unlink()
-    assert "no" in vm_accel.choose("auto", kernel).why
+    assert "no" in vm_accel.choose_accel("auto", kernel).why
 
 
 def machine(**more: object) -> vm_qemu.GuestMachine:
