@@ -37,14 +37,14 @@ def _replica(qf: Any, first: Any, stage: int, now: float) -> int:
     for q in range(one, end):
         if qf[q, BEGINS] <= now < qf[q, ENDS]:
             total += qf[q, SHARE]
-    drawn, found = np.random.random() * total, -1
+    drawn, chosen = np.random.random() * total, -1
     for q in range(one, end):
         if qf[q, BEGINS] <= now < qf[q, ENDS] and qf[q, SHARE] > 0:
-            found = q
+            chosen = q
             drawn -= qf[q, SHARE]
             if drawn < 0:
                 break
-    return found
+    return chosen
 
 
 @njit(cache=True)
@@ -75,15 +75,15 @@ def _admit(
 @njit(cache=True)
 def _other_task(qi: Any, c: int, q: int) -> int:
     """The first queue of the task that follows on this lcore."""
-    found, lowest = -1, -1
+    chosen, lowest = -1, -1
     for other in range(len(qi)):
         if qi[other, CPU] != c:
             continue
-        if qi[other, TASK] > qi[q, TASK] and (found < 0 or qi[other, TASK] < qi[found, TASK]):
-            found = other
+        if qi[other, TASK] > qi[q, TASK] and (chosen < 0 or qi[other, TASK] < qi[chosen, TASK]):
+            chosen = other
         if lowest < 0 or qi[other, TASK] < qi[lowest, TASK]:
             lowest = other
-    return found if found >= 0 else lowest
+    return chosen if chosen >= 0 else lowest
 
 
 @njit(cache=True)

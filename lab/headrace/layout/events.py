@@ -112,14 +112,14 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
         np.array(pauses.lengths, dtype=np.float64), par, total,
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
-    arrived, made = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
+    arrived, sent = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
     return Followed(
         latencies[:arrived],
         came[:arrived],
         packets,
         tuple(map(int, qi[:, c.DROPPED])),
         int(total[c.EVENTS]),
-        0.0 if lcores.outside else max(0.0, made - packets / way.rate),
+        0.0 if lcores.outside else max(0.0, sent - packets / way.rate),
     )
 
 

@@ -19,15 +19,15 @@ def chain(cycles: float, **more: float) -> list[list[Queue]]:
 
 def test_an_lcore_carries_what_its_cycles_allow_and_the_rest_is_lost() -> None:
     """100 cycles a packet, one packet every 80: four in five are carried, and what the ring has."""
-    found = follow(Traversal(chain(100.0), 1 / 80), 200_000)
-    assert found.lost == pytest.approx(0.2 * found.sent - 4096, abs=100)
-    assert len(found.latencies) + found.lost == found.sent
-    assert found.dropped[0] == found.dropped[2] == 0
+    followed = follow(Traversal(chain(100.0), 1 / 80), 200_000)
+    assert followed.lost == pytest.approx(0.2 * followed.sent - 4096, abs=100)
+    assert len(followed.latencies) + followed.lost == followed.sent
+    assert followed.dropped[0] == followed.dropped[2] == 0
 
 
 def test_a_full_ring_makes_packets_wait_for_all_that_is_in_it() -> None:
-    found = follow(Traversal(chain(100.0, room=512), 1 / 80), 100_000)
-    assert np.median(found.steady) == pytest.approx(512 * 100, rel=0.1)
+    followed = follow(Traversal(chain(100.0, room=512), 1 / 80), 100_000)
+    assert np.median(followed.steady) == pytest.approx(512 * 100, rel=0.1)
 
 
 def test_processes_that_poll_on_one_lcore_have_half_of_it_each() -> None:
@@ -51,18 +51,18 @@ def test_pauses_are_what_the_slowest_packets_wait_for() -> None:
     """One of 100,000 cycles in a million: a tenth of the packets meet it, up to 100,000 each."""
     pauses = PolledLcores(pauses=Pauses(1e-6, (100_000.0,)))
     calm = follow(Traversal(chain(10.0, room=65536), 1 / 100), 400_000)
-    found = follow(Traversal(chain(10.0, room=65536), 1 / 100, pauses), 400_000)
+    followed = follow(Traversal(chain(10.0, room=65536), 1 / 100, pauses), 400_000)
     assert np.quantile(calm.steady, 0.99) < 500
-    assert 50_000 < np.quantile(found.steady, 0.99) < 250_000
-    assert np.median(found.steady) < 1_000
+    assert 50_000 < np.quantile(followed.steady, 0.99) < 250_000
+    assert np.median(followed.steady) < 1_000
 
 
 def test_a_killed_replica_loses_its_ring_and_the_other_takes_all() -> None:
     replicas = [queue(1, 1, 50.0, ends=500_000.0), queue(1, 3, 50.0)]
     ways = [[queue(0, 0, 1.0)], replicas, [queue(2, 2, 1.0)]]
-    found = follow(Traversal(ways, 1 / 60), 50_000)
-    assert len(found.latencies) + found.lost == found.sent
-    assert found.lost <= 64  # what its ring and its burst held
+    followed = follow(Traversal(ways, 1 / 60), 50_000)
+    assert len(followed.latencies) + followed.lost == followed.sent
+    assert followed.lost <= 64  # what its ring and its burst held
     assert replicas[0].ends < NEVER
 
 
@@ -76,5 +76,5 @@ def test_both_engines_say_the_same_of_a_typical_packet() -> None:
         typical = latency_s(problem, layout, rate)
         assert typical is not None
         ways = [[Queue(one) for one in several] for several in stages(problem, layout, rate)]
-        found = follow(Traversal(ways, rate / 1e9), 40_000)
-        assert np.median(found.steady) == pytest.approx(typical * 1e9, rel=0.15)
+        followed = follow(Traversal(ways, rate / 1e9), 40_000)
+        assert np.median(followed.steady) == pytest.approx(typical * 1e9, rel=0.15)

@@ -13,7 +13,7 @@ from headrace.analyse.units import plural, signed_percent, significant
 from headrace.record.bundle import Bundle
 from headrace.record.estimates import Paired
 from headrace.report.charts.bars import Bar, Piece, plain
-from headrace.report.document import Block, Chart, Column, Facts, Items, Row, Section, Table
+from headrace.report.document import Block, Chart, Column, FactList, Items, Row, Section, Table
 
 NAMES = "compared"  # in the bundle's resolved spec: what the sides are called
 _JUDGED = {"faster": "b is faster", "slower": "b is slower", "tie": "a tie"}
@@ -65,7 +65,7 @@ def _first(one: PairedResults) -> Paired | None:
 def section(compared: Comparison) -> Section:
     names = (("a", compared.a), ("b", compared.b))
     sides = tuple(f"{side}: {name}" for side, name in names)
-    blocks: list[Block] = [Items(sides, on="terminal"), Facts(names)]
+    blocks: list[Block] = [Items(sides, on="terminal"), FactList(names)]
     rows = tuple(row for one in compared.results for row in _rows(one))
     if bars := list(_bars(compared)):
         blocks.append(Chart(plain(bars, "b / a", "Ratios of b to a"), on="page"))

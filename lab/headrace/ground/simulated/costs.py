@@ -48,10 +48,10 @@ class PricedLayout:
         """Packets/s at which the first resource has nothing left, and which it is."""
         cycles = self.busiest()
         worst = max(cycles, key=lambda cpu: cycles[cpu])
-        found = {f"lcore {worst}": self.problem.tsc_hz * self.problem.kept / cycles[worst]}
-        found |= self.caps
-        name = min(found, key=lambda one: found[one])
-        return found[name], name
+        limits = {f"lcore {worst}": self.problem.tsc_hz * self.problem.kept / cycles[worst]}
+        limits |= self.caps
+        name = min(limits, key=lambda one: limits[one])
+        return limits[name], name
 
     def source_pps(self) -> float:
         """What the tester makes at most: its lcore with nothing else to do, or its ports."""
@@ -141,10 +141,10 @@ def _traffic(
 ) -> Traffic:
     costs = home.traffic
     assert costs is not None  # refuse.py
-    made = costs.source.at(corner) + costs.source_tx.at(corner)
+    source = costs.source.at(corner) + costs.source_tx.at(corner)
     sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
     return Traffic(
-        source=Hop(made, made),
+        source=Hop(source, source),
         sink=Hop(sink, sink + far),
         generator=placement.generator,
         measure=placement.sink,

@@ -148,14 +148,14 @@ def _replicas(
     received: int,
 ) -> list[ReplicaReading]:
     kinds = {node.name: node.nf for node in experiment.nodes}
-    found = []
+    readings = []
     for stage, segment in zip(priced.stages, segments, strict=True):
         for index, part in enumerate(stage):
             if part.cpu == OUTSIDE:
                 continue
             packets = round((sent if segment.role == "generator" else received) / len(stage))
-            found.append(_replica(priced, segment, kinds, part, index, packets, len(stage)))
-    return found
+            readings.append(_replica(priced, segment, kinds, part, index, packets, len(stage)))
+    return readings
 
 
 def _replica(

@@ -69,8 +69,9 @@ def of(
 def test_the_busiest_lcore_sets_what_is_carried(
     tmp_path: Path, execution: str, chain: str, cycles: float, narrowest: str
 ) -> None:
-    found, _ = of(server(tmp_path), execution, chain)
-    assert found.capacity() == (pytest.approx(1e9 / cycles), narrowest)
+    layout, _ = of(server(tmp_path), execution, chain)
+    rate, place = layout.capacity()
+    assert rate == pytest.approx(1e9 / cycles) and place == narrowest
 
 
 def test_an_interval_is_what_the_costs_spread_makes(tmp_path: Path) -> None:

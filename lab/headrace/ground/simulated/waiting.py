@@ -33,8 +33,8 @@ def delays_ns(
     if engine == "analytic":
         return _in_closed_form(here, load_pps, capacity_pps)
     packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
-    found = follow(traversal(here, load_pps, experiment, server), packets)
-    return found.steady / hz * 1e9
+    followed = follow(traversal(here, load_pps, experiment, server), packets)
+    return followed.steady / hz * 1e9
 
 
 def traversal(
