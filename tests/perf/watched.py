@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headrace.cli import _groups as groups
 from headrace.engine.plan_document import PlanEngine
-from headrace.ground import choose
+from headrace.ground.choose import Grounds
 from headrace.ground.contract import Deployed, Point, Site
 from headrace.host.memory import provide
 from headrace.host.state import RunState, dpdk_prefix, run_state
@@ -80,7 +80,7 @@ def cost(study: Path, pairs: int, seconds: float) -> Watching:
 @contextlib.contextmanager
 def _deployed(study: Path, state: RunState) -> Iterator[tuple[Point, Deployed]]:
     chosen = groups.chosen(document.load(study), Wanted())
-    checked = chosen.checked(choose.check, all_right=False)
+    checked = chosen.checked(Grounds().check, all_right=False)
     point = checked.points[0]
     assert checked.memory is not None
     pages = provide(checked.memory, state).hugepages

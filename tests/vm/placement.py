@@ -155,7 +155,7 @@ def bound(pid: int, huge: bool) -> dict[int, int]:
 def packets_placed(checks: Checks) -> None:
     """The source is on node 0; its packets are where the spec says, by numa_maps."""
     from headrace.errors import HeadraceError
-    from headrace.ground import choose
+    from headrace.ground.choose import Grounds
     from headrace.measure.session import measuring
     from headrace.spec import document
 
@@ -165,7 +165,7 @@ def packets_placed(checks: Checks) -> None:
         spec |= made["groups"]["local"]["spec"]
         spec["deployment"] |= made["deployment"] | {"packets_node": node}
         try:
-            checked = choose.check(document.parse(yaml.safe_dump(spec), Path("s5.yaml")))
+            checked = Grounds().check(document.parse(yaml.safe_dump(spec), Path("s5.yaml")))
             [point] = checked.points
             with measuring("packets-placed") as session:
                 session.hold(point.cpus)

@@ -12,7 +12,7 @@ import yaml
 
 from headrace.analyse.pairs import SIDES
 from headrace.errors import BadInput
-from headrace.ground import choose
+from headrace.ground.choose import Grounds
 from headrace.spec import document
 from headrace.spec.document import Document
 
@@ -55,7 +55,7 @@ def _side(side: str, doc: Document, inputs: dict[str, Path]) -> Json:
         raise BadInput(f"{doc.file}: has `groups`; allowed: a study without")
     if "chains" in doc.data:
         raise BadInput(f"{doc.file}: chains: several by name; allowed: one `chain`")
-    named = choose.check(doc).inputs
+    named = Grounds().check(doc).inputs
     inputs |= {f"{side}/{name}": file for name, file in named.items()}
     data = _renamed(doc.data, {name: f"{side}/{name}" for name in named})
     assert isinstance(data, dict)

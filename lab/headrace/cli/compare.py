@@ -18,7 +18,7 @@ from headrace.cli._sides import joined
 from headrace.cli.report import finish_run
 from headrace.cli.run import measure_study
 from headrace.errors import BadInput
-from headrace.ground import choose
+from headrace.ground.choose import Grounds
 from headrace.host.exclusive import WAIT_S
 from headrace.record.bundle import Bundle
 from headrace.report.document import Document
@@ -65,7 +65,7 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="headrace-compare-") as scratch:
         doc = joined(document.load(a), document.load(b or a), given, repetitions, Path(scratch))
         chosen = groups.chosen(doc, Wanted())
-        checked = chosen.checked(choose.check, all_right=True)
+        checked = chosen.checked(Grounds().check, all_right=True)
         bundle, _, _ = measure_study(doc, chosen, checked, out, as_json, wait, compared=names)
     page = finish_run(bundle, None)
     compared = compare_sides(Bundle(bundle), names["a"], names["b"])

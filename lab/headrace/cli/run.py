@@ -20,7 +20,7 @@ from headrace.cli._live import Address, listen, watched
 from headrace.cli.report import finish_run
 from headrace.cli.tune import is_tuned, replay
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground import choose
+from headrace.ground.choose import Grounds
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import shipped
@@ -120,7 +120,7 @@ def run(
         groups.show(chosen, stdout())
         return
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
-    checked = chosen.checked(choose.check, all_right=check)
+    checked = chosen.checked(Grounds().check, all_right=check)
     check_claims(chosen.study.claims, doc)
     if claims and not chosen.study.claims:
         raise BadInput(f"{spec}: --claims: the study has no claims")

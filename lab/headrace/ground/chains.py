@@ -4,7 +4,6 @@ packet, as a long run must not fail on a typo at its end."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from headrace.engine.place import usable_cpus
 from headrace.engine.plan import check_nodes
 from headrace.ground.contract import Checked
 from headrace.ground.dry import DryRuns
-from headrace.ground.engine_check import PlanCheck, input_files, with_captures
+from headrace.ground.engine_check import Accepted, PlanCheck, input_files, with_captures
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
@@ -28,14 +27,18 @@ _BOOT_S = 0.4  # that an engine takes until its path is verified
 
 
 class Chains:
-    """Inline and hosted points may be in one study: its sweep says which."""
+    """Inline and hosted points may be in one study: its sweep says which. Points that are checked
+    by the same object share what the engine was asked."""
 
     def __init__(self, description: Description) -> None:
         self._description = description
+        self._dry = DryRuns(description)
+        self._accepted: Accepted = set()
 
     def check(self, doc: Document) -> Checked:
         experiments = list(expand(doc))
-        ready = self._remarked(points_of(experiments, doc, self._description))
+        points = points_of(experiments, doc, self._description, accepted=self._accepted)
+        ready = self._remarked(points)
         files = input_files(experiments, doc, self._description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
         deployments = (one.study.deployment for one in ready)
@@ -44,8 +47,7 @@ class Chains:
 
     def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
         """With what becomes of their first packets, where that is not what one would expect."""
-        dry = DryRuns(self._description)
-        return [replace(one, remarks=dry.notes(one.experiment, one.doc)) for one in points]
+        return [replace(one, remarks=self._dry.notes(one.experiment, one.doc)) for one in points]
 
 
 def points_of(
@@ -53,22 +55,22 @@ def points_of(
     doc: Document,
     description: Description,
     floors: Floors | None = None,
+    accepted: Accepted | None = None,
 ) -> list[EnginePoint]:
     """`floors`: what is known of the tester, shared by all of them."""
     available, floors = usable_cpus(), floors or Floors()
+    accepted = set() if accepted is None else accepted
     ready: list[EnginePoint] = []
     checks: dict[Path | None, PlanCheck] = {}
-    with contextlib.ExitStack() as stack:
-        for one in with_captures(experiments, doc, description):
-            engine = one.study.deployment.engine
-            if engine not in checks:
-                described = description if engine is None else _other(one, engine, doc)
-                checks[engine] = stack.enter_context(PlanCheck.of(doc, described))
-            check = checks[engine]
-            check_nodes(one, doc, check.description)
-            inline = one.hosting.kind == "inline"
-            make = inline_point if inline else hosted_point
-            ready.append(make(one, check, available, floors if engine is None else Floors()))
+    for one in with_captures(experiments, doc, description):
+        engine = one.study.deployment.engine
+        if engine not in checks:
+            described = description if engine is None else _other(one, engine, doc)
+            checks[engine] = PlanCheck(doc, described, accepted)
+        check = checks[engine]
+        check_nodes(one, doc, check.description)
+        make = inline_point if one.hosting.kind == "inline" else hosted_point
+        ready.append(make(one, check, available, floors if engine is None else Floors()))
     return ready
 
 

@@ -11,11 +11,17 @@ Grounds are loaded when wanted: a run need not wait half a second for those of o
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from headrace.engine.describe import describe
 from headrace.ground.contract import Checked
 from headrace.host.programs import find_engine
 from headrace.spec.document import Document
 from headrace.spec.forms import hosting_kind
+
+if TYPE_CHECKING:
+    from headrace.ground.chains import Chains
 
 
 def simulated(doc: Document) -> bool:
@@ -23,20 +29,28 @@ def simulated(doc: Document) -> bool:
     return isinstance(doc.data, dict) and doc.data.get("ground") is not None
 
 
-def check(doc: Document) -> Checked:
-    kind = hosting_kind(doc.data)
-    if simulated(doc):
-        from headrace.ground.simulated.ground import SimulatedGround
+class Grounds:
+    """The grounds of one command. The points of a study are checked by one object, so that what
+    they have in common is checked once."""
 
-        return SimulatedGround.of(doc).check(doc)
-    if kind == "appliances":
-        from headrace.ground.appliances.ground import AppliancesGround
+    def check(self, doc: Document) -> Checked:
+        if simulated(doc):
+            from headrace.ground.simulated.ground import SimulatedGround
 
-        return AppliancesGround().check(doc)
-    if kind == "offload":
-        from headrace.ground.offload.ground import OffloadGround
+            return SimulatedGround.of(doc).check(doc)
+        kind = hosting_kind(doc.data)
+        if kind == "appliances":
+            from headrace.ground.appliances.ground import AppliancesGround
 
-        return OffloadGround(describe(find_engine())).check(doc)
-    from headrace.ground.chains import Chains
+            return AppliancesGround().check(doc)
+        if kind == "offload":
+            from headrace.ground.offload.ground import OffloadGround
 
-    return Chains(describe(find_engine())).check(doc)
+            return OffloadGround(describe(find_engine())).check(doc)
+        return self._chains.check(doc)
+
+    @cached_property
+    def _chains(self) -> Chains:
+        from headrace.ground.chains import Chains
+
+        return Chains(describe(find_engine()))

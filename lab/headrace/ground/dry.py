@@ -20,22 +20,23 @@ _MOST_S = 30.0  # that a note is worth waiting for
 
 
 class DryRuns:
-    """One for each chain and traffic of a study, however often they are measured."""
+    """One for each chain and traffic, however often they are measured."""
 
     def __init__(self, description: Description) -> None:
         self._description = description
-        self._notes: dict[str, tuple[str, ...]] = {}
+        self._readings: dict[str, EngineCounts | None] = {}
 
     def notes(self, experiment: Experiment, doc: Document) -> tuple[str, ...]:
         """For the user; none where the engine cannot try it."""
         plan = dry_plan(experiment, self._description, doc)
         if plan is None:
             return ()
-        key = repr((plan.nfs, plan.segments, _traffic(plan)))
-        if key not in self._notes:
-            reading = self._run(plan, packets_tried(experiment))
-            self._notes[key] = () if reading is None else notes(reading, experiment)
-        return self._notes[key]
+        packets = packets_tried(experiment)
+        key = repr((packets, plan.nfs, plan.segments, _traffic(plan)))
+        if key not in self._readings:
+            self._readings[key] = self._run(plan, packets)
+        reading = self._readings[key]
+        return () if reading is None else notes(reading, experiment)
 
     def _run(self, plan: Plan, packets: int) -> EngineCounts | None:
         with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:

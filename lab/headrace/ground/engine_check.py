@@ -6,8 +6,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.engine.describe import Captured, Description, captured, files_in
@@ -21,50 +20,57 @@ from headrace.spec.workload import Pcap
 _CHECK_S = 900.0  # a routing table of 10^9 prefixes takes minutes to read
 
 
+Accepted = set[tuple[Path, str]]
+"""What an engine, by its program, has accepted: plans, and functions with their files."""
+
+
 class PlanCheck:
     """Has the engine read each plan once. Every function is made as it is told to work, its rules
-    and routes are read, and so is the traffic, before anybody waits for lcores."""
+    and routes are read, and so is the traffic, before anybody waits for lcores.
 
-    def __init__(self, doc: Document, description: Description, scratch: Path) -> None:
+    `accepted` may be shared by the points of a study, of which many have the same plan.
+    """
+
+    def __init__(
+        self, doc: Document, description: Description, accepted: Accepted | None = None
+    ) -> None:
         self.doc, self.description = doc, description
-        self._scratch = scratch
-        self._checked: set[str] = set()
-
-    @staticmethod
-    @contextmanager
-    def of(doc: Document, description: Description) -> Iterator[PlanCheck]:
-        with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
-            yield PlanCheck(doc, description, Path(scratch))
+        self._accepted = set() if accepted is None else accepted
 
     def check(self, plan: Plan, experiment: Experiment) -> None:
         text = plan.text
-        if text not in self._checked:
-            self._checked.add(text)
+        key = (self.description.engine, text)
+        if key not in self._accepted:
             self._ask(text, experiment)
+            self._accepted.add(key)
         self._check_files(plan, text, experiment)
 
     def _check_files(self, plan: Plan, text: str, experiment: Experiment) -> None:
         """How the chain is cut makes no difference to its files, but into how many replicas a
         function shares its rates does."""
-        key = repr((plan.nfs, _replicas(plan), plan.sources))
-        if key in self._checked or not (plan.nfs or plan.sources):
+        key = (self.description.engine, repr((plan.nfs, _replicas(plan), plan.sources)))
+        if key in self._accepted or not (plan.nfs or plan.sources):
             return
-        self._checked.add(key)
         try:
             self._ask(text, experiment, "--files")
         except BadInput:
             raise
         except HeadraceError:
-            return  # too little ordinary memory for this table, say: the run has its own
+            pass  # too little ordinary memory for this table, say: the run has its own
+        self._accepted.add(key)
 
     def _ask(self, text: str, experiment: Experiment, *more: str) -> None:
-        file = self._scratch / "plan.json"
-        file.write_text(text)
-        command = [str(self.description.engine), "--check", str(file), *more]
-        try:
-            done = subprocess.run(command, capture_output=True, errors="replace", timeout=_CHECK_S)
-        except subprocess.TimeoutExpired:
-            raise HeadraceError(f"headrace-engine --check: no answer in {_CHECK_S:g} s") from None
+        with tempfile.TemporaryDirectory(prefix="headrace-check-") as scratch:
+            file = Path(scratch) / "plan.json"
+            file.write_text(text)
+            command = [str(self.description.engine), "--check", str(file), *more]
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, errors="replace", timeout=_CHECK_S
+                )
+            except subprocess.TimeoutExpired:
+                why = f"headrace-engine --check: no answer in {_CHECK_S:g} s"
+                raise HeadraceError(why) from None
         if done.returncode == 0:
             return
         words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]

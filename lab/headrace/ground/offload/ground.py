@@ -86,13 +86,13 @@ class OffloadGround:
             asked["deployment"] = experiment.study.deployment.model_copy(update=memory)
             one = experiment.study.model_copy(update=asked)
             experiment = dataclasses.replace(experiment, study=one)
-            with PlanCheck.of(inner, self._description) as check:
-                check_nodes(experiment, inner, self._description)
-                cpus = usable_cpus()
-                point: EnginePoint = (
-                    hosted_point(experiment, check, cpus, floors) if conventional(mode)
-                    else inline_point(experiment, check, cpus, floors, on_port)
-                )  # fmt: skip
+            check = PlanCheck(inner, self._description)
+            check_nodes(experiment, inner, self._description)
+            cpus = usable_cpus()
+            point: EnginePoint = (
+                hosted_point(experiment, check, cpus, floors) if conventional(mode)
+                else inline_point(experiment, check, cpus, floors, on_port)
+            )  # fmt: skip
         fields: dict[str, Any] = {f.name: getattr(point, f.name) for f in dataclasses.fields(point)}
         fields["remarks"] = ()  # VNFs have their routes when they are deployed
         kind = ConventionalPoint if isinstance(point, HostedPoint) else ForwardingPoint
