@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
@@ -14,6 +15,7 @@ from headrace.errors import bad_value
 from headrace.host import store
 from headrace.host.server import detect as find
 from headrace.profile.calibrate import calibrate as run_calibration
+from headrace.profile.described import compact, describe_server
 from headrace.report.calibration import document as calibration_document
 from headrace.report.html import write
 from headrace.report.server import document as server_document
@@ -39,6 +41,27 @@ def detect(
         print_json(detected)
         return
     show(server_document(detected), stdout())
+
+
+@app.command()
+def describe(
+    name: Annotated[str, typer.Argument(help="What the server is called in reports.")],
+    about: Annotated[str, typer.Option(help="What a reader is told of it.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="The file; printed by default.")] = None,
+) -> None:
+    """Write this server, as calibrated and profiled, for `headrace run --on FILE` anywhere."""
+    described = describe_server(name, about)
+    data = described.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    text = "# SPDX-License-Identifier: Apache-2.0\n" + yaml.safe_dump(
+        compact(data), sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
+    )
+    if out is None:
+        stdout().print(text, markup=False, highlight=False, soft_wrap=True)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise bad_value("--out", str(out), problem=f"{error.strerror}; a file") from None
 
 
 @app.command()

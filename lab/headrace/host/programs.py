@@ -32,7 +32,7 @@ def installed() -> bool:
 
 
 def shipped(folder: str) -> Path:
-    """A folder of definitions: `vnfs` or `studies`."""
+    """A folder of definitions: `vnfs`, `studies` or `servers`."""
     return (INSTALLED if installed() else REPO) / folder
 
 

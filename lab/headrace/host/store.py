@@ -9,9 +9,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, bad_value
+from headrace.host.programs import shipped
 from headrace.host.server import detect
 from headrace.spec.calibration import Calibration
+from headrace.spec.document import Document
 from headrace.spec.invalid import sentence
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,6 +43,16 @@ def calibration() -> Calibration | None:
 
 def profiles_folder() -> Path:
     return home() / "profiles"
+
+
+def server_named(doc: Document, given: str) -> Path:
+    """A path beside the spec, or the name of a server that headrace describes."""
+    beside = doc.resolve(given)
+    own = shipped("servers") / f"{given}.yaml"
+    if beside.is_file() or own.is_file():
+        return beside if beside.is_file() else own
+    names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
+    raise bad_value("server", given, problem="no such file", allowed=f"a file, or one of {names}")
 
 
 def save(file: Path, model: BaseModel) -> None:

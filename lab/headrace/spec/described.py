@@ -88,8 +88,7 @@ class DescribedFunction(Spec):
 class TrafficCost(Spec):
     """Cycles per packet of the tester's own lcores."""
 
-    source: Sourced
-    source_tx: Sourced
+    source: Sourced  # with sending
     sink: Sourced
     hand_over: Sourced
     idle: Sourced  # of a poll that finds nothing
@@ -97,9 +96,6 @@ class TrafficCost(Spec):
 
 class NicPort(Spec):
     gbps: Sourced
-    socket: Annotated[Count, Field(ge=0)] = 0
-    vfs: Annotated[Count, Field(ge=0)] = 0
-    switch_gbps: Sourced | None = None  # between virtual functions, through PCIe
     mpps: Sourced | None = None  # that the port takes at most, whatever their size
     buffer_packets: Annotated[Count, Field(ge=1)] = 1024
 
@@ -124,12 +120,8 @@ class DescribedServer(Spec):
     cores_per_socket: Annotated[Count, Field(ge=1, le=512)]
     threads_per_core: Annotated[Count, Field(ge=1, le=8)] = 1
     levels: Annotated[tuple[MemoryLevel, ...], Field(min_length=2)]
-    remote_memory_cycles: Sourced | None = None
     transfer_cycles: Sourced | None = None  # a line that another core of the socket has written
     thread_speed: Sourced | None = None  # of each thread beside a busy one, of a core of its own
-    memory_gib: Sourced | None = None
-    memory_gbs: Sourced | None = None  # of each socket
-    interconnect_gbs: Sourced | None = None
     ports: tuple[NicPort, ...] = ()
     pauses: MeasuredPauses | None = None  # of each lcore; None: lcores of their own, and quiet
     tester: Literal["inside", "outside"] = "inside"

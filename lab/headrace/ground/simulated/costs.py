@@ -81,13 +81,15 @@ def priced(
     }
     sets = list(_sets(experiment, home, placement, count))
 
+    used = sorted({cpu for s in placement.segments for cpu in s.cpus})
+    slower = _beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
+
     def nfs(cpu: int) -> tuple[NfCost, ...]:
         return tuple(
-            _cost(node, scaled(home, server, cost, cpu, sets, corner))
+            _cost(node, scaled(home, server, cost, cpu, sets, corner), slower.get(cpu, 1.0))
             for node, cost in _with_costs(experiment, home)
         )
 
-    used = sorted({cpu for s in placement.segments for cpu in s.cpus})
     problem = Problem(
         nfs(used[0]) if used else (),
         _traffic(home, server, placement, corner) if not outside else _from_outside(),
@@ -124,15 +126,25 @@ def _sets(
                 yield WorkingSet(cpu, size, node.name)
 
 
-def _cost(node: Node, one: ScaledFunction) -> NfCost:
+def _beside_busy(server: DescribedServer, busy: set[int], corner: float) -> dict[int, float]:
+    """How much longer all takes on a thread whose core has another busy one."""
+    if server.thread_speed is None:
+        return {}
+    cores = [server.core_of(cpu) for cpu in busy]
+    longer = 1 / server.thread_speed.at(-corner)
+    return {cpu: longer for cpu in busy if cores.count(server.core_of(cpu)) > 1}
+
+
+def _cost(node: Node, one: ScaledFunction, longer: float) -> NfCost:
     """What a packet of another core costs more is the receiver's here."""
+    work = (one.base + one.wait) * longer
     return NfCost(
         name=node.name,
-        rx=Hop(one.rx, one.rx + one.far),
-        work=Hop(one.base + one.wait, one.base + one.wait),
-        tx=Hop(one.tx, one.tx),
-        loop=one.loop,
-        poll=one.poll,
+        rx=Hop(one.rx * longer, (one.rx + one.far) * longer),
+        work=Hop(work, work),
+        tx=Hop(one.tx * longer, one.tx * longer),
+        loop=one.loop * longer,
+        poll=one.poll * longer,
     )
 
 
@@ -141,7 +153,7 @@ def _traffic(
 ) -> Traffic:
     costs = home.traffic
     assert costs is not None  # refuse.py
-    source = costs.source.at(corner) + costs.source_tx.at(corner)
+    source = costs.source.at(corner)
     sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
     return Traffic(
         source=Hop(source, source),

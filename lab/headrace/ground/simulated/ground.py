@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,8 @@ from headrace.ground.simulated.costs import PricedLayout, priced
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
-from headrace.host.programs import find_engine, shipped
+from headrace.host.programs import find_engine
+from headrace.host.store import server_named
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
@@ -56,7 +56,7 @@ class SimulatedGround:
     @classmethod
     def of(cls, doc: Document) -> SimulatedGround:
         study = doc.data["ground"]["simulated"]
-        server, home = with_costs(server_file(doc, study["server"]))
+        server, home = with_costs(server_named(doc, study["server"]))
         return cls(server, home, study.get("engine", "events"))
 
     def check(self, doc: Document) -> Checked:
@@ -69,6 +69,12 @@ class SimulatedGround:
         check_nodes(one, doc, description)
         topology = Topology(self._threads, self.server.socket_of)
         placement = place(one, doc, list(self.server.cpus), topology)
+        sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
+        if len(sockets) > 1:
+            raise doc.error(
+                ("deployment", "lcores"),
+                f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's",
+            )
         return SimulatedPoint(_undisturbed(one), doc, self, placement)
 
     def _threads(self, cpu: int) -> list[int]:
@@ -78,13 +84,6 @@ class SimulatedGround:
     def _note(self) -> str:
         whose = "" if self.home is self.server else f", functions' costs from {self.home.name}"
         return f"predicted for {self.server.name}, {self.server.about or 'described'}{whose}"
-
-
-def server_file(doc: Document, given: str) -> Path:
-    """A path beside the spec, or the name of a server that headrace describes."""
-    beside = doc.resolve(given)
-    own = shipped("servers") / f"{given}.yaml"
-    return own if not beside.is_file() and own.is_file() else beside
 
 
 def _undisturbed(one: Experiment) -> Experiment:

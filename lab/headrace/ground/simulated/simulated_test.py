@@ -28,7 +28,7 @@ functions:
   acl: &nf {base: [50, x, 10%], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x],
     poll: [0, x]}
   lb: *nf
-traffic: {source: [20, x], source_tx: [10, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
+traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
 """
 STUDY = """
 name: two
@@ -72,6 +72,15 @@ def test_the_busiest_lcore_sets_what_is_carried(
     layout, _ = of(server(tmp_path), execution, chain)
     rate, place = layout.capacity()
     assert rate == pytest.approx(1e9 / cycles) and place == narrowest
+
+
+def test_a_thread_beside_a_busy_one_is_slower(tmp_path: Path) -> None:
+    """Threads 1 and 9 are of one core, which gives each 0.6 of what it has for one."""
+    two = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 8\nthreads_per_core: 2")
+    described = server(tmp_path, two + "thread_speed: [0.6, x]\n")
+    apart, _ = of(described, "rtc", "[1, 2]")
+    beside, _ = of(described, "rtc", "[1, 9]")
+    assert beside.capacity()[0] == pytest.approx(0.6 * apart.capacity()[0])
 
 
 def test_an_interval_is_what_the_costs_spread_makes(tmp_path: Path) -> None:
