@@ -33,6 +33,7 @@ GROUPS = {
     },
     "Plan": {
         "plan": "Find the layout of a chain with the highest predicted throughput.",
+        "fit": "Fit a model on points of a published table, and predict the rest.",
         "chains": "Generate or count the chain graphs that a set of VNFs can make.",
     },
     "Host": {

@@ -3,7 +3,8 @@
 
 By queue: `qi` and `qf` (integers, floats); its ring, `whens` a packet came and `dues`, when it was
 to be sent. By lcore: `li`, `lf`; `feeds[a, b]`: lcore a may get packets of lcore b. `first`: number
-of each stage's first queue. `par`: scalars. `total`: packets so far.
+of each stage's first queue. `planned`: when each packet is due. `par`: scalars. `total`: packets
+so far.
 """
 
 from __future__ import annotations
@@ -63,11 +64,19 @@ def _put(qi: Any, total: Any, whens: Any, dues: Any, q: int, when: float, due: f
 
 @njit(cache=True)
 def _admit(
-    qi: Any, qf: Any, first: Any, par: Any, total: Any, whens: Any, dues: Any, now: float
+    qi: Any,
+    qf: Any,
+    first: Any,
+    planned: Any,
+    par: Any,
+    total: Any,
+    whens: Any,
+    dues: Any,
+    now: float,
 ) -> None:
     """What came until now, of a source that is no lcore's, waits in the first queues."""
-    while total[SENT] < par[PACKETS] and total[SENT] / par[RATE] <= now:
-        due = total[SENT] / par[RATE]
+    while total[SENT] < par[PACKETS] and planned[total[SENT]] <= now:
+        due = planned[total[SENT]]
         total[SENT] += 1
         _put(qi, total, whens, dues, _replica(qf, first, 1, due), due, due)
 
@@ -105,12 +114,14 @@ def _interrupted(qi: Any, li: Any, lf: Any, pauses: Any, par: Any, c: int, now: 
 
 
 @njit(cache=True)
-def _taken(qi: Any, qf: Any, par: Any, total: Any, whens: Any, q: int, now: float) -> int:
+def _taken(
+    qi: Any, qf: Any, planned: Any, par: Any, total: Any, whens: Any, q: int, now: float
+) -> int:
     """Packets of a burst that have come by now."""
     taken = 0
     if qi[q, STAGE] == 0:
         left = min(int(par[MOST]), int(par[PACKETS]) - total[SENT])
-        while taken < left and total[SENT] / par[RATE] <= now:
+        while taken < left and planned[total[SENT]] <= now:
             taken += 1
             total[SENT] += 1
         return taken
@@ -127,7 +138,17 @@ def _taken(qi: Any, qf: Any, par: Any, total: Any, whens: Any, q: int, now: floa
 
 @njit(cache=True)
 def _idle(
-    qi: Any, qf: Any, li: Any, lf: Any, feeds: Any, par: Any, total: Any, whens: Any, c: int, q: int
+    qi: Any,
+    qf: Any,
+    li: Any,
+    lf: Any,
+    feeds: Any,
+    planned: Any,
+    par: Any,
+    total: Any,
+    whens: Any,
+    c: int,
+    q: int,
 ) -> None:
     """A poll that found nothing; whole turns of them until something may come: nobody sends before
     the clocks of the lcores that feed this one, nor is a packet made before it is due."""
@@ -140,7 +161,7 @@ def _idle(
         if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
             coming = lf[other, CLOCK]
     if (feeds[c, c] or par[OUTSIDE] > 0) and total[SENT] < par[PACKETS]:
-        coming = min(coming, total[SENT] / par[RATE])
+        coming = min(coming, planned[total[SENT]])
     for other in range(len(qi)):
         if qi[other, CPU] == c and qi[other, SIZE] > 0:
             coming = min(coming, whens[other, qi[other, HEAD]])
@@ -155,6 +176,7 @@ def _work(
     qf: Any,
     lf: Any,
     first: Any,
+    planned: Any,
     par: Any,
     total: Any,
     whens: Any,
@@ -171,7 +193,7 @@ def _work(
     last = stage == len(first) - 2
     for i in range(taken):
         if stage == 0:
-            due = (total[SENT] - taken + i) / par[RATE]
+            due = planned[total[SENT] - taken + i]
         else:
             due = dues[q, qi[q, HEAD]]
             qi[q, HEAD] = qi[q, HEAD] + 1 if qi[q, HEAD] + 1 < qi[q, ROOM] else 0
@@ -194,6 +216,7 @@ def run(
     first: Any,
     feeds: Any,
     pauses: Any,
+    planned: Any,
     par: Any,
     total: Any,
     whens: Any,
@@ -216,15 +239,15 @@ def run(
                 c = other
         now = lf[c, CLOCK]
         if par[OUTSIDE] > 0:
-            _admit(qi, qf, first, par, total, whens, dues, now)
+            _admit(qi, qf, first, planned, par, total, whens, dues, now)
         if _interrupted(qi, li, lf, pauses, par, c, now):
             continue
         q = li[c, AT]
         li[c, AT] = qi[q, FOLLOWING]
-        taken = _taken(qi, qf, par, total, whens, q, now)
+        taken = _taken(qi, qf, planned, par, total, whens, q, now)
         if taken == 0:
-            _idle(qi, qf, li, lf, feeds, par, total, whens, c, q)
+            _idle(qi, qf, li, lf, feeds, planned, par, total, whens, c, q)
             continue
         li[c, QUIET] = 0
         total[EVENTS] += taken
-        _work(qi, qf, lf, first, par, total, whens, dues, latencies, came, c, q, taken)
+        _work(qi, qf, lf, first, planned, par, total, whens, dues, latencies, came, c, q, taken)

@@ -83,11 +83,32 @@ class Followed:
 
 @dataclass(frozen=True)
 class Traversal:
-    """Queues of each stage, source first and sink last. `rate`: packets per cycle, evenly."""
+    """Queues of each stage, source first and sink last. `rate`: packets per cycle, evenly; with a
+    `burst` of more than one they come so many at a time, `spacing` cycles apart, at random times
+    (Poisson)."""
 
     stages: Sequence[Sequence[Queue]]
     rate: float
     lcores: PolledLcores = field(default_factory=PolledLcores)
+    burst: float = 1.0
+    spacing: float = 0.0
+
+    def planned(self, packets: int, seed: int) -> Floats:
+        """When each packet is due."""
+        if self.burst <= 1:
+            return np.arange(packets) / self.rate
+        draw = np.random.default_rng(seed)
+        # A mean burst of 12.5 is made of those of 12 and 13.
+        bursts = int(packets / self.burst) + 2
+        sizes = np.floor(self.burst + draw.random(bursts)).astype(np.int64)
+        between = draw.exponential(self.burst / self.rate, bursts)
+        begins = np.repeat(np.cumsum(between), sizes)
+        inside = np.arange(len(begins)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        due: Floats = np.maximum.accumulate(begins + inside * self.spacing)[:packets]
+        if len(due) < packets:
+            more = due[-1] + np.arange(1, packets - len(due) + 1) / self.rate
+            due = np.concatenate([due, more])
+        return due
 
 
 def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
@@ -109,7 +130,7 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     )  # fmt: skip
     c.run(
         qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), feeds,
-        np.array(pauses.lengths, dtype=np.float64), par, total,
+        np.array(pauses.lengths, dtype=np.float64), way.planned(packets, seed), par, total,
         np.empty((len(flat), widest)), np.empty((len(flat), widest)), latencies, came, seed,
     )  # fmt: skip
     arrived, sent = int(total[c.ARRIVED]), float(lf[qi[0, c.CPU], c.CLOCK])
