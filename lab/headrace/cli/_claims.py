@@ -10,9 +10,9 @@ import typer
 from headrace.analyse.claims import judge_claims, keep_claims
 from headrace.cli._groups import described_machine, this_machine
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
+from headrace.record.again import document_of
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
-from headrace.record.replay import document_of
 from headrace.spec.claim import Claim
 from headrace.spec.described import DescribedServer
 from headrace.spec.group import Machine, lacking
