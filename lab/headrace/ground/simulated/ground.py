@@ -213,7 +213,7 @@ class SimulatedDeployed:
         sent = min(wanted or most, most)
         if self._waits():
             sent = min(sent, capacity)
-        bounds = [min(sent, self._corners[corner].capacity()[0]) for corner in (1.0, -1.0)]
+        bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
         if sent not in self.point.delays:
             self.point.delays[sent] = delays_ns(
                 middle, sent, capacity, self.point.experiment, self.point.ground.server,
