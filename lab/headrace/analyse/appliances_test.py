@@ -192,7 +192,7 @@ def test_a_bottleneck_by_doubtful_measurements_is_called_suspect(tmp_path: Path)
     baseline = summary("baseline", 2.0, 2.0)
     cases: tuple[tuple[Verdict, str], ...] = (
         ("ok", "<p>Bottleneck: nat.</p>"),
-        ("suspect", "<p>Suspect bottleneck: nat.</p>"),
+        ("suspect", "<p>Bottleneck, by suspect measurements: nat.</p>"),
     )
     for verdict, statement in cases:
         reached = [baseline, summary("alone", 0.5, 0.5, subject="nat", verdict=verdict)]

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import RootModel
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from headrace.host.store import load
-from headrace.record.frozen import Record
 
 COMPARED_FILE = "bottleneck.json"  # among the samples of bundles of an earlier form
 
 
-class Compared(Record):
+class Compared(BaseModel):
     """A study's bottleneck on a network, under a workload, and why. `doubtful`: some of the
     measurements are suspect."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     network: str
     workload: str
@@ -25,7 +26,7 @@ class Compared(Record):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        what = "Suspect bottleneck" if self.doubtful else "Bottleneck"
+        what = "Bottleneck, by suspect measurements" if self.doubtful else "Bottleneck"
         named = f"{what}: {self.vnf}." if self.vnf else "No VNF can be named as the bottleneck."
         return (named, *self.sentences)
 

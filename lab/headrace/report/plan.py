@@ -9,10 +9,11 @@ from statistics import median
 from headrace.analyse.units import NOT_KNOWN, percent, pps, rate_scale, signed_percent, significant
 from headrace.layout.layout import joined
 from headrace.report.charts.bars import Bar, BarGroup, Bars, Panel, Piece
-from headrace.report.document import Cell, Chart, Column, Document, Section, Table
+from headrace.report.document import Block, Cell, Chart, Column, Document, Heading, Section, Table
 from headrace.spec.plan import ChainPlan, LayoutPlan, Reference
 from headrace.spec.profile import Speed
 
+NOISE = 1e-9  # cycles: what is left of a difference of floating-point numbers
 CLOSE = 0.03  # of the best: a choice within it is as good
 _NAMES = {
     "best": "chosen",
@@ -20,6 +21,11 @@ _NAMES = {
     "pipeline": "pipeline",
     "given": "as the spec has it",
 }
+
+
+_LATENCIES = (
+    "", "predicted", "measured", "p99, predicted", "measured", "such slices", "p99 of all slices",
+)  # fmt: skip
 
 
 def document(plans: Sequence[ChainPlan]) -> Document:
@@ -116,7 +122,6 @@ def _layouts(plan: ChainPlan) -> Section:
                 spread,
                 one.paced_pps,
                 one.error,
-                *(_latencies(one) if plan.rate_pps is not None else ()),
             )
         )
     note = (
@@ -133,7 +138,7 @@ def _layouts(plan: ChainPlan) -> Section:
         Column("cycles per lcore", "text"),
         Column("predicted", "own-rate"),
         Column("measured", "own-rate"),
-        "of",
+        Column("least to most", "text"),
         Column("at the costs' pace", "own-rate"),
         Column("error", "change"),
     )
@@ -143,12 +148,11 @@ def _layouts(plan: ChainPlan) -> Section:
             "slices of 10 ms, once caches were warm, in which nothing kept an lcore from working "
             "for over 0.1 ms. What interrupts it for less is in measured and predicted ones."
         )
-        columns = (
-            *columns,
-            "latency, predicted", "measured", "p99, predicted", "measured",
-            "such slices", "p99 of all",
-        )  # fmt: skip
-    return Section(plan.chain, note, (_picture(plan), Table(columns, tuple(rows))))
+    blocks: tuple[Block, ...] = (_picture(plan), Table(columns, tuple(rows)))
+    if plan.rate_pps is not None:
+        latencies = tuple((_NAMES[one.role], *_latencies(one)) for one in plan.layouts)
+        blocks += (Heading(f"Latency at {pps(plan.rate_pps)}"), Table(_LATENCIES, latencies))
+    return Section(plan.chain, note, blocks)
 
 
 def _pace(ref: Reference) -> str:
@@ -204,7 +208,7 @@ def _costs(plan: ChainPlan) -> Section:
             f.replicated,
             pair(f.receive),
             pair(f.send),
-            f.loop,
+            f.loop if f.loop >= NOISE else 0.0,
             f.poll,
             f.share,
         )

@@ -51,7 +51,7 @@ class Axes(NamedTuple):
     def label(self, value: float) -> str:
         if self.unit == "bytes":
             return size(value)
-        return f"{value:g}" if self.unit == "plain" else f"{value:,.6g}".replace(",", " ")
+        return f"{value:g}" if self.unit == "plain" else f"{value:,.12g}".replace(",", " ")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Ban
             )
     for value in marks:
         body.append(line(LEFT, y(value), width - right, y(value), class_="grid"))
-        label = f"{value:,.6g}".replace(",", " ")
+        label = f"{value:,.12g}".replace(",", " ")
         body.append(text(LEFT - 8, y(value) + 4, label, class_="tick", text_anchor="end"))
     last = -1e9
     for value in _labels(low, high, axes):
