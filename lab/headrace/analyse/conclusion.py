@@ -13,7 +13,7 @@ from statistics import median
 
 from headrace.analyse.bottleneck import Pipe
 from headrace.analyse.capacity import carried_pps
-from headrace.analyse.lcores import Lcore, lcores_of
+from headrace.analyse.lcores import Lcore, LcoreCost, lcores_of
 from headrace.analyse.paired import Turns, paired
 from headrace.analyse.summary import Summary
 from headrace.analyse.units import ns, plural, pps, significant
@@ -85,7 +85,8 @@ def conclude(
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
     if tied:
-        text = f"{_tie([standings[0], *tied], standings, by, fixed)}; {ended}"
+        limits = "" if fixed else _limits([standings[0], *tied])
+        text = f"{_tie([standings[0], *tied], standings, by, fixed)}{limits}; {ended}"
         best = None
     else:
         text = (
@@ -123,6 +124,7 @@ def _by_capacity(
         ),
         key=lambda one: -one.figure.value,
     )
+    standings = _best_first(standings, turns, known)
     first, base = standings[0], usable[0][0].key.goal_text
     losses = "; ".join(_measured(s, base) for s, _ in usable)
     compared = [paired(first.execution, one.execution, turns, known) for one in standings[1:]]
@@ -135,7 +137,9 @@ def _by_capacity(
         ties = " and ".join([first.execution, *tied])
         ahead = [one.base for one in compared if one.verdict != "tie"]
         rest = f", ahead of {', '.join(ahead)}" if ahead else ""
-        text = f"{ties} tie: {what}, {_times(compared[0])}{rest}"
+        limits = _limits([one for one in standings if one.execution in (first.execution, *tied)])
+        ratio = next(_times(one) for one in compared if one.verdict == "tie")
+        text = f"{ties} tie: {what}, {ratio}{rest}{limits}"
     else:
         text = f"{first.execution} is best: {what}, {_times(compared[0])}{_why(*standings[:2])}"
     return Conclusion(
@@ -148,6 +152,18 @@ def _by_capacity(
         sure=not tied,
         standings=tuple(standings),
     )
+
+
+def _best_first(
+    standings: Sequence[Standing], turns: Turns, known: Mapping[str, Capacity]
+) -> list[Standing]:
+    """By capacity; but one that is faster in turn than what stands first is first, as starts of
+    these were beside each other."""
+    first = standings[0]
+    for one in standings[1:]:
+        if paired(one.execution, first.execution, turns, known).verdict == "faster":
+            first = one
+    return [first, *(one for one in standings if one is not first)]
 
 
 def _plus_minus(one: Interval) -> str:
@@ -217,7 +233,7 @@ def _alone(one: Standing, by: str, fixed: bool) -> str:
         between = f" ({say(one.figure.low)} to {say(one.figure.high)})"
     what = f"{one.execution}: {by} {_text(one, fixed)}{between}"
     full = one.fullest
-    costs = [c for c in full.spent if c.kind in ("nf", "links", "loop")] if full else []
+    costs = _costs(full) if full else []
     if full is None or not costs:
         return what
     most = max(costs, key=lambda c: c.cycles)
@@ -253,8 +269,8 @@ def _why(one: Standing, other: Standing) -> str:
     on = f", on {plural(counts[0], 'lcore')} against {counts[1]}" if counts[0] != counts[1] else ""
     if a.busy >= b.busy:
         return on
-    costs = Counter({c.name: c.cycles for c in b.spent if c.kind in ("nf", "links", "loop")})
-    costs.subtract({c.name: c.cycles for c in a.spent if c.kind in ("nf", "links", "loop")})
+    costs = Counter({c.name: c.cycles for c in _costs(b)})
+    costs.subtract({c.name: c.cycles for c in _costs(a)})
     name, saved = max(costs.items(), key=lambda item: item[1], default=("", 0.0))
     cause = ""
     if saved >= CAUSE * (b.busy - a.busy):
@@ -263,6 +279,26 @@ def _why(one: Standing, other: Standing) -> str:
         f"{on}, because its fullest lcore spends {significant(a.busy)} cycles per packet carried, "
         f"{other.execution}'s {significant(b.busy)}{cause}"
     )
+
+
+def _limits(tied: Sequence[Standing]) -> str:
+    """What limits executions that tie: of each the fullest lcore, and what it spends most on."""
+    fullest = [(one.execution, full) for one in tied if (full := one.fullest) is not None]
+    known = [(name, lcore, costs) for name, lcore in fullest if (costs := _costs(lcore))]
+    if len(known) < max(2, len(tied)):
+        return ""
+    parts = []
+    for name, lcore, costs in known:
+        most = max(costs, key=lambda c: c.cycles)
+        parts.append(
+            f"{name}'s lcore {lcore.cpu} with {significant(lcore.busy)} cycles per packet carried, "
+            f"{significant(most.cycles)} of them in {_called(most.name)}"
+        )
+    return f"; what limits them: {', '.join(parts)}"
+
+
+def _costs(lcore: Lcore) -> list[LcoreCost]:
+    return [c for c in lcore.spent if c.kind in ("nf", "links", "loop")]
 
 
 def _called(name: str) -> str:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from headrace.analyse.conclusion import Conclusion
+from headrace.analyse.bottleneck import pipe
+from headrace.analyse.conclusion import Conclusion, conclude
 from headrace.analyse.lcores import folded, lcores_of
 from headrace.analyse.report import report
+from headrace.analyse.summary import summarise
+from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.estimates import Capacity, Interval, PartCapacity
 from headrace.record.rows import Result
@@ -112,7 +115,27 @@ def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Resul
     concluded = of(tmp_path / "t", some)
     assert (concluded.best, concluded.tied, concluded.sure) == (None, ("rtc", "hybrid"), False)
     assert concluded.sentence.startswith("rtc and hybrid tie: capacity 20.0")
-    assert "ahead of pipeline" in concluded.sentence
+    assert "ahead of pipeline; what limits them: rtc's lcore " in concluded.sentence
+    known = {one.execution: one for one in concluded.standings}
+    for name in ("rtc", "hybrid"):
+        full = known[name].fullest
+        assert full is not None
+        most = max((s for s in full.spent if s.kind == "nf"), key=lambda s: s.cycles)
+        assert f"{name}'s lcore {full.cpu} with {significant(full.busy)} cycles" in (
+            concluded.sentence
+        )
+        assert f"{significant(most.cycles)} of them in {most.name}" in concluded.sentence
+
+
+def test_what_is_faster_in_turn_is_best(results: list[Result]) -> None:
+    """By their own starts' clocks the other had a little more."""
+    turns = {"rtc": [1.0, 1.01, 1.02, 1.0], "hybrid": [1.1, 1.12, 1.11, 1.1]}
+    rates = {"rtc": 20.2e6, "hybrid": 20.0e6}
+    rows = [with_capacity(r, rates[n], 1e6) for n in rates for r in at_rates(results, **{n: 1e7})]
+    explained = [(s, pipe(s.typical)) for s in summarise(rows)]
+    concluded = conclude(explained, turns)
+    assert concluded is not None and concluded.best == "hybrid"
+    assert "hybrid is best" in concluded.sentence and " 1.10 ± 0.01 times rtc" in concluded.sentence
 
 
 def test_doubtful_figures_are_said_to_be(tmp_path: Path, results: list[Result]) -> None:
