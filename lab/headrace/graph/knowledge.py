@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headrace.errors import BadInput
-from headrace.record.frozen import Record
 from headrace.spec import document
 from headrace.spec.appliance import Base
 from headrace.spec.invalid import explain
@@ -47,8 +46,10 @@ class HeaderField(StrEnum):
     LENGTH = "length"
 
 
-class KnownVnf(Record):
+class KnownVnf(BaseModel):
     """What is known of one VNF."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     category: Category
     title: str = ""
@@ -59,15 +60,19 @@ class KnownVnf(Record):
     changes_volume: bool = False
 
 
-class RuleText(Record):
+class RuleText(BaseModel):
     """One sentence of the rule language, and why it holds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: str
     why: str = ""
 
 
-class KnowledgeFile(Record):
+class KnowledgeFile(BaseModel):
     """A knowledge base as written in YAML."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     extends: Literal["default", "none"] = "default"
     vnfs: dict[str, KnownVnf] = Field(default_factory=dict)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.errors import HeadraceError
-from headrace.record.frozen import Record
 
 _TIMEOUT_S = 20
 # /sys shows the devices of the namespace that it was mounted in.
@@ -47,8 +46,10 @@ def run(namespace: str, command: Sequence[str]) -> str:
     return done.stdout
 
 
-class Setting(Record):
+class Setting(BaseModel):
     """One value. `offload`: target is DEVICE:FEATURE as `ethtool -k` calls it, value on or off."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["file", "offload"] = "file"
     namespace: str  # a path, or "" for this one

@@ -28,7 +28,7 @@ RETRIES = 6
 PATIENCE_S = 15.0
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
-SATURATED_S = 1.0  # a trial for an execution's capacity,
+SATURATED_S = 1.0  # the first trial for an execution's capacity,
 SATURATIONS = 3  # of which so many are tried
 
 
@@ -71,12 +71,12 @@ class TrialSeries:
         self._retries, self._repetition, self._paused_s = RETRIES, 0, 0.0
 
     def saturate(self) -> None:
-        """One trial at as many packets as its lcores can take, for what they can carry; again while
-        too little of it was left alone."""
+        """One trial at as many packets as its lcores can take, for what they can carry; again, and
+        longer, while too little of it was left alone."""
         self._repetition = 0
         self._warm_up()
-        for _ in range(SATURATIONS):
-            trials = self._trial(0, SATURATED_S, "capacity")
+        for turn in range(SATURATIONS):
+            trials = self._trial(0, SATURATED_S * (1 + turn), "capacity")
             if trials[-1].capacity is not None or trials[-1].counters is None:
                 return
 

@@ -24,6 +24,7 @@ from headrace.record.slices import ReplicaSlices, Sliced
 
 FAST = 0.05  # of the slices, the fastest: their clock is the highest that the cores had
 DISTURBED = 0.01  # of a slice: with more taken from its lcore it is left out
+CHILLED = 0.1  # of a slice: with more taken the next one is left out, too
 SLOW = 1.1  # times the usual pace of its lcore: so is one while its core was slow,
 NARROW = 0.8  # or did this part of its usual additions at once: somebody on its other hyperthread
 FULL = 0.9  # of the most that a poll takes, in the mean of a slice: its lcore had no time left
@@ -41,16 +42,16 @@ Mask = npt.NDArray[np.bool_]
 Key = tuple[str, int]  # of a replica
 
 
-def _taken(one: ReplicaSlices) -> Mask:
-    """The slices of which others had more than counts."""
-    taken = np.maximum(one["pauses"], one["kept_us"] * 1e-6 * one.tsc_hz)
-    return np.asarray(taken > DISTURBED * one["ref"])
+def _taken(one: ReplicaSlices) -> Draws:
+    """The share of each slice that others had."""
+    cycles = np.maximum(one["pauses"], one["kept_us"] * 1e-6 * one.tsc_hz)
+    return np.asarray(cycles / np.maximum(one["ref"], 1))
 
 
-def _behind(one: ReplicaSlices) -> Mask:
-    """The slices just behind one that others had a part of: caches are filled anew in them, which
-    made packets 5 to 9 % dearer."""
-    taken, begin = _taken(one), one["end"] - one["ref"]
+def _cold(one: ReplicaSlices) -> Mask:
+    """The slices just behind one of which others had a good part: in them the lcore fills its
+    caches anew, and packets were 5 to 9 % dearer."""
+    taken, begin = _taken(one) > CHILLED, one["end"] - one["ref"]
     behind = np.zeros_like(taken)
     behind[1:] = taken[:-1] & (begin[1:] - one["end"][:-1] < one["ref"][1:])
     return behind
@@ -60,7 +61,7 @@ def quiet(one: ReplicaSlices) -> Mask:
     """The slices in which nothing disturbed its lcore, as far as one can tell."""
     pace = one["pace"] / one.additions
     width = 4 * pace * one.additions / np.maximum(one["wide"], 1)
-    alone = ~_taken(one)
+    alone = _taken(one) <= DISTURBED
     sampled = one["pace"] > 0  # not while it waited for room in front of it
     if not sampled.any():
         return sampled
@@ -205,7 +206,7 @@ def _worked(trials: Sequence[ReplicaSlices]) -> Columns:
     """Undisturbed slices with packets, of one start; the pace is of one addition."""
     columns: dict[str, list[Draws]] = {name: [] for name in (*_SUMMED, "pace")}
     for one in trials:
-        chosen = quiet(one) & ~_behind(one) & (one["packets"] > 0)
+        chosen = quiet(one) & ~_cold(one) & (one["packets"] > 0)
         for name, column in columns.items():
             values = one[name][chosen]
             column.append(values / one.additions if name == "pace" else values)

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict
 from rich.console import Console
 
 from headrace.analyse.units import plural
-from headrace.record.frozen import Record
 from headrace.record.text import duration
 
 
-class PreviewedPoint(Record):
+class PreviewedPoint(BaseModel):
     """One experiment. `lcores` is empty where containers' CPUs decide."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     chain: str
     execution: str
     workload: str
-    lcores: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    lcores: dict[str, tuple[int, ...]] = {}
     notes: tuple[str, ...] = ()
 
 
-class Preview(Record):
+class Preview(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     name: str
     experiments: tuple[PreviewedPoint, ...]
     repetitions: int
