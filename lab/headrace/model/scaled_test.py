@@ -57,7 +57,8 @@ def test_lcores_of_one_last_level_cache_crowd_each_other_and_others_do_not() -> 
 
 
 def test_twice_the_last_level_cache_moves_the_knee_by_as_much() -> None:
-    """The state at which a tenth of what memory costs at most is waited for (Zheng et al., figure 6)."""
+    """The state at which a tenth of what memory costs at most is waited for (Zheng et al. 2019,
+    figure 6)."""
 
     def knee(llc_kib: int) -> int:
         return next(
