@@ -20,7 +20,7 @@ from headrace.cli._live import Address, listen, watched
 from headrace.cli.report import finish_run
 from headrace.cli.tune import is_tuned, replay
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.choose import Grounds
+from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
 from headrace.host.exclusive import WAIT_S
 from headrace.host.programs import shipped
@@ -48,6 +48,11 @@ Spec = Annotated[
 On = Annotated[
     str | None,
     typer.Option("--on", help="Predict it for this described server (file or name)."),
+]
+
+Beside = Annotated[
+    str | None,
+    typer.Option("--beside", help="Measure here, and predict beside it for this server."),
 ]
 
 Settled = Annotated[
@@ -107,6 +112,7 @@ def run(
     claims: Claims = False,
     live: Address = None,
     on: On = None,
+    beside: Beside = None,
     trust: Trust = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
@@ -114,13 +120,13 @@ def run(
     if spec.is_dir() and is_tuned(spec):
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
         return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
-    doc = on_server(open_spec(spec, trusted=trust), on)
+    doc = on_server(open_spec(spec, trusted=trust), on or _replayed_on(spec))
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
         groups.show(chosen, stdout())
         return
     groups.say_shared(chosen, Console(stderr=True, highlight=False))
-    checked = chosen.checked(Grounds().check, all_right=check)
+    checked = _checked(doc, chosen, check, beside)
     check_claims(chosen.study.claims, doc)
     if claims and not chosen.study.claims:
         raise BadInput(f"{spec}: --claims: the study has no claims")
@@ -131,6 +137,29 @@ def run(
     bundle, results, judged = measure_study(doc, chosen, checked, out, as_json, wait, live)
     _end(chosen, bundle, results, judged, as_json)
     claimed.exit_by(judged if claims else ())
+
+
+def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str | None) -> Checked:
+    """With the same points predicted for a described server behind those that are measured."""
+    checked = chosen.checked(Grounds().check, all_right=all_right)
+    if beside is None:
+        return checked
+    if simulated(doc) or chosen.study.claims:
+        why = "with --on all is predicted" if simulated(doc) else "its claims are of one of them"
+        raise BadInput(f"--beside: {why}; allowed: a study without claims that is measured here")
+    there = groups.chosen(on_server(doc, beside), chosen.wanted)
+    predicted = there.checked(Grounds().check, all_right=True)
+    points, notes = (*checked.points, *predicted.points), (*checked.notes, *predicted.notes)
+    return dataclasses.replace(checked, points=points, notes=notes)
+
+
+def _replayed_on(spec: Path) -> str | None:
+    """The server that a bundle's figures were predicted for, where none was measured."""
+    if not spec.is_dir():
+        return None
+    first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
+    ground = first.get("study", {}).get("ground")
+    return None if ground is None else str(ground["simulated"]["server"])
 
 
 def _one_of(show: bool, check: bool) -> None:

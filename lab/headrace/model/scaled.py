@@ -35,6 +35,7 @@ class ScaledFunction:
     base: float
     wait: float  # for its state
     rx: float
+    rx_known: float
     tx: float
     loop: float
     poll: float
@@ -97,6 +98,7 @@ def scaled(
         base=cost.base.at(corner),
         wait=wait(server, cost, cpu, sets, corner),
         rx=cost.rx.at(corner),
+        rx_known=at(cost.rx_known, corner, cost.rx.at(corner)),
         tx=cost.tx.at(corner),
         loop=cost.loop.at(corner),
         poll=cost.poll.at(corner),

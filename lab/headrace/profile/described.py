@@ -142,6 +142,10 @@ def _traffic(profiles: Sequence[Profile], each: float) -> dict[str, Any]:
 
     return {
         "source": over(one.far.source for one in places),
+        "source_random": over(one.far.source for one in places),
+        "steer": over(
+            max(0.0, one.spread.source - (one.near.source + one.far.source) / 2) for one in places
+        ),
         "sink": over(one.far.sink for one in places),
         "hand_over": over(max(0.0, one.near.sink - one.far.sink) for one in places),
         "idle": over(one.far.idle for one in places),

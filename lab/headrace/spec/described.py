@@ -68,12 +68,14 @@ class DescribedFunction(Spec):
 
     `base` is its own work with all state at hand; each packet makes `accesses` to state of
     `bytes_per_entry` for each of `entries`, which wait for one another unless `overlapped`. `rx`,
-    `tx`: taking packets from, and giving them to, the same lcore; `hand_over`: what both sides
-    together pay more where that is another one. `poll`: once for each poll that finds packets.
+    `tx`: taking packets from, and giving them to, the same lcore; `rx_known`: taking them where a
+    segment before has classified them; `hand_over`: what both sides together pay more where the
+    lcore is another one. `poll`: once for each poll that finds packets.
     """
 
     base: Sourced
     rx: Sourced
+    rx_known: Sourced | None = None
     tx: Sourced
     hand_over: Sourced
     loop: Sourced
@@ -88,7 +90,9 @@ class DescribedFunction(Spec):
 class TrafficCost(Spec):
     """Cycles per packet of the tester's own lcores."""
 
-    source: Sourced  # with sending
+    source: Sourced  # with sending; flows in turn
+    source_random: Sourced | None = None  # flows at random
+    steer: Sourced | None = None  # more, to choose among replicas
     sink: Sourced
     hand_over: Sourced
     idle: Sourced  # of a poll that finds nothing

@@ -15,6 +15,7 @@ from headrace.spec.chain import Node
 from headrace.spec.described import DescribedFunction, DescribedServer
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
+from headrace.spec.workload import Packets
 
 OUTSIDE = -1  # the lcore of a tester that is another machine
 
@@ -84,15 +85,22 @@ def priced(
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
     slower = _beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
+    fresh = set(placement.segments[0].nodes) if placement.segments else set()
+
     def nfs(cpu: int) -> tuple[NfCost, ...]:
         return tuple(
-            _cost(node, scaled(home, server, cost, cpu, sets, corner), slower.get(cpu, 1.0))
+            _cost(
+                node,
+                scaled(home, server, cost, cpu, sets, corner),
+                slower.get(cpu, 1.0),
+                node.name in fresh,
+            )
             for node, cost in _with_costs(experiment, home)
         )
 
     problem = Problem(
         nfs(used[0]) if used else (),
-        _traffic(home, server, placement, corner) if not outside else _from_outside(),
+        _traffic(home, server, experiment, placement, corner) if not outside else _from_outside(),
         tuple(used),
         server.clock_mhz.value * 1e6,
         special={cpu: nfs(cpu) for cpu in used},
@@ -135,12 +143,14 @@ def _beside_busy(server: DescribedServer, busy: set[int], corner: float) -> dict
     return {cpu: longer for cpu in busy if cores.count(server.core_of(cpu)) > 1}
 
 
-def _cost(node: Node, one: ScaledFunction, longer: float) -> NfCost:
-    """What a packet of another core costs more is the receiver's here."""
+def _cost(node: Node, one: ScaledFunction, longer: float, fresh: bool) -> NfCost:
+    """What a packet of another core costs more is the receiver's here. `fresh`: packets come to its
+    segment unclassified."""
+    near = one.rx if fresh else one.rx_known
     work = (one.base + one.wait) * longer
     return NfCost(
         name=node.name,
-        rx=Hop(one.rx * longer, (one.rx + one.far) * longer),
+        rx=Hop(near * longer, (one.rx + one.far) * longer),
         work=Hop(work, work),
         tx=Hop(one.tx * longer, one.tx * longer),
         loop=one.loop * longer,
@@ -149,14 +159,22 @@ def _cost(node: Node, one: ScaledFunction, longer: float) -> NfCost:
 
 
 def _traffic(
-    home: DescribedServer, server: DescribedServer, placement: Placement, corner: float
+    home: DescribedServer,
+    server: DescribedServer,
+    experiment: Experiment,
+    placement: Placement,
+    corner: float,
 ) -> Traffic:
     costs = home.traffic
     assert costs is not None  # refuse.py
-    source = costs.source.at(corner)
+    workload = experiment.workload
+    at_random = isinstance(workload, Packets) and workload.flows.order == "random"
+    source = (costs.source_random or costs.source) if at_random else costs.source
+    each = source.at(corner)
+    steered = each + at(costs.steer, corner)
     sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
     return Traffic(
-        source=Hop(source, source),
+        source=Hop(each, each, (steered, steered)),
         sink=Hop(sink, sink + far),
         generator=placement.generator,
         measure=placement.sink,

@@ -29,6 +29,7 @@ from headrace.ground.contract import (
     Site,
     resolved_of,
 )
+from headrace.ground.engine_check import input_files
 from headrace.ground.simulated.costs import PricedLayout, priced
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
 from headrace.ground.simulated.refuse import check_covered
@@ -61,8 +62,10 @@ class SimulatedGround:
 
     def check(self, doc: Document) -> Checked:
         description = describe(find_engine())
-        points = [self._point(one, doc, description) for one in expand(doc)]
-        return Checked(points, {}, 0.0, notes=(self._note(),))
+        experiments = list(expand(doc))
+        points = [self._point(one, doc, description) for one in experiments]
+        files = input_files(experiments, doc, description)
+        return Checked(points, files, 0.0, notes=(self._note(),))
 
     def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:
         check_covered(one, doc, self.home, self.server)
