@@ -110,7 +110,24 @@ static void test_pauses(void **state)
 	assert_int_equal(all(&l), l.now - 1000);
 }
 
-/* A turn of 400 cycles and 30 for each packet: sums that a line through them gives back. */
+/* Taking the core's pace is no turn; who takes the lcore meanwhile is a pause, and no cycle of it is lost. */
+static void test_measured(void **state)
+{
+	struct lcore l = fresh(500);
+
+	(void)state;
+	turn(&l, &l.a, 700, 1);
+	l.now += PAUSE;
+	busy_measured(&l.clock, l.now);
+	assert_int_equal(l.clock.pauses, 0);
+	l.now += 2 * STILL;
+	busy_measured(&l.clock, l.now);
+	turn(&l, &l.a, EMPTY, 0);
+	assert_int_equal(l.clock.pauses, 2 * STILL);
+	assert_int_equal(l.clock.standstill, 2 * STILL);
+	assert_int_equal(all(&l), l.now - 1000 - PAUSE);
+}
+
 /* Gaps are told in turns without packets only, by their length; a pause is one, too. */
 static void test_gaps(void **state)
 {
@@ -136,6 +153,7 @@ static void test_gaps(void **state)
 	assert_int_equal(l.clock.gaps.n[BUSY_GAPS - 1], 1);
 }
 
+/* A turn of 400 cycles and 30 for each packet: sums that a line through them gives back. */
 static void test_line(void **state)
 {
 	struct lcore l = fresh(100);
@@ -182,7 +200,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_partial_load), cmocka_unit_test(test_full_bursts),
 		cmocka_unit_test(test_pool), cmocka_unit_test(test_pauses),
-		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_gaps), cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_slower_for_good), cmocka_unit_test(test_line),
 	};
 

@@ -118,6 +118,19 @@ static inline void busy_note_pause(struct busy_clock *c, uint64_t paused)
 		c->standstill += paused;
 }
 
+/*
+ * What measuring took is nobody's work. But a kernel that lets others run at the end of a system call, as one
+ * with lazy preemption does, takes the lcore here more often than in its turns: that is a pause as any other.
+ */
+static inline void busy_measured(struct busy_clock *c, uint64_t now)
+{
+	uint64_t took = now - c->mark;
+
+	c->mark = now;
+	if (unlikely(took > c->pause))
+		busy_note_pause(c, took);
+}
+
 static inline void busy_note_gap(struct busy_gaps *g, uint64_t took)
 {
 	unsigned int bits = 63 - __builtin_clzll(took) - BUSY_GAP_BITS;

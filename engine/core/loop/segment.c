@@ -174,7 +174,7 @@ void replica_upkeep(struct replica *r, uint64_t now)
 	}
 	if ((int64_t)(now - r->pace.next) >= 0) {
 		pace_take(&r->pace, now);
-		r->clock->mark = rte_rdtsc(); /* measuring is nobody's work */
+		busy_measured(r->clock, rte_rdtsc());
 	}
 	r->next_upkeep = r->pace.next;
 	if (r->has_tick && (int64_t)(r->next_tick - r->next_upkeep) < 0)
