@@ -55,13 +55,16 @@ def test_nobody_reads_while_packets_are_sent(engine_binary: Path) -> None:
     state = RunState()
     try:
         with Looked(engine_binary, Plan.model_validate(plan), state) as engine:
+            used = []
             for _ in range(3):
                 read = reading.run(engine, (Way(),), PPS, SECONDS, 0.02)
                 assert reading.flow(read, Way()).received == PPS * SECONDS
                 sent = range(engine.start_tsc, engine.start_tsc + int(SECONDS * engine_hz(read)))
                 assert engine.reads and not [at for at in engine.reads if at in sent]
-                used = chain_use(read)
-                assert used == pytest.approx(PPS * CYCLES / engine_hz(read), rel=0.5)
+                used.append(chain_use(read))
+            # An interruption of less than 0.1 ms is not told from work, and what waited for a
+            # longer one finds cold caches: other work on the machine only ever adds to this.
+            assert min(used) == pytest.approx(PPS * CYCLES / engine_hz(read), rel=0.5)
     finally:
         state.remove()
 
