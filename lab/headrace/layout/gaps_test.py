@@ -50,3 +50,23 @@ def test_all_that_waited_leave_with_their_bursts() -> None:
     # 3 % of the packets come within one: the last 1 % of all waited two thirds of it, and 5,000.
     assert quantile([100.0], [gap], 1.0, 0.99) == pytest.approx(100 + 20_000 / 3 + 5_000, rel=1e-3)
     assert delayed([gap], 1.0, 4_999) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize("away", [40.0, 150.0, 400.0])
+def test_the_source_catches_up_at_its_own_pace(away: float) -> None:
+    """By the schedule of engine/link/due.h, in packets: 64 at once, then 8 in the time of 7. The
+    lcore does nothing else; it is away for so long every 10,000 packets."""
+    every, waits = 10_000.0, []
+    back, soft, clock = 0.0, 0.0, 0.0
+    for i in range(200_000):
+        if i % every == 0:
+            back = i + away
+        clock = max(clock, float(i), back)
+        soft = max(soft, clock - 64 * 7 / 8)  # what was not used is worth 64 packets at most
+        clock = max(clock, soft)
+        soft += 7 / 8
+        waits.append(clock - i)
+    gap = Gap(1 / every, away, credit=64.0)
+    for beyond in (5.0, 0.3 * away, 0.7 * away):
+        later = sum(one > beyond for one in waits) / len(waits)
+        assert delayed([gap], 1.0, beyond) == pytest.approx(later, rel=0.05, abs=2 / every)
