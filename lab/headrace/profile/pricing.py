@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Literal
 
 from headrace.layout.layout import (
     HALVINGS_MAX,
@@ -24,21 +23,20 @@ from headrace.layout.layout import (
     loads,
 )
 
-# Between them they have every function: behind another in its segment; as the first of a segment,
-# with packets from its own lcore and from another, as one replica and as one of two; and sending to
-# its own lcore and to another.
-# `half`: as whole, with half of the flows.
-Run = Literal[
-    "whole", "half", "near", "in turn", "near in turn", "odd", "even", "replicas",
-    "replicas in turn",
-]  # fmt: skip
+# The name of one of the layouts below.
+Run = str
 # Beyond this share of its work a function does not wait for its tables, but has other ways for
 # fewer flows, as a cache in front of its rules.
 _RELIEF_MOST = 0.25
 
 
 def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
-    """Traffic is made on the first lcore and measured on the last."""
+    """Traffic is made on the first lcore and measured on the last. Between them they have every
+    function behind another in its segment; as the first of a segment, with packets from its own
+    lcore and from another, as one replica and as one of two; and sending to its own lcore and to
+    another. `half`: as whole, with half of the flows. `from 1`, `from 2`, ...: so many functions
+    where packets are made, the others where they are measured. What they change lcores for only
+    once costs less than where they go to and fro, as in `odd` and `even`."""
     first, last = lcores[0], lcores[-1]
     both = (first, last)
     choices: dict[Run, Layout] = {
@@ -57,6 +55,10 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
             "even": Layout(ones, tuple(((first,), (last,))[i % 2] for i in range(n))),
             "replicas in turn": Layout(ones, (both,) * n),
         }
+        for i in range(1, n):
+            once = Layout(ones, ((first,),) * i + ((last,),) * (n - i))
+            if once not in choices.values():
+                choices[f"from {i}"] = once
     return choices
 
 
@@ -91,7 +93,8 @@ class Taken:
 @dataclass(frozen=True)
 class _Seen:
     """A cost in its place. `near`: the packet's other place is on the same lcore; for what replicas
-    send, it is replicas on the same lcores."""
+    send, it is replicas on the same lcores. `again`: it has been on this lcore before, and comes
+    from another."""
 
     what: str
     nf: int
@@ -99,6 +102,7 @@ class _Seen:
     near: bool
     replicated: bool
     cycles: float
+    again: bool = False
 
 
 def price(
@@ -126,6 +130,7 @@ def price(
         Traffic(
             source=_hop(seen, "source", 0, None),
             sink=_hop(seen, "sink", 0, None),
+            receive=_hop(seen, "sink's receiving", 0, None),
             generator=lcores[0],
             measure=lcores[-1],
             steer=_steer(runs),
@@ -167,8 +172,11 @@ def _seen(
             elif at == len(on) - 1:
                 for others in before if len(before) == 1 else ():
                     yield from _end("sink", part, others)
+                    yield from _end("sink's receiving", part, others, part.tx)
             else:
-                yield from _received(part, before, on[at], crowds[part.cpu], relief)
+                been = any(part.cpu in others for others in on[:at])
+                for one in _received(part, before, on[at], crowds[part.cpu], relief):
+                    yield replace(one, again=been and not one.near)
                 yield from _sent(part, after, on[at])
 
 
@@ -255,8 +263,9 @@ def _hop(seen: Sequence[_Seen], what: str, i: int, cpu: int | None) -> Hop:
             one for one in seen if (one.what, one.near, one.replicated) == (what, near, replicated)
         ]
         own = [one for one in here if one.nf == i]
-        on = [one.cycles for one in own if one.cpu == cpu] or [one.cycles for one in own]
-        return median(on) if on else None
+        on = [one for one in own if one.cpu == cpu] or own
+        once = [one for one in on if not one.again] or on
+        return median(one.cycles for one in once) if once else None
 
     def further(replicated: bool) -> float:
         """From near to apart, over the functions that were seen in both."""

@@ -87,7 +87,7 @@ def _part(
 
 
 @pytest.mark.parametrize("n", [1, 3, 4])
-def test_every_layout_is_priced_out_of_nine(n: int) -> None:
+def test_every_layout_is_priced_out_of_a_few(n: int) -> None:
     given = truth(n, crowd=25.0)
     runs = {
         name: ran(given, layout, 0.5 if name == "half" else 1.0)
@@ -167,3 +167,19 @@ def test_a_function_that_gets_packets_from_two_places_is_seen_in_neither() -> No
     priced = price("abc", runs, edges, (0, 1), HZ)
     for nfs in (priced.nfs, *priced.special.values()):
         assert nfs[2].rx.apart < 100 and nfs[2].work.apart < 200
+
+
+def test_who_comes_to_an_lcore_once_is_not_priced_as_who_comes_back() -> None:
+    """The third function gets its packets from the other lcore in `odd` as in `from 2`, but there
+    they have been on its own before: 300 cycles more, as the layouts that go to and fro wait for
+    more lines of both. What a chain pays that is cut once is the other price."""
+    given = truth(3, relief=0.0)
+    runs = {name: ran(given, layout) for name, layout in layouts(3, (0, 1)).items()}
+    odd = runs["odd"]
+    [part] = odd.stages[3]
+    back = replace(part, rx=part.rx + 300)
+    runs["odd"] = replace(odd, stages=(*odd.stages[:3], (back,), odd.stages[4]))
+    priced = price("abc", runs, given.ways, (0, 1), HZ)
+    assert priced.special[1][2].rx.apart == pytest.approx(given.nfs[2].rx.apart)
+    layout = Layout((2, 1), ((0,), (1,)))
+    assert throughput(priced, layout) == pytest.approx(throughput(given, layout), rel=0.05)
