@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.layout.events import PolledLcores, Queue, Traversal, follow
 from headrace.layout.gaps import Gap, quantile
-from headrace.layout.latency import QueueStage
+from headrace.layout.latency import QueueStage, straight
 from headrace.model.fitting import Values
 
 QUANTILES = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
@@ -54,9 +54,9 @@ def _waits_ns(
     each = 1e3 / saturation
     over = max(1.0, offered / saturation)
     packets = _PACKETS if over == 1 else int(_PACKETS + ring * over / max(over - 1, 0.01))
-    outside = Queue(QueueStage(0, -1, 0.0, 0.0, 0.0, _IDLE_NS))
-    core = Queue(QueueStage(1, 0, 0.0, each, 0.0, _IDLE_NS), room=ring)
-    sink = Queue(QueueStage(2, 1, 0.0, 0.0, 0.0, _IDLE_NS), room=1 << 16)
+    outside = Queue(QueueStage(0, -1, 0.0, straight(0.0, 0.0), _IDLE_NS))
+    core = Queue(QueueStage(1, 0, 0.0, straight(0.0, each), _IDLE_NS), room=ring)
+    sink = Queue(QueueStage(2, 1, 0.0, straight(0.0, 0.0), _IDLE_NS), room=1 << 16)
     way = Traversal(
         ((outside,), (core,), (sink,)), offered / 1e3, PolledLcores(outside=True),
         burst=burst, spacing=1e3 / line,

@@ -155,8 +155,7 @@ def _queues(
         following = mates[(mates.index(i) + 1) % len(mates)]
         rows.append((*places[i], stage[i], queue.room, following, 0, 0, 0))
     floats = [
-        (q.stage.cycles, q.stage.poll, max(1.0, q.stage.idle), q.share, q.begins, q.ends)
-        for q in flat
+        (*reversed(q.stage.line), max(1.0, q.stage.idle), q.share, q.begins, q.ends) for q in flat
     ]
     return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from headrace.layout.events import NEVER, Pauses, PolledLcores, Queue, Traversal, follow
-from headrace.layout.latency import QueueStage, latency_s, stages
+from headrace.layout.latency import QueueStage, latency_s, stages, straight
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
 
 
 def queue(position: int, cpu: int, cycles: float, **more: float) -> Queue:
-    return Queue(QueueStage(position, cpu, 0.0, cycles, 0.0, 10.0), **more)  # type: ignore[arg-type]
+    return Queue(QueueStage(position, cpu, 0.0, straight(0.0, cycles), 10.0), **more)  # type: ignore[arg-type]
 
 
 def chain(cycles: float, **more: float) -> list[list[Queue]]:

@@ -5,13 +5,14 @@ An lcore polls its segments in turn (traffic's own among them), and each takes a
 since its last poll: a cyclic server with gated service (Takagi, Analysis of Polling Systems, 1986).
 In a steady state a turn lasts
 
-    C = sum over segments of [ idle + P (poll - idle) + rate C cycles ],   P = min(1, rate C),
+    C = sum over segments of [ idle + P (takes(n) - idle) ],   n = max(1, rate C),  P = rate C / n,
 
-where `poll` is what a poll that finds packets costs once, `cycles` what each packet costs beyond
-that, and `rate` the segment's packets per cycle. A packet that another lcore sent waits for half a
-turn; one of the same lcore for what is polled in between. Then its whole burst, rate C packets but
-at least one, is processed before any of it is sent on. A turn that would have to take more than a
-burst is an overload: there is no steady state, and no latency is predicted.
+where `takes` is what a poll costs that finds so many packets: between the bursts that it was
+measured at, along straight lines, for a packet alone in its burst waits for all that the others
+of a longer one share. `rate` is the segment's packets per cycle. A packet that another lcore sent
+waits for half a turn; one of the same lcore for what is polled in between. Then its whole burst,
+rate C packets but at least one, is processed before any of it is sent on. A turn that would have
+to take more than a burst is an overload: there is no steady state, and no latency is predicted.
 
 Functions side by side begin when the lead has handed the burst out, each when its lcore comes round
 to it. What follows them waits for the last of them, and for the lead to come round to looking.
@@ -33,27 +34,53 @@ _ROUNDS, _CONVERGED = 1000, 1e-9
 
 @dataclass(frozen=True)
 class QueueStage:
-    """A segment on one of its lcores. `cycles`: per packet, without what a poll costs once."""
+    """A segment on one of its lcores. `knots`: bursts in packets, each with the cycles from the
+    beginning of a poll that finds so many to its end; ascending, two at least."""
 
     position: int  # in the way of a packet, and in the turn of an lcore
     cpu: int
     rate: float  # packets per cycle
-    cycles: float
-    poll: float
-    idle: float
+    knots: tuple[tuple[float, float], ...]
+    idle: float  # cycles of a poll that finds none
+    clock: float = 0.0  # of the sink: until it reads the clock
+
+    def takes(self, burst: float) -> float:
+        """Cycles of a poll that finds so many packets."""
+        return along(self.knots, burst)
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """Cycles of a poll, and of each packet: through the first knot and the last."""
+        (a, low), (b, high) = self.knots[0], self.knots[-1]
+        each = (high - low) / (b - a)
+        return low - a * each, each
 
     def burst(self, turn: float) -> float:
         return max(1.0, self.rate * turn)
 
     def busy(self, turn: float) -> float:
         """Its part of a turn, in the mean."""
-        expected = self.rate * turn
-        polls = min(1.0, expected)
-        return self.idle + polls * (self.poll - self.idle) + expected * self.cycles
+        polls = min(1.0, self.rate * turn)
+        return self.idle + polls * (self.service(turn) - self.idle)
 
     def service(self, turn: float) -> float:
         """From the beginning of a poll that finds packets to its end."""
-        return self.poll + self.burst(turn) * self.cycles
+        return self.takes(self.burst(turn))
+
+
+def straight(poll: float, each: float) -> tuple[tuple[float, float], ...]:
+    """Knots where a poll costs so many cycles once, and each of its packets so many."""
+    return tuple((n, poll + n * each) for n in (1.0, float(BURST)))
+
+
+def along(knots: Sequence[tuple[float, float]], at: float) -> float:
+    """On the line through the two knots around `at`, or next to it."""
+    (a, low), (b, high) = knots[:2]
+    for x, y in knots[2:]:
+        if at <= b:
+            break
+        a, low, b, high = b, high, x, y
+    return low + (at - a) * (high - low) / (b - a)
 
 
 def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None:
@@ -76,7 +103,7 @@ def latency_s(problem: Problem, layout: Layout, rate_pps: float) -> float | None
         if i < last:
             total += sum(one.service(turns[one.cpu]) for one in several) / len(several)
         else:
-            total += several[0].poll  # the sink reads the clock when it has got a burst
+            total += several[0].clock
     if beside:
         [lead] = way[beside[0].position]
         total += _joined(problem, layout.beside, lead, beside, turns)
@@ -103,12 +130,11 @@ def sides(problem: Problem, layout: Layout, rate_pps: float) -> tuple[QueueStage
     for i in range(len(layout.cuts)):
         if here := layout.beside_in(i):
             return tuple(
-                _stage(
+                QueueStage(
                     i + 1,
                     cpu,
                     rate,
-                    side(problem.nfs[at]),
-                    problem.nfs[at].poll / 2,
+                    _line(side(problem.nfs[at]), problem.nfs[at].poll / 2, BURST),
                     problem.traffic.idle,
                 )
                 for at, cpu in zip(here.run.behind, here.lcores, strict=True)
@@ -152,28 +178,40 @@ def _wait(
 
 def stages(problem: Problem, layout: Layout, rate_pps: float) -> list[tuple[QueueStage, ...]]:
     """The way of a packet: source, the chain's segments, sink."""
-    rate = rate_pps / problem.tsc_hz
-    polls = _polls(problem, layout)
+    rate, polls = rate_pps / problem.tsc_hz, _polls(problem, layout)
     full = parts(problem, layout)
-    less = parts(problem.at_less, layout) if problem.at_less is not None else None
+    at_bursts = {n: parts(one, layout) for n, one in sorted(problem.at_bursts.items())}
+    last = len(full) - 1
     way = []
     for position, several in enumerate(full):
         extra = 0.0
-        if 0 < position < len(polls) - 1 and (here := layout.beside_in(position - 1)):
+        if 0 < position < last and (here := layout.beside_in(position - 1)):
             extra = lead_extra(problem, here)
         stages = []
         for i, part in enumerate(several):
             packets = part.packets if position else 1.0
-            cycles = part.cycles / packets + extra if packets else 0.0
-            poll = polls[position]
-            if less is not None and packets:
-                further = less[position][i].cycles / packets + extra - cycles
-                poll = max(0.0, further) / (1 - len(several) / BURST)
-            at = (position, part.cpu, rate * packets)
-            full_burst = BURST / len(several)
-            stages.append(_stage(*at, cycles, poll, problem.traffic.idle, full_burst))
+            knots = tuple(
+                (float(n), n * (each[position][i].cycles / packets + extra))
+                for n, each in at_bursts.items()
+                if packets
+            )
+            if not knots:
+                cycles = part.cycles / packets + extra if packets else 0.0
+                knots = _line(cycles, polls[position], BURST / len(several))
+            idle = min(problem.traffic.idle, knots[0][1])
+            clock = _clock(problem, layout, part.cpu, polls[-1]) if position == last else 0.0
+            stages.append(QueueStage(position, part.cpu, rate * packets, knots, idle, clock))
         way.append(tuple(stages))
     return way
+
+
+def _clock(problem: Problem, layout: Layout, cpu: int, poll: float) -> float:
+    """The sink reads the clock when it has received a burst."""
+    if not problem.at_bursts:
+        return poll
+    alone = problem.at_bursts[min(problem.at_bursts)].traffic.receive
+    before = layout.lcores[-1]
+    return alone.mixed(1 / len(before) if cpu in before else 0.0, len(before) > 1)
 
 
 def _polls(problem: Problem, layout: Layout) -> list[float]:
@@ -186,16 +224,8 @@ def _polls(problem: Problem, layout: Layout) -> list[float]:
     return [*polls, problem.traffic.poll]
 
 
-def _stage(
-    position: int,
-    cpu: int,
-    rate: float,
-    cycles: float,
-    poll: float,
-    idle: float,
-    burst: float = BURST,
-) -> QueueStage:
-    """`cycles` were measured on full bursts, of which replicas get parts: what a poll costs once is
-    in them, as a part."""
+def _line(cycles: float, poll: float, burst: float) -> tuple[tuple[float, float], ...]:
+    """Cycles per packet were measured on full bursts, of which replicas get parts: what a poll
+    costs once is in them, as a part."""
     apart = min(cycles, poll / burst)
-    return QueueStage(position, cpu, rate, cycles - apart, apart * burst, min(idle, apart * burst))
+    return straight(apart * burst, cycles - apart)

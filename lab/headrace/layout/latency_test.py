@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from headrace.layout.latency import QueueStage, latency_s, sides, stages, turn
+from headrace.layout.latency import QueueStage, latency_s, sides, stages, straight, turn
 from headrace.layout.layout import (
     Beside,
     Edge,
@@ -73,15 +73,14 @@ SIDE_BY_SIDE = Layout((3,), ((0,),), Beside(Run(0, 2), (1,)))
 def _as_stages(given: Problem, layout: Layout, rate: float) -> list[tuple[QueueStage, ...]]:
     """The lead's work in two parts, on both sides of the other function's; polled one after the
     other, as the lead looks for what is through when it has handed out what came in."""
-    source, [lead], sink = stages(given, layout, rate)
+    source, [lead], [sink] = stages(given, layout, rate)
     [beside] = sides(given, layout, rate)
     first = given.nfs[0]
     own = first.rx.apart + first.work.apart + first.tx.apart
-    fork = QueueStage(1, lead.cpu, lead.rate, own, lead.poll, lead.idle)
-    other = QueueStage(2, beside.cpu, beside.rate, beside.cycles, beside.poll, beside.idle)
-    rest = QueueStage(3, lead.cpu, lead.rate, max(1.0, lead.cycles - own), 0.0, 0.0)
-    end = QueueStage(4, sink[0].cpu, sink[0].rate, sink[0].cycles, sink[0].poll, sink[0].idle)
-    return [source, (fork,), (other,), (rest,), (end,)]
+    each = lead.takes(2) - lead.takes(1)
+    fork = replace(lead, knots=straight(lead.takes(1) - each, own))
+    rest = replace(lead, position=3, knots=straight(0.0, max(1.0, each - own)), idle=0.0)
+    return [source, (fork,), (replace(beside, position=2),), (rest,), (replace(sink, position=4),)]
 
 
 @pytest.mark.parametrize("load", [0.2, 0.7])
@@ -131,7 +130,7 @@ def test_more_load_takes_longer() -> None:
 
 def test_a_turn_of_one_segment_by_hand() -> None:
     """Idle but for one packet in ten turns: C = 20 + 0.1 (200 - 20) + 0.1 * 50, in the limit."""
-    one = QueueStage(0, 0, 0.002, 50.0, 200.0, 20.0)
+    one = QueueStage(0, 0, 0.002, straight(200.0, 50.0), 20.0)
     length = turn([one])
     assert length is not None
     expected = 0.002 * length
@@ -141,9 +140,9 @@ def test_a_turn_of_one_segment_by_hand() -> None:
 def test_one_lcore_that_does_all_in_turn_by_hand() -> None:
     """One packet at a time, long before the next: all polls and all work, and half an idle turn."""
     way = [
-        (QueueStage(0, 0, 1e-6, 30.0, 100.0, 10.0),),
-        (QueueStage(1, 0, 1e-6, 70.0, 500.0, 10.0),),
-        (QueueStage(2, 0, 1e-6, 0.0, 100.0, 10.0),),
+        (QueueStage(0, 0, 1e-6, straight(100.0, 30.0), 10.0),),
+        (QueueStage(1, 0, 1e-6, straight(500.0, 70.0), 10.0),),
+        (QueueStage(2, 0, 1e-6, straight(90.0, 60.0), 10.0, 100.0),),
     ]
     took = simulated(way, [{1: 1.0}, {2: 1.0}, {}], 1e-6, 200)
     assert len(took) == 200
@@ -162,20 +161,48 @@ def test_bursts_wait_for_each_other() -> None:
     assert took(given, layout, most * 1.1) is None
 
 
-def test_small_bursts_have_costs_of_their_own() -> None:
-    """Where they were measured, it is they that a poll with one packet costs."""
-    given, layout = problem(1), LAYOUTS["one segment"]
-    slow = replace(
-        given, nfs=tuple(replace(nf, work=Hop(900, 1_000)) for nf in given.nfs), at_less=None
-    )
-    both = replace(given, at_less=slow)
-    [chain] = stages(both, layout, 1e3)[1]
-    [full] = parts(given, layout)[1]
-    [small] = parts(slow, layout)[1]
-    assert chain.poll + chain.cycles == pytest.approx(small.cycles, rel=1e-9)
-    assert chain.poll / 32 + chain.cycles == pytest.approx(full.cycles, rel=1e-9)
-    delays = took(both, layout, 1e3)
-    assert delays is not None and delays.median_s * HZ == pytest.approx(small.cycles, rel=0.2)
+def test_a_poll_takes_what_it_did_at_each_burst() -> None:
+    """Along straight lines between the bursts that it was measured at, and on beyond them."""
+    one = QueueStage(0, 0, 1.0, ((1.0, 1_000.0), (4.0, 1_060.0), (32.0, 3_300.0)), 20.0)
+    assert [one.takes(n) for n in (1, 2, 4, 5, 18, 32)] == [
+        1_000,
+        1_020,
+        1_060,
+        1_140,
+        2_180,
+        3_300,
+    ]
+    assert one.takes(40) == pytest.approx(3_940)
+
+
+@pytest.mark.parametrize("name", ["one segment", "replicas"])
+def test_bursts_have_costs_of_their_own(name: str) -> None:
+    """Where they were measured, it is they that a poll costs; each of two replicas has its own."""
+    full, layout = problem(1), LAYOUTS[name]
+    costs = {1: 900.0, 4: 300.0, 32: 80.0}
+    bursts = {
+        n: replace(full, nfs=tuple(replace(nf, work=Hop(x, x + 100)) for nf in full.nfs))
+        for n, x in costs.items()
+    }
+    given = replace(full, at_bursts=bursts)
+    for i, one in enumerate(stages(given, layout, 1e3)[1]):
+        for n, each in bursts.items():
+            part = parts(each, layout)[1][i]
+            assert one.takes(n) == pytest.approx(n * part.cycles / part.packets)
+    delays = took(given, layout, 1e3)
+    assert delays is not None
+    alone = parts(bursts[1], layout)[1][0]
+    assert delays.median_s * HZ == pytest.approx(alone.cycles / alone.packets, rel=0.2)
+
+
+def test_the_sink_reads_the_clock_when_it_has_received() -> None:
+    full, layout = problem(1), LAYOUTS["one segment"]
+    received = replace(full, traffic=replace(full.traffic, receive=Hop(70.0, 500.0)))
+    given = replace(full, at_bursts={1: received, 32: full})
+    clocks = [stages(given, one, 1e3)[-1][0].clock for one in (layout, LAYOUTS["hybrid"])]
+    assert clocks == [70.0, 70.0]
+    near = Layout((3,), ((0,),))
+    assert stages(given, near, 1e3)[-1][0].clock == 500.0
 
 
 def test_a_branch_has_the_latency_of_those_that_take_it() -> None:
@@ -191,21 +218,3 @@ def test_a_branch_has_the_latency_of_those_that_take_it() -> None:
     assert quick is not None and long is not None
     assert long.median_s * HZ > 50_000 and quick.median_s < long.median_s / 10
     assert quick.p99_s is not None and quick.p99_s * HZ > 50_000
-
-
-@pytest.mark.parametrize("name", ["one segment", "replicas"])
-def test_polls_cost_what_was_measured_at_both_bursts(name: str) -> None:
-    """A packet alone, and in a full burst, of which each of two replicas gets half."""
-    full, layout = problem(1), LAYOUTS[name]
-    nfs = tuple(replace(nf, work=Hop(nf.work.same + 200, nf.work.apart + 200)) for nf in full.nfs)
-    given = replace(full, at_less=replace(full, nfs=nfs))
-    burst = 32 / len(layout.lcores[0])
-    for one, dense, sparse in zip(
-        stages(given, layout, 1e5)[1],
-        parts(given, layout)[1],
-        parts(replace(full, nfs=nfs), layout)[1],
-        strict=True,
-    ):
-        in_full = (one.poll + burst * one.cycles) / burst
-        assert in_full == pytest.approx(dense.cycles / dense.packets)
-        assert one.poll + one.cycles == pytest.approx(sparse.cycles / sparse.packets)

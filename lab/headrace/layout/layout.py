@@ -86,6 +86,7 @@ class Traffic:
     idle: float = 0.0  # cycles of a poll that finds nothing
     # What making a packet for replicas costs more with each further segment on the source's lcore.
     crowd: float = 0.0
+    receive: Hop = field(default_factory=lambda: Hop(0.0, 0.0))  # the sink's part of it
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,8 @@ class Problem:
     edges: tuple[Edge, ...] = ()  # none: each function sends all that it gets to the next
     # What the functions cost on these lcores; on others, as in `nfs`.
     special: Mapping[int, tuple[NfCost, ...]] = field(default_factory=dict)
-    # The same with a packet or little more in each burst; None: by what polls cost once.
-    at_less: Problem | None = None
+    # The same with so many packets in each burst; none: by what polls cost once.
+    at_bursts: Mapping[int, Problem] = field(default_factory=dict)
     # What interrupts each lcore, of less than a pause.
     gaps: Mapping[int, tuple[Gap, ...]] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headrace.layout.gaps import quantile
+from headrace.layout.gaps import CREDIT, quantile
 from headrace.layout.latency import BURST, QueueStage, stages
 from headrace.layout.layout import Layout, Problem, loads, transitions
 
@@ -41,14 +41,19 @@ class _Queue:
 def took(problem: Problem, layout: Layout, rate_pps: float, packets: int = PACKETS) -> Took | None:
     """None: overload. Functions side by side are not simulated."""
     way = stages(problem, layout, rate_pps)
-    times = simulated(way, transitions(problem, layout), rate_pps / problem.tsc_hz, packets)
-    spare = 1 - max(loads(problem, layout).values()) * rate_pps / problem.tsc_hz
+    rate = rate_pps / problem.tsc_hz
+    times = simulated(way, transitions(problem, layout), rate, packets)
+    spare = 1 - max(loads(problem, layout).values()) * rate
     if not times or spare <= 0:
         return None
     times = sorted(times[len(times) // _WARM :])
     cpus = sorted({stage.cpu for several in way for stage in several})
     gaps = [
-        replace(gap, behind=sum(_burst(several, gap.cycles) for several in way))
+        replace(
+            gap,
+            behind=sum(_burst(several, gap.cycles) for several in way),
+            credit=CREDIT / rate if cpu == problem.traffic.generator else None,
+        )
         for cpu in cpus
         for gap in problem.gaps.get(cpu, ())
     ]
@@ -58,7 +63,7 @@ def took(problem: Problem, layout: Layout, rate_pps: float, packets: int = PACKE
 
 def _burst(several: Sequence[QueueStage], waited: float) -> float:
     """Cycles of a stage's burst of what came while it waited; the mean of its replicas."""
-    bursts = [min(BURST, one.rate * waited) * one.cycles for one in several]
+    bursts = [one.takes(min(BURST, max(1.0, one.rate * waited))) for one in several]
     return sum(bursts) / len(bursts)
 
 
@@ -99,10 +104,9 @@ def simulated(
         quiet = 0
         if now - burst[0][1] > _BEHIND * BURST / rate:
             return []
-        clocks[cpu] += stage.poll + len(burst) * stage.cycles
+        clocks[cpu] += stage.takes(len(burst))
         if stage.position == len(way) - 1:
-            # The sink reads the clock when it has got a burst.
-            latencies += [now + stage.poll - begun for _, begun in burst]
+            latencies += [now + stage.clock - begun for _, begun in burst]
             left -= len(burst)
             continue
         for _, begun in burst:

@@ -11,8 +11,8 @@ from statistics import median
 from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
 from headrace.layout.layout import Hop, Layout, Lcores, NfCost, Problem, Traffic
+from headrace.profile import bursts, pricing, rounds, taken
 from headrace.profile import point as points
-from headrace.profile import pricing, rounds, taken
 from headrace.profile.deploy import deployed
 from headrace.profile.point import Bench, PointSample
 from headrace.profile.rounds import Case
@@ -25,8 +25,8 @@ Say = Callable[[str], None]
 # Fewer packets than these at the chain's end are no throughput to plan for.
 _DELIVERED_LEAST = 0.01
 _ALL = 0.001
-# At this part of the load a poll that finds packets finds few more than one.
-_LESS = 0.1
+# At these parts of the load a poll that finds packets finds few more than one; and several.
+_LESS = (0.1, 0.5)
 # At a part of the load bursts must really be smaller to show what a poll costs once.
 _SMALLER = 0.7
 # Twice, all of it between: what is added up was then measured at the same pace.
@@ -71,7 +71,7 @@ def problem(
             deployed(
                 bench, doc, experiment, ends, layout, flows=halved if name == "half" else None
             ),
-            less=_LESS if for_latency else None,
+            less=_LESS if for_latency else (),
         )
         for name, layout in layouts.items()
     }
@@ -104,26 +104,37 @@ def _check_delivered(experiment: Experiment, priced: Problem) -> None:
 def _with_small_bursts(
     priced: Problem, cases: Mapping[pricing.Run, Case], layouts: Mapping[pricing.Run, Layout]
 ) -> Problem:
-    """The same places, where a poll finds a packet or little more."""
+    """The same places, where a poll finds a packet, and where it finds several."""
     names = [nf.name for nf in priced.nfs]
-    runs: dict[pricing.Run, pricing.Taken] = {
-        name: taken.run(case.slow, layouts[name], names)
+    several: dict[pricing.Run, list[pricing.Taken]] = {
+        name: [
+            taken.run(samples, layouts[name], names)
+            for samples in (*(case.partial[less] for less in sorted(case.less)), case.samples)
+        ]
         for name, case in cases.items()
         if name != "half"
     }
-    less = pricing.price(names, runs, priced.edges, priced.lcores, priced.tsc_hz)
-    last: pricing.Run = "in turn" if "in turn" in runs else "whole"
-    small = [stage[0] for stage in runs[last].stages]
-    full = taken.run(cases[last].samples, layouts[last], names).stages
+    at_bursts = {
+        n: pricing.price(
+            names,
+            {name: bursts.at_burst(runs, n) for name, runs in several.items()},
+            priced.edges,
+            priced.lcores,
+            priced.tsc_hz,
+        )
+        for n in bursts.BURSTS
+    }
+    last: pricing.Run = "in turn" if "in turn" in several else "whole"
+    small, *_, full = several[last]
     once = [
-        _poll_cost(a[0].burst, a[0].cycles, b.burst, b.cycles)
-        for a, b in zip(full, small, strict=True)
+        _poll_cost(a.burst, a.cycles, b.burst, b.cycles)
+        for [a], [b] in zip(full.stages, small.stages, strict=True)
     ]
     nfs = tuple(replace(nf, poll=poll) for nf, poll in zip(priced.nfs, once[1:-1], strict=True))
     slow = [sample for case in cases.values() for sample in case.slow]
     traffic = replace(priced.traffic, poll=min(once), idle=median(s.idle for s in slow))
     gaps = points.interruptions(slow, priced.tsc_hz)
-    return replace(priced, nfs=nfs, at_less=less, traffic=traffic, gaps=gaps)
+    return replace(priced, nfs=nfs, at_bursts=at_bursts, traffic=traffic, gaps=gaps)
 
 
 def _tell(priced: Problem, say: Say) -> None:

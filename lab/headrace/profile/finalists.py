@@ -36,9 +36,7 @@ def tried(
     several = _finalists(problem, choice)
     if len(several) == 1:
         return choice
-    cases = {
-        one: Case(deployed(bench, doc, experiment, problem, one), less=None) for one in several
-    }
+    cases = {one: Case(deployed(bench, doc, experiment, problem, one), less=()) for one in several}
     rounds.measure(bench, list(cases.values()), _ROUNDS)
     rates = {one: median(s.throughput_pps for s in case.samples) for one, case in cases.items()}
     names = [node.name for node in experiment.nodes]

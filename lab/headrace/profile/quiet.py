@@ -4,13 +4,17 @@ layout's own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.engine.sliced import SlicesReply
+from headrace.record.counters import ReplicaReading
+
+Replicas = tuple[ReplicaReading, ...]
 
 # After an lcore was away, packets wait in queues for some times as long.
 _AFTER_S = 0.05
+_SLICES_LEAST = 5  # fewer are no sample
 _KEPT_US = 100.0  # what a thread's own CPU time and the clock differ by without any other's doing
 
 
@@ -48,5 +52,45 @@ def _kept(reply: SlicesReply) -> Iterator[tuple[int, int]]:
         for replica in replicas:
             for row in replica.rows:
                 one = dict(zip(reply.columns, row, strict=True))
-                if one["pauses"] > 0 or one["kept_us"] > _KEPT_US:
+                if _taken(one):
                     yield one["end"] - one["ref"], one["end"]
+
+
+def settled(replicas: Sequence[ReplicaReading], reply: SlicesReply, after_s: float) -> Replicas:
+    """The cycles of a load's trial, and the bursts, as they were once it had gone on for so long
+    and where nothing took the replica's lcore: caches are cold when a load begins. Asked for when
+    it is over; a replica with too few such slices stays as it is."""
+    begins = [queue[0] for sink in reply.delays.values() for queue in sink.queues if queue]
+    if not begins:
+        return tuple(replicas)
+    since = min(row[0] for row in begins) + after_s * reply.tsc_hz
+    return tuple(_settled(one, reply, since) for one in replicas)
+
+
+def _settled(replica: ReplicaReading, reply: SlicesReply, since: float) -> ReplicaReading:
+    rows = reply.segments[replica.segment][replica.index].rows
+    slices = [dict(zip(reply.columns, row, strict=True)) for row in rows]
+    good = [one for one in slices if one["end"] - one["ref"] > since and not _taken(one)]
+    packets, polls, ops = (sum(one[key] for one in good) for key in ("packets", "found", "ops"))
+    if len(good) < _SLICES_LEAST or not packets or not replica.packets_in:
+        return replica
+    less = ops / packets / (replica.ops_cycles / replica.packets_in)
+    polls = round(replica.packets_in * polls / packets)
+    return replica.model_copy(
+        update={
+            "ops_cycles": round(replica.ops_cycles * less),
+            "rx_cycles": round(replica.rx_cycles * less),
+            "tx_cycles": round(replica.tx_cycles * less),
+            "idle_polls": max(0, replica.polls - polls),
+            "polls": max(replica.polls, polls),
+            "nfs": {
+                name: nf.model_copy(update={"cycles": round(nf.cycles * less)})
+                for name, nf in replica.nfs.items()
+            },
+        }
+    )
+
+
+def _taken(one: dict[str, int]) -> bool:
+    """Something else than the engine had the lcore in this slice."""
+    return one["pauses"] > 0 or one["kept_us"] > _KEPT_US

@@ -4,27 +4,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TypeVar
 
+from headrace.engine.sliced import all_slices
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
+from headrace.profile.quiet import settled
 
 T = TypeVar("T")
 # What a poll costs once shows where there is a quarter of the load.
 SLOW = 0.25
+_MET, _COLD_S, _COLD_MOST_S = 2, 0.1, 0.5
 
 
 @dataclass
 class Case:
-    """One of them: samples at full load, and at a part of it."""
+    """One of them: samples at full load, and at parts of it."""
 
     one: EnginePoint
-    less: float | None = SLOW  # at this part of the load, too
+    less: tuple[float, ...] = (SLOW,)  # at these parts of the load, too
     samples: list[PointSample] = field(default_factory=list)
-    slow: list[PointSample] = field(default_factory=list)
+    partial: dict[float, list[PointSample]] = field(default_factory=dict)  # by part of the load
+
+    @property
+    def slow(self) -> list[PointSample]:
+        """At the least load."""
+        return self.partial[min(self.less)]
 
     @property
     def throughput_pps(self) -> float:
@@ -54,10 +62,16 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
     with points.running(bench, case.one, "apart", wait=True) as up:
         points.warm_up(up)
         case.samples += full_load(up, count)
-        if case.less is None:
-            return
-        rate = case.less * case.throughput_pps
-        case.slow.append(points.sample(up, bench.seconds, rate))
+        for less in case.less:
+            rate = less * case.throughput_pps
+            case.partial.setdefault(less, []).append(_warm(up, bench.seconds, rate))
+
+
+def _warm(up: RunningPoint, seconds: float, rate_pps: float) -> PointSample:
+    """At a load that has gone on until all flows were met twice, or for _COLD_MOST_S."""
+    cold = min(_COLD_MOST_S, max(_COLD_S, _MET * up.one.experiment.flows / rate_pps))
+    sample = points.sample(up, cold + seconds, rate_pps)
+    return replace(sample, replicas=settled(sample.replicas, all_slices(up.engine), cold))
 
 
 def full_load(up: RunningPoint, count: int) -> list[PointSample]:

@@ -188,7 +188,7 @@ def _replicas(
         data = study(wanted, settings, folder)
         doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
         one = chain.as_replicas(bench, doc, experiment)
-        several.append((settings, Case(one, less=None)))
+        several.append((settings, Case(one, less=())))
     rounds.measure(bench, [case for _, case in several], _ROUNDS)
     for settings, case in several:
         sums = points.spread([sum(s.nfs.values()) for s in case.samples])
