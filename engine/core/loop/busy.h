@@ -119,8 +119,8 @@ static inline void busy_note_pause(struct busy_clock *c, uint64_t paused)
 }
 
 /*
- * What measuring took is nobody's work. But a kernel that lets others run at the end of a system call, as one
- * with lazy preemption does, takes the lcore here more often than in its turns: that is a pause as any other.
+ * What measuring took is nobody's work; who took the lcore meanwhile is a pause as any other. There is a
+ * system call in it, and beside busy processes a tenth of all time was lost here.
  */
 static inline void busy_measured(struct busy_clock *c, uint64_t now)
 {
