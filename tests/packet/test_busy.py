@@ -99,7 +99,9 @@ def test_use_while_packets_were_sent(engine_binary: Path, tmp_path: Path) -> Non
     with Engine(engine_binary, plan(20_000, cpus), tmp_path) as engine:
         hz = float(engine.call("info")["tsc_hz"])
         time.sleep(0.5)
-        engine.call("start", sources={"gen": {"rate_pps": 1.5 * hz / 20_000, "duration_s": 0.4}})
+        # Twice what the chain takes: beside other work a source of 1.5 times as much was away for
+        # so long that the chain was idle for a fifth of the time.
+        engine.call("start", sources={"gen": {"rate_pps": 2 * hz / 20_000, "duration_s": 0.4}})
         time.sleep(1.0)
         overloaded = engine.read()
         engine.call("start", sources={"gen": {"rate_pps": 0.3 * hz / 20_000, "duration_s": 0.4}})
