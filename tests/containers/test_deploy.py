@@ -181,11 +181,14 @@ def test_cpus_hold_what_the_kernel_forwards(tmp_path: Path) -> None:
         "workload: {kind: tcp}\nmeasure: {trial: 2 s}\nwarmup: 1 s\n",
     )
     small, large = (r["application"] for r in results(done))
-    # Other work on the machine, and packets that its ring had no room for, leave a NAT some of it.
-    assert 0.4 < small["quota"]["nat"] < 1.1
-    assert 0 < small["stack"]["nat"] < 0.06
-    assert large["gbps"] > 2 * small["gbps"]  # 8 times the quota, where there is time for it
-    assert small["stack"]["ip-firewall"] > 0 and small["cycles"]["ip-firewall"] > 100
+    # Three runs beside other work had 0.887 to 0.900 of the quota, 0.037 to 0.039 CPUs of it in the
+    # stack, and 5.5 to 6.8 times the rate of 8 times the quota, as there was no time for all of it:
+    # packets that its ring had no room for, and interruptions, leave a NAT some of its quota.
+    assert 0.7 < small["quota"]["nat"] < 1.05
+    assert 0.025 < small["stack"]["nat"] < 0.05
+    assert large["gbps"] > 3.5 * small["gbps"]
+    assert 0.001 < small["stack"]["ip-firewall"] < 0.01
+    assert 2_000 < small["cycles"]["ip-firewall"] < 12_000  # 5,100 to 5,500
 
 
 @needs("nat", "router", "traffic")
