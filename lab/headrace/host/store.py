@@ -46,11 +46,12 @@ def profiles_folder() -> Path:
 
 
 def server_named(doc: Document, given: str) -> Path:
-    """A path beside the spec, or the name of a server that headrace describes."""
-    beside = doc.resolve(given)
+    """The name of a server that headrace describes, or a path beside the spec."""
     own = shipped("servers") / f"{given}.yaml"
-    if beside.is_file() or own.is_file():
-        return beside if beside.is_file() else own
+    if own.is_file():
+        return own
+    if (beside := doc.resolve(given)).is_file():
+        return beside
     names = ", ".join(sorted(file.stem for file in shipped("servers").glob("*.yaml")))
     raise bad_value("server", given, problem="no such file", allowed=f"a file, or one of {names}")
 
