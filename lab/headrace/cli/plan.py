@@ -15,6 +15,7 @@ from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli.report import finish_run
+from headrace.cli.run import open_spec
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
@@ -28,14 +29,13 @@ from headrace.profile.point import Bench, Json
 from headrace.report.html import write as write_page
 from headrace.report.plan import document as plan_document
 from headrace.report.terminal import show
-from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.plan import ChainPlan, ChainPlans, CostSource
 from headrace.spec.study import Experiment, expand
 
 
 def plan(
-    spec: Annotated[Path, typer.Argument(help="A spec (YAML) with the chain and its workload.")],
+    spec: Annotated[Path, typer.Argument(help="A spec with chain and workload, or a bundle.")],
     lcores: Annotated[
         int | None, typer.Option(help="How many lcores there are, traffic's among them.")
     ] = None,
@@ -69,7 +69,7 @@ def plan(
 ) -> None:
     """The layout of a chain with the highest predicted throughput, with a proven bound."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
-    doc = document.load(spec)
+    doc = open_spec(spec, trusted=False)
     experiments = _experiments(doc)
     if costs_from not in get_args(CostSource):
         raise bad_value("--costs", costs_from, allowed=", ".join(get_args(CostSource)))

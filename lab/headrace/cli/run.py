@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -120,6 +121,7 @@ def run(
     if spec.is_dir() and is_tuned(spec):
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
         return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
+    _say_command(spec)
     doc = on_server(open_spec(spec, trusted=trust), on or _replayed_on(spec))
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
@@ -160,6 +162,20 @@ def _replayed_on(spec: Path) -> str | None:
     first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
     ground = first.get("study", {}).get("ground")
     return None if ground is None else str(ground["simulated"]["server"])
+
+
+def _say_command(spec: Path) -> None:
+    """A bundle of `profile` or `plan` has the study that its layouts and settings vary: that is run
+    here, and the whole by its command."""
+    command = Bundle(spec).status.command[1:] if spec.is_dir() else ()
+    if command[:1] not in (("profile",), ("plan",)):
+        return
+    where = f", with {spec} as its spec" if command[0] == "plan" else ""
+    text = (
+        f"note: {spec} is of `headrace {command[0]}`: what that started from is measured; all of "
+        f"it again: {shlex.join(('headrace', *command))}{where}"
+    )
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
 
 
 def _one_of(show: bool, check: bool) -> None:
