@@ -4,9 +4,10 @@
 VENV := .venv/bin
 FUZZ_SECONDS ?= 600
 KILLS ?= 10
+FUZZ_CORPUS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headrace/fuzz
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz docs release clean distclean
+.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz fuzz-nightly docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -24,6 +25,7 @@ help:
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make format        C and Python as the style has it'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
+	@echo 'make fuzz-nightly  every fuzzer for an hour, from the inputs of all nights (FUZZ_CORPUS)'
 	@echo 'make docs          the reference, from engine and lab themselves, and the site in site/'
 	@echo 'make release       wheel, Debian packages and image into dist/, from the committed state (root)'
 	@echo 'make setup         packages, Python environment and engine, nothing else'
@@ -99,6 +101,10 @@ format:
 fuzz:
 	@scripts/setup.sh run fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+fuzz-nightly:
+	@scripts/setup.sh run fuzz
+	@FUZZ_CORPUS=$(FUZZ_CORPUS) scripts/fuzz.sh --keep 3600
 
 docs:
 	@scripts/setup.sh run docs

@@ -13,7 +13,7 @@ version=$(cat VERSION)
 tools=/var/tmp/headrace-tools
 
 python3 -m venv "$tools"
-"$tools/bin/pip" install -q -r packaging/tools.txt
+"$tools/bin/pip" install -q --require-hashes -r packaging/locked/tools.txt
 PATH=$tools/bin:$PATH
 rm -rf dist build/wheel
 hatchling build -t wheel -d build/wheel
@@ -24,8 +24,10 @@ deb() {
 	local tree=build/deb-$1
 	rm -rf "$tree"
 	mkdir -p "$tree/usr/lib/headrace" "$tree/usr/bin" "$tree/usr/share/doc/headrace" "$tree/DEBIAN"
-	pip install -q --no-compile --only-binary=:all: --python-version "$2" --target "$tree/usr/lib/headrace" \
-		-c packaging/locked.txt dist/*.whl
+	local pip=(pip install -q --no-compile --only-binary=:all: --python-version "$2"
+		--target "$tree/usr/lib/headrace" --no-deps)
+	"${pip[@]}" --require-hashes -r packaging/locked/run.txt
+	"${pip[@]}" dist/*.whl
 	rm -rf "$tree/usr/lib/headrace/bin"
 	# pip notes the folder that it took the wheel from.
 	rm -f "$tree"/usr/lib/headrace/headrace-*.dist-info/{direct_url.json,RECORD}

@@ -2,15 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Build the libFuzzer targets with AddressSanitizer and run each for a time. New inputs stay in
-# build-fuzz/corpus/, so that the next run begins where this one ended; a crash is kept there too.
+# FUZZ_CORPUS (default build-fuzz/corpus), so that the next run begins where this one ended; a crash
+# is kept in build-fuzz. --keep: afterwards the inputs are cut down to as few as reach the same.
 #
-#   scripts/fuzz.sh [SECONDS PER TARGET, default 600] [TARGET]...
+#   scripts/fuzz.sh [--keep] [SECONDS PER TARGET, default 600] [TARGET]...
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
+keep=0
+if [ "${1:-}" = --keep ]; then
+	keep=1
+	shift
+fi
 seconds=${1:-600}
 shift || true
 build=build-fuzz
+corpora=${FUZZ_CORPUS:-$build/corpus}
 
 mkdir -p .setup
 if [ ! -f $build/build.ninja ]; then
@@ -37,19 +44,36 @@ fi
 	exit 1
 }
 
+# Of inputs that reach the same, the smallest; a merge that fails leaves them as they were.
+cut_down() {
+	local target=$1 corpus=$2
+	rm -rf "$corpus.few"
+	mkdir "$corpus.few"
+	if "$target" -set_cover_merge=1 -timeout=10 -rss_limit_mb=4096 "$corpus.few" "$corpus" >>"$3" 2>&1; then
+		rm -rf "$corpus"
+		mv "$corpus.few" "$corpus"
+	else
+		rm -rf "$corpus.few"
+	fi
+}
+
 # One target; what it said stays in build-fuzz/NAME.log, how it ended is printed.
 fuzz_one() {
-	local target=$1 name corpus log seeds n
+	local target=$1 name corpus log seeds n rate options=()
 	name=$(basename "$target")
-	corpus=$build/corpus/$name
+	corpus=$corpora/$name
 	log=$build/$name.log
 	seeds=engine/fuzz/corpus/$name
 	mkdir -p "$corpus"
-	if "$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
+	# A chain has more places than an input of it visits: weighing each of them takes longer than it does.
+	[ "$name" != fuzz_fastpath ] || options=(-entropic=0 -max_len=256)
+	if "$target" "${options[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 \
 		-artifact_prefix="$build/$name-" -print_final_stats=1 -verbosity=0 \
 		"$corpus" $([ ! -d "$seeds" ] || echo "$seeds") >"$log" 2>&1; then
 		n=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-		echo "$name: clean, ${n:-?} runs"
+		rate=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
+		[ $keep = 0 ] || cut_down "$target" "$corpus" "$log"
+		echo "$name: clean, ${n:-?} runs, ${rate:-?}/s"
 		return
 	fi
 	grep -aE 'ERROR|SUMMARY|Test unit written|DEDUP' "$log" | head -n 5 || tail -n 5 "$log"

@@ -4,7 +4,7 @@
 # Build what is published from this checkout's committed state, in a clean Debian 12: a wheel, a .deb
 # for Debian 12 and one for 13, an image (OCI archive), and their checksums, in dist/. Needs root,
 # mmdebstrap and podman. Two builds of one commit are to give the same bytes as long as Debian's
-# packages are the same: all times are the commit's, Python packages are those of packaging/locked.txt.
+# packages are the same: all times are the commit's, Python packages are those of packaging/locked/run.txt.
 #
 #   scripts/release.sh [DIR]
 set -euo pipefail

@@ -157,9 +157,11 @@ find_python() {
 
 # PEP 668: the distribution's Python is not ours to install into.
 venv() {
-	local python stamp want
+	local python stamp want locked pip
 	stamp=.venv/.headrace-stamp
-	want="$(sha256sum <pyproject.toml) $PWD"
+	locked=packaging/locked/${extra:+dev}
+	[ -n "$extra" ] || locked+=run
+	want="$(cat pyproject.toml packaging/locked/*.txt | sha256sum) $PWD"
 	if [ -x .venv/bin/python ] && [ -f "$stamp" ] && grep -qxF "$want ${extra:-run}" "$stamp"; then
 		return
 	fi
@@ -173,8 +175,14 @@ venv() {
 		rm -rf .venv
 		"$python" -m venv .venv
 	fi
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e ".${extra:+[$extra]}" >.setup/pip.log 2>&1 || {
+	pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+	# Versions and hashes of everything, also of what builds headrace: a registry that was taken
+	# over can give nothing else (scripts/lock.sh writes them anew).
+	{
+		"${pip[@]}" --require-hashes -r packaging/locked/build.txt &&
+			"${pip[@]}" --require-hashes -r "$locked.txt" &&
+			"${pip[@]}" --no-deps --no-build-isolation -e .
+	} >.setup/pip.log 2>&1 || {
 		tail -n 5 .setup/pip.log >&2
 		die "pip install failed: .setup/pip.log"
 	}

@@ -9,7 +9,6 @@
  */
 #include "input.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include <rte_cycles.h>
 
 #include "tests/test_eal.h"
-#include "tests/virtual_tsc.h"
 #include "tests/lockstep.h"
 #include "tests/lockstep_chain.h"
 
@@ -25,7 +23,10 @@
 #define TURNS_AFTER_A_JUMP 4
 #define SMALL_STEPS_S 200 /* together at most, between jumps; all timeouts are far beyond */
 #define JUMP_S 5000
-#define RARELY 16
+#define CHANGE_EVERY 512 /* inputs: building tables anew takes a thousand times as long as a packet */
+/* An input is short: state builds up from one to the next, and many short ones meet more than few long. */
+#define TURNS 4
+#define PACKETS 16
 
 /* All timeouts are far longer than the 30 ms by which flows may outlive theirs with the fast path. */
 #define CHAIN                                                                                      \
@@ -54,36 +55,37 @@ enum step {
 
 struct play {
 	struct input in;
-	unsigned int link, queued;
+	unsigned int link, queued, turns, packets;
 	uint8_t last[LOCKSTEP_FRAME_MAX]; /* the packet that came last */
 	uint32_t last_len;
 };
 
 static struct rte_mempool *pool;
 static struct lockstep *both;
-static uint64_t clock_now, small_steps;
+static uint64_t small_steps, inputs, changed_at;
 
 static void poll_both(struct play *p)
 {
 	if (!lockstep_poll(both, LOCKSTEP_OUT)) {
-		virtual_tsc_stop();
 		fprintf(stderr, "with the fast path it is not the same: %s\n", both->why);
 		abort();
 	}
 	lockstep_forget(both, LOCKSTEP_OUT);
 	p->queued = 0;
+	p->turns++;
 }
 
 static void put(struct play *p, const void *data, uint32_t len)
 {
 	lockstep_put(both, p->link, data, len);
+	p->packets++;
 	if (++p->queued == BURST)
 		poll_both(p);
 }
 
 static void put_again(struct play *p, unsigned int times)
 {
-	while (p->last_len && times--)
+	while (p->last_len && times-- && p->packets < PACKETS)
 		put(p, p->last, p->last_len);
 }
 
@@ -117,13 +119,13 @@ static void pass_time(struct play *p, unsigned int much)
 	poll_both(p);
 	if (much < 31 && small_steps + step < SMALL_STEPS_S * hz) {
 		small_steps += step;
-		virtual_tsc += step;
+		fuzz_tsc += step;
 		return;
 	}
 	small_steps = 0;
-	virtual_tsc += JUMP_S * hz;
+	fuzz_tsc += JUMP_S * hz;
 	for (unsigned int i = 0; i < TURNS_AFTER_A_JUMP; i++) {
-		virtual_tsc += hz;
+		fuzz_tsc += hz;
 		poll_both(p);
 	}
 }
@@ -157,9 +159,18 @@ static void change(struct play *p)
 	lockstep_change(both, changes[which].nf, changes[which].op);
 }
 
+/* One that is tried alone may each time. */
+static bool may_change(void)
+{
+	if (inputs < changed_at + CHANGE_EVERY && !getenv("HEADRACE_FUZZ_FRESH"))
+		return false;
+	changed_at = inputs;
+	return true;
+}
+
 static void play(struct play *p)
 {
-	while (p->in.at < p->in.end) {
+	while (p->in.at < p->in.end && p->turns < TURNS && p->packets < PACKETS) {
 		unsigned int op = take(&p->in, 1);
 
 		switch ((enum step)(op % STEPS)) {
@@ -179,11 +190,10 @@ static void play(struct play *p)
 			pass_time(p, op / STEPS);
 			break;
 		case STEP_CHANGE:
-			/* Seldom: building tables anew takes a thousand times as long as a packet. */
-			if (op / STEPS % RARELY)
-				poll_both(p);
-			else
+			if (may_change())
 				change(p);
+			else
+				poll_both(p);
 			break;
 		default:
 			poll_both(p);
@@ -192,7 +202,6 @@ static void play(struct play *p)
 	}
 	poll_both(p);
 	if (!lockstep_same_counts(both)) {
-		virtual_tsc_stop();
 		fprintf(stderr, "with the fast path it is not the same: %s\n", both->why);
 		abort();
 	}
@@ -217,6 +226,7 @@ static void start(void)
 {
 	if (test_eal_start("512") < 0)
 		abort();
+	fuzz_tsc = rte_rdtsc(); /* from here on it moves as the inputs say */
 	pool = rte_pktmbuf_pool_create("fuzz", 4095, 0, 0, RTE_PKTMBUF_HEADROOM + 512, SOCKET_ID_ANY);
 	if (!pool)
 		abort();
@@ -236,26 +246,15 @@ int __lsan_is_turned_off(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct play p = {.in = {data, data + size}, .link = LOCKSTEP_IN};
-	sigset_t alarms;
 	bool fresh;
 
 	if (!pool)
 		start();
+	inputs++;
 	fresh = !both;
 	if (fresh)
 		begin();
-	/* libFuzzer's own clock is the TSC, too: it must not look while time is not its own. */
-	sigemptyset(&alarms);
-	sigaddset(&alarms, SIGALRM);
-	sigprocmask(SIG_BLOCK, &alarms, NULL);
-	if (!virtual_tsc_start())
-		abort();
-	if (clock_now)
-		virtual_tsc = clock_now;
 	play(&p);
-	clock_now = virtual_tsc;
-	virtual_tsc_stop();
-	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
 	if (fresh)
 		end();
 	return 0;

@@ -28,7 +28,7 @@ ALLOWED = {
     "table": ("core",),
     "link": ("core", "core/rights"),
     "nf/lib": ("core", "core/rights", "table"),
-    "nf": ("core", "table", "nf/lib"),
+    "nf": ("core", "core/rights", "table", "nf/lib"),
     "calibrate": ("core",),
 }
 # Programs, tests, fuzzers and benches put all together.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.host.tool import installed
+from support.lab import runtime_dir
 
 HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 _RUN_S = 400
@@ -41,12 +42,10 @@ def lacking(*vnfs: str, base: bool = False) -> str | None:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """State of its own, so that `clean` sees only what this test made."""
-    runtime = folder / "r"  # sockets below it have names of at most 107 bytes
-    runtime.mkdir(mode=0o700, exist_ok=True)
     temporary = folder / "t"
     temporary.mkdir(exist_ok=True)
     return {
-        **os.environ, "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(temporary), **more
+        **os.environ, "XDG_RUNTIME_DIR": str(runtime_dir(folder)), "TMPDIR": str(temporary), **more
     }  # fmt: skip
 
 
@@ -88,7 +87,7 @@ def findings(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def tags(folder: Path) -> set[str]:
     """Of deployments of this test's runs, by their ledgers, which `clean` removes."""
-    ledgers = (folder / "r" / "headrace").glob("run-*/resources.jsonl")
+    ledgers = (runtime_dir(folder) / "headrace").glob("run-*/resources.jsonl")
     return set(re.findall(r'"name": "(hr[0-9a-f]{4})', "".join(x.read_text() for x in ledgers)))
 
 
@@ -135,7 +134,7 @@ def processes(folder: Path) -> set[str]:
         name = text.split(" ")[0].rpartition("/")[2]
         tag = re.search(r" (?:-n|--name) (hr[0-9a-f]{4})-", text)
         container = name in ("conmon", "podman") and tag is not None and tag[1] not in others
-        switch = name in ("ovs-vswitchd", "ovsdb-server") and str(folder) in text
+        switch = name in ("ovs-vswitchd", "ovsdb-server") and str(runtime_dir(folder)) in text
         if container or switch:
             found.add(f"{pid} {text}")
     return found

@@ -39,6 +39,7 @@ static const char *const engine_calls[] = {
 	"timerfd_create", "timerfd_settime", "timerfd_gettime", "rt_sigaction", "rt_sigprocmask",
 	"rt_sigreturn", "rt_sigpending", "rt_sigtimedwait", "sigaltstack", "getrusage", "sysinfo",
 	"uname", "getuid", "geteuid", "getgid", "getegid", "getrlimit", "getrandom",
+	"capget", "capset", /* a thread has no more by it than it kept */
 	/* Files: with the rights of a user who owns none. */
 	"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "open", "openat",
 	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",

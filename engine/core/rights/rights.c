@@ -42,6 +42,18 @@ int rights_keep(uint64_t keep)
 	return syscall(SYS_capset, &h, d) ? -errno : 0;
 }
 
+void rights_hold(uint64_t keep)
+{
+	/* Becoming another user takes two, in each thread. */
+	rights_keep(keep | 1ull << CAP_SETUID | 1ull << CAP_SETGID);
+	prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+}
+
+bool rights_held(uint64_t keep)
+{
+	return geteuid() && !rights_keep(keep);
+}
+
 /*
  * glibc has every thread do it. All of them lose their capabilities by it, but for the one that has
  * asked to keep them. A container may have neither the right nor the number: its rights are then

@@ -21,5 +21,11 @@
 int rights_begin(char **argv, struct err *err);
 /* `keep`: capabilities (1 << CAP_...). With the links up; on error the engine must end. */
 int rights_drop(uint64_t keep, struct err *err);
+/*
+ * For a thread that needs capabilities of its own: before the drop it asks to keep them, and afterwards,
+ * until this says so, whether it has them (and no others) now.
+ */
+void rights_hold(uint64_t keep);
+bool rights_held(uint64_t keep);
 /* The calling thread's capabilities become these, of those that it has. */
 int rights_keep(uint64_t keep);

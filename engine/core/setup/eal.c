@@ -178,8 +178,10 @@ static int check_run_dir(const char *prefix, struct err *err)
 {
 	static const char rest[] = "/dpdk//dpdk_telemetry.v2:255";
 	const size_t room = sizeof(((struct sockaddr_un *)NULL)->sun_path) - sizeof(rest);
-	const char *given = getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
+	const char *given = getenv("RUNTIME_DIRECTORY"); /* the lab's choice */
 
+	if (!given && getuid())
+		given = getenv("XDG_RUNTIME_DIR");
 	if (!given || strlen(given) + strlen(prefix) <= room)
 		return 0;
 	return err_set(err, EINVAL, "XDG_RUNTIME_DIR",

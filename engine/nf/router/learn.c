@@ -4,6 +4,8 @@
  * for its FPM connection. It sleeps unless there is something to learn.
  */
 #include <errno.h>
+#include <linux/capability.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,8 +15,11 @@
 
 #include "learn.h"
 #include "core/netns.h"
+#include "core/rights/rights.h"
 
 #define EVENTS 32
+/* Kernels resolve a neighbour for who may set one (kernel_resolve). */
+#define NEEDED (1ull << CAP_NET_ADMIN)
 #define IDLE_MS 100
 #define SETTLE_MS 10 /* a deletion waits so long for the addition that follows it */
 
@@ -117,11 +122,14 @@ static control_end run(void *arg)
 {
 	struct learner *l = arg;
 	struct epoll_event events[EVENTS];
-	bool waiting = false;
+	bool waiting = false, held = false;
 
+	rights_hold(NEEDED);
+	atomic_store(&l->holds, true);
 	while (!atomic_load(&l->stop)) {
 		int n = epoll_wait(l->epoll, events, EVENTS, waiting ? SETTLE_MS : IDLE_MS);
 
+		held = held || rights_held(NEEDED);
 		pthread_mutex_lock(&l->router->lock);
 		for (int i = 0; i < n; i++)
 			if (events[i].data.ptr)
@@ -221,6 +229,8 @@ int learner_start(struct router *r, const struct router_params *p, struct err *e
 	if (!rc) {
 		rc = control_start(&l->thread, "router-learn", run, l);
 		l->running = !rc;
+		while (!rc && !atomic_load(&l->holds))
+			sched_yield();
 		if (rc)
 			rc = err_set(err, -rc, "params", "no thread: %s", strerror(-rc));
 	}

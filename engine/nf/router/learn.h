@@ -31,7 +31,7 @@ struct learner {
 	struct router *router;
 	control_thread thread;
 	bool running;
-	atomic_bool stop;
+	atomic_bool stop, holds; /* holds: the thread has asked for the rights that it needs */
 	int epoll, wake;
 	struct source *sources;
 	unsigned int n_sources;

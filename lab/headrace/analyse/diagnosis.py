@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import RootModel
 
 from headrace.analyse.evidence import Evidence
+from headrace.record.frozen import Record
 
 
 class Weight(IntEnum):
@@ -20,9 +21,7 @@ class Weight(IntEnum):
     TESTER = 4  # the chain was not what was measured
 
 
-class Diagnosis(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Diagnosis(Record):
     rule: str
     weight: Weight
     share: float  # of the time, or of the packets, that it concerns: orders equal weights

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.compared import Compared
+from headrace.analyse.convergence import Converged, converged
 from headrace.analyse.reached import reached
 from headrace.analyse.report import ASKED, above, above_each, primary_results
 from headrace.analyse.summary import summarise
@@ -19,6 +20,7 @@ from headrace.collect.watch import stack_file, trial_times
 from headrace.errors import HeadraceError, bad_value
 from headrace.host.store import load
 from headrace.record.bundle import Bundle
+from headrace.record.convergence import old_changes
 from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -41,6 +43,7 @@ class Evidence:
     results: Sequence[Result] = ()
     trials: Sequence[Trial] = ()
     compared: tuple[Compared, ...] = ()
+    converged: tuple[Converged, ...] = ()  # of a study of routing daemons
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
     layers: tuple[str, ...] = ()  # that were sampled
     unfinished: str | None = None  # the run, and why
@@ -108,13 +111,15 @@ def of(path: Path) -> Evidence:
         bundle = Bundle(path)
         results, trials = primary_results(bundle.results()), bundle.trials()
         unfinished = bundle.status.unfinished
-        if not results and not any(t.phase in (*ASKED, "max") for t in trials):
+        changes = [one.change for one in bundle.results() if one.change is not None]
+        settled = tuple(converged(changes or old_changes(path)))
+        if not settled and not results and not any(t.phase in (*ASKED, "max") for t in trials):
             why = unfinished or "its state is complete"
             raise HeadraceError(f"{path}: no trials to explain: nothing was measured: {why}")
         folder = path / "samples"
         known = _evidence(folder, Samples(folder), results, trials)
         compared = compared_in(bundle, reached(bundle))
-        return replace(known, compared=compared, unfinished=unfinished)
+        return replace(known, compared=compared, converged=settled, unfinished=unfinished)
     if (path / "collectors.json").is_file():
         return _evidence(path, Samples(path))
     raise bad_value(

@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 
 from headrace.analyse.compared import COMPARED_FILE, Compared
-from headrace.analyse.evidence import of, parts
+from headrace.analyse.diagnosis import Weight
+from headrace.analyse.evidence import Evidence, of, parts
 from headrace.analyse.report import report
-from headrace.analyse.rules import explain_parts
+from headrace.analyse.rules import explain, explain_parts
 from headrace.cli.explain import explain as explain_command
 from headrace.errors import BadInput, HeadraceError
 from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.convergence import RouteChange
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.record.sampled import Sampled, SampledLayer, SamplingCost, SamplingEpoch
@@ -164,3 +166,26 @@ def test_a_run_that_was_killed_is_said_to_be(
     (study / "status.json").write_text(text.replace("complete", "running"))
     explain_command(study)
     assert capsys.readouterr().out.startswith("This run is still running or was killed. What")
+
+
+def test_a_daemon_that_had_all_of_its_thread_is_named(tmp_path: Path) -> None:
+    """The median of three rounds: 0.95; one of them was idle. A speaker would be the tester."""
+    some = Bundle(make_bundle(tmp_path / "some", repetitions=1)).results()[0]
+
+    def routes(name: str, *busy: float) -> Evidence:
+        with BundleWriter(tmp_path / name) as writer:
+            for repetition, cpus in enumerate(busy, 1):
+                change = RouteChange(
+                    daemon="bird", event="replace", repetition=repetition, routes=200_000,
+                    per_s=1e5, seconds=2.0, reaction_s=0.01, busy={"bird": 0.3, name: cpus},
+                )  # fmt: skip
+                row = some.model_copy(update={"change": change, "goal": "convergence replace"})
+                writer.result(row)
+        return of(tmp_path / name)
+
+    [daemon] = explain(routes("bird", 0.95, 0.1, 0.97))
+    assert (daemon.rule, daemon.weight) == ("busy-daemon", Weight.SHORTAGE)
+    assert "bird had 0.95 CPUs while 200\u202f000 routes changed (replace)" in daemon.text
+    [speaker] = explain(routes("speaker", 1.0))
+    assert speaker.weight == Weight.TESTER and "set the pace" in speaker.remedy
+    assert explain(routes("idle", 0.1)) == []

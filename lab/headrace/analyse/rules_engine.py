@@ -249,7 +249,8 @@ def _measured(at: Measurement, repeated: bool = False, times: int = 1) -> str:
     which = f", {times} repetitions" if times > 1 else f", repetition {at.repetition}"
     which = which if repeated or times > 1 else ""
     goal = f", {at.goal}" if isinstance(at, Result) else ""
-    return f"Measured: {_place(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
+    verb = "Predicted" if at.ground == "predicted" else "Measured"
+    return f"{verb}: {_place(at)}{goal}{which}, at a load of {pps(at.load_pps or at.sent_pps)}."
 
 
 RULES = (disturbed, generator_bound, narrowest)

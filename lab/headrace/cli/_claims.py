@@ -8,13 +8,14 @@ from pathlib import Path
 import typer
 
 from headrace.analyse.claims import judge_claims, keep_claims
-from headrace.cli._groups import this_machine
+from headrace.cli._groups import described_machine, this_machine
 from headrace.errors import EXIT_CONTRADICTED, EXIT_NOT_COMPARABLE, BadInput
+from headrace.record.again import document_of
 from headrace.record.bundle import Bundle
 from headrace.record.claim import JudgedClaim
-from headrace.record.replay import document_of
 from headrace.spec.claim import Claim
-from headrace.spec.group import lacking
+from headrace.spec.described import DescribedServer
+from headrace.spec.group import Machine, lacking
 from headrace.spec.study import Study, read
 
 
@@ -23,7 +24,7 @@ def judge(path: Path, study: Study) -> tuple[JudgedClaim, ...]:
     if not study.claims:
         return ()
     bundle = Bundle(path)
-    judged = judge_claims(bundle, study.claims, _lacks, study.paper)
+    judged = _judged(bundle, study)
     keep_claims(bundle, judged)
     return judged
 
@@ -36,11 +37,29 @@ def of_bundle(bundle: Bundle) -> tuple[JudgedClaim, ...]:
     study = None if doc is None else read(doc)
     if study is None or not study.claims:
         raise BadInput(f"{bundle.path}: --claims: its study has no claims")
-    return judge_claims(bundle, study.claims, _lacks, study.paper)
+    return _judged(bundle, study)
 
 
-def _lacks(claim: Claim) -> str | None:
-    problems = (lacking(need, {}, {}, this_machine()) for need in claim.needs)
+def _judged(bundle: Bundle, study: Study) -> tuple[JudgedClaim, ...]:
+    """On a paper's own server, described, nothing is unlike what the paper measured on."""
+    server = _server(bundle)
+    machine = this_machine() if server is None else described_machine(server)
+    claims = study.claims
+    if server is not None and server.paper is not None and server.paper == study.paper:
+        claims = {name: one.model_copy(update={"unlike": None}) for name, one in claims.items()}
+    return judge_claims(bundle, claims, lambda claim: _lacks(claim, machine), study.paper)
+
+
+def _server(bundle: Bundle) -> DescribedServer | None:
+    """The one that a bundle's figures are predicted for."""
+    for one in (bundle.spec_resolved or {}).get("experiments", ()):
+        if "server" in one:
+            return DescribedServer.model_validate(one["server"])
+    return None
+
+
+def _lacks(claim: Claim, machine: Machine) -> str | None:
+    problems = (lacking(need, {}, {}, machine) for need in claim.needs)
     return next((f"It {problem}." for problem in problems if problem is not None), None)
 
 

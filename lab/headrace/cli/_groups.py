@@ -13,15 +13,18 @@ from rich.console import Console
 from headrace.analyse.units import flow
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
+from headrace.ground.choose import simulated
 from headrace.ground.contract import Checked
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
 from headrace.ground.hosted.sriov import no_functions
 from headrace.ground.hosted.vm_accel import no_kvm
 from headrace.host import store
+from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter
 from headrace.record.points import POINTS_FILE, PointRow, PointRows
 from headrace.record.resolved import Resolved
+from headrace.spec.described import DescribedServer, read_server
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
@@ -98,6 +101,24 @@ def this_machine() -> Machine:
     return Machine(len(cpus), nodes, no_kvm, no_containers, cores, no_calibration, no_functions)
 
 
+def machine_of(doc: Document) -> Machine:
+    """This one, or the described one that the study runs on."""
+    if not simulated(doc):
+        return this_machine()
+    name = doc.data["ground"]["simulated"]["server"]
+    return described_machine(read_server(server_named(doc, name))[1])
+
+
+def described_machine(server: DescribedServer) -> Machine:
+    """What no prediction is made for is refused by the ground, with its key."""
+
+    def none() -> str:
+        return f"{server.name} is a described server"
+
+    cores = server.sockets * server.cores_per_socket
+    return Machine(len(server.cpus), server.sockets, none, none, cores, none, lambda spec: none())
+
+
 def no_calibration() -> str | None:
     if store.calibration() is not None:
         return None
@@ -105,7 +126,7 @@ def no_calibration() -> str | None:
 
 
 def chosen(doc: Document, wanted: Wanted) -> Chosen:
-    every = points(doc, this_machine(), wanted)
+    every = points(doc, machine_of(doc), wanted)
     return Chosen(read(doc) if has_groups(doc) else next(studies(doc))[0], wanted, every)
 
 

@@ -13,7 +13,7 @@ import typer
 from headrace.analyse.units import plural
 from headrace.errors import HeadraceError
 from headrace.ground.offload.asked import service_of
-from headrace.ground.offload.checks import checked
+from headrace.ground.offload.needs import checked
 from headrace.ground.offload.service import Service
 from headrace.host.exclusive import WAIT_S, HeldLcores, holder
 from headrace.spec import document

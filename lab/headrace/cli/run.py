@@ -30,11 +30,11 @@ from headrace.measure.estimate import deployments, study_s
 from headrace.measure.progress import Progress
 from headrace.measure.results import agreement
 from headrace.measure.session import new_bundle, session
+from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, check_new
 from headrace.record.chaos import CHAOS
 from headrace.record.claim import JudgedClaim
 from headrace.record.outputs import RunOutput
-from headrace.record.replay import document_of
 from headrace.record.rows import Result, ResultRow
 from headrace.report.preview import Preview, PreviewedPoint
 from headrace.report.preview import show as show_preview

@@ -23,8 +23,8 @@ from headrace.report.terminal import show
 from headrace.report.tune import document
 from headrace.tune import runner
 from headrace.tune.advice import ALL, Advice
+from headrace.tune.bulk import MESSAGE_MAX
 from headrace.tune.discover import namespace
-from headrace.tune.load import MESSAGE_MAX
 from headrace.tune.program import find_shortcut
 from headrace.tune.result import Tuned
 from headrace.tune.wish import PROTOCOLS, Ends, Wish

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from headrace.record.frozen import Record
 from headrace.spec.collect import Layer
 
 _HZ = os.sysconf("SC_CLK_TCK")
@@ -24,34 +25,30 @@ class MetricValue(NamedTuple):
     kind: Literal["counter", "gauge"] = "counter"
 
 
-class WatchedProcess(BaseModel):
+class WatchedProcess(Record):
     """A process to watch, under the name that the report gives it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     pid: int
 
 
-class Held(BaseModel):
+class Held(Record):
     """Kernel threads that forward for a container, and the CPUs that they may take together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     cpus: float
     threads: tuple[int, ...]
 
 
-class Targets(BaseModel):
+class Targets(Record):
     """What belongs to the experiment. Empty: the machine as a whole is read all the same."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Their namespaces' devices and protocol counters are read through them.
     processes: tuple[WatchedProcess, ...] = ()
     cgroups: tuple[str, ...] = ()  # below the controllers' mount points
-    labels: dict[str, str] = {}  # cgroup or bridge: what the report calls it
+    labels: dict[str, str] = Field(
+        default_factory=dict
+    )  # cgroup or bridge: what the report calls it
     bridges: tuple[str, ...] = ()
     bridges_in: str | None = None  # the named network namespace of theirs; None: this process's
     held: tuple[Held, ...] = ()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import RootModel
 
 from headrace.collect import collectors
 from headrace.collect.base import Held, Targets, WatchedProcess
@@ -25,15 +25,14 @@ from headrace.collect.sampler import Sampler
 from headrace.collect.stack.tracer import Tracer
 from headrace.errors import HeadraceError
 from headrace.host.store import load
+from headrace.record.frozen import Record
 from headrace.spec.collect import Collect
 
 STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
 
 
-class Watched(BaseModel):
+class Watched(Record):
     """When a trial ran, on CLOCK_MONOTONIC: of the samples at its ends."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     trial: int
     begin_ns: int

@@ -19,7 +19,7 @@ from headrace.engine.counts import EngineCounts, EngineInfo
 from headrace.engine.plan_document import Plan
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host import hugepages
-from headrace.host.state import Process, RunState
+from headrace.host.state import Process, RunState, dpdk_in
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
 _QUIT_S = 10.0
@@ -68,6 +68,7 @@ class Engine:
                 stdout=stderr,
                 stderr=stderr,
                 start_new_session=True,
+                env=dpdk_in(state.path),
             )
         self.control: Control | None = None
         self.shielded = False

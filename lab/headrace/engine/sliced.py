@@ -4,34 +4,28 @@
 from __future__ import annotations
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from headrace.engine.engine import Engine
+from headrace.record.frozen import Record
 from headrace.record.slices import ReplicaSlices
 
 MOST = 1000  # of a replica in a trial, evenly chosen: ten seconds of them tell enough
 
 
-class SlicedReplica(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class SlicedReplica(Record):
     cpu: int
     rows: tuple[tuple[int, ...], ...]
 
 
-class SlicedDelays(BaseModel):
+class SlicedDelays(Record):
     """A sink's, for each of its writers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     columns: tuple[str, ...]
     queues: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-class SlicesReply(BaseModel):
+class SlicesReply(Record):
     """The answer to `slices` (docs/design/contracts.md)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     ok: bool
     tsc: int

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headrace.errors import BadInput
+from headrace.record.frozen import Record
 from headrace.spec import document
 from headrace.spec.appliance import Base
 from headrace.spec.invalid import explain
@@ -46,10 +47,8 @@ class HeaderField(StrEnum):
     LENGTH = "length"
 
 
-class KnownVnf(BaseModel):
+class KnownVnf(Record):
     """What is known of one VNF."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     category: Category
     title: str = ""
@@ -60,19 +59,15 @@ class KnownVnf(BaseModel):
     changes_volume: bool = False
 
 
-class RuleText(BaseModel):
+class RuleText(Record):
     """One sentence of the rule language, and why it holds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: str
     why: str = ""
 
 
-class KnowledgeFile(BaseModel):
+class KnowledgeFile(Record):
     """A knowledge base as written in YAML."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     extends: Literal["default", "none"] = "default"
     vnfs: dict[str, KnownVnf] = Field(default_factory=dict)

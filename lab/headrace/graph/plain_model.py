@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from headrace.graph.knowledge import Knowledge
+from headrace.graph.order_rules import Relation, Rule, parse_rules
 from headrace.graph.problem import WantedVnf
-from headrace.graph.rules import Relation, Rule, parse_rules
 
 Parents = tuple[int | None, ...]
 

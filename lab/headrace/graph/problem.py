@@ -14,8 +14,8 @@ from itertools import combinations_with_replacement
 
 from headrace.errors import BadInput
 from headrace.graph.knowledge import Category, Knowledge, KnownVnf, load, normal_name
+from headrace.graph.order_rules import Relation, Rule, parse_rules
 from headrace.graph.parallel import may_join
-from headrace.graph.rules import Relation, Rule, parse_rules
 from headrace.spec.appliance import Base
 
 Content = tuple[int, ...]  # how many VNFs of each class

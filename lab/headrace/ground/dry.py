@@ -13,6 +13,7 @@ from headrace.engine.describe import Description
 from headrace.engine.passage import dry_plan, notes, packets_tried
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
+from headrace.host.state import dpdk_in
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
@@ -45,7 +46,9 @@ class DryRuns:
             engine = str(self._description.engine)
             command = [engine, "--check", str(file), "--dry-run", str(packets)]
             try:
-                done = subprocess.run(command, capture_output=True, timeout=_MOST_S)
+                done = subprocess.run(
+                    command, capture_output=True, timeout=_MOST_S, env=dpdk_in(Path(scratch))
+                )
             except subprocess.TimeoutExpired:
                 return None
         if done.returncode < 0:

@@ -13,6 +13,7 @@ from headrace.engine.describe import Captured, Description, captured, files_in
 from headrace.engine.plan_document import Plan
 from headrace.engine.traffic import refusal
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
+from headrace.host.state import dpdk_in
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
@@ -66,8 +67,9 @@ class PlanCheck:
             command = [str(self.description.engine), "--check", str(file), *more]
             try:
                 done = subprocess.run(
-                    command, capture_output=True, errors="replace", timeout=_CHECK_S
-                )
+                    command, capture_output=True, errors="replace", timeout=_CHECK_S,
+                    env=dpdk_in(Path(scratch)),
+                )  # fmt: skip
             except subprocess.TimeoutExpired:
                 why = f"headrace-engine --check: no answer in {_CHECK_S:g} s"
                 raise HeadraceError(why) from None

@@ -103,6 +103,7 @@ class OpenVswitch:
             [find_tool(name), *arguments],
             capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False,
             env={"PATH": _PATH, "OVS_RUNDIR": str(self.directory),
+                 "RUNTIME_DIRECTORY": str(self.directory),  # DPDK's own files
                  "OVS_LOGDIR": str(self.directory), "OVS_DBDIR": str(self.directory)},
         )  # fmt: skip
 

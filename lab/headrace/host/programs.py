@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.host.state import dpdk_in
 
 VSWITCHD = "ovs-vswitchd"  # the process that forwards where the kernel does not
 PACKAGE = Path(str(resources.files("headrace"))).resolve()
@@ -93,7 +95,11 @@ def find_tool(name: str, folder: str) -> Path:
 def run_tool(tool: Path, arguments: Sequence[str], called: str) -> str:
     """Its output; the last line on its standard error becomes the error, bad input by its status 2.
     `called` is what users know it as."""
-    done = subprocess.run([str(tool), *arguments], capture_output=True, text=True, errors="replace")
+    with tempfile.TemporaryDirectory(prefix="headrace-tool-") as scratch:
+        done = subprocess.run(
+            [str(tool), *arguments], capture_output=True, text=True, errors="replace",
+            env=dpdk_in(Path(scratch)),
+        )  # fmt: skip
     if done.returncode == 0:
         return done.stdout
     lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]

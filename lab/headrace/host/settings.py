@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from headrace.errors import HeadraceError
+from headrace.record.frozen import Record
 
 _TIMEOUT_S = 20
 # /sys shows the devices of the namespace that it was mounted in.
@@ -46,10 +47,8 @@ def run(namespace: str, command: Sequence[str]) -> str:
     return done.stdout
 
 
-class Setting(BaseModel):
+class Setting(Record):
     """One value. `offload`: target is DEVICE:FEATURE as `ethtool -k` calls it, value on or off."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["file", "offload"] = "file"
     namespace: str  # a path, or "" for this one

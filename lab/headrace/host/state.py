@@ -297,10 +297,6 @@ def _undo(run: Path) -> list[str]:
             return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
         if count:
             done.append(f"gave back {count} hugepages")
-    for directory in dpdk_directories(f"{dpdk_prefix(run)}*"):
-        if _own(directory):
-            shutil.rmtree(directory, ignore_errors=True)
-            done.append(f"removed {directory}")
     shutil.rmtree(run, ignore_errors=True)
     return [*done, f"removed {run}"]
 
@@ -310,19 +306,23 @@ def dpdk_prefix(run: Path) -> str:
     return f"headrace-{run.name}"
 
 
-def dpdk_directories(pattern: str) -> list[Path]:
-    """Where DPDK keeps the run-time files (telemetry's socket) of engines whose prefix matches; an
-    engine that was killed could not remove them."""
-    bases = [Path("/var/run")] if os.getuid() == 0 else []
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    bases += [Path(runtime)] if runtime else []
-    return [folder for base in (*bases, Path("/tmp")) for folder in base.glob(f"dpdk/{pattern}")]
+def dpdk_folder(run: Path, prefix: str) -> Path:
+    """Where an engine keeps DPDK's run-time files (telemetry's socket), started with `dpdk_in`; one
+    that was killed could not remove them."""
+    return run / "dpdk" / prefix
+
+
+def dpdk_in(run: Path) -> dict[str, str]:
+    """The environment of a program that uses DPDK: its run-time files are below `run`, as with
+    RUNTIME_DIRECTORY of systemd.exec(5). By itself it would have all of root's in one place, and
+    others' in /tmp/dpdk, which is the first user's."""
+    return {**os.environ, "RUNTIME_DIRECTORY": str(run)}
 
 
 def telemetry_sockets(run: Path) -> tuple[Path, ...]:
     """Sockets of a run's engine, while it runs."""
-    named = (d / "dpdk_telemetry.v2" for d in dpdk_directories(dpdk_prefix(run)))
-    return tuple(s for s in named if s.exists())
+    socket = dpdk_folder(run, dpdk_prefix(run)) / "dpdk_telemetry.v2"
+    return (socket,) if socket.exists() else ()
 
 
 def kill(process: Process) -> None:

@@ -201,6 +201,13 @@ def told(curve: Fit) -> bool:
     return holds(curve) and float((errors**2).sum()) <= float((mean**2).sum()) / 4
 
 
+def better_than_the_mean(fit: Fit) -> bool:
+    """The squares of the leave-one-out errors are at most half of those that the mean of the other
+    points makes: too little to tell levels apart, and better than no model of its state."""
+    errors, mean = np.array(fit.errors), np.array(_by_the_mean(fit))
+    return len(errors) > 0 and float((errors**2).sum()) <= float((mean**2).sum()) / 2
+
+
 def _by_the_mean(curve: Fit) -> list[float]:
     measured = [p.measured for p in curve.points]
     others = len(measured) - 1

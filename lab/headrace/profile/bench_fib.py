@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import RootModel
 
 from headrace.errors import bad_value
 from headrace.host.programs import find_tool, run_tool
+from headrace.record.frozen import Record
 
 PROGRAM = "headrace-bench-fib"
 ENTRIES_MAX = 2**31
@@ -19,11 +20,9 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 Spread = tuple[float, float] | None
 
 
-class BenchRow(BaseModel):
+class BenchRow(Record):
     """One table at one size. Rates are medians of interleaved runs, per second of the measuring
     thread's CPU time; each has its least and most beside it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: Literal["cuckoo", "rte_fib", "rte_lpm6"]
     key: Literal["ipv4", "ipv6", "mac", "vrf-ipv4"]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from headrace.errors import HeadraceError
 from headrace.host import store
+from headrace.model.amat import better_than_the_mean, typical_error
 from headrace.spec.calibration import Calibration, Figure
 from headrace.spec.described import DescribedServer
 from headrace.spec.profile import Profile
@@ -92,7 +93,7 @@ def _spread(figures: Sequence[Figure]) -> float:
 
 def _function(profile: Profile, each: float) -> dict[str, Any]:
     """The profile's neighbourhoods: `near` has the function beside the source, `far` beside the
-    sink. Its own cycles without state are the fit's, where that has some."""
+    sink. Its own cycles without state are the fit's, where that says more than their mean."""
     assert profile.places is not None
     near, far, fit = profile.places.near, profile.places.far, profile.fit
     spread = _over_points(profile)
@@ -110,10 +111,14 @@ def _function(profile: Profile, each: float) -> dict[str, Any]:
         "poll": figure(far.poll),
         "entries": _ENTRIES.get(profile.nf, "flows"),
     }
-    if fit is not None and fit.accesses:
+    if fit is not None and fit.accesses and better_than_the_mean(fit):
         cost |= {
             "base": figure(fit.base_cycles),
-            "accesses": [round(fit.accesses, 3), _PROFILED],
+            "accesses": [
+                round(fit.accesses, 3),
+                _PROFILED,
+                round(min(0.9, typical_error(fit) or 0.0), 3),
+            ],
             "bytes_per_entry": [round(fit.bytes_per_entry, 1), _PROFILED],
             "overlapped": fit.overlapped,
         }

@@ -11,7 +11,7 @@ from statistics import median
 from headrace.layout import goals, search
 from headrace.layout.goals import WantedLayout
 from headrace.layout.layout import Layout, NfCost, Problem, loads, throughput
-from headrace.profile import chain as costs
+from headrace.profile import chain_costs as costs
 from headrace.profile import deploy, finalists, stored, verified
 from headrace.profile.point import Bench, Json
 from headrace.profile.verified import ReferenceRun, Verified

@@ -19,7 +19,7 @@ from headrace.host import store
 from headrace.layout.layout import Hop, NfCost, Problem
 from headrace.profile import point as points
 from headrace.profile import sweep as swept
-from headrace.profile.chain import kept_of, near_and_far, nf_cost, traffic_of
+from headrace.profile.chain_costs import kept_of, near_and_far, nf_cost, traffic_of
 from headrace.profile.point import Bench
 from headrace.profile.recipes import depends_on
 from headrace.profile.verified import ReferenceRun

@@ -22,7 +22,7 @@ from headrace.errors import BadInput
 from headrace.ground.contract import Offer
 from headrace.ground.engine_check import input_files
 from headrace.model.amat import CacheLevel, caches, fit
-from headrace.profile import chain, events, rounds
+from headrace.profile import chain_costs, events, rounds
 from headrace.profile import point as points
 from headrace.profile.calibrate import find_program
 from headrace.profile.point import Bench, Json, Placement, PointSample
@@ -172,7 +172,7 @@ def _value(sweep: Sweep, settings: Settings) -> float:
 def _places(bench: Bench, wanted: WantedProfile, folder: Path) -> Places:
     data = study(wanted, wanted.base, folder)
     doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
-    return chain.places(bench, doc, experiment, wanted.base, bench.lcores)
+    return chain_costs.places(bench, doc, experiment, wanted.base, bench.lcores)
 
 
 def _replicas(
@@ -187,7 +187,7 @@ def _replicas(
         settings = wanted.base.model_copy(update={"state": state})
         data = study(wanted, settings, folder)
         doc, experiment = points.experiment_of(data, Path(f"profile of {wanted.nf}"))
-        one = chain.as_replicas(bench, doc, experiment)
+        one = chain_costs.as_replicas(bench, doc, experiment)
         several.append((settings, Case(one, less=())))
     rounds.measure(bench, [case for _, case in several], _ROUNDS)
     for settings, case in several:

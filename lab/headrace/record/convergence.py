@@ -9,6 +9,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, TypeAdapter
 
 from headrace.record.frozen import Record
 
+SPEAKER = "speaker"  # of what `busy` names: it announces the routes
 CONVERGENCE = "convergence"  # how a row's goal begins; the change of all routes follows
 _OLD_FILE = "convergence.json"  # among the samples of older bundles, which have no rows of it
 

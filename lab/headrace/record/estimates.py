@@ -95,9 +95,9 @@ class Span(Record):
 
 
 class Predicted(Record):
-    """What a prediction rests on. `throughput_pps`: with all costs at their most, and at their
-    least, by the spread that the server's description gives each of them."""
+    """What a prediction rests on. `carried_pps`: by the narrowest resource, with all costs at their
+    most, and at their least, by the spread that the server's description gives each of them."""
 
     server: str
-    throughput_pps: Span
+    carried_pps: Span
     narrowest: str | None = None  # the resource that has nothing left first

@@ -17,8 +17,8 @@ from pydantic import Field, TypeAdapter
 from headrace.report.charts.bars import Bars
 from headrace.report.charts.course import Course
 from headrace.report.charts.graphs import Graphs
+from headrace.report.charts.latency_load import Loads
 from headrace.report.charts.lines import Axes, Band, Lines, Series
-from headrace.report.charts.load import Loads
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
 from headrace.report.charts.trend import Trend

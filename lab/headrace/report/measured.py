@@ -13,9 +13,9 @@ from headrace.analyse.report import Explained, Report, ReportGroup
 from headrace.analyse.summary import Summary
 from headrace.record.rows import Result
 from headrace.report import appliances, hosting, tables
-from headrace.report.charts import executions, load, percentiles
+from headrace.report.charts import executions, latency_load, percentiles
 from headrace.report.charts.anatomy import AnatomyStack
-from headrace.report.charts.load import Loads
+from headrace.report.charts.latency_load import Loads
 from headrace.report.charts.pipe import Flow
 from headrace.report.document import (
     Block,
@@ -198,7 +198,7 @@ def _pictures(group: ReportGroup) -> Iterator[Section]:
         yield Section(NARROWEST, "", tuple(_compared(group.compared)))
     yield from _latency(group)
     yield from _anatomy(group)
-    if loads := load.series(group.summaries):
+    if loads := latency_load.series(group.summaries):
         note = "At the fixed loads: p99, and p50 thinner. Hollow dashed points are not trusted."
         keys = strokes([one.name for one in loads]) if len(loads) > 1 else ()
         yield Section("Latency over load", note, (Chart(Loads(loads), keys),), on="page")

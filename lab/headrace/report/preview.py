@@ -3,28 +3,25 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 from rich.console import Console
 
 from headrace.analyse.units import plural
+from headrace.record.frozen import Record
 from headrace.record.text import duration
 
 
-class PreviewedPoint(BaseModel):
+class PreviewedPoint(Record):
     """One experiment. `lcores` is empty where containers' CPUs decide."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     chain: str
     execution: str
     workload: str
-    lcores: dict[str, tuple[int, ...]] = {}
+    lcores: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
-class Preview(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Preview(Record):
     name: str
     experiments: tuple[PreviewedPoint, ...]
     repetitions: int

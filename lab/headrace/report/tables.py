@@ -12,6 +12,7 @@ from headrace.analyse.reached import rate
 from headrace.analyse.report import ReportGroup
 from headrace.analyse.summary import Spread, Summary
 from headrace.analyse.units import exact_percent, percent
+from headrace.record.text import between
 from headrace.report.document import AtLeast, Cell, Column, Medium, Row, Table
 
 
@@ -116,6 +117,12 @@ def _seen(column: Column, name: str) -> Field:
     return Field(column, _of(name, lambda s: s.application))
 
 
+def _carried(s: Summary) -> Cell:
+    """Between which rates a described server's prediction lies."""
+    one = s.typical.predicted
+    return None if one is None else between(one.carried_pps.low, one.carried_pps.high)
+
+
 OFFERED = Field(Column("offered", "own-rate"), _offered)
 SPREAD = Field(
     Column("spread", "share", "max − min", digits=2), lambda s: s.throughput_pps.relative
@@ -125,6 +132,7 @@ TIMES = (_latency("p50", from_width=88), _latency("p99"))
 RESULTS = (
     Field(Column("throughput", "rate", digits=4), _rate),
     SPREAD,
+    Field(Column("carries", "text", from_width=120, optional=True), _carried),
     Field(Column("L1", unit="Gbit/s", from_width=100), lambda s: s.throughput_gbps_l1.median),
     Field(Column("L2", unit="Gbit/s", on="page"), lambda s: s.throughput_gbps_l2.median),
     LOSS,

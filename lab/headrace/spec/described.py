@@ -118,6 +118,7 @@ class DescribedServer(Spec):
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     about: str = ""
+    paper: str | None = None  # that measured on it, as its study names it
     sources: dict[str, Source]
     clock_mhz: Sourced
     sockets: Annotated[Count, Field(ge=1, le=16)] = 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from headrace.spec.place import put
+from headrace.spec.dotted import put
 
 _HOSTING, _CHAOS, _CONVERGENCE = "deployment.hosting", "measure.chaos", "measure.convergence"
 # Where the keys below an old key are now.

@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.errors import BadInput
 from headrace.spec.document import Document
+from headrace.spec.dotted import over, put
 from headrace.spec.group import Group, Machine, lacking
-from headrace.spec.place import over, put
 from headrace.spec.study import Study, read, studies
 
 _OF_THE_FILE = ("groups", "claims", "sweep")

@@ -20,12 +20,12 @@ from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import Deployment, Execution
 from headrace.spec.document import Document, PathKey
+from headrace.spec.dotted import put
 from headrace.spec.group import Group
 from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
 from headrace.spec.measure import ASKED, Measure, Repetitions
-from headrace.spec.place import put
 from headrace.spec.workload import Packets, Pcap, Workloads
 
 EXPERIMENTS_MAX = 10_000

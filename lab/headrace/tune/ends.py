@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sender and receiver of a run (tune/load.py), each a process in its station's namespace."""
+"""Sender and receiver of a run (tune/bulk.py), each a process in its station's namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.host.settings import inside
-from headrace.tune import load
+from headrace.tune import bulk
 from headrace.tune.path import ServerPath
 from headrace.tune.wish import Protocol
 
@@ -65,7 +65,7 @@ class LoadEnds:
             _kill(process)
 
     def _started(self, namespace: str, *arguments: str) -> subprocess.Popen[str]:
-        command = inside(namespace, [sys.executable, "-m", load.__name__, *arguments])
+        command = inside(namespace, [sys.executable, "-m", bulk.__name__, *arguments])
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, errors="replace"
         )

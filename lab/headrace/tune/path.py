@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
 
-from pydantic import BaseModel, ConfigDict
 from pyroute2 import IPRoute, NetlinkError, netns
 
 from headrace.errors import HeadraceError
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import make_namespace, within
+from headrace.record.frozen import Record
 
 BRIDGE = "br0"
 _ROLES = ("server", "a", "b")
@@ -30,10 +30,8 @@ _NAMESPACES = Path("/run/netns")
 BRIDGE_NF = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 
 
-class Station(BaseModel):
+class Station(Record):
     """A container's place: its namespace, its device, and the bridge's port that leads there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespace: str  # as a path
     device: str
@@ -42,9 +40,7 @@ class Station(BaseModel):
     port: str  # the host's end, in the bridge's namespace
 
 
-class ServerPath(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class ServerPath(Record):
     namespace: str  # of the bridge, as a path; "" is this one
     own: bool = False  # the user's, not made for the purpose
     bridge: str

@@ -60,7 +60,7 @@ class Seen:
     among them."""
 
     protocol: Protocol
-    sender: Mapping[str, Any]  # what it says of itself (tune/load.py)
+    sender: Mapping[str, Any]  # what it says of itself (tune/bulk.py)
     receiver: Mapping[str, Any]
     grown: Counters
     clocks: Sequence[LcoreTime] = ()

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from headrace.spec.base import Spec
-from headrace.tune.load import MESSAGE_MAX
+from headrace.tune.bulk import MESSAGE_MAX
 
 Protocol = Literal["tcp", "udp"]
 PROTOCOLS: tuple[Protocol, ...] = ("tcp", "udp")

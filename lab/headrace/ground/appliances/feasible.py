@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.appliances.deploy import Supply
+from headrace.ground.appliances.expanded import Expanded, GraphPoint, tester_lcore
 from headrace.ground.appliances.forwarding import LIMITED, reservable
 from headrace.ground.appliances.sriov import no_mirror
-from headrace.ground.appliances.study import Expanded, GraphPoint, tester_lcore
 from headrace.host.cpu import listed
 from headrace.host.openvswitch import find_tool
 from headrace.host.programs import find_engine

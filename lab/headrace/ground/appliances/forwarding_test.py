@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import BadInput
 from headrace.ground.appliances import feasible
+from headrace.ground.appliances.expanded import expand_study
 from headrace.ground.appliances.forwarding import share_out
-from headrace.ground.appliances.study import expand_study
 from headrace.spec import document
 
 

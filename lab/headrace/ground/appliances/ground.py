@@ -14,18 +14,18 @@ from headrace.collect.base import Targets
 from headrace.errors import HeadraceError
 from headrace.ground.appliances import feasible
 from headrace.ground.appliances.deploy import RunningGraph
-from headrace.ground.appliances.images import build_all
-from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
-from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
-from headrace.ground.appliances.own_counters import Counters
-from headrace.ground.appliances.study import (
+from headrace.ground.appliances.expanded import (
     Expanded,
     GraphPoint,
     expand_study,
     tester_lcore,
     workload_problem,
 )
-from headrace.ground.appliances.verify import verify
+from headrace.ground.appliances.images import build_all
+from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
+from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
+from headrace.ground.appliances.own_counters import Counters
+from headrace.ground.appliances.reachable import verify
 from headrace.ground.catalogue import CatalogueEntry
 from headrace.ground.contract import (
     AboutEngine,

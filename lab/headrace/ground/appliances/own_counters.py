@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headrace.ground.appliances.caches import judge_hits
 from headrace.ground.appliances.deploy import RunningGraph
 from headrace.ground.appliances.layout import ContainerNode
-from headrace.ground.appliances.verify import ATTACKS
+from headrace.ground.appliances.reachable import ATTACKS
 from headrace.record.verdict import Finding
 from headrace.spec.workload import AnyWorkload
 

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.ground.contract import ChainHealth
 from headrace.ground.hosted.hosted import HostedEngine
 from headrace.ground.hosted.vnf import HostedVnf
-from headrace.host.state import RunState, dpdk_directories, dpdk_prefix
+from headrace.host.state import RunState
 
 _SETTLE_S = 1.0
 _BACK_S = 60.0
@@ -82,8 +82,7 @@ class Victims:
     def left(self) -> Sequence[str]:
         path = self._state.path
         sockets = sorted(str(p) for p in path.rglob("*.sock")) if path.exists() else []
-        folders = [str(p) for p in dpdk_directories(f"{dpdk_prefix(path)}*")]
-        return [*self.host.left(), *sockets, *folders, *([str(path)] if path.exists() else [])]
+        return [*self.host.left(), *sockets, *([str(path)] if path.exists() else [])]
 
 
 def _bring_back(vnf: HostedVnf) -> None:

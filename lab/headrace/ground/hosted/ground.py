@@ -18,11 +18,11 @@ from headrace.ground.contract import Killable, Looking, Site
 from headrace.ground.engine_check import PlanCheck
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.hosted.anatomy import anatomy
+from headrace.ground.hosted.arranged import Hosted, lay_out_hosted
 from headrace.ground.hosted.chaos import Victims
 from headrace.ground.hosted.container import check as check_containers
 from headrace.ground.hosted.hosted import HostedEngine
-from headrace.ground.hosted.layout import Hosted, lay_out_hosted
-from headrace.ground.hosted.limits import limits
+from headrace.ground.hosted.limits_used import limits
 from headrace.ground.hosted.vm_accel import find_qemu
 from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
 from headrace.record.facts import Observation

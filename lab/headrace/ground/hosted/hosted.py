@@ -15,10 +15,10 @@ from headrace.engine.counts import EngineCounts, PaceCounts, VnfCounts, WorkerCo
 from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
+from headrace.ground.hosted.arranged import Hosted
 from headrace.ground.hosted.bridged import KernelBridge
 from headrace.ground.hosted.container import Containers, VnfContainer, present
 from headrace.ground.hosted.functions import NicFunctions
-from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.ovs_dpdk import OvsDpdk
 from headrace.ground.hosted.parts import RUN, Vnf
 from headrace.ground.hosted.ports import OnSwitch

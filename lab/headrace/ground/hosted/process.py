@@ -15,7 +15,7 @@ from headrace.ground.hosted.parts import Vnf
 from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
-from headrace.host.state import dpdk_directories
+from headrace.host.state import dpdk_folder, dpdk_in
 
 _QUIT_S = 10.0
 
@@ -47,6 +47,7 @@ class VnfProcess(HostedVnf):
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True,
+                env=dpdk_in(self._run),
             )  # fmt: skip
 
     @property
@@ -70,8 +71,7 @@ class VnfProcess(HostedVnf):
                 self._process.kill()
             self._process.wait()
         self._disconnect()
-        for directory in dpdk_directories(self._prefix):
-            shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(dpdk_folder(self._run, self._prefix), ignore_errors=True)
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:

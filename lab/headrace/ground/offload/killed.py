@@ -29,7 +29,6 @@ from headrace.ground.offload.plan import ROUTER, macs
 from headrace.ground.offload.service import Service
 from headrace.ground.offload.up import ServiceUp
 from headrace.host.programs import find_engine
-from headrace.host.state import dpdk_directories, dpdk_prefix
 from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.spec.document import Document
@@ -250,7 +249,6 @@ class RoutersUp(ServiceUp):
         names = {namespaces.of(spec, name) for name in spec.vnfs}
         return [
             *sorted(names & set(netns.listnetns())),
-            *(str(one) for one in dpdk_directories(f"{dpdk_prefix(folder)}*")),
             *([str(folder)] if folder.exists() else []),
             *_processes_of(str(folder)),
         ]

@@ -14,8 +14,8 @@ from headrace.engine.place import usable_cpus
 from headrace.engine.plan_document import Plan, PlanEngine
 from headrace.ground.contract import Site
 from headrace.ground.offload import namespaces
-from headrace.ground.offload.checks import checked
 from headrace.ground.offload.daemons import Daemons
+from headrace.ground.offload.needs import checked
 from headrace.ground.offload.plan import ROUTER, compile_plan
 from headrace.host.ledger import Ledger
 from headrace.host.memory import provide

@@ -111,6 +111,7 @@ class SimulatedPoint:
     ground: SimulatedGround
     placement: Placement
     cpus: frozenset[int] = frozenset()  # of this machine
+    delays: dict[float, NDArray[np.float64] | None] = field(default_factory=dict)  # by load
 
     @property
     def chain(self) -> str:
@@ -167,7 +168,6 @@ class SimulatedDeployed:
     point: SimulatedPoint
     notes: Sequence[str] = ()
     _load: AskedLoad | None = None
-    _delays: dict[float, NDArray[np.float64] | None] = field(default_factory=dict)
 
     @cached_property
     def _corners(self) -> Mapping[float, PricedLayout]:
@@ -216,9 +216,9 @@ class SimulatedDeployed:
         sent = min(wanted or most, most)
         if self._waits():
             sent = min(sent, capacity)
-        bounds = [min(sent, self._corners[corner].capacity()[0]) for corner in (1.0, -1.0)]
-        if sent not in self._delays:
-            self._delays[sent] = delays_ns(
+        bounds = [self._corners[corner].capacity()[0] for corner in (1.0, -1.0)]
+        if sent not in self.point.delays:
+            self.point.delays[sent] = delays_ns(
                 middle, sent, capacity, self.point.experiment, self.point.ground.server,
                 self.point.ground.engine,
             )  # fmt: skip
@@ -228,7 +228,7 @@ class SimulatedDeployed:
             min(sent, capacity),
             min(bounds),
             max(bounds),
-            self._delays[sent],
+            self.point.delays[sent],
             narrowest,
         )
 

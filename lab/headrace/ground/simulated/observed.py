@@ -33,7 +33,7 @@ class AskedLoad:
 @dataclass(frozen=True)
 class Expected:
     """`delays`: ns, of packets; none where the load is too high for any to be told. `least` and
-    `most`: packets/s received with all costs at their most, and at their least."""
+    `most`: packets/s that are carried with all costs at their most, and at their least."""
 
     priced: PricedLayout
     sent_pps: float
@@ -91,7 +91,7 @@ def observation(
         labels=labels,
         predicted=Predicted(
             server=server,
-            throughput_pps=Span(low=expected.least, high=expected.most),
+            carried_pps=Span(low=expected.least, high=expected.most),
             narrowest=expected.narrowest,
         ),
         **_counted(expected.priced, segments, experiment, load, sent, received),

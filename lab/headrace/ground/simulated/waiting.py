@@ -12,10 +12,8 @@ from headrace.layout.latency import QueueStage, latency_s, stages, turn
 from headrace.spec.described import DescribedServer
 from headrace.spec.study import Experiment
 
-PACKETS = 40_000
-_OVERLOADED = (
-    160_000  # until rings of some thousand packets are full at a little more than is carried
-)
+PACKETS = 20_000
+_OVERLOADED = 60_000  # until rings are full at a little more than is carried
 _WIRE = 4096
 _SAMPLES = 4096
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.ground.hosted.arranged import Hosted
 from headrace.ground.hosted.host import rate_cap_gbps
-from headrace.ground.hosted.layout import Hosted
 from headrace.ground.hosted.parts import NIC
 from headrace.record.counters import NfReading, ReplicaReading
 from headrace.record.figures import L1_OVERHEAD_BYTES, Figures

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import BadInput
+from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.replay import document_of
 from headrace.spec.document import Document
 
 SPEC = "name: mine\nchain: [acl]\n"

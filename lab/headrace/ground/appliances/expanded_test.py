@@ -9,8 +9,8 @@ import pytest
 
 from headrace.errors import BadInput
 from headrace.graph.knowledge import load
+from headrace.ground.appliances.expanded import Expanded, expand_study
 from headrace.ground.appliances.ground import AppliancesGround
-from headrace.ground.appliances.study import Expanded, expand_study
 from headrace.ground.catalogue import catalogue, catalogue_folder
 from headrace.spec import document
 from headrace.spec.appliance import Base

@@ -9,8 +9,8 @@ import pytest
 
 from headrace.engine.place import Placement
 from headrace.engine.plan_document import Plan, PlanEngine
-from headrace.ground.hosted.layout import Hosted
-from headrace.ground.hosted.limits import limits
+from headrace.ground.hosted.arranged import Hosted
+from headrace.ground.hosted.limits_used import limits
 from headrace.ground.hosted.parts import NIC, Face, Vnf
 from headrace.record.counters import Counters, NfReading, ReplicaReading
 from headrace.record.figures import Figures

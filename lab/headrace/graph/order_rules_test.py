@@ -10,9 +10,9 @@ import pytest
 
 from headrace.errors import BadInput
 from headrace.graph.knowledge import Category, Knowledge, PlacedRule, load, with_declared
+from headrace.graph.order_rules import parse_rules
 from headrace.graph.parallel import Parallel, verdict
 from headrace.graph.problem import compile_problem, resolve
-from headrace.graph.rules import parse_rules
 from headrace.spec.appliance import Base
 
 

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that may be done to a running engine, done at once: two clients of the control socket read
+and update tables, two read telemetry, segments change their CPUs; and no packet is lost. `make
+test-threads` runs it on an engine with ThreadSanitizer."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.engine import Engine, memory_engine, nf_imbalance
+
+PACKETS, RATE_PPS = 15_000, 5000
+ROUNDS = 5  # at least, of each
+
+
+def _plan(cpus: list[int]) -> dict[str, Any]:
+    wait = {"type": "ring", "params": {"size": 1024, "on_full": "wait"}}
+    chain = {"acl": "pass", "fw": "pass", "nat": "out", "l3": "out0"}
+    names = list(chain)
+    to = dict(zip(names, [*names[1:], "link:back"], strict=True))
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {
+            "gen": {"type": "source", "params": {"frame_bytes": [128], "flows": 100}},
+            "wire": wait,
+            "back": wait,
+            "meas": {"type": "sink", "params": {}},
+        },
+        "nfs": {
+            "acl": {"type": "acl", "params": {"default": "permit"}},
+            "fw": {"type": "firewall", "params": {"default": "permit"}},
+            "nat": {"type": "nat", "params": {"pool": ["198.51.100.1"], "inside": ["0.0.0.0/0"]}},
+            "l3": {
+                "type": "l3fwd",
+                "params": {
+                    "next_hops": [{}],
+                    "routes": [{"prefix": "0.0.0.0/0", "next_hop": 0}],
+                    "ipv4_capacity": 1000,
+                },
+            },
+        },
+        "segments": [
+            {
+                "name": "ends",
+                "cpus": [cpus[0]],
+                "inputs": [
+                    {"link": "gen", "to": "link:wire"},
+                    {"link": "back", "to": "link:meas"},
+                ],
+            },
+            {
+                "name": "chain",
+                "cpus": [cpus[1]],
+                "fastpath": 64,
+                "inputs": [{"link": "wire", "to": "acl"}],
+                "nodes": {nf: {"forward": {edge: to[nf]}} for nf, edge in chain.items()},
+            },
+        ],
+    }
+
+
+class Client:
+    """A client of the control socket beside the test's own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(str(engine.socket_path))
+        self._lines = self._socket.makefile("rw")
+
+    def __call__(self, cmd: str, **arguments: Any) -> None:
+        self._lines.write(json.dumps({"cmd": cmd, **arguments}) + "\n")
+        self._lines.flush()
+        reply = json.loads(self._lines.readline())
+        assert reply["ok"], reply
+
+
+def _reads(engine: Engine) -> Iterator[None]:
+    ask = Client(engine)
+    while True:
+        ask("read")
+        ask("prometheus")
+        ask("slices", most=16)
+        ask("flows", link="meas", top=5)
+        yield
+
+
+def _updates(engine: Engine) -> Iterator[None]:
+    """Each leaves what happens to the packets as it was."""
+    ask = Client(engine)
+    for turn in itertools.count():
+        rules = [{"action": "deny", "dport": [turn % 50 + 1]}, {"action": "permit"}]
+        ask("update", nf="acl", op={"rules": rules})
+        ask("update", nf="fw", op={"rules": rules[::-1]})
+        for op in ("replace", "del"):
+            route = {"op": op, "prefix": f"203.0.{turn % 256}.0/24", "next_hop": 0}
+            ask("update", nf="l3", op={"routes": [route]})
+        yield
+
+
+def _telemetry(path: Path) -> Iterator[None]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        client.recv(1 << 16)
+        while True:
+            for what in ("segment,chain", "link,meas", "workers", "info"):
+                client.send(f"/headrace/{what}".encode())
+                assert len(client.recv(1 << 16)) > 20
+            yield
+
+
+@contextmanager
+def _at_once(acts: list[Callable[[], Iterator[None]]]) -> Iterator[list[int]]:
+    """Each in a thread, again and again until the block ends; how often each was done."""
+    done, ended, failed = [0] * len(acts), threading.Event(), list[BaseException]()
+
+    def run(i: int) -> None:
+        try:
+            for _ in acts[i]():
+                done[i] += 1
+                if ended.is_set():
+                    return
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(acts))]
+    for thread in threads:
+        thread.start()
+    try:
+        yield done
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not failed
+
+
+def test_everything_at_once(start_engine: Callable[..., Engine], cpus: list[int]) -> None:
+    a, b = cpus[:2]
+    plan = _plan([a, b])
+    telemetry = Path("/run/dpdk") / plan["engine"]["file_prefix"] / "dpdk_telemetry.v2"
+    with start_engine(plan) as engine:
+        if not telemetry.exists():
+            pytest.skip(f"{telemetry}: not there; DPDK's runtime directory is another's")
+        acts = [lambda: _reads(engine), lambda: _updates(engine)]
+        acts += [lambda: _telemetry(telemetry)] * 2
+        replans = 0
+        with _at_once(acts) as done:
+            engine.call("start", sources={"gen": {"rate_pps": RATE_PPS, "packets": PACKETS}})
+            for way in itertools.cycle([(b, a), (a, a), (a, b), (b, b)]):
+                moved = copy.deepcopy(plan)
+                for segment, cpu in zip(moved["segments"], way, strict=True):
+                    segment["cpus"] = [cpu]
+                assert engine.call("plan", plan=moved)["paused_ns"] > 0
+                replans += 1
+                if engine.read()["links"]["gen"]["state"] == "done" and min(done) >= ROUNDS:
+                    break
+        sent = engine.read()["links"]["gen"]["sent"]
+        reading = engine.settle(sent)
+    sink = reading["links"]["meas"]
+    assert replans >= ROUNDS
+    assert sink["received"] == sent == PACKETS
+    assert (sink["lost"], sink["reordered"], sink["duplicated"]) == (0, 0, 0)
+    assert set(nf_imbalance(reading).values()) == {0}
