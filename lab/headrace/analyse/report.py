@@ -86,7 +86,8 @@ class ReportGroup(Record):
         is: they were not measured to be chosen from."""
         if self.foreign:
             return None
-        trusted = [s for s in self.shown if s.trusted and s.key.ground == "measured"]
+        measured = [s for s in self.shown if s.key.ground == "measured"] or self.shown
+        trusted = [s for s in measured if s.trusted]
         return max(trusted, key=lambda s: s.throughput_pps.median, default=None)
 
     @property

@@ -55,11 +55,15 @@ class PricedLayout:
         return limits[name], name
 
     def source_pps(self) -> float:
-        """What the tester makes at most: its lcore with nothing else to do, or its ports."""
+        """What the tester makes at most: by its ports, or by its lcore beside what else that does,
+        which is no more than what the narrowest of the others lets through."""
         [source] = self.stages[0]
         if source.cpu == OUTSIDE:
             return self.caps["port"]
-        return self.problem.tsc_hz / source.cycles
+        hz, cycles = self.problem.tsc_hz, self.busiest()
+        alone = cycles.pop(source.cpu)
+        rest = min((hz * self.problem.kept / one for one in cycles.values()), default=hz / alone)
+        return max(hz / alone, (hz - rest * (alone - source.cycles)) / source.cycles)
 
 
 def priced(

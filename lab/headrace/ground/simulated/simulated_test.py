@@ -74,6 +74,19 @@ def test_the_busiest_lcore_sets_what_is_carried(
     assert rate == pytest.approx(1e9 / cycles) and place == narrowest
 
 
+def test_a_source_makes_what_its_lcore_has_left(tmp_path: Path) -> None:
+    """Lcore 0 makes packets in 30 cycles and takes them back in 30; the chain carries 1 in 150."""
+    one_lcore = STUDY.replace("traffic: [0, 7]", "traffic: [0]")
+    doc = document.parse(one_lcore.format(execution="rtc", chain="[1]"), Path("two.yaml"))
+    described, [one] = server(tmp_path), expand(doc)
+    topology = Topology(lambda cpu: [cpu], lambda cpu: 0)
+    placement = place(one, doc, list(described.cpus), topology)
+    layout = priced(described, described, one, placement, doc)
+    assert layout.source_pps() == pytest.approx((1e9 - 1e9 / 150 * 30) / 30)
+    apart, _ = of(described, "rtc", "[1]")
+    assert apart.source_pps() == pytest.approx(1e9 / 30)
+
+
 def test_a_thread_beside_a_busy_one_is_slower(tmp_path: Path) -> None:
     """Threads 1 and 9 are of one core, which gives each 0.6 of what it has for one."""
     two = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 8\nthreads_per_core: 2")
