@@ -5,18 +5,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, RootModel
+from pydantic import RootModel
 
 from headrace.host.store import load
+from headrace.record.frozen import Record
 
 COMPARED_FILE = "bottleneck.json"  # among the samples of bundles of an earlier form
 
 
-class Compared(BaseModel):
+class Compared(Record):
     """A study's bottleneck on a network, under a workload, and why. `doubtful`: some of the
     measurements are suspect."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     network: str
     workload: str
