@@ -30,7 +30,8 @@ class Standing(Record):
 
     execution: str
     figure: Interval  # packets/s; of fixed loads the p99 of latency, ns
-    each: tuple[float, ...] = ()  # of the repetitions
+    # Of the repetitions; of the turns at the clock that `figure` is stated at.
+    each: tuple[float, ...] = ()
     verdict: str
     at_least: bool = False  # the tester was the limit
     lcores: tuple[Lcore, ...] = ()
@@ -116,7 +117,9 @@ def _by_capacity(
             Standing(
                 execution=(name := s.key.execution),
                 figure=known[name].pps,
-                each=tuple(pps for pps in turns.get(name, ()) if pps is not None),
+                each=tuple(
+                    rate * known[name].clock_hz for rate in turns.get(name, ()) if rate is not None
+                ),
                 verdict="ok",  # what the audit doubts of the search is not in these slices
                 lcores=lcores_of(quietest.get(name, s.typical)),
             )

@@ -129,12 +129,18 @@ def test_capacities_whose_ratio_may_be_1_tie(tmp_path: Path, results: list[Resul
 
 def test_what_is_faster_in_turn_is_best(results: list[Result]) -> None:
     """By their own starts' clocks the other had a little more."""
-    turns = {"rtc": [1.0, 1.01, 1.02, 1.0], "hybrid": [1.1, 1.12, 1.11, 1.1]}
+    turns = {  # packets per cycle
+        "rtc": [x / 150 for x in (1.0, 1.01, 1.02, 1.0)],
+        "hybrid": [x / 150 for x in (1.1, 1.12, 1.11, 1.1)],
+    }
     rates = {"rtc": 20.2e6, "hybrid": 20.0e6}
     rows = [with_capacity(r, rates[n], 1e6) for n in rates for r in at_rates(results, **{n: 1e7})]
     explained = [(s, pipe(s.typical)) for s in summarise(rows)]
     concluded = conclude(explained, turns)
     assert concluded is not None and concluded.best == "hybrid"
+    [best, rtc] = concluded.standings
+    assert best.each == pytest.approx([22.0e6, 22.4e6, 22.2e6, 22.0e6])  # at 3 GHz
+    assert rtc.each == pytest.approx([x * 3e9 for x in turns["rtc"]])
     assert "hybrid is best" in concluded.sentence and " 1.10 ± 0.01 times rtc" in concluded.sentence
 
 

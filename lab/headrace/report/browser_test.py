@@ -21,7 +21,8 @@ from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.figures import LatencyFloor
 from headrace.report import html, plan, server
 from headrace.report.charts.bars import Bar, Piece, plain
-from headrace.report.document import Chart, Document, Section
+from headrace.report.charts.lines import Axes, Band, Series
+from headrace.report.document import Chart, Document, Section, curves
 from headrace.report.document_test import of_a_paper
 from headrace.report.measured import document
 from headrace.spec.plan import ChainPlan, FunctionCost, LayoutPlan, Role, SegmentPlan
@@ -128,6 +129,14 @@ def test_a_plans_sentence_is_of_its_layouts() -> None:
     )
 
 
+def profiled() -> Chart:
+    """Cycles over entries, from a hundred to a million."""
+    points = tuple((10.0**n, 20.0 + 2**n) for n in range(2, 7))
+    bands = (Band("fits L1", 0, 6e3), Band("fits L2", 6e3, 25e4), Band("fits L3", 25e4, None))
+    series = (Series("measured", points), Series("model", points, marks=False))
+    return curves(series, Axes("entries", "cycles per packet", "count"), bands)
+
+
 @pytest.fixture
 def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
     first = Bundle(bundle_path).results()
@@ -149,7 +158,8 @@ def pages(bundle_path: Path, tmp_path: Path) -> dict[str, str]:
         ),
         "loads": with_rows("loads", *times),
         "floor": with_rows("floor", *near),
-        "plan": plan.document([planned()]),
+        "plan": plan.document([planned(), planned().model_copy(update={"rate_pps": 12e6})]),
+        "profile": Document("p", sections=(Section("State", blocks=(profiled(),)),)),
         "paper": of_a_paper(),
         "server": server.document(detect()),
     }

@@ -20,11 +20,13 @@ from .svg import (
     rect,
     shorten,
     text,
+    text_width,
     ticks,
     title,
 )
 
 HEIGHT, TOP, BOTTOM, LEFT = 300.0, 22.0, 44.0, 58.0
+TICK = 12.5  # px, of the labels of an axis, at most
 STYLES = 6  # l1..l6 of the page's style sheet
 
 
@@ -97,12 +99,14 @@ def draw(series: Sequence[Series], axes: Axes, width: float, bands: Sequence[Ban
         body.append(line(LEFT, y(value), width - right, y(value), class_="grid"))
         label = f"{value:,.12g}".replace(",", " ")
         body.append(text(LEFT - 8, y(value) + 4, label, class_="tick", text_anchor="end"))
-    last = -1e9
+    free = -1e9
     for value in _labels(low, high, axes):
-        if x(value) - last > (44 if small else 56):
-            last = x(value)
-            shown = axes.label(value)
-            body.append(text(last, bottom + 17, shown, class_="tick", text_anchor="middle"))
+        shown = axes.label(value)
+        half = text_width(shown, TICK) / 2
+        at = min(x(value), width - half)  # one at the right end is moved in
+        if at - half > free:
+            free = at + half + 10
+            body.append(text(at, bottom + 17, shown, class_="tick", text_anchor="middle"))
     middle = (LEFT + width - right) / 2
     body.append(text(middle, HEIGHT - 6, axes.x, class_="tick", text_anchor="middle"))
     body.append(text(0, 10, axes.y, class_="tick"))
