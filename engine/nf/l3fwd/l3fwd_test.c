@@ -336,26 +336,49 @@ static void refused(const char *params, const char *path, const char *part)
 		fail_msg("%s: %s", err.path, err.msg);
 }
 
-static void write_file(char *name, const char *text)
+static void write_bytes(char *name, const char *text, size_t len)
 {
 	int fd;
 
 	strcpy(name, "/tmp/headrace-l3fwd-XXXXXX");
 	fd = mkstemp(name);
 	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(write(fd, text, len), len);
 	close(fd);
 }
 
-static void refused_file(const char *text, const char *line, const char *part)
+static void write_file(char *name, const char *text)
+{
+	write_bytes(name, text, strlen(text));
+}
+
+static void refused_bytes(const char *text, size_t len, const char *line, const char *part)
 {
 	char name[64], place[96], params[256];
 
-	write_file(name, text);
+	write_bytes(name, text, len);
 	snprintf(params, sizeof(params), "{\"routes_file\": \"%s\"}", name);
 	snprintf(place, sizeof(place), "%s:%s", name, line);
 	refused(params, place, part);
 	unlink(name);
+}
+
+static void refused_file(const char *text, const char *line, const char *part)
+{
+	refused_bytes(text, strlen(text), line, part);
+}
+
+/* What stands behind it must not be lost without a word, at the end of a file neither. */
+static void test_nul_in_a_file(void **state)
+{
+	static const char middle[] = "10.0.0.0/8\n11.0.0.0/8\0 1\n12.0.0.0/8\n";
+	static const char first[] = "10.0.0.0/8\n\0\n";
+	static const char last[] = "10.0.0.0/8\n11.0.0.0/8\0";
+
+	(void)state;
+	refused_bytes(middle, sizeof(middle) - 1, "2", "a NUL byte");
+	refused_bytes(first, sizeof(first) - 1, "2", "a NUL byte");
+	refused_bytes(last, sizeof(last) - 1, "2", "a NUL byte");
 }
 
 static void test_bad_input(void **state)
@@ -506,6 +529,7 @@ int main(void)
 		cmocka_unit_test(test_header_checks),	 cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_update),		 cmocka_unit_test(test_bad_input),
+		cmocka_unit_test(test_nul_in_a_file),
 		cmocka_unit_test(test_file),		 cmocka_unit_test(test_model),
 		cmocka_unit_test(test_zoo),
 	};

@@ -166,14 +166,19 @@ static int read_line(struct loader *l, char *line, const char *place, struct err
 static int read_gz(struct loader *l, gzFile gz, const char *file, struct err *err)
 {
 	char line[LINE_BYTES], place[192];
+	z_off_t at = 0, len;
 	int rc = 0, code;
 
 	while (!rc && gzgets(gz, line, sizeof(line))) {
+		len = gztell(gz) - at;
+		at += len;
 		l->line++;
 		snprintf(place, sizeof(place), "%s:%u", file, l->line);
 		if (strlen(line) == sizeof(line) - 1 && line[sizeof(line) - 2] != '\n')
 			return err_set(err, EINVAL, place, "line of more than %u characters",
 				       LINE_BYTES - 2);
+		if (strlen(line) != (size_t)len)
+			return err_set(err, EINVAL, place, "a NUL byte: route files are text");
 		rc = read_line(l, line, place, err);
 	}
 	if (rc)

@@ -187,13 +187,18 @@ int rules_read(FILE *f, const char *name, struct rules *rules, bool skip, struct
 	char *line = NULL, *whole = NULL, place[sizeof(err->path)];
 	unsigned int number = 0;
 	size_t room = 0;
+	ssize_t len;
 	int rc = 0;
 
-	while (!rc && getline(&line, &room, f) >= 0) {
-		bool more = joined(line);
+	while (!rc && (len = getline(&line, &room, f)) >= 0) {
+		bool nul = strlen(line) != (size_t)len, more = joined(line);
 
 		number++;
 		snprintf(place, sizeof(place), "%.160s:%u", name, number);
+		if (nul) {
+			rc = err_set(err, EINVAL, place, "a NUL byte: rule files are text");
+			break;
+		}
 		whole = join(whole, line);
 		if (!whole)
 			rc = err_set(err, ENOMEM, place, "out of memory for rules");

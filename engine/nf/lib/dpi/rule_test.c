@@ -185,6 +185,21 @@ static int read_text(const char *text, bool skip, struct rules *rules, struct er
 	return rc ? rc : rules_check(rules, err);
 }
 
+static void test_nul_in_a_file(void **state)
+{
+	static char text[] = "# a comment\n" HEADER "(content:\"a\"; sid:1;)\0 \n";
+	FILE *f = fmemopen(text, sizeof(text) - 1, "r");
+	struct rules rules = {0};
+	struct err err = {0};
+
+	(void)state;
+	assert_int_equal(rules_read(f, "f", &rules, false, &err), -EINVAL);
+	assert_string_equal(err.path, "f:2");
+	assert_non_null(strstr(err.msg, "NUL"));
+	fclose(f);
+	rules_free(&rules);
+}
+
 static void test_file(void **state)
 {
 	static const char text[] = "# a comment\n\n" HEADER
@@ -219,6 +234,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_applies),
 		cmocka_unit_test(test_file),
+		cmocka_unit_test(test_nul_in_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
