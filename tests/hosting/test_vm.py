@@ -215,6 +215,16 @@ def test_its_threads_and_memory_are_where_it_was_placed(
     assert state_left(tmp_path) == []
 
 
+def status_of(pid: int) -> dict[str, set[str]]:
+    """What proc(5) says of all of its threads: field -> the values that there are."""
+    told: dict[str, set[str]] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for line in (task / "status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            told.setdefault(key, set()).add(value.strip())
+    return told
+
+
 @pytest.mark.slow
 def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path: Path) -> None:
     before = machines()
@@ -228,6 +238,14 @@ def test_nothing_is_left_of_a_lab_that_was_killed(engine_binary: Path, tmp_path:
     try:
         assert wait_for(lambda: machines() - before or lab.poll() is not None, 120)
         assert lab.poll() is None
+        [qemu] = machines() - before
+        # Its threads of vCPUs are the last to come.
+        wait_for(lambda: any("CPU 0/" in one for one in status_of(qemu)["Name"]), 30)
+        told = status_of(qemu)
+        assert told["NoNewPrivs"] == {"1"} and told["Seccomp"] == {"2"}
+        if os.geteuid() == 0:
+            assert told["Uid"] == {"\t".join([str(0x78000000 + qemu)] * 4)}
+            assert told["CapPrm"] == told["CapEff"] == told["CapBnd"] == {"0" * 16}
         time.sleep(2)
     finally:
         os.kill(lab.pid, signal.SIGKILL)

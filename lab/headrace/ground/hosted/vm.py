@@ -28,6 +28,7 @@ from headrace.ground.hosted.functions import NicFunctions
 from headrace.ground.hosted.parts import RUN, Face, Vnf
 from headrace.ground.hosted.switch import Switch
 from headrace.ground.hosted.vm_accel import choose_accel, find_qemu, qemu_version
+from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_kernel import find_kernel
 from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host import hugepages
@@ -168,7 +169,6 @@ class VnfMachine(HostedVnf):
             nics=tuple(map(self._nic, self.vnf.faces)),
             queue=hosting.slots,
             console=self._console,
-            pidfile=self.folder / "pid",
             hugepages=hosting.vm.hugepages,
             node=self._node(),
         )
@@ -189,27 +189,28 @@ class VnfMachine(HostedVnf):
         )
 
     def _run_qemu(self, machine: vm_qemu.GuestMachine, *descriptors: int) -> None:
-        taps = [nic.tap for nic in machine.nics if nic.tap is not None]
+        handed = Handed()
         try:
-            self._run_with(machine, *descriptors, *taps)
-        finally:
-            for tap in taps:  # QEMU has its own: when it ends, so does the port's carrier
-                os.close(tap)
+            machine = handed.machine(machine, self.folder / "scratch")
+            self._run_with(machine, *descriptors, *handed.descriptors)
+        finally:  # QEMU has its own: when it ends, so does the port's carrier
+            handed.close()
 
     def _run_with(self, machine: vm_qemu.GuestMachine, *descriptors: int) -> None:
-        machine.pidfile.unlink(missing_ok=True)
-        machine.console.unlink(missing_ok=True)
+        pidfile = self.folder / "pid"
+        pidfile.unlink(missing_ok=True)
         # Not to outlive a lab that was killed, and found by `headrace clean` if it did.
-        self._common.ledger.note("pidfile", str(machine.pidfile))
+        self._common.ledger.note("pidfile", str(pidfile))
         qemu = vm_qemu.command(self._common.qemu, machine)
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *qemu]
+        command = confined(qemu, machine, pidfile)
         if self._group is not None:
             command = self._group.enter(command)
+        environment = {**os.environ, "TMPDIR": str(machine.scratch)}
         with self._stderr.open("wb") as stderr:
             # A session of its own: autogroup then gives each VNF the same share of a CPU.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
-                start_new_session=True, pass_fds=descriptors,
+                start_new_session=True, pass_fds=descriptors, env=environment,
             )  # fmt: skip
         # Its threads to come are where the first one is: off the lcores of traffic.
         os.sched_setaffinity(self.pid, {cpu for cpus in self.vnf.vcpus for cpu in cpus})

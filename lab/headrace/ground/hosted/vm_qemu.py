@@ -39,6 +39,7 @@ class GuestNic:
     listens: bool = False
     tap: int | None = None  # instead of it: the descriptor of a TAP
     vhost: bool = False  # the kernel moves the TAP's packets, not QEMU
+    vhostfd: int | None = None  # the descriptor of vhost-net
     function: str | None = None  # instead of all: the PCI address of one that vfio-pci has
 
 
@@ -55,20 +56,22 @@ class GuestMachine:
     nics: tuple[GuestNic, ...]
     queue: int  # of a network device, each way
     console: Path
-    pidfile: Path
     disk: Disk | None = None
     hugepages: bool = False
     node: int | None = None  # of the host, that the memory is to be on
     control: int | None = None  # a connected socket's descriptor
     forwards: tuple[tuple[int, int], ...] = ()  # TCP ports: this machine's, the guest's
     told: tuple[tuple[str, str], ...] = ()  # what an image may read from its firmware
+    scratch: Path | None = None  # for what is written to its disk
+    sets: tuple[str, ...] = ()  # files that it is given open
 
 
 def command(qemu: Path, m: GuestMachine) -> list[str]:
     """vhost-user needs memory that another process can map: one file for all of it."""
     return [
         str(qemu), "-name", f"{m.name},debug-threads=on", "-nodefaults", "-no-user-config",
-        "-display", "none", "-no-reboot", "-sandbox", _SANDBOX, "-pidfile", str(m.pidfile),
+        "-display", "none", "-no-reboot", "-sandbox", _SANDBOX,
+        *(word for one in m.sets for word in ("-add-fd", one)),
         "-machine", "q35,memory-backend=ram,usb=off,vmport=off", *_iommu(m),
         *_accel(m.accel), "-smp", str(m.vcpus), "-m", str(m.memory_mb), "-object", _memory(m),
         *_boot(m.boot), *_disk(m.disk), "-serial", f"file:{m.console}",
@@ -146,7 +149,7 @@ def _network(m: GuestMachine) -> list[str]:
 
 def _back_end(i: int, nic: GuestNic) -> list[str]:
     if nic.tap is not None:
-        vhost = "on" if nic.vhost else "off"
+        vhost = f"on,vhostfd={nic.vhostfd}" if nic.vhost else "off"
         return ["-netdev", f"tap,id=n{i},fd={nic.tap},vhost={vhost}"]
     server = ",server=on" if nic.listens else ""
     chardev = f"socket,id=c{i},path={_quoted(nic.socket)}{server}"

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from headrace.engine.plan_document import Plan
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.hosted import vm_accel, vm_image, vm_kernel, vm_plan, vm_qemu
 from headrace.ground.hosted.parts import Face, Vnf
+from headrace.ground.hosted.vm_confined import Handed, confined
 from headrace.ground.hosted.vm_cpio import Archive
 from headrace.ground.hosted.vm_kernel import Kernel, find_kernel
 from headrace.spec.hosting import Hosting
@@ -167,7 +171,7 @@ def machine(**more: object) -> vm_qemu.GuestMachine:
         "name": "headrace-vnf1.1", "accel": "tcg", "vcpus": 2, "memory_mb": 384,
         "boot": vm_qemu.Linux(Path("/k"), Path("/i"), "quiet"), "queue": 512,
         "nics": tuple(vm_qemu.GuestNic(f.mac, Path(f.socket)) for f in FACES),
-        "console": Path("/r/console"), "pidfile": Path("/r/pid"),
+        "console": Path("/r/console"),
     }  # fmt: skip
     return vm_qemu.GuestMachine(**(usual | more))  # type: ignore[arg-type]
 
@@ -189,11 +193,13 @@ def test_command_line() -> None:
 def test_command_line_behind_a_bridge_and_a_nic() -> None:
     nics = (
         vm_qemu.GuestNic("02:68:72:00:00:01", Path("/r/s"), tap=7),
-        vm_qemu.GuestNic("02:68:72:00:00:02", Path("/r/s"), tap=8, vhost=True),
+        vm_qemu.GuestNic("02:68:72:00:00:02", Path("/r/s"), tap=8, vhost=True, vhostfd=6),
         vm_qemu.GuestNic("02:68:72:00:00:03", Path("/r/s"), function="0000:41:10.2"),
     )
     text = " ".join(vm_qemu.command(Path("/q"), machine(nics=nics)))
-    assert "-netdev tap,id=n0,fd=7,vhost=off" in text and "tap,id=n1,fd=8,vhost=on" in text
+    assert (
+        "-netdev tap,id=n0,fd=7,vhost=off" in text and "tap,id=n1,fd=8,vhost=on,vhostfd=6" in text
+    )
     assert text.count("rx_queue_size=512,tx_queue_size=256") == 2
     assert "-device vfio-pci,host=0000:41:10.2,addr=0x5" in text
     assert "vhost-user" not in text and "netdev=n2" not in text
@@ -213,6 +219,60 @@ def test_command_line_of_an_image() -> None:
     assert "hostfwd=tcp:127.0.0.1:40022-:22" in text
     assert "name=opt/headrace/mac,string=02:00" in text
     assert "-kernel" not in words and "id=control" not in text
+
+
+def test_qemu_is_given_its_files_open(tmp_path: Path) -> None:
+    """No path of the host's is left in its command, and each descriptor is of the file that it
+    stands for."""
+    (tmp_path / "kernel").write_text("kernel")
+    (tmp_path / "disk").write_text("disk")
+    with socket.socket(socket.AF_UNIX) as host:
+        host.bind(str(tmp_path / "s"))
+        host.listen()
+        nics = (vm_qemu.GuestNic("02:68:72:00:00:01", tmp_path / "s"),)
+        given = machine(
+            nics=nics, boot=vm_qemu.Linux(tmp_path / "kernel", None, ""),
+            disk=vm_qemu.Disk(tmp_path / "disk", "raw"), console=tmp_path / "console",
+        )  # fmt: skip
+        handed = Handed()
+        try:
+            words = vm_qemu.command(Path("/q"), handed.machine(given, tmp_path / "scratch"))
+            assert str(tmp_path) not in " ".join(words)
+            kernel = words[words.index("-kernel") + 1]
+            assert Path(kernel).read_text() == "kernel"
+            [console, disk] = [w for o, w in pairwise(words) if o == "-add-fd"]
+            os.write(int(console.split("=")[1].split(",")[0]), b"said")
+            assert (tmp_path / "console").read_text() == "said"
+            assert os.read(int(disk.split("=")[1].split(",")[0]), 9) == b"disk"
+            [chardev] = [w for o, w in pairwise(words) if o == "-chardev"]
+            with socket.socket(socket.AF_UNIX) as joined:
+                joined.connect(chardev.split("path=")[1])
+                host.accept()[0].close()
+        finally:
+            handed.close()
+
+
+def test_qemu_is_led_to_no_other_socket(tmp_path: Path) -> None:
+    (tmp_path / "s").symlink_to("/dev/null")
+    nics = (vm_qemu.GuestNic("02:68:72:00:00:01", tmp_path / "s"),)
+    handed = Handed()
+    with pytest.raises(HeadraceError, match="s: is no socket"):
+        handed.machine(machine(nics=nics, boot=None, console=tmp_path / "c"), tmp_path / "scratch")
+    handed.close()
+
+
+def test_qemu_has_no_rights(tmp_path: Path) -> None:
+    """Whoever starts it: what is asserted of root is asserted where root runs the tests."""
+    status = ["cat", "/proc/self/status"]
+    done = subprocess.run(
+        confined(status, machine(), tmp_path / "pid"), capture_output=True, text=True, check=True
+    )
+    told = dict(line.split(":\t", 1) for line in done.stdout.splitlines() if ":\t" in line)
+    assert told["NoNewPrivs"] == "1" and (tmp_path / "pid").read_text().strip() == told["Pid"]
+    if os.geteuid() == 0:
+        assert set(told["Uid"].split()) == {str(0x78000000 + int(told["Pid"]))}
+        assert {told[f"Cap{one}"] for one in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+        assert told["Groups"].strip() == ""
 
 
 @pytest.mark.parametrize(
