@@ -92,6 +92,7 @@ class TrafficCost(Spec):
 
     source: Sourced  # with sending; flows in turn
     source_random: Sourced | None = None  # flows at random
+    source_kib: Sourced | None = None  # more, for each KiB that a frame is longer than 64 B
     steer: Sourced | None = None  # more, to choose among replicas
     sink: Sourced
     hand_over: Sourced

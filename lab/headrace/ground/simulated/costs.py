@@ -17,6 +17,7 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
 
+_SHORTEST = 64  # bytes of a frame
 OUTSIDE = -1  # the lcore of a tester that is another machine
 
 
@@ -174,7 +175,8 @@ def _traffic(
     workload = experiment.workload
     at_random = isinstance(workload, Packets) and workload.flows.order == "random"
     source = (costs.source_random or costs.source) if at_random else costs.source
-    each = source.at(corner)
+    longer = max(0.0, experiment.frame.mean_bytes - _SHORTEST) / 1024
+    each = source.at(corner) + longer * at(costs.source_kib, corner)
     steered = each + at(costs.steer, corner)
     sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))
     return Traffic(

@@ -87,6 +87,19 @@ def test_a_source_makes_what_its_lcore_has_left(tmp_path: Path) -> None:
     assert apart.source_pps() == pytest.approx(1e9 / 30)
 
 
+def test_a_longer_frame_costs_the_source_more(tmp_path: Path) -> None:
+    """512 cycles for each KiB: 224 more for 512 bytes than for 64."""
+    text = SERVER.replace("source: [30, x]", "source: [30, x], source_kib: [512, x]")
+    doc = document.parse(
+        STUDY.format(execution="rtc", chain="[1]").replace("{flows", "{frame: 512, flows"),
+        Path("two.yaml"),
+    )
+    described, [one] = server(tmp_path, text), expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    layout = priced(described, described, one, placement, doc)
+    assert layout.source_pps() == pytest.approx(1e9 / (30 + 224))
+
+
 def test_a_thread_beside_a_busy_one_is_slower(tmp_path: Path) -> None:
     """Threads 1 and 9 are of one core, which gives each 0.6 of what it has for one."""
     two = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 8\nthreads_per_core: 2")
