@@ -34,7 +34,7 @@ def _host(cpu: int, folder: Path) -> dict[str, Any]:
     links: dict[str, Any] = {"meas": {"type": "sink", "params": {}}}
     segments: list[dict[str, Any]] = []
     for i in range(VNFS):
-        flows = {"flows": 1 << 22, "vary": ["src_ip"], "src_ip": f"{10 + i}.0.0.1"}
+        flows = {"flows": 1 << 18, "vary": ["src_ip"], "src_ip": f"{10 + i}.0.0.1"}
         links[f"gen{i}"] = {"type": "source", "params": {"frame_bytes": [128], **flows}}
         links[f"vf{i}"] = {"type": "shm", "params": {"socket": str(folder / f"vf{i}")}}
         way = {"link": f"gen{i}", "to": f"link:vf{i}"}

@@ -62,6 +62,7 @@ bool rights_held(uint64_t keep)
 static int become_nobody(uint64_t keep, struct err *err)
 {
 	uid_t user = RIGHTS_FIRST_USER + (uid_t)getpid();
+	pid_t parent = getppid();
 	int death = 0;
 
 	prctl(PR_GET_PDEATHSIG, &death);
@@ -72,15 +73,16 @@ static int become_nobody(uint64_t keep, struct err *err)
 		return failed(err, "user");
 	if (rights_keep(keep))
 		return failed(err, "capabilities");
-	/* The kernel forgets it with the user. */
+	/* The kernel forgets it with the user; a parent that ended meanwhile has told nobody. */
 	if (death && prctl(PR_SET_PDEATHSIG, death))
 		return failed(err, "the parent's death");
+	if (death && getppid() != parent)
+		raise(death);
 	return 0;
 }
 
 int rights_drop(uint64_t keep, struct err *err)
 {
-	pid_t parent = getppid();
 	int rc = 0;
 
 	if (!geteuid()) {
@@ -89,8 +91,5 @@ int rights_drop(uint64_t keep, struct err *err)
 	}
 	if (!rc)
 		rc = filter_engine(err);
-	/* A parent that ended meanwhile has told nobody. */
-	if (!rc && getppid() != parent)
-		raise(SIGTERM);
 	return rc;
 }
