@@ -36,7 +36,7 @@ def layouts(n: int, lcores: Sequence[int]) -> dict[Run, Layout]:
     lcore and from another, as one replica and as one of two; and sending to its own lcore and to
     another. `half`: as whole, with half of the flows. `from 1`, `from 2`, ...: so many functions
     where packets are made, the others where they are measured. What they change lcores for only
-    once costs less than where they go to and fro, as in `odd` and `even`."""
+    once costs less than where they go back and forth, as in `odd` and `even`."""
     first, last = lcores[0], lcores[-1]
     both = (first, last)
     choices: dict[Run, Layout] = {

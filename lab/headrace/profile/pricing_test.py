@@ -171,8 +171,8 @@ def test_a_function_that_gets_packets_from_two_places_is_seen_in_neither() -> No
 
 def test_who_comes_to_an_lcore_once_is_not_priced_as_who_comes_back() -> None:
     """The third function gets its packets from the other lcore in `odd` as in `from 2`, but there
-    they have been on its own before: 300 cycles more, as the layouts that go to and fro wait for
-    more lines of both. What a chain pays that is cut once is the other price."""
+    they have been on its own before: 300 cycles more, as the layouts that go back and forth wait
+    for more lines of both. What a chain pays that is cut once is the other price."""
     given = truth(3, relief=0.0)
     runs = {name: ran(given, layout) for name, layout in layouts(3, (0, 1)).items()}
     odd = runs["odd"]
