@@ -37,6 +37,7 @@ from headrace.record.outputs import (
     InitOutput,
     RunOutput,
 )
+from headrace.record.published import FittedTable
 from headrace.record.rows import Result, Trial
 from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
 from headrace.record.service import OffloadReport
@@ -44,6 +45,7 @@ from headrace.record.tables import MODELS, VERSION, leaf_types
 from headrace.report.machine import ReportOutput
 from headrace.report.preview import Preview
 from headrace.spec.calibration import Calibration
+from headrace.spec.described import DescribedServer
 from headrace.spec.plan import ChainPlans
 from headrace.spec.profile import Profile
 from headrace.spec.server import Server
@@ -65,8 +67,10 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "nf NAME": DescribedNames,
     "server detect": Server,
     "server calibrate": Calibration,
+    "server describe": DescribedServer,
     "profile": Profile,
     "plan": ChainPlans,
+    "fit": FittedTable,
     "init": InitOutput,
     "chains": ChainGraphs,
     "chains --count": ChainCount,

@@ -48,15 +48,19 @@ def describe(
     name: Annotated[str, typer.Argument(help="What the server is called in reports.")],
     about: Annotated[str, typer.Option(help="What a reader is told of it.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="The file; printed by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the description.")] = False,
 ) -> None:
     """Write this server, as calibrated and profiled, for `headrace run --on FILE` anywhere."""
     described = describe_server(name, about)
+    if as_json:
+        print_json(described)
     data = described.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     text = "# SPDX-License-Identifier: Apache-2.0\n" + yaml.safe_dump(
         compact(data), sort_keys=False, default_flow_style=None, width=110, allow_unicode=True
     )
-    if out is None:
+    if out is None and not as_json:
         stdout().print(text, markup=False, highlight=False, soft_wrap=True)
+    if out is None:
         return
     try:
         out.write_text(text, encoding="utf-8")
