@@ -49,11 +49,11 @@ class Handed:
 
     def _open(self, file: Path, flags: int) -> int:
         try:
-            found = os.open(file, flags | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(file, flags | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise HeadraceError(f"{file}: {(error.strerror or '').lower()}") from None
-        self.descriptors.append(found)
-        return found
+        self.descriptors.append(descriptor)
+        return descriptor
 
     def _set(self, file: Path, flags: int = os.O_RDONLY) -> Path:
         """As QEMU's own code for files takes it (`-add-fd`)."""
