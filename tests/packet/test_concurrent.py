@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that may be done to a running engine, done at once: two clients of the control socket read
-and update tables, two read telemetry, segments change their CPUs; and no packet is lost. `make
-test-threads` runs it on an engine with ThreadSanitizer."""
+and update tables, two read telemetry, segments change their CPUs; and no packet is lost."""
 
 from __future__ import annotations
 
