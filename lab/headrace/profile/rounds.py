@@ -9,6 +9,7 @@ from statistics import median
 from typing import TypeVar
 
 from headrace.engine.sliced import all_slices
+from headrace.errors import HeadraceError
 from headrace.ground.inline import EnginePoint
 from headrace.profile import point as points
 from headrace.profile.point import Bench, PointSample, RunningPoint
@@ -62,6 +63,9 @@ def _measure(bench: Bench, case: Case, count: int) -> None:
     with points.running(bench, case.one, "apart", wait=True) as up:
         points.warm_up(up)
         case.samples += full_load(up, count)
+        if not case.throughput_pps:
+            name = case.one.experiment.study.name
+            raise HeadraceError(f"{name}: no packet comes through the chain, so it has no cost")
         for less in case.less:
             rate = less * case.throughput_pps
             case.partial.setdefault(less, []).append(_warm(up, bench.seconds, rate))
