@@ -110,6 +110,53 @@ static long type_for_user(void)
 	return ioctl(0, TIOCSTI, "x");
 }
 
+/* The kernel reads 32 bits of the command. */
+static long type_for_user_by_another_number(void)
+{
+	return syscall(SYS_ioctl, 0, (unsigned long)TIOCSTI | 1ul << 32, "x");
+}
+
+static long paste_for_user(void)
+{
+	return ioctl(0, TIOCLINUX, "\2");
+}
+
+static long signals_to_parent(void)
+{
+	return fcntl(server, F_SETOWN, getppid());
+}
+
+static long signals_to_parent_by_another_number(void)
+{
+	return syscall(SYS_fcntl, server, (unsigned long)F_SETOWN | 1ul << 32, getppid());
+}
+
+static long signals_to_group(void)
+{
+	struct f_owner_ex owner = {F_OWNER_PGRP, getpgrp()};
+
+	return fcntl(server, F_SETOWN_EX, &owner);
+}
+
+static long signals_by_ioctl(void)
+{
+	pid_t parent = getppid();
+
+	return ioctl(server, FIOSETOWN, &parent);
+}
+
+static long signals_by_socket(void)
+{
+	pid_t parent = getppid();
+
+	return ioctl(server, SIOCSPGRP, &parent);
+}
+
+static long signal_that_kills(void)
+{
+	return fcntl(server, F_SETSIG, SIGKILL);
+}
+
 static long keys(void)
 {
 	return syscall(SYS_keyctl, 0, 0, 0, 0, 0);
@@ -138,6 +185,14 @@ static const struct {
 	{"bpf", load_program_of_kernel},
 	{"setuid", become_root_again},
 	{"ioctl(TIOCSTI)", type_for_user},
+	{"ioctl(TIOCSTI), 33 bits", type_for_user_by_another_number},
+	{"ioctl(TIOCLINUX)", paste_for_user},
+	{"fcntl(F_SETOWN)", signals_to_parent},
+	{"fcntl(F_SETOWN), 33 bits", signals_to_parent_by_another_number},
+	{"fcntl(F_SETOWN_EX)", signals_to_group},
+	{"fcntl(F_SETSIG)", signal_that_kills},
+	{"ioctl(FIOSETOWN)", signals_by_ioctl},
+	{"ioctl(SIOCSPGRP)", signals_by_socket},
 	{"keyctl", keys},
 	{"io_uring_setup", ring_of_calls},
 };
@@ -234,6 +289,9 @@ static int go_on(void *arg)
 	if (fd < 0 || ftruncate(fd, 8192) ||
 	    mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED)
 		return 103;
+	if (fcntl(fd, F_SETFL, O_NONBLOCK) || fcntl(fd, F_DUPFD_CLOEXEC, 0) < 0 ||
+	    ioctl(fd, FIONREAD, text) < 0)
+		return 106;
 	fd = open("/proc/self/status", O_RDONLY);
 	if (fd < 0 || read(fd, text, sizeof(text)) <= 0)
 		return 104;

@@ -2,6 +2,7 @@
 #include "filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/net.h>
 #include <linux/sched.h>
 #include <seccomp.h>
@@ -44,39 +45,48 @@ static const char *const engine_calls[] = {
 	"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "open", "openat",
 	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
 	"fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "lseek",
-	"ftruncate", "fsync", "fdatasync", "flock", "fcntl", "dup", "dup2", "dup3", "pipe", "pipe2",
+	"ftruncate", "fsync", "fdatasync", "flock", "dup", "dup2", "dup3", "pipe", "pipe2",
 	"eventfd2", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
 	"ppoll", "select", "pselect6", "getdents64", "unlink", "unlinkat", "rmdir",
 	/* Sockets: nobody is listened for at new places. */
 	"socketpair", "bind", "accept", "accept4", "connect", "getsockname", "getpeername", "sendto",
 	"sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "shutdown", "setsockopt",
-	"getsockopt", NULL,
+	"getsockopt", "ioctl", NULL,
 };
+
+/* Of files' commands none that has a signal sent: F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY, leases. */
+static const uint32_t file_commands[] = {
+	F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
+	F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS,
+};
+
+/* Refused, while drivers' own are many: typing as the terminal's user would, and whom signals go to. */
+static const uint32_t refused_ioctls[] = {TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP};
 
 struct condition {
 	const char *call;
 	unsigned int argument;
-	enum scmp_compare compare;
-	uint64_t a, b;
+	uint64_t mask, value;
 };
+
+/* The kernel reads 32 bits of such an argument; a filter is shown all 64. */
+#define INT 0xffffffffu
 
 static const struct condition conditions[] = {
 	/* Threads, and no processes. */
-	{"clone", 0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD},
-	/* Memory is written or executed: libraries may still be loaded, code cannot be made. */
-	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, 0},
-	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, PROT_WRITE},
-	{"mmap", 2, SCMP_CMP_MASKED_EQ, PROT_WRITE | PROT_EXEC, PROT_EXEC},
-	{"mprotect", 2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0},
-	{"socket", 0, SCMP_CMP_EQ, AF_UNIX, 0},
-	{"socket", 0, SCMP_CMP_EQ, AF_INET, 0},
-	{"socket", 0, SCMP_CMP_EQ, AF_INET6, 0},
-	{"socket", 0, SCMP_CMP_EQ, AF_NETLINK, 0},
-	/* Not as if the terminal's user had typed. */
-	{"ioctl", 1, SCMP_CMP_NE, TIOCSTI, 0},
-	{"prctl", 0, SCMP_CMP_EQ, PR_SET_NAME, 0},
-	{"prctl", 0, SCMP_CMP_EQ, PR_GET_NAME, 0},
-	{"prctl", 0, SCMP_CMP_EQ, PR_SET_VMA, 0},
+	{"clone", 0, CLONE_THREAD, CLONE_THREAD},
+	/* Memory is written or executed: libraries may still be loaded. */
+	{"mmap", 2, PROT_WRITE | PROT_EXEC, 0},
+	{"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
+	{"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+	{"mprotect", 2, PROT_EXEC, 0},
+	{"socket", 0, INT, AF_UNIX},
+	{"socket", 0, INT, AF_INET},
+	{"socket", 0, INT, AF_INET6},
+	{"socket", 0, INT, AF_NETLINK},
+	{"prctl", 0, INT, PR_SET_NAME},
+	{"prctl", 0, INT, PR_GET_NAME},
+	{"prctl", 0, INT, PR_SET_VMA},
 };
 
 static int allow(scmp_filter_ctx f, const char *const *calls)
@@ -100,8 +110,11 @@ static int allow_some(scmp_filter_ctx f)
 		const struct condition *c = &conditions[i];
 
 		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, seccomp_syscall_resolve_name(c->call), 1,
-				      SCMP_CMP(c->argument, c->compare, c->a, c->b));
+				      SCMP_CMP(c->argument, SCMP_CMP_MASKED_EQ, c->mask, c->value));
 	}
+	for (size_t i = 0; i < sizeof(file_commands) / sizeof(*file_commands) && !rc; i++)
+		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, INT, file_commands[i]));
 	return rc;
 }
 
@@ -109,21 +122,22 @@ static int allow_some(scmp_filter_ctx f)
 static int allow_itself(scmp_filter_ctx f)
 {
 	uint64_t pid = (uint64_t)getpid();
-	int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1, SCMP_A0(SCMP_CMP_EQ, pid));
+	int rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(kill), 1,
+				  SCMP_A0(SCMP_CMP_MASKED_EQ, INT, pid));
 
 	if (!rc)
 		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-				      SCMP_A0(SCMP_CMP_EQ, pid));
+				      SCMP_A0(SCMP_CMP_MASKED_EQ, INT, pid));
 	if (!rc)
 		rc = seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2,
-				      SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0));
+				      SCMP_A0(SCMP_CMP_MASKED_EQ, INT, 0), SCMP_A2(SCMP_CMP_EQ, 0));
 	/* Its flags are in memory, where a filter does not see them; glibc then takes clone. */
 	return rc ? rc : seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
-static scmp_filter_ctx filter_new(void)
+static scmp_filter_ctx filter_new(uint32_t otherwise)
 {
-	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	scmp_filter_ctx f = seccomp_init(otherwise);
 
 	if (!f)
 		return NULL;
@@ -135,11 +149,28 @@ static scmp_filter_ctx filter_new(void)
 	return f;
 }
 
+/* A filter of its own, before the other: "all but these" of masked arguments cannot be said in one. */
+static int refuse_ioctls(void)
+{
+	scmp_filter_ctx f = filter_new(SCMP_ACT_ALLOW);
+	int rc = f ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < sizeof(refused_ioctls) / sizeof(*refused_ioctls) && !rc; i++)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, INT, refused_ioctls[i]));
+	if (!rc)
+		rc = seccomp_load(f);
+	seccomp_release(f);
+	return rc;
+}
+
 int filter_engine(struct err *err)
 {
-	scmp_filter_ctx f = filter_new();
-	int rc = f ? allow(f, engine_calls) : -ENOMEM;
+	scmp_filter_ctx f = filter_new(SCMP_ACT_ERRNO(EPERM));
+	int rc = f ? refuse_ioctls() : -ENOMEM;
 
+	if (!rc)
+		rc = allow(f, engine_calls);
 	if (!rc)
 		rc = allow_some(f);
 	if (!rc)
@@ -154,7 +185,7 @@ int filter_engine(struct err *err)
 
 void filter_helper(void)
 {
-	scmp_filter_ctx f = filter_new();
+	scmp_filter_ctx f = filter_new(SCMP_ACT_ERRNO(EPERM));
 
 	if (f && !allow(f, helper_calls))
 		seccomp_load(f);
