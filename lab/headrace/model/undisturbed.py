@@ -28,6 +28,9 @@ CHILLED = 0.1  # of a slice: with more taken the next one is left out, too
 SLOW = 1.1  # times the usual pace of its lcore: so is one while its core was slow,
 NARROW = 0.8  # or did this part of its usual additions at once: somebody on its other hyperthread
 FULL = 0.9  # of the most that a poll takes, in the mean of a slice: its lcore had no time left
+HALF_FULL = (
+    0.5  # of the most that a poll takes: with less, what packets cost is no estimate of that
+)
 LEAST = 30  # slices: fewer are no sample
 BLOCK = 10  # slices
 DRAWS = 1000
@@ -183,7 +186,8 @@ def _fastest(samples: Sequence[Sliced]) -> float:
 
 def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | None:
     """In full bursts: by slices of such, or else by the line through polls of the slices that come
-    nearest to it."""
+    nearest to it. None: far from full bursts the line tells nothing, and a packet that comes alone
+    costs several times what it does in company."""
     burst = _burst([one for start in starts for one in start], key)
     each = [_worked([_of(one, key) for one in start]) for start in starts]
     together = [one["packets"] / np.maximum(one["found"], 1) for one in each]
@@ -197,8 +201,10 @@ def _cost(starts: Sequence[Sequence[Sliced]], key: Key, pace: float) -> _Cost | 
     limit = np.quantile(np.concatenate(together), 1 - max(0.25, LEAST / count))
     near = [one >= limit for one in together]
     sums = _resampled(_stated(each, near, pace), near)
-    as_they_came = sums["ops"] / sums["packets"]
-    costs = np.minimum(as_they_came, _lines(sums, burst, as_they_came))
+    lines = _lines(sums, burst)
+    if np.isnan(lines[0]) and sums["packets"][0] < HALF_FULL * burst * sums["found"][0]:
+        return None
+    costs = np.fmin(sums["ops"] / sums["packets"], lines)
     return _Cost(costs, sum(int(one.sum()) for one in near), False)
 
 
@@ -258,8 +264,9 @@ def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Dr
     return sums
 
 
-def _lines(sums: Columns, burst: int, otherwise: Draws) -> Draws:
-    """What a packet takes in full bursts, by the line through polls of each draw (Turns.line)."""
+def _lines(sums: Columns, burst: int) -> Draws:
+    """What a packet takes in full bursts, by the line through polls of each draw (Turns.line); nan
+    where that tells nothing."""
     n = np.maximum(sums["turns"], 1)
     mean, cycles = sums["turn_packets"] / n, sums["turn_cycles"] / n
     variance = sums["turn_packets_squared"] / n - mean * mean
@@ -267,7 +274,7 @@ def _lines(sums: Columns, burst: int, otherwise: Draws) -> Draws:
     slope = (sums["turn_cycles_by_packets"] / n - mean * cycles) / np.where(tells, variance, 1)
     fixed = cycles - slope * mean
     known = tells & (fixed > 0) & (slope > 0) & (burst > 0)
-    return np.where(known, fixed / max(burst, 1) + slope, otherwise)
+    return np.where(known, fixed / max(burst, 1) + slope, np.nan)
 
 
 def _interval(draws: Draws) -> Interval:

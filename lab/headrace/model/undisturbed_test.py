@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,13 @@ def test_far_from_its_limit_a_part_goes_by_the_line_through_its_polls() -> None:
     estimate = capacity([[sliced(slices("acl", 50.0, share=0.3, poll=320.0), load=1e6)]])
     assert estimate is not None
     assert estimate.pps.value == pytest.approx(HZ / (50 + 320 / BURST), rel=0.01)
+
+
+def test_packets_that_come_one_by_one_tell_nothing_of_full_bursts() -> None:
+    one = slices("acl", 50.0, share=0.1, poll=1300.0)
+    alone = {name: one["found"] for name in one.columns if name == "packets" or "turn" in name}
+    one = replace(one, columns={**one.columns, **alone})
+    assert capacity([[sliced(one, load=1e5)]]) is None
 
 
 def test_too_small_a_sample_is_none() -> None:
