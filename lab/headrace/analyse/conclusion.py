@@ -83,6 +83,8 @@ def conclude(
         return Conclusion(
             sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(standings)
         )
+    if fixed and _repetitions(usable) == 1:
+        return _untold(standings, by, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
     if tied:
@@ -90,9 +92,9 @@ def conclude(
         text = f"{_tie([standings[0], *tied], standings, by, fixed)}{limits}; {ended}"
         best = None
     else:
-        text = (
-            f"{_best(standings[0], standings[1], ratio, by, fixed)}{_why(*standings[:2])}; {ended}"
-        )
+        # Cycles say what an lcore can carry; far below that they are not what a tail waits for.
+        why = "" if fixed else _why(*standings[:2])
+        text = f"{_best(standings[0], standings[1], ratio, by, fixed)}{why}; {ended}"
         best = standings[0].execution
     return Conclusion(
         sentence=text,
@@ -104,6 +106,13 @@ def conclude(
         sure=sure and not tied,
         standings=tuple(standings),
     )
+
+
+def _untold(standings: Sequence[Standing], by: str, ended: str) -> Conclusion:
+    """Of a tail one repetition says nothing about the next."""
+    figures = " and ".join(f"{one.execution} {_text(one, True)}" for one in standings)
+    text = f"Which is best is not known before it is repeated: {by} {figures}; {ended}"
+    return Conclusion(sentence=text, by=by, by_latency=True, standings=tuple(standings))
 
 
 def _by_capacity(
@@ -309,8 +318,12 @@ def _called(name: str) -> str:
 
 
 def _seen(explained: Sequence[tuple[Summary, Pipe]]) -> str:
-    times = min(s.throughput_pps.n for s, _ in explained)
+    times = _repetitions(explained)
     return "one repetition" if times == 1 else f"the ranges of {times} repetitions"
+
+
+def _repetitions(explained: Sequence[tuple[Summary, Pipe]]) -> int:
+    return min(s.throughput_pps.n for s, _ in explained)
 
 
 def _doubt(standings: Sequence[Standing]) -> str:

@@ -169,6 +169,12 @@ def test_a_fixed_load_is_judged_by_latency(tmp_path: Path, results: list[Result]
         "rtc is best: p99 at 1.00\u202fMpps 5.00\u202fµs, 0.250 times pipeline"
         in concluded.sentence
     )
+    # Nor are cycles the cause of a tail far below what an lcore can carry.
+    assert "because" not in concluded.sentence
+    once = [next(r for r in fixed if r.execution == name) for name in ("rtc", "pipeline")]
+    untold = of(tmp_path / "o", once)
+    assert untold.best is None and not untold.sure
+    assert untold.sentence.startswith("Which is best is not known before it is repeated: p99 at")
 
 
 def test_an_lcores_cycles_add_up_to_the_time_of_a_packet(results: list[Result]) -> None:
