@@ -31,7 +31,8 @@ static const struct param source_params[] = {
 	 .def = "1", .doc = "number of flows; above 4194304 they share one sequence number"},
 	{.name = "vary", .type = PARAM_ENUM, .list = true, .choices = vary_names,
 	 .offset = FLOWS(vary), .def = "[\"src_port\"]",
-	 .doc = "header fields that differ between flows: flow i has each plus i"},
+	 .doc = "header fields that differ between flows: flow i has each plus i; a port that varies "
+		"stays in 1024..65535, and begins at 1024 where a lower one is given"},
 	{.name = "order", .type = PARAM_ENUM, .choices = order_names, .offset = FLOWS(order),
 	 .def = "\"round-robin\"", .doc = "which flow the next packet belongs to"},
 	{.name = "zipf_s", .type = PARAM_DOUBLE, .offset = FLOWS(zipf_s), .min = 0.01, .max = 10,
