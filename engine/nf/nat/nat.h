@@ -120,7 +120,6 @@ bool nat_query_key(struct flow_key4 *key, const struct rte_mbuf *m, enum nf_dire
 
 /* Which outside endpoint a session gets (ports.c). */
 int nat_ports_init(struct nat_worker *nat, uint64_t seed, unsigned int worker, struct err *err);
-uint64_t nat_keyed_hash(const uint64_t key[2], const uint64_t words[3]);
 uint32_t nat_pool_addr(const struct nat_params *p, size_t i);
 /* False: none that was tried is free. */
 bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "nf/lib/siphash.h"
+
 /*
  * Which outside endpoint a new session gets.
  *
@@ -72,44 +74,6 @@ static bool is_free(const struct nat_worker *nat, const struct flow_key4 *key,
 	return !flow_find(nat->sessions, &k);
 }
 
-static inline uint64_t rotate(uint64_t x, unsigned int bits)
-{
-	return x << bits | x >> (64 - bits);
-}
-
-static void sip_round(uint64_t v[4])
-{
-	v[0] += v[1];
-	v[2] += v[3];
-	v[1] = rotate(v[1], 13) ^ v[0];
-	v[3] = rotate(v[3], 16) ^ v[2];
-	v[0] = rotate(v[0], 32);
-	v[2] += v[1];
-	v[0] += v[3];
-	v[1] = rotate(v[1], 17) ^ v[2];
-	v[3] = rotate(v[3], 21) ^ v[0];
-	v[2] = rotate(v[2], 32);
-}
-
-/* SipHash-2-4 of three words (Aumasson and Bernstein, 2012). */
-uint64_t nat_keyed_hash(const uint64_t key[2], const uint64_t words[3])
-{
-	const uint64_t in[] = {words[0], words[1], words[2], 24ull << 56};
-	uint64_t v[] = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
-			key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
-
-	for (unsigned int i = 0; i < RTE_DIM(in); i++) {
-		v[3] ^= in[i];
-		sip_round(v);
-		sip_round(v);
-		v[0] ^= in[i];
-	}
-	v[2] ^= 0xff;
-	for (unsigned int i = 0; i < 4; i++)
-		sip_round(v);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
 /* The key is the kernel's, unless somebody wants the same ports each time. */
 int nat_ports_init(struct nat_worker *nat, uint64_t seed, unsigned int worker, struct err *err)
 {
@@ -151,9 +115,9 @@ static uint32_t first_port(struct nat_worker *nat, const struct flow_key4 *key)
 {
 	const uint64_t words[] = {key->src, (uint64_t)key->dst << 16 | key->dport, 0};
 	const uint64_t steps[] = {key->src, key->dst, 1};
-	uint16_t *step = &nat->steps[nat_keyed_hash(nat->key, steps) % RTE_DIM(nat->steps)];
+	uint16_t *step = &nat->steps[siphash(nat->key, steps, RTE_DIM(steps)) % RTE_DIM(nat->steps)];
 
-	return (uint32_t)(nat_keyed_hash(nat->key, words) >> 32) + (*step)++;
+	return (uint32_t)(siphash(nat->key, words, RTE_DIM(words)) >> 32) + (*step)++;
 }
 
 bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow_key4 *key,
@@ -163,7 +127,7 @@ bool nat_pick_outside(struct nf_worker *w, struct rte_mbuf *m, const struct flow
 	const struct nat_params *p = nat->params;
 	uint64_t remote = remote_of(nat, key);
 	const uint64_t words[] = {remote, 0, 2};
-	struct nat_full *full = &nat->full[nat_keyed_hash(nat->key, words) % RTE_DIM(nat->full)];
+	struct nat_full *full = &nat->full[siphash(nat->key, words, RTE_DIM(words)) % RTE_DIM(nat->full)];
 	size_t home = (rte_be_to_cpu_32(key->src) * 2654435761u >> 8) % p->pool.count;
 	uint32_t first, each, left = TRIES_AWAY;
 

@@ -66,6 +66,8 @@ static int router_init(struct nf *nf, struct err *err)
 	if (getrandom(&r->secret, sizeof(r->secret), 0) != (ssize_t)sizeof(r->secret))
 		r->secret = rte_rdtsc();
 	r->secret |= 1;
+	if (getrandom(r->key, sizeof(r->key), 0) != (ssize_t)sizeof(r->key))
+		r->key[0] = rte_rdtsc();
 	rc = alloc_tables(r, p, nf->workers, err);
 	if (!rc)
 		rc = router_configure(r, p, err);

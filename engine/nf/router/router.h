@@ -122,6 +122,7 @@ struct router {
 	unsigned int n_vnfs, n_all; /* of those that the plan has */
 	uint64_t nodes, objects;    /* bounds: of all together, of each */
 	uint64_t secret;            /* odd: who picks keys cannot pick the buckets */
+	uint64_t key[2];            /* nor where keys are long, by SipHash */
 	struct user **users; /* by next hop number; NULL: not a route's */
 	uint16_t *free_hops;
 	unsigned int n_free_hops, hops_made;

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include <rte_jhash.h>
+
 #include "netlink.h"
 #include "tests/packets.h"
 
@@ -302,6 +304,56 @@ static void test_quota(void **state)
 	harness_free(h);
 }
 
+/* A gateway and an interface whose rte_jhash is the same for each `x` that has one. */
+static bool colliding(uint64_t x, struct path *path)
+{
+	uint32_t k[7] = {0}, a, b, c;
+
+	memcpy(k, (const uint8_t[]){1, 128, 0x20, 1}, 4);
+	k[1] = (uint32_t)x;
+	a = b = c = RTE_JHASH_GOLDEN_RATIO + sizeof(k);
+	a += k[0];
+	b += k[1];
+	__rte_jhash_mix(a, b, c);
+	k[3] = 0x11111111 - a;
+	k[4] = 0x22220000 - b; /* the address' end, and padding */
+	k[5] = 0x33333333 - c;
+	k[6] = 1;
+	static_assert(sizeof(*path) == sizeof(k), "laid out as here");
+	memcpy(path, k, sizeof(k));
+	return !(k[4] >> 16);
+}
+
+/* A peer picks its next hops, and not how many of them have to be looked through. */
+static void test_peer_picks_no_bucket(void **state)
+{
+	struct harness *h = make();
+	struct vnf *v = vnf_of(h, 0);
+	struct spec spec = {.kind = SPEC_PATHS, .n_paths = 1};
+	unsigned int made = 0, longest = 0;
+	uint32_t hash = 0;
+
+	(void)state;
+	for (uint64_t x = 0; made < 256; x++) {
+		if (!colliding(x, &spec.paths[0]))
+			continue;
+		if (!made)
+			hash = rte_jhash(spec.paths, sizeof(spec.paths[0]), SPEC_PATHS);
+		assert_int_equal(rte_jhash(spec.paths, sizeof(spec.paths[0]), SPEC_PATHS), hash);
+		assert_non_null(user_get(v, &spec));
+		made++;
+	}
+	for (unsigned int i = 0; i < BUCKETS; i++) {
+		unsigned int n = 0;
+
+		for (const struct user *u = v->users[i]; u; u = u->next)
+			n++;
+		longest = RTE_MAX(longest, n);
+	}
+	assert_in_range(longest, 1, 16);
+	harness_free(h);
+}
+
 static void test_quota_of_nodes(void **state)
 {
 	struct harness *h = make(); /* 4096 nodes */
@@ -552,6 +604,7 @@ int main(void)
 		cmocka_unit_test(test_own),         cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_replace),
 		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_peer_picks_no_bucket),
 		cmocka_unit_test(test_quota_of_nodes),
 		cmocka_unit_test(test_punts_are_shared),     cmocka_unit_test(test_multipath),
 		cmocka_unit_test(test_own_over_route), cmocka_unit_test(test_hold),

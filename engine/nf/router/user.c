@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Next hop numbers of routes: one for each way that routes of one generation lead. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_jhash.h>
-
+#include "nf/lib/siphash.h"
 #include "vnf.h"
 
 /* The paths behind a spec, next-hop objects resolved. */
@@ -152,9 +152,12 @@ static bool spec_equal(const struct spec *a, const struct spec *b)
 
 static struct user **bucket_of_spec(struct vnf *v, const struct spec *s)
 {
-	uint32_t paths = rte_jhash(s->paths, s->n_paths * sizeof(s->paths[0]), s->kind);
+	uint64_t words[1 + sizeof(s->paths) / (sizeof(uint64_t))] = {(uint64_t)s->kind << 32 | s->object};
+	size_t bytes = s->n_paths * sizeof(s->paths[0]);
 
-	return &v->users[bucket_of(v, (uint64_t)paths << 32 | s->object)];
+	static_assert(sizeof(s->paths) % sizeof(uint64_t) == 0, "whole words");
+	memcpy(words + 1, s->paths, bytes);
+	return &v->users[siphash(v->router->key, words, 1 + (bytes + 7) / 8) % BUCKETS];
 }
 
 static struct user **bucket_of_object(struct vnf *v, uint32_t id)
