@@ -10,12 +10,14 @@ from typing import Any
 
 from headrace.analyse.units import flow
 from headrace.record.bundle import Bundle
+from headrace.record.own import opened
 from headrace.spec.base import rate_text
 
 Json = dict[str, Any]
 Change = tuple[str, str | None, str | None]  # name, a, b; None: absent on that side
 
 _ABSENT = object()
+_PIECE = 1 << 20  # bytes
 _RATES = ("measure.loads", "measure.min_load", "measure.max_load")
 
 
@@ -60,17 +62,20 @@ def _inputs(a_path: Path, a: Json, b_path: Path, b: Json) -> Iterator[Change]:
     ours, theirs = a.get("inputs", {}), b.get("inputs", {})
     for name in ours:
         if name in theirs:
-            left, right = _content(a_path / ours[name]), _content(b_path / theirs[name])
+            left, right = _content(a_path, ours[name]), _content(b_path, theirs[name])
             if left != right:
                 yield f"contents of {name}", left, right
 
 
-def _content(file: Path) -> str | None:
-    try:
-        data = file.read_bytes()
-    except OSError:
+def _content(bundle: Path, copy: str) -> str | None:
+    file = opened(bundle, copy)
+    if file is None:
         return None
-    return f"{len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()[:12]}"
+    with file:
+        digest = hashlib.sha256()
+        for piece in iter(lambda: file.read(_PIECE), b""):
+            digest.update(piece)
+        return f"{file.tell()} bytes, SHA-256 {digest.hexdigest()[:12]}"
 
 
 def _derived(document: Json) -> Json:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.record.bundle import Bundle, BundleError, query
+from headrace.record.own import opened
 from headrace.record.verdict import VERDICTS, Verdict, worst
 
 REPORT = "report.html"
@@ -83,16 +85,17 @@ class Folder:
         self.path = path
 
     def bundles(self) -> list[Listed]:
-        """The newest first. What is no bundle, or one that a newer headrace wrote, is left out."""
+        """The newest first. What is no bundle, or one that a newer headrace wrote, is left out, and
+        so are links: whoever may write here would choose among all that the reader may read."""
         listed = []
         for path in self.path.iterdir():
-            if not (path / "status.json").is_file():
+            if path.is_symlink() or not (path / "status.json").is_file():
                 continue
             try:
                 status = Bundle(path).status
             except BundleError:
                 continue
-            report = (path / REPORT).is_file()
+            report = (path / REPORT).is_file() and not (path / REPORT).is_symlink()
             listed.append(Listed(path.name, status.started_at, status.state, report))
         return sorted(listed, key=lambda one: (one.started_at, one.name), reverse=True)
 
@@ -100,6 +103,10 @@ class Folder:
         """By the name of its directory; None: there is none of that name in this folder."""
         listed = {one.name for one in self.bundles()}
         return Bundle(self.path / name) if name in listed else None
+
+    def report(self, bundle: Bundle) -> BinaryIO | None:
+        """Its page, which is the caller's to close; None: it has none yet."""
+        return opened(self.path, f"{bundle.path.name}/{REPORT}")
 
     def figures(self, bundles: Sequence[Listed], words: str = "") -> list[FigureRow]:
         """Results whose names and verdicts have all of these words in them."""

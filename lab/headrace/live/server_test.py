@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 import threading
 from pathlib import Path
@@ -33,6 +34,22 @@ from headrace.record.testdata import make_bundle
 )
 def test_another_sites_name_is_turned_away(host: str, may: bool) -> None:
     assert may_ask(host) is may
+
+
+def test_a_bundles_links_lead_nowhere(tmp_path: Path) -> None:
+    """Whoever may write to the folder would have what the reader may read."""
+    (tmp_path / "secret").write_text("secret")
+    make_bundle(tmp_path / "elsewhere" / "b")
+    folder = tmp_path / "runs"
+    (make_bundle(folder / "page") / "report.html").symlink_to(tmp_path / "secret")
+    os.mkfifo(make_bundle(folder / "pipe") / "report.html")
+    (folder / "whole").symlink_to(tmp_path / "elsewhere" / "b")
+    with Serving(application(routes(Folder(folder))), bound(":0", "--at")) as serving:
+        url = url_of(serving.listening)
+        for name in ("page", "pipe"):
+            status, text = ask(url, f"/report/{name}")
+            assert status == 422 and "report.html: is no regular file" in text
+        assert ask(url, "/report/whole")[0] == 404
 
 
 @pytest.mark.parametrize("address", ["x", ":99999", "http://127.0.0.1:80", "no.such.invalid:0"])

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse
+from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
 from headrace.analyse.compare import diff
 from headrace.errors import HeadraceError
-from headrace.live.folder import REPORT, Folder
+from headrace.live.folder import Folder
 from headrace.live.library import comparison, listing
+from headrace.record.bundle import BundleError
 from headrace.report.html import Served, render
 
 _VIEWS = (("Runs", "/"),)
+_PIECE = 1 << 16
 
 
 def routes(folder: Folder) -> dict[str, Any]:
@@ -26,10 +29,13 @@ def routes(folder: Folder) -> dict[str, Any]:
         bundle = folder.bundle(name)
         if bundle is None:
             return _missing(name, folder)
-        page = bundle.path / REPORT
-        if not page.is_file():
+        try:
+            page = folder.report(bundle)
+        except BundleError as error:
+            return PlainTextResponse(str(error), status_code=422)
+        if page is None:
             return PlainTextResponse(f"{name}: has no report yet", status_code=404)
-        return FileResponse(page, media_type="text/html")
+        return StreamingResponse(_pieces(page), media_type="text/html")
 
     def compare(a: str, b: str) -> Any:
         left, right = folder.bundle(a), folder.bundle(b)
@@ -42,6 +48,12 @@ def routes(folder: Folder) -> dict[str, Any]:
         return HTMLResponse(render(comparison(compared, a, b), Served(views=_VIEWS)))
 
     return {"/": runs, "/report/{name}": report, "/compare": compare}
+
+
+def _pieces(page: BinaryIO) -> Iterator[bytes]:
+    with page:
+        while piece := page.read(_PIECE):
+            yield piece
 
 
 def _missing(name: str, folder: Folder) -> Any:

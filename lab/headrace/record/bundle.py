@@ -36,15 +36,16 @@ from pydantic import BaseModel, ValidationError
 from headrace.record.claim import JudgedClaim, JudgedClaims
 from headrace.record.environment import Environment
 from headrace.record.frozen import Record
+from headrace.record.own import BundleError, text
 from headrace.record.rows import Result, Trial
 from headrace.record.tables import (
-    BundleError,
     BundleUnwritable,
     from_journal,
     from_parquet,
     query,
     to_parquet,
 )
+from headrace.spec import document
 from headrace.spec.calibration import Calibration
 from headrace.spec.invalid import sentence
 
@@ -274,10 +275,10 @@ class Bundle:
         if not path.is_dir():
             what = "is not a directory" if path.exists() else "does not exist"
             raise BundleError(f"{path}: {what}; a bundle is the directory that `headrace run` made")
-        text = self._text("status.json")
-        if text is None:
+        status = self._text("status.json")
+        if status is None:
             raise BundleError(f"{path}: has no status.json; not a bundle of `headrace run`")
-        self.status = self._parse("status.json", text, Status)
+        self.status = self._parse("status.json", status, Status)
         if self.status.format > FORMAT:
             raise BundleError(
                 f"{path}/status.json: format: {self.status.format} is newer than this headrace "
@@ -293,28 +294,39 @@ class Bundle:
         return self._text("spec.yaml")
 
     @property
+    def spec_data(self) -> Any:
+        """What the given text says; None of a bundle without one."""
+        given = self.spec_given
+        return None if given is None else document.parse(given, self.path / "spec.yaml").data
+
+    @property
     def spec_resolved(self) -> dict[str, Any] | None:
-        text = self._text("resolved.json")
-        if text is None:
+        given = self._text("resolved.json")
+        if given is None:
             return None
+        place = f"{self.path}/resolved.json"
         try:
-            document = json.loads(text)
+            resolved = json.loads(given)
         except json.JSONDecodeError as e:
-            raise BundleError(f"{self.path}/resolved.json:{e.lineno}: {e.msg}") from None
-        if not isinstance(document, dict):
-            raise BundleError(f"{self.path}/resolved.json: must be an object")
-        return document
+            raise BundleError(f"{place}:{e.lineno}: {e.msg}") from None
+        except RecursionError:
+            raise BundleError(f"{place}: is nested too deeply") from None
+        except ValueError:
+            raise BundleError(f"{place}: has a number with too many digits") from None
+        if not isinstance(resolved, dict):
+            raise BundleError(f"{place}: must be an object")
+        return resolved
 
     @property
     def environment(self) -> Environment | None:
-        text = self._text("environment.json")
-        return None if text is None else self._parse("environment.json", text, Environment)
+        told = self._text("environment.json")
+        return None if told is None else self._parse("environment.json", told, Environment)
 
     @property
     def claims(self) -> tuple[JudgedClaim, ...]:
         """None are there while the study is still measured."""
-        text = self._text(CLAIMS_FILE)
-        return () if text is None else self._parse(CLAIMS_FILE, text, JudgedClaims).root
+        told = self._text(CLAIMS_FILE)
+        return () if told is None else self._parse(CLAIMS_FILE, told, JudgedClaims).root
 
     def trials(self) -> list[Trial]:
         return self._rows("trials", Trial)
@@ -323,12 +335,7 @@ class Bundle:
         return self._rows("results", Result)
 
     def _text(self, name: str) -> str | None:
-        try:
-            return (self.path / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as e:
-            raise BundleError(f"{self.path}/{name}: cannot be read: {e}") from None
+        return text(self.path, name)
 
     def _parse(self, name: str, text: str, model: type[R]) -> R:
         try:
@@ -338,6 +345,6 @@ class Bundle:
 
     def _rows(self, stem: str, model: type[R]) -> list[R]:
         journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
-        if table.exists():
+        if os.path.lexists(table):
             return from_parquet(table, model)
-        return from_journal(journal, model) if journal.exists() else []
+        return from_journal(journal, model)

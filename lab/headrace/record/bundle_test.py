@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from headrace.record import tables
+from headrace.record import own, tables
 from headrace.record.bundle import Bundle, BundleError, BundleWriter, query
 from headrace.record.counters import (
     Counters,
@@ -216,6 +219,59 @@ def test_a_status_that_was_cut_short_is_said_in_one_line(tmp_path: Path) -> None
         _ = Bundle(tmp_path / "b").status
     error = str(caught.value)
     assert error.startswith(f"{file}: not valid JSON, cut short perhaps") and "\n" not in error
+
+
+def test_files_that_are_none_of_the_bundles(tmp_path: Path) -> None:
+    """A pipe blocks, a device has no end, a link leads to a file of whoever reads it."""
+    folder = tmp_path / "b"
+    with BundleWriter(folder) as w:
+        w.spec("chain: edge\n", {})
+    readers: dict[str, Callable[[], object]] = {
+        "spec.yaml": lambda: Bundle(folder).spec_given,
+        "resolved.json": lambda: Bundle(folder).spec_resolved,
+        "environment.json": lambda: Bundle(folder).environment,
+        "claims.json": lambda: Bundle(folder).claims,
+        "trials.parquet": lambda: Bundle(folder).trials(),
+        "results.parquet": lambda: query([folder], "SELECT * FROM results"),
+        "status.json": lambda: Bundle(folder),
+    }
+    makers: list[Callable[[Path], None]] = [os.mkfifo, partial(os.symlink, "/dev/zero"), os.mkdir]
+    for name, read in readers.items():
+        file = folder / name
+        before = file.read_bytes() if file.exists() else None
+        for make in makers:
+            if file.exists():
+                file.unlink()
+            make(file)
+            with pytest.raises(BundleError, match=f"{name}: is no regular file; allowed: a file"):
+                read()
+            file.rmdir() if file.is_dir() else file.unlink()
+        if before is not None:
+            file.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "is nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "has a number with too many digits"),
+        ("[]", "must be an object"),
+    ],
+)
+def test_what_cannot_be_resolved_is_said_in_one_line(tmp_path: Path, text: str, why: str) -> None:
+    with BundleWriter(tmp_path / "b") as w:
+        w.spec("chain: edge\n", {})
+    (tmp_path / "b" / "resolved.json").write_text(text)
+    with pytest.raises(BundleError, match=f"resolved.json: {why}"):
+        _ = Bundle(tmp_path / "b").spec_resolved
+
+
+def test_a_text_without_end_is_not_read(tmp_path: Path) -> None:
+    with BundleWriter(tmp_path / "b"):
+        pass
+    os.truncate(tmp_path / "b" / "status.json", own.TEXT_MOST + 1)
+    with pytest.raises(BundleError, match=r"status\.json: is too long; allowed: at most"):
+        Bundle(tmp_path / "b")
 
 
 def test_conservation_is_visible_in_a_reading() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from headrace.record.frozen import Record
+from headrace.record.own import text
 from headrace.record.verdict import Finding
 
 CHAOS = "chaos"  # what a row of the results has as its goal
@@ -69,7 +70,8 @@ class ChaosOutcome(Record):
 def chaos_outcomes(bundle: Path) -> dict[int, ChaosOutcome]:
     """By trial; none where a bundle is of something else."""
     files = sorted((bundle / "samples").glob("chaos-*.json"))
+    told = ((file, text(bundle, f"samples/{file.name}") or "") for file in files)
     return {
-        int(file.stem.partition("-")[2]): ChaosOutcome.model_validate_json(file.read_text())
-        for file in files
+        int(file.stem.partition("-")[2]): ChaosOutcome.model_validate_json(one)
+        for file, one in told
     }

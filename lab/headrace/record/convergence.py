@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import NonNegativeFloat, NonNegativeInt, TypeAdapter
 
 from headrace.record.frozen import Record
+from headrace.record.own import text
 
 SPEAKER = "speaker"  # of what `busy` names: it announces the routes
 CONVERGENCE = "convergence"  # how a row's goal begins; the change of all routes follows
@@ -28,6 +29,6 @@ class RouteChange(Record):
 
 
 def old_changes(bundle: Path) -> tuple[RouteChange, ...]:
-    file = bundle / "samples" / _OLD_FILE
+    told = text(bundle, f"samples/{_OLD_FILE}")
     known = TypeAdapter(tuple[RouteChange, ...])
-    return known.validate_json(file.read_text()) if file.is_file() else ()
+    return () if told is None else known.validate_json(told)

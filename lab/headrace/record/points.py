@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from headrace.record.bundle import Bundle
 from headrace.record.frozen import Record
+from headrace.record.own import text
 
 POINTS_FILE = "points.json"  # among the samples
 
@@ -36,8 +37,8 @@ PointRows = TypeAdapter(tuple[PointRow, ...])
 
 def points_of(bundle: Bundle) -> tuple[PointRow, ...]:
     """None of a study without groups. A run that was killed has not said which of them failed."""
-    kept = bundle.path / "samples" / POINTS_FILE
-    if kept.is_file():
-        return PointRows.validate_json(kept.read_text(encoding="utf-8"))
+    kept = text(bundle.path, f"samples/{POINTS_FILE}")
+    if kept is not None:
+        return PointRows.validate_json(kept)
     told = (bundle.spec_resolved or {}).get("points", [])
     return PointRows.validate_python([one for one in told if "group" in one])

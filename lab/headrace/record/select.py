@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headrace.record.bundle import CALIBRATION_FILE
+from headrace.record.own import text
 from headrace.record.tables import MODELS, bundle_table, column_types, quoted
 from headrace.spec.calibration import Calibration
 
@@ -58,10 +59,10 @@ def _load_calibration(db: Any, bundle: Path | None) -> None:
     """A column has its field's name, where the file has `from` and `to`."""
     columns = ", ".join(f"{name} {kind}" for name, kind in column_types(Calibration).items())
     db.execute(f"CREATE TABLE calibration ({columns})")
-    file = None if bundle is None else bundle / CALIBRATION_FILE
-    if file is None or not file.exists():
+    told = None if bundle is None else text(bundle, CALIBRATION_FILE)
+    if told is None:
         return
-    whole = Calibration.model_validate_json(file.read_text(encoding="utf-8"))
+    whole = Calibration.model_validate_json(told)
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as plain:
         plain.write(whole.model_dump_json())
         plain.flush()

@@ -14,11 +14,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from headrace.errors import BadInput, HeadraceError
+from headrace.errors import HeadraceError
+from headrace.record.own import TEXT_MOST, BundleError, opened
 from headrace.record.rows import Result, Trial
 from headrace.spec.invalid import sentence
 
@@ -26,10 +27,6 @@ R = TypeVar("R", bound=BaseModel)
 MODELS: dict[str, type[BaseModel]] = {"trials": Trial, "results": Result}
 VERSION = 1  # raised when a column goes, or changes its type or meaning; not by a new one
 _VERSION_KEY = "headrace_tables"  # absent in the first bundles, whose columns are version 1's
-
-
-class BundleError(BadInput):
-    """Names the place in the bundle, what is there and what is allowed."""
 
 
 class BundleUnwritable(HeadraceError):
@@ -40,10 +37,15 @@ class BundleUnwritable(HeadraceError):
 
 
 def from_journal(path: Path, model: type[R]) -> list[R]:
-    rows = []
-    with path.open(encoding="utf-8") as f:
-        for number, line in enumerate(f, 1):
-            if not line.endswith("\n"):
+    rows: list[R] = []
+    file = opened(path.parent, path.name)
+    if file is None:
+        return rows
+    with file:
+        for number, line in enumerate(iter(lambda: file.readline(TEXT_MOST), b""), 1):
+            if len(line) == TEXT_MOST:
+                raise BundleError(f"{path}:{number}: is longer than {TEXT_MOST} bytes")
+            if not line.endswith(b"\n"):
                 break  # torn by a crash: this trial never ended
             try:
                 rows.append(model.model_validate_json(line))
@@ -55,23 +57,34 @@ def from_journal(path: Path, model: type[R]) -> list[R]:
 def from_parquet(path: Path, model: type[R]) -> list[R]:
     import duckdb  # heavy; most commands read no tables
 
-    try:
-        with duckdb.connect() as db:
-            _check_version(db, path)
-            cursor = db.execute("SELECT * FROM read_parquet(?)", [str(path)])
-            names = [column[0] for column in cursor.description or ()]
-            rows = cursor.fetchall()
-    except duckdb.Error as e:
-        raise BundleError(f"{path}: is not readable as Parquet: {str(e).splitlines()[0]}") from None
+    file = opened(path.parent, path.name)
+    if file is None:
+        raise BundleError(f"{path}: is not there")
+    with file:
+        held = held_path(file)
+        try:
+            with duckdb.connect() as db:
+                _check_version(db, held, path)
+                cursor = db.execute("SELECT * FROM read_parquet(?)", [str(held)])
+                names = [column[0] for column in cursor.description or ()]
+                rows = cursor.fetchall()
+        except duckdb.Error as e:
+            why = str(e).splitlines()[0].replace(str(held), path.name)
+            raise BundleError(f"{path}: is not readable as Parquet: {why}") from None
     try:
         return [model.model_validate(dict(zip(names, row, strict=True))) for row in rows]
     except ValidationError as e:
         raise BundleError(f"{path}: {sentence(e)}") from None
 
 
-def _check_version(db: Any, path: Path) -> None:
+def held_path(file: BinaryIO) -> Path:
+    """Names the very file that was opened, whatever has come to its place since."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
+
+
+def _check_version(db: Any, held: Path, path: Path) -> None:
     written = db.execute(
-        "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB", [str(path), _VERSION_KEY]
+        "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?::BLOB", [str(held), _VERSION_KEY]
     ).fetchone()
     if written is not None and int(written[0]) > VERSION:
         raise BundleError(
@@ -186,7 +199,13 @@ def query(
             )
             if not parts:
                 raise BundleError("query: no bundle was given")
-            db.execute(f"CREATE VIEW {stem} AS {parts}")
+            try:
+                db.execute(f"CREATE VIEW {stem} AS {parts}")
+            except duckdb.Error as e:
+                why = str(e).splitlines()[0]
+                for path, file in zip(paths, files, strict=True):
+                    why = why.replace(str(file), str(path / f"{stem}.parquet"))
+                raise BundleError(f"query: {why}") from None
         try:
             cursor = db.execute(sql, list(values))
         except duckdb.Error as e:
@@ -198,10 +217,11 @@ def query(
 def bundle_table(bundle: Path, stem: str) -> Iterator[Path]:
     """A bundle's rows as a Parquet file; of a killed run's journal one is made meanwhile."""
     table, journal = bundle / f"{stem}.parquet", bundle / f"{stem}.jsonl"
-    if table.exists():
-        yield table
+    if (whole := opened(bundle, table.name)) is not None:
+        with whole:
+            yield held_path(whole)
         return
-    if not journal.exists():
+    if not os.path.lexists(journal):
         raise BundleError(f"{bundle}: has neither {table.name} nor {journal.name}; not a bundle")
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         copy = Path(folder) / table.name

@@ -10,6 +10,7 @@ from pathlib import Path
 from headrace.analyse.appliances import scale_up, scaled_out
 from headrace.analyse.reached import Reached
 from headrace.graph.knowledge import Category
+from headrace.record import own
 from headrace.record.figures import ApplicationFigures
 from headrace.record.rows import Result
 from headrace.report.charts.graphs import Graphs
@@ -59,8 +60,8 @@ def sections(reached: Sequence[Reached], samples: Path) -> Iterator[Section]:
     yield from _networks(reached)
     if sentences := tuple(scale_up(reached)):
         yield Section("Scaling up", blocks=(Items(sentences),))
-    if (file := samples / _TIME_FILE).is_file():
-        seconds: dict[str, float] = json.loads(file.read_text(encoding="utf-8"))
+    if (told := own.text(samples.parent, f"{samples.name}/{_TIME_FILE}")) is not None:
+        seconds: dict[str, float] = json.loads(told)
         text = ", ".join(f"{what} {s:.0f} s" for what, s in seconds.items())
         yield Section("Time", blocks=(Text(text),))
     chains = {one.deployed.chain: one.deployed for one in reached if one.deployed.role == "chain"}

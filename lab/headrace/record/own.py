@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a bundle, which may be a stranger's: a link would lead to a file of whoever reads
+it, a pipe blocks, a device has no end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.errors import BadInput
+
+TEXT_MOST = 64 << 20  # bytes; the longest are the samples of a long run
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class BundleError(BadInput):
+    """Names the place in the bundle, what is there and what is allowed."""
+
+
+def opened(folder: Path, name: str) -> BinaryIO | None:
+    """A regular file below `folder`, which may itself be a link; None: there is none."""
+    place = folder / name
+    *above, last = name.split("/")
+    if "\0" in name or not {"", ".", ".."}.isdisjoint((*above, last)):
+        raise BundleError(f"{place}: is no file of the bundle's own")
+    try:
+        pinned = _pinned(folder, above, last)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            raise _not_regular(place) from None
+        raise BundleError(f"{place}: cannot be read: {error.strerror}") from None
+    try:
+        if not stat.S_ISREG(os.fstat(pinned).st_mode):
+            raise _not_regular(place)
+        return Path(f"/proc/self/fd/{pinned}").open("rb")
+    except OSError as error:
+        raise BundleError(f"{place}: cannot be read: {error.strerror}") from None
+    finally:
+        os.close(pinned)
+
+
+def _pinned(folder: Path, above: list[str], last: str) -> int:
+    """Not opened yet: that alone can block, or rewind a tape."""
+    at = os.open(folder, _FOLDER)
+    try:
+        for part in above:
+            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(last, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _not_regular(place: Path) -> BundleError:
+    return BundleError(f"{place}: is no regular file; allowed: a file of the bundle's own")
+
+
+def text(folder: Path, name: str) -> str | None:
+    file = opened(folder, name)
+    if file is None:
+        return None
+    place = folder / name
+    with file:
+        try:
+            data = file.read(TEXT_MOST + 1)
+        except OSError as error:
+            raise BundleError(f"{place}: cannot be read: {error.strerror}") from None
+    if len(data) > TEXT_MOST:
+        raise BundleError(f"{place}: is too long; allowed: at most {TEXT_MOST} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BundleError(f"{place}: cannot be read: not UTF-8 text (byte {error.start})") from None
