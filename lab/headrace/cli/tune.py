@@ -83,7 +83,7 @@ def tune(
 
 def is_tuned(bundle: Path) -> bool:
     """Whether `headrace tune` left it, which replays it."""
-    given = yaml.safe_load(Bundle(bundle).spec_given or "")
+    given = Bundle(bundle).spec_data
     return isinstance(given, dict) and set(given) == {"tune"}
 
 
@@ -121,7 +121,7 @@ def _run(wish: Wish, out: Path | None) -> tuple[Path, Tuned]:
 def _replayed(bundle: Path) -> Wish:
     if not is_tuned(bundle):
         raise bad_value("BUNDLE", str(bundle), allowed="a bundle of `headrace tune`")
-    given = yaml.safe_load(Bundle(bundle).spec_given or "")
+    given = Bundle(bundle).spec_data
     try:
         wish = Wish.model_validate(given["tune"])
     except ValidationError as error:

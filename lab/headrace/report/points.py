@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from headrace.record.bundle import Bundle
 from headrace.record.points import points_of
 from headrace.record.segments import Anatomy
@@ -38,7 +36,7 @@ def sections(bundle: Bundle) -> tuple[Section, ...]:
     points: list[Point] = [one.model_dump(exclude_none=True) for one in points_of(bundle)]
     if not points or not bundle.spec_given:
         return ()
-    given = yaml.safe_load(bundle.spec_given)
+    given = bundle.spec_data
     groups = {name: Group.model_validate(group) for name, group in given["groups"].items()}
     results = bundle.results()
     rows = [
