@@ -312,6 +312,14 @@ class Deployment(Spec):
     # whose virtual functions are used
 
     @model_validator(mode="after")
+    def _executions_differ(self) -> Deployment:
+        names = [one.name for one in self.execution]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"execution: {name} is there twice; allowed: each model once")
+        return self
+
+    @model_validator(mode="after")
     def _on_a_nic(self) -> Deployment:
         if not isinstance(self.hosting, Hosting):
             return self
