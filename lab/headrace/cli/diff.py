@@ -26,7 +26,10 @@ def diff(
 ) -> None:
     """Compare two runs: results against their spread, and what surrounded them."""
     conditions = conditions_of(fail_if, junit)
-    compared = compare_bundles(Bundle(a), Bundle(b))
+    left, right = Bundle(a), Bundle(b)
+    for one in (left, right):
+        one.check_whole()
+    compared = compare_bundles(left, right)
     judged = judge_diff(compared, conditions)
     if as_json:
         print_json(GatedDiff(**dict(compared), judged=judged))

@@ -40,6 +40,7 @@ def report(
 ) -> None:
     """Show the results of a run, where its chains are narrowest, and the evidence."""
     opened = Bundle(bundle)
+    opened.check_whole()
     reported = make_report(opened)
     if claims:
         judged = claimed.of_bundle(opened)

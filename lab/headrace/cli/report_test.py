@@ -86,6 +86,28 @@ def test_no_bundle_is_bad_input(tmp_path: Path) -> None:
         assert done.exception.exit_status == 2
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["trials.parquet", "results.parquet", "spec.yaml", "resolved.json", "environment.json"],
+)
+def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+    """What is left would be shown as if it were all: other figures, stated as sure."""
+    one = make_bundle(tmp_path / "b", repetitions=1)
+    (one / name).unlink()
+    for command in (("report", one), ("diff", one, one)):
+        done = call(*command)
+        assert isinstance(done.exception, BundleError)
+        assert str(done.exception).startswith(f"{one / name}: is missing; allowed: ")
+        assert done.exception.exit_status == 2
+
+
+def test_a_run_that_has_only_begun_has_no_tables(tmp_path: Path) -> None:
+    BundleWriter(tmp_path / "b")
+    for journal in (tmp_path / "b").glob("*.jsonl"):
+        journal.unlink()
+    assert call("report", tmp_path / "b").exit_code == 0
+
+
 def test_without_results_the_name_stands_once(tmp_path: Path) -> None:
     with BundleWriter(tmp_path / "empty"):
         pass

@@ -328,6 +328,18 @@ class Bundle:
         told = self._text(CLAIMS_FILE)
         return () if told is None else self._parse(CLAIMS_FILE, told, JudgedClaims).root
 
+    def check_whole(self) -> None:
+        """That nothing is missing of what a run has written by the time that it measures: what is
+        left would be shown as if it were all."""
+        if not self.trials() and not self.results():
+            return
+        for name in ("spec.yaml", "resolved.json", "environment.json"):
+            if self._text(name) is None:
+                raise self._missing(name)
+
+    def _missing(self, name: str) -> BundleError:
+        return BundleError(f"{self.path}/{name}: is missing; allowed: a bundle with all its files")
+
     def trials(self) -> list[Trial]:
         return self._rows("trials", Trial)
 
@@ -347,4 +359,6 @@ class Bundle:
         journal, table = self.path / f"{stem}.jsonl", self.path / f"{stem}.parquet"
         if os.path.lexists(table):
             return from_parquet(table, model)
+        if self.status.state != "running" and not os.path.lexists(journal):
+            raise self._missing(table.name)
         return from_journal(journal, model)
