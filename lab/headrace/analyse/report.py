@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-
-import yaml
+from typing import Any
 
 from headrace.analyse.appliances import compared_in
 from headrace.analyse.bottleneck import Pipe, pipe_of, room
@@ -170,14 +169,13 @@ def report(bundle: Bundle) -> Report:
             *_disturbed(environment),
         ),
         environment=environment,
-        description=_description(bundle.spec_given),
+        description=_description(bundle.spec_data),
         reached=tuple(deployed),
         claims=bundle.claims,
     )
 
 
-def _description(spec: str | None) -> str:
-    data = yaml.safe_load(spec) if spec else None
+def _description(data: Any) -> str:
     return str(data.get("description") or "") if isinstance(data, dict) else ""
 
 

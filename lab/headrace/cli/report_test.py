@@ -15,6 +15,7 @@ from headrace.cli.doctor import doctor, mends
 from headrace.cli.report import report
 from headrace.doctor import engine
 from headrace.doctor.check import DoctorCheck
+from headrace.errors import BadInput
 from headrace.record.bundle import BundleError, BundleWriter
 from headrace.record.testdata import make_bundle
 
@@ -99,6 +100,13 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
         assert isinstance(done.exception, BundleError)
         assert str(done.exception).startswith(f"{one / name}: is missing; allowed: ")
         assert done.exception.exit_status == 2
+
+
+def test_a_spec_that_is_nested_deeply(tmp_path: Path) -> None:
+    one = make_bundle(tmp_path / "b", repetitions=1)
+    (one / "spec.yaml").write_text("[" * 5000)
+    done = call("report", one)
+    assert isinstance(done.exception, BadInput) and "nested too deeply" in str(done.exception)
 
 
 def test_a_run_that_has_only_begun_has_no_tables(tmp_path: Path) -> None:
