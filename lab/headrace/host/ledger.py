@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from headrace.host import builds, cgroups, runtime
 from headrace.host.settings import restore
 from headrace.host.state import Process, kill, unwritable
 from headrace.host.tool import installed
+from headrace.host.tree import remove_tree
 
 Kind = Literal[
     "container",
@@ -181,8 +181,7 @@ def _remove_path(name: str) -> bool:
     path = Path(name)
     if not path.exists() or _holds_mounts(path):
         return False
-    shutil.rmtree(path, ignore_errors=True)
-    return True
+    return remove_tree(path)
 
 
 def _holds_mounts(path: Path) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.host import hugepages, interrupts
+from headrace.host.tree import remove_tree
 
 _KILL_WAIT_S = 5.0
 _RUN = "run-"
@@ -81,7 +81,7 @@ class RunState:
             try:
                 self.note("owner", Process.of(os.getpid()))
             except HeadraceError:
-                shutil.rmtree(self.path, ignore_errors=True)
+                remove_tree(self.path)
                 raise
 
     def note(self, what: str, process: Process | None) -> None:
@@ -158,7 +158,7 @@ def write(path: Path, text: str) -> None:
 def _get(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -185,15 +185,23 @@ def claimed_kb(own: RunState) -> int:
 
 
 def clean() -> list[str]:
-    """Undo the runs whose owner is gone. Says what was done; nothing to do is an empty list."""
+    """Undo the runs whose owner is gone. Says what was done; nothing to do is an empty list. One
+    that cannot be undone does not keep the others from it."""
     done: list[str] = []
+    failed: list[str] = []
     for base in state_directories():
         if not _own(base):
             continue
         for run in _over(base):
             with _alone(run) as ours:
-                done += _undo(run) if ours else []
+                try:
+                    done += _undo(run) if ours else []
+                except Exception as why:
+                    told = " ".join(str(why).split()) or type(why).__name__
+                    failed.append(f"{run}: {told}")
         _drop(base)
+    if failed:
+        raise HeadraceError("; ".join([*done, *failed]))
     return done
 
 
@@ -297,8 +305,7 @@ def _undo(run: Path) -> list[str]:
             return [*done, f"hugepages not given back: {error}"]  # the note stays, to try again
         if count:
             done.append(f"gave back {count} hugepages")
-    shutil.rmtree(run, ignore_errors=True)
-    return [*done, f"removed {run}"]
+    return [*done, f"removed {run}" if remove_tree(run) else f"{run} could not be removed"]
 
 
 def dpdk_prefix(run: Path) -> str:

@@ -16,6 +16,8 @@ from headrace.errors import HeadraceError
 from headrace.host.hugepages import give_back
 from headrace.host.ledger import Ledger
 from headrace.host.state import Process, RunState, clean, run_state, state_directories
+from headrace.host.tree import remove_tree
+from headrace.host.tree_test import deep
 
 KILLED_OWNER = """
 import os, signal, subprocess, sys
@@ -103,6 +105,32 @@ def test_a_start_undoes_what_a_killed_run_left(capfd: pytest.CaptureFixture[str]
     printed = capfd.readouterr().err
     assert printed.startswith("headrace: a run that was killed had left something: killed engine ")
     assert f"removed {path}" in printed and printed.count("\n") == 1
+
+
+def test_a_folder_as_deep_as_a_vnf_likes() -> None:
+    state = RunState()
+    deep(state.path / "vnf")
+    state.remove()
+    assert not any(base.exists() for base in state_directories())
+
+
+def test_a_run_that_cannot_be_undone_stops_no_other(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = sorted((RunState() for _ in range(2)), key=lambda one: one.path)
+    for state in (bad, good):
+        state.forget("owner")
+
+    def undo(run: Path) -> bool:
+        if run == bad.path:
+            raise RecursionError("too deep\nfor it")
+        return remove_tree(run)
+
+    monkeypatch.setattr("headrace.host.state.remove_tree", undo)
+    with run_state():
+        assert bad.path.exists() and not good.path.exists()
+    printed = capfd.readouterr().err
+    assert f"removed {good.path}; {bad.path}: too deep" in printed and printed.count("\n") == 1
 
 
 def test_runs_that_begin_together_leave_each_other_alone() -> None:

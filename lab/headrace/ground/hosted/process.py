@@ -5,7 +5,6 @@ group of its own, that comes and goes."""
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
 from headrace.host.state import dpdk_folder, dpdk_in
+from headrace.host.tree import remove_tree
 
 _QUIT_S = 10.0
 
@@ -71,7 +71,7 @@ class VnfProcess(HostedVnf):
                 self._process.kill()
             self._process.wait()
         self._disconnect()
-        shutil.rmtree(dpdk_folder(self._run, self._prefix), ignore_errors=True)
+        remove_tree(dpdk_folder(self._run, self._prefix))
 
     def close(self) -> None:
         if self._process is not None and self._process.poll() is None:
