@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
+from headrace.host.tool import printable
 from headrace.record.frozen import Record
 
 Answer = TypeVar("Answer", bound=Record)
@@ -21,6 +22,7 @@ class ControlError(HeadraceError):
     """The engine refused a request. `path` is the place in the request or plan."""
 
     def __init__(self, cmd: str, path: str, msg: str) -> None:
+        path, msg = printable(path), printable(msg)  # a VNF's may be meant for the terminal
         super().__init__(f"engine: {cmd}: {path + ': ' if path else ''}{msg}")
         self.path, self.msg = path, msg
 
@@ -72,8 +74,10 @@ class Control:
         except ValidationError as error:
             _parsed(cmd, line)  # the engine refused
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            why = f"engine: answer to {cmd!r} is not as expected: {place}: {first['msg']}"
+            place = printable(".".join(map(str, first["loc"])))
+            why = (
+                f"engine: answer to {cmd!r} is not as expected: {place}: {printable(first['msg'])}"
+            )
             raise HeadraceError(why) from None
 
     def receive(self, cmd: str) -> dict[str, Any]:
@@ -99,13 +103,23 @@ class Control:
 
 def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:
     try:
-        reply: dict[str, Any] = json.loads(answer)
-    except json.JSONDecodeError as error:
+        reply = json.loads(answer)
+    except RecursionError:
+        raise ControlLost(f"engine: answer to {cmd!r} is nested too deeply") from None
+    except ValueError as error:  # no UTF-8 and too many digits among it
         raise ControlLost(f"engine: answer to {cmd!r} is not JSON: {error}") from None
+    if not isinstance(reply, dict):
+        raise ControlLost(f"engine: answer to {cmd!r} is no object")
     if not reply.get("ok"):
-        error_object = reply.get("error") or {}
-        raise ControlError(cmd, error_object.get("path", ""), error_object.get("msg", "?"))
+        why = reply.get("error")
+        told = why if isinstance(why, dict) else {}
+        raise ControlError(cmd, _text(told, "path", ""), _text(told, "msg", "?"))
     return reply
+
+
+def _text(told: dict[str, Any], key: str, otherwise: str) -> str:
+    value = told.get(key)
+    return value if isinstance(value, str) else otherwise
 
 
 def _connected(path: Path, timeout_s: float) -> socket.socket:
