@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace.cli.init import init
 from headrace.cli.report import finish_run
+from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
 from headrace.record.testdata import make_bundle
 
@@ -68,3 +70,18 @@ def test_a_page_that_does_not_fit(disk: Path) -> None:
     assert "--html" not in str(caught.value)
     assert "ndr" in printed.getvalue()
     assert not list(bundle.glob("*report.html*"))
+
+
+@pytest.mark.parametrize("room", [0, 4096])
+def test_a_first_spec_that_does_not_fit(
+    disk: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for the spec, and not for the schema beside it."""
+    monkeypatch.setattr("headrace.cli.init.find_engine", Path)
+    monkeypatch.setattr("headrace.cli.init.describe", lambda engine: None)
+    monkeypatch.setattr("headrace.cli.init.spec_schema", lambda engine: "x" * 40960)
+    fill(disk)
+    os.truncate(disk / "filler", (disk / "filler").stat().st_size - room)
+    with pytest.raises(BadInput, match=r"cannot be written: no space left on device"):
+        init(disk / "first.yaml", None, False)
+    assert [one.name for one in disk.iterdir()] == ["filler"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from headrace.cli._spec_schema import spec_schema
 from headrace.engine.describe import describe
 from headrace.errors import BadInput, bad_value
 from headrace.host.programs import find_engine
+from headrace.record.bundle import BundleUnwritable, write_whole
 from headrace.record.outputs import InitOutput
 
 
@@ -46,13 +48,22 @@ def init(
         if file.exists():
             raise BadInput(f"{file}: is there already; allowed: another name")
     files[spec.with_name(SCHEMA_FILE)] = json.dumps(spec_schema(describe(find_engine())), indent=1)
-    for file, text in files.items():
-        try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise BadInput(f"{file}: {error.strerror or error}") from None
+    _write(files)
     if as_json:
         print_json(InitOutput(files=tuple(map(str, files))))
         return
     typer.echo(f"Written: {', '.join(map(str, files))}")
     typer.echo(f"Next: headrace run --check {spec}, then headrace run {spec}")
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """All or none: the next time, a part would be in the way."""
+    new: list[Path] = []
+    for file, text in files.items():
+        new += [] if file.exists() else [file]
+        try:
+            write_whole(file, text)
+        except BundleUnwritable as error:
+            for one in new:
+                one.unlink(missing_ok=True)
+            raise BadInput(str(error)) from None

@@ -116,7 +116,8 @@ def write_whole(path: Path, text: str) -> None:
             f.write(text)
         temporary.replace(path)
     except OSError as e:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise BundleUnwritable(path, e.strerror) from None
 
 
