@@ -20,6 +20,8 @@ import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
 
 from headrace.errors import HeadraceError, bad_value
+from headrace.live import connections
+from headrace.live.connections import Connection
 
 PORT = 8470
 HOST = "127.0.0.1"
@@ -135,7 +137,8 @@ class Serving:
         """Uvicorn's own loop would wake up ten times a second, on machines where that costs
         packets: this one sleeps until it is told to end."""
         config = uvicorn.Config(
-            self._app, lifespan="off", log_config=None, access_log=False, date_header=False,
+            self._app, http=Connection, backlog=connections.MOST, lifespan="off",
+            log_config=None, access_log=False, date_header=False,
             server_header=False, timeout_graceful_shutdown=int(STOP_S),
             headers=list(HEADERS.items()),
         )  # fmt: skip

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import BadInput
+from headrace.live import connections
 from headrace.live.broadcast import live
 from headrace.live.folder import Folder
 from headrace.live.scene import Onlooker
@@ -124,3 +127,43 @@ def test_a_folders_bundles_are_listed_searched_compared_and_linked(tmp_path: Pat
         assert compared[0] == 200 and "within the spread" in compared[1]
         for path in ("/report/..%2Fsecret.html", "/report/secret.html", "/compare?a=first&b=../x"):
             assert ask(url, path)[0] == 404, path
+
+
+def test_many_that_ask_nothing_keep_nobody_out() -> None:
+    with live(Onlooker("mine", "b"), bound(":0", "--live")) as url, contextlib.ExitStack() as held:
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        idle = [
+            held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            for _ in range(200)
+        ]
+        for one in idle[::2]:
+            with contextlib.suppress(OSError):  # it has given way already
+                one.sendall(b"GET / HT")
+        assert ask(url)[0] == 200
+        ours = len(list(Path("/proc/self/fd").iterdir())) - before - len(idle)
+        assert ours <= connections.MOST + 4
+        assert ask(url)[0] == 200
+
+
+def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also who asks a byte at a time; who waits for an answer stays."""
+    monkeypatch.setattr(connections, "IDLE_S", 0.5)
+    with live(Onlooker("mine", "b"), bound(":0", "--live")) as url:
+        host, port = url.removeprefix("http://").rstrip("/").split(":")
+        silent, slow, watcher = (
+            socket.create_connection((host, int(port)), timeout=10) for _ in range(3)
+        )
+        slow.sendall(b"GET / HT")
+        watcher.sendall(f"GET /events?view= HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert b"text/event-stream" in watcher.recv(65536)
+        for one in (silent, slow):
+            with contextlib.suppress(ConnectionResetError):
+                assert one.recv(1) == b""
+        time.sleep(1.5)
+        watcher.settimeout(0.1)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                assert watcher.recv(65536) != b""
+        for one in (silent, slow, watcher):
+            one.close()
