@@ -73,6 +73,7 @@ static size_t type_size(const struct param *p)
 		return sizeof(double);
 	case PARAM_STRING:
 	case PARAM_FILE:
+	case PARAM_OUTPUT:
 		return sizeof(char *);
 	case PARAM_ENUM:
 		return sizeof(uint32_t);
@@ -189,6 +190,7 @@ static int parse_one(const struct param *p, const json_t *v, const char *path, v
 		return parse_double(p, v, path, out, err);
 	case PARAM_STRING:
 	case PARAM_FILE:
+	case PARAM_OUTPUT:
 		return parse_string(p, v, path, out, err);
 	case PARAM_ENUM:
 		return parse_enum(p, v, path, out, err);
@@ -203,7 +205,7 @@ static int parse_one(const struct param *p, const json_t *v, const char *path, v
 
 static void free_one(const struct param *p, void *out)
 {
-	if (p->type == PARAM_STRING || p->type == PARAM_FILE) {
+	if (p->type == PARAM_STRING || p->type == PARAM_FILE || p->type == PARAM_OUTPUT) {
 		free(*(char **)out);
 		*(char **)out = NULL;
 	} else if (p->type == PARAM_OBJECT) {
@@ -381,6 +383,8 @@ static json_t *schema_type(const struct param *p)
 		return json_pack("{s:s}", "type", "string");
 	case PARAM_FILE:
 		return json_pack("{s:s, s:s}", "type", "string", "format", "file");
+	case PARAM_OUTPUT:
+		return json_pack("{s:s, s:s}", "type", "string", "format", "output");
 	case PARAM_MAC:
 		return json_pack("{s:s, s:s, s:s}", "type", "string", "format", "mac", "pattern",
 				 "^([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}$");

@@ -19,6 +19,7 @@ enum param_type {
 	PARAM_DOUBLE, /* double, min..max */
 	PARAM_STRING, /* char *, malloc'ed */
 	PARAM_FILE,   /* char *, malloc'ed; a path, checked readable when parsed */
+	PARAM_OUTPUT, /* char *, malloc'ed; a file or socket that is written to: a stranger's needs trust */
 	PARAM_ENUM,   /* uint32_t index into choices */
 	PARAM_MAC,    /* struct param_mac */
 	PARAM_IP,     /* struct param_ip: IPv4 or IPv6 address, or prefix if /len given */

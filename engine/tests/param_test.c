@@ -18,7 +18,7 @@ struct conf {
 	bool flag;
 	uint64_t count;
 	double share;
-	char *text;
+	char *text, *output;
 	uint32_t word;
 	struct param_mac mac;
 	struct param_ip ip;
@@ -39,6 +39,7 @@ static const struct param params[] = {
 	 .max = 9, .def = "3", .unit = "packets"},
 	{.name = "share", .type = PARAM_DOUBLE, .offset = offsetof(struct conf, share), .max = 1},
 	{.name = "text", .type = PARAM_STRING, .offset = offsetof(struct conf, text)},
+	{.name = "output", .type = PARAM_OUTPUT, .offset = offsetof(struct conf, output)},
 	{.name = "word", .type = PARAM_ENUM, .choices = words, .offset = offsetof(struct conf, word)},
 	{.name = "mac", .type = PARAM_MAC, .offset = offsetof(struct conf, mac)},
 	{.name = "ip", .type = PARAM_IP, .offset = offsetof(struct conf, ip)},
@@ -141,9 +142,11 @@ static void test_schema(void **state)
 
 	(void)state;
 	assert_true(json_is_false(json_object_get(s, "additionalProperties")));
-	assert_int_equal(json_object_size(p), 9);
+	assert_int_equal(json_object_size(p), 10);
 	assert_int_equal(json_integer_value(json_object_get(json_object_get(p, "count"), "maximum")),
 			 9);
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(p, "output"), "format")), "output");
 	assert_string_equal(json_string_value(json_object_get(json_object_get(p, "list"), "type")),
 			    "array");
 	json_decref(s);

@@ -13,6 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
+from headrace.record.bundle import BundleWriter
 from support.lab import headrace, state_left
 
 pytestmark = pytest.mark.parallel
@@ -181,7 +182,26 @@ chain:
     (tmp_path / "good.yaml").write_text(spec)
     done = headrace("run", "--check", "good.yaml", folder=tmp_path, engine=engine_binary)
     assert (done.returncode, done.stderr) == (0, "")
+    assert f"  writes: {tmp_path}/eve.json\n" in done.stdout
     assert not (tmp_path / "eve.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "socket"])
+def test_a_strangers_bundle_writes_nothing_unasked(
+    kind: str, engine_binary: Path, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    function = f"""dpi: {{rules: ['alert tcp any any -> any any (msg:"$(id)"; \
+content:"x"; sid:1;)'], eve_{kind}: {victim}}}"""
+    with BundleWriter(tmp_path / "bundle") as writer:
+        writer.spec(GOOD.replace("acl: {default: permit}", function), {"inputs": {}})
+    check = "run", "--check", "--json", "bundle"
+    refused = headrace(*check, folder=tmp_path, engine=engine_binary)
+    assert refused.returncode == 2
+    assert f"chain[0].dpi.eve_{kind}: got '{victim}'; would be written to" in refused.stderr
+    shown = headrace(*check, "--trust", folder=tmp_path, engine=engine_binary)
+    assert json.loads(shown.stdout)["writes"] == [str(victim)]
+    assert not victim.exists()
 
 
 def test_a_good_spec_is_shown_and_not_run(engine_binary: Path, tmp_path: Path) -> None:

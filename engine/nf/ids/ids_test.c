@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -207,6 +208,30 @@ static void check_bad(const char *params, const char *path, const char *message)
 		fail_msg("\"%s\" says nothing of \"%s\"", err.msg, message);
 }
 
+/* What somebody put in the file's place is not followed, by a check neither. */
+static void test_no_other_file(void **state)
+{
+	char folder[] = "/tmp/headrace-ids-XXXXXX", params[1024], link[64], pipe[64], victim[64];
+	struct stat st;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(link, sizeof(link), "%s/link", folder);
+	snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
+	snprintf(victim, sizeof(victim), "%s/victim", folder);
+	assert_int_equal(symlink(victim, link), 0);
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	snprintf(params, sizeof(params), "{" RULES ", \"eve_file\": \"%s\"}", link);
+	check_bad(params, "params.eve_file", "symbolic links");
+	assert_int_equal(stat(victim, &st), -1);
+	snprintf(params, sizeof(params), "{" RULES ", \"eve_file\": \"%s\"}", pipe);
+	check_bad(params, "params.eve_file", "cannot be written");
+	check_bad("{" RULES ", \"eve_file\": \"/dev/full\"}", "params.eve_file", "no regular file");
+	unlink(link);
+	unlink(pipe);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_bad(void **state)
 {
 	check_bad("{" RULES "}", "params.eve_file", "needed");
@@ -222,6 +247,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_file),        cmocka_unit_test(test_socket),
 		cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_zoo),
+		cmocka_unit_test(test_no_other_file),
 		cmocka_unit_test(test_bad),
 	};
 

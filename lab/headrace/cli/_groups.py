@@ -163,6 +163,7 @@ def _together(name: str, each: Sequence[Checked]) -> Checked:
     return Checked(
         points=[point for one in each for point in one.points],
         inputs={name: file for one in each for name, file in one.inputs.items()},
+        writes={name: file for one in each for name, file in one.writes.items()},
         seconds=sum(known) if len(known) == len(each) else None,
         interleaved=all(one.interleaved for one in each),
         memory=max(memory, key=lambda one: one.memory_mb) if memory else None,

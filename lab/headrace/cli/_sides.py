@@ -55,9 +55,11 @@ def _side(side: str, doc: Document, inputs: dict[str, Path]) -> Json:
         raise BadInput(f"{doc.file}: has `groups`; allowed: a study without")
     if "chains" in doc.data:
         raise BadInput(f"{doc.file}: chains: several by name; allowed: one `chain`")
-    named = Grounds().check(doc).inputs
+    checked = Grounds().check(doc)
+    named, written = checked.inputs, checked.writes
+    absolute = {name: str(file) for name, file in written.items()}
     inputs |= {f"{side}/{name}": file for name, file in named.items()}
-    data = _renamed(doc.data, {name: f"{side}/{name}" for name in named})
+    data = _renamed(doc.data, {name: f"{side}/{name}" for name in named} | absolute)
     assert isinstance(data, dict)
     return data
 

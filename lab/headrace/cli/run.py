@@ -80,7 +80,8 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run what a bundle's spec names beside headrace's own: programs, images, machines.",
+        help="Run what a bundle's spec names beside headrace's own (programs, images, machines), "
+        "and write to what its functions are to write to.",
     ),
 ]
 
@@ -240,8 +241,8 @@ def measure_study(
     listening = listen(live)
     preview = _preview(chosen.study.name, checked)
     console.print(preview.heading)
-    if preview.runs:
-        console.print(preview.started, markup=False, soft_wrap=True)
+    for line in preview.touched:
+        console.print(line, markup=False, soft_wrap=True)
     writer = new_bundle(out, chosen.study.name)
 
     def report(target: Path, shown: bool) -> None:
@@ -300,6 +301,7 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
         seconds=study_s(checked),
         files=files,
         runs=tuple(dict.fromkeys(name for one in points for name in one.runs)),
+        writes=tuple(map(str, checked.writes.values())),
         deploying=checked.seconds is None,
     )
 

@@ -194,7 +194,7 @@ def _range_words(schema: dict[str, Any]) -> str:
 def _check_formats(
     schema: dict[str, Any], value: Any, doc: Document, at: tuple[PathKey, ...]
 ) -> None:
-    """The formats that the engine's parameter tables name: file, mac, ip."""
+    """The formats that the engine's parameter tables name: file, output, mac, ip."""
     kind = schema.get("format")
     if kind == "ip" and not _is_ip(value):
         raise doc.error(at, "allowed: an IPv4 or IPv6 address, or a prefix", value=value)
@@ -202,6 +202,8 @@ def _check_formats(
         raise doc.error(at, f"allowed: {_MAC_WORDS}", value=value)
     if kind == "file":
         check_file(doc.resolve(value), doc, at, value)
+    if kind == "output":
+        doc.check_trusted(at, value, "written to")
     if isinstance(value, dict):
         for key, inner in schema.get("properties", {}).items():
             if key in value:
@@ -238,6 +240,8 @@ def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> An
     """The parameters as the engine gets them: it has another working directory."""
     if schema.get("format") == "file":
         return str(doc.resolve(value))
+    if schema.get("format") == "output":
+        return str(doc.output(value))
     if isinstance(value, dict):
         inner = schema.get("properties", {})
         return {k: with_absolute_files(inner.get(k, {}), v, doc) for k, v in value.items()}
@@ -246,16 +250,17 @@ def with_absolute_files(schema: dict[str, Any], value: Any, doc: Document) -> An
     return value
 
 
-def files_in(schema: dict[str, Any], value: Any) -> list[str]:
-    """The files that parameters name, as the user wrote them."""
-    if schema.get("format") == "file":
+def files_in(schema: dict[str, Any], value: Any, kind: str = "file") -> list[str]:
+    """The files that parameters name, as the user wrote them. `kind` "output": those that are
+    written to, and sockets."""
+    if schema.get("format") == kind:
         return [str(value)]
     names: list[str] = []
     if isinstance(value, dict):
         for key, inner in schema.get("properties", {}).items():
             if key in value:
-                names += files_in(inner, value[key])
+                names += files_in(inner, value[key], kind)
     if isinstance(value, list):
         for item in value:
-            names += files_in(schema.get("items", {}), item)
+            names += files_in(schema.get("items", {}), item, kind)
     return names

@@ -16,7 +16,13 @@ from headrace.engine.place import usable_cpus
 from headrace.engine.plan import check_nodes
 from headrace.ground.contract import Checked
 from headrace.ground.dry import DryRuns
-from headrace.ground.engine_check import Accepted, PlanCheck, input_files, with_captures
+from headrace.ground.engine_check import (
+    Accepted,
+    PlanCheck,
+    input_files,
+    output_files,
+    with_captures,
+)
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
@@ -43,7 +49,10 @@ class Chains:
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
         deployments = (one.study.deployment for one in ready)
         most = max(deployments, key=lambda one: one.memory_mb)
-        return Checked(ready, files, None if boots else _BOOT_S * len(ready), memory=most)
+        return Checked(
+            ready, files, None if boots else _BOOT_S * len(ready), memory=most,
+            writes=output_files(experiments, doc, self._description),
+        )  # fmt: skip
 
     def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
         """With what becomes of their first packets, where that is not what one would expect."""

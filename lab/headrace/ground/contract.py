@@ -258,6 +258,8 @@ class Checked:
     apart: bool = False  # a point that fails does not end the others
     memory: Deployment | None = None  # that asks most of the engines' memory; None: no engine
     notes: Sequence[str] = ()  # for the user: of what has no point
+    # Files and sockets that functions are told to write to, by the name that the spec uses.
+    writes: Mapping[str, Path] = field(default_factory=dict)
     lacking: str | None = None  # why this user cannot run it, though it can be checked
 
 

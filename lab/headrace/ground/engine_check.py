@@ -107,6 +107,16 @@ def input_files(
     return files
 
 
+def output_files(
+    experiments: Sequence[Experiment], doc: Document, description: Description
+) -> dict[str, Path]:
+    """Files and sockets that functions are told to write to, by the name that the spec uses."""
+    nodes = (node for one in experiments for node in one.nodes)
+    params = ((description.nfs[node.nf]["params"], node.params) for node in nodes)
+    named = (name for schema, given in params for name in files_in(schema, given, "output"))
+    return {name: doc.output(name) for name in named}
+
+
 def with_captures(
     experiments: Sequence[Experiment], doc: Document, description: Description
 ) -> list[Experiment]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from headrace.engine.describe import check_params, files_in, with_absolute_files
 from headrace.errors import BadInput
 from headrace.record.again import document_of
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.spec.document import Document
+from headrace.spec.document import Document, parse
 
 SPEC = "name: mine\nchain: [acl]\n"
 
@@ -80,3 +81,20 @@ def test_programs_need_trust(tmp_path: Path) -> None:
         document(one).program(("deployment", "engine"), "/opt/evil")
     trusted = document(one, trusted=True)
     assert trusted.program(("deployment", "engine"), "/opt/evil") == Path("/opt/evil")
+
+
+def test_outputs_need_trust(tmp_path: Path) -> None:
+    schema = {"properties": {"file": {"type": "string", "format": "output"}}}
+    one, given = bundle(tmp_path), {"file": "/root/.bashrc"}
+    with pytest.raises(BadInput, match=r"got '/root/.bashrc'; would be written to .* with --trust"):
+        check_params(schema, given, document(one), ("chain", 0))
+    check_params(schema, given, document(one, trusted=True), ("chain", 0))
+
+
+def test_outputs_are_beside_the_spec(tmp_path: Path) -> None:
+    schema = {"properties": {"file": {"type": "string", "format": "output"}}}
+    (tmp_path / "link").symlink_to("elsewhere")
+    doc = parse(SPEC, tmp_path / "x.yaml")
+    assert with_absolute_files(schema, {"file": "link"}, doc) == {"file": str(tmp_path / "link")}
+    assert files_in(schema, {"file": "link"}, "output") == ["link"]
+    assert files_in(schema, {"file": "link"}) == []

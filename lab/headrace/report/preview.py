@@ -28,6 +28,7 @@ class Preview(Record):
     seconds: float | None  # None: nothing is known about how long it takes
     files: tuple[str, ...]
     runs: tuple[str, ...] = ()  # programs, images and machines that are started for it
+    writes: tuple[str, ...] = ()  # files and sockets that its functions write to
     deploying: bool = False  # takes time that nobody knows, which `seconds` has not
 
     @property
@@ -38,8 +39,10 @@ class Preview(Record):
         return f"{text}, and what deploying takes" if self.deploying else text
 
     @property
-    def started(self) -> str:
-        return f"runs: {', '.join(self.runs)}"
+    def touched(self) -> tuple[str, ...]:
+        """What a user should know before it runs."""
+        kinds = {"runs": self.runs, "writes": self.writes}
+        return tuple(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
 
 
 def show(preview: Preview, console: Console) -> None:
@@ -53,8 +56,8 @@ def show(preview: Preview, console: Console) -> None:
         console.print(f"  each {preview.repetitions} times", markup=False)
     for note in dict.fromkeys(note for one in preview.experiments for note in one.notes):
         console.print(f"  note: {note}", markup=False)
-    if preview.runs:
-        console.print(f"  {preview.started}", markup=False)
+    for line in preview.touched:
+        console.print(f"  {line}", markup=False)
     if preview.files:
         console.print(f"  files read: {', '.join(preview.files)}", markup=False)
     console.print("Nothing is wrong with it, and nothing was run.", markup=False)

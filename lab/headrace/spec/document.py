@@ -44,7 +44,7 @@ class Document:
     # Where the copy of each file that the spec names lies, by that name.
     inputs: Mapping[str, Path] = field(default_factory=dict)
     bundled: bool = False  # in a bundle: it names no files but those copies
-    trusted: bool = True  # it may name programs, images and machines that are to be run
+    trusted: bool = True  # it may name what is to be run or written to
     group: str | None = None  # whose part of the study is laid over the rest of it
     swept: tuple[str, ...] = ()  # paths that the group's sweep sets
 
@@ -59,15 +59,21 @@ class Document:
             raise BadInput(f"{self.file}: names {given}, of which the bundle holds no copy")
         return copy if copy is not None else (self.file.parent / given).resolve()
 
+    def output(self, given: str | Path) -> Path:
+        """A file or socket to be written to; a link there is the engine's to refuse."""
+        return self.file.parent.resolve() / given
+
     def program(self, path: tuple[PathKey, ...], given: str | Path) -> Path:
         """A file to be executed. None is ever copied into a bundle."""
         self.check_trusted(path, given)
         return (self.file.parent / given).resolve()
 
-    def check_trusted(self, path: tuple[PathKey, ...], given: str | Path) -> None:
-        """Asked before anything that the spec itself brings is run."""
+    def check_trusted(
+        self, path: tuple[PathKey, ...], given: str | Path, what: str = "run"
+    ) -> None:
+        """Asked before anything that the spec itself brings is run, or that it names is written."""
         if not self.trusted:
-            problem = "would be run as this bundle's spec says; allowed: with --trust"
+            problem = f"would be {what} as this bundle's spec says; allowed: with --trust"
             raise self.error(path, problem, value=str(given))
 
     def line(self, path: tuple[PathKey, ...]) -> int | None:

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -294,16 +295,30 @@ static int unwritable(const char *file, int code, struct err *err)
 		       strerror(code));
 }
 
+/* Whoever starts an engine is often root: what was put there in the file's place is not followed. */
+static int check_kind(const char *file, const struct stat *st, struct err *err)
+{
+	if (S_ISLNK(st->st_mode))
+		return unwritable(file, ELOOP, err);
+	if (S_ISDIR(st->st_mode))
+		return unwritable(file, EISDIR, err);
+	if (S_ISREG(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3)))
+		return 0; /* the latter is /dev/null */
+	return err_set(err, EINVAL, "params.eve_file", "\"%.150s\" is no regular file", file);
+}
+
 /* Without making the file: whether its directory would have it. */
 static int check_file(const char *file, struct err *err)
 {
 	const char *slash = strrchr(file, '/');
 	char folder[PATH_MAX] = ".";
 	struct stat st;
+	int rc;
 
-	if (!stat(file, &st)) {
-		if (S_ISDIR(st.st_mode))
-			return unwritable(file, EISDIR, err);
+	if (!lstat(file, &st)) {
+		rc = check_kind(file, &st, err);
+		if (rc)
+			return rc;
 		return access(file, W_OK) ? unwritable(file, errno, err) : 0;
 	}
 	if (errno != ENOENT || (slash && (size_t)(slash + 1 - file) >= sizeof(folder)))
@@ -311,6 +326,23 @@ static int check_file(const char *file, struct err *err)
 	if (slash)
 		snprintf(folder, sizeof(folder), "%.*s", (int)(slash + 1 - file), file);
 	return access(folder, W_OK | X_OK) ? unwritable(file, errno, err) : 0;
+}
+
+/* A pipe without a reader is not waited for. */
+static int open_file(const char *file, struct err *err)
+{
+	int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+		      0644);
+	struct stat st;
+	int rc;
+
+	if (fd < 0)
+		return unwritable(file, errno, err);
+	rc = fstat(fd, &st) ? unwritable(file, errno, err) : check_kind(file, &st, err);
+	if (!rc)
+		return fd;
+	close(fd);
+	return rc;
 }
 
 static int check_socket(const char *path, struct err *err)
@@ -334,8 +366,8 @@ static int output_open(struct eve *e, struct err *err)
 	int rc;
 
 	if (c->file) {
-		e->fd = open(c->file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-		return e->fd >= 0 ? 0 : unwritable(c->file, errno, err);
+		e->fd = open_file(c->file, err);
+		return RTE_MIN(e->fd, 0);
 	}
 	rc = check_socket(c->socket, err);
 	if (rc)

@@ -85,9 +85,10 @@ const struct param dpi_params[] = {
 	{.name = "label_memory_mb", .type = PARAM_UINT, .min = 16, .max = 1u << 20, .def = "256",
 	 .unit = "MB", .offset = offsetof(struct dpi_params, label_memory_mb),
 	 .doc = "what nDPI takes by itself, in all instances: above it, new flows get no label"},
-	{.name = "eve_file", .type = PARAM_STRING, .offset = offsetof(struct dpi_params, eve_file),
-	 .doc = "append events to this file, as JSON lines in the form of Suricata's EVE"},
-	{.name = "eve_socket", .type = PARAM_STRING, .offset = offsetof(struct dpi_params, eve_socket),
+	{.name = "eve_file", .type = PARAM_OUTPUT, .offset = offsetof(struct dpi_params, eve_file),
+	 .doc = "append events to this file, as JSON lines in the form of Suricata's EVE; "
+		"a regular file (or /dev/null), and no link to one"},
+	{.name = "eve_socket", .type = PARAM_OUTPUT, .offset = offsetof(struct dpi_params, eve_socket),
 	 .doc = "send them to this Unix stream socket instead, on which a reader listens"},
 	{.name = "eve_flows", .type = PARAM_BOOL, .def = "false",
 	 .offset = offsetof(struct dpi_params, eve_flows),
