@@ -18,6 +18,7 @@ from headrace.host.server import detect
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.claim import JudgedClaim
 from headrace.record.rows import Result
+from headrace.record.testdata import environment
 from headrace.record.verdict import Audit, Verdict
 from headrace.spec import document
 from headrace.spec.calibration import Calibration, Figure
@@ -38,6 +39,8 @@ def row(execution: str, pps: float, verdict: Verdict = "ok") -> Result:
 
 def bundle_of(folder: Path, *rows: Result) -> Bundle:
     with BundleWriter(folder / "b") as writer:
+        writer.spec("name: x\nchain: []\n", {})
+        writer.environment(environment())
         for one in rows:
             writer.result(one)
     return Bundle(folder / "b")
