@@ -109,7 +109,7 @@ def conclude(
 
 
 def _untold(standings: Sequence[Standing], by: str, ended: str) -> Conclusion:
-    """Of a tail one repetition says nothing about the next."""
+    """One repetition of a tail says nothing about the next."""
     figures = " and ".join(f"{one.execution} {_text(one, True)}" for one in standings)
     text = f"Which is best is not known before it is repeated: {by} {figures}; {ended}"
     return Conclusion(sentence=text, by=by, by_latency=True, standings=tuple(standings))
