@@ -88,7 +88,7 @@ def concentrated(s: Situation, share: float = 0.9) -> Situation:
     """As a longer run shows it: in a fifth of a second the clock ticks too rarely to say."""
     softirq_s = {f"cpu{c}": 0.1 for c in s.cpus} | {f"cpu{s.cpus[0]}": share}
     cores = {core: {"softirq_us": round(value * 1e6)} for core, value in softirq_s.items()}
-    return replace(s, found=replace(s.found, grown={**s.found.grown, **cores}))
+    return replace(s, before=replace(s.before, grown={**s.before.grown, **cores}))
 
 
 def state(path: ServerPath) -> dict[str, object]:
@@ -169,8 +169,8 @@ def test_no_run_begins_with_fragments_that_another_left(run: Rig, path: ServerPa
 def test_fragments_are_found_and_jumbo_frames_end_them(run: Rig, path: ServerPath) -> None:
     """NfvInsight figure 19: cut, put together on the bridge, cut again, put together once more."""
     s = situation(run, path, "udp")
-    assert s.found.grown["server"]["fragments"] >= 45
-    assert s.found.grown["receiver"]["fragments"] >= 45
+    assert s.before.grown["server"]["fragments"] >= 45
+    assert s.before.grown["receiver"]["fragments"] >= 45
     for name in ("jumbo-mtu", "bridge-netfilter-off", "udp-gso"):
         assert NAMES[name].applies(s).applies
     grown = (whole := seen(run, path, "udp", (NAMES["jumbo-mtu"], s))).grown
