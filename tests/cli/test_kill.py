@@ -153,3 +153,48 @@ def test_clean_with_nothing_to_do(engine_binary: Path, tmp_path: Path) -> None:
     done = headrace("clean", folder=tmp_path, engine=engine_binary)
     assert done.returncode == 0
     assert state_left(tmp_path) == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.4, 1.5])
+def test_an_impatient_interrupt(after_s: float, engine_binary: Path, tmp_path: Path) -> None:
+    """Ctrl-C again and again, as of one who does not see why it takes so long: nothing is left, of
+    what `clean` would not have to remove either, and one line says what became of the run."""
+    files = hugepage_files()
+    with long_run(tmp_path, engine_binary) as run:
+        pid = wait_until(lambda: engine_of(tmp_path))
+        time.sleep(after_s)
+        for _ in range(40):
+            if run.poll() is None:
+                run.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        output, _ = run.communicate(timeout=60)
+
+    assert run.returncode == 130, output
+    assert "Traceback" not in output and "RuntimeError" not in output
+    assert [line for line in output.splitlines() if "interrupted" in line][1:] == []
+    assert output.splitlines()[-1].startswith("interrupted")
+    assert not alive(pid)
+    assert state_left(tmp_path) == []
+    assert hugepage_files() == files
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("room_kb", [4, 8, 16, 24])
+def test_a_state_directory_that_is_full(room_kb: int, engine_binary: Path, tmp_path: Path) -> None:
+    """It is a small file system in memory, seen by this run alone."""
+    (tmp_path / "short.yaml").write_text(LONG.replace("trial: 3", "trial: 0.2"))
+    state = runtime_dir(tmp_path)
+    script = (
+        f"mount -t tmpfs -o size={room_kb}k none {state} || exit 99; "
+        f"{COMMAND} run short.yaml; echo status $?; find {state} -mindepth 1"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], cwd=tmp_path, text=True, timeout=120,
+        env=environment(tmp_path, engine_binary), capture_output=True,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    if "status 0" not in done.stdout:
+        assert "status 1" in done.stdout, done
+        assert "no space left" in done.stderr.splitlines()[-1].lower(), done.stderr
+    left = done.stdout.split("status ")[1].splitlines()[1:]
+    assert left == [], done

@@ -102,6 +102,49 @@ def test_killed_runs_leave_nothing_after_clean(tmp_path: Path) -> None:
     assert result["application"]["requests"] > 0
 
 
+@pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
+def test_an_impatient_interrupt_leaves_nothing(tmp_path: Path, share: float) -> None:
+    """Ctrl-C, and again while containers are removed, which takes seconds: no `clean` is needed."""
+    before = ours()
+    file = tmp_path / "interrupted.yaml"
+    file.write_text(_SPEC.format(network="bridge").replace("trial: 1 s", "trial: 10 s"))
+    with _start(tmp_path, file, "interrupted") as victim:
+        time.sleep(share * 20)
+        assert victim.poll() is None
+        for _ in range(20):
+            if victim.poll() is None:
+                victim.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert victim.stderr is not None
+        said = victim.stderr.read()
+    assert victim.returncode == 130, said
+    assert "Traceback" not in said
+    assert said.splitlines()[-1].startswith("interrupted"), said
+    assert ours() <= before
+    assert not processes(tmp_path)
+    assert "nothing to clean" in headrace(tmp_path, "clean").stdout
+
+
+@pytest.mark.skipif(_WHY is not None, reason=str(_WHY))
+def test_the_next_start_removes_what_a_kill_left(tmp_path: Path) -> None:
+    before = ours()
+    file = tmp_path / "killed.yaml"
+    file.write_text(_SPEC.format(network="bridge"))
+    with _start(tmp_path, file, "killed") as victim:
+        _until(lambda: len(ours() - before) > 5)
+        victim.send_signal(signal.SIGKILL)
+    made = tags(tmp_path)
+    done = run(tmp_path, "name: next\nchain: [nat]\ndeployment: {hosting: appliances}\n"
+               "measure: {trial: 1 s}\n")  # fmt: skip
+    [result] = results(done)
+    assert result["application"]["requests"] > 0
+    assert "a run that was killed had left something: " in done.stderr
+    assert "removed container hr" in done.stderr
+    assert not {name for name in ours() - before if name[:TAG] in made}
+    assert "nothing to clean" in headrace(tmp_path, "clean").stdout
+
+
 @pytest.mark.skipif(_NO_BASE is not None, reason=str(_NO_BASE))
 @pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_builds_leave_nothing_after_clean(tmp_path: Path, signal_: signal.Signals) -> None:

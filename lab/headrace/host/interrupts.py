@@ -24,6 +24,12 @@ def catch() -> None:
     signal.signal(signal.SIGINT, _interrupt)
 
 
+def ignore() -> None:
+    """From now on all is undone: one more, while Python ends, would change the exit status."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     received.append(number)
     _raise_first()
