@@ -50,7 +50,7 @@ groups:
     assert (tmp_path / "out/results.parquet").is_file()
     first, second = json.loads((tmp_path / "out/samples/points.json").read_text())
     assert "points.yaml:11: groups.two.sweep.chain: next hop 7" in first["failed"]
-    assert second["point"] == "two-2" and "failed" not in second
+    assert second["point"] == "two-2" and second["failed"] is None
     [result] = Bundle(tmp_path / "out").results()
     assert result.chain == "two-2"
     page = (tmp_path / "out/report.html").read_text()
