@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from headrace.engine.engine import Engine as LabEngine
-from headrace.engine.engine import EngineDied
 from headrace.engine.plan_document import Plan
+from headrace.errors import HeadraceError
 from headrace.host.state import RunState
 from support.engine import Engine, memory_engine
 from support.lab import runtime_dir
@@ -108,7 +108,7 @@ def test_an_engine_without_its_hugepages_says_who_has_them(
     )
     run = RunState()
     try:
-        with pytest.raises(EngineDied, match=r"hugepages: \d+ of \d+ pages of \d+ kB are free"):
+        with pytest.raises(HeadraceError, match=r"hugepages: \d+ of \d+ pages of \d+ kB are free"):
             LabEngine(engine_binary, wanted, run)
     finally:
         run.remove()

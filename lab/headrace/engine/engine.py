@@ -149,14 +149,12 @@ class Engine:
         lines = text.splitlines()
         if status == EXIT_BAD_INPUT and lines:
             place, _, problem = lines[-1].removeprefix("headrace-engine: ").partition(": ")
-            return EngineRefused(place, problem)
+            return EngineRefused(place, problem + _lacking(problem))
         how = f"exit status {status}"
         if status is not None and status < 0:
             how = f"killed by {signal.Signals(-status).name}"
         words = " | ".join(lines[-_LAST_LINES:]) or "nothing on stderr"
-        if _LACKING in words:
-            words += f" | hugepages: {hugepages.whose()}"
-        return EngineDied(f"engine died ({how}); its last words: {words}")
+        return EngineDied(f"engine died ({how}); its last words: {words}{_lacking(words)}")
 
     def _reap(self, seconds: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -185,6 +183,12 @@ class Engine:
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _lacking(words: str) -> str:
+    """Who has the hugepages, where the engine says that it lacks them: DPDK ends as one that was
+    refused where there is not one page, and otherwise when it has asked for the memory."""
+    return f" | hugepages: {hugepages.whose()}" if _LACKING in words else ""
 
 
 def set_share(pid: int, nice: int) -> bool:
