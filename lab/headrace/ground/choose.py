@@ -12,16 +12,19 @@ Grounds are loaded when wanted: a run need not wait half a second for those of o
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine.describe import describe
 from headrace.ground.contract import Checked
 from headrace.host.programs import find_engine
+from headrace.host.store import server_named
 from headrace.spec.document import Document
 from headrace.spec.forms import hosting_kind
 
 if TYPE_CHECKING:
     from headrace.ground.chains import Chains
+    from headrace.ground.simulated.ground import SimulatedGround
 
 
 def simulated(doc: Document) -> bool:
@@ -33,11 +36,12 @@ class Grounds:
     """The grounds of one command. The points of a study are checked by one object, so that what
     they have in common is checked once."""
 
+    def __init__(self) -> None:
+        self._described: dict[tuple[Path, str], SimulatedGround] = {}  # by file and engine
+
     def check(self, doc: Document) -> Checked:
         if simulated(doc):
-            from headrace.ground.simulated.ground import SimulatedGround
-
-            return SimulatedGround.of(doc).check(doc)
+            return self._simulated(doc).check(doc)
         kind = hosting_kind(doc.data)
         if kind == "appliances":
             from headrace.ground.appliances.ground import AppliancesGround
@@ -48,6 +52,15 @@ class Grounds:
 
             return OffloadGround(describe(find_engine())).check(doc)
         return self._chains.check(doc)
+
+    def _simulated(self, doc: Document) -> SimulatedGround:
+        from headrace.ground.simulated.ground import SimulatedGround
+
+        asked = doc.data["ground"]["simulated"]
+        key = (server_named(doc, asked["server"]), asked.get("engine", "events"))
+        if key not in self._described:
+            self._described[key] = SimulatedGround.of(*key)
+        return self._described[key]
 
     @cached_property
     def _chains(self) -> Chains:

@@ -25,6 +25,7 @@ from headrace.profile.recipes import depends_on
 from headrace.profile.verified import ReferenceRun
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
+from headrace.spec.lines import entries_in
 from headrace.spec.profile import Places, Profile, ProfilePoint, Settings, Sweep
 from headrace.spec.study import Experiment
 
@@ -171,10 +172,9 @@ def _lines(doc: Document, node: Node, key: str) -> int | None:
     if not isinstance(given, str):
         return None
     try:
-        text = (Path(doc.file).parent / given).read_text(encoding="utf-8", errors="replace")
+        return entries_in(doc.resolve(given))
     except OSError:
         return None  # the engine says what is wrong with it
-    return sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
 
 def _further(profile: Profile, base: Settings, wanted: Settings) -> float:

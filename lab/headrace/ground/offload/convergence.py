@@ -10,7 +10,6 @@ has taken a change. FRR: bgpd, zebra, FPM. BIRD: the kernel's table, rtnetlink.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import ipaddress
 import subprocess
 import tempfile
@@ -33,6 +32,7 @@ from headrace.record.resolved import ResolvedExperiment
 from headrace.record.segments import Segment
 from headrace.record.service import OffloadedVnf
 from headrace.spec.document import Document
+from headrace.spec.lines import lines_of
 from headrace.spec.measure import Convergence
 from headrace.spec.offload import OffloadService
 from headrace.spec.study import Study
@@ -188,17 +188,16 @@ def networks_of(c: Convergence, doc: Document) -> Networks:
     at, file = ("measure", "convergence", "prefixes"), doc.resolve(c.prefixes)
     networks: dict[ipaddress.IPv4Network, None] = {}
     try:
-        with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
-            for number, line in enumerate(lines, 1):
-                words = line.split()
-                if words and ":" not in words[0]:
-                    try:
-                        networks[ipaddress.IPv4Network(words[0])] = None
-                    except ValueError as why:
-                        raise doc.error(at, f"{file}:{number}: {why}") from None
-                if len(networks) == c.routes:
-                    return list(networks)
-    except (OSError, UnicodeDecodeError) as why:
+        for number, line in enumerate(lines_of(file), 1):
+            words = line.split()
+            if words and ":" not in words[0]:
+                try:
+                    networks[ipaddress.IPv4Network(words[0])] = None
+                except ValueError as why:
+                    raise doc.error(at, f"{file}:{number}: {why}") from None
+            if len(networks) == c.routes:
+                return list(networks)
+    except OSError as why:
         raise doc.error(at, f"{file} cannot be read: {why}") from None
     raise doc.error(
         ("measure", "convergence", "routes"),

@@ -72,19 +72,16 @@ def priced(
     server: DescribedServer,
     experiment: Experiment,
     placement: Placement,
-    doc: Document,
+    count: Mapping[str, int],
     corner: float = 0.0,
 ) -> PricedLayout:
-    """`home`: where functions' costs were measured. `corner`: -1 with all costs at their least."""
+    """`home`: where functions' costs were measured. `count`: entries of each function's state.
+    `corner`: -1 with all costs at their least."""
     outside = server.tester == "outside"
     layout = Layout(
         tuple(len(s.nodes) for s in placement.segments),
         tuple(s.cpus for s in placement.segments),
     )
-    count = {
-        node.name: entries(cost.entries, node, experiment, doc)
-        for node, cost in _with_costs(experiment, home)
-    }
     sets = list(_sets(experiment, home, placement, count))
 
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
@@ -113,6 +110,14 @@ def priced(
     even = experiment.study.deployment.steer == "even"
     uneven = tuple(len(on) * busiest_share(experiment.flows, len(on), even) for on in layout.lcores)
     return PricedLayout(problem, layout, uneven, _caps(server, experiment, corner))
+
+
+def counted(home: DescribedServer, experiment: Experiment, doc: Document) -> dict[str, int]:
+    """Entries of each function's state. Reads the files that the spec names."""
+    return {
+        node.name: entries(cost.entries, node, experiment, doc)
+        for node, cost in _with_costs(experiment, home)
+    }
 
 
 def _with_costs(

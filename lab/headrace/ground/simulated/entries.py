@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.spec.chain import Node
 from headrace.spec.document import Document
+from headrace.spec.lines import entries_in
 from headrace.spec.study import Experiment
 
 
@@ -31,7 +32,6 @@ def _count(one: Any) -> int:
 
 def _lines(doc: Document, file: str) -> int:
     try:
-        text = doc.resolve(file).read_text(encoding="utf-8", errors="replace")
+        return entries_in(doc.resolve(file))
     except OSError as error:
-        raise doc.error((), f"{file}: cannot be read: {error.strerror}") from None
-    return sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
+        raise doc.error((), f"{file}: cannot be read: {error.strerror or error}") from None

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,11 @@ from headrace.ground.contract import (
     resolved_of,
 )
 from headrace.ground.engine_check import input_files
-from headrace.ground.simulated.costs import PricedLayout, priced
+from headrace.ground.simulated.costs import PricedLayout, counted, priced
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
-from headrace.host.store import server_named
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
@@ -55,10 +55,10 @@ class SimulatedGround:
     engine: str
 
     @classmethod
-    def of(cls, doc: Document) -> SimulatedGround:
-        study = doc.data["ground"]["simulated"]
-        server, home = with_costs(server_named(doc, study["server"]))
-        return cls(server, home, study.get("engine", "events"))
+    def of(cls, file: Path, engine: str) -> SimulatedGround:
+        """`file`: the server's description."""
+        server, home = with_costs(file)
+        return cls(server, home, engine)
 
     def check(self, doc: Document) -> Checked:
         description = describe(find_engine())
@@ -152,9 +152,13 @@ class SimulatedPoint:
         own = resolved_of(self, self.study).model_dump()
         return ResolvedSimulation(**own, server=self.ground.server.model_dump(mode="json"))
 
+    @cached_property
+    def _counted(self) -> Mapping[str, int]:
+        return counted(self.ground.home, self.experiment, self.doc)
+
     def priced(self, corner: float = 0.0) -> PricedLayout:
-        ground = self.ground
-        return priced(ground.home, ground.server, self.experiment, self.placement, self.doc, corner)
+        home, server = self.ground.home, self.ground.server
+        return priced(home, server, self.experiment, self.placement, self._counted, corner)
 
     @contextlib.contextmanager
     def deploy(self, site: Site) -> Iterator[SimulatedDeployed]:

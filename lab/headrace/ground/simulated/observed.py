@@ -63,7 +63,7 @@ def observation(
     server: str,
 ) -> Observation:
     sent = round(expected.sent_pps * load.seconds)
-    received = min(sent, round(expected.received_pps * load.seconds))
+    received = round(expected.received_pps * load.seconds)
     frame = experiment.frame.mean_bytes
     delay = latency_of(expected.delays)
     wanted = load.wanted_pps or expected.sent_pps
@@ -122,7 +122,7 @@ def _counted(
         busy[one.cpu] = busy.get(one.cpu, 0) + one.ops_cycles
     workers = tuple(
         WorkerReading(
-            cpu=cpu, ref_cycles=ref, ops_cycles=min(ref, ops),
+            cpu=cpu, ref_cycles=ref, ops_cycles=ops,
             segments=tuple(dict.fromkeys(r.segment for r in replicas if r.cpu == cpu)),
         )
         for cpu, ops in sorted(busy.items())

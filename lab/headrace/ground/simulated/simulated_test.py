@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from headrace.engine.place import Topology, place
 from headrace.errors import BadInput
-from headrace.ground.simulated.costs import PricedLayout, priced
+from headrace.ground.simulated.costs import PricedLayout, counted, priced
+from headrace.ground.simulated.ground import SimulatedGround, SimulatedPoint
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.spec import document
@@ -54,7 +56,7 @@ def of(
     [one] = expand(doc)
     topology = Topology(lambda cpu: [cpu], lambda cpu: 0)
     placement = place(one, doc, list(described.cpus), topology)
-    return priced(described, described, one, placement, doc, corner), one
+    return priced(described, described, one, placement, counted(described, one, doc), corner), one
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_source_makes_what_its_lcore_has_left(tmp_path: Path) -> None:
     described, [one] = server(tmp_path), expand(doc)
     topology = Topology(lambda cpu: [cpu], lambda cpu: 0)
     placement = place(one, doc, list(described.cpus), topology)
-    layout = priced(described, described, one, placement, doc)
+    layout = priced(described, described, one, placement, counted(described, one, doc))
     assert layout.source_pps() == pytest.approx((1e9 - 1e9 / 150 * 30) / 30)
     apart, _ = of(described, "rtc", "[1]")
     assert apart.source_pps() == pytest.approx(1e9 / 30)
@@ -96,7 +98,7 @@ def test_a_longer_frame_costs_the_source_more(tmp_path: Path) -> None:
     )
     described, [one] = server(tmp_path, text), expand(doc)
     placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
-    layout = priced(described, described, one, placement, doc)
+    layout = priced(described, described, one, placement, counted(described, one, doc))
     assert layout.source_pps() == pytest.approx(1e9 / (30 + 224))
 
 
@@ -126,6 +128,26 @@ def test_both_engines_say_the_same_where_there_is_room(tmp_path: Path) -> None:
         medians.append(sorted(delays)[len(delays) // 2])
     assert medians[0] == pytest.approx(medians[1], rel=0.2)
     assert delays_ns(here, 1.1 * capacity, capacity, one, described, "analytic") is None
+
+
+def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
+    """Three corners of costs are priced by the entries of one reading."""
+    routes = tmp_path / "routes"
+    routes.write_bytes(gzip.compress(b"".join(b"10.%d.0.0/16 0\n" % i for i in range(200))))
+    with_l3fwd = SERVER.replace("acl: &nf", "l3fwd: &nf").replace(
+        "0, x]}", "0, x], entries: routes}"
+    )
+    described = server(tmp_path, with_l3fwd)
+    chain = f"[{{l3fwd: {{routes_file: {routes}}}}}]"
+    text = STUDY.replace("[acl, lb]", chain.replace("{", "{{").replace("}", "}}"))
+    doc = document.parse(text.format(execution="rtc", chain="[1]"), tmp_path / "two.yaml")
+    [one] = expand(doc)
+    placement = place(one, doc, list(described.cpus), Topology(lambda cpu: [cpu], lambda cpu: 0))
+    point = SimulatedPoint(one, doc, SimulatedGround(described, described, "events"), placement)
+    assert counted(described, one, doc) == {"l3fwd": 200}
+    point.priced()
+    routes.unlink()
+    assert point.priced(1.0).capacity() < point.priced(-1.0).capacity()
 
 
 @pytest.mark.parametrize(

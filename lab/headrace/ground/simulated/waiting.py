@@ -67,7 +67,7 @@ def _share(index: int, among: int, uneven: float) -> float:
 def _in_closed_form(
     here: PricedLayout, load_pps: float, capacity_pps: float
 ) -> NDArray[np.float64] | None:
-    """A packet comes at any time of each lcore's turn: waits are even over it, one lcore's
+    """A packet of another lcore comes at any time of a turn: waits are even over it, one lcore's
     independent of the next one's."""
     typical = latency_s(here.problem, here.layout, load_pps)
     if typical is None or load_pps > capacity_pps:
@@ -79,8 +79,10 @@ def _in_closed_form(
     for several in way:
         for one in several:
             by_cpu.setdefault(one.cpu, []).append(one)
-    for several in way:
-        length = turn(by_cpu[several[0].cpu])
-        total += (draw.random(_SAMPLES) - 0.5) * (length or 0.0)
-    delays: NDArray[np.float64] = np.maximum(total, 0.0) / here.problem.tsc_hz * 1e9
+    for i, several in enumerate(way):
+        cpu = several[0].cpu
+        if i and cpu in {one.cpu for one in way[i - 1]}:
+            continue  # it is handed on within the turn
+        total += (draw.random(_SAMPLES) - 0.5) * (turn(by_cpu[cpu]) or 0.0)
+    delays: NDArray[np.float64] = total / here.problem.tsc_hz * 1e9
     return delays
