@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import BadInput, bad_value
+from headrace.record import own
 from headrace.record.bundle import Bundle
 from headrace.spec import document
 from headrace.spec.document import Document
@@ -24,7 +24,7 @@ def document_of(bundle: Bundle, *, trusted: bool = False) -> Document | None:
     inputs = (bundle.spec_resolved or {}).get("inputs", {})
     if not isinstance(inputs, dict):
         raise BadInput(f"{bundle.path}/resolved.json: inputs: must be an object")
-    _regular(bundle.path, _SPEC)
+    own.regular(bundle.path, _SPEC)
     copies = {name: _copy(bundle.path, name, copy) for name, copy in inputs.items()}
     doc = document.load(bundle.path / _SPEC, copies)
     return replace(doc, bundled=True, trusted=trusted)
@@ -37,16 +37,4 @@ def _copy(bundle: Path, name: str, copy: Any) -> Path:
         raise bad_value(place, copy, allowed=f"a file in the bundle's {_INPUTS}/")
     if (bundle / _INPUTS).is_symlink():
         raise BadInput(f"{bundle / _INPUTS}: is a link; allowed: the bundle's own folder")
-    return _regular(bundle, copy)
-
-
-def _regular(bundle: Path, name: str) -> Path:
-    """A link of a stranger's would lead to a file of whoever replays it."""
-    path = bundle / name
-    try:
-        mode = path.lstat().st_mode
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
-        raise BadInput(f"{path}: is no regular file; allowed: a file of the bundle's own")
-    return path
+    return own.regular(bundle, copy)

@@ -26,3 +26,8 @@ class Environment(Record):
     virtualisation: dict[str, Any] = {}
     network: dict[str, Any] = {}  # NIC: driver, firmware, numa node
     noise: dict[str, Any] = {}  # load average before and after, other busy processes
+
+    @property
+    def simulated(self) -> bool:
+        """A described server's, not that of the machine that computed it."""
+        return "simulated" in self.engine

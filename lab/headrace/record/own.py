@@ -44,6 +44,15 @@ def opened(folder: Path, name: str) -> BinaryIO | None:
         os.close(pinned)
 
 
+def regular(folder: Path, name: str) -> Path:
+    """Where it is, for what reads files by their paths; it must be there."""
+    file = opened(folder, name)
+    if file is None:
+        raise BundleError(f"{folder / name}: {os.strerror(errno.ENOENT)}")
+    file.close()
+    return folder / name
+
+
 def _pinned(folder: Path, above: list[str], last: str) -> int:
     """Not opened yet: that alone can block, or rewind a tape."""
     at = os.open(folder, _FOLDER)
