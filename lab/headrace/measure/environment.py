@@ -61,7 +61,7 @@ def collect(about: About, memory_note: str) -> Environment:
 
 
 def with_noise_after(environment: Environment) -> Environment:
-    if "simulated" in environment.engine:
+    if environment.simulated:
         return environment
     after = {f"{key}_after": value for key, value in _noise().items()}
     return environment.model_copy(update={"noise": {**environment.noise, **after}})

@@ -293,8 +293,8 @@ class Session:
             note = "the ground's own" if self._memory is None else self._memory.note
             self._environment = machine.collect(deployed.about(), note)
             self.bundle.environment(self._environment)
-            simulated = "simulated" in self._environment.engine
-            if not simulated and (calibration := store.calibration()) is not None:
+            calibration = None if self._environment.simulated else store.calibration()
+            if calibration is not None:
                 self.bundle.calibration(calibration)
 
     def finish(self) -> None:
