@@ -15,15 +15,9 @@ _CONNECT_S = 5.0
 
 
 def connect_to(path: Path) -> socket.socket:
-    """A stream to who listens at this very file; OSError: nobody does yet.
-
-    Whoever can write in its folder could put a link there, to a socket of the host's. The file is
-    pinned (O_PATH), looked at, and reached by its descriptor; the folders above are the lab's own.
-    """
-    pinned = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """A stream to who listens at this very file; OSError: nobody does yet."""
+    pinned = pinned_socket(path)
     try:
-        if not stat.S_ISSOCK(os.fstat(pinned).st_mode):
-            raise HeadraceError(f"{path}: is no socket, though a VNF was to listen there")
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stream.settimeout(_CONNECT_S)  # one who listens and lets its queue fill up
         try:
@@ -36,3 +30,16 @@ def connect_to(path: Path) -> socket.socket:
         return stream
     finally:
         os.close(pinned)
+
+
+def pinned_socket(path: Path) -> int:
+    """The descriptor (O_PATH) by which this very file is reached; OSError: there is none.
+
+    Whoever can write in its folder could put a link there, to a socket of the host's; the folders
+    above are the lab's own.
+    """
+    pinned = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISSOCK(os.fstat(pinned).st_mode):
+        os.close(pinned)
+        raise HeadraceError(f"{path}: is no socket, though a VNF was to listen there")
+    return pinned

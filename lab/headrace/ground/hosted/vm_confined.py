@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.ground.hosted.vm_qemu import Disk, GuestMachine, GuestNic, Linux
+from headrace.host.sockets import pinned_socket
 
 _KVM, _VHOST = Path("/dev/kvm"), Path("/dev/vhost-net")
 _UID = 0x78000000  # and the number of the process, as an engine's (engine/core/rights)
@@ -48,8 +49,11 @@ class Handed:
         )
 
     def _open(self, file: Path, flags: int) -> int:
+        return self._keep(file, lambda: os.open(file, flags | os.O_CLOEXEC, 0o600))
+
+    def _keep(self, file: Path, opened: Callable[[], int]) -> int:
         try:
-            descriptor = os.open(file, flags | os.O_CLOEXEC, 0o600)
+            descriptor = opened()
         except OSError as error:
             raise HeadraceError(f"{file}: {(error.strerror or '').lower()}") from None
         self.descriptors.append(descriptor)
@@ -85,9 +89,8 @@ class Handed:
             return nic
         # QEMU passes memory over no socket that it was given open: it connects by the descriptor
         # of the file, which is all that it has of the run's folder.
-        pinned = self._again(nic.socket, os.O_PATH | os.O_NOFOLLOW)
-        if not stat.S_ISSOCK(pinned.stat().st_mode):
-            raise HeadraceError(f"{nic.socket}: is no socket")
+        number = self._keep(nic.socket, lambda: pinned_socket(nic.socket))
+        pinned = Path(f"/proc/self/fd/{number}")
         pinned.chmod(0o666)
         return replace(nic, socket=pinned)
 
