@@ -7,7 +7,7 @@ import fcntl
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,15 +87,21 @@ def whose() -> str:
     return text
 
 
-def wait_for(megabytes: int, seconds: float = WAIT_S) -> bool:
-    """Until so much is free: an engine that was just ended gives its pages back a little later.
-    Whether it is; not waited for where nobody has any."""
+def until(enough: Callable[[], bool], seconds: float = WAIT_S) -> bool:
+    """Asked again and again: an engine that was just ended gives its pages back a little later.
+    Whether there are enough; not waited for where nobody has any."""
     end = time.monotonic() + seconds
-    while (pages := pool()) is not None and lacking(megabytes, pages):
-        if pages.free == pages.total or time.monotonic() > end:
+    while not enough():
+        pages = pool()
+        if pages is None or pages.free == pages.total or time.monotonic() > end:
             return False
         time.sleep(0.1)
-    return pages is not None
+    return True
+
+
+def wait_for(megabytes: int, seconds: float = WAIT_S) -> bool:
+    """Until so much is free; whether it is."""
+    return until(lambda: (pages := pool()) is not None and not lacking(megabytes, pages), seconds)
 
 
 def count(control: Path) -> int:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 from headrace.errors import HeadraceError
@@ -36,17 +35,18 @@ def provide(deployment: Deployment, state: RunState) -> Memory:
     pool = hugepages.pool()
     if pool is None or not pool.control.exists():
         return _without(deployment, "this kernel has none")
-    end = time.monotonic() + hugepages.WAIT_S
-    while True:
+    memory: Memory | str = ""
+
+    def reserved() -> bool:
+        nonlocal memory
         with hugepages.locked(pool.control):
             memory = _reserve(deployment, state)
-        if not isinstance(memory, str):
-            return memory
-        now = hugepages.pool()
-        # Others have some: a run that ends now gives back what it added.
-        if now is None or now.free == now.total or time.monotonic() > end:
-            return _without(deployment, f"{memory}: {hugepages.whose()}")
-        time.sleep(0.2)
+        return isinstance(memory, Memory)
+
+    hugepages.until(reserved)
+    if isinstance(memory, str):
+        return _without(deployment, f"{memory}: {hugepages.whose()}")
+    return memory
 
 
 def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
