@@ -10,54 +10,26 @@ from typing import Any
 
 import pytest
 
-from support.engine import Engine, EngineError, memory_engine
+from support.engine import Engine, EngineError
+from support.plans import beside_its_ends, on_cpus
 
 PACKETS, RATE_PPS = 20_000, 5000
 
 
 def _plan(cpus: list[int]) -> dict[str, Any]:
-    """Two segments, one of a function with flows; rings that wait."""
-    wait = {"type": "ring", "params": {"size": 1024, "on_full": "wait"}}
-    return {
-        "version": 1,
-        "engine": memory_engine(),
-        "links": {
-            "gen": {"type": "source", "params": {"frame_bytes": [128], "flows": 100}},
-            "wire": wait,
-            "back": wait,
-            "meas": {"type": "sink", "params": {}},
-        },
-        "nfs": {"fw": {"type": "firewall", "params": {"default": "permit"}}},
-        "segments": [
-            {
-                "name": "ends",
-                "cpus": [cpus[0]],
-                "inputs": [
-                    {"link": "gen", "to": "link:wire"},
-                    {"link": "back", "to": "link:meas"},
-                ],
-            },
-            {
-                "name": "chain",
-                "cpus": [cpus[1]],
-                "inputs": [{"link": "wire", "to": "fw"}],
-                "nodes": {"fw": {"forward": {"pass": "link:back"}}},
-            },
-        ],
-    }
+    """Two segments, one of a function with flows."""
+    nodes = {"fw": {"forward": {"pass": "link:back"}}}
+    return beside_its_ends(
+        cpus,
+        {"fw": {"type": "firewall", "params": {"default": "permit"}}},
+        {"inputs": [{"link": "wire", "to": "fw"}], "nodes": nodes},
+    )
 
 
 def _came(engine: Engine, wanted: int) -> bool:
     """So many packets, or all that there will be."""
     links = engine.read()["links"]
     return bool(links["meas"]["received"] >= wanted or links["gen"]["state"] == "done")
-
-
-def _moved(plan: dict[str, Any], *cpus: int) -> dict[str, Any]:
-    moved = copy.deepcopy(plan)
-    for segment, cpu in zip(moved["segments"], cpus, strict=True):
-        segment["cpus"] = [cpu]
-    return moved
 
 
 def test_segments_move_and_nothing_is_lost(
@@ -74,7 +46,7 @@ def test_segments_move_and_nothing_is_lost(
             engine.wait_for(partial(_came, engine, wanted), "traffic", seconds=30)
             moved_under_way += engine.read()["links"]["gen"]["state"] == "running"
             before = engine.read()
-            assert engine.call("plan", plan=_moved(plan, *way))["paused_ns"] > 0
+            assert engine.call("plan", plan=on_cpus(plan, *way))["paused_ns"] > 0
             after = engine.read()
             for cpu, worker in after["workers"].items():
                 assert worker["ref_cycles"] >= before["workers"][cpu]["ref_cycles"]
@@ -111,7 +83,7 @@ def test_what_cannot_change_is_named(start_engine: Callable[..., Engine], cpus: 
             (other_nf, "plan.nfs: differs.*`update`"),
             (replicas, r"plan.segments\[1\]: 2 replicas; allowed: as many as there are, 1"),
             (burst, r"plan.segments\[1\]: differs.*CPUs"),
-            (_moved(plan, cpus[0], 250), r"plan.segments\[1\]: CPU 250; allowed: .*started with"),
+            (on_cpus(plan, cpus[0], 250), r"plan.segments\[1\]: CPU 250; allowed: .*started with"),
             ({"version": 1}, "links"),
         ):
             with pytest.raises(EngineError, match=message):

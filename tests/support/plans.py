@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,3 +112,35 @@ def _segment(i: int, nfs: Sequence[Nf], model: Model, cpus: Sequence[int]) -> di
         "inputs": [{"link": f"ring{i}", "to": nfs[0].name if nfs else f"link:ring{i + 1}"}],
         "nodes": {nf.name: {"forward": {nf.edge: to}} for nf, to in zip(nfs, onwards, strict=True)},
     }
+
+
+def beside_its_ends(
+    cpus: Sequence[int], nfs: dict[str, Any], chain: dict[str, Any]
+) -> dict[str, Any]:
+    """A chain in a segment of its own, its source and sink in another; rings that wait, so that
+    none is lost. `chain`: what its segment says beside its CPU, from the link "wire" to "back"."""
+    wait = {"type": "ring", "params": {"size": 1024, "on_full": "wait"}}
+    ends = [{"link": "gen", "to": "link:wire"}, {"link": "back", "to": "link:meas"}]
+    return {
+        "version": 1,
+        "engine": memory_engine(),
+        "links": {
+            "gen": {"type": "source", "params": {"frame_bytes": [128], "flows": 100}},
+            "wire": wait,
+            "back": wait,
+            "meas": {"type": "sink", "params": {}},
+        },
+        "nfs": nfs,
+        "segments": [
+            {"name": "ends", "cpus": [cpus[0]], "inputs": ends},
+            {"name": "chain", "cpus": [cpus[1]], **chain},
+        ],
+    }
+
+
+def on_cpus(plan: dict[str, Any], *cpus: int) -> dict[str, Any]:
+    """The same with each segment on another CPU."""
+    moved = copy.deepcopy(plan)
+    for segment, cpu in zip(moved["segments"], cpus, strict=True):
+        segment["cpus"] = [cpu]
+    return moved
