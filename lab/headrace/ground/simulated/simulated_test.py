@@ -134,9 +134,8 @@ def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
     """Three corners of costs are priced by the entries of one reading."""
     routes = tmp_path / "routes"
     routes.write_bytes(gzip.compress(b"".join(b"10.%d.0.0/16 0\n" % i for i in range(200))))
-    with_l3fwd = SERVER.replace("acl: &nf", "l3fwd: &nf").replace(
-        "0, x]}", "0, x], entries: routes}"
-    )
+    routes_cost = SERVER.replace("poll: [0, x]", "poll: [0, x], entries: routes")
+    with_l3fwd = routes_cost.replace("acl: &nf", "l3fwd: &nf")
     described = server(tmp_path, with_l3fwd)
     chain = f"[{{l3fwd: {{routes_file: {routes}}}}}]"
     text = STUDY.replace("[acl, lb]", chain.replace("{", "{{").replace("}", "}}"))
