@@ -8,6 +8,7 @@ import os
 import sys
 from typing import NoReturn
 
+from headrace.host import interrupts
 from headrace.host.exclusive import held
 
 # Those that measure, and so will wait for these lcores.
@@ -33,10 +34,13 @@ def notice(command: str) -> str | None:
 
 
 def main() -> NoReturn:
-    if len(sys.argv) > 1 and (text := notice(sys.argv[1])) is not None:
-        print(text, file=sys.stderr, flush=True)
-    from headrace.cli import main as command  # now, as it takes long
-
+    interrupts.catch()
+    try:
+        if len(sys.argv) > 1 and (text := notice(sys.argv[1])) is not None:
+            print(text, file=sys.stderr, flush=True)
+        from headrace.cli import main as command  # now, as it takes long
+    except KeyboardInterrupt:
+        interrupts.leave()
     command()
 
 

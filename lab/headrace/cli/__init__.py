@@ -86,8 +86,7 @@ def main() -> NoReturn:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             sys.exit(128 + signal.SIGPIPE)
         if ended.code == EXIT_INTERRUPTED and interrupts.received:
-            interrupts.ignore()
-            sys.exit(128 + interrupts.received[0])
+            interrupts.leave()
         raise
 
 

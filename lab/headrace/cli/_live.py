@@ -8,12 +8,15 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from headrace.measure.observer import Observer
+# Every command reads this module, to say `--live` of its arguments: what measures is loaded by
+# those alone that do.
+if TYPE_CHECKING:
+    from headrace.measure.observer import Observer
 
 OPTION = "--live"
 Address = Annotated[
@@ -53,6 +56,8 @@ def watched(
 ) -> Iterator[Observer]:
     """Without a socket nobody looks on."""
     if listening is None:
+        from headrace.measure.observer import Observer
+
         yield Observer()
         return
     from headrace.live.broadcast import live

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,28 @@ def test_help_and_no_argument_print_the_list(
             cli.main()
         assert ended.value.code == status
         assert capsys.readouterr().out.strip() == command_list().strip()
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+
+
+def test_the_list_needs_no_library_that_takes_long() -> None:
+    """Beside a trial of another run a command gets one part in a hundred of a core."""
+    code = (
+        "import sys, atexit; from headrace.__main__ import main; "
+        "atexit.register(lambda: print({'pydantic', 'numpy', 'duckdb'} & {*sys.modules})); main()"
+    )
+    done = python(code, "--help")
+    assert done.stdout == command_list() + "set()\n", done.stderr
+
+
+@pytest.mark.parametrize("where", ["__main__.notice", "cli.importlib.import_module"])
+def test_an_interrupt_while_it_starts(where: str) -> None:
+    """Ctrl-C before and while a command's libraries are loaded."""
+    code = (
+        "import os, signal; from headrace import __main__, cli; "
+        f"{where} = lambda name: os.kill(os.getpid(), signal.SIGINT); __main__.main()"
+    )
+    done = python(code, "run")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "headrace: interrupted\n")

@@ -10,9 +10,12 @@ SIGKILL, and `headrace clean`.
 from __future__ import annotations
 
 import signal
+import sys
 from types import FrameType
+from typing import NoReturn
 
 received: list[int] = []  # signals, in order
+told = False  # the user knows what became of what was being done
 _raised = False
 _holders = 0
 
@@ -28,6 +31,14 @@ def ignore() -> None:
     """From now on all is undone: one more, while Python ends, would change the exit status."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+
+
+def leave() -> NoReturn:
+    """The program's end by a signal, with the status that shells expect."""
+    ignore()
+    if not told:
+        print("headrace: interrupted", file=sys.stderr)
+    sys.exit(128 + received[0])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

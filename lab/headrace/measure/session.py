@@ -344,6 +344,7 @@ def session(
     else:
         progress.close()
         if interrupts.pending():
+            interrupts.told = True
             progress.say(f"interrupted when it had ended; see {escape(str(bundle.path))}")
     finally:
         interrupts.let_go()
@@ -353,6 +354,7 @@ def _ended_by(
     error: BaseException, target: Path, opened: Session | None, progress: Progress, report: Report
 ) -> None:
     interrupted, named = isinstance(error, KeyboardInterrupt), escape(str(target))
+    interrupts.told = interrupted
     if opened is None or not opened.results:
         if isinstance(error, BadInput):
             shutil.rmtree(target)  # found wrong when it was loaded, before anything was measured
