@@ -19,15 +19,9 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/rights/helper.h"
-#include "port_times.h"
+#include "port.h"
 
-struct port_conf {
-	char *devargs;
-	uint64_t rx_descriptors, tx_descriptors;
-	bool promiscuous;
-	uint64_t wait_link_ms;
-	bool times;
-};
+static const char *const rss_names[] = {"ip", "tcp", "udp", NULL};
 
 static const struct param port_params[] = {
 	{.name = "devargs", .type = PARAM_STRING, .required = true,
@@ -42,6 +36,15 @@ static const struct param port_params[] = {
 	{.name = "tx_descriptors", .type = PARAM_UINT,
 	 .offset = offsetof(struct port_conf, tx_descriptors), .min = 32, .max = 32768,
 	 .def = "1024", .unit = "packets", .doc = "transmit queue length, adjusted to the device"},
+	{.name = "mtu", .type = PARAM_UINT, .offset = offsetof(struct port_conf, mtu), .max = 9600,
+	 .def = "0", .unit = "bytes", .doc = "largest packet without Ethernet header; 0: the device's own"},
+	{.name = "rss_fields", .type = PARAM_ENUM, .list = true,
+	 .offset = offsetof(struct port_conf, rss_fields), .choices = rss_names,
+	 .def = "[\"ip\", \"tcp\", \"udp\"]",
+	 .doc = "headers by which flows are spread over receive queues, as far as the device can"},
+	{.name = "rss_key", .type = PARAM_STRING, .offset = offsetof(struct port_conf, rss_key),
+	 .doc = "of the hash over them, 40 to 52 bytes in hexadecimal digits; by itself one that "
+		"makes both directions of a flow meet"},
 	{.name = "promiscuous", .type = PARAM_BOOL,
 	 .offset = offsetof(struct port_conf, promiscuous), .def = "true",
 	 .doc = "take packets for any MAC address"},
@@ -53,18 +56,6 @@ static const struct param port_params[] = {
 	 .doc = "take packets' times: from a port that does so, too, to this one, and their age when they "
 		"come and leave, by the source's stamp"},
 	{0},
-};
-
-struct port_queue {
-	uint16_t port, queue;
-	bool timed;
-	struct port_times times;
-} __rte_cache_aligned;
-
-struct port_state {
-	bool probed, started;
-	int claim; /* see claim.h */
-	struct port_queue *rx, *tx;
 };
 
 static uint64_t taken; /* ports that are a link's, one bit each */
@@ -127,90 +118,6 @@ static int probe(struct link *l, struct err *err)
 		return err_set(err, ENODEV, "params.devargs", "no device \"%.120s\": %s", c->devargs,
 			       rte_strerror(-rc));
 	take(l, __builtin_ctzll(new));
-	return 0;
-}
-
-static int check_queues(const struct link *l, const struct rte_eth_dev_info *info, struct err *err)
-{
-	if (l->n_rxq > info->max_rx_queues)
-		return err_set(err, EINVAL, "params.devargs",
-			       "%u replicas read this port, its device has %u receive queue(s); read "
-			       "it with one replica and steer through a ring",
-			       l->n_rxq, info->max_rx_queues);
-	if (l->n_txq > info->max_tx_queues)
-		return err_set(err, EINVAL, "params.devargs",
-			       "%u replicas write this port, its device has %u transmit queue(s); "
-			       "gather them in a ring first",
-			       l->n_txq, info->max_tx_queues);
-	return 0;
-}
-
-/* The RSS key that makes Toeplitz symmetric: one 16-bit pattern repeated (Woo and Park, 2012). */
-static void set_rss(struct rte_eth_conf *conf, const struct rte_eth_dev_info *info, uint8_t *key,
-		    uint16_t n_rxq)
-{
-	uint8_t len = info->hash_key_size ? info->hash_key_size : 40;
-	uint64_t hf = info->flow_type_rss_offloads &
-		      (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
-
-	if (n_rxq < 2 || !hf)
-		return;
-	for (uint8_t i = 0; i < len; i++)
-		key[i] = i & 1 ? 0x5a : 0x6d;
-	conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-	conf->rx_adv_conf.rss_conf.rss_key = key;
-	conf->rx_adv_conf.rss_conf.rss_key_len = len;
-	conf->rx_adv_conf.rss_conf.rss_hf = hf;
-}
-
-static int setup_queues(struct link *l, uint16_t n_rx, uint16_t n_tx, struct err *err)
-{
-	const struct port_conf *c = l->conf;
-	uint16_t rx = c->rx_descriptors, tx = c->tx_descriptors;
-	int rc = rte_eth_dev_adjust_nb_rx_tx_desc(l->port_id, &rx, &tx);
-
-	for (uint16_t i = 0; i < n_rx && !rc; i++)
-		rc = rte_eth_rx_queue_setup(l->port_id, i, rx, SOCKET_ID_ANY, NULL, l->pool);
-	for (uint16_t i = 0; i < n_tx && !rc; i++)
-		rc = rte_eth_tx_queue_setup(l->port_id, i, tx, SOCKET_ID_ANY, NULL);
-	if (rc)
-		return err_set(err, -rc, "params.devargs", "queues of \"%.80s\" cannot be set up: %s",
-			       c->devargs, rte_strerror(-rc));
-	return 0;
-}
-
-static int configure(struct link *l, struct err *err)
-{
-	const struct port_conf *c = l->conf;
-	struct port_state *s = l->state;
-	struct rte_eth_dev_info info;
-	struct rte_eth_conf conf = {0};
-	uint16_t n_rx = RTE_MAX(l->n_rxq, 1), n_tx = RTE_MAX(l->n_txq, 1);
-	uint8_t key[UINT8_MAX];
-	int rc = rte_eth_dev_info_get(l->port_id, &info);
-
-	if (!rc) {
-		rc = check_queues(l, &info, err);
-		if (rc)
-			return rc;
-		n_rx = RTE_MIN(n_rx, info.max_rx_queues);
-		n_tx = RTE_MIN(n_tx, info.max_tx_queues);
-		set_rss(&conf, &info, key, n_rx);
-		rc = rte_eth_dev_configure(l->port_id, n_rx, n_tx, &conf);
-	}
-	if (rc)
-		return err_set(err, -rc, "params.devargs", "\"%.80s\" cannot be configured: %s",
-			       c->devargs, rte_strerror(-rc));
-	rc = setup_queues(l, n_rx, n_tx, err);
-	if (rc)
-		return rc;
-	rc = rte_eth_dev_start(l->port_id);
-	if (rc)
-		return err_set(err, -rc, "params.devargs", "\"%.80s\" does not start: %s",
-			       c->devargs, rte_strerror(-rc));
-	s->started = true;
-	if (c->promiscuous)
-		rte_eth_promiscuous_enable(l->port_id); /* not every device can; then it takes all */
 	return 0;
 }
 
@@ -310,7 +217,7 @@ static int port_init(struct link *l, struct err *err)
 	if (!rc)
 		rc = probe(l, err);
 	if (!rc)
-		rc = configure(l, err);
+		rc = port_configure(l, err);
 	if (!rc)
 		rc = wait_link(l, err);
 	if (rc) {
@@ -418,8 +325,9 @@ static json_t *port_stats(struct link *l)
 		link = (struct rte_eth_link){0}; /* what cannot be read is not up */
 	if (!rte_eth_macaddr_get(l->port_id, &addr))
 		rte_ether_format_addr(mac, sizeof(mac), &addr);
-	o = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",
-			 ok ? info.driver_name : "", "mac", mac, "up", link.link_status,
+	o = json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "driver",
+			 ok ? info.driver_name : "", "mac", mac, "flow_control",
+			 port_flow_control(l->port_id), "up", link.link_status,
 			 "speed_mbps", (json_int_t)link.link_speed, "rx_packets",
 			 (json_int_t)st.ipackets, "rx_bytes", (json_int_t)st.ibytes, "tx_packets",
 			 (json_int_t)st.opackets, "tx_bytes", (json_int_t)st.obytes, "rx_missed",
