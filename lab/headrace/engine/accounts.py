@@ -95,7 +95,7 @@ def books(before: EngineCounts, after: EngineCounts) -> Books:
         ends=ends,
         held=held,
         plain=_plain(before, after),
-        between=_between(before, after) | _inside(before, after),
+        between=_between(before, after) | _inside(before, after) | _missing(before, after),
         waiting=waiting(after) - waiting(before),
         created=_created(after) - _created(before),
         remembered=all(isinstance(link, _REMEMBER) for link in after.links.values()),
@@ -152,6 +152,12 @@ def _between(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
             if lost > 0:
                 held[f"{name}/{reason}"] = lost
     return held
+
+
+def _missing(before: EngineCounts, after: EngineCounts) -> dict[str, int]:
+    """Packets that left one port, and did not come to the one at the other end."""
+    grown = {place: n - before.missing.get(place, 0) for place, n in after.missing.items()}
+    return {place: n for place, n in grown.items() if n > 0}
 
 
 def _inside(before: EngineCounts, after: EngineCounts) -> dict[str, int]:

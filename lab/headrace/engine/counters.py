@@ -29,6 +29,7 @@ from headrace.record.counters import (
     WorkerReading,
 )
 
+SPEED_UNKNOWN = (1 << 32) - 1  # rte_ethdev.h: RTE_ETH_SPEED_NUM_UNKNOWN
 FASTPATH = "fast path"  # beside the functions in tables of cycles; no function can be named so
 
 
@@ -59,6 +60,7 @@ def difference(
         ports={
             name: _port(link) for name, link in grown.links.items() if isinstance(link, PortCounts)
         },
+        dut=grown.dut,
     )
 
 
@@ -272,6 +274,9 @@ def _port(link: PortCounts) -> PortReading:
         rx_no_mbuf=link.rx_no_mbuf,
         device_rx=None if link.device is None else link.device.rx_packets,
         device_tx=None if link.device is None else link.device.tx_packets,
+        up=link.up,
+        speed_mbps=link.speed_mbps if 0 < link.speed_mbps < SPEED_UNKNOWN else None,
+        flow_control=link.flow_control,
     )
 
 

@@ -226,6 +226,9 @@ class EngineCounts(Counts):
     segments: dict[str, tuple[ReplicaCounts, ...]]
     links: dict[str, LinkCounts]
     vnfs: dict[str, VnfCounts] = {}  # a ground's, where VNFs are hosted
+    # A ground's: "place/reason": packets that went there and are in nobody's counters, at most.
+    missing: dict[str, int] = {}
+    dut: dict[str, int] = {}  # an external device's own counters
 
     @property
     def replicas(self) -> Iterable[ReplicaCounts]:

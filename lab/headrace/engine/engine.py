@@ -44,18 +44,27 @@ class Engine:
     """A running engine. Used as a context: leaving it ends the process, whatever happened."""
 
     def __init__(
-        self, binary: Path, plan: Plan, state: RunState, enter: Sequence[str] = ()
+        self,
+        binary: Path,
+        plan: Plan,
+        state: RunState,
+        enter: Sequence[str] = (),
+        folder: str = "",
     ) -> None:
-        """`enter`: a command that starts another in its place, such as `ip netns exec NAME`."""
+        """`enter`: a command that starts another in its place, such as `ip netns exec NAME`.
+        `folder`: below the run's, of an engine that is not its only one."""
         self._state = state
+        own = state.path / folder
+        own.mkdir(exist_ok=True)
+        self._note = folder or "engine"
         # Whoever looks on asks between the requests of the thread that measures.
         self.turn = threading.RLock()
-        self._stderr = state.path / "engine.stderr"
-        self._socket = state.path / "control.sock"
+        self._stderr = own / "engine.stderr"
+        self._socket = own / "control.sock"
         self._socket.unlink(missing_ok=True)
         if plan.engine.hugepages and plan.engine.memory_mb:
             hugepages.wait_for(plan.engine.memory_mb)  # if they do not come, the engine says so
-        plan_file = state.path / "plan.json"
+        plan_file = own / "plan.json"
         plan_file.write_text(plan.text)
         command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         # Polling lcores must not outlive a lab that was killed.
@@ -73,7 +82,7 @@ class Engine:
         self.control: Control | None = None
         self.shielded = False
         try:
-            state.note("engine", Process.of(self._process.pid))
+            state.note(self._note, Process.of(self._process.pid))
             self.control = self._connect()
             self.shielded = set_share(self.pid, SHARE_IDLE)
         except BaseException:
@@ -173,7 +182,7 @@ class Engine:
             if self._process.poll() is None:
                 self._process.send_signal(number)
                 self._reap(_QUIT_S)
-        self._state.forget("engine")
+        self._state.forget(self._note)
         self._socket.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -122,6 +122,7 @@ class PortCounts(Counts):
     mac: str
     up: bool
     speed_mbps: int
+    flow_control: str = "none"  # off, rx, tx, full; none: the device knows nothing of it
     rx_packets: int
     rx_bytes: int
     tx_packets: int

@@ -123,6 +123,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
             if node.name == parts[1]:
                 rest = parts[3:] if parts[2:3] == ["params"] else parts[2:]
                 return doc.error((*at, *rest), problem)
+    if parts[0] == "links" and (port := _port_of(parts, experiment)) is not None:
+        return doc.error(port, problem)
     if parts[0] == "links" and parts[2:] == ["params", "devargs"]:  # of no source
         return doc.error(("deployment", "network"), f"{parts[1]}: {problem}")
     if parts[0] == "links" and len(parts) > 3 and parts[2] == "params":
@@ -138,6 +140,16 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
     if parts[0].startswith("segments"):
         return doc.error(("deployment",), f"{place}: {problem}")
     return BadInput(f"{place}: {problem}" if place else problem)
+
+
+def _port_of(parts: list[str], experiment: Experiment) -> tuple[PathKey, ...] | None:
+    """Where the spec says what is wrong with a port's link; None: it is no port of the testbed."""
+    testbed = experiment.study.testbed
+    if testbed is None or parts[1] not in testbed.ports:
+        return None
+    keys = {"devargs": ("device",), "rss_key": ("rss", "key"), "rss_fields": ("rss", "fields")}
+    last = parts[-1].partition("[")[0]
+    return ("testbed", "ports", parts[1], *keys.get(last, (last,)))
 
 
 def _file_of(problem: str, experiment: Experiment, doc: Document) -> tuple[PathKey, ...]:

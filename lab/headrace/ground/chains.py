@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,8 @@ from headrace.ground.engine_check import (
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
+from headrace.ground.wired.ground import wired_point
+from headrace.spec.deployment import Deployment
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
 
@@ -47,8 +49,7 @@ class Chains:
         ready = self._remarked(points)
         files = input_files(experiments, doc, self._description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
-        deployments = (one.study.deployment for one in ready)
-        most = max(deployments, key=lambda one: one.memory_mb)
+        most = max((_memory(one) for one in ready), key=lambda one: one.memory_mb)
         return Checked(
             ready, files, None if boots else _BOOT_S * len(ready), memory=most,
             writes=output_files(experiments, doc, self._description),
@@ -57,6 +58,14 @@ class Chains:
     def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
         """With what becomes of their first packets, where that is not what one would expect."""
         return [replace(one, remarks=self._dry.notes(one.experiment, one.doc)) for one in points]
+
+
+def _memory(point: EnginePoint) -> Deployment:
+    """What it asks of the machine: a chain behind ports has an engine of its own."""
+    deployment, bed = point.study.deployment, point.study.testbed
+    if bed is None or bed.external is not None:
+        return deployment
+    return deployment.model_copy(update={"memory_mb": 2 * deployment.memory_mb})
 
 
 def points_of(
@@ -78,9 +87,17 @@ def points_of(
             checks[engine] = PlanCheck(doc, described, accepted)
         check = checks[engine]
         check_nodes(one, doc, check.description)
-        make = inline_point if one.hosting.kind == "inline" else hosted_point
-        ready.append(make(one, check, available, floors if engine is None else Floors()))
+        ready.append(_maker(one)(one, check, available, floors if engine is None else Floors()))
     return ready
+
+
+Maker = Callable[[Experiment, PlanCheck, list[int], Floors], EnginePoint]
+
+
+def _maker(experiment: Experiment) -> Maker:
+    if experiment.study.testbed is not None:
+        return wired_point
+    return inline_point if experiment.hosting.kind == "inline" else hosted_point
 
 
 def _other(experiment: Experiment, engine: Path, doc: Document) -> Description:

@@ -215,10 +215,11 @@ class InterfaceCount:
 
 
 def counts(namespace: str) -> dict[str, InterfaceCount]:
-    return within(namespace, _counts)
+    return within(namespace, counts_here)
 
 
-def _counts() -> dict[str, InterfaceCount]:
+def counts_here() -> dict[str, InterfaceCount]:
+    """In the namespace that this process is in."""
     counts = {}
     with IPRoute() as ip:
         for link in ip.get_links():

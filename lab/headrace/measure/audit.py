@@ -29,7 +29,7 @@ PACE_LIMIT = 1.1  # TSC cycles for what takes one cycle of a core at its base fr
 # What may have lost packets that the chain did not: a search repeats such a trial.
 DISTURBED = frozenset({"stall", "sink", "preemption", "standstill"})
 _INVALID = frozenset({"conservation", "accounting", "surplus", "content", "time"})
-_GENERATOR = frozenset({"unsent", "oversent", "stretched", "generator-limit"})
+_GENERATOR = frozenset({"unsent", "oversent", "stretched", "generator-limit", "port"})
 
 
 def audit(facts: Facts) -> Audit:

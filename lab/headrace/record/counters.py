@@ -183,6 +183,9 @@ class PortReading(Record):
     rx_no_mbuf: NonNegativeInt = 0  # times that it found no buffer: no loss by itself
     device_rx: NonNegativeInt | None = None
     device_tx: NonNegativeInt | None = None
+    up: bool = True  # its link, at the trial's end
+    speed_mbps: NonNegativeInt | None = None  # None: the device does not say
+    flow_control: str = "none"  # off, rx, tx, full; none: the device knows nothing of pause frames
 
 
 class WorkerReading(Record):
@@ -232,3 +235,4 @@ class Counters(Record):
     replicas: tuple[ReplicaReading, ...] = ()
     rings: dict[str, RingReading] = {}
     ports: dict[str, PortReading] = {}  # a VNF's own are VNF:LINK
+    dut: dict[str, int] = {}  # what an external device's own counters grew by

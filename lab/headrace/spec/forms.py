@@ -29,6 +29,7 @@ _HOSTED: dict[Path, tuple[str, ...]] = {
     ("baseline",): _APPLIANCES,
     ("alone",): _APPLIANCES,
     ("scale_out",): _APPLIANCES,
+    ("testbed",): ("inline",),
     ("measure", "chaos"): ("process", "container", "vm", *_OFFLOAD),
     ("measure", "convergence"): _OFFLOAD,
     **{

@@ -26,6 +26,7 @@ from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
 from headrace.spec.measure import ASKED, Measure, Repetitions
+from headrace.spec.testbed import Testbed
 from headrace.spec.workload import Packets, Pcap, Workloads
 
 EXPERIMENTS_MAX = 10_000
@@ -63,6 +64,9 @@ class Study(Spec):
     graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
     ground: GroundChoice | None = None  # a described server instead of this one
     deployment: Deployment = Deployment()  # how the chain is put on this server
+    testbed: Testbed | None = (
+        None  # ports between the tester and the chain; none: one engine has both
+    )
     workload: Workloads = (Packets(),)  # the traffic: one, or a list; each is measured by itself
     measure: Measure = Field(default_factory=lambda: Measure.model_validate({}))  # what is asked: a
     # search, loads, the maximum; NDR and PDR by default
@@ -99,6 +103,21 @@ class Study(Spec):
         if isinstance(value.get("chains"), dict):
             laid["chains"] = {name: _vnfs(chain) for name, chain in value["chains"].items()}
         return laid
+
+    @model_validator(mode="after")
+    def _fits_its_testbed(self) -> Study:
+        if self.testbed is None:
+            return self
+        if self.testbed.external is not None and any(self.by_name().values()):
+            raise ValueError("chain: with `dut: external` the chain is not headrace's; allowed: []")
+        for key, ends in (("tester", self.testbed.tester), ("chain", self.testbed.chain)):
+            both = any(getattr(one, "direction", "") == "both" for one in self.workload)
+            if both and ends and len(set(ends)) == 1:
+                raise ValueError(
+                    f"testbed.{key}: one port, and traffic goes both ways; allowed: two ports, as "
+                    "directions are told by them"
+                )
+        return self
 
     @model_validator(mode="after")
     def _one_kind_of_chain(self) -> Study:

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The devices of a testbed's ports on this machine: found, made ready, counted beside DPDK."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyroute2 import IPRoute
+
+from headrace.engine.counts import EngineCounts
+from headrace.engine.link_counts import DeviceCounts, PortCounts
+from headrace.errors import HeadraceError
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import counts_here
+from headrace.host.settings import Setting
+from headrace.host.sriov import ip
+from headrace.spec.document import Document, PathKey
+from headrace.spec.testbed import Device, Testbed
+
+_NET = Path("/sys/class/net")
+_PCI = Path("/sys/bus/pci/devices")
+# Kernel drivers beside which DPDK has a device (its mlx4, mlx5 and mana); others have to let go.
+_SHARED = frozenset({"mlx4_core", "mlx5_core", "mana"})
+_FOR_USERS = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
+_IP_FAMILIES = {2: "an IPv4", 10: "an IPv6"}
+_GLOBAL = 0  # scope of an address (rtnetlink(7))
+
+
+def resolve(bed: Testbed, doc: Document) -> dict[str, Device]:
+    """Each port's device; that of an interface's name alone is the PCI device behind it. BadInput
+    where this machine has none, its kernel uses it, or a stranger's bundle would run programs."""
+    if (dut := bed.external) is not None:
+        for key, command in (
+            ("start", dut.start),
+            ("configure", dut.configure),
+            ("read", dut.read),
+        ):
+            if command:
+                doc.check_trusted(("testbed", "dut", key), str(command))
+    return {name: _resolved(port.to, ("testbed", "ports", name, "device"), doc)
+            for name, port in bed.ports.items()}  # fmt: skip
+
+
+def _resolved(to: Device, at: tuple[PathKey, ...], doc: Document) -> Device:
+    if to.kind in ("af_xdp", "af_packet", "interface") and not (_NET / to.name).exists():
+        here = ", ".join(sorted(path.name for path in _NET.iterdir() if path.name != "lo"))
+        raise doc.error(at, f"there is no interface {to.name}; allowed: {here or 'none here'}")
+    if to.interface is not None and (address := _address(to.interface)) is not None:
+        raise doc.error(
+            at,
+            f"{to.interface} has {address}, and all of its packets would be taken; "
+            "allowed: an interface without addresses",
+        )
+    if to.socket is not None:
+        doc.check_trusted(at, to.socket, "written to")
+    if to.kind == "interface":
+        device = (_NET / to.name / "device").resolve()
+        if not (_PCI / device.name).exists():
+            raise doc.error(
+                at,
+                f"{to.name} is no PCI device, which DPDK has a driver for; "
+                f"allowed: af_xdp:{to.name}, af_packet:{to.name}",
+            )
+        to = Device("pci", device.name)
+    if to.kind == "pci":
+        _check_pci(to.name, at, doc)
+    return to
+
+
+def _check_pci(address: str, at: tuple[PathKey, ...], doc: Document) -> None:
+    device = _PCI / address
+    if not device.exists():
+        raise doc.error(at, f"there is no PCI device {address}; `headrace doctor` lists NICs")
+    driver = (device / "driver").resolve().name if (device / "driver").exists() else None
+    if driver in _SHARED | _FOR_USERS:
+        return
+    raise doc.error(
+        at,
+        f"{address} is with the kernel's driver {driver or '(none)'}; allowed: vfio-pci "
+        f"(`dpdk-devbind.py --bind=vfio-pci {address}`), or af_xdp:NAME of its interface",
+    )
+
+
+def _address(interface: str) -> str | None:
+    """One that it has, beside those that the kernel gives each interface."""
+    with IPRoute() as route:
+        index = route.link_lookup(ifname=interface)
+        for one in route.get_addr(index=index[0]) if index else ():
+            if one["scope"] == _GLOBAL:
+                family = _IP_FAMILIES.get(one["family"], "an")
+                return f"{family} address ({one.get_attr('IFA_ADDRESS')})"
+    return None
+
+
+def make_ready(devices: Mapping[str, Device], ledger: Ledger) -> None:
+    """Interfaces are up, and the kernel sends nothing of its own by them; the ledger undoes it."""
+    for to in devices.values():
+        name = to.interface
+        if name is None or not (_NET / name).exists():
+            continue
+        target = f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6"
+        if Path(target).exists():
+            setting = Setting(namespace="", target=target, value="1")
+            before = setting.with_value(Path(target).read_text().strip())
+            if before.value != setting.value:
+                ledger.note("setting", before.model_dump_json())
+                setting.write()
+        if not int((_NET / name / "flags").read_text(), 16) & 1:  # IFF_UP
+            ledger.note("up", name)
+            ip("link", "set", "dev", name, "up")
+
+
+def with_devices(read: EngineCounts, devices: Mapping[str, Device]) -> EngineCounts:
+    """What the kernel counted at the ports that are interfaces of its own, beside what DPDK did."""
+    if not any(to.interface for to in devices.values()):
+        return read
+    kernel, links = counts_here(), dict(read.links)
+    for name, to in devices.items():
+        count, link = kernel.get(to.interface or ""), links.get(name)
+        if count is None or not isinstance(link, PortCounts):
+            continue
+        came, left = count.rx_packets, count.tx_packets
+        if to.kind == "tap":  # what the kernel sends there is what the port receives
+            came, left = left, came
+        device = DeviceCounts(rx_packets=came, tx_packets=left)
+        links[name] = link.model_copy(update={"device": device})
+    return read.model_copy(update={"links": links})
+
+
+def without_sockets(devices: Mapping[str, Device]) -> None:
+    """Sockets that killed engines left where ports are to listen are removed; one at which somebody
+    listens is an error."""
+    for name, to in devices.items():
+        path = Path(to.name)
+        if to.kind not in ("memif", "vhost") or not path.is_socket():
+            continue
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            kind = probe.connect_ex(to.name)
+        if kind != errno.ECONNREFUSED:
+            raise HeadraceError(
+                f"testbed.ports.{name}: somebody listens at {path}; allowed: a path that is free"
+            )
+        path.unlink()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device under test that is none of headrace's: its commands started, asked, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.host.bounded import Unbounded, run_bounded
+from headrace.host.ledger import Ledger
+from headrace.host.tool import printable
+from headrace.spec.testbed import ExternalDut
+
+_END_S = 10.0
+_CONFIGURE_S = 60.0
+_READ_S = 10.0
+_LAST = 3  # lines
+# Its number is written down before it begins, so that whatever kills the lab, it can be ended.
+_NUMBERED = 'echo $$ >"$0"; exec "$@"'
+
+
+class ExternalDevice:
+    """It is started when the tester's ports are there."""
+
+    def __init__(self, spec: ExternalDut, run: Path, ledger: Ledger) -> None:
+        self._spec = spec
+        self._log = run / "dut.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        if spec.start is None:
+            return
+        pidfile = run / "dut.pid"
+        ledger.note("pidfile", str(pidfile))
+        with self._log.open("wb") as log:
+            try:
+                self._process = subprocess.Popen(
+                    ["sh", "-c", _NUMBERED, str(pidfile), *spec.start],
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise HeadraceError(f"testbed.dut.start: {error.strerror}") from None
+
+    def configure(self) -> None:
+        for command in self._spec.configure:
+            self._asked("configure", command, _CONFIGURE_S)
+
+    def check_alive(self) -> None:
+        if self._process is None or self._process.poll() is None:
+            return
+        lines = self._log.read_text(errors="replace").strip().splitlines()[-_LAST:]
+        words = printable(" | ".join(lines)) or "it said nothing"
+        raise HeadraceError(
+            f"testbed.dut.start: `{_text(self._spec.start or ())}` ended with status "
+            f"{self._process.returncode} before the trial did: {words}"
+        )
+
+    def counters(self) -> dict[str, int]:
+        """Its own, as `read` prints them."""
+        if self._spec.read is None:
+            return {}
+        text = self._asked("read", self._spec.read, _READ_S)
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            answer = None
+        whole = isinstance(answer, dict) and all(type(n) is int for n in answer.values())
+        if not whole:
+            raise HeadraceError(
+                f"testbed.dut.read: `{_text(self._spec.read)}` printed "
+                f"{printable(text.strip()[:80]) or 'nothing'}; allowed: a JSON object of "
+                "whole numbers"
+            )
+        return {printable(name): count for name, count in answer.items()}
+
+    def _asked(self, key: str, command: Sequence[str], seconds: float) -> str:
+        where = f"testbed.dut.{key}: `{_text(command)}`"
+        try:
+            done = run_bounded(command, seconds)
+        except Unbounded as why:
+            raise HeadraceError(f"{where} {why}") from None
+        except OSError as error:
+            raise HeadraceError(f"{where}: {error.strerror}") from None
+        if done.returncode:
+            words = printable(" | ".join(done.stderr.strip().splitlines()[-_LAST:]))
+            raise HeadraceError(f"{where} ended with status {done.returncode}: {words}")
+        return done.stdout
+
+    def close(self) -> None:
+        """It, and what it started."""
+        if self._process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+                break
+
+
+def _text(command: Sequence[str]) -> str:
+    return printable(" ".join(command))

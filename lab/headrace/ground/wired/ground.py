@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of a testbed: the tester between its ports, the chain or an external device at the
+other end of the wires."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from headrace.collect.base import Targets, WatchedProcess
+from headrace.engine.place import place
+from headrace.engine.plan import direct_plan
+from headrace.engine.plan_document import Plan, PlanEngine
+from headrace.engine.reading import Reading
+from headrace.ground.contract import Site
+from headrace.ground.engine_check import PlanCheck
+from headrace.ground.floor import Floor, Floors
+from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.ground.wired.devices import resolve
+from headrace.ground.wired.pair import CHAIN, WiredEngines
+from headrace.ground.wired.wiring import chain_plan, entry, leaving, tester_plan
+from headrace.record.counters import PortReading
+from headrace.record.facts import Observation
+from headrace.record.verdict import Finding
+from headrace.spec.study import Experiment
+from headrace.spec.testbed import Device, Testbed
+
+
+@dataclass(frozen=True, kw_only=True)
+class WiredPoint(EnginePoint):
+    """An experiment between ports. `plan` is the tester's."""
+
+    bed: Testbed
+    devices: Mapping[str, Device]
+    chain_plan: Plan | None  # None: the device under test is external
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        dut = self.bed.external
+        if dut is None:
+            return super().runs
+        commands = (dut.start, *dut.configure, dut.read)
+        return (*super().runs, *(" ".join(one) for one in commands if one is not None))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        kinds = dict.fromkeys(f"port-{to.kind}" for to in self.devices.values())
+        external = ("dut-external",) if self.bed.external is not None else ()
+        return (*super().labels, *kinds, *external)
+
+    @contextlib.contextmanager
+    def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedWired]:
+        chain = self.chain_plan
+        if chain is not None:
+            given = site.engine
+            prefix = f"{given.file_prefix}-{CHAIN}"
+            engine = chain.engine.having(hugepages=given.hugepages, file_prefix=prefix)
+            chain = chain.having(engine=engine)
+        with site.stopwatch.phase("deploying"):
+            pair = WiredEngines(
+                self.description.engine, plan, chain, self.bed, self.devices, site.state
+            )
+        with pair:
+            yield DeployedWired(self, site, pair, _together(plan, chain), floor)
+
+
+def _together(tester: Plan, chain: Plan | None) -> Plan:
+    """For who looks up what a link or a segment is."""
+    if chain is None:
+        return tester
+    return tester.having(
+        links={**tester.links, **chain.links},
+        nfs=chain.nfs,
+        segments=(*tester.segments, *chain.segments),
+    )
+
+
+class DeployedWired(DeployedEngine):
+    """The tester's engine and the chain's are one engine to whoever asks them."""
+
+    def __init__(
+        self, point: WiredPoint, site: Site, engine: WiredEngines, plan: Plan, floor: Floor | None
+    ) -> None:
+        self.bed, self.pair = point.bed, engine
+        super().__init__(point, site, engine, plan, floor)
+
+    def parts(self) -> Targets:
+        own = super().parts()
+        more = (WatchedProcess(name=name, pid=pid) for name, pid in self.pair.pids.items())
+        return own.model_copy(update={"processes": (*own.processes, *more)})
+
+    def seen(self, observation: Observation, reading: Reading) -> Observation:
+        """With what the tester's own ports did: their losses are not the chain's."""
+        counters, facts = observation.figures.counters, observation.facts
+        assert counters is not None
+        ways = [way for way in self.ways if observation.direction in (way.direction, "both")]
+        out = {entry(self.bed.tester, way.direction) for way in ways}
+        back = {leaving(self.bed.tester, way.direction) for way in ways}
+        refused = sum(
+            outlet.full
+            for replica in counters.replicas
+            for link, outlet in replica.outputs.items()
+            if link in out
+        )
+        missed = sum(counters.ports[name].rx_missed for name in back)
+        facts = replace(
+            facts,
+            sink_full=(facts.sink_full or 0) + missed,
+            more=(*facts.more, sent_whole(refused, facts.sent), *links_of(counters.ports)),
+        )
+        return replace(observation, facts=facts)
+
+
+def sent_whole(refused: int, sent: int) -> Finding:
+    """What the tester's own port did not take never left it."""
+    text = "The tester's ports took all that was sent."
+    if refused:
+        text = (
+            f"The tester's ports had no room for {refused} of {sent} packets: their loss, and not "
+            "the chain's."
+        )
+    return Finding(check="port", ok=not refused, text=text, value=float(refused), limit=0)
+
+
+def links_of(ports: Mapping[str, PortReading]) -> list[Finding]:
+    """Links that are down, and receivers that hold their senders back (IEEE 802.3, annex 31B)."""
+    down = [name for name, one in ports.items() if not one.up]
+    paused = [f"{name} ({one.flow_control})" for name, one in ports.items()
+              if one.flow_control not in ("off", "none")]  # fmt: skip
+    return [
+        Finding(
+            check="link",
+            ok=not down,
+            text=f"The link of {', '.join(down)} was down." if down else "All links were up.",
+        ),
+        Finding(
+            check="flow control",
+            ok=not paused,
+            text=(
+                f"Flow control is on at {', '.join(paused)}: what is lost there cannot be told."
+                if paused
+                else "No port has flow control on."
+            ),
+        ),
+    ]
+
+
+def wired_point(
+    experiment: Experiment, check: PlanCheck, available: list[int], floors: Floors
+) -> WiredPoint:
+    doc, description = check.doc, check.description
+    bed = experiment.study.testbed
+    assert bed is not None
+    devices = resolve(bed, doc)
+    placement = place(experiment, doc, available)
+    engine: PlanEngine = engine_of(experiment)
+    common = (experiment, description, doc, engine)
+    chain = None if bed.external is not None else chain_plan(*common, placement, devices)
+    if bed.external is not None:
+        placement = replace(placement, segments=())
+    plan = tester_plan(*common, placement, devices)
+    for one in filter(None, (plan, chain)):
+        check.check(one, experiment)
+    return WiredPoint(
+        experiment, doc, description, placement, plan,
+        direct_plan(experiment, placement, description, doc, engine),
+        policy_drops(experiment, description), floors=floors,
+        bed=bed, devices=devices, chain_plan=chain,
+    )  # fmt: skip

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of a testbed: the tester's engine, and the chain's, each with its own ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.engine.buffers import buffers
+from headrace.engine.describe import Description
+from headrace.engine.place import Placement
+from headrace.engine.plan import GENERATOR, SINK, Path, compile_plan, data_bytes, paths
+from headrace.engine.plan_document import (
+    SINK_LINK,
+    Params,
+    Plan,
+    PlanEngine,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+    passing,
+)
+from headrace.engine.traffic import source_params
+from headrace.engine.ways import Direction
+from headrace.ground.hosted.host import sending
+from headrace.spec.document import Document
+from headrace.spec.study import Experiment
+from headrace.spec.testbed import Device, Testbed, WirePort
+
+_MBUFS = 16383
+# What AF_XDP and packet sockets hold fits into one buffer; NICs' drivers want as much.
+_BUFFER_BYTES = 2176
+# Blocks of 64 KiB, 512 frames: bursts of the kernel's are not lost.
+_PACKET_RING = "blocksz=65536,framesz=2048,framecnt=512"
+_MEMIF_MOST = 14  # log2 of its longest ring
+
+
+def entry(names: tuple[str, ...], direction: Direction) -> str:
+    """By which of one or two ports a direction's traffic begins."""
+    return names[0] if direction == "forward" else names[-1]
+
+
+def leaving(names: tuple[str, ...], direction: Direction) -> str:
+    return names[-1] if direction == "forward" else names[0]
+
+
+def wires(bed: Testbed) -> dict[str, str]:
+    """Which port of the chain is at the other end of which port of the tester."""
+    if bed.external is not None:
+        return {}
+    return {bed.tester[0]: bed.chain[0], bed.tester[-1]: bed.chain[-1]}
+
+
+def devargs(to: Device, number: int, port: WirePort, readers: int, listens: bool) -> str:
+    """The device as DPDK names it. `listens`: at its socket, of the two ends of a memif."""
+    if to.kind == "af_xdp":
+        return f"net_af_xdp{number},iface={to.name},start_queue=0,queue_count={readers}"
+    if to.kind == "af_packet":
+        return f"net_af_packet{number},iface={to.name},qpairs={readers},{_PACKET_RING}"
+    if to.kind == "tap":
+        return f"net_tap{number},iface={to.name}"
+    if to.kind == "memif":
+        size = min((port.rx_descriptors - 1).bit_length(), _MEMIF_MOST)
+        role = "server" if listens else "client"
+        return (
+            f"net_memif{number},role={role},id=0,socket={to.name},socket-abstract=no,"
+            f"rsize={size},bsize={_BUFFER_BYTES - 128}"
+        )
+    if to.kind == "vhost":
+        return f"net_vhost{number},iface={to.name},queues={readers}"
+    if to.kind == "virtio_user":
+        size = 1 << (port.rx_descriptors - 1).bit_length()
+        return f"net_virtio_user{number},path={to.name},queues={readers},queue_size={size}"
+    return to.name
+
+
+def _link(to: Device, number: int, port: WirePort, readers: int, listens: bool) -> PlanLink:
+    params: Params = {
+        "devargs": devargs(to, number, port, readers, listens),
+        "rx_descriptors": port.rx_descriptors,
+        "tx_descriptors": port.tx_descriptors,
+        "promiscuous": port.promiscuous,
+        "rss_fields": list(port.rss.fields),
+    }
+    if port.mtu is not None:
+        params["mtu"] = port.mtu
+    if port.rss.key is not None:
+        params["rss_key"] = port.rss.key
+    return PlanLink(type="port", params=params)
+
+
+def _links(
+    names: tuple[str, ...],
+    bed: Testbed,
+    devices: Mapping[str, Device],
+    segments: tuple[PlanSegment, ...],
+    listens: bool,
+) -> dict[str, PlanLink]:
+    readers = {one.link: len(segment.cpus) for segment in segments for one in segment.inputs}
+    return {
+        name: _link(devices[name], i, bed.ports[name], readers.get(name, 1), listens)
+        for i, name in enumerate(dict.fromkeys(names))
+    }
+
+
+def _engine(
+    engine: PlanEngine,
+    experiment: Experiment,
+    names: tuple[str, ...],
+    devices: Mapping[str, Device],
+    held: int,
+) -> PlanEngine:
+    ports = experiment.study.testbed
+    assert ports is not None
+    given = [devices[name] for name in dict.fromkeys(names)]
+    queues = sum(
+        ports.ports[name].rx_descriptors + ports.ports[name].tx_descriptors for name in names
+    )
+    pci = tuple(one.name for one in given if one.kind == "pci")
+    engine = engine.having(
+        **buffers(experiment, _MBUFS + queues + held),
+        mbuf_data_bytes=max(data_bytes(experiment), _BUFFER_BYTES),
+    )
+    return engine.having(pci=pci) if pci else engine
+
+
+def tester_plan(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: PlanEngine,
+    placement: Placement,
+    devices: Mapping[str, Device],
+) -> Plan:
+    """Sources straight into ports, ports straight into sinks."""
+    bed, ways = experiment.study.testbed, paths(experiment)
+    assert bed is not None
+    out = [entry(bed.tester, way.direction) for way in ways]
+    back = [(leaving(bed.tester, way.direction), way.sink) for way in ways]
+    segments = (sending(placement.generator, ways, out), passing(SINK, placement.sink, back))
+    links: dict[str, PlanLink] = {}
+    for way in ways:
+        params = source_params(experiment, way.direction, doc, description)
+        links[way.source], links[way.sink] = PlanLink(type="source", params=params), SINK_LINK
+    links |= _links(bed.tester, bed, devices, segments, listens=True)
+    return Plan(
+        engine=_engine(engine, experiment, bed.tester, devices, 0),
+        links=links,
+        nfs={},
+        segments=segments,
+    )
+
+
+def chain_plan(
+    experiment: Experiment,
+    description: Description,
+    doc: Document,
+    engine: PlanEngine,
+    placement: Placement,
+    devices: Mapping[str, Device],
+) -> Plan:
+    """The chain as it is compiled for one engine, its wires and backs being ports."""
+    bed = experiment.study.testbed
+    assert bed is not None
+    whole = compile_plan(experiment, placement, description, doc, engine)
+    names = _port_names(bed, paths(experiment))
+    segments = tuple(
+        _at_ports(one, names) for one in whole.segments if one.name not in (GENERATOR, SINK)
+    )
+    between = {
+        name: link
+        for name, link in whole.links.items()
+        if link.type == "ring" and name not in names
+    }
+    held = sum(link.params["size"] for link in between.values())
+    links = between | _links(bed.chain, bed, devices, segments, listens=False)
+    return Plan(
+        engine=_engine(engine, experiment, bed.chain, devices, held),
+        links=links,
+        nfs=whole.nfs,
+        segments=segments,
+    )
+
+
+def _port_names(bed: Testbed, ways: tuple[Path, ...]) -> dict[str, str]:
+    """What a plan inside one engine calls the ends of a way, and the chain's port there."""
+    return {
+        name: port
+        for way in ways
+        for name, port in (
+            (way.wire, entry(bed.chain, way.direction)),
+            (way.back, leaving(bed.chain, way.direction)),
+        )
+    }
+
+
+def _at_ports(segment: PlanSegment, names: Mapping[str, str]) -> PlanSegment:
+    def target(to: str) -> str:
+        link = to.removeprefix("link:")
+        return f"link:{names[link]}" if link != to and link in names else to
+
+    inputs = tuple(
+        PlanInput(link=names.get(one.link, one.link), to=target(one.to), direction=one.direction)
+        for one in segment.inputs
+    )
+    nodes = segment.nodes and {
+        node: {
+            direction: {edge: target(to) for edge, to in targets.items()}
+            for direction, targets in directions.items()
+        }
+        for node, directions in segment.nodes.items()
+    }
+    return segment.model_copy(update={"inputs": inputs, "nodes": nodes})

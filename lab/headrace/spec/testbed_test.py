@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from headrace.errors import BadInput
+from headrace.spec import document
+from headrace.spec.study import read
+from headrace.spec.testbed import Device, Testbed, WirePort, device_of
+
+PORTS = {name: {"device": f"af_xdp:{name}"} for name in ("left", "right", "in", "out")}
+WHOLE: dict[str, Any] = {"ports": PORTS, "tester": ["left", "right"], "chain": ["in", "out"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("0000:81:00.0", "pci", "0000:81:00.0"),
+        ("ens1f0", "interface", "ens1f0"),
+        ("af_xdp:ens1f0", "af_xdp", "ens1f0"),
+        ("memif:/run/m.sock", "memif", "/run/m.sock"),
+        ("vhost:/run/v.sock", "vhost", "/run/v.sock"),
+        ("tap:tap0", "tap", "tap0"),
+    ],
+)
+def test_devices(text: str, kind: str, name: str) -> None:
+    assert (device_of(text).kind, device_of(text).name) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "81:00.0", "0000:81:00.8", "af_xdp:", "memif:run", "vhost:/a,client=1", "tap:a b",
+        "dpdk:net_null0", "memif:/" + 107 * "x", "name-of-sixteen-",
+    ],
+)  # fmt: skip
+def test_what_is_no_device(text: str) -> None:
+    with pytest.raises(ValidationError, match="allowed"):
+        WirePort(device=text)
+
+
+def test_sockets_and_interfaces_are_told() -> None:
+    assert Device("memif", "/m").socket == "/m"
+    assert Device("af_packet", "eth1").interface == "eth1"
+    assert (Device("pci", "0000:81:00.0").interface, Device("tap", "t").socket) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tester": ["left", "middle"]}, "there is no port middle"),
+        ({"tester": ["left", "in"]}, "port in is the tester's and the chain's"),
+        ({"tester": ["left"], "chain": ["in"]}, "port right is nobody's"),
+        (
+            {"chain": ["in"], "ports": {k: PORTS[k] for k in ("left", "right", "in")}},
+            "1 ports, the tester has 2",
+        ),
+        ({"dut": "external"}, "with `dut: external` no port is headrace's"),
+        ({"dut": "vpp"}, "allowed: headrace, external"),
+        ({"ports": {**PORTS, "out": {"device": "af_xdp:in"}}}, "device af_xdp:in is there twice"),
+    ],
+)
+def test_who_has_which_port(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Testbed.model_validate(WHOLE | change)
+
+
+def test_the_two_ends_of_a_socket_have_one_name() -> None:
+    one, other = {"device": "memif:/run/one"}, {"device": "memif:/run/other"}
+    ends = {"left": one, "in": one, "right": other, "out": other}
+    bed = Testbed.model_validate(WHOLE | {"ports": ends})
+    assert bed.ports["left"].to == bed.ports["in"].to
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("chain: [acl]\ntestbed: {ports: {a: {device: 'tap:a'}}, tester: a, dut: external}",
+         "the chain is not headrace's"),
+        ("chain: []\nworkload: {direction: both}\n"
+         "testbed: {ports: {a: {device: 'tap:a'}}, tester: a, dut: external}",
+         "testbed.tester: one port, and traffic goes both ways"),
+        ("chain: [acl]\ndeployment: {hosting: process}\n"
+         "testbed: {ports: {a: {device: 'tap:a'}}, tester: a, dut: external}",
+         "belongs to hosting inline"),
+        ("chain: []\ntestbed: {ports: {a: {device: 'tap:a', rss: {key: '6d5a'}}}, tester: a}",
+         "40 to 52 bytes"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(text: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        read(document.parse(f"name: x\n{text}\n", Path("x.yaml")))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains between ports, as a user runs them, over wires on which somebody else counts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.record.bundle import Bundle
+from support.lab import COMMAND, environment, state_left
+from support.netns import Lan, ip
+
+pytestmark = pytest.mark.needs_root
+
+LEFT, RIGHT, IN, OUT = "hrleft", "hrright", "hrin", "hrout"
+SPEC = """
+name: wired
+chain: [l2fwd]
+testbed:
+  ports:
+    left: {{device: "{left}"}}
+    right: {{device: "{right}"}}
+    in: {{device: "{entry}"}}
+    out: {{device: "{out}"}}
+  tester: [left, right]
+  chain: [in, out]
+deployment: {{hugepages: false, memory_mb: 256}}
+workload: {{direction: {direction}}}
+warmup: 0
+measure: {measure}
+"""
+COUNTER = "table netdev {0} {{ chain c {{ type filter hook ingress device {0} priority 0; "
+COUNTER += "ether type ip counter; }}; }}"
+
+
+def wire(lan: Lan, engines: str, wires: str, one: str, other: str) -> None:
+    """A bridge of the kernel's between two interfaces; nftables counts what comes to its ends."""
+    ends = {name: f"w{name}" for name in (one, other)}
+    ip("-n", wires, "link", "add", f"br{one}", "type", "bridge", "mcast_snooping", "0")
+    ip("-n", wires, "link", "set", f"br{one}", "up")
+    for name, end in ends.items():
+        lan.veth((engines, name), (wires, end))
+        ip("-n", wires, "link", "set", end, "master", f"br{one}")
+    for end in ends.values():
+        lan.inside(wires, "nft", COUNTER.format(end))
+
+
+def counted(lan: Lan, wires: str, name: str) -> int:
+    """Packets that an interface of the engines' sent, as nftables saw them."""
+    rules = json.loads(lan.inside(wires, "nft", "-j", "list", "table", "netdev", f"w{name}"))
+    [rule] = [one["rule"] for one in rules["nftables"] if "rule" in one]
+    [packets] = [e["counter"]["packets"] for e in rule["expr"] if "counter" in e]
+    return int(packets)
+
+
+def run(folder: Path, engine: Path, namespace: str, spec: str) -> dict[str, Any]:
+    (folder / "spec.yaml").write_text(spec)
+    done = subprocess.run(
+        ["ip", "netns", "exec", namespace, COMMAND, "run", "spec.yaml", "--out", "b", "--json"],
+        cwd=folder, env=environment(folder, engine), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert state_left(folder) == []
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def spec_of(kind: str, measure: str, direction: str = "forward") -> str:
+    left, right, entry, out = (f"{kind}:{name}" for name in (LEFT, RIGHT, IN, OUT))
+    return SPEC.format(
+        left=left, right=right, entry=entry, out=out, measure=measure, direction=direction
+    )
+
+
+def carried(folder: Path, direction: str) -> int:
+    """Packets of all trials of one direction, of which none was lost."""
+    trials = [one for one in Bundle(folder / "b").trials() if one.direction == direction]
+    assert trials
+    for one in trials:
+        assert (one.lost, one.drops) == (0, {})
+        assert one.audit.verdict in ("ok", "suspect", "generator-bound"), one.audit
+    assert sum(one.received for one in trials) == sum(one.sent for one in trials)
+    return sum(one.sent for one in trials)
+
+
+@pytest.mark.parametrize("kind", ["af_xdp", "af_packet"])
+def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
+    """Both ways: nftables counts as many packets on each of four ways as we say were sent, and
+    received, and as our ports and the kernel's interfaces count."""
+    engines, wires = lan.namespace("e"), lan.namespace("w")
+    wire(lan, engines, wires, LEFT, IN)
+    wire(lan, engines, wires, RIGHT, OUT)
+    run(tmp_path, engine_binary, engines, spec_of(kind, "{loads: [2k], trial: 0.5}", "both"))
+    [sent] = {carried(tmp_path, direction) for direction in ("forward", "reverse")}
+    assert sent == 1000
+    # One more proved each way before the trial.
+    assert [counted(lan, wires, name) for name in (LEFT, IN, RIGHT, OUT)] == [sent + 1] * 4
+    [both] = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "both"]
+    assert both.counters is not None
+    for port in both.counters.ports.values():
+        seen = {port.rx_packets, port.tx_packets, port.device_rx, port.device_tx}
+        assert (seen, port.rx_missed, port.up) == ({sent}, 0, True)
