@@ -13,24 +13,27 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.engine import Engine, memory_engine
+from support.shm_peer import (
+    ASLEEP,
+    BYTES_AT,
+    HEAD,
+    SLOTS_AT,
+    TAIL,
+    TO_CLIENT,
+    TO_SERVER,
+    Peer,
+    joined,
+)
 
 Start = Callable[..., Engine]
 
-HELLO = struct.Struct("<IIII")  # magic, version, slots, stride
-RING = 192  # bytes: head, tail and asleep on a cache line each
-HEAD, TAIL, ASLEEP = 0, 64, 128
-TO_CLIENT, TO_SERVER = 0, RING
-SLOTS_AT = 2 * RING
-BYTES_AT = 8  # in a slot
 PACKETS = 40_000
 
 
@@ -54,40 +57,6 @@ def host_plan(cpu: int, socket_path: Path) -> dict[str, Any]:
     }
 
 
-@dataclass
-class Peer:
-    """What a client is given, and what it can do with it."""
-
-    path: Path
-    connection: socket.socket
-    memory: mmap.mmap
-    wake: socket.socket
-    slots: int
-    stride: int
-
-    def put(self, at: int, value: int, form: str = "<Q") -> None:
-        struct.pack_into(form, self.memory, at, value & (2 ** (8 * struct.calcsize(form)) - 1))
-
-
-@contextmanager
-def joined(path: Path) -> Iterator[Peer]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.settimeout(10)
-        connection.connect(str(path))
-        hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
-        _, _, slots, stride = HELLO.unpack(hello)
-        memory = mmap.mmap(fds[0], os.fstat(fds[0]).st_size)
-        os.close(fds[0])
-        wake = socket.socket(fileno=fds[1])
-        connection.send(b"\0")
-        connection.setblocking(False)
-        try:
-            yield Peer(path, connection, memory, wake, slots, stride)
-        finally:
-            wake.close()
-            memory.close()
-
-
 def wants_to_be_woken(peer: Peer, until: float) -> None:
     """It says that it sleeps, never reads a wake-up, and takes back O_NONBLOCK wherever it can."""
     flags = fcntl.fcntl(peer.wake, fcntl.F_GETFL)
@@ -108,6 +77,7 @@ def floods_with_wake_ups(peer: Peer, until: float) -> None:
                 peer.wake.sendmsg([bytes(60000)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
         except (BlockingIOError, OSError):
             time.sleep(0.0005)
+        os.write(peer.wakes_server, struct.pack("<Q", 1))
 
 
 def takes_pages_away(peer: Peer, until: float) -> None:

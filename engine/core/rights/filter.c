@@ -42,7 +42,7 @@ static const char *const engine_calls[] = {
 	"uname", "getuid", "geteuid", "getgid", "getegid", "getrlimit", "getrandom",
 	"capget", "capset", /* a thread has no more by it than it kept */
 	/* Files: with the rights of a user who owns none. */
-	"read", "readv", "pread64", "preadv", "write", "writev", "pwrite64", "pwritev", "open", "openat",
+	"read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat",
 	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
 	"fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "lseek",
 	"ftruncate", "fsync", "fdatasync", "flock", "dup", "dup2", "dup3", "pipe", "pipe2",

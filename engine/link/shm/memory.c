@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@ static struct shm_map *map_new(uint32_t slots, uint32_t stride)
 	m->region = MAP_FAILED;
 	for (int i = 0; i < SHM_FDS; i++)
 		m->fd[i] = -1;
-	m->wake_client = -1;
+	m->client_end = -1;
 	return m;
 }
 
@@ -40,8 +41,8 @@ void shm_map_close(struct shm_map *m)
 	for (int i = 0; i < SHM_FDS; i++)
 		if (m->fd[i] >= 0)
 			close(m->fd[i]);
-	if (m->wake_client >= 0)
-		close(m->wake_client);
+	if (m->client_end >= 0)
+		close(m->client_end);
 	free(m);
 }
 
@@ -53,15 +54,16 @@ static bool map_memory(struct shm_map *m)
 	return m->region != MAP_FAILED;
 }
 
-static bool wake_pair(struct shm_map *m)
+static bool make_wake_ups(struct shm_map *m)
 {
 	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
+	m->fd[SHM_FD_TO_SERVER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (m->fd[SHM_FD_TO_SERVER] < 0 || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends))
 		return false;
-	m->fd[SHM_FD_WAKE] = ends[0];
-	m->wake_client = ends[1];
-	return true;
+	m->fd[SHM_FD_TO_CLIENT] = ends[0];
+	m->client_end = ends[1];
+	return !shutdown(ends[0], SHUT_RD);
 }
 
 static int map_create(const struct shm_conf *c, struct shm_map **out, struct err *err)
@@ -76,7 +78,7 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
 	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
-	    !wake_pair(m) || !map_memory(m)) {
+	    !make_wake_ups(m) || !map_memory(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
 

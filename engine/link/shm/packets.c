@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -205,13 +206,17 @@ static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t n
 }
 
 /* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
-static inline void wake_reader(const struct shm_queue *q)
+static inline void wake_reader(const struct shm_state *s, const struct shm_queue *q)
 {
+	const struct shm_conf *c = s->link->conf;
+	uint64_t one = 1;
+
 	atomic_thread_fence(memory_order_seq_cst);
 	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
 	    atomic_exchange(&q->ring->asleep, 0))
 		/* It only fails when wake-ups are pending already, or nobody can be woken. */
-		(void)!send(q->map->fd[SHM_FD_WAKE], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)!(c->role ? write(q->map->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
+			send(q->map->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
@@ -245,7 +250,7 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	q->at += put;
 	atomic_store_explicit(&q->ring->head, q->at, memory_order_release);
 	s->sent += put;
-	wake_reader(q);
+	wake_reader(s, q);
 	rte_pktmbuf_free_bulk(pkts, n);
 	return n;
 }
@@ -253,8 +258,11 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 int shm_wait_fd(struct link_rxq *rxq)
 {
 	struct shm_state *s = rxq->state;
+	const struct shm_conf *c = s->link->conf;
 
-	return ready(&s->rx, ring_in(s), true) ? s->rx.map->fd[SHM_FD_WAKE] : -1;
+	if (!ready(&s->rx, ring_in(s), true))
+		return -1;
+	return s->rx.map->fd[c->role ? SHM_FD_TO_CLIENT : SHM_FD_TO_SERVER];
 }
 
 /* Whether the reader may sleep: nothing came while it said that it would. */
@@ -273,13 +281,17 @@ bool shm_wait_arm(struct link_rxq *rxq)
 void shm_wait_disarm(struct link_rxq *rxq)
 {
 	struct shm_state *s = rxq->state;
+	const struct shm_conf *c = s->link->conf;
 	int fd = shm_wait_fd(rxq);
-	char byte;
+	uint64_t wakes;
+	struct iovec iov = {&wakes, sizeof(wakes)};
 
 	if (fd < 0)
 		return;
 	atomic_store(&s->rx.ring->asleep, 0);
-	/* Bounded: a peer may send as fast as they are taken. What is left ends the next wait at once. */
-	for (int i = 0; i < WAKES && recv(fd, &byte, 1, MSG_DONTWAIT) >= 0; i++)
-		;
+	if (!c->role)
+		(void)!preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+	else /* bounded: what is left ends the next wait at once */
+		for (int i = 0; i < WAKES && recv(fd, &wakes, 1, MSG_DONTWAIT) >= 0; i++)
+			;
 }

@@ -12,6 +12,7 @@
 
 #include <rte_lcore.h>
 
+#include "core/discard.h"
 #include "core/rights/helper.h"
 #include "shm.h"
 
@@ -30,26 +31,33 @@ static struct sockaddr_un address(const struct shm_conf *c)
 	return a;
 }
 
-static bool give(int peer, const struct shm_map *m)
+/* The client's end of the wake-ups is the client's from then on: it may put descriptors there, too. */
+static bool give(int peer, struct shm_map *m)
 {
 	struct shm_hello hello = {SHM_MAGIC, SHM_VERSION, m->slots, m->stride};
 	struct iovec iov = {&hello, sizeof(hello)};
-	int fds[SHM_FDS] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY], [SHM_FD_WAKE] = m->wake_client};
+	int fds[SHM_FDS] = {[SHM_FD_MEMORY] = m->fd[SHM_FD_MEMORY],
+			    [SHM_FD_TO_SERVER] = m->fd[SHM_FD_TO_SERVER],
+			    [SHM_FD_TO_CLIENT] = m->client_end};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
 			     .msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	bool given;
 
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(sizeof(fds));
 	memcpy(CMSG_DATA(c), fds, sizeof(fds));
-	return sendmsg(peer, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
+	given = sendmsg(peer, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(hello);
+	discard(m->client_end);
+	m->client_end = -1;
+	return given;
 }
 
 static struct shm_map *take(int peer)
 {
-	int fds[SHM_FDS] = {-1, -1};
+	int fds[SHM_FDS] = {-1, -1, -1};
 	struct shm_hello hello;
 	struct iovec iov = {&hello, sizeof(hello)};
 	char control[CMSG_SPACE(sizeof(fds))] = {0};
@@ -84,11 +92,11 @@ static void lose_peer(struct shm_state *s)
 {
 	atomic_store(&s->up, false);
 	if (s->peer >= 0)
-		close(s->peer);
+		discard(s->peer);
 	s->peer = -1;
 }
 
-/* Each client has memory that nobody wrote in before, or still can. */
+/* Each client has memory and wake-ups that nobody had before, or still has. */
 static bool fresh_memory(struct shm_state *s)
 {
 	struct err err = {0};
@@ -108,20 +116,24 @@ static void serve_one(struct shm_state *s)
 	s->let_in_ns = now_ns();
 	if (s->peer >= 0 || !fresh_memory(s) || !give(fd, s->own)) {
 		atomic_fetch_add(&s->refused, 1);
-		close(fd);
+		discard(fd);
 		return;
 	}
 	s->peer = fd;
 }
 
-/* A client that is ready says so, once; what else comes is its end. */
-static void hear_peer(struct shm_state *s)
+/*
+ * A client that is ready says so, once. What it says is looked at where it is, and nothing is heard
+ * after it: who takes a message closes what was sent with it.
+ */
+static void hear_client(struct shm_state *s)
 {
 	char byte;
 
-	if (recv(s->peer, &byte, 1, MSG_DONTWAIT) <= 0 || atomic_load(&s->up)) {
+	if (recv(s->peer, &byte, 1, MSG_DONTWAIT | MSG_PEEK) <= 0 || atomic_load(&s->up)) {
 		lose_peer(s);
 	} else {
+		shutdown(s->peer, SHUT_RD);
 		atomic_fetch_add(&s->connects, 1);
 		atomic_store(&s->up, true);
 	}
@@ -161,13 +173,15 @@ static void join_server(struct shm_state *s)
 static void serve(struct shm_state *s)
 {
 	bool crowd = now_ns() - s->let_in_ns < ACCEPT_MS * 1000000u;
-	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, POLLIN, 0},
+	/* Of a client that is up nothing but its end is heard. */
+	short heard = atomic_load(&s->up) ? 0 : POLLIN;
+	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, heard, 0},
 			     {crowd ? -1 : s->listening, POLLIN, 0}};
 
 	if (poll(p, 3, crowd ? ACCEPT_MS : s->peer >= 0 ? LOOK_MS : -1) < 0)
 		return;
 	if (p[1].revents)
-		hear_peer(s);
+		hear_client(s);
 	keep_memory(s);
 	if (p[2].revents)
 		serve_one(s);
@@ -179,8 +193,8 @@ static void join(struct shm_state *s)
 
 	if (poll(p, 2, s->peer < 0 ? RETRY_MS : -1) < 0)
 		return;
-	if (p[1].revents)
-		hear_peer(s);
+	if (p[1].revents) /* a server says nothing more: it is gone */
+		lose_peer(s);
 	if (s->peer < 0 && !atomic_load(&s->stop))
 		join_server(s);
 }
@@ -262,7 +276,7 @@ void shm_peer_stop(struct shm_state *s)
 	}
 	if (s->listening >= 0) {
 		helper_remove(c->socket);
-		close(s->listening);
+		discard(s->listening); /* and with it those that were not let in */
 	}
 	if (s->wake >= 0)
 		close(s->wake);

@@ -21,16 +21,19 @@
  * lengths. The connection over which a client gets the memory tells both sides of each other's
  * death, since the kernel closes it whatever happens.
  *
- * A reader that sleeps is woken over a pair of datagram sockets, whose ends are one side's each:
- * descriptors that are passed share their flags with their copies, so that a peer could make an
- * eventfd block its writer. A flag of one call, MSG_DONTWAIT, is nobody's to clear, and the kernel
- * keeps few datagrams for one who does not read. A client may give the memory's pages back to the
- * kernel (MADV_REMOVE, which no seal forbids), so that each use of one is a fault in the server:
- * one that does is let go. Each client gets memory of its own.
+ * A client that sleeps is woken by datagrams, the server by an eventfd. Descriptors that are passed
+ * share their flags with their copies, so that a client could make an eventfd block its writer; of
+ * the datagrams each side has an end of its own, and a flag of one call, MSG_DONTWAIT, is nobody's to
+ * clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one, which
+ * whoever takes the datagram has to close; that may wait for as long as the client likes
+ * (core/discard.h). An eventfd carries no descriptors, and a read with RWF_NOWAIT never waits.
+ * A client may give the memory's pages back to the kernel (MADV_REMOVE, which no seal forbids), so
+ * that each use of one is a fault in the server: one that does is let go. Each client gets memory and
+ * wake-ups of its own.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
-#define SHM_VERSION 3
+#define SHM_VERSION 4
 #define SHM_SLOT_ALIGN 64
 
 enum { SHM_TO_CLIENT, SHM_TO_SERVER, SHM_RINGS };
@@ -48,7 +51,7 @@ struct shm_slot {
 	uint8_t data[];
 };
 
-/* What a client is told, with the descriptors: memory, and its end of the wake-ups. */
+/* What a client is told, with the descriptors. */
 struct shm_hello {
 	uint32_t magic, version;
 	uint32_t slots, stride;
@@ -59,8 +62,8 @@ struct shm_region {
 	/* then slots * stride bytes of each ring */
 };
 
-/* `SHM_FD_WAKE` is one's own end; the server keeps the client's, too, to give it to each that comes. */
-enum { SHM_FD_MEMORY, SHM_FD_WAKE, SHM_FDS };
+/* The memory, the eventfd that wakes the server, one's own end of the datagrams that wake the client. */
+enum { SHM_FD_MEMORY, SHM_FD_TO_SERVER, SHM_FD_TO_CLIENT, SHM_FDS };
 
 /* One mapping of a region: each queue has its own, which its lcore alone uses. */
 struct shm_map {
@@ -68,7 +71,7 @@ struct shm_map {
 	size_t size;
 	uint32_t slots, stride;
 	int fd[SHM_FDS];
-	int wake_client; /* server's */
+	int client_end; /* server's, until it is given */
 };
 
 /*

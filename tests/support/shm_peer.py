@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of a shared memory link, without an engine: for tests of what a client may do."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HELLO = struct.Struct("<IIII")  # magic, version, slots, stride
+RING = 192  # bytes: head, tail and asleep on a cache line each
+HEAD, TAIL, ASLEEP = 0, 64, 128
+TO_CLIENT, TO_SERVER = 0, RING
+SLOTS_AT = 2 * RING
+BYTES_AT = 8  # in a slot
+
+
+@dataclass
+class Peer:
+    """What a client is given, and what it can do with it."""
+
+    path: Path
+    connection: socket.socket
+    memory: mmap.mmap
+    wakes_server: int  # eventfd
+    wake: socket.socket  # is woken by it
+    slots: int
+    stride: int
+
+    def put(self, at: int, value: int, form: str = "<Q") -> None:
+        size = struct.calcsize(form)
+        # In one piece: pack_into() writes zeros first, which the engine may read.
+        self.memory[at : at + size] = struct.pack(form, value & (2 ** (8 * size) - 1))
+
+
+@contextmanager
+def joined(path: Path) -> Iterator[Peer]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
+        _, _, slots, stride = HELLO.unpack(hello)
+        memory = mmap.mmap(fds[0], os.fstat(fds[0]).st_size)
+        os.close(fds[0])
+        wake = socket.socket(fileno=fds[2])
+        connection.send(b"\0")
+        connection.setblocking(False)
+        try:
+            yield Peer(path, connection, memory, fds[1], wake, slots, stride)
+        finally:
+            os.close(fds[1])
+            wake.close()
+            memory.close()
