@@ -14,21 +14,26 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+# Nothing is allocated here, so that nobody has to count who holds the arrays: counting took seven
+# eighths of the time, as each call of a function counts each of its arrays.
+_compiled = njit(cache=True, _nrt=False, error_model="numpy")
+
 NEVER = np.inf
-CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED = range(8)  # of qi; FOLLOWING is polled next
-CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS = range(6)  # of qf
+# Of qi: FOLLOWING is polled next; TURN counts packets that a stage before gave out in turn.
+CPU, TASK, STAGE, ROOM, FOLLOWING, HEAD, SIZE, DROPPED, ASLEEP, TURN = range(10)
+CYCLES, POLL, IDLE, SHARE, BEGINS, ENDS, PATIENCE, READY = range(8)  # of qf
 COUNT, SEVERAL, AT, QUIET = range(4)  # of li: queues, several tasks, next one, polls for nothing
 CLOCK, SLICE_END, PAUSE_AT = range(3)  # of lf
-PAUSE_RATE, SLICE, SWITCH, YIELDS, OUTSIDE, RATE, PACKETS, MOST = range(8)  # of par
+PAUSE_RATE, SLICE, SWITCH, WAKE, ROUSE, LANES, OUTSIDE, PACKETS, MOST = range(9)  # of par
 SENT, GONE, ARRIVED, EVENTS = range(4)  # of total
 
 
-@njit(cache=True)
+@_compiled
 def _next_pause(now: float, per_cycle: float) -> float:
     return now + np.random.exponential(1.0 / per_cycle) if per_cycle > 0 else NEVER
 
 
-@njit(cache=True)
+@_compiled
 def _replica(qf: Any, first: Any, stage: int, now: float) -> int:
     """One of a stage's queues that are there, by its share; -1: none is."""
     one, end = first[stage], first[stage + 1]
@@ -48,7 +53,40 @@ def _replica(qf: Any, first: Any, stage: int, now: float) -> int:
     return chosen
 
 
-@njit(cache=True)
+@_compiled
+def _lane(qi: Any, qf: Any, first: Any, q: int) -> int:
+    """The next stage's queue of the same chain; where chains part, each in turn."""
+    stage = qi[q, STAGE]
+    here, one, end = first[stage], first[stage + 1], first[stage + 2]
+    if end - one == one - here and end - one > 1:
+        return int(one + q - here)
+    for _ in range(end - one):
+        chosen = one + qi[one, TURN] % (end - one)
+        qi[one, TURN] += 1
+        if qf[chosen, SHARE] > 0:
+            return int(chosen)
+    return -1
+
+
+@_compiled
+def _rouse(qi: Any, qf: Any, li: Any, lf: Any, par: Any, q: int, when: float) -> bool:
+    """A task that sleeps is told of a packet; its lcore begins with it when it has nothing else."""
+    if qi[q, ASLEEP] == 0:
+        return False
+    c = qi[q, CPU]
+    qi[q, ASLEEP] = 0
+    qf[q, READY] = when + par[WAKE]
+    if lf[c, CLOCK] == NEVER:
+        li[c, AT] = q
+        li[c, QUIET] = 0
+        lf[c, CLOCK] = qf[q, READY]
+        lf[c, SLICE_END] = qf[q, READY] + par[SLICE]
+        while lf[c, PAUSE_AT] < lf[c, CLOCK]:  # they passed while it did nothing
+            lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
+    return True
+
+
+@_compiled
 def _put(qi: Any, total: Any, whens: Any, dues: Any, q: int, when: float, due: float) -> None:
     if q < 0 or qi[q, SIZE] >= qi[q, ROOM]:
         qi[max(q, 0), DROPPED] += 1
@@ -62,7 +100,7 @@ def _put(qi: Any, total: Any, whens: Any, dues: Any, q: int, when: float, due: f
     qi[q, SIZE] += 1
 
 
-@njit(cache=True)
+@_compiled
 def _admit(
     qi: Any,
     qf: Any,
@@ -81,39 +119,58 @@ def _admit(
         _put(qi, total, whens, dues, _replica(qf, first, 1, due), due, due)
 
 
-@njit(cache=True)
-def _other_task(qi: Any, c: int, q: int) -> int:
-    """The first queue of the task that follows on this lcore."""
-    chosen, lowest = -1, -1
+@_compiled
+def _other_task(qi: Any, qf: Any, c: int, q: int, now: float) -> int:
+    """The first queue of the task that follows on this lcore among those that want it: of the tasks
+    behind this one the nearest, or else the first; -1: all of them sleep. One that was roused and
+    is not up yet comes only where nobody else wants the lcore."""
+    chosen, lowest, soonest, best = -1, -1, -1, NEVER
     for other in range(len(qi)):
-        if qi[other, CPU] != c:
+        if qi[other, CPU] != c or qi[other, ASLEEP] > 0:
+            continue
+        if qf[other, READY] > now:
+            if qf[other, READY] < best:
+                soonest, best = other, qf[other, READY]
             continue
         if qi[other, TASK] > qi[q, TASK] and (chosen < 0 or qi[other, TASK] < qi[chosen, TASK]):
             chosen = other
         if lowest < 0 or qi[other, TASK] < qi[lowest, TASK]:
             lowest = other
-    return chosen if chosen >= 0 else lowest
+    if chosen >= 0:
+        return chosen
+    return lowest if lowest >= 0 else soonest
 
 
-@njit(cache=True)
-def _interrupted(qi: Any, li: Any, lf: Any, pauses: Any, par: Any, c: int, now: float) -> bool:
+@_compiled
+def _switch(qi: Any, qf: Any, li: Any, lf: Any, par: Any, c: int, now: float) -> None:
+    """To the next task of this lcore, or to none until a packet rouses one."""
+    before, following = li[c, AT], _other_task(qi, qf, c, li[c, AT], now)
+    li[c, QUIET] = 0
+    if following < 0:
+        lf[c, CLOCK] = NEVER
+        return
+    li[c, AT] = following
+    start = max(now, qf[following, READY])
+    lf[c, CLOCK] = start + (par[SWITCH] if qi[following, TASK] != qi[before, TASK] else 0.0)
+    lf[c, SLICE_END] = lf[c, CLOCK] + par[SLICE]
+
+
+@_compiled
+def _interrupted(
+    qi: Any, qf: Any, li: Any, lf: Any, pauses: Any, par: Any, c: int, now: float
+) -> bool:
     """A pause, or another task's turn."""
     if now >= lf[c, PAUSE_AT]:
         lf[c, CLOCK] = now + pauses[np.random.randint(len(pauses))]
         lf[c, PAUSE_AT] = _next_pause(lf[c, CLOCK], par[PAUSE_RATE])
         return True
-    if li[c, SEVERAL] > 0 and (
-        now >= lf[c, SLICE_END] or (par[YIELDS] > 0 and li[c, QUIET] > li[c, COUNT])
-    ):
-        li[c, AT] = _other_task(qi, c, li[c, AT])
-        lf[c, CLOCK] = now + par[SWITCH]
-        lf[c, SLICE_END] = lf[c, CLOCK] + par[SLICE]
-        li[c, QUIET] = 0
+    if li[c, SEVERAL] > 0 and now >= lf[c, SLICE_END]:
+        _switch(qi, qf, li, lf, par, c, now)
         return True
     return False
 
 
-@njit(cache=True)
+@_compiled
 def _taken(
     qi: Any, qf: Any, planned: Any, par: Any, total: Any, whens: Any, q: int, now: float
 ) -> int:
@@ -136,7 +193,7 @@ def _taken(
     return taken
 
 
-@njit(cache=True)
+@_compiled
 def _idle(
     qi: Any,
     qf: Any,
@@ -150,30 +207,44 @@ def _idle(
     c: int,
     q: int,
 ) -> None:
-    """A poll that found nothing; whole turns of them until something may come: nobody sends before
-    the clocks of the lcores that feed this one, nor is a packet made before it is due."""
+    """A poll that found nothing. Whole turns of them until something may come: nobody sends before
+    the clocks of the lcores that feed this one, nor is a packet made before it is due; with none
+    under way, nothing comes before. A task that found nothing for as long as it waits sleeps."""
     li[c, QUIET] += 1
     lf[c, CLOCK] += qf[q, IDLE]
-    if li[c, QUIET] <= li[c, COUNT]:
+    if li[c, QUIET] >= qf[q, PATIENCE]:
+        qi[q, ASLEEP] = 1
+        _switch(qi, qf, li, lf, par, c, lf[c, CLOCK])
         return
+    if li[c, QUIET] <= li[c, COUNT] and not (li[c, SEVERAL] > 0 and li[c, QUIET] > 1):
+        return
+    step = qf[q, IDLE] * (1 if li[c, SEVERAL] > 0 else li[c, COUNT])
     coming = lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER
-    for other in range(len(lf)):
-        if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
-            coming = lf[other, CLOCK]
-    if (feeds[c, c] or par[OUTSIDE] > 0) and total[SENT] < par[PACKETS]:
+    if total[SENT] == total[ARRIVED] + total[GONE] and total[SENT] < par[PACKETS]:
         coming = min(coming, planned[total[SENT]])
-    for other in range(len(qi)):
-        if qi[other, CPU] == c and qi[other, SIZE] > 0:
-            coming = min(coming, whens[other, qi[other, HEAD]])
+    else:
+        for other in range(len(lf)):
+            if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
+                coming = lf[other, CLOCK]
+        if (feeds[c, c] or par[OUTSIDE] > 0) and total[SENT] < par[PACKETS]:
+            coming = min(coming, planned[total[SENT]])
+        for other in range(len(qi)):
+            if qi[other, CPU] == c and qi[other, SIZE] > 0:
+                coming = min(coming, whens[other, qi[other, HEAD]])
+    if qf[q, PATIENCE] < NEVER:
+        coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
     if lf[c, CLOCK] < coming < NEVER:
-        step = qf[q, IDLE] * li[c, COUNT]
-        lf[c, CLOCK] += np.floor((coming - lf[c, CLOCK]) / step) * step
+        turns = np.floor((coming - lf[c, CLOCK]) / step)
+        lf[c, CLOCK] += turns * step
+        if qf[q, PATIENCE] < NEVER:
+            li[c, QUIET] += int(turns)
 
 
-@njit(cache=True)
+@_compiled
 def _work(
     qi: Any,
     qf: Any,
+    li: Any,
     lf: Any,
     first: Any,
     planned: Any,
@@ -189,7 +260,8 @@ def _work(
 ) -> None:
     """A burst is worked on and handed on as a whole; the sink reads the clock when it has it."""
     now, stage = lf[c, CLOCK], qi[q, STAGE]
-    lf[c, CLOCK] = now + qf[q, POLL] + taken * qf[q, CYCLES]
+    done = now + qf[q, POLL] + taken * qf[q, CYCLES]
+    lf[c, CLOCK] = done
     last = stage == len(first) - 2
     for i in range(taken):
         if stage == 0:
@@ -202,12 +274,16 @@ def _work(
             came[total[ARRIVED]] = now + qf[q, POLL]
             total[ARRIVED] += 1
         else:
-            _put(qi, total, whens, dues, _replica(qf, first, stage + 1, now), lf[c, CLOCK], due)
+            lanes = par[LANES] > 0
+            to = _lane(qi, qf, first, q) if lanes else _replica(qf, first, stage + 1, now)
+            _put(qi, total, whens, dues, to, done, due)
+            if to >= 0 and _rouse(qi, qf, li, lf, par, to, done):
+                lf[c, CLOCK] += par[ROUSE]
     if stage > 0:
         qi[q, SIZE] -= taken
 
 
-@njit(cache=True)
+@_compiled
 def run(
     qi: Any,
     qf: Any,
@@ -240,14 +316,14 @@ def run(
         now = lf[c, CLOCK]
         if par[OUTSIDE] > 0:
             _admit(qi, qf, first, planned, par, total, whens, dues, now)
-        if _interrupted(qi, li, lf, pauses, par, c, now):
+        if _interrupted(qi, qf, li, lf, pauses, par, c, now):
             continue
         q = li[c, AT]
-        li[c, AT] = qi[q, FOLLOWING]
+        li[c, AT] = qi[q, FOLLOWING]  # of the same task
         taken = _taken(qi, qf, planned, par, total, whens, q, now)
         if taken == 0:
             _idle(qi, qf, li, lf, feeds, planned, par, total, whens, c, q)
             continue
         li[c, QUIET] = 0
         total[EVENTS] += taken
-        _work(qi, qf, lf, first, planned, par, total, whens, dues, latencies, came, c, q, taken)
+        _work(qi, qf, li, lf, first, planned, par, total, whens, dues, latencies, came, c, q, taken)

@@ -4,8 +4,8 @@
 Where layout/latency.py has a closed form of the typical packet, this follows all of them: an lcore
 polls the queues of its task in turn, takes up to a burst of what has come, works on it and hands it
 on. Tasks that share an lcore have slices of it, as the kernel's fair scheduler gives them to
-processes that never sleep; one that yields gives its slice up when it finds nothing. Lcores stand
-still for pauses drawn from a measured distribution. A queue that is full drops.
+processes that never sleep; one that found nothing for long sleeps until a packet comes. Lcores
+stand still for pauses drawn from a measured distribution. A queue that is full drops.
 
 numba compiles the loop, as Python's own would need a minute for what it does in a second; the first
 call of a machine takes some seconds for that, later ones read what was compiled.
@@ -29,7 +29,9 @@ _WARM = 0.2  # of the packets: the first ones find queues emptier than the other
 @dataclass(frozen=True)
 class Queue:
     """A segment's replica, and the ring in front of it. Cycles; `share`: of its stage's packets;
-    `begins`, `ends`: when it is added, and when it is killed with what its ring holds."""
+    `begins`, `ends`: when it is added, and when it is killed with what its ring holds. `patience`:
+    after so many polls that found nothing its task sleeps until a packet comes; a task that sleeps
+    has one queue."""
 
     stage: QueueStage
     task: int = 0  # of its lcore
@@ -37,6 +39,7 @@ class Queue:
     share: float = 1.0
     begins: float = 0.0
     ends: float = NEVER
+    patience: float = NEVER
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,13 @@ class Pauses:
 @dataclass(frozen=True)
 class PolledLcores:
     """`slice_cycles`: of a task where several share an lcore; `switch_cycles`: to the next one.
-    `yields`: a task gives its slice up when it finds nothing. `outside`: packets come by
-    themselves, and no lcore makes them."""
+    `wake_cycles`: until a task that slept is up, of which `rouse_cycles` are spent by who sends.
+    `outside`: packets come by themselves, and no lcore makes them."""
 
     slice_cycles: float = NEVER
     switch_cycles: float = 0.0
-    yields: bool = False
+    wake_cycles: float = 0.0
+    rouse_cycles: float = 0.0
     outside: bool = False
     pauses: Pauses | None = None
 
@@ -85,13 +89,16 @@ class Followed:
 class Traversal:
     """Queues of each stage, source first and sink last. `rate`: packets per cycle, evenly; with a
     `burst` of more than one they come so many at a time, `spacing` cycles apart, at random times
-    (Poisson)."""
+    (Poisson). `lanes`: stages of several queues have one for each of parallel chains, in which
+    packets stay: behind a stage of one queue they go to each in turn. Otherwise a queue is drawn by
+    its share."""
 
     stages: Sequence[Sequence[Queue]]
     rate: float
     lcores: PolledLcores = field(default_factory=PolledLcores)
     burst: float = 1.0
     spacing: float = 0.0
+    lanes: bool = False
 
     def planned(self, packets: int, seed: int) -> Floats:
         """When each packet is due."""
@@ -125,8 +132,8 @@ def follow(way: Traversal, packets: int, seed: int = 1) -> Followed:
     lcores = way.lcores
     pauses = lcores.pauses or Pauses(0.0, (0.0,))
     par = np.array(
-        [pauses.per_cycle, lcores.slice_cycles, lcores.switch_cycles, lcores.yields,
-         lcores.outside, way.rate, packets, BURST], dtype=np.float64,
+        [pauses.per_cycle, lcores.slice_cycles, lcores.switch_cycles, lcores.wake_cycles,
+         lcores.rouse_cycles, way.lanes, lcores.outside, packets, BURST], dtype=np.float64,
     )  # fmt: skip
     c.run(
         qi, qf, li, lf, np.cumsum([0, *map(len, way.stages)]).astype(np.int64), feeds,
@@ -153,9 +160,18 @@ def _queues(
     for i, queue in enumerate(flat):
         mates = [j for j, place in enumerate(places) if place == places[i]]
         following = mates[(mates.index(i) + 1) % len(mates)]
-        rows.append((*places[i], stage[i], queue.room, following, 0, 0, 0))
+        rows.append((*places[i], stage[i], queue.room, following, 0, 0, 0, 0, 0))
     floats = [
-        (*reversed(q.stage.line), max(1.0, q.stage.idle), q.share, q.begins, q.ends) for q in flat
+        (
+            *reversed(q.stage.line),
+            max(1.0, q.stage.idle),
+            q.share,
+            q.begins,
+            q.ends,
+            q.patience,
+            0.0,
+        )
+        for q in flat
     ]
     return np.array(rows, dtype=np.int64), np.array(floats, dtype=np.float64)
 

@@ -57,6 +57,42 @@ def test_pauses_are_what_the_slowest_packets_wait_for() -> None:
     assert np.median(followed.steady) < 1_000
 
 
+def test_a_task_that_slept_is_up_when_it_was_roused() -> None:
+    """A packet every 10,000 cycles, asleep after ten polls of ten: each pays for waking it."""
+    lcores = PolledLcores(wake_cycles=3_000.0, rouse_cycles=700.0)
+    polled = follow(Traversal(chain(100.0), 1e-4, lcores), 5_000)
+    slept = follow(Traversal(chain(100.0, patience=10), 1e-4, lcores), 5_000)
+    assert np.median(slept.steady) - np.median(polled.steady) == pytest.approx(3_000, abs=10)
+    awake = follow(Traversal(chain(100.0, patience=2_000), 1e-4, lcores), 5_000)
+    assert np.array_equal(awake.steady, polled.steady)
+    dear = PolledLcores(wake_cycles=3_000.0, rouse_cycles=10_100.0)
+    assert follow(Traversal(chain(100.0, patience=10), 1e-4, dear), 5_000).behind > slept.behind
+
+
+def test_sleepers_leave_their_lcore_to_who_has_packets() -> None:
+    """Three chains on one lcore, of which one has packets: where the others poll it has a third."""
+    shares = (1.0, 0.0, 0.0)
+
+    def lost(patience: float) -> int:
+        vnfs = [queue(1, 1, 100.0, task=i, share=one, patience=patience)
+                for i, one in enumerate(shares)]  # fmt: skip
+        ways = [[queue(0, 0, 1.0)], vnfs, [queue(2, 2, 1.0, share=one) for one in shares]]
+        lcores = PolledLcores(slice_cycles=200_000.0)
+        return follow(Traversal(ways, 0.5 / 100, lcores, lanes=True), 100_000).lost
+
+    assert lost(50) == 0
+    assert lost(NEVER) == pytest.approx(100_000 * (1 - 1 / 3 / 0.5) - 4096, rel=0.05)
+
+
+def test_packets_stay_in_their_chain() -> None:
+    """The second of two chains is slow: it alone loses what the first would have room for."""
+    vnfs = [queue(1, 1, 50.0, room=64), queue(1, 2, 400.0, room=64)]
+    behind = [queue(2, 3, 10.0), queue(2, 4, 10.0)]
+    ways = [[queue(0, 0, 1.0)], vnfs, behind, [queue(3, 5, 1.0)]]
+    followed = follow(Traversal(ways, 1 / 100, lanes=True), 20_000)
+    assert followed.dropped[1] == 0 and followed.dropped[2] == pytest.approx(5_000, abs=150)
+
+
 def test_a_killed_replica_loses_its_ring_and_the_other_takes_all() -> None:
     replicas = [queue(1, 1, 50.0, ends=500_000.0), queue(1, 3, 50.0)]
     ways = [[queue(0, 0, 1.0)], replicas, [queue(2, 2, 1.0)]]
