@@ -20,7 +20,7 @@ from headrace.host import store
 from headrace.host.programs import find_engine
 from headrace.host.server import detect
 from headrace.measure.session import measuring
-from headrace.profile import sweep
+from headrace.profile import sweep, tables
 from headrace.profile.point import Bench, memory_mb
 from headrace.profile.sweep import SWEEPS, WantedProfile
 from headrace.report.html import write as write_page
@@ -31,6 +31,7 @@ from headrace.spec.deployment import Deployment
 from headrace.spec.profile import Profile
 
 STATE_MAX = 10_000_000
+_TABLES = "tables"
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6}
 
 
@@ -41,7 +42,10 @@ def profile(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(help=f"Sweeps, by commas, of: {', '.join(SWEEPS)}; all by default."),
+        typer.Option(
+            help=f"Sweeps, by commas, of: {', '.join(SWEEPS)}; all these by default. "
+            f"Of {tables.NF} {_TABLES}, too: rules whose tables grow beyond the caches."
+        ),
     ] = None,
     states: Annotated[
         str | None, typer.Option(help="State entries, as 100,10k,1M; up to 10M.")
@@ -60,7 +64,8 @@ def profile(
         nf=nf,
         params=_params(param or []),
         workload={},
-        sweeps=_sweeps(only),
+        sweeps=_sweeps(only, nf),
+        tables=_TABLES in _named(only),
         states=_states(states),
         corun=corun,
     )
@@ -94,7 +99,8 @@ def _run(wanted: WantedProfile, repetitions: int, seconds: float, console: Conso
         calibration = store.load(store.calibration_file(), Calibration)
     else:
         console.print("no calibration, so no memory model: `headrace server calibrate` makes one")
-    most = Deployment.model_validate({"memory_mb": memory_mb(wanted.states)})
+    most_mb = max(memory_mb(wanted.states), tables.MEMORY_MB if wanted.tables else 0)
+    most = Deployment.model_validate({"memory_mb": most_mb})
     name = f"profile-{wanted.nf}"
     with measuring(name, lambda path, shown: finish_run(path, None)) as session:
         session.hold(cpus[:2])
@@ -138,14 +144,16 @@ def _params(given: list[str]) -> dict[str, Any]:
     return params
 
 
-def _sweeps(given: str | None) -> tuple[Any, ...]:
-    if given is None:
-        return SWEEPS
-    parts = tuple(part.strip() for part in given.split(","))
-    for part in parts:
-        if part not in SWEEPS:
-            raise bad_value("--only", part, allowed=", ".join(SWEEPS))
-    return parts
+def _named(only: str | None) -> tuple[str, ...]:
+    return SWEEPS if only is None else tuple(part.strip() for part in only.split(","))
+
+
+def _sweeps(only: str | None, nf: str) -> tuple[Any, ...]:
+    known = (*SWEEPS, _TABLES) if nf == tables.NF else SWEEPS
+    for part in _named(only):
+        if part not in known:
+            raise bad_value("--only", part, allowed=", ".join(known))
+    return tuple(part for part in _named(only) if part != _TABLES)
 
 
 def _states(given: str | None) -> tuple[int, ...]:

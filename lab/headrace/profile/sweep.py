@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from headrace.errors import BadInput
 from headrace.ground.contract import Offer
 from headrace.ground.engine_check import input_files
 from headrace.model.amat import CacheLevel, caches, fit
-from headrace.profile import chain_costs, events, rounds
+from headrace.profile import chain_costs, events, rounds, tables
 from headrace.profile import point as points
 from headrace.profile.calibrate import find_program
 from headrace.profile.point import Bench, Json, Placement, PointSample
@@ -63,6 +63,7 @@ class WantedProfile:
     states: tuple[int, ...] = STATES
     base: Settings = BASE
     corun: bool = True
+    tables: bool = False  # the ACL's, beyond the caches
 
 
 def profile(
@@ -77,7 +78,12 @@ def profile(
         raise BadInput(f"profile: there is no function {wanted.nf!r}; allowed: {known}")
     with tempfile.TemporaryDirectory(prefix="headrace-profile-") as folder:
         _note_spec(bench, wanted, Path(folder))
-        taken, speed = _points(bench, wanted, Path(folder), say)
+        levels = caches_of(server, bench.lcores[1], calibration)
+        with _counting(bench.lcores[1]) as count:
+            taken, speed = _points(bench, wanted, Path(folder), count, say)
+            grown = None
+            if wanted.tables:
+                grown = tables.measured(bench, Path(folder), levels, count, say)
         say("beside source and sink: on the same lcore, on another, on both")
         places = _places(bench, wanted, Path(folder))
         replicas = list(_replicas(bench, wanted, Path(folder), say))
@@ -96,12 +102,13 @@ def profile(
         repetitions=bench.repetitions,
         speed=speed,
         points=tuple(taken),
-        fit=fit(states, caches_of(server, bench.lcores[1], calibration)),
+        fit=fit(states, levels),
         places=places,
         replicas=tuple(replicas),
         corun=tuple(corun),
         pmu=counted,
         pmu_absent=absent,
+        tables=grown,
     )
 
 
@@ -146,10 +153,14 @@ def settings_of(wanted: WantedProfile) -> Iterator[tuple[Sweep, Settings]]:
 
 
 def _points(
-    bench: Bench, wanted: WantedProfile, folder: Path, say: Callable[[str], None]
+    bench: Bench,
+    wanted: WantedProfile,
+    folder: Path,
+    count: events.Count | None,
+    say: Callable[[str], None],
 ) -> tuple[list[ProfilePoint], Speed]:
     """Every point in every round: a machine that slows down meanwhile does so for all of them,
-    and what is left is the curve."""
+    and what is left is the curve. `count`: the PMU's of the function's lcore."""
     several = list(settings_of(wanted))
     each_taken: list[list[PointSample]] = [[] for _ in several]
     parts = rounds.shares(bench.repetitions, _ROUNDS)
@@ -159,7 +170,12 @@ def _points(
             cycles = median(sum(s.nfs.values()) for s in each_taken[i])
             say(f"round {turn + 1}, {sweep} {_value(sweep, settings):g}: {cycles:.1f} cycles")
     taken = [
-        ProfilePoint(sweep=sweep, settings=settings, cost=points.cost(samples))
+        ProfilePoint(
+            sweep=sweep,
+            settings=settings,
+            cost=points.cost(samples),
+            pmu=_per_packet(bench, wanted, settings, folder, count) if sweep == "state" else None,
+        )
         for (sweep, settings), samples in zip(several, each_taken, strict=True)
     ]
     return taken, points.speed([s for samples in each_taken for s in samples], bench.tsc_hz)
@@ -281,17 +297,38 @@ def thrashing(cpu: int, size: int) -> Iterator[None]:
         neighbour.wait()
 
 
+@contextmanager
+def _counting(cpu: int) -> Iterator[events.Count | None]:
+    """None without a PMU; `_pmu` says why."""
+    with ExitStack() as stack:
+        try:
+            count = stack.enter_context(pmu.counting(cpu))
+        except PerfRefused:
+            count = None
+        yield count
+
+
+def _per_packet(
+    bench: Bench,
+    wanted: WantedProfile,
+    settings: Settings,
+    folder: Path,
+    count: events.Count | None,
+) -> dict[str, float] | None:
+    if count is None:
+        return None
+    data = study(wanted, settings, folder)
+    one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
+    with points.running(bench, one, "apart", wait=False, beside=_beside(settings)) as up:
+        points.warm_up(up)
+        return events.per_packet(up, count)
+
+
 def _pmu(
     bench: Bench, wanted: WantedProfile, folder: Path
 ) -> tuple[dict[str, float] | None, str | None]:
-    data = study(wanted, wanted.base, folder)
-    one = points.prepare_at(bench, data, "apart", f"profile of {wanted.nf}")
     try:
-        with (
-            pmu.counting(bench.lcores[1]) as count,
-            points.running(bench, one, "apart", wait=False) as up,
-        ):
-            points.warm_up(up)
-            return events.per_packet(up, count), None
+        with pmu.counting(bench.lcores[1]) as count:
+            return _per_packet(bench, wanted, wanted.base, folder, count), None
     except PerfRefused as why:
         return None, str(why)

@@ -16,7 +16,8 @@ from headrace.model.stalls import memory_bound, not_from_memory
 from headrace.report.charts.lines import Axes, Band, Series
 from headrace.report.checks import at_least, table
 from headrace.report.document import Block, Cell, Column, Document, Section, Table, curves
-from headrace.spec.profile import Fit, MedianRange, Profile, ProfilePoint, Sweep
+from headrace.report.profile_curves import spread, state_pmu, table_sections
+from headrace.spec.profile import Fit, Profile, ProfilePoint, Sweep
 
 # What an entry of an NF is, where it is not a flow.
 _ENTRIES = {"l3fwd": "routes", "router": "routes", "delay": "lines", "acl": "flows"}
@@ -32,7 +33,7 @@ _TITLES: dict[Sweep, tuple[str, str]] = {
 
 def document(p: Profile) -> Document:
     sections = [_sweep(p, sweep) for sweep in _TITLES]
-    sections.insert(1, _fit(p))
+    sections[1:1] = [_fit(p), *state_pmu(p, _unit(p)), *table_sections(p)]
     cautions = () if p.hugepages else ("Ordinary memory of 4 kB pages: TLB misses are in it.",)
     given = ", ".join(f"{k}={v}" for k, v in p.params.items())
     return Document(
@@ -107,11 +108,7 @@ def _sweep(p: Profile, sweep: Sweep) -> Section | None:
 def _row(p: ProfilePoint) -> tuple[Cell, ...]:
     value = f"{_value(p):g}" if p.sweep == "skew" else int(_value(p))
     parts = (p.cost.nf, p.cost.rx, p.cost.tx, p.cost.loop)
-    return (value, *(_spread(part) for part in parts), p.cost.throughput_pps.median)
-
-
-def _spread(s: MedianRange) -> str:
-    return f"{significant(s.median)} ({significant(s.min)}–{significant(s.max)})"
+    return (value, *(spread(part) for part in parts), p.cost.throughput_pps.median)
 
 
 def _bands(p: Profile) -> list[Band]:
@@ -210,8 +207,8 @@ def _corun(p: Profile) -> Section | None:
                 tuple(
                     (
                         one.settings.state,
-                        _spread(one.alone),
-                        _spread(one.beside),
+                        spread(one.alone),
+                        spread(one.beside),
                         one.beside.median / one.alone.median - 1,
                     )
                     for one in p.corun

@@ -53,6 +53,26 @@ class ProfilePoint(Spec):
     sweep: Sweep
     settings: Settings
     cost: PacketCost
+    pmu: dict[str, float] | None = None  # per packet, of its lcore: of points of state
+
+
+class TablePoint(Spec):
+    """A function whose table has so many rules, one flow for each, at a given load."""
+
+    rules: int
+    table_bytes: int  # of what it looks up in: the engine's heap beside that of one rule
+    cycles: MedianRange  # of the function, per packet
+    utilisation: MedianRange  # of its lcore: busy cycles over all
+    pmu: dict[str, float] | None = None  # per packet, of its lcore
+
+
+class TableSweep(Spec):
+    """Sieber et al. 2017, figures 6, 7a and 7b: a table that grows beyond the caches."""
+
+    load_pps: float
+    points: tuple[TablePoint, ...]
+    fit: Fit | None  # over bytes of table
+    absent: dict[str, str]  # rules: why this size was not measured
 
 
 class CoRun(Spec):
@@ -174,3 +194,4 @@ class Profile(Spec):
     corun: tuple[CoRun, ...]
     pmu: dict[str, float] | None  # per packet at the first point: cycles, instructions, misses
     pmu_absent: str | None
+    tables: TableSweep | None = None  # only where it was asked for
