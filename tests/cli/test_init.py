@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,6 +113,27 @@ def test_a_first_spec_runs(tmp_path: Path, engine_binary: Path) -> None:
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
 
 
+def test_names_with_spaces_quotes_and_accents(tmp_path: Path, engine_binary: Path) -> None:
+    """What is printed goes into a shell as it is, and the spec is YAML."""
+    capture = tmp_path / 'été: "one" #1.pcap'
+    wrpcap(str(capture), made())
+    spec = tmp_path / "mesuré d'hier $HOME.yaml"
+    done = headrace("init", spec, "--pcap", capture)
+    assert done.returncode == 0, done.stderr
+    data = yaml.safe_load(spec.read_text())
+    assert (data["name"], data["workload"]["tuples_file"]) == (
+        "mesur--d-hier--HOME", "mesuré d'hier $HOME.tuples",
+    )  # fmt: skip
+    assert capture.name in data["description"]
+    replay = spec.read_text().split("{kind: pcap, file: ")[1].split("}\n")[0]
+    assert yaml.safe_load(replay) == capture.name
+    last = done.stdout.splitlines()[-1]
+    first, then = last.removeprefix("Next: ").split(", then ")
+    assert [shlex.split(one)[-1] for one in (first, then)] == [str(spec)] * 2
+    refused = headrace("init", tmp_path / "über.yaml")
+    assert (refused.returncode, "a letter, A to Z" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("kind", ["pcap", "pcapng", "pcap.gz"])
 def test_a_captures_mix_and_flows(kind: str, tmp_path: Path, engine_binary: Path) -> None:
     file, packets = tmp_path / f"c.{kind}", made()
@@ -171,6 +193,8 @@ def test_every_study_holds_to_the_schema(engine_binary: Path) -> None:
         {"chain": ["acll"]},
         {"measure": {"searches": "ndr"}},
         {"warmup": "1 week"},
+        {"warmup": -1},
+        {"measure": {"loads": [10_000_000_000]}},
         {"workload": {"frame": "huge"}},
         {"deployment": {"execution": "rtp"}},
     ):

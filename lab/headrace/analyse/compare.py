@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import computed_field
@@ -81,11 +82,10 @@ class Diff(Record):
     @property
     def sentence(self) -> str:
         """What it comes to: by throughput, beyond the spread, where that can be told."""
+        if Path(self.a).resolve() == Path(self.b).resolve():
+            return "a and b are the same bundle: nothing can differ."
         if not self.compared:
-            return (
-                "Nothing to compare: no result has the same chain, workload, direction, execution "
-                "and goal in both."
-            )
+            return f"Nothing to compare: {self._apart()}."
         rates = [c for row in self.compared for c in row.changes if c.metric == "throughput"]
         told = [c for c in rates if c.significance == "different" and c.ratio is not None]
         parts = []
@@ -98,6 +98,21 @@ class Diff(Record):
                 parts.append(f"{n} {name}")
         counted = f"{plural(len(self.compared), 'result')} of b against a's, by throughput"
         return f"{counted}: {', '.join(parts) or 'not told'}."
+
+    def _apart(self) -> str:
+        """Why no result of one side has its like on the other."""
+        told = []
+        for name in ("chain", "workload", "direction", "execution", "goal_text", "ground"):
+            ours, theirs = (
+                list(dict.fromkeys(getattr(key, name) for key in keys))
+                for keys in (self.only_a, self.only_b)
+            )
+            if not {*ours} & {*theirs}:
+                sides = (", ".join(values) or "none" for values in (ours, theirs))
+                told.append("{} is {} in a, and {} in b".format(name.split("_")[0], *sides))
+        if told:
+            return "; ".join(told)
+        return "no result has the same chain, workload, direction, execution and goal in both"
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.analyse.compare import Diff, MetricChange, Significance, diff, permutation_p
+from headrace.analyse.summary import ResultKey
 from headrace.record.bundle import Bundle
 from headrace.record.testdata import make_bundle
 
@@ -76,9 +78,31 @@ def test_what_else_went_on_is_no_difference(bundle_path: Path, tmp_path: Path) -
 
 
 def test_a_run_does_not_differ_from_itself(bundle_path: Path) -> None:
-    same = diff(Bundle(bundle_path), Bundle(bundle_path))
+    same = diff(Bundle(bundle_path), Bundle(bundle_path / ".." / bundle_path.name))
     assert not same.changed and not same.differences
     assert not same.only_a and not same.only_b
+    assert same.sentence == "a and b are the same bundle: nothing can differ."
+
+
+def test_why_there_is_nothing_to_compare() -> None:
+    def apart(a: dict[str, Any], b: dict[str, Any]) -> str:
+        ours, theirs = (
+            ResultKey(**{"chain": "c", "workload": "64B", "direction": "forward",
+                         "execution": "rtc", "goal": "fixed", **given})
+            for given in (a, b)
+        )  # fmt: skip
+        return Diff(
+            a="a", b="b", compared=(), only_a=(ours,), only_b=(theirs,), differences=()
+        ).sentence
+
+    loads = apart({"load_pps": 1e6}, {"load_pps": 2e6})
+    assert loads == (
+        "Nothing to compare: goal is fixed 1.00\u202fMpps in a, and fixed 2.00\u202fMpps in b."
+    )
+    two = apart({"chain": "d", "goal": "ndr"}, {"goal": "ndr", "workload": "128B"})
+    assert two == (
+        "Nothing to compare: chain is d in a, and c in b; workload is 64B in a, and 128B in b."
+    )
 
 
 def test_one_repetition_shows_no_spread(bundle_path: Path, tmp_path: Path) -> None:
@@ -129,5 +153,6 @@ def test_the_sentence_counts_what_is_beyond_the_spread(tmp_path: Path) -> None:
         r"1 of too few repetitions to tell, 2 not compared, as a side is not trusted\.",
         told,
     ), told
-    assert "6 within the spread" in diff(a, a).sentence
+    same = Bundle(make_bundle(tmp_path / "same"))
+    assert "6 within the spread" in diff(a, same).sentence
     assert "6 slower (at most −" in diff(b, a).sentence

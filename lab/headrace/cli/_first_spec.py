@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import re
 
 from headrace.analyse.units import plural
 from headrace.cli._capture import Capture, CapturedFlow
@@ -15,7 +17,7 @@ _STAMPED_MIN = {6: 74, 17: 64}  # bytes of a frame that has room for a stamp: IP
 _HEAD = """\
 # yaml-language-server: $schema={schema}
 name: {name}
-description: "{description}"
+description: {description}
 """
 _TAIL = """\
 deployment:
@@ -44,8 +46,18 @@ workload:
 
 
 def plain(name: str) -> str:
-    head = _HEAD.format(schema=SCHEMA_FILE, name=name, description="A small firewall and router.")
-    return head + _PLAIN + _TAIL
+    return _head(name, "A small firewall and router.") + _PLAIN + _TAIL
+
+
+def _head(name: str, about: str) -> str:
+    quoted = json.dumps(about, ensure_ascii=False)
+    return _HEAD.format(schema=SCHEMA_FILE, name=name, description=quoted)
+
+
+def _scalar(file: str) -> str:
+    """A file's name as YAML has it, whatever characters it has."""
+    plain_one = re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*", file)
+    return file if plain_one else json.dumps(file, ensure_ascii=False)
 
 
 def of_capture(name: str, file: str, capture: Capture, tuples: str) -> str:
@@ -72,14 +84,16 @@ def of_capture(name: str, file: str, capture: Capture, tuples: str) -> str:
     if flows[0].ipv6:
         workload += _ipv6(flows)
     else:
-        workload += f"  tuples_file: {tuples}   # addresses, ports and protocol of each flow\n"
+        workload += (
+            f"  tuples_file: {_scalar(tuples)}   # addresses, ports and protocol of each flow\n"
+        )
     if min(mix) < least:
         workload += f"  stamp: false   # below {least} bytes there is no room for one: no latency\n"
     return (
-        _HEAD.format(schema=SCHEMA_FILE, name=name, description=about)
+        _head(name, about)
         + f"chain:   # `headrace nf` lists functions\n  - acl:\n      rules:\n{rules}\n"
         + "      default: deny\n  - l2fwd: {}\n"
-        + f"workload:   # or the packets themselves: {{kind: pcap, file: {file}}}\n"
+        + f"workload:   # or the packets themselves: {{kind: pcap, file: {_scalar(file)}}}\n"
         + workload
         + _TAIL
     )
@@ -88,8 +102,8 @@ def of_capture(name: str, file: str, capture: Capture, tuples: str) -> str:
 def _replay(name: str, file: str, capture: Capture) -> str:
     about = f"{file}: {plural(capture.packets, 'packet')}, none of a flow that can be made here."
     return (
-        _HEAD.format(schema=SCHEMA_FILE, name=name, description=about)
-        + f"chain: [l2fwd]\nworkload: {{kind: pcap, file: {file}}}\n"
+        _head(name, about)
+        + f"chain: [l2fwd]\nworkload: {{kind: pcap, file: {_scalar(file)}}}\n"
         + _TAIL
     )
 

@@ -57,8 +57,16 @@ _SHORT: dict[str, list[Schema]] = {
 }  # fmt: skip
 
 
+# Of a number that a validator was before, pydantic leaves the limits under its own names.
+_LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
 class _Writable(GenerateJsonSchema):
     """What a user may write, which is more than what the models hold."""
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        described = super().generate_inner(schema)
+        return {_LIMITS.get(key, key): value for key, value in described.items()}
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Any:
         inner = self.generate_inner(schema["schema"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +35,7 @@ def init(
     """Write a spec that runs as it is, and beside it the schema by which editors check it."""
     name = re.sub(r"[^A-Za-z0-9_-]", "-", spec.stem)[:31]
     if not name[:1].isalpha():
-        raise bad_value("SPEC", str(spec), allowed="a name that begins with a letter")
+        raise bad_value("SPEC", str(spec), allowed="a name that begins with a letter, A to Z")
     tuples = spec.with_suffix(".tuples")
     files = {spec: plain(name)}
     if pcap is not None:
@@ -53,7 +54,8 @@ def init(
         print_json(InitOutput(files=tuple(map(str, files))))
         return
     typer.echo(f"Written: {', '.join(map(str, files))}")
-    typer.echo(f"Next: headrace run --check {spec}, then headrace run {spec}")
+    named = shlex.quote(str(spec))  # to be copied into a shell
+    typer.echo(f"Next: headrace run --check {named}, then headrace run {named}")
 
 
 def _write(files: Mapping[Path, str]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from headrace.spec.base import (
     Count,
@@ -28,6 +28,8 @@ NAMED_GOALS = {
     "csit-ndr": 0.0,
     "csit-pdr": 5e-3,
 }
+
+PPS_MAX = 1e9  # 400 Gbit/s are 595 M frames of 64 bytes a second
 
 _GOAL = f"one of {', '.join(NAMED_GOALS)}, a loss ratio such as 0.1%, or {{loss_ratio: 0.001, ...}}"
 
@@ -112,6 +114,14 @@ class LoadShare(Spec):
         return f"{self.share * 100:.10g}% of {self.goal}{whose}"
 
 
+def _possible(pps: float) -> float:
+    if not 0 < pps <= PPS_MAX:
+        raise ValueError(
+            f"allowed: above 0, at most {rate_text(PPS_MAX)}: packets/s, which a load is, not bit/s"
+        )
+    return pps
+
+
 def _load(value: Any) -> Any:
     """`50% of ndr`, or `50% of ndr of pipeline`; all else is a rate."""
     if isinstance(value, str) and "of" in value:
@@ -127,9 +137,9 @@ def _load_tag(value: Any) -> str:
     return "a share" if isinstance(value, dict | LoadShare) else "a rate"
 
 
+PossibleRate = Annotated[Rate, AfterValidator(_possible), Field(gt=0, le=PPS_MAX)]
 Load = Annotated[
-    Annotated[Annotated[Rate, Field(gt=0, le=1e10)], Tag("a rate")]
-    | Annotated[LoadShare, Tag("a share")],
+    Annotated[PossibleRate, Tag("a rate")] | Annotated[LoadShare, Tag("a share")],
     Discriminator(_load_tag),
     BeforeValidator(_load),
 ]
@@ -178,8 +188,8 @@ class Measure(Spec):
     goals: GoalParameters = GoalParameters()  # attributes of all goals
     trial: Annotated[Seconds, Field(ge=0.05, le=86400)] = 2.0  # length of trials of `max` and
     # `loads`
-    min_load: Annotated[Rate, Field(gt=0)] = 10e3  # where a search begins
-    max_load: Annotated[Rate, Field(gt=0, le=1e10)] | None = None  # where a search ends; found if
+    min_load: PossibleRate = 10e3  # where a search begins
+    max_load: PossibleRate | None = None  # where a search ends; found if
     # not given
     search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0  # after which a search ends
     # with the bounds that it has
@@ -195,6 +205,10 @@ class Measure(Spec):
             return value
         value = dict(value)
         if not any(key in value if key in _ALONE else value.get(key) for key in ASKED):
+            for key in ("search", "loads"):
+                if key in value:
+                    raise ValueError(f"{key}: is empty, and nothing else is asked; allowed: "
+                                     "one or more, or no such key: NDR and PDR then")  # fmt: skip
             value["search"] = ["ndr", "pdr"]
         shared = value.get("goals") if isinstance(value.get("goals"), dict) else {}
         search = value.get("search", [])

@@ -47,3 +47,24 @@ def test_a_part_of_nothing(load: str, search: list[str], words: str) -> None:
 def test_chaos_is_at_a_load_that_is_known() -> None:
     with pytest.raises(ValidationError, match="no goal of `search`"):
         Measure.model_validate({"chaos": {}, "loads": ["50% of ndr"]})
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"loads": ["10G"]}, "loads.0.*at most 1G: packets/s, which a load is, not bit/s"),
+        ({"loads": [0]}, "loads.0.*above 0"),
+        ({"max_load": "1.1G"}, "max_load.*at most 1G"),
+        ({"search": []}, "search: is empty, and nothing else is asked"),
+        ({"loads": [], "trial": 1}, "loads: is empty, and nothing else is asked"),
+    ],
+)
+def test_what_no_link_carries_and_what_asks_nothing(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=f"(?s){words}"):
+        Measure.model_validate(asked)
+
+
+def test_an_empty_list_beside_what_is_asked() -> None:
+    """A group leaves out what all have in common."""
+    assert Measure.model_validate({"search": [], "loads": ["1G"]}).rates == (1e9,)
+    assert Measure.model_validate({"search": [], "loads": [], "max": True}).search == ()
