@@ -46,7 +46,7 @@ static const char *const engine_calls[] = {
 	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
 	"fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "lseek",
 	"ftruncate", "fsync", "fdatasync", "flock", "dup", "dup2", "dup3", "pipe", "pipe2",
-	"eventfd2", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
+	"eventfd2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
 	"ppoll", "select", "pselect6", "getdents64", "unlink", "unlinkat", "rmdir",
 	/* Sockets: nobody is listened for at new places. */
 	"socketpair", "bind", "accept", "accept4", "connect", "getsockname", "getpeername", "sendto",
