@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.record.bundle import Bundle
-from support.lab import COMMAND, environment, state_left
+from support.lab import COMMAND, environment, runtime_dir, state_left
 from support.netns import Lan, ip
 
 pytestmark = pytest.mark.needs_root
@@ -87,7 +87,7 @@ def carried(folder: Path, direction: str) -> int:
     return sum(one.sent for one in trials)
 
 
-@pytest.mark.parametrize("kind", ["af_xdp", "af_packet"])
+@pytest.mark.parametrize("kind", ["af_xdp", pytest.param("af_packet", marks=pytest.mark.slow)])
 def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
     """Both ways: nftables counts as many packets on each of four ways as we say were sent, and
     received, and as our ports and the kernel's interfaces count."""
@@ -104,3 +104,40 @@ def test_veth(lan: Lan, engine_binary: Path, tmp_path: Path, kind: str) -> None:
     for port in both.counters.ports.values():
         seen = {port.rx_packets, port.tx_packets, port.device_rx, port.device_tx}
         assert (seen, port.rx_missed, port.up) == ({sent}, 0, True)
+
+
+def test_tap(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """TAPs that are there already, joined by bridges of the kernel's."""
+    engines = lan.namespace("e")
+    for one, other in ((LEFT, IN), (RIGHT, OUT)):
+        ip("-n", engines, "link", "add", f"br{one}", "type", "bridge", "mcast_snooping", "0")
+        ip("-n", engines, "link", "set", f"br{one}", "up")
+        for name in (one, other):
+            ip("-n", engines, "tuntap", "add", name, "mode", "tap", "multi_queue")
+            ip("-n", engines, "link", "set", name, "up", "master", f"br{one}")
+    run(tmp_path, engine_binary, engines, spec_of("tap", "{loads: [2k], trial: 0.5}"))
+    sent = carried(tmp_path, "forward")
+    [trial] = Bundle(tmp_path / "b").trials()
+    assert trial.counters is not None
+    ports = {name: (p.device_rx, p.device_tx) for name, p in trial.counters.ports.items()}
+    assert ports == {"left": (0, sent), "in": (sent, 0), "out": (0, sent), "right": (sent, 0)}
+
+
+def test_memif(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """Two programs; the search's own rate goes through whole."""
+    folder = runtime_dir(tmp_path)  # a path that is short enough
+    left, right = f"memif:{folder}/l", f"memif:{folder}/r"
+    goals = "{initial_trial: 0.2, final_trial: 0.2, duration_sum: 0.4, width: 20%}"
+    measure = f"{{search: [ndr], max_load: 20k, goals: {goals}, pairs: 0}}"
+    spec = SPEC.format(
+        left=left, entry=left, right=right, out=right, measure=measure, direction="forward"
+    )
+    said = run(tmp_path, engine_binary, lan.namespace("e"), spec)
+    [result] = said["results"]
+    assert (result["goal"], result["loss_ratio"], result["drops"]) == ("ndr", 0, {})
+    assert result["throughput_pps"] == pytest.approx(result["load_pps"], rel=0.05)
+    for trial in Bundle(tmp_path / "b").trials():
+        assert trial.counters is not None
+        ports = trial.counters.ports
+        assert ports["left"].tx_packets == trial.sent - trial.drops.get("left/full", 0)
+        assert ports["right"].rx_packets == trial.received
