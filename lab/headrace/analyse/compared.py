@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import RootModel
 
-from headrace.host.store import load
 from headrace.record.frozen import Record
+from headrace.record.own import sample_record
 
 COMPARED_FILE = "bottleneck.json"  # among the samples of bundles of an earlier form
 
@@ -35,5 +35,5 @@ class _AllCompared(RootModel[tuple[Compared, ...]]):
 
 
 def read_compared(samples: Path) -> tuple[Compared, ...]:
-    path = samples / COMPARED_FILE
-    return load(path, _AllCompared).root if path.is_file() else ()
+    told = sample_record(samples, COMPARED_FILE, _AllCompared)
+    return () if told is None else told.root

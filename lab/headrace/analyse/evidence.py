@@ -18,9 +18,9 @@ from headrace.collect.samples import Samples, Window
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import stack_file, trial_times
 from headrace.errors import HeadraceError, bad_value
-from headrace.host.store import load
 from headrace.record.bundle import Bundle
 from headrace.record.convergence import old_changes
+from headrace.record.own import sample_record
 from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -91,7 +91,7 @@ def deployment(folder: Path, of_study: Sequence[Result]) -> EvidencePart:
             replace(
                 whole,
                 results=[results[t.trial]],
-                stack=_stack(folder / stack_file(t.trial)) or whole.stack,
+                stack=sample_record(folder, stack_file(t.trial), StackTrace) or whole.stack,
             ),
             samples,
             t.begin_ns,
@@ -120,8 +120,8 @@ def of(path: Path) -> Evidence:
         known = _evidence(folder, Samples(folder), results, trials)
         compared = compared_in(bundle, reached(bundle))
         return replace(known, compared=compared, converged=settled, unfinished=unfinished)
-    if (path / "collectors.json").is_file():
-        return _evidence(path, Samples(path))
+    if (samples := Samples(path)).present:
+        return _evidence(path, samples)
     raise bad_value(
         "BUNDLE",
         str(path),
@@ -136,17 +136,13 @@ def _evidence(
     trials: Sequence[Trial] = (),
 ) -> Evidence:
     known = Evidence(
-        stack=_stack(folder / stack_file()),
+        stack=sample_record(folder, stack_file(), StackTrace),
         results=results,
         trials=trials,
         absent=samples.refused,
         layers=tuple(samples.layers),
     )
     return _within(known, samples)
-
-
-def _stack(file: Path) -> StackTrace | None:
-    return load(file, StackTrace) if file.is_file() else None
 
 
 def _within(

@@ -22,8 +22,11 @@ from headrace.collect.perf import CPU_CLOCK, SOFTWARE, PerfCounter, PerfRefused
 from headrace.collect.samples import Samples
 from headrace.collect.virtual_switch import pmd_stats
 from headrace.collect.virtualization import Virtualization
+from headrace.collect.watch import trial_times
 from headrace.errors import BadInput
 from headrace.host.cgroups import mounts
+from headrace.record.own import BundleError
+from headrace.record.sampled import Sampled, SamplingEpoch
 
 BUSY = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.5: pass\ninput()"
 
@@ -199,3 +202,42 @@ def test_telemetry_leaves() -> None:
         (r.metric, r.place): r.value for r in leaves("e", [{"in": 3, "nfs": {"acl": {"in": 2}}}])
     }
     assert values == {("in", "e.0"): 3, ("in", "e.0/nfs/acl"): 2}
+
+
+@pytest.mark.parametrize("below", ["samples", "samples/001", "alone"])
+@pytest.mark.parametrize("name", ["collectors.json", "os.jsonl", "trials.json"])
+def test_a_folder_of_samples_leads_nowhere(tmp_path: Path, below: str, name: str) -> None:
+    """Neither its files nor, in a bundle, the folders above them."""
+    files = {
+        "collectors.json": Sampled(
+            version=1,
+            period_s=1,
+            epoch=SamplingEpoch(time_ns=0, monotonic_ns=0),
+            refused={"os": "secret"},
+            layers={},
+        ).model_dump_json(),
+        "os.jsonl": '{"t_ns": 1, "values": {"secret": 1}}\n',
+        "trials.json": '[{"trial": 7, "begin_ns": 1, "end_ns": 2}]',
+    }
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for one, told in files.items():
+        (elsewhere / one).write_text(told)
+
+    def read(folder: Path) -> object:
+        if name == "trials.json":
+            return trial_times(folder)
+        samples = Samples(folder)
+        return samples.about if name == "collectors.json" else samples.window("os").last
+
+    assert read(elsewhere)
+    linked = tmp_path / "linked" / below
+    linked.mkdir(parents=True)
+    (linked / name).symlink_to(elsewhere / name)
+    with pytest.raises(BundleError, match="is no regular file"):
+        read(linked)
+    if below != "alone":  # whoever names a folder may name a link
+        (tmp_path / "whole" / below).parent.mkdir(parents=True)
+        (tmp_path / "whole" / below).symlink_to(elsewhere)
+        with pytest.raises(BundleError, match="is no regular file"):
+            read(tmp_path / "whole" / below)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from headrace.errors import BadInput
-from headrace.host.store import load
+from headrace.record.frozen import Record
+from headrace.record.own import sample_file, sample_record
 from headrace.record.sampled import Sampled, SampledLayer
 from headrace.spec.collect import ALL_LAYERS
 
@@ -60,8 +62,7 @@ class Samples:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        about = folder / "collectors.json"
-        self.about = load(about, Sampled) if about.is_file() else None
+        self.about = sample_record(folder, "collectors.json", Sampled)
         self._layers: dict[str, list[Row]] = {}  # as they were asked for
 
     @property
@@ -100,18 +101,25 @@ class Samples:
 
     def _rows(self, layer: str) -> list[Row]:
         if layer not in self._layers:
-            path = self._folder / f"{layer}.jsonl"
-            self._layers[layer] = list(_rows(path)) if path.is_file() else []
+            self._layers[layer] = list(_rows(self._folder, f"{layer}.jsonl"))
         return self._layers[layer]
 
 
-def _rows(path: Path) -> Iterator[Row]:
-    with path.open() as f:
-        for number, line in enumerate(f, 1):
-            if not line.endswith("\n"):
+class _Sample(Record):
+    t_ns: int
+    values: dict[str, float]
+
+
+def _rows(folder: Path, name: str) -> Iterator[Row]:
+    file = sample_file(folder, name)
+    if file is None:
+        return
+    with file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
                 return  # torn by a crash
             try:
-                row = json.loads(line)
-                yield row["t_ns"], row["values"]
-            except (ValueError, KeyError):
-                raise BadInput(f"{path}:{number}: not a sample") from None
+                row = _Sample.model_validate_json(line)
+            except ValidationError:
+                raise BadInput(f"{folder / name}:{number}: not a sample") from None
+            yield row.t_ns, row.values

@@ -24,8 +24,8 @@ from headrace.collect.base import Held, Targets, WatchedProcess
 from headrace.collect.sampler import Sampler
 from headrace.collect.stack.tracer import Tracer
 from headrace.errors import HeadraceError
-from headrace.host.store import load
 from headrace.record.frozen import Record
+from headrace.record.own import sample_record
 from headrace.spec.collect import Collect
 
 STACK, STACK_ABSENT, TRIALS = "stack.json", "stack-absent.txt", "trials.json"
@@ -45,8 +45,8 @@ class _Times(RootModel[tuple[Watched, ...]]):
 
 def trial_times(folder: Path) -> tuple[Watched, ...]:
     """The trials' times in a folder of samples; none where no trial ended."""
-    path = folder / TRIALS
-    return load(path, _Times).root if path.is_file() else ()
+    times = sample_record(folder, TRIALS, _Times)
+    return () if times is None else times.root
 
 
 def stack_file(trial: int | None = None) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,6 +41,7 @@ class Listed:
     started_at: str
     state: str
     has_report: bool
+    damage: str = ""  # why its figures cannot be read
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Folder:
         so are links: whoever may write here would choose among all that the reader may read."""
         listed = []
         for path in self.path.iterdir():
-            if path.is_symlink() or not (path / "status.json").is_file():
+            if path.is_symlink() or not (path / "status.json").is_file() or not _utf8(path.name):
                 continue
             try:
                 status = Bundle(path).status
@@ -108,14 +109,38 @@ class Folder:
         """Its page, which is the caller's to close; None: it has none yet."""
         return opened(self.path, f"{bundle.path.name}/{REPORT}")
 
-    def figures(self, bundles: Sequence[Listed], words: str = "") -> list[FigureRow]:
-        """Results whose names and verdicts have all of these words in them."""
+    def figures(
+        self, bundles: Sequence[Listed], words: str = ""
+    ) -> tuple[list[Listed], list[FigureRow]]:
+        """Results whose names and verdicts have all of these words in them; and the bundles again,
+        with what is damaged of each: one that cannot be read hides no other."""
+        try:
+            return [*bundles], self._rows(bundles, words)
+        except BundleError:
+            read, rows = [], []
+            for one in bundles:
+                try:
+                    rows += self._rows([one], words)
+                    read.append(one)
+                except BundleError as error:
+                    read.append(replace(one, damage=str(error)))
+            return read, rows
+
+    def _rows(self, bundles: Sequence[Listed], words: str) -> list[FigureRow]:
         wanted = words.split()
         if not bundles:
             return []
         sql = _FIGURES.format(words=" AND ".join([_WORD] * len(wanted)) or "true")
         _, rows = query([self.path / one.name for one in bundles], sql, wanted)
         return [_row(row) for row in rows]
+
+
+def _utf8(name: str) -> bool:
+    """Whether a page can name it."""
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _row(row: tuple[object, ...]) -> FigureRow:

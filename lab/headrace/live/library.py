@@ -30,8 +30,7 @@ MOST_TRENDS, MOST_ROWS = 12, 500  # on one page; the search narrows them down
 
 
 def listing(folder: Folder, words: str) -> Document:
-    bundles = folder.bundles()
-    rows = folder.figures(bundles, words)
+    bundles, rows = folder.figures(folder.bundles(), words)
     return Document(
         title=f"Runs in {folder.path.name or folder.path}",
         subtitle=", ".join(
@@ -46,7 +45,7 @@ def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.bundle] = counts.get(row.bundle, 0) + 1
-    shown = [one for one in bundles if counts.get(one.name) or not words]
+    shown = [one for one in bundles if counts.get(one.name) or one.damage or not words]
     if not shown:
         return Section("Bundles", blocks=(Text("No bundle has such a figure."),))
     columns = (
@@ -61,7 +60,7 @@ def _bundles(bundles: Sequence[Listed], rows: Sequence[FigureRow], words: str) -
         (
             _report(one.name, one.has_report),
             one.started_at.replace("T", " ").removesuffix("Z"),
-            "" if one.state == "complete" else one.state,
+            one.damage or ("" if one.state == "complete" else one.state),
             counts.get(one.name, 0),
             _compare(before[one.name].name, one.name) if one.name in before else "",
         )

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from headrace.errors import BadInput
@@ -127,6 +128,29 @@ def test_a_folders_bundles_are_listed_searched_compared_and_linked(tmp_path: Pat
         assert compared[0] == 200 and "within the spread" in compared[1]
         for path in ("/report/..%2Fsecret.html", "/report/secret.html", "/compare?a=first&b=../x"):
             assert ask(url, path)[0] == 404, path
+
+
+def test_a_damaged_bundle_hides_no_other(tmp_path: Path) -> None:
+    for name in ("whole", "torn", "typed", "gone"):
+        make_bundle(tmp_path / name)
+    torn = tmp_path / "torn" / "results.parquet"
+    torn.write_bytes(torn.read_bytes()[:-100])
+    duckdb.sql("SELECT 'x' AS chain, 1 AS n").write_parquet(str(tmp_path / "typed/results.parquet"))
+    (tmp_path / "gone" / "results.parquet").unlink()
+    make_bundle(tmp_path / "named").rename(tmp_path / os.fsdecode(b"named\xff"))
+    with Serving(application(routes(Folder(tmp_path))), bound(":0", "--at")) as serving:
+        status, page = ask(url_of(serving.listening))
+    assert status == 200
+    whole, *_ = page.split("Figures</h2>")[1:]
+    assert "/report/whole" in whole
+    bundles = page.split("Figures</h2>")[0]
+    for name, why in (
+        ("torn", "No magic bytes found at end of file"),
+        ("typed", "Referenced column"),
+        ("gone", "has neither results.parquet nor results.jsonl"),
+    ):
+        assert name not in whole and name in bundles and why in bundles, name
+    assert "4 bundles" in page
 
 
 def test_many_that_ask_nothing_keep_nobody_out() -> None:

@@ -8,9 +8,14 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from headrace.errors import BadInput
+from headrace.spec.invalid import sentence
+
+M = TypeVar("M", bound=BaseModel)
 
 TEXT_MOST = 64 << 20  # bytes; the longest are the samples of a long run
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -72,9 +77,10 @@ def _not_regular(place: Path) -> BundleError:
 
 def text(folder: Path, name: str) -> str | None:
     file = opened(folder, name)
-    if file is None:
-        return None
-    place = folder / name
+    return None if file is None else _read(file, folder / name)
+
+
+def _read(file: BinaryIO, place: Path) -> str:
     with file:
         try:
             data = file.read(TEXT_MOST + 1)
@@ -86,3 +92,27 @@ def text(folder: Path, name: str) -> str | None:
         return data.decode()
     except UnicodeDecodeError as error:
         raise BundleError(f"{place}: cannot be read: not UTF-8 text (byte {error.start})") from None
+
+
+def sample_file(samples: Path, name: str) -> BinaryIO | None:
+    """A file of a folder of samples: of a bundle's, where no part of the way from the bundle may be
+    a link (`samples`, `samples/NAME`), or one that stands alone. None: there is none."""
+    for bundle in samples.parents[:2]:
+        way = samples.relative_to(bundle)
+        if way.parts[0] == "samples":
+            return opened(bundle, f"{way.as_posix()}/{name}")
+    return opened(samples, name)
+
+
+def sample_text(samples: Path, name: str) -> str | None:
+    file = sample_file(samples, name)
+    return None if file is None else _read(file, samples / name)
+
+
+def sample_record(samples: Path, name: str, model: type[M]) -> M | None:
+    """A file of a folder of samples, as JSON of this form."""
+    told = sample_text(samples, name)
+    try:
+        return None if told is None else model.model_validate_json(told)
+    except ValidationError as error:
+        raise BundleError(f"{samples / name}: {sentence(error)}") from None

@@ -208,9 +208,9 @@ def query(
                 raise BundleError(f"query: {why}") from None
         try:
             cursor = db.execute(sql, list(values))
+            return [c[0] for c in cursor.description or ()], cursor.fetchall()
         except duckdb.Error as e:
             raise BundleError(f"query: {str(e).splitlines()[0]}") from None
-        return [c[0] for c in cursor.description or ()], cursor.fetchall()
 
 
 @contextlib.contextmanager

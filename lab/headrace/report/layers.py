@@ -17,7 +17,7 @@ from headrace.collect.layers import Goodput, LayerFigure, Windows, figures
 from headrace.collect.samples import Samples
 from headrace.collect.stack.result import StackTrace
 from headrace.collect.watch import STACK_ABSENT, stack_file, trial_times
-from headrace.host.store import load
+from headrace.record.own import sample_record, sample_text
 from headrace.record.rows import Result
 from headrace.report.charts.stack import softirqs, stages
 from headrace.report.document import (
@@ -54,10 +54,11 @@ def read(
     if not samples.present:
         return None
     times = trial_times(folder)
-    files = {0: folder / stack_file()} | {t.trial: folder / stack_file(t.trial) for t in times}
-    stacks = {trial: load(file, StackTrace) for trial, file in files.items() if file.is_file()}
+    files = {0: stack_file()} | {t.trial: stack_file(t.trial) for t in times}
+    told = {trial: sample_record(folder, name, StackTrace) for trial, name in files.items()}
+    stacks = {trial: stack for trial, stack in told.items() if stack is not None}
     whole = stacks.get(0)
-    absent = folder / STACK_ABSENT
+    absent = sample_text(folder, STACK_ABSENT)
     return Layers(
         trials={
             t.trial: figures(
@@ -69,7 +70,7 @@ def read(
         }
         or {0: figures(Windows.within(samples), None, whole)},
         stacks=stacks,
-        stack_absent=absent.read_text().strip() if absent.is_file() else "it was not asked for",
+        stack_absent="it was not asked for" if absent is None else absent.strip(),
         costs={layer: facts.cost.share_of_one_cpu for layer, facts in samples.layers.items()},
         diagnoses=tuple(explain(*deployment(folder, results).evidence, rules=SURROUNDINGS)),
     )
