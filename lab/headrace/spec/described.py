@@ -103,6 +103,14 @@ class NicPort(Spec):
     gbps: Sourced
     mpps: Sourced | None = None  # that the port takes at most, whatever their size
     buffer_packets: Annotated[Count, Field(ge=1)] = 1024
+    socket: Annotated[Count, Field(ge=0)] = 0  # that its PCIe root belongs to
+
+
+class Power(Spec):
+    """Watts at the wall: with nothing to do, and with all cores busy."""
+
+    idle_watts: Sourced
+    busy_watts: Sourced
 
 
 class MeasuredPauses(Spec):
@@ -127,9 +135,14 @@ class DescribedServer(Spec):
     threads_per_core: Annotated[Count, Field(ge=1, le=8)] = 1
     levels: Annotated[tuple[MemoryLevel, ...], Field(min_length=2)]
     transfer_cycles: Sourced | None = None  # a line that another core of the socket has written
+    remote_cycles: Sourced | None = None  # a line from the last-level cache of another socket
+    memory_gbs: Sourced | None = None  # GB/s of each socket's memory
+    interconnect_gbs: Sourced | None = None  # GB/s between sockets, each way
     thread_speed: Sourced | None = None  # of each thread beside a busy one, of a core of its own
     ports: tuple[NicPort, ...] = ()
     pauses: MeasuredPauses | None = None  # of each lcore; None: lcores of their own, and quiet
+    price_usd: Sourced | None = None  # of the whole server
+    power: Power | None = None
     tester: Literal["inside", "outside"] = "inside"
     costs: Path | None = None
     functions: dict[str, DescribedFunction] = Field(default_factory=dict)
@@ -145,6 +158,11 @@ class DescribedServer(Spec):
             raise ValueError("levels: allowed: caches with `kib`, then memory without")
         if self.tester == "outside" and not self.ports:
             raise ValueError("tester: outside; allowed: with `ports`, by which traffic comes")
+        for i, port in enumerate(self.ports):
+            if port.socket >= self.sockets:
+                raise ValueError(
+                    f"ports[{i}].socket: {port.socket}; allowed: 0..{self.sockets - 1}"
+                )
         return self
 
     @property

@@ -25,6 +25,7 @@ _ALSO = {"hugepages": _OFFLOAD, "memory_mb": _OFFLOAD, "lcores": _APPLIANCES}
 _HOSTED: dict[Path, tuple[str, ...]] = {
     ("chain",): (*_FUNCTIONS, *_APPLIANCES),
     ("chains",): (*_FUNCTIONS, *_APPLIANCES),
+    ("demands",): _FUNCTIONS,
     ("graphs",): _APPLIANCES,
     ("baseline",): _APPLIANCES,
     ("alone",): _APPLIANCES,

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from headrace.spec import document, forms
 from headrace.spec.appliance import GraphSet, ScaleOut
-from headrace.spec.base import NAME_PATTERN, Seconds, Spec
+from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
@@ -49,6 +49,13 @@ class GroundChoice(Spec):
     simulated: Simulated
 
 
+class Demand(Spec):
+    """What a chain is to carry, and how long its packets may take at most in the middle."""
+
+    rate: Annotated[Rate, Field(gt=0)]
+    latency: Annotated[Seconds, Field(gt=0)] | None = None
+
+
 class Study(Spec):
     """What one file says; with `groups`, what they have in common.
 
@@ -61,6 +68,8 @@ class Study(Spec):
     paper: str | None = None  # whose figures these are
     chain: Chain | None = None
     chains: Annotated[dict[Name, Chain], Field(min_length=1)] | None = None
+    demands: dict[Name, Demand] = Field(default_factory=dict)  # by chain: what `headrace plan
+    # --server` places it for
     graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
     ground: GroundChoice | None = None  # a described server instead of this one
     deployment: Deployment = Deployment()  # how the chain is put on this server
@@ -129,6 +138,14 @@ class Study(Spec):
                 f"give `chain` (a list of {'VNFs' if more else 'functions; [] is the empty chain'})"
                 f" or `chains` (by name){more}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _demands_of_chains(self) -> Study:
+        for name in self.demands:
+            if name not in self.by_name():
+                chains = ", ".join(self.by_name())
+                raise ValueError(f"demands: {name} is no chain; allowed: {chains}")
         return self
 
     def by_name(self) -> dict[str, tuple[Node, ...]]:

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cheapest way of each chain at given prices, all chains at once.
+
+A way is a path over (functions done, area of the last segment); arrays have an axis for chains,
+first function, end, area and origin. They are of floats while prices are looked for, and of
+Python's whole numbers for what a certificate states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.layout.placing import FAR, between, from_door, lcores_of, segment_work
+from headrace.spec.placement import FINE, PlacementProblem, ThreadMode
+
+Array = NDArray[Any]
+ORIGINS = 3
+NEVER = 1e60  # more than any way costs
+
+
+@dataclass(frozen=True)
+class SegmentKey:
+    """A segment of a way: by functions, area and where packets come from."""
+
+    first: int
+    end: int
+    area: int
+    origin: int
+
+
+@dataclass(frozen=True)
+class ChainWay:
+    door: int
+    segments: tuple[SegmentKey, ...]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """For an lcore of each area, for a unit of each limit, for a nanosecond of each chain; `door`
+    prices follow from those of limits."""
+
+    areas: Array
+    limits: Array
+    chains: Array
+
+
+@dataclass(frozen=True)
+class WayTables:
+    problem: PlacementProblem
+    mode: ThreadMode
+
+    @cached_property
+    def longest(self) -> int:
+        return max(len(chain.functions) for chain in self.problem.chains)
+
+    @cached_property
+    def _sums(self) -> dict[str, Array]:
+        """Sums over functions before each one: chain, function, area."""
+        chains, areas = len(self.problem.chains), len(self.problem.areas)
+        sums = {}
+        for name in ("work", "memory", "delay_ns"):
+            table = np.zeros((chains, self.longest + 1, areas), dtype=np.int64)
+            for c, chain in enumerate(self.problem.chains):
+                rows = np.array([getattr(f, name) for f in chain.functions], dtype=np.int64)
+                table[c, 1 : len(rows) + 1] = np.cumsum(rows, axis=0)
+            sums[name] = table
+        return sums
+
+    def _between(self, name: str) -> Array:
+        """chain, first, end, area"""
+        table = self._sums[name]
+        return table[:, None, :, :] - table[:, :, None, :]
+
+    @cached_property
+    def valid(self) -> Array:
+        """chain, first, end: whether there is such a segment."""
+        n = self.longest + 1
+        first, end = np.arange(n)[:, None], np.arange(n)[None, :]
+        sizes = np.array([len(c.functions) for c in self.problem.chains])
+        return (first < end)[None] & (end[None] <= sizes[:, None, None])
+
+    def _edges(self, name: str) -> Array:
+        """chain, function, origin: entering costs."""
+        table = np.zeros((len(self.problem.chains), self.longest + 1, ORIGINS), dtype=np.int64)
+        for c, chain in enumerate(self.problem.chains):
+            for i, function in enumerate(chain.functions):
+                table[c, i] = getattr(function, name)
+        return table
+
+    @cached_property
+    def work(self) -> Array:
+        """chain, first, end, area, origin"""
+        leave = np.zeros((len(self.problem.chains), self.longest + 1), dtype=np.int64)
+        for c, chain in enumerate(self.problem.chains):
+            leave[c, 1 : len(chain.functions) + 1] = [f.leave for f in chain.functions]
+        inside = self._between("work") + leave[:, None, :, None]
+        table: Array = inside[..., None] + self._edges("enter")[:, :, None, None, :]
+        return table
+
+    @cached_property
+    def ns(self) -> Array:
+        """As `work`: latency."""
+        entering = self._edges("enter_ns")[:, :, None, None, :]
+        table: Array = self._between("delay_ns")[..., None] + entering
+        return table
+
+    @cached_property
+    def memory(self) -> Array:
+        return self._between("memory")
+
+    @cached_property
+    def near(self) -> Array:
+        """From area to area: the origin; ORIGINS: another server."""
+        areas = self.problem.areas
+        return np.array(
+            [
+                [
+                    between(self.problem, a, b) if one.server == other.server else ORIGINS
+                    for b, other in enumerate(areas)
+                ]
+                for a, one in enumerate(areas)
+            ]
+        )
+
+    def shares(self, room: int, step: int) -> Array:
+        """As `work`: the least that a segment's replicas take of lcores, in parts of
+        room * max(1, step); NEVER: it does not fit."""
+        spread = [chain.spread for chain in self.problem.chains]
+        most = max(map(len, spread))
+        lcores = np.array([lcores_of(self.problem, self.mode, a) for a in range(len(self.near))])
+        least = np.full(self.work.shape, NEVER, dtype=float)
+        for k in range(1, most + 1):
+            each = np.array([s[k - 1] if k <= len(s) else 0 for s in spread], dtype=np.int64)
+            here = self.work * each[:, None, None, None, None]
+            item = -(-here // (k * FINE * FINE))
+            size = k * _dual_feasible(item, room, step)
+            allowed = (item <= room) & (each > 0)[:, None, None, None, None]
+            allowed &= (lcores >= k)[None, None, None, :, None]
+            least = np.where(allowed, np.minimum(least, size), least)
+        return np.where(self.valid[..., None, None], least, NEVER)
+
+
+def _dual_feasible(item: Array, room: int, step: int) -> Array:
+    if step == 0:
+        return item
+    scaled = (step + 1) * item
+    return np.where(scaled % room == 0, item * step, scaled // room * room)
+
+
+@dataclass(frozen=True)
+class PricedWays:
+    """What ways cost: `segments` as WayTables.work, `doors` by chain and door."""
+
+    tables: WayTables
+    segments: Array
+    doors: Sequence[Sequence[Any]]
+
+    @classmethod
+    def at(cls, tables: WayTables, shares: Array, prices: Prices, whole: Any) -> PricedWays:
+        """`shares` in parts of `whole`, which prices of limits and of time are multiplied by."""
+        problem = tables.problem
+        exact = prices.areas.dtype == object
+        kind: Any = object if exact else float
+        fits = shares < NEVER
+        size = np.where(fits, shares, 0)
+        size = size.astype(np.int64).astype(object) if exact else size
+        cost = size * prices.areas[None, None, None, :, None]
+        cost = cost + tables.ns.astype(kind) * (prices.chains * whole)[:, None, None, None, None]
+        for a, area in enumerate(problem.areas):
+            if area.limit is not None:
+                used = tables.memory[..., a].astype(kind) * (prices.limits[area.limit] * whole)
+                cost[..., a, :] = cost[..., a, :] + used[..., None]
+            crossing = problem.servers[area.server].crossing
+            if crossing is not None:
+                each = np.array([c.crossing for c in problem.chains]).astype(kind)
+                far = each * (prices.limits[crossing] * whole)
+                cost[..., a, FAR] = cost[..., a, FAR] + far[:, None, None]
+        cost = np.where(fits, cost, NEVER)
+        doors = [
+            [sum(prices.limits[i] * u for i, u in door.uses) * whole for door in chain.doors]
+            for chain in problem.chains
+        ]
+        return cls(tables, cost, doors)
+
+    @cached_property
+    def _starts(self) -> tuple[Array, Array]:
+        """chain, end, area: the least of a first segment, and by which door."""
+        problem, n = self.tables.problem, self.tables.longest
+        shape = (len(problem.chains), n + 1, len(problem.areas))
+        costs = np.full(shape, NEVER, dtype=self.segments.dtype)
+        chosen = np.zeros(shape, dtype=int)
+        for c, chain in enumerate(problem.chains):
+            for d, door in enumerate(chain.doors):
+                for a, area in enumerate(problem.areas):
+                    if area.server != door.server:
+                        continue
+                    origin = from_door(problem, door, a)
+                    here = self.segments[c, 0, :, a, origin] + self.doors[c][d]
+                    better = here < costs[c, :, a]
+                    costs[c, :, a] = np.where(better, here, costs[c, :, a])
+                    chosen[c, better, a] = d
+        return costs, chosen
+
+    @cached_property
+    def _paths(self) -> tuple[Array, Array, Array]:
+        """chain, end, area: the least; the first function of its last segment; the area before."""
+        tables = self.tables
+        best, _ = self._starts
+        best = best.copy()
+        came, before = np.zeros(best.shape, dtype=int), np.full(best.shape, -1)
+        near = np.where(tables.near == ORIGINS, 0, tables.near)
+        areas = np.arange(best.shape[2])
+        away = tables.near == ORIGINS
+        for end in range(2, tables.longest + 1):
+            for first in range(1, end):
+                here = self.segments[:, first, end][:, areas[None, :], near]  # chain, before, area
+                total = best[:, first, :, None] + here
+                total = np.where(away[None], NEVER, total)
+                least = total.argmin(axis=1)
+                cost = np.take_along_axis(total, least[:, None, :], axis=1)[:, 0, :]
+                better = cost < best[:, end]
+                best[:, end] = np.where(better, cost, best[:, end])
+                came[:, end][better] = first
+                before[:, end][better] = least[better]
+        return best, came, before
+
+    def least(self) -> list[Any]:
+        """By chain."""
+        best, _, _ = self._paths
+        return [best[c, len(one.functions)].min() for c, one in enumerate(self._chains)]
+
+    @property
+    def _chains(self) -> Any:
+        return self.tables.problem.chains
+
+    def ways(self) -> list[ChainWay | None]:
+        """The cheapest of each chain; None: it has none that fits."""
+        best, came, before = self._paths
+        _, doors = self._starts
+        ways: list[ChainWay | None] = []
+        for c, chain in enumerate(self._chains):
+            end = len(chain.functions)
+            area = int(best[c, end].argmin())
+            if best[c, end, area] >= NEVER:
+                ways.append(None)
+                continue
+            segments: list[SegmentKey] = []
+            while before[c, end, area] >= 0:
+                first, previous = int(came[c, end, area]), int(before[c, end, area])
+                origin = int(self.tables.near[previous, area])
+                segments.insert(0, SegmentKey(first, end, area, origin))
+                end, area = first, previous
+            door = int(doors[c, end, area])
+            origin = from_door(self.tables.problem, chain.doors[door], area)
+            ways.append(ChainWay(door, (SegmentKey(0, end, area, origin), *segments)))
+        return ways
+
+
+def work_of(problem: PlacementProblem, chain: int, key: SegmentKey) -> int:
+    return segment_work(problem.chains[chain], key.first, key.end, key.area, key.origin)

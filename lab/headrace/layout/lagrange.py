@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How good a placement can be at most: Lagrange's bound, its prices by column generation.
+
+Given prices of lcores, of limits and of time over a goal, each chain is by itself, and its cheapest
+way a shortest path (cheapest.py). What all of them cost, less what all that there is is worth at
+these prices, no placement can be below (Geoffrion 1974, Lagrangean Relaxation for Integer
+Programming). The best prices are the dual of a linear program over ways, of which those that it
+lacks are added until there are none. Its solution is where searching begins, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import lcm
+from typing import Any
+
+import numpy as np
+from ortools.linear_solver import pywraplp
+
+from headrace.layout.cheapest import NEVER, Array, ChainWay, PricedWays, Prices, WayTables
+from headrace.layout.placing import capacity, lcores_of, segment_uses, up
+from headrace.spec.placement import ChosenSegment, ModeBound, PlacementProblem
+
+SCALE = 10**12  # of prices in certificates
+_ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
+_ROUNDS = 200
+_CLOSE = 1e-7
+
+
+@dataclass
+class WayColumn:
+    """A way of a chain and what it takes: shares of lcores by area, of limits, its latency."""
+
+    chain: int
+    way: ChainWay
+    lcores: dict[int, float]
+    limits: dict[int, float]
+    ns: int
+    counted: float
+
+
+@dataclass
+class Relaxed:
+    """A solution of the linear program: its value, its prices, how much of each way."""
+
+    value: float
+    prices: Prices
+    columns: list[WayColumn]
+    parts: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """One mode of a problem, lcores and limits being `full` at most, loads taken as `step` says."""
+
+    tables: WayTables
+    full: int
+    step: int = 0
+
+    @property
+    def problem(self) -> PlacementProblem:
+        return self.tables.problem
+
+    @property
+    def room(self) -> int:
+        return capacity(self.problem, self.tables.mode, self.full)
+
+    @property
+    def whole(self) -> int:
+        return self.room * max(1, self.step)
+
+    @property
+    def free(self) -> bool:
+        return self.problem.aim == "rate"
+
+    def lcores(self) -> Array:
+        areas = range(len(self.problem.areas))
+        return np.array([lcores_of(self.problem, self.tables.mode, area) for area in areas])
+
+    def counted(self) -> tuple[list[int], int]:
+        """What the aim counts for an lcore of each area, and the denominator of these."""
+        if self.free:
+            return [0] * len(self.problem.areas), 1
+        lcores, problem = self.lcores(), self.problem
+        total = [0] * len(problem.servers)
+        for area, count in zip(problem.areas, lcores, strict=True):
+            total[area.server] += int(count)
+        common = lcm(*total)
+        each = [
+            s.each * common + s.fixed * common // t
+            for s, t in zip(problem.servers, total, strict=True)
+        ]
+        return [each[area.server] for area in problem.areas], common
+
+    # --- the linear program ---
+
+    def solve(self, until: float) -> Relaxed:
+        """`until`: of time.monotonic(); the prices of any round are good for a bound."""
+        shares = self.tables.shares(self.room, self.step)
+        master = _Master(self)
+        counted, common = self.counted()
+        prices = Prices(np.ones(len(self.problem.areas)), *self._nothing())
+        relaxed = None
+        for number in range(_ROUNDS):
+            own = np.array(counted, dtype=float) / common
+            paid = Prices(prices.areas + own, prices.limits, prices.chains + self._weight())
+            ways = PricedWays.at(self.tables, shares, paid, float(self.whole))
+            added = master.add(ways, shares, first=number == 0)
+            if (relaxed is not None and not added) or (time.monotonic() > until and relaxed):
+                break
+            relaxed = master.solve()
+            prices = relaxed.prices
+        assert relaxed is not None
+        return relaxed
+
+    def _nothing(self) -> tuple[Array, Array]:
+        return np.zeros(len(self.problem.limits)), np.zeros(len(self.problem.chains))
+
+    def _weight(self) -> int:
+        return 0 if self.free else self.problem.weight_ns
+
+    # --- the bound ---
+
+    def proven(self, prices: Prices) -> int | None:
+        """The surplus at prices as whole numbers, exactly: above 0 there is no placement at all
+        (rate); otherwise a multiple of what the aim counts, see `bound`. None: no way fits."""
+        shares = self.tables.shares(self.room, self.step)
+        counted, common = self.counted()
+        areas = np.array(
+            [int(p) * common + SCALE * c for p, c in zip(prices.areas, counted, strict=True)],
+            dtype=object,
+        )
+        limits = np.array([int(p) * common for p in prices.limits], dtype=object)
+        chains = np.array(
+            [(int(p) + SCALE * self._weight()) * common for p in prices.chains], dtype=object
+        )
+        least = PricedWays.at(
+            self.tables, shares, Prices(areas, limits, chains), self.whole
+        ).least()
+        if any(cost >= NEVER for cost in least):
+            return None
+        total = int(sum(least))
+        each = self.whole * common
+        for price, chain in zip(prices.chains, self.problem.chains, strict=True):
+            total -= int(price) * (chain.within_ns or 0) * each
+        for price, count in zip(prices.areas, self.lcores(), strict=True):
+            total -= int(price) * int(count) * each
+        for price, limit in zip(prices.limits, self.problem.limits, strict=True):
+            total -= int(price) * (limit.capacity * self.full // 10_000) * each
+        return total
+
+    def bound(self, surplus: int) -> int:
+        """The least whole value that the surplus allows."""
+        _, common = self.counted()
+        return up(surplus, self.whole * common * SCALE)
+
+    def certificate(self, mode: int, bound: int, surplus: int | None, prices: Prices) -> ModeBound:
+        def whole(values: Array) -> tuple[int, ...]:
+            return tuple(int(value) for value in values)
+
+        return ModeBound(
+            mode=mode, bound=bound, surplus=surplus, step=self.step, scale=SCALE,
+            areas=whole(prices.areas), limits=whole(prices.limits), chains=whole(prices.chains),
+        )  # fmt: skip
+
+
+def in_whole(prices: Prices) -> Prices:
+    def whole(values: Array) -> Array:
+        return np.array([max(0, round(float(v) * SCALE)) for v in values], dtype=object)
+
+    return Prices(whole(prices.areas), whole(prices.limits), whole(prices.chains))
+
+
+class _Master:
+    """The linear program over the ways that are known so far."""
+
+    def __init__(self, relaxation: Relaxation) -> None:
+        self.of = relaxation
+        problem = relaxation.problem
+        self.solver = pywraplp.Solver.CreateSolver("GLOP")
+        solver, endless = self.solver, self.solver.infinity()
+        self.columns: list[WayColumn] = []
+        self.known: set[tuple[int, ChainWay]] = set()
+        self.parts: list[Any] = []
+        self.worth: list[float] = []
+        lcores = relaxation.lcores()
+        free = relaxation.free
+        self.goal = solver.Objective()
+        self.goal.SetMinimization()
+        self.level = solver.NumVar(0 if free else 1, endless if free else 1, "level")
+        self.goal.SetCoefficient(self.level, 1.0 if free else 0.0)
+        rooms = [limit.capacity * relaxation.full // 10_000 for limit in problem.limits]
+        self.areas = [self._row(float(n)) for n in lcores]
+        self.limits = [self._row(1.0) for _ in rooms]
+        self.rooms = [max(room, 1) for room in rooms]
+        self.chains = [solver.Constraint(1.0, 1.0) for _ in problem.chains]
+        self.goals: list[Any] = [
+            None if chain.within_ns is None else solver.Constraint(-endless, 1.0)
+            for chain in problem.chains
+        ]
+        for row in self.chains:
+            self._slack(row, 1.0)
+        for row in (*self.goals, *(() if free else (*self.areas, *self.limits))):
+            if row is not None:
+                self._slack(row, -1.0)
+
+    def _row(self, room: float) -> Any:
+        row = self.solver.Constraint(-self.solver.infinity(), 0.0)
+        row.SetCoefficient(self.level, -room)
+        return row
+
+    def _slack(self, row: Any, sign: float) -> None:
+        variable = self.solver.NumVar(0.0, self.solver.infinity(), "")
+        row.SetCoefficient(variable, sign)
+        self.goal.SetCoefficient(variable, _ELASTIC)
+
+    def add(self, priced: PricedWays, shares: Array, first: bool) -> int:
+        """Ways that are cheaper than what the program has; how many there were."""
+        added = 0
+        least, ways = priced.least(), priced.ways()
+        for c, way in enumerate(ways):
+            if way is None or (c, way) in self.known:
+                continue
+            worth = 0.0 if first else self.worth[c]
+            if not first and least[c] / self.of.whole >= worth - _CLOSE * max(1.0, abs(worth)):
+                continue
+            self._add(c, way, shares)
+            added += 1
+        return added
+
+    def _add(self, c: int, way: ChainWay, shares: Array) -> None:
+        column = self._column(c, way, shares)
+        self.known.add((c, way))
+        self.columns.append(column)
+        part = self.solver.NumVar(0.0, self.solver.infinity(), "")
+        self.parts.append(part)
+        self.goal.SetCoefficient(part, column.counted)
+        self.chains[c].SetCoefficient(part, 1.0)
+        for area, used in column.lcores.items():
+            self.areas[area].SetCoefficient(part, used)
+        for limit, used in column.limits.items():
+            self.limits[limit].SetCoefficient(part, used / self.rooms[limit])
+        within = self.of.problem.chains[c].within_ns
+        if within is not None:
+            self.goals[c].SetCoefficient(part, column.ns / within)
+
+    def _column(self, c: int, way: ChainWay, shares: Array) -> WayColumn:
+        problem, chain = self.of.problem, self.of.problem.chains[c]
+        lcores: dict[int, float] = {}
+        limits: dict[int, float] = {}
+        ns, counted = 0, 0.0
+        each, common = self.of.counted()
+        for limit, amount in chain.doors[way.door].uses:
+            limits[limit] = limits.get(limit, 0.0) + amount
+        for key in way.segments:
+            size = float(shares[c, key.first, key.end, key.area, key.origin]) / self.of.whole
+            lcores[key.area] = lcores.get(key.area, 0.0) + size
+            counted += size * each[key.area] / common
+            ns += int(self.of.tables.ns[c, key.first, key.end, key.area, key.origin])
+            segment = ChosenSegment.model_construct(
+                first=key.first, end=key.end, area=key.area, lcores=()
+            )
+            for limit, amount in segment_uses(problem, chain, segment, key.origin):
+                limits[limit] = limits.get(limit, 0.0) + amount
+        return WayColumn(c, way, lcores, limits, ns, counted + self.of._weight() * ns)
+
+    def solve(self) -> Relaxed:
+        self.solver.Solve()
+        problem = self.of.problem
+
+        def paid(rows: Sequence[Any], units: Sequence[float]) -> Array:
+            duals = [
+                0.0 if r is None else -r.dual_value() / u for r, u in zip(rows, units, strict=True)
+            ]
+            return np.array(duals, dtype=float)
+
+        prices = Prices(
+            paid(self.areas, [1.0] * len(self.areas)),
+            paid(self.limits, self.rooms),
+            paid(self.goals, [float(c.within_ns or 1) for c in problem.chains]),
+        )
+        parts = [part.solution_value() for part in self.parts]
+        self.worth = [row.dual_value() for row in self.chains]
+        return Relaxed(self.goal.Value(), prices, self.columns, parts)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placing chains on described servers: the problem in whole numbers, an answer to it, and a
+certificate of how far that can be from the best.
+
+A load of 10,000 (`WHOLE`) is one thread that has its core to itself, busy all the time, at the
+rates that were asked for. The loads of functions are in parts of 1/10,000 (`FINE`) of that, so that
+rounding them up costs nothing that can be seen. An *area* is a last-level cache with its cores.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headrace.spec.base import Spec
+
+WHOLE = 10_000
+FINE = 10_000
+
+PlacementAim = Literal["rate", "latency", "lcores", "money", "watts"]
+Whole = Annotated[int, Field(ge=0)]
+
+
+class Area(Spec):
+    """`node`: memory node, numbered over all servers. `limit`: its memory's bandwidth, as an index
+    of the problem's limits."""
+
+    name: str
+    server: Whole
+    node: Whole
+    cores: Annotated[int, Field(ge=1)]
+    limit: Whole | None = None
+
+
+class ThreadMode(Spec):
+    """All cores of all servers run so many threads; each does `speed` of what one alone does."""
+
+    threads: Annotated[int, Field(ge=1)]
+    speed: Annotated[int, Field(ge=1)]
+
+
+class SharedLimit(Spec):
+    """What lcores share: a port's bits and packets, a node's memory, an interconnect."""
+
+    name: str
+    capacity: Annotated[int, Field(ge=1)]
+
+
+class PlacedServer(Spec):
+    """`fixed`: what the aim counts as soon as one of its lcores is used; `each`: for each lcore.
+    `crossing`: the limit of what goes between its nodes."""
+
+    name: str
+    type: str
+    fixed: Whole = 0
+    each: Whole = 0
+    crossing: Whole | None = None
+
+
+class Door(Spec):
+    """A port by which a chain's packets may come and go, and what they use of its limits."""
+
+    name: str
+    server: Whole
+    node: Whole
+    uses: tuple[tuple[int, int], ...] = ()  # limit, amount
+
+
+class FunctionLoads(Spec):
+    """At the chain's rate. `work`, `memory`, `delay_ns`: by area. `enter`, `enter_ns`: as the first
+    of its segment, by where packets come from: the same area, another area of the node, another
+    node. `leave`: as the last of its segment."""
+
+    name: str
+    work: tuple[Whole, ...]
+    enter: tuple[Whole, ...]
+    leave: Whole
+    memory: tuple[Whole, ...]
+    delay_ns: tuple[Whole, ...]
+    enter_ns: tuple[Whole, ...]
+
+
+class ChainLoads(Spec):
+    """`spread`: by number of replicas, parts of FINE of an equal share that the busiest has.
+    `crossing`: what going from one node to another uses of the interconnect."""
+
+    name: str
+    rate_pps: float
+    within_ns: int | None
+    functions: Annotated[tuple[FunctionLoads, ...], Field(min_length=1)]
+    doors: Annotated[tuple[Door, ...], Field(min_length=1)]
+    spread: Annotated[tuple[int, ...], Field(min_length=1)]
+    crossing: Whole = 0
+
+
+class PlacementProblem(Spec):
+    """`full`: how busy an lcore or a limit may be, unless the aim is the rate. `lcore_segments`:
+    how many an lcore may poll. `weight_ns`: what a nanosecond of a chain's latency counts."""
+
+    name: str
+    aim: PlacementAim
+    full: Annotated[int, Field(ge=1)]
+    lcore_segments: Annotated[int, Field(ge=1)]
+    weight_ns: Whole = 0
+    modes: Annotated[tuple[ThreadMode, ...], Field(min_length=1)]
+    servers: tuple[PlacedServer, ...]
+    areas: tuple[Area, ...]
+    limits: tuple[SharedLimit, ...]
+    chains: Annotated[tuple[ChainLoads, ...], Field(min_length=1)]
+
+
+class ChosenSegment(Spec):
+    """Functions `first` to `end` - 1; a replica on each lcore, numbered within the area: those of
+    core i are i * threads and the ones behind."""
+
+    first: Whole
+    end: Whole
+    area: Whole
+    lcores: Annotated[tuple[Whole, ...], Field(min_length=1)]
+
+
+class ChosenWay(Spec):
+    door: Whole
+    segments: Annotated[tuple[ChosenSegment, ...], Field(min_length=1)]
+
+
+class ChosenPlacement(Spec):
+    mode: Whole
+    ways: tuple[ChosenWay, ...]
+
+
+class ModeBound(Spec):
+    """Why no placement in this mode has a value below `bound`. Prices are whole numbers, of which
+    `scale` are one: for an lcore of each area beyond what the aim counts, for each limit, and for a
+    nanosecond over each chain's goal. `surplus`: what the chains' cheapest ways cost at them, less
+    what all that there is is worth; None: some chain has no way. `step`: loads are first made
+    shares of an lcore by a dual feasible function: 0 takes them as they are, k > 0 is Fekete and
+    Schepers' u(k) (New Classes of Fast Lower Bounds for Bin Packing Problems, 2001)."""
+
+    mode: Whole
+    bound: int
+    surplus: int | None
+    step: Whole
+    scale: Annotated[int, Field(ge=1)]
+    areas: tuple[Whole, ...]
+    limits: tuple[Whole, ...]
+    chains: tuple[Whole, ...]
+
+
+class Enumerated(Spec):
+    """All placements, by number; `digest` is the sum of what SHA-256 makes of each one that meets
+    the goals, with its value, modulo 2^256."""
+
+    placements: Whole
+    digest: str
+
+
+class Certificate(Spec):
+    """`bound`: no placement has a lower value."""
+
+    bound: int
+    modes: tuple[ModeBound, ...] = ()
+    enumerated: Enumerated | None = None
+
+
+class PlacementAnswer(Spec):
+    """What the checker reads: it needs nothing else."""
+
+    problem: PlacementProblem
+    placement: ChosenPlacement
+    value: int  # rate: load of the busiest lcore or limit; else what the aim counts
+    certificate: Certificate
+
+    @property
+    def gap(self) -> float:
+        """By what part of the bound the value is above it."""
+        return self.value / self.certificate.bound - 1 if self.certificate.bound else 0.0
+
+    @property
+    def word(self) -> str:
+        if self.value == self.certificate.bound:
+            return "optimal"
+        return f"within {max(0.05, 100 * self.gap):.1f} % of the optimum"
