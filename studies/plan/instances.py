@@ -11,8 +11,8 @@ import collections
 import json
 import sys
 
-from headrace import check_placement
 from headrace.errors import HeadraceError
+from headrace.layout import check_placement
 from headrace.layout.enumerated import enumerate_all
 from headrace.layout.provable import Placing
 from headrace.layout.provable_test import instance

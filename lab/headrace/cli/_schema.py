@@ -46,6 +46,7 @@ from headrace.report.machine import ReportOutput
 from headrace.report.preview import Preview
 from headrace.spec.calibration import Calibration
 from headrace.spec.described import DescribedServer
+from headrace.spec.placement import PlacementPlan
 from headrace.spec.plan import ChainPlans
 from headrace.spec.profile import Profile
 from headrace.spec.server import Server
@@ -70,6 +71,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "server describe": DescribedServer,
     "profile": Profile,
     "plan": ChainPlans,
+    "plan --server": PlacementPlan,
     "fit": FittedTable,
     "init": InitOutput,
     "chains": ChainGraphs,

@@ -14,6 +14,7 @@ import yaml
 from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
+from headrace.cli._placing import PlacingOptions, place
 from headrace.cli.report import finish_run
 from headrace.cli.run import open_spec
 from headrace.engine.describe import describe
@@ -48,7 +49,21 @@ def plan(
         typer.Option(help="The fewest lcores that meet this, as rate=5M,latency=50us."),
     ] = None,
     aim: Annotated[
-        str | None, typer.Option(help="throughput, latency (at --rate) or lcores.")
+        str | None,
+        typer.Option(help="throughput, latency, lcores; with --server rate, money, watts, too."),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option(help="Place all chains on this described server (file or name).")
+    ] = None,
+    servers: Annotated[int, typer.Option(help="With --server: how many of them there are.")] = 1,
+    busy: Annotated[
+        str, typer.Option(help="With --server: how busy an lcore may be, unless the aim is rate.")
+    ] = "80%",
+    within: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="With --server: seconds to look for it.")
+    ] = 10.0,
+    proof: Annotated[
+        Path | None, typer.Option(help="With --server: write what the checker reads here.")
     ] = None,
     costs_from: Annotated[
         str, typer.Option("--costs", help="measured (here and now) or profiles (stored).")
@@ -67,33 +82,71 @@ def plan(
     html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plans.")] = False,
 ) -> None:
-    """The layout of a chain with the highest predicted throughput, with a proven bound."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
+    """The layout of a chain with the highest predicted throughput, with a proven bound. With
+    --server: where to put several chains on a described server, with a proof to be checked."""
     doc = open_spec(spec, trusted=False)
+    if server is not None:
+        _without_server({"--lcores": lcores, "--rate": rate, "--slo": slo, "--verify": verify})
+        for option, file in (("--out", out), ("--html", html), ("--proof", proof)):
+            _check_writable(option, file)
+        place(doc, PlacingOptions(server, servers, aim, busy, within, out, proof, html, as_json))
+        return
+    if proof is not None or servers != 1:
+        raise BadInput("--proof, --servers: allowed with --server")
+    asked = _Asked(aim, rate, slo, lcores, costs_from, verify, repetitions, seconds, out, html)
+    _show(_planned(doc, asked), html, as_json)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """As it is given on the command line."""
+
+    aim: str | None
+    rate: str | None
+    slo: str | None
+    lcores: int | None
+    costs_from: str
+    verify: bool
+    repetitions: int
+    seconds: float
+    out: Path | None
+    html: Path | None
+
+
+def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
+    """What is wrong is told before anything is measured."""
     experiments = _experiments(doc)
-    if costs_from not in get_args(CostSource):
-        raise bad_value("--costs", costs_from, allowed=", ".join(get_args(CostSource)))
-    if costs_from == "profiles":
+    if asked.costs_from not in get_args(CostSource):
+        raise bad_value("--costs", asked.costs_from, allowed=", ".join(get_args(CostSource)))
+    if asked.costs_from == "profiles":
         profiles.check_stored(experiments)  # before anything is taken, or waited for
-    _check_out(out, experiments)
-    for option, file in (("--out", out), ("--html", html)):
+    _check_out(asked.out, experiments)
+    for option, file in (("--out", asked.out), ("--html", asked.html)):
         _check_writable(option, file)
-    cpus = _cpus(lcores)
-    wanted = goals.wanted(aim, rate, slo)
-    run = _Run(doc, experiments, cpus, repetitions, seconds)
+    cpus = _cpus(asked.lcores)
+    wanted = goals.wanted(asked.aim, asked.rate, asked.slo)
+    run = _Run(doc, experiments, cpus, asked.repetitions, asked.seconds)
+    console = Console(stderr=True, highlight=False, soft_wrap=True)  # progress
 
     def say(text: str) -> None:
         console.print(text, markup=False)
 
     with run.bench() as bench:
-        planner = Planner(bench, doc, cpus, wanted, costs_from == "profiles", verify, say)
+        stored = asked.costs_from == "profiles"
+        planner = Planner(bench, doc, cpus, wanted, stored, asked.verify, say)
         planned = [planner.plan(one) for one in experiments]
     finish_run(bench.session.bundle.path, None)
     say(f"Bundle: {bench.session.bundle.path}")
-    if out is not None:
-        _write(out, planned[0][1])
-        say(f"chosen layout: {out}")
-    _show([plan for plan, _ in planned], html, as_json)
+    if asked.out is not None:
+        _write(asked.out, planned[0][1])
+        say(f"chosen layout: {asked.out}")
+    return [plan for plan, _ in planned]
+
+
+def _without_server(given: dict[str, object]) -> None:
+    for option, value in given.items():
+        if value:
+            raise bad_value(option, value, allowed="none beside --server, where nothing is run")
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import lcm
-from typing import Any
+from math import gcd, lcm
+from typing import Any, Literal
 
 import numpy as np
 from ortools.linear_solver import pywraplp
@@ -25,6 +25,7 @@ from headrace.spec.placement import ChosenSegment, ModeBound, PlacementProblem
 
 SCALE = 10**12  # of prices in certificates
 _ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
+BoundPart = Literal["all", "servers", "rest"]
 _ROUNDS = 200
 _CLOSE = 1e-7
 
@@ -58,6 +59,7 @@ class Relaxation:
     tables: WayTables
     full: int
     step: int = 0
+    part: BoundPart = "all"
 
     @property
     def problem(self) -> PlacementProblem:
@@ -88,10 +90,11 @@ class Relaxation:
         for area, count in zip(problem.areas, lcores, strict=True):
             total[area.server] += int(count)
         common = lcm(*total)
-        each = [
-            s.each * common + s.fixed * common // t
-            for s, t in zip(problem.servers, total, strict=True)
-        ]
+        each = []
+        for server, among in zip(problem.servers, total, strict=True):
+            fixed = {"all": server.fixed, "servers": 1, "rest": 0}[self.part]
+            own = 0 if self.part == "servers" else server.each
+            each.append(own * common + fixed * common // among)
         return [each[area.server] for area in problem.areas], common
 
     # --- the linear program ---
@@ -119,7 +122,7 @@ class Relaxation:
         return np.zeros(len(self.problem.limits)), np.zeros(len(self.problem.chains))
 
     def _weight(self) -> int:
-        return 0 if self.free else self.problem.weight_ns
+        return 0 if self.free or self.part == "servers" else self.problem.weight_ns
 
     # --- the bound ---
 
@@ -152,16 +155,28 @@ class Relaxation:
         return total
 
     def bound(self, surplus: int) -> int:
-        """The least whole value that the surplus allows."""
+        """The least value that the surplus allows, of those that there are."""
         _, common = self.counted()
-        return up(surplus, self.whole * common * SCALE)
+        unit = self._unit
+        return unit * up(surplus, self.whole * common * SCALE * unit)
+
+    @property
+    def _unit(self) -> int:
+        """What all values are a multiple of, where no latencies are in them."""
+        if self._weight():
+            return 1
+        fixed = {"all": [s.fixed for s in self.problem.servers], "servers": [1], "rest": []}[
+            self.part
+        ]
+        each = [] if self.part == "servers" else [s.each for s in self.problem.servers]
+        return max(1, gcd(*fixed, *each))
 
     def certificate(self, mode: int, bound: int, surplus: int | None, prices: Prices) -> ModeBound:
         def whole(values: Array) -> tuple[int, ...]:
             return tuple(int(value) for value in values)
 
         return ModeBound(
-            mode=mode, bound=bound, surplus=surplus, step=self.step, scale=SCALE,
+            mode=mode, part=self.part, bound=bound, surplus=surplus, step=self.step, scale=SCALE,
             areas=whole(prices.areas), limits=whole(prices.limits), chains=whole(prices.chains),
         )  # fmt: skip
 

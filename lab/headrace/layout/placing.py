@@ -125,7 +125,7 @@ def segment_uses(
 
 
 def busiest(problem: PlacementProblem, mode: ThreadMode, loads: PlacedLoads) -> int:
-    """Of all lcores and limits, the highest load, WHOLE being all that there is."""
+    """The highest load of all lcores and limits, WHOLE being all that there is."""
     lcores = max(up(load * WHOLE, mode.speed) for load in loads.lcores.values())
     pairs = zip(loads.limits, problem.limits, strict=True)
     return max([lcores, *(up(used * WHOLE, limit.capacity) for used, limit in pairs)])

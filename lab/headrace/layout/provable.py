@@ -9,15 +9,16 @@ are the proof (enumerated.py).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.errors import HeadraceError
 from headrace.layout import solved
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
 from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
-from headrace.layout.lagrange import Relaxation, Relaxed, in_whole
+from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, in_whole
 from headrace.layout.packed import Draft, Packer
 from headrace.layout.placing import value_of
 from headrace.spec.placement import (
@@ -41,8 +42,28 @@ class _Mode:
     number: int
     tables: WayTables
     packer: Packer
-    bound: ModeBound | None = None
+    bounds: dict[BoundPart, ModeBound] = field(default_factory=dict)
     best: Draft | None = None
+
+    @property
+    def bound(self) -> int:
+        """What is proved of it by all bounds."""
+        whole = self.bounds["all"].bound if "all" in self.bounds else 0
+        return max(whole, self._apart)
+
+    @property
+    def _apart(self) -> int:
+        """So many of the cheapest servers, and the rest."""
+        if "servers" not in self.bounds or "rest" not in self.bounds:
+            return 0
+        cheapest = sorted(server.fixed for server in self.packer.problem.servers)
+        return sum(cheapest[: self.bounds["servers"].bound]) + self.bounds["rest"].bound
+
+    @property
+    def proof(self) -> tuple[ModeBound, ...]:
+        if self.bounds["all"].bound >= self._apart:
+            return (self.bounds["all"],)
+        return self.bounds["servers"], self.bounds["rest"]
 
 
 @dataclass
@@ -78,21 +99,22 @@ class Placing:
     def _mode(self, number: int) -> _Mode:
         tables = WayTables(self.problem, self.problem.modes[number])
         full = _FLUID if self.problem.aim == "rate" else self.problem.full
-        relaxed = Relaxation(tables, full).solve(self._until(0.25))
+        relaxation = Relaxation(tables, full)
+        relaxed = relaxation.solve(self._until(0.25))
         pool: list[list[ChainWay]] = [[] for _ in self.problem.chains]
         for column, _ in sorted(
             zip(relaxed.columns, relaxed.parts, strict=True), key=lambda p: -p[1]
         ):
             pool[column.chain].append(column.way)
         mode = _Mode(number, tables, Packer(self.problem, number, pool))
-        self._price(mode, full, 0, relaxed, None)
+        self._price(mode, relaxation, relaxed, None)
         return mode
 
     def _placed(self, mode: _Mode, until: float) -> None:
         """A start from the ways that the linear program has most of, and a local search."""
         if any(not several for several in mode.packer.pool):
             return
-        enough = mode.bound.bound if mode.bound else 0
+        enough = mode.bound
         ways = [several[0] for several in mode.packer.pool]
         full = max(1, enough) if self.problem.aim == "rate" else self.problem.full
         draft = mode.packer.start(ways, full)
@@ -116,7 +138,7 @@ class Placing:
         arcs = solved.all_arcs(mode.packer)
         if len(arcs) > _ALL_ARCS:
             arcs = solved.arcs_of(mode.packer.pool)
-        bound = mode.bound.bound if mode.bound else 0
+        bound = mode.bound
         draft, _ = solved.solve(mode.packer, arcs, mode.best, bound, seconds)
         self._keep(mode, draft)
 
@@ -131,45 +153,45 @@ class Placing:
     # --- bounds ---
 
     def _bound(self, modes: Sequence[_Mode]) -> int:
-        return min(m.bound.bound for m in modes if m.bound is not None)
+        return min(m.bound for m in modes)
 
     def _bounded(self, mode: _Mode, best: tuple[int, ChosenPlacement] | None) -> None:
-        """Loads taken otherwise, until the bound is the value."""
-        for step in _STEPS:
-            reached = mode.bound is not None and best is not None and mode.bound.bound >= best[0]
-            if reached or time.monotonic() > self._until(1.0) or best is None:
+        """Loads taken otherwise, and servers counted apart, until the bound is the value."""
+        parts: tuple[BoundPart, ...] = ("all",)
+        if any(server.fixed for server in self.problem.servers):
+            parts = ("servers", "rest", "all")
+        for step, part in itertools.product(_STEPS, parts):
+            if best is None or mode.bound >= best[0] or time.monotonic() > self._until(1.0):
                 return
             full = best[0] - 1 if self.problem.aim == "rate" else self.problem.full
-            relaxation = Relaxation(mode.tables, full, step)
+            relaxation = Relaxation(mode.tables, full, step, part)
             if relaxation.room <= 0:
                 return
-            relaxed = relaxation.solve(self._until(1.0))
-            self._price(mode, full, step, relaxed, best[0])
+            self._price(mode, relaxation, relaxation.solve(self._until(1.0)), best[0])
 
     def _price(
-        self, mode: _Mode, full: int, step: int, relaxed: Relaxed, value: int | None
+        self, mode: _Mode, relaxation: Relaxation, relaxed: Relaxed, value: int | None
     ) -> None:
         prices = in_whole(relaxed.prices)
-        if self.problem.aim != "rate":
-            one = Relaxation(mode.tables, full, step)
-            surplus = one.proven(prices)
-            bound = one.bound(surplus) if surplus is not None else (value or 1 << 40)
-            self._better(mode, one.certificate(mode.number, bound, surplus, prices))
+        if not relaxation.free:
+            surplus = relaxation.proven(prices)
+            bound = relaxation.bound(surplus) if surplus is not None else (value or 1 << 40)
+            self._better(mode, relaxation.certificate(mode.number, bound, surplus, prices))
             return
-        high = full if value is not None else int(full * relaxed.value) + 2
-        low = mode.bound.bound - 1 if mode.bound else 0
-        if value is not None and self._refuted(mode, high, step, prices):
+        high = relaxation.full
+        if value is not None and self._refuted(mode, relaxation, high, prices):
             return
-        high = min(high, int(full * relaxed.value) + 2)
+        high = min(high, int(high * relaxed.value) + 2)
+        low = mode.bounds["all"].bound - 1 if mode.bounds else 0
         while low < high:
             middle = (low + high + 1) // 2
-            if self._refuted(mode, middle, step, prices):
+            if self._refuted(mode, relaxation, middle, prices):
                 low = middle
             else:
                 high = middle - 1
 
-    def _refuted(self, mode: _Mode, full: int, step: int, prices: Prices) -> bool:
-        one = Relaxation(mode.tables, full, step)
+    def _refuted(self, mode: _Mode, relaxation: Relaxation, full: int, prices: Prices) -> bool:
+        one = replace(relaxation, full=full)
         if one.room <= 0:
             return True
         surplus = one.proven(prices)
@@ -179,15 +201,16 @@ class Placing:
         return True
 
     def _better(self, mode: _Mode, bound: ModeBound) -> None:
-        if mode.bound is None or bound.bound > mode.bound.bound:
-            mode.bound = bound
+        known = mode.bounds.get(bound.part)
+        if known is None or bound.bound > known.bound:
+            mode.bounds[bound.part] = bound
 
     # --- the answer ---
 
     def _answer(
         self, modes: Sequence[_Mode], best: tuple[int, ChosenPlacement] | None
     ) -> PlacementAnswer:
-        bounds = tuple(m.bound for m in modes if m.bound is not None)
+        bounds = tuple(one for mode in modes for one in mode.proof)
         bound = self._bound(modes)
         enumerated = None
         if (best is None or bound < best[0]) and how_many(self.problem) <= ENUMERATED_MAX:

@@ -31,7 +31,7 @@ class Arc:
 
 
 @dataclass
-class _Model:
+class _PlacementModel:
     packer: Packer
     model: Any
     arcs: dict[Arc, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class _Model:
 
 
 def all_arcs(packer: Packer) -> list[Arc]:
-    """Of every way that there is."""
+    """All that any way has."""
     problem, arcs = packer.problem, []
     for c, chain in enumerate(problem.chains):
         n = len(chain.functions)
@@ -77,24 +77,24 @@ def solve(
     packer: Packer, arcs: Sequence[Arc], start: Draft | None, bound: int, seconds: float
 ) -> tuple[Draft | None, bool]:
     """The best draft of these arcs, and whether it is proved to be that."""
-    made = _Model(packer, cp_model.CpModel())
-    _paths(made, arcs)
-    loads = _lcores(made)
-    _counts(made, loads, bound, start)
+    built = _PlacementModel(packer, cp_model.CpModel())
+    _paths(built, arcs)
+    loads = _lcores(built)
+    _counts(built, loads, bound, start)
     if start is not None:
-        _hint(made, start)
+        _hint(built, start)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(0.1, seconds)
     solver.parameters.num_workers = _WORKERS
     solver.parameters.random_seed = 1
-    status = solver.solve(made.model)
+    status = solver.solve(built.model)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, status == cp_model.INFEASIBLE
-    return _read(made, solver), status == cp_model.OPTIMAL
+    return _read(built, solver), status == cp_model.OPTIMAL
 
 
-def _paths(made: _Model, arcs: Sequence[Arc]) -> None:
-    model, problem = made.model, made.packer.problem
+def _paths(built: _PlacementModel, arcs: Sequence[Arc]) -> None:
+    model, problem = built.model, built.packer.problem
     enter: dict[tuple[int, int, int], list[Any]] = {}
     leave: dict[tuple[int, int, int], list[Any]] = {}
     begun: dict[int, list[Any]] = {}
@@ -102,7 +102,7 @@ def _paths(made: _Model, arcs: Sequence[Arc]) -> None:
     by_segment: dict[tuple[int, SegmentKey], list[Any]] = {}
     for arc in arcs:
         key, variable = arc.segment, model.new_bool_var("")
-        made.arcs[arc] = variable
+        built.arcs[arc] = variable
         by_segment.setdefault((arc.chain, key), []).append(variable)
         if arc.before < 0:
             begun.setdefault(arc.chain, []).append(variable)
@@ -118,20 +118,20 @@ def _paths(made: _Model, arcs: Sequence[Arc]) -> None:
     for node in enter.keys() | leave.keys():
         model.add(sum(enter.get(node, [])) == sum(leave.get(node, [])))
     for name, several in by_segment.items():
-        made.segments[name] = model.new_bool_var("")
-        model.add(made.segments[name] == sum(several))
+        built.segments[name] = model.new_bool_var("")
+        model.add(built.segments[name] == sum(several))
 
 
-def _lcores(made: _Model) -> list[list[Any]]:
+def _lcores(built: _PlacementModel) -> list[list[Any]]:
     """Loads of lcores; the fuller one of an area comes first."""
-    model, packer = made.model, made.packer
+    model, packer = built.model, built.packer
     loads: list[list[list[Any]]] = [[[] for _ in range(n)] for n in packer.areas]
     polled: list[list[list[Any]]] = [[[] for _ in range(n)] for n in packer.areas]
-    for (c, key), used in made.segments.items():
+    for (c, key), used in built.segments.items():
         options = []
         for k in range(1, packer.most(c, key) + 1):
             variable, item = model.new_bool_var(""), packer.item(c, key, k)
-            made.replicas[c, key, k] = variable
+            built.replicas[c, key, k] = variable
             options.append(variable)
             lcores = packer.areas[key.area]
             on = (
@@ -141,7 +141,7 @@ def _lcores(made: _Model) -> list[list[Any]]:
             )
             if k < lcores:
                 model.add(sum(on) == k * variable)
-            made.on[c, key, k] = on
+            built.on[c, key, k] = on
             for i, here in enumerate(on):
                 loads[key.area][i].append(item * here)
                 polled[key.area][i].append(here)
@@ -157,16 +157,16 @@ def _lcores(made: _Model) -> list[list[Any]]:
     return loads
 
 
-def _uses(made: _Model) -> tuple[list[list[Any]], list[list[Any]]]:
+def _uses(built: _PlacementModel) -> tuple[list[list[Any]], list[list[Any]]]:
     """Terms of what each limit has, and of each chain's latency."""
-    problem, tables = made.packer.problem, made.packer.tables
+    problem, tables = built.packer.problem, built.packer.tables
     limits: list[list[Any]] = [[] for _ in problem.limits]
     latency: list[list[Any]] = [[] for _ in problem.chains]
-    for arc, variable in made.arcs.items():
+    for arc, variable in built.arcs.items():
         if arc.before < 0:
             for limit, amount in problem.chains[arc.chain].doors[-1 - arc.before].uses:
                 limits[limit].append(amount * variable)
-    for (c, key), variable in made.segments.items():
+    for (c, key), variable in built.segments.items():
         segment = ChosenSegment.model_construct(
             first=key.first, end=key.end, area=key.area, lcores=()
         )
@@ -177,10 +177,12 @@ def _uses(made: _Model) -> tuple[list[list[Any]], list[list[Any]]]:
     return limits, latency
 
 
-def _counts(made: _Model, loads: list[list[Any]], bound: int, start: Draft | None) -> None:
-    model, problem = made.model, made.packer.problem
-    mode = problem.modes[made.packer.mode]
-    limits, latency = _uses(made)
+def _counts(
+    built: _PlacementModel, loads: list[list[Any]], bound: int, start: Draft | None
+) -> None:
+    model, problem = built.model, built.packer.problem
+    mode = problem.modes[built.packer.mode]
+    limits, latency = _uses(built)
     for chain, terms in zip(problem.chains, latency, strict=True):
         if chain.within_ns is not None:
             model.add(sum(terms) <= chain.within_ns)
@@ -212,31 +214,31 @@ def _counts(made: _Model, loads: list[list[Any]], bound: int, start: Draft | Non
     model.minimize(sum(total))
 
 
-def _hint(made: _Model, start: Draft) -> None:
+def _hint(built: _PlacementModel, start: Draft) -> None:
     chosen = {
         (c, key, start.replicas[c, s])
         for c, way in enumerate(start.ways)
         for s, key in enumerate(way.segments)
     }
-    for name, variable in made.replicas.items():
-        made.model.add_hint(variable, name in chosen)
-    for (c, key), variable in made.segments.items():
-        made.model.add_hint(variable, any((c, key) == one[:2] for one in chosen))
+    for name, variable in built.replicas.items():
+        built.model.add_hint(variable, name in chosen)
+    for (c, key), variable in built.segments.items():
+        built.model.add_hint(variable, any((c, key) == one[:2] for one in chosen))
 
 
-def _read(made: _Model, solver: Any) -> Draft:
-    packer, ways = made.packer, []
+def _read(built: _PlacementModel, solver: Any) -> Draft:
+    packer, ways = built.packer, []
     draft = Draft([], {})
     for c, chain in enumerate(packer.problem.chains):
-        taken = [arc for arc, v in made.arcs.items() if arc.chain == c and solver.value(v)]
+        taken = [arc for arc, v in built.arcs.items() if arc.chain == c and solver.value(v)]
         taken.sort(key=lambda arc: arc.segment.first)
         assert taken[-1].segment.end == len(chain.functions)
         ways.append(ChainWay(-1 - taken[0].before, tuple(arc.segment for arc in taken)))
         for s, arc in enumerate(taken):
             for k in range(1, packer.most(c, arc.segment) + 1):
                 name = c, arc.segment, k
-                if solver.value(made.replicas[name]):
-                    on = made.on[name]
+                if solver.value(built.replicas[name]):
+                    on = built.on[name]
                     draft.replicas[c, s] = k
                     draft.lcores[c, s] = tuple(i for i, v in enumerate(on) if solver.value(v))
     draft.ways = ways

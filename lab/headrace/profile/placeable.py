@@ -116,7 +116,7 @@ class Placeable:
         return self.server.sockets * -(-self.server.cores_per_socket // self._cache)
 
     def _cores(self, area: int) -> range:
-        """Of one server, by number."""
+        """The numbers of its cores on one server."""
         each = self._areas // self.server.sockets
         socket, index = divmod(area, each)
         first = socket * self.server.cores_per_socket + index * self._cache
@@ -245,8 +245,8 @@ class Placeable:
         )
 
     def _cycles(self, one: Experiment) -> float:
-        """Of a turn of an lcore that is as busy as it may be, all that it polls being like the
-        dearest function of this chain."""
+        """What a turn takes of an lcore that is as busy as it may be, all that it polls being
+        like the dearest function of this chain."""
         idle = self.home.traffic.idle.value if self.home.traffic is not None else _IDLE
         poll = max((self.home.functions[n.nf].poll.value for n in one.nodes), default=0.0)
         return self.wish.lcore_segments * (idle + poll) / (1 - self.wish.full)

@@ -21,6 +21,7 @@ from headrace.report.charts.latency_load import Loads
 from headrace.report.charts.lines import Axes, Band, Lines, Series
 from headrace.report.charts.percentiles import Percentiles
 from headrace.report.charts.pipe import Flow
+from headrace.report.charts.sockets import Sockets
 from headrace.report.charts.trend import Trend
 from headrace.report.charts.trials import SearchTrials
 
@@ -41,7 +42,7 @@ Kind = Literal[
     "verdict",
 ]
 Picture = Annotated[
-    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Trend | Graphs,
+    Lines | Bars | Flow | Percentiles | Loads | Course | SearchTrials | Trend | Graphs | Sockets,
     Field(discriminator="kind"),
 ]
 

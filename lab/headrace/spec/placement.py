@@ -136,9 +136,12 @@ class ModeBound(Spec):
     nanosecond over each chain's goal. `surplus`: what the chains' cheapest ways cost at them, less
     what all that there is is worth; None: some chain has no way. `step`: loads are first made
     shares of an lcore by a dual feasible function: 0 takes them as they are, k > 0 is Fekete and
-    Schepers' u(k) (New Classes of Fast Lower Bounds for Bin Packing Problems, 2001)."""
+    Schepers' u(k) (New Classes of Fast Lower Bounds for Bin Packing Problems, 2001). `part`: what
+    of the aim is counted. Where servers cost something by themselves there may be a bound of how
+    many are needed, and one of the rest: the bound is so many of the cheapest, and the rest."""
 
     mode: Whole
+    part: Literal["all", "servers", "rest"] = "all"
     bound: int
     surplus: int | None
     step: Whole
@@ -182,3 +185,70 @@ class PlacementAnswer(Spec):
         if self.value == self.certificate.bound:
             return "optimal"
         return f"within {max(0.05, 100 * self.gap):.1f} % of the optimum"
+
+
+class SettledSegment(Spec):
+    """A segment where it runs. `cpus`: as Linux numbers them on the server, a replica on each;
+    `load`: what it takes of each of them, as a share; `comes`: how its packets get there."""
+
+    functions: tuple[str, ...]
+    place: str
+    cpus: tuple[int, ...]
+    load: float
+    comes: str
+
+
+class NextBest(Spec):
+    """What the aim would count if this chain alone were elsewhere, all others staying. None: there
+    is no room."""
+
+    where: str
+    value: int | None
+
+
+class SettledChain(Spec):
+    """`carries_pps`: with all lcores and limits full (aim rate), or as asked. `queues`: the CPU of
+    each receive queue of the port, and `buckets` how many of the port's 128 RETA entries it has.
+    `memory_node`: of the pool, tables and rings."""
+
+    chain: str
+    rate_pps: float
+    carries_pps: float
+    latency_us: float
+    within_us: float | None
+    server: str
+    port: str
+    queues: tuple[int, ...]
+    buckets: tuple[int, ...]
+    memory_node: int
+    segments: tuple[SettledSegment, ...]
+    next_best: tuple[NextBest, ...]
+
+
+class UsedLcore(Spec):
+    """`parts`: share of its time by chain."""
+
+    server: str
+    place: str
+    cpu: int
+    parts: dict[str, float]
+
+
+class UsedLimit(Spec):
+    name: str
+    share: float
+
+
+class PlacementPlan(Spec):
+    """headrace plan --server"""
+
+    server: str
+    about: str
+    word: str  # optimal, or within which part of it
+    proof: str  # how, and what the checker said
+    seconds: float
+    threads: int  # of each core that are used
+    chains: tuple[SettledChain, ...]
+    lcores: tuple[UsedLcore, ...]
+    limits: tuple[UsedLimit, ...]
+    answer: PlacementAnswer

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace plan --server`: chains of a study placed on a described server. Nothing is run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import yaml
+
+from headrace.cli._console import print_json, stdout
+from headrace.engine.describe import describe
+from headrace.errors import BadInput, HeadraceError, bad_value
+from headrace.host.programs import find_engine
+from headrace.host.store import save, server_named
+from headrace.layout import check_placement
+from headrace.profile.placeable import Placeable, PlacementWish
+from headrace.profile.settled import SettledPlacement
+from headrace.report.html import write as write_page
+from headrace.report.placed import document as placed_document
+from headrace.report.terminal import show
+from headrace.spec.described import with_costs
+from headrace.spec.document import Document
+from headrace.spec.placement import PlacementAim, PlacementAnswer, PlacementPlan
+from headrace.spec.study import Experiment, expand
+
+_SERVERS_MAX = 64
+
+
+@dataclass(frozen=True)
+class PlacingOptions:
+    """As they are given on the command line."""
+
+    server: str
+    servers: int
+    aim: str | None
+    busy: str
+    seconds: float
+    out: Path | None
+    proof: Path | None
+    html: Path | None
+    as_json: bool
+
+
+def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
+    from headrace.layout.provable import Placing  # a large library
+
+    server, home = with_costs(server_named(doc, options.server))
+    wish = PlacementWish(_aim(options.aim), _busy(options.busy), _count(options.servers))
+    placeable = Placeable(doc, _one_of_each(doc), server, home, wish)
+    began = time.monotonic()
+    answer = Placing(placeable.problem(), options.seconds).answer()
+    taken = time.monotonic() - began
+    proof = options.proof
+    if proof is not None:
+        save(proof, answer)
+    settled = SettledPlacement(placeable, answer)
+    plan = settled.plan(taken, _checked(answer))
+    if options.out is not None:
+        chosen = settled.spec(options.server, describe(find_engine()))
+        try:
+            options.out.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"--out {options.out}: {error.strerror}") from None
+    _show(plan, options)
+    return plan
+
+
+def _show(plan: PlacementPlan, options: PlacingOptions) -> None:
+    shown = placed_document(plan)
+    if options.html is not None:
+        write_page(shown, options.html)
+    if options.as_json:
+        print_json(plan)
+        return
+    show(shown, stdout())
+
+
+def _aim(given: str | None) -> PlacementAim:
+    for aim in get_args(PlacementAim):
+        if aim == (given or "rate"):
+            return aim  # type: ignore[no-any-return]
+    raise bad_value("--aim", given, allowed=", ".join(get_args(PlacementAim)) + " with --server")
+
+
+def _busy(given: str) -> float:
+    number = given.removesuffix("%")
+    try:
+        share = float(number) / (100 if number != given else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise bad_value("--busy", given, allowed="a share below all, as 80%")
+    return share
+
+
+def _count(given: int) -> int:
+    if not 1 <= given <= _SERVERS_MAX:
+        raise bad_value("--servers", given, allowed=f"1..{_SERVERS_MAX}")
+    return given
+
+
+def _one_of_each(doc: Document) -> list[Experiment]:
+    """The first execution and frame of each chain: how they are cut is what is asked here."""
+    if isinstance(doc.data, dict) and doc.data.get("sweep"):
+        raise doc.error(("sweep",), "a placement is of one workload; allowed: no sweep")
+    chosen: dict[str, Experiment] = {}
+    for one in expand(doc):
+        earlier = chosen.setdefault(one.chain, one)
+        if earlier.workload_name != one.workload_name:
+            raise doc.error(
+                ("workload",), "has several frames or kinds of traffic; allowed with --server: one"
+            )
+    for one in chosen.values():
+        if not one.nodes:
+            raise doc.error(("chain",), "is empty; allowed: at least one function to place")
+    return list(chosen.values())
+
+
+def _checked(answer: PlacementAnswer) -> str:
+    """What the checker says, a program by itself."""
+    program = Path(check_placement.__file__)
+    ended = subprocess.run(
+        [sys.executable, "-I", str(program), "/dev/stdin"],
+        input=answer.model_dump_json(),
+        capture_output=True,
+        text=True,
+    )
+    if ended.returncode != 0:
+        said_so = (ended.stdout or ended.stderr).strip().splitlines()
+        raise HeadraceError(f"plan: the proof does not hold: {said_so[-1] if said_so else ''}")
+    return f"{program.name} accepts it"
