@@ -16,9 +16,10 @@ from typing import Any, Self
 
 from headrace.engine.control import Control, ControlLost
 from headrace.engine.counts import EngineCounts, EngineInfo
-from headrace.engine.plan_document import Plan
+from headrace.engine.plan_document import Plan, PlanSegment
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host import hugepages
+from headrace.host.numa import started_near
 from headrace.host.state import Process, RunState, dpdk_in
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
@@ -69,7 +70,8 @@ class Engine:
         command = [*enter, str(binary), "--plan", str(plan_file), "--control", str(self._socket)]
         # Polling lcores must not outlive a lab that was killed.
         command.append("--with-parent")
-        with self._stderr.open("wb") as stderr:
+        cpus = [cpu for segment in plan.segments for cpu in _cpus_of(segment)]
+        with self._stderr.open("wb") as stderr, started_near(cpus):
             # A session of its own: Ctrl-C is for the lab, and autogroup works per session.
             self._process = subprocess.Popen(
                 command,
@@ -192,6 +194,10 @@ class Engine:
         self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _cpus_of(segment: PlanSegment) -> tuple[int, ...]:
+    return (*segment.cpus, *(segment.parallel.cpus if segment.parallel else ()))
 
 
 def _lacking(words: str) -> str:

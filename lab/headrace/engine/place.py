@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,12 @@ from pathlib import Path
 
 from headrace.errors import BadInput
 from headrace.host.numa import node_of
+from headrace.host.own_cpus import cpu_sets, lcores_of
 from headrace.spec.deployment import Lcores, on_node
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 
+_ROOMY = 4  # lcores beyond the chain's own, from which on source and sink have one each
 _SYS_CPU = Path("/sys/devices/system/cpu")
 
 
@@ -46,14 +47,8 @@ class Placement:
 
 
 def usable_cpus() -> list[int]:
-    """The CPUs of this process, one hardware thread of each core first."""
-    cpus = sorted(os.sched_getaffinity(0))
-    return sorted(cpus, key=lambda cpu: (_thread_index(cpu), cpu))
-
-
-def _thread_index(cpu: int) -> int:
-    siblings = _threads_of_core(cpu)
-    return siblings.index(cpu) if cpu in siblings else 0
+    """The CPUs that may be lcores here, the best first."""
+    return lcores_of(cpu_sets())
 
 
 def _threads_of_core(cpu: int) -> list[int]:
@@ -219,11 +214,22 @@ def _choose(
         )
     traffic = list(lcores.traffic or ())
     if not traffic:
-        traffic = [c for c in available if c not in (lcores.chain or ())][:1] or available[:1]
+        traffic = _traffic(experiment, available, topology)
     free = apart_first([cpu for cpu in available if cpu not in traffic], traffic, topology)
     # As many lcores as the chain has functions: each execution model then has the same budget.
     chain = list(lcores.chain or free[: max(1, _lcores_wanted(experiment))] or traffic)
     return traffic, chain
+
+
+def _traffic(experiment: Experiment, available: list[int], topology: Topology) -> list[int]:
+    """One lcore for source and sink; where lcores are left over, one for each."""
+    chain = experiment.study.deployment.lcores.chain
+    others = [cpu for cpu in available if cpu not in (chain or ())]
+    first = others[:1] or available[:1]
+    spare = len(others) - (0 if chain else max(1, _lcores_wanted(experiment)))
+    if spare < _ROOMY:
+        return first
+    return [*first, *apart_first(others[1:], first, topology)[:1]]
 
 
 def _lcores_wanted(experiment: Experiment) -> int:

@@ -80,3 +80,24 @@ def test_an_lcore_that_no_node_has(
 ) -> None:
     with pytest.raises(BadInput, match=words):
         told(monkeypatch, lcores)
+
+
+@pytest.mark.parametrize(
+    ("lcores", "tester", "chain"),
+    [
+        (2, (0, 0), [1]),
+        (4, (0, 0), [1]),  # the next runs may want the others
+        (16, (0, 1), [2]),
+    ],
+)
+def test_source_and_sink_have_a_core_each_where_cores_are_plenty(
+    lcores: int, tester: tuple[int, int], chain: list[int]
+) -> None:
+    """Cores of two threads, numbered as Linux does; the chain of one function has one lcore, whose
+    core is none of the tester's."""
+    doc = document.parse("name: x\nchain: [l2fwd]\n", Path("x.yaml"))
+    [one] = expand(doc)
+    cores = lcores // 2
+    topology = place.Topology(lambda cpu: (cpu % cores, cpu % cores + cores), lambda cpu: 0)
+    placed = place.place(one, doc, list(range(lcores)), topology)
+    assert ((placed.generator, placed.sink), list(placed.segments[0].cpus)) == (tester, chain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.host.server.sysfs import cpu_list, numbered, text
@@ -34,11 +34,12 @@ def near(lcores: Iterable[int], nodes: Path = _NODES) -> set[int]:
 def started_near(lcores: Iterable[int], nodes: Path = _NODES) -> Iterator[None]:
     """What this thread starts meanwhile runs on those nodes only, as `numactl --cpunodebind` has
     it. The kernel gives memory from the node of who touches it first (set_mempolicy(2)), and an
-    engine's first touch is its control thread's, which is pinned to no lcore."""
+    engine's first touch is its control thread's, which is pinned to no lcore. Lcores that are
+    isolated, which this thread's own affinity does not have, are among them."""
+    wanted = set(lcores)
     before = os.sched_getaffinity(0)
-    chosen = near(lcores, nodes) & before
-    if chosen:
-        os.sched_setaffinity(0, chosen)
+    with suppress(OSError):  # none of them, or not ours to use: who is started will say so
+        os.sched_setaffinity(0, (near(wanted, nodes) & before) | wanted)
     try:
         yield
     finally:

@@ -30,7 +30,6 @@ from headrace.ground.hosted.vm_appliance import VnfAppliance
 from headrace.ground.hosted.vnf import HostedVnf
 from headrace.host import cgroups
 from headrace.host.ledger import Ledger
-from headrace.host.numa import started_near
 from headrace.host.state import RunState, dpdk_prefix
 from headrace.spec.hosting import Hosting
 
@@ -56,13 +55,11 @@ class HostedEngine(Engine):
             plan, enter = self._nic.fill_in(plan), self._nic.enter("")
         self.kept_by_drivers = 0 if hosted.switch is None else hosted.switch.kept
         self._switch: Switch | None = None
-        own = [cpu for segment in plan.segments for cpu in segment.cpus]
         try:
             if hosted.switch is not None:
                 self._switch = self._make_switch(hosted.switch, hosted.hosting, state.path)
                 enter = self._switch.enter("")
-            with started_near(own):
-                super().__init__(binary, plan, state, enter)
+            super().__init__(binary, plan, state, enter)
         except BaseException:
             self._ledger.undo()
             raise

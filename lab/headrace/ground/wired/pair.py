@@ -18,7 +18,6 @@ from headrace.ground.wired.devices import make_ready, with_devices, without_sock
 from headrace.ground.wired.external import ExternalDevice
 from headrace.ground.wired.wiring import wires
 from headrace.host.ledger import Ledger
-from headrace.host.numa import started_near
 from headrace.host.state import RunState
 from headrace.spec.testbed import Device, Testbed
 
@@ -47,15 +46,13 @@ class WiredEngines(Engine):
         try:
             without_sockets({name: devices[name] for name in bed.tester})
             make_ready(devices, self._ledger)
-            with _near(plan):
-                super().__init__(binary, plan, state)
+            super().__init__(binary, plan, state)
         except BaseException:
             self._ledger.undo()
             raise
         try:
             if chain_plan is not None:
-                with _near(chain_plan):
-                    self.chain = Engine(binary, chain_plan, state, folder=CHAIN)
+                self.chain = Engine(binary, chain_plan, state, folder=CHAIN)
             if bed.external is not None:
                 self.external = ExternalDevice(bed.external, state.path, self._ledger)
                 self.external.configure()
@@ -128,12 +125,6 @@ class WiredEngines(Engine):
         if self.external is not None:
             self.external.close()
         self._ledger.undo()
-
-
-@contextlib.contextmanager
-def _near(plan: Plan) -> Iterator[None]:
-    with started_near([cpu for segment in plan.segments for cpu in segment.cpus]):
-        yield
 
 
 def _port(read: EngineCounts, name: str) -> PortCounts:
