@@ -21,7 +21,7 @@ from ortools.linear_solver import pywraplp
 
 from headrace.layout.cheapest import NEVER, Array, ChainWay, PricedWays, Prices, WayTables
 from headrace.layout.placing import capacity, lcores_of, segment_uses, up
-from headrace.spec.placement import ChosenSegment, ModeBound, PlacementProblem
+from headrace.spec.placement import WHOLE, ChosenSegment, ModeBound, PlacementProblem
 
 SCALE = 10**12  # of prices in certificates
 _ELASTIC = 1e6  # what it costs to have less than is needed, so that there is always a solution
@@ -60,6 +60,7 @@ class Relaxation:
     full: int
     step: int = 0
     part: BoundPart = "all"
+    times: int = 1  # servers that are like the problem's only one
 
     @property
     def problem(self) -> PlacementProblem:
@@ -79,7 +80,12 @@ class Relaxation:
 
     def lcores(self) -> Array:
         areas = range(len(self.problem.areas))
-        return np.array([lcores_of(self.problem, self.tables.mode, area) for area in areas])
+        each = [lcores_of(self.problem, self.tables.mode, area) for area in areas]
+        return np.array(each) * self.times
+
+    def limits(self) -> list[int]:
+        """What there is of each."""
+        return [one.capacity * self.full // WHOLE * self.times for one in self.problem.limits]
 
     def counted(self) -> tuple[list[int], int]:
         """What the aim counts for an lcore of each area, and the denominator of these."""
@@ -88,7 +94,7 @@ class Relaxation:
         lcores, problem = self.lcores(), self.problem
         total = [0] * len(problem.servers)
         for area, count in zip(problem.areas, lcores, strict=True):
-            total[area.server] += int(count)
+            total[area.server] += int(count) // self.times
         common = lcm(*total)
         each = []
         for server, among in zip(problem.servers, total, strict=True):
@@ -113,10 +119,11 @@ class Relaxation:
             added = master.add(ways, shares, first=number == 0)
             if (relaxed is not None and not added) or (time.monotonic() > until and relaxed):
                 break
-            relaxed = master.solve()
-            prices = relaxed.prices
-        assert relaxed is not None
-        return relaxed
+            solved = master.solve()
+            if solved is None:
+                break
+            relaxed, prices = solved, solved.prices
+        return relaxed or Relaxed(0.0, prices, master.columns, [0.0] * len(master.columns))
 
     def _nothing(self) -> tuple[Array, Array]:
         return np.zeros(len(self.problem.limits)), np.zeros(len(self.problem.chains))
@@ -150,8 +157,8 @@ class Relaxation:
             total -= int(price) * (chain.within_ns or 0) * each
         for price, count in zip(prices.areas, self.lcores(), strict=True):
             total -= int(price) * int(count) * each
-        for price, limit in zip(prices.limits, self.problem.limits, strict=True):
-            total -= int(price) * (limit.capacity * self.full // 10_000) * each
+        for price, amount in zip(prices.limits, self.limits(), strict=True):
+            total -= int(price) * amount * each
         return total
 
     def bound(self, surplus: int) -> int:
@@ -177,7 +184,8 @@ class Relaxation:
 
         return ModeBound(
             mode=mode, part=self.part, bound=bound, surplus=surplus, step=self.step, scale=SCALE,
-            areas=whole(prices.areas), limits=whole(prices.limits), chains=whole(prices.chains),
+            areas=whole(prices.areas) * self.times, limits=whole(prices.limits) * self.times,
+            chains=whole(prices.chains),
         )  # fmt: skip
 
 
@@ -200,13 +208,13 @@ class _Master:
         self.known: set[tuple[int, ChainWay]] = set()
         self.parts: list[Any] = []
         self.worth: list[float] = []
-        lcores = relaxation.lcores()
         free = relaxation.free
+        lcores = relaxation.lcores()
         self.goal = solver.Objective()
         self.goal.SetMinimization()
         self.level = solver.NumVar(0 if free else 1, endless if free else 1, "level")
         self.goal.SetCoefficient(self.level, 1.0 if free else 0.0)
-        rooms = [limit.capacity * relaxation.full // 10_000 for limit in problem.limits]
+        rooms = relaxation.limits()
         self.areas = [self._row(float(n)) for n in lcores]
         self.limits = [self._row(1.0) for _ in rooms]
         self.rooms = [max(room, 1) for room in rooms]
@@ -281,21 +289,48 @@ class _Master:
                 limits[limit] = limits.get(limit, 0.0) + amount
         return WayColumn(c, way, lcores, limits, ns, counted + self.of._weight() * ns)
 
-    def solve(self) -> Relaxed:
-        self.solver.Solve()
+    def solve(self) -> Relaxed | None:
+        """None: the solver lost its way in rounding errors."""
+        if self.solver.Solve() != pywraplp.Solver.OPTIMAL:
+            return None
         problem = self.of.problem
 
-        def paid(rows: Sequence[Any], units: Sequence[float]) -> Array:
-            duals = [
-                0.0 if r is None else -r.dual_value() / u for r, u in zip(rows, units, strict=True)
-            ]
-            return np.array(duals, dtype=float)
+        def paid(rows: Sequence[Any], units: Sequence[float]) -> list[float]:
+            duals = [0.0 if row is None else -row.dual_value() for row in rows]
+            return [dual / unit for dual, unit in zip(duals, units, strict=True)]
 
         prices = Prices(
-            paid(self.areas, [1.0] * len(self.areas)),
-            paid(self.limits, self.rooms),
-            paid(self.goals, [float(c.within_ns or 1) for c in problem.chains]),
+            np.array(paid(self.areas, [1.0] * len(self.areas))),
+            np.array(paid(self.limits, self.rooms)),
+            np.array(paid(self.goals, [float(c.within_ns or 1) for c in problem.chains])),
         )
         parts = [part.solution_value() for part in self.parts]
         self.worth = [row.dual_value() for row in self.chains]
         return Relaxed(self.goal.Value(), prices, self.columns, parts)
+
+
+def first_server(problem: PlacementProblem) -> PlacementProblem:
+    """The problem as its first server has it, where all are of one type: then all may have the same
+    prices, and a chain's cheapest way is as cheap on each."""
+    count = len(problem.servers)
+    if count == 1 or len({server.type for server in problem.servers}) > 1:
+        return problem
+    areas, limits = len(problem.areas) // count, len(problem.limits) // count
+    chains = []
+    for chain in problem.chains:
+        functions = tuple(
+            f.model_copy(
+                update={name: getattr(f, name)[:areas] for name in ("work", "memory", "delay_ns")}
+            )
+            for f in chain.functions
+        )
+        doors = tuple(door for door in chain.doors if door.server == 0)
+        chains.append(chain.model_copy(update={"functions": functions, "doors": doors}))
+    return problem.model_copy(
+        update={
+            "servers": problem.servers[:1],
+            "areas": problem.areas[:areas],
+            "limits": problem.limits[:limits],
+            "chains": tuple(chains),
+        }
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Sequence
@@ -10,17 +11,39 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.layout.cheapest import ChainWay, SegmentKey, WayTables
-from headrace.layout.placing import busiest, capacity, counted, lcores_of, loads_of, share
+from headrace.layout.placing import (
+    areas_of,
+    between,
+    capacity,
+    from_door,
+    lcores_of,
+    segment_uses,
+    share,
+    up,
+)
 from headrace.spec.placement import (
     WHOLE,
     ChosenPlacement,
     ChosenSegment,
     ChosenWay,
+    Door,
     PlacementProblem,
 )
 
 Slot = tuple[int, int]  # chain, which segment of its way
 Score = tuple[float, float]
+_IDLE = 1500  # moves without a gain
+_UNKEPT = 1e6  # a score beyond it: a goal is not kept
+
+
+@dataclass(frozen=True)
+class PackedArea:
+    """`most`: load of its fullest lcore; `used`: lcores with something to do."""
+
+    lcores: dict[Slot, tuple[int, ...]]
+    most: int
+    used: int
+    squares: float
 
 
 @dataclass
@@ -29,8 +52,13 @@ class Draft:
 
     ways: list[ChainWay]
     replicas: dict[Slot, int]
-    lcores: dict[Slot, tuple[int, ...]] = field(default_factory=dict)
+    areas: dict[int, PackedArea | None] = field(default_factory=dict)
     score: Score = (float("inf"), 0.0)
+
+    @property
+    def lcores(self) -> dict[Slot, tuple[int, ...]]:
+        packed = (area.lcores for area in self.areas.values() if area is not None)
+        return {slot: on for lcores in packed for slot, on in lcores.items()}
 
 
 @dataclass
@@ -42,6 +70,9 @@ class Packer:
     pool: Sequence[Sequence[ChainWay]]
     seed: int = 1
     _items: dict[tuple[int, SegmentKey, int], int] = field(default_factory=dict)
+    _ways: dict[tuple[int, ChainWay], tuple[int, list[tuple[int, int]]]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -90,55 +121,136 @@ class Packer:
         for s, key in enumerate(way.segments):
             draft.replicas[chain, s] = self.fewest(chain, key, room)
 
+    def spread(self) -> list[ChainWay]:
+        """A way for each chain, the largest first, where areas and limits are filled least."""
+        filled = [0.0] * len(self.areas)
+        used = [0.0] * len(self.problem.limits)
+        chosen: dict[int, ChainWay] = {}
+        sizes = [self._taken(c, several[0]) for c, several in enumerate(self.pool)]
+        for c in sorted(range(len(self.pool)), key=lambda c: -sum(sizes[c][0].values())):
+            best: tuple[float, float] | None = None
+            for way in self.pool[c]:
+                areas, limits = self._taken(c, way)
+                level = max(
+                    *(filled[a] + part for a, part in areas.items()),
+                    *(used[i] + part for i, part in limits.items()),
+                    0.0,
+                )
+                rank = level, sum(areas.values())
+                if best is None or rank < best:
+                    best, chosen[c] = rank, way
+            areas, limits = self._taken(c, chosen[c])
+            for a, part in areas.items():
+                filled[a] += part
+            for i, part in limits.items():
+                used[i] += part
+        return [chosen[c] for c in range(len(self.pool))]
+
+    def _taken(self, chain: int, way: ChainWay) -> tuple[dict[int, float], dict[int, float]]:
+        """Shares of areas and of limits."""
+        one, problem = self.problem.chains[chain], self.problem
+        areas: dict[int, float] = {}
+        limits: dict[int, float] = {}
+        for i, amount in one.doors[way.door].uses:
+            limits[i] = limits.get(i, 0.0) + amount / problem.limits[i].capacity
+        for key in way.segments:
+            part = self.item(chain, key, 1) / self.areas[key.area] / WHOLE
+            areas[key.area] = areas.get(key.area, 0.0) + part
+            for i, amount in key_uses(problem, chain, key):
+                limits[i] = limits.get(i, 0.0) + amount / problem.limits[i].capacity
+        return areas, limits
+
     # --- packing ---
 
-    def pack(self, draft: Draft) -> None:
+    def pack(self, draft: Draft, areas: Sequence[int] | None = None) -> None:
+        """All areas, or these, in which something has changed."""
+        slots: dict[int, list[Slot]] = {}
+        for c, way in enumerate(draft.ways):
+            for s, key in enumerate(way.segments):
+                slots.setdefault(key.area, []).append((c, s))
+        for area in range(len(self.areas)) if areas is None else areas:
+            draft.areas[area] = self._packed(draft, area, slots.get(area, []))
+        draft.score = self._score(draft)
+
+    def _packed(self, draft: Draft, area: int, slots: Sequence[Slot]) -> PackedArea | None:
         """The largest first: on the lcores with least to do, or, where lcores count, on the
-        fullest that has room."""
-        room = capacity(self.problem, self.problem.modes[self.mode], self.problem.full)
-        loads = [[0] * n for n in self.areas]
-        polled = [[0] * n for n in self.areas]
-        draft.lcores = {}
+        fullest that has room. None: too many for so few lcores."""
         order = []
-        for (c, s), k in draft.replicas.items():
-            key = draft.ways[c].segments[s]
-            order.append((-self.item(c, key, k), c, s, key.area, k))
-        for minus, c, s, area, k in sorted(order):
-            here, taken = loads[area], polled[area]
-            free = [i for i in range(len(here)) if taken[i] < self.problem.lcore_segments]
-            if self.free:
-                free.sort(key=here.__getitem__)
-            else:
-                free.sort(key=lambda i: (here[i] - minus > room, -here[i]))
+        for c, s in slots:
+            k = draft.replicas[c, s]
+            order.append((-self.item(c, draft.ways[c].segments[s], k), c, s, k))
+        here, taken = [0] * self.areas[area], [0] * self.areas[area]
+        lcores: dict[Slot, tuple[int, ...]] = {}
+        most, lots = self.problem.lcore_segments, self._room
+        for minus, c, s, k in sorted(order):
+            free = [i for i, count in enumerate(taken) if count < most]
             if len(free) < k:
-                draft.score = (float("inf"), float("inf"))
-                return
-            draft.lcores[c, s] = tuple(sorted(free[:k]))
+                return None
+            if k < len(free):
+                if self.free:
+                    free.sort(key=here.__getitem__)
+                else:
+                    free.sort(key=lambda i, m=minus: (here[i] - m > lots, -here[i]))  # type: ignore[misc]
             for i in free[:k]:
                 here[i] -= minus
                 taken[i] += 1
-        draft.score = self._score(draft, loads)
+            lcores[c, s] = tuple(sorted(free[:k]))
+        squares = sum(load * load for load in here) / WHOLE**2
+        return PackedArea(lcores, max(here), sum(map(bool, taken)), squares)
 
-    def _score(self, draft: Draft, loads: list[list[int]]) -> Score:
-        placement = self.placement(draft)
-        known = loads_of(self.problem, placement)
-        over = sum(
-            max(0, ns - (chain.within_ns or ns))
-            for chain, ns in zip(self.problem.chains, known.latency_ns, strict=True)
-        )
-        mode = self.problem.modes[self.mode]
-        most = busiest(self.problem, mode, known)
-        squares = sum(one * one for area in loads for one in area) / WHOLE**2
+    @cached_property
+    def _room(self) -> int:
+        return capacity(self.problem, self.problem.modes[self.mode], self.problem.full)
+
+    def _score(self, draft: Draft) -> Score:
+        """What the aim counts, with much added for what is not kept; and how even loads are."""
+        problem, packed = self.problem, list(draft.areas.values())
+        over, latency = 0, 0
+        used = [0] * len(problem.limits)
+        for c, way in enumerate(draft.ways):
+            ns, limits = self._known(c, way)
+            latency += ns
+            over += max(0, ns - (problem.chains[c].within_ns or ns))
+            for i, amount in limits:
+                used[i] += amount
+        speed = problem.modes[self.mode].speed
+        most = 0
+        for area in packed:
+            if area is None:
+                return float("inf"), float("inf")
+            most = max(most, up(area.most * WHOLE, speed))
+        for amount, limit in zip(used, problem.limits, strict=True):
+            most = max(most, up(amount * WHOLE, limit.capacity))
+        squares = sum(area.squares for area in packed if area is not None)
         if self.free:
             return most + 1e6 * over, squares
-        beyond = max(0, most - self.problem.full)
-        return counted(self.problem, known) + 1e9 * (beyond + over), -squares
+        total = problem.weight_ns * latency
+        on = set()
+        for number, area in draft.areas.items():
+            if area is not None and area.used:
+                server = problem.areas[number].server
+                total += area.used * problem.servers[server].each
+                on.add(server)
+        total += sum(problem.servers[server].fixed for server in on)
+        return total + 1e9 * (max(0, most - problem.full) + over), -squares
+
+    def _known(self, chain: int, way: ChainWay) -> tuple[int, list[tuple[int, int]]]:
+        """A way's latency, and what it uses of limits."""
+        name = chain, way
+        if name not in self._ways:
+            one, ns = self.problem.chains[chain], 0
+            limits = list(one.doors[way.door].uses)
+            for key in way.segments:
+                ns += int(self.tables.ns[chain, key.first, key.end, key.area, key.origin])
+                limits += key_uses(self.problem, chain, key)
+            self._ways[name] = ns, limits
+        return self._ways[name]
 
     def placement(self, draft: Draft) -> ChosenPlacement:
-        ways = []
+        ways, lcores = [], draft.lcores
         for c, way in enumerate(draft.ways):
             segments = tuple(
-                ChosenSegment(first=k.first, end=k.end, area=k.area, lcores=draft.lcores[c, s])
+                ChosenSegment(first=k.first, end=k.end, area=k.area, lcores=lcores[c, s])
                 for s, k in enumerate(way.segments)
             )
             ways.append(ChosenWay(door=way.door, segments=segments))
@@ -146,13 +258,18 @@ class Packer:
 
     # --- searching ---
 
-    def improve(self, draft: Draft, enough: float, until: float) -> Draft:
-        """Moves of one chain or one segment, taken where nothing gets worse by them."""
+    def improve(self, draft: Draft, enough: float, until: float, again: bool = False) -> Draft:
+        """Moves of one chain or one segment, taken where nothing gets worse by them. `again`: where
+        none gains any more, from a few moves away on, until the time is over."""
         best = draft
         idle = 0
-        while best.score[0] > enough and time.monotonic() < until and idle < 4000:
-            other = self._moved(draft)
-            self.pack(other)
+        while best.score[0] > enough and time.monotonic() < until:
+            if idle >= _IDLE:
+                if not again:
+                    break
+                draft, idle = self._away(best), 0
+            other, areas = self._moved(draft)
+            self.pack(other, areas)
             if other.score <= draft.score:
                 idle = 0 if other.score < draft.score else idle + 1
                 draft = other
@@ -162,22 +279,112 @@ class Packer:
                 best = draft
         return best
 
-    def _moved(self, draft: Draft) -> Draft:
-        other = Draft(list(draft.ways), dict(draft.replicas))
+    def _away(self, draft: Draft) -> Draft:
+        for _ in range(self.random.randint(2, 6)):
+            other, areas = self._moved(draft)
+            self.pack(other, areas)
+            if other.score[0] < _UNKEPT:
+                draft = other
+        return draft
+
+    def _moved(self, draft: Draft) -> tuple[Draft, list[int]]:
+        """Another draft, and the areas in which it differs."""
+        other = Draft(list(draft.ways), dict(draft.replicas), dict(draft.areas), draft.score)
+        areas: dict[int, None] = {}
         for _ in range(self.random.choice((1, 1, 1, 2))):
-            if self.random.random() < 0.3:
-                chain = self.random.randrange(len(other.ways))
-                way = self.random.choice(self.pool[chain])
-                full = (
-                    int(draft.score[0]) if self.free and draft.score[0] < 1e9 else self.problem.full
-                )
-                room = capacity(self.problem, self.problem.modes[self.mode], full)
-                self._take(other, chain, way, room)
+            slot, kind = self._some(other), self.random.random()
+            chain = slot[0]
+            areas |= dict.fromkeys(key.area for key in other.ways[chain].segments)
+            if kind < 0.2:
+                self._change(other, chain, self.random.choice(self.pool[chain]), areas)
+            elif kind < 0.5:
+                self._swap(other, chain, self.random.randrange(len(other.ways)), areas)
             else:
-                slot = self.random.choice(list(other.replicas))
-                key = other.ways[slot[0]].segments[slot[1]]
-                most = self.most(slot[0], key)
-                step = self.random.choice((-1, 1, 2, most, self.random.randint(1, most)))
-                here = step if step in (most,) else other.replicas[slot] + step
-                other.replicas[slot] = min(most, max(1, here))
-        return other
+                key = other.ways[chain].segments[slot[1]]
+                most = self.most(chain, key)
+                steps = (-1, 1, 2, most, self.random.randint(1, most))
+                wanted = other.replicas[slot] + self.random.choice(steps)
+                other.replicas[slot] = min(most, max(1, wanted))
+        return other, list(areas)
+
+    def _change(self, draft: Draft, chain: int, way: ChainWay, areas: dict[int, None]) -> None:
+        full = self.problem.full
+        if self.free and draft.score[0] < _UNKEPT:
+            full = int(draft.score[0])
+        room = capacity(self.problem, self.problem.modes[self.mode], full)
+        for one in (draft.ways[chain], way):
+            areas |= dict.fromkeys(key.area for key in one.segments)
+        self._take(draft, chain, way, room)
+
+    def _swap(self, draft: Draft, a: int, b: int, areas: dict[int, None]) -> None:
+        """Two chains change ports and places, where both have ways there."""
+        here, there = draft.ways[a], draft.ways[b]
+        to_b = self._by_place[a].get(_place(there))
+        to_a = self._by_place[b].get(_place(here))
+        if a != b and to_b and to_a:
+            self._change(draft, a, self.random.choice(to_b), areas)
+            self._change(draft, b, self.random.choice(to_a), areas)
+
+    @cached_property
+    def _by_place(self) -> list[dict[tuple[int, int, int], list[ChainWay]]]:
+        tables: list[dict[tuple[int, int, int], list[ChainWay]]] = []
+        for several in self.pool:
+            table: dict[tuple[int, int, int], list[ChainWay]] = {}
+            for way in several:
+                table.setdefault(_place(way), []).append(way)
+            tables.append(table)
+        return tables
+
+    def _some(self, draft: Draft) -> Slot:
+        """A segment: any, or as often one of the fullest area."""
+        known = {a: packed for a, packed in draft.areas.items() if packed and packed.lcores}
+        if known and self.random.random() < 0.5:
+            fullest = max(known, key=lambda a: known[a].most)
+            return self.random.choice(list(known[fullest].lcores))
+        chain = self.random.randrange(len(draft.ways))
+        return chain, self.random.randrange(len(draft.ways[chain].segments))
+
+
+def _place(way: ChainWay) -> tuple[int, int, int]:
+    """Port, and where the first and the last segment are."""
+    return way.door, way.segments[0].area, way.segments[-1].area
+
+
+def key_uses(problem: PlacementProblem, chain: int, key: SegmentKey) -> list[tuple[int, int]]:
+    segment = ChosenSegment.model_construct(first=key.first, end=key.end, area=key.area, lcores=())
+    return segment_uses(problem, problem.chains[chain], segment, key.origin)
+
+
+def everywhere(problem: PlacementProblem, chain: int, ways: Sequence[ChainWay]) -> list[ChainWay]:
+    """These ways, by each port and on each server of their type. On each other area, too, where
+    they have but one."""
+    doors = problem.chains[chain].doors
+    moved: dict[ChainWay, None] = dict.fromkeys(ways)
+    for way in ways:
+        here = doors[way.door].server
+        areas = list(areas_of(problem, here))
+        for d, door in enumerate(doors):
+            if problem.servers[door.server].type != problem.servers[here].type:
+                continue
+            there = list(areas_of(problem, door.server))
+            places = [[there[areas.index(key.area)] for key in way.segments]]
+            if len({key.area for key in way.segments}) == 1:
+                places = [[area] * len(way.segments) for area in there]
+            for place in places:
+                cuts = tuple((key.first, key.end) for key in way.segments)
+                moved[_way(problem, d, door, cuts, place)] = None
+    return list(moved)
+
+
+def _way(
+    problem: PlacementProblem,
+    number: int,
+    door: Door,
+    cuts: Sequence[tuple[int, int]],
+    places: Sequence[int],
+) -> ChainWay:
+    origins = [from_door(problem, door, places[0])]
+    origins += [between(problem, a, b) for a, b in itertools.pairwise(places)]
+    parts = zip(cuts, places, origins, strict=True)
+    segments = tuple(SegmentKey(*cut, area, origin) for cut, area, origin in parts)
+    return ChainWay(number, segments)

@@ -13,13 +13,14 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from headrace.errors import HeadraceError
 from headrace.layout import solved
 from headrace.layout.cheapest import ChainWay, Prices, WayTables
 from headrace.layout.enumerated import ENUMERATED_MAX, enumerate_all, how_many
-from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, in_whole
-from headrace.layout.packed import Draft, Packer
+from headrace.layout.lagrange import BoundPart, Relaxation, Relaxed, first_server, in_whole
+from headrace.layout.packed import Draft, Packer, everywhere
 from headrace.layout.placing import value_of
 from headrace.spec.placement import (
     WHOLE,
@@ -31,6 +32,7 @@ from headrace.spec.placement import (
 )
 
 _ALL_ARCS = 400  # up to so many CP-SAT has all ways
+_VARIABLES = 30_000  # beyond, CP-SAT is not ready with its model in seconds
 _STEPS = (0, 1, 2, 3, 4)  # dual feasible functions that are tried
 _FLUID = 100 * WHOLE  # a load at which no segment is too large for an lcore
 
@@ -88,6 +90,14 @@ class Placing:
                 self._bounded(mode, best)
         return self._answer(modes, best)
 
+    @cached_property
+    def _first(self) -> PlacementProblem:
+        return first_server(self.problem)
+
+    @property
+    def _times(self) -> int:
+        return len(self.problem.servers) // len(self._first.servers)
+
     def _until(self, part: float) -> float:
         return self.began + part * self.seconds
 
@@ -97,15 +107,16 @@ class Placing:
     # --- placements ---
 
     def _mode(self, number: int) -> _Mode:
-        tables = WayTables(self.problem, self.problem.modes[number])
+        tables = WayTables(self._first, self.problem.modes[number])
         full = _FLUID if self.problem.aim == "rate" else self.problem.full
-        relaxation = Relaxation(tables, full)
+        relaxation = Relaxation(tables, full, times=self._times)
         relaxed = relaxation.solve(self._until(0.25))
         pool: list[list[ChainWay]] = [[] for _ in self.problem.chains]
         for column, _ in sorted(
             zip(relaxed.columns, relaxed.parts, strict=True), key=lambda p: -p[1]
         ):
             pool[column.chain].append(column.way)
+        pool = [everywhere(self.problem, c, ways) for c, ways in enumerate(pool)]
         mode = _Mode(number, tables, Packer(self.problem, number, pool))
         self._price(mode, relaxation, relaxed, None)
         return mode
@@ -115,7 +126,7 @@ class Placing:
         if any(not several for several in mode.packer.pool):
             return
         enough = mode.bound
-        ways = [several[0] for several in mode.packer.pool]
+        ways = mode.packer.spread()
         full = max(1, enough) if self.problem.aim == "rate" else self.problem.full
         draft = mode.packer.start(ways, full)
         improved = mode.packer.improve(draft, enough, until)
@@ -138,6 +149,10 @@ class Placing:
         arcs = solved.all_arcs(mode.packer)
         if len(arcs) > _ALL_ARCS:
             arcs = solved.arcs_of(mode.packer.pool)
+        if solved.size(mode.packer, arcs) > _VARIABLES:
+            if mode.best is not None:
+                self._keep(mode, mode.packer.improve(mode.best, mode.bound, until, again=True))
+            return
         bound = mode.bound
         draft, _ = solved.solve(mode.packer, arcs, mode.best, bound, seconds)
         self._keep(mode, draft)
@@ -164,7 +179,7 @@ class Placing:
             if best is None or mode.bound >= best[0] or time.monotonic() > self._until(1.0):
                 return
             full = best[0] - 1 if self.problem.aim == "rate" else self.problem.full
-            relaxation = Relaxation(mode.tables, full, step, part)
+            relaxation = Relaxation(mode.tables, full, step, part, self._times)
             if relaxation.room <= 0:
                 return
             self._price(mode, relaxation, relaxation.solve(self._until(1.0)), best[0])

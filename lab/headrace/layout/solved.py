@@ -14,7 +14,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from headrace.layout.cheapest import ChainWay, SegmentKey
-from headrace.layout.packed import Draft, Packer
+from headrace.layout.packed import Draft, PackedArea, Packer
 from headrace.layout.placing import areas_of, between, capacity, from_door, segment_uses
 from headrace.spec.placement import WHOLE, ChosenSegment
 
@@ -71,6 +71,12 @@ def arcs_of(ways: Sequence[Sequence[ChainWay]]) -> list[Arc]:
                 arcs[Arc(c, before, key)] = None
                 before = key.area
     return list(arcs)
+
+
+def size(packer: Packer, arcs: Sequence[Arc]) -> int:
+    """Variables that the model would have."""
+    segments = {(arc.chain, arc.segment) for arc in arcs}
+    return sum(packer.most(c, key) * (packer.areas[key.area] + 1) for c, key in segments)
 
 
 def solve(
@@ -227,19 +233,19 @@ def _hint(built: _PlacementModel, start: Draft) -> None:
 
 
 def _read(built: _PlacementModel, solver: Any) -> Draft:
-    packer, ways = built.packer, []
-    draft = Draft([], {})
+    packer, draft = built.packer, Draft([], {})
+    areas: dict[int, dict[tuple[int, int], tuple[int, ...]]] = {}
     for c, chain in enumerate(packer.problem.chains):
         taken = [arc for arc, v in built.arcs.items() if arc.chain == c and solver.value(v)]
         taken.sort(key=lambda arc: arc.segment.first)
         assert taken[-1].segment.end == len(chain.functions)
-        ways.append(ChainWay(-1 - taken[0].before, tuple(arc.segment for arc in taken)))
+        draft.ways.append(ChainWay(-1 - taken[0].before, tuple(arc.segment for arc in taken)))
         for s, arc in enumerate(taken):
             for k in range(1, packer.most(c, arc.segment) + 1):
                 name = c, arc.segment, k
                 if solver.value(built.replicas[name]):
-                    on = built.on[name]
+                    on = tuple(i for i, v in enumerate(built.on[name]) if solver.value(v))
                     draft.replicas[c, s] = k
-                    draft.lcores[c, s] = tuple(i for i, v in enumerate(on) if solver.value(v))
-    draft.ways = ways
+                    areas.setdefault(arc.segment.area, {})[c, s] = on
+    draft.areas = {area: PackedArea(lcores, 0, 0, 0.0) for area, lcores in areas.items()}
     return draft

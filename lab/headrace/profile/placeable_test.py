@@ -83,7 +83,9 @@ def test_the_simulated_ground_has_the_same_cycles(tmp_path: Path) -> None:
         one = next(e for e in expand(doc) if e.chain == "one")
         topology = Topology(lambda cpu: [cpu], lambda cpu: 0)
         placement = place(one, doc, [0, 1, 2, 3], topology)
-        simulated = priced(given.server, given.server, one, placement, doc).busiest()
+        simulated = priced(
+            given.server, given.server, one, placement, {"acl": 1, "lb": 1}
+        ).busiest()
         cuts = [(0, 2)] if execution == "rtc" else [(0, 1), (1, 2)]
         replicas = len(placement.segments[0].cpus)
         for (first, end), cpu in zip(cuts, placement.segments[0].cpus, strict=False):
