@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.record.bundle import Bundle
-from support.lab import COMMAND, environment, runtime_dir, state_left
+from support.lab import COMMAND, environment, runtime_dir, state_left, wait_for
 from support.netns import Lan, ip
 
 pytestmark = pytest.mark.needs_root
@@ -141,3 +143,90 @@ def test_memif(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
         ports = trial.counters.ports
         assert ports["left"].tx_packets == trial.sent - trial.drops.get("left/full", 0)
         assert ports["right"].rx_packets == trial.received
+
+
+@pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="no dpdk-testpmd: `make setup`")
+def test_testpmd_between_vhost_ports(
+    lan: Lan, engine_binary: Path, tmp_path: Path, cpus: list[int]
+) -> None:
+    """An external device, which counts for itself, and whose counters are in the trial's record."""
+    folder = runtime_dir(tmp_path)
+    log = tmp_path / "testpmd.log"
+    lcores = f"--lcores=0@{cpus[-1]},1@{cpus[-1]}"  # the tester has the first CPU
+    command = [
+        "sh", "-c", f'exec "$@" >{log} 2>&1', "sh", "dpdk-testpmd", lcores, "--no-pci",
+        "--no-huge", "--no-shconf", "--single-file-segments", "--iova-mode=va", "-m", "256", "--file-prefix=hr-test",
+        f"--vdev=net_virtio_user0,path={folder}/l", f"--vdev=net_virtio_user1,path={folder}/r",
+        "--", "--forward-mode=io", "--auto-start", "--stats-period=1", "--total-num-mbufs=8192",
+    ]  # fmt: skip
+    forwards = "until grep -q 'start packet forwarding'"
+    spec = {
+        "name": "external",
+        "chain": [],
+        "testbed": {
+            "ports": {
+                "left": {"device": f"vhost:{folder}/l"},
+                "right": {"device": f"vhost:{folder}/r"},
+            },
+            "tester": ["left", "right"],
+            "dut": {
+                "start": command,
+                "configure": [["sh", "-c", f"{forwards} {log}; do sleep 0.1; done"]],
+                "read": ["sh", "-c", "date +'{\"ms\": %s%3N}'"],
+            },
+        },
+        "deployment": {"hugepages": False, "memory_mb": 256},
+        "warmup": 0,
+        "measure": {"loads": [5000], "trial": 0.5},
+    }
+    run(tmp_path, engine_binary, lan.namespace("e"), json.dumps(spec))
+    sent = carried(tmp_path, "forward")
+    totals = re.findall(
+        r"Accumulated.*?RX-packets: (\d+).*?TX-packets: (\d+)", log.read_text(), re.S
+    )
+    assert totals == [(str(sent + 1), str(sent + 1))]
+    [trial] = Bundle(tmp_path / "b").trials()
+    assert trial.counters is not None
+    assert 500 <= trial.counters.dut["ms"] < 10_000, "the clock went on for as long as the trial"
+
+
+def test_what_a_kill_leaves_is_undone(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """An external device is ended, and its tester's interfaces are as they were."""
+    engines = lan.namespace("e")
+    lan.veth((engines, LEFT), (engines, RIGHT))
+    for name in (LEFT, RIGHT):
+        lan.sysctl(engines, f"net.ipv6.conf.{name}.disable_ipv6", "0")
+    spec = {
+        "name": "killed",
+        "chain": [],
+        "testbed": {
+            "ports": {name: {"device": f"af_xdp:{name}"} for name in (LEFT, RIGHT)},
+            "tester": [LEFT, RIGHT],
+            "dut": {"start": ["sleep", "1000"]},
+        },
+        "deployment": {"hugepages": False, "memory_mb": 256},
+        "measure": {"loads": [1000], "trial": 60},
+    }
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    command = ["ip", "netns", "exec", engines, COMMAND]
+    around = {"cwd": tmp_path, "env": environment(tmp_path, engine_binary)}
+    lab = subprocess.Popen([*command, "run", "spec.yaml", "--out", "b"], **around)  # type: ignore[call-overload]
+    state = runtime_dir(tmp_path) / "headrace"
+    try:
+        assert wait_for(lambda: [f for f in state.glob("run-*/dut.pid") if f.read_text()], 60)
+        device = Path("/proc") / next(state.glob("run-*/dut.pid")).read_text().strip()
+        assert wait_for(lambda: b"sleep" in (device / "cmdline").read_bytes(), 5)
+        assert disabled(lan, engines) == ["1", "1"]
+    finally:
+        lab.kill()
+        lab.wait()
+    subprocess.run([*command, "clean"], check=True, timeout=60, **around)  # type: ignore[call-overload]
+    assert not device.exists()
+    assert disabled(lan, engines) == ["0", "0"]
+    assert state_left(tmp_path) == []
+
+
+def disabled(lan: Lan, namespace: str) -> list[str]:
+    """Whether IPv6 is off at each of the tester's interfaces."""
+    files = (f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6" for name in (LEFT, RIGHT))
+    return lan.inside(namespace, "cat", *files).split()
