@@ -50,8 +50,10 @@ def place(doc: Document, options: PlacingOptions) -> PlacementPlan:
     from headrace.layout.provable import Placing  # a large library
 
     server, home = with_costs(server_named(doc, options.server))
-    wish = PlacementWish(_aim(options.aim), _busy(options.busy), _count(options.servers))
-    placeable = Placeable(doc, _one_of_each(doc), server, home, wish)
+    wish = PlacementWish(
+        _aim(options.aim), share_of("--busy", options.busy), _count(options.servers)
+    )
+    placeable = Placeable(doc, one_of_each(doc), server, home, wish)
     began = time.monotonic()
     answer = Placing(placeable.problem(), options.seconds).answer()
     taken = time.monotonic() - began
@@ -87,14 +89,14 @@ def _aim(given: str | None) -> PlacementAim:
     raise bad_value("--aim", given, allowed=", ".join(get_args(PlacementAim)) + " with --server")
 
 
-def _busy(given: str) -> float:
+def share_of(option: str, given: str) -> float:
     number = given.removesuffix("%")
     try:
         share = float(number) / (100 if number != given else 1)
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise bad_value("--busy", given, allowed="a share below all, as 80%")
+        raise bad_value(option, given, allowed="a share below all, as 80%")
     return share
 
 
@@ -104,7 +106,7 @@ def _count(given: int) -> int:
     return given
 
 
-def _one_of_each(doc: Document) -> list[Experiment]:
+def one_of_each(doc: Document) -> list[Experiment]:
     """The first execution and frame of each chain: how they are cut is what is asked here."""
     if isinstance(doc.data, dict) and doc.data.get("sweep"):
         raise doc.error(("sweep",), "a placement is of one workload; allowed: no sweep")

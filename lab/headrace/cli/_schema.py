@@ -49,6 +49,7 @@ from headrace.spec.described import DescribedServer
 from headrace.spec.placement import PlacementPlan
 from headrace.spec.plan import ChainPlans
 from headrace.spec.profile import Profile
+from headrace.spec.provision import Provision
 from headrace.spec.server import Server
 from headrace.tune.result import TuneOutput
 
@@ -72,6 +73,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "profile": Profile,
     "plan": ChainPlans,
     "plan --server": PlacementPlan,
+    "provision": Provision,
     "fit": FittedTable,
     "init": InitOutput,
     "chains": ChainGraphs,

@@ -98,6 +98,10 @@ class Placing:
     def _times(self) -> int:
         return len(self.problem.servers) // len(self._first.servers)
 
+    def bound(self) -> int:
+        """What is proved without any placement."""
+        return self._bound([self._mode(number) for number in range(len(self.problem.modes))])
+
     def _until(self, part: float) -> float:
         return self.began + part * self.seconds
 

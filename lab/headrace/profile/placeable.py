@@ -46,12 +46,15 @@ _IDLE = 100.0  # cycles of a poll in vain, where the description has none
 
 @dataclass(frozen=True)
 class PlacementWish:
-    """`full`: how busy an lcore or a limit may be, as a share."""
+    """`full`: how busy an lcore or a limit may be, as a share. `factor`: of the rates that are
+    asked for. `corner`: see Sourced.at."""
 
     aim: PlacementAim = "rate"
     full: float = 0.8
     servers: int = 1
     lcore_segments: int = 4
+    factor: float = 1.0
+    corner: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ class Placeable:
     # --- the chains ---
 
     def demand(self, one: Experiment) -> Demand:
-        return one.study.demands.get(one.chain) or Demand(rate=_EQUAL_PPS)
+        demand = one.study.demands.get(one.chain) or Demand(rate=_EQUAL_PPS)
+        return demand.model_copy(update={"rate": demand.rate * self.wish.factor})
 
     @cached_property
     def _tables(self) -> Mapping[str, list[WorkingSet]]:
@@ -261,7 +265,7 @@ class Placeable:
     ) -> FunctionLoads:
         """A packet waits half a turn, and for those that came with it."""
         hz = self.server.clock_mhz.value * 1e6
-        one = scaled(self.home, self.server, cost, 0, sets)
+        one = scaled(self.home, self.server, cost, 0, sets, self.wish.corner)
         far = one.far * self._remote
         entering = (
             one.rx + one.loop + one.far,

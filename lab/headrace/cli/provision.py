@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""headrace provision: how many servers of which type carry a study's chains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli._console import print_json, stdout
+from headrace.cli._placing import one_of_each, share_of
+from headrace.cli.run import open_spec
+from headrace.errors import bad_value
+from headrace.host.store import server_named
+from headrace.report.html import write
+from headrace.report.provision import document as provision_document
+from headrace.report.terminal import show
+from headrace.spec.described import with_costs
+from headrace.spec.provision import Provision
+
+
+def provision(
+    spec: Annotated[Path, typer.Argument(help="A spec with chains and their demands.")],
+    server: Annotated[
+        list[str], typer.Option("--server", help="A described server (file or name). Several.")
+    ],
+    factor: Annotated[
+        list[float] | None, typer.Option(help="Times the demands; 0.5, 1 and 2 by default.")
+    ] = None,
+    busy: Annotated[str, typer.Option(help="How busy an lcore or a port may be.")] = "80%",
+    most: Annotated[int, typer.Option(min=1, max=64, help="Servers at most.")] = 16,
+    within: Annotated[
+        float, typer.Option(min=0.5, max=3600, help="Seconds for each placement.")
+    ] = 3.0,
+    html: Annotated[Path | None, typer.Option(help="Write the page here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what is needed.")] = False,
+) -> None:
+    """How many servers of each type carry the chains of a study, and what they cost."""
+    from headrace.profile.provisioned import CAUTIONS, Provisioning, with_pareto
+
+    doc = open_spec(spec, trusted=False)
+    factors = sorted(set(factor or (0.5, 1.0, 2.0)))
+    for one in factors:
+        if not 0 < one <= 1000:
+            raise bad_value("--factor", one, allowed="above 0, to 1000")
+    full = share_of("--busy", busy)
+    provisioning = Provisioning(doc, one_of_each(doc), full, within, most)
+    pairs = [with_costs(server_named(doc, name)) for name in server]
+    rows = [provisioning.needed(*pair, one) for pair in pairs for one in factors]
+    needed = Provision(
+        study=provisioning.experiments[0].study.name,
+        busy=full,
+        needs=with_pareto(rows),
+        cautions=CAUTIONS,
+    )
+    shown = provision_document(needed)
+    if html is not None:
+        write(shown, html)
+    if as_json:
+        print_json(needed)
+        return
+    show(shown, stdout())

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many servers of a type carry chains, and what they cost: placements on more and more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.errors import HeadraceError
+from headrace.layout.placing import loads_of
+from headrace.layout.provable import Placing
+from headrace.profile.placeable import Placeable, PlacementWish
+from headrace.spec.described import DescribedServer
+from headrace.spec.document import Document
+from headrace.spec.placement import PlacementAnswer
+from headrace.spec.provision import ServersNeeded
+from headrace.spec.study import Experiment
+
+_MORE = 3  # servers beyond those that are proven to be needed
+CAUTIONS = (
+    "Functions run inline, one lcore for a thread: hosting in processes, containers or machines "
+    "and oversubscription of cores are not in the model, and the recommendations of Ben Hamed et "
+    "al. 2020 on them do not follow from it.",
+    "Prices and watts are the descriptions' own, with the source that each names; no watt was "
+    "measured.",
+)
+
+
+@dataclass(frozen=True)
+class Provisioning:
+    doc: Document
+    experiments: Sequence[Experiment]
+    full: float
+    seconds: float  # for each placement
+    most: int  # servers
+
+    def needed(
+        self, server: DescribedServer, home: DescribedServer, factor: float
+    ) -> ServersNeeded:
+        wish = PlacementWish("lcores", self.full, 1, factor=factor)
+        one = Placeable(self.doc, self.experiments, server, home, wish)
+        rate = sum(one.demand(e).rate for e in self.experiments)
+        least = self._refuted(one)
+        for servers in range(least + 1, min(least + _MORE, self.most) + 1):
+            there = replace(one, wish=replace(wish, servers=servers))
+            answer = self._answer(there)
+            if answer is not None:
+                return self._row(there, answer, rate, fewest=servers == least + 1)
+        return ServersNeeded(
+            server=server.name, factor=factor, rate_pps=rate, servers=None, fewest=False,
+            lcores=None, lcores_proven=None, lcores_least=None, lcores_most=None,
+            latency_us=None, usd=None, watts=None,
+        )  # fmt: skip
+
+    def _refuted(self, one: Placeable) -> int:
+        """So many servers are too few: by the bound of how busy they would be at least."""
+        servers = 0
+        while servers < self.most:
+            wish = replace(one.wish, aim="rate", servers=servers + 1)
+            problem = replace(one, wish=wish).problem()
+            try:
+                bound = Placing(problem, self.seconds).bound()
+            except HeadraceError:
+                return servers
+            if bound <= problem.full:
+                return servers
+            servers += 1
+        return servers
+
+    def _answer(self, there: Placeable) -> PlacementAnswer | None:
+        try:
+            return Placing(there.problem(), self.seconds).answer()
+        except HeadraceError:
+            return None
+
+    def _row(
+        self, there: Placeable, answer: PlacementAnswer, rate: float, fewest: bool
+    ) -> ServersNeeded:
+        ends = {
+            corner: self._answer(replace(there, wish=replace(there.wish, corner=corner)))
+            for corner in (-1.0, 1.0)
+        }
+        loads = loads_of(answer.problem, answer.placement)
+        wish, server = there.wish, there.server
+        low, high = ends[-1.0], ends[1.0]
+        watts = None
+        if server.power is not None:
+            idle, busy = server.power.idle_watts.value, server.power.busy_watts.value
+            threads = answer.problem.modes[answer.placement.mode].threads
+            cores = len({(area, lcore // threads) for area, lcore in loads.lcores})
+            each = (busy - idle) / (server.sockets * server.cores_per_socket)
+            watts = wish.servers * idle + cores * each
+        return ServersNeeded(
+            server=server.name,
+            factor=wish.factor,
+            rate_pps=rate,
+            servers=wish.servers,
+            fewest=fewest,
+            lcores=answer.value,
+            lcores_proven=answer.certificate.bound,
+            lcores_least=None if low is None else low.certificate.bound,
+            lcores_most=None if high is None else high.value,
+            latency_us=max(loads.latency_ns) / 1e3,
+            usd=None if server.price_usd is None else wish.servers * server.price_usd.value,
+            watts=watts,
+        )
+
+
+def with_pareto(rows: Sequence[ServersNeeded]) -> tuple[ServersNeeded, ...]:
+    return tuple(
+        row.model_copy(update={"pareto": not any(_better(other, row) for other in rows)})
+        if row.usd is not None
+        else row
+        for row in rows
+    )
+
+
+def _better(a: ServersNeeded, b: ServersNeeded) -> bool:
+    """As good in cost, rate and delay, and better in one of them."""
+    if a.usd is None or b.usd is None or a.latency_us is None or b.latency_us is None:
+        return False
+    here = a.usd, -a.rate_pps, a.latency_us
+    there = b.usd, -b.rate_pps, b.latency_us
+    return here != there and all(x <= y for x, y in zip(here, there, strict=True))
