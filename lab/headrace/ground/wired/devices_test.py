@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import BadInput, HeadraceError
+from headrace.ground.wired.devices import resolve, without_sockets
+from headrace.spec import document
+from headrace.spec.testbed import Device, Testbed
+
+
+def bed(device: str, **dut: Any) -> Testbed:
+    ports = {"left": {"device": device}}
+    return Testbed.model_validate({"ports": ports, "tester": "left", "dut": dut or "external"})
+
+
+def doc(trusted: bool = True) -> document.Document:
+    text = "name: x\ntestbed:\n  ports:\n    left: {device: x}\n  dut: {start: [x]}\n"
+    return dataclasses.replace(document.parse(text, Path("x.yaml")), trusted=trusted)
+
+
+@pytest.mark.parametrize(
+    ("device", "words"),
+    [
+        ("af_xdp:none0", "x.yaml:4: testbed.ports.left.device: there is no interface none0"),
+        ("none0", "there is no interface none0"),
+        ("lo", "lo is no PCI device.*allowed: af_xdp:lo, af_packet:lo"),
+        ("ffff:ff:1f.7", "there is no PCI device ffff:ff:1f.7"),
+    ],
+)
+def test_what_this_machine_lacks(device: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        resolve(bed(device), doc())
+
+
+@pytest.mark.parametrize(
+    ("one", "place"),
+    [
+        (bed("tap:t", start=["rm"]), "testbed.dut.start"),
+        (bed("tap:t", configure=[["rm"]]), "testbed.dut.configure"),
+        (bed("tap:t", read="rm"), "testbed.dut.read"),
+        (bed("vhost:/run/x"), "testbed.ports.left.device"),
+    ],
+)
+def test_a_strangers_bundle_runs_and_writes_nothing(one: Testbed, place: str) -> None:
+    with pytest.raises(BadInput, match=rf"{place}: .*allowed: with --trust"):
+        resolve(one, doc(trusted=False))
+    assert resolve(one, doc()).keys() == {"left"}
+
+
+def test_a_socket_is_removed_only_where_nobody_listens(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        with pytest.raises(HeadraceError, match=r"testbed\.ports\.left: somebody listens at"):
+            without_sockets({"left": Device("vhost", str(path))})
+        assert path.is_socket()
+    without_sockets({"left": Device("vhost", str(path))})
+    assert not path.exists()
+    path.write_text("no socket")
+    without_sockets({"left": Device("memif", str(path))})
+    assert path.exists()
