@@ -70,6 +70,22 @@ static long make_code_later(void)
 	return mprotect(p, 4096, PROT_EXEC);
 }
 
+/* As a library is loaded, but of a file that was made here. */
+static long make_code_in_a_file(void)
+{
+	int fd = memfd_create("code", 0);
+
+	if (fd < 0 || write(fd, "\xc3", 1) != 1)
+		return 0;
+	return (long)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+}
+
+static void *cancelled(void *arg)
+{
+	pause();
+	return arg;
+}
+
 static long kill_parent(void)
 {
 	return kill(getppid(), SIGCONT);
@@ -177,6 +193,7 @@ static const struct {
 	{"listen", listen_for_strangers},
 	{"mmap, to write and execute", make_code},
 	{"mprotect, to execute", make_code_later},
+	{"mmap of a made file, to execute", make_code_in_a_file},
 	{"kill of another process", kill_parent},
 	{"ptrace", trace},
 	{"process_vm_readv", read_memory},
@@ -285,6 +302,9 @@ static int go_on(void *arg)
 		return 101;
 	if (pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL))
 		return 102;
+	if (pthread_create(&thread, NULL, cancelled, NULL) || pthread_cancel(thread) ||
+	    pthread_join(thread, NULL))
+		return 107;
 	fd = memfd_create("more", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, 8192) ||
 	    mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED)

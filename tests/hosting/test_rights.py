@@ -97,7 +97,9 @@ def test_engine_has_no_rights(
         assert int(only["CapEff"], 16) == int(only["CapPrm"], 16) == CAP_DAC_OVERRIDE
         assert (only["NoNewPrivs"].strip(), only["Seccomp"].strip()) == ("1", seccomp)
         engine.call("start", sources={"gen": {"rate_pps": 10000, "packets": 1000}})
-        engine.wait_for(lambda: engine.read()["links"]["meas"]["received"] == 1000, "packets")
+        engine.wait_for(lambda: engine.read()["links"]["gen"]["state"] == "done", "packets")
+        links = engine.settle(1)["links"]  # a machine that is busy sends fewer
+        assert links["meas"]["received"] == links["gen"]["sent"] > 0
         assert dpdk.is_dir() and (tmp_path / "vf").is_socket()
         engine.call("quit")
         assert engine.process.wait(timeout=10) == 0

@@ -75,10 +75,8 @@ struct condition {
 static const struct condition conditions[] = {
 	/* Threads, and no processes. */
 	{"clone", 0, CLONE_THREAD, CLONE_THREAD},
-	/* Memory is written or executed: libraries may still be loaded. */
-	{"mmap", 2, PROT_WRITE | PROT_EXEC, 0},
-	{"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_WRITE},
-	{"mmap", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC},
+	/* No code but what is there: files are no better, as one can be made without a name. */
+	{"mmap", 2, PROT_EXEC, 0},
 	{"mprotect", 2, PROT_EXEC, 0},
 	{"socket", 0, INT, AF_UNIX},
 	{"socket", 0, INT, AF_INET},
