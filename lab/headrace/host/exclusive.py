@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 import struct
 import time
@@ -61,7 +63,7 @@ def _take(
             one.close()
         if time.monotonic() >= deadline:
             raise HeadraceError(
-                f"lcore {cpu}: held by {holder(cpu)} for more than {wait_s:g} s; end that run, "
+                f"lcore {cpu}: held by {holder(cpu)} for more than {wait_s:g} s; end it, "
                 "wait longer (--wait SECONDS), or have the spec name another lcore"
             )
         if not told:
@@ -101,4 +103,13 @@ def _listener(cpu: int) -> str | None:
             return None
         except OSError:
             return "another run"  # so many ask that its queue of them is full
-    return f"process {struct.unpack('3i', credentials)[0]}"
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return f"process {pid}" + ("" if uid == os.geteuid() else f" of {_user(uid)}")
+
+
+def _user(uid: int) -> str:
+    """Anybody may hold an lcore's name, whether for a run or to keep others from theirs."""
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"

@@ -46,6 +46,23 @@ def test_the_limit_names_the_holder() -> None:
         other.wait()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_another_users_process_is_named_as_such() -> None:
+    become = "import os\nos.setresuid(65534, 65534, 65534)\n"
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD.replace("import sys", become + "import sys", 1), str(CPU + 4)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == "held"
+        assert holder(CPU + 4) == f"process {other.pid} of user nobody"
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_it_is_had_when_the_other_ends() -> None:
     first = HeldLcores([CPU + 1], lambda cpu: None)
     assert holder(CPU + 1) == f"process {os.getpid()}"
