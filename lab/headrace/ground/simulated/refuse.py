@@ -36,6 +36,8 @@ def _problems(
     if study.deployment.hosting.kind != "inline":
         kind = study.deployment.hosting.kind
         yield ("deployment", "hosting"), f"{kind}; covered: inline"
+    if study.testbed is not None:
+        yield ("testbed",), "ports cost what nobody has measured; covered: chains without"
     if execution.parallel:
         yield ("deployment", "execution"), "parallel; covered: functions one after the other"
     if execution.fastpath_flows:

@@ -156,6 +156,14 @@ def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
         (("workload:", "measure: {chaos: {kills: 2}}\nworkload:"), "measure.chaos"),
         (("workload: {", "workload: {direction: both, "), "cannot predict: both; covered: forward"),
         (("steer: even", "hosting: process"), "cannot predict: process; covered: inline"),
+        (
+            (
+                "workload:",
+                "testbed: {ports: {a: {device: 'tap:a'}, b: {device: 'tap:b'}}, "
+                "tester: a, chain: b}\nworkload:",
+            ),
+            "testbed: cannot predict: ports",
+        ),
     ],
 )
 def test_what_is_not_covered_is_refused_with_its_key(
