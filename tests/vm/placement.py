@@ -171,7 +171,8 @@ def packets_placed(checks: Checks) -> None:
                 session.hold(point.cpus)
                 session.provide(checked.memory)
                 with session.deployed(point) as up:
-                    pages = bound(up.engine.pid, session.memory.hugepages)
+                    [engine] = up.parts().processes
+                    pages = bound(engine.pid, session.memory.hugepages)
             there = pages.get(node, 0) > 0 and set(pages) == {node}
             checks.that(f"packets on node {node}: all their pages are", there, pages)
         except HeadraceError as why:

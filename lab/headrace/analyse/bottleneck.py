@@ -254,9 +254,15 @@ def _headline(part: Part, sharing: Sequence[Part]) -> str:
     return (
         f"The lcore {cpus} that {names} share is narrowest: together they can carry "
         f"{_carries(part)}. {_called(part)} is the costliest of them: "
-        f"{significant(part.cycles_per_packet or 0.0)} cycles per packet, "
+        f"{significant(_limit_cycles(part))} cycles per packet, "
         f"{percent(part.share_of_lcore)} of the lcore's."
     )
+
+
+def _limit_cycles(part: Part) -> float:
+    """What a packet costs, as the capacity has it."""
+    counted = part.full_burst_cycles or part.cycles_per_packet or 0.0
+    return counted if part.sampled is None else part.sampled.cycles_per_packet.value
 
 
 def _called(part: Part) -> str:
@@ -298,8 +304,11 @@ def _of_cycles(part: Part, at: Measurement) -> list[str]:
         "links": "in its links",
         "loop": "in the segment loop or while held up",
     }
+    here = (
+        "A packet costs" if part.sampled is None else "In the trial of this result a packet costs"
+    )
     return [
-        f"A packet costs {part.name} {significant(part.cycles_per_packet)} cycles of a "
+        f"{here} {part.name} {significant(part.cycles_per_packet)} cycles of a "
         f"{significant(at.counters.tsc_hz / 1e9)} GHz TSC; the largest share, "
         f"{significant(most.cycles)} ({percent(most.cycles / part.cycles_per_packet, 2)}), "
         f"{what[most.kind]}."
@@ -418,11 +427,14 @@ def _of_estimate(part: Part) -> list[str]:
     """What keeps the capacity from being more than an estimate."""
     if part.sampled is not None:
         cycles, carried = part.sampled.cycles_per_packet, part.sampled.pps
+        share = part.share_of_lcore or 1.0
+        rest = "" if share == 1 else f", {percent(share)} of what its lcore spends"
         return [
-            f"What it can carry goes by {count(part.sampled.slices)} slices of 10 ms in which "
-            f"nothing disturbed its lcore ({percent(part.sampled.quiet_share, 2)} of all were so): "
-            f"{significant(cycles.value)} cycles per packet at its limit, {pps(carried.low)} to "
-            f"{pps(carried.high)} with a confidence of 95 %."
+            f"What it can carry goes by {count(part.sampled.slices)} slices of 10 ms, of all "
+            "trials, in which nothing disturbed its lcore "
+            f"({percent(part.sampled.quiet_share, 2)} of all were so): "
+            f"{significant(cycles.value)} cycles per packet at its limit{rest}, {pps(carried.low)} "
+            f"to {pps(carried.high)} with a confidence of 95 %."
         ]
     if part.full_burst_cycles is not None and part.cycles_per_packet and room(part):
         return [

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from headrace.record.counters import Counters, ReplicaReading, WorkerReading
-from headrace.record.estimates import PartCapacity
+from headrace.record.estimates import Capacity, PartCapacity
 from headrace.record.frozen import Record
 from headrace.record.rows import Measurement
 from headrace.record.segments import Segment
@@ -121,7 +121,7 @@ def _part(segment: Segment, counters: Counters, at: Measurement) -> Part:
         held_up=held,
         utilisation=max((w.utilisation for w in workers), default=None),
         share_of_busiest=busiest / packets if packets else None,
-        share_of_lcore=_share_of_lcore(replicas, counters) if told else None,
+        share_of_lcore=_share_of_lcore(replicas, counters, at.capacity) if told else None,
         rings=rings,
         drops={
             f"{name}/{reason}": n
@@ -203,12 +203,24 @@ def _together(replicas: Sequence[ReplicaReading], values: Sequence[float | None]
     return sum(known) / packets if packets and len(known) == len(values) else None
 
 
-def _share_of_lcore(replicas: Sequence[ReplicaReading], counters: Counters) -> float | None:
+def _share_of_lcore(
+    replicas: Sequence[ReplicaReading], counters: Counters, capacity: Capacity | None
+) -> float | None:
+    """By the cycles that the capacity rests on, so that one divides into the other: of undisturbed
+    slices, where all that share the lcore have them, or else of the trial."""
     busiest = max(replicas, key=_busy_cycles, default=None)
     if busiest is None:
         return None
-    together = sum(_busy_cycles(r) for r in counters.replicas if r.cpu == busiest.cpu)
-    return _busy_cycles(busiest) / together if together else None
+    there = [r for r in counters.replicas if r.cpu == busiest.cpu]
+    sampled = [None if capacity is None else capacity.part(r.segment) for r in there]
+    cycles = [
+        one.cycles_per_packet.value * r.packets_in
+        for one, r in zip(sampled, there, strict=True)
+        if one is not None
+    ]
+    if len(cycles) < len(there):
+        cycles = [_busy_cycles(r) for r in there]
+    return cycles[there.index(busiest)] / sum(cycles) if sum(cycles) else None
 
 
 def _capacity(
