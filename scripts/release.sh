@@ -58,6 +58,11 @@ mmdebstrap --quiet --variant=minbase --hook-dir=/usr/share/mmdebstrap/hooks/file
 	--include="$target/headrace_$version-1~deb12_amd64.deb" "$suite" "$work/image/root.tar" "${sources[@]}"
 image=localhost/headrace:$version
 podman build -q --format oci --timestamp "$SOURCE_DATE_EPOCH" --tag "$image" "$work/image" >/dev/null
-podman save -q --format oci-archive --output "$target/headrace-$version-oci.tar" "$image"
+podman save -q --format oci-archive --output "$work/image/oci.tar" "$image"
+# An archive of podman's has the time at which it was written beside each of its files.
+mkdir "$work/image/oci"
+tar -xf "$work/image/oci.tar" -C "$work/image/oci"
+tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+	-cf "$target/headrace-$version-oci.tar" -C "$work/image/oci" blobs index.json oci-layout
 podman rmi "$image" >/dev/null
 (cd "$target" && sha256sum headrace[-_]"$version"* >SHA256SUMS && cat SHA256SUMS)
