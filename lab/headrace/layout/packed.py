@@ -32,6 +32,7 @@ from headrace.spec.placement import (
 
 Slot = tuple[int, int]  # chain, which segment of its way
 Score = tuple[float, float]
+_EVENED, _POWER, _FEW = 60_000, 24, 8  # moves; chains up to which none is needed
 _IDLE = 1500  # moves without a gain
 _UNKEPT = 1e6  # a score beyond it: a goal is not kept
 
@@ -69,6 +70,9 @@ class Packer:
     mode: int
     pool: Sequence[Sequence[ChainWay]]
     seed: int = 1
+    _parts: dict[tuple[int, ChainWay], tuple[list[tuple[int, float]], list[tuple[int, float]]]] = (
+        field(default_factory=dict)
+    )
     _items: dict[tuple[int, SegmentKey, int], int] = field(default_factory=dict)
     _ways: dict[tuple[int, ChainWay], tuple[int, list[tuple[int, int]]]] = field(
         default_factory=dict
@@ -144,7 +148,44 @@ class Packer:
                 filled[a] += part
             for i, part in limits.items():
                 used[i] += part
-        return [chosen[c] for c in range(len(self.pool))]
+        return self._evened([chosen[c] for c in range(len(self.pool))], filled + used)
+
+    def _evened(self, ways: list[ChainWay], filled: list[float]) -> list[ChainWay]:
+        """Two chains change places as long as the fuller areas and limits get emptier by it, by the
+        sum of a high power of all."""
+        if len(ways) < 2:
+            return ways
+        for _ in range(_EVENED if len(ways) > _FEW else 0):
+            several = self.random.sample(range(len(ways)), 2)
+            places = [_place(ways[c]) for c in reversed(several)]
+            there = [self._by_place[c].get(p, []) for c, p in zip(several, places, strict=True)]
+            if not all(there):
+                continue
+            others = [self.random.choice(some) for some in there]
+            change: dict[int, float] = {}
+            for c, other in zip(several, others, strict=True):
+                for sign, way in ((-1, ways[c]), (1, other)):
+                    areas, limits = self._shares(c, way)
+                    for place, part in (*areas, *limits):
+                        change[place] = change.get(place, 0.0) + sign * part
+            before = sum(filled[i] ** _POWER for i in change)
+            if sum((filled[i] + part) ** _POWER for i, part in change.items()) < before:
+                for i, part in change.items():
+                    filled[i] += part
+                for c, other in zip(several, others, strict=True):
+                    ways[c] = other
+        return ways
+
+    def _shares(
+        self, chain: int, way: ChainWay
+    ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+        """As `_taken`, limits numbered behind areas."""
+        name = chain, way
+        if name not in self._parts:
+            areas, limits = self._taken(chain, way)
+            behind = [(len(self.areas) + i, part) for i, part in limits.items()]
+            self._parts[name] = list(areas.items()), behind
+        return self._parts[name]
 
     def _taken(self, chain: int, way: ChainWay) -> tuple[dict[int, float], dict[int, float]]:
         """Shares of areas and of limits."""

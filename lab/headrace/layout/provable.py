@@ -133,8 +133,39 @@ class Placing:
         ways = mode.packer.spread()
         full = max(1, enough) if self.problem.aim == "rate" else self.problem.full
         draft = mode.packer.start(ways, full)
-        improved = mode.packer.improve(draft, enough, until)
-        self._keep(mode, improved)
+        if self._times > 1:
+            draft = self._by_server(mode, draft, until)
+        self._keep(mode, mode.packer.improve(draft, enough, until))
+
+    def _by_server(self, mode: _Mode, draft: Draft, until: float) -> Draft:
+        """Each server's chains by themselves: moves are as fast as on one server. From the server
+        that is busiest on, until each is as good as the bound or the time is over."""
+        first, packer = self._first, mode.packer
+        areas, doors = len(first.areas), len(first.chains[0].doors)
+        here: dict[int, list[int]] = {}
+        for c, way in enumerate(draft.ways):
+            here.setdefault(way.door // doors, []).append(c)
+        for left, (server, chains) in zip(range(len(here), 0, -1), here.items(), strict=True):
+            some = first.model_copy(update={"chains": tuple(first.chains[c] for c in chains)})
+            pool = [
+                [way for way in packer.pool[c] if way.door < doors and _within(way, areas)]
+                for c in chains
+            ]
+            alone = Packer(some, mode.number, pool)
+            now = time.monotonic()
+            ways = [_shifted(draft.ways[c], -server * areas, -server * doors) for c in chains]
+            full = max(1, mode.bound) if self.problem.aim == "rate" else self.problem.full
+            best = alone.improve(
+                alone.start(ways, full), mode.bound, now + (until - now) / left, again=True
+            )
+            for i, c in enumerate(chains):
+                draft.ways[c] = _shifted(best.ways[i], server * areas, server * doors)
+                for slot in [slot for slot in draft.replicas if slot[0] == c]:
+                    del draft.replicas[slot]
+                for s in range(len(best.ways[i].segments)):
+                    draft.replicas[c, s] = best.replicas[i, s]
+        packer.pack(draft)
+        return draft
 
     def _keep(self, mode: _Mode, draft: Draft | None) -> None:
         if draft is None or not draft.lcores:
@@ -243,6 +274,16 @@ class Placing:
         return PlacementAnswer(
             problem=self.problem, placement=placement, value=value, certificate=certificate
         )
+
+
+def _within(way: ChainWay, areas: int) -> bool:
+    return all(key.area < areas for key in way.segments)
+
+
+def _shifted(way: ChainWay, areas: int, doors: int) -> ChainWay:
+    """On another server of the same type."""
+    segments = tuple(replace(key, area=key.area + areas) for key in way.segments)
+    return ChainWay(way.door + doors, segments)
 
 
 def _unmet(problem: PlacementProblem) -> str:

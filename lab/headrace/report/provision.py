@@ -19,12 +19,11 @@ def document(provision: Provision) -> Document:
                 for row in provision.needs
                 if row.server == name and row.usd is not None
             ),
-            marks=False,
         )
         for name in types
     ]
     charts = (curves(series, Axes("Mpps carried", "USD of servers")),)
-    blocks = charts if any(one.points for one in series) else ()
+    blocks = charts if any(len(one.points) > 1 for one in series) else ()
     return Document(
         title=f"Servers for {provision.study}",
         subtitle=f"{plural(len(types), 'type')} of server, none over {provision.busy:.0%} busy",
