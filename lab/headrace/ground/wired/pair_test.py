@@ -55,7 +55,7 @@ def dropped(before: EngineCounts, now: EngineCounts) -> tuple[dict[str, int], in
 
 
 def test_each_wire_has_its_own_loss() -> None:
-    """Of 1000 packets the first wire loses 30, the chain none, the second wire 20, of which the
+    """The first wire loses 30 of 1000 packets, the chain none, the second wire 20, of which the
     tester's own port counts 5 as missed."""
     before = after(beside(at_tester(0, 0), at_chain(0, 0)), WIRED)
     now = after(beside(at_tester(1000, 950, missed=5), at_chain(970, 970)), WIRED)
