@@ -208,29 +208,36 @@ def _idle(
     q: int,
 ) -> None:
     """A poll that found nothing. Whole turns of them until something may come: nobody sends before
-    the clocks of the lcores that feed this one, nor is a packet made before it is due; with none
-    under way, nothing comes before. A task that found nothing for as long as it waits sleeps."""
+    the clocks of the lcores that feed this one, nor is a packet made before it is due; and none
+    moves before the first of all that wait can be taken. A task that found nothing for as long as
+    it waits sleeps."""
     li[c, QUIET] += 1
     lf[c, CLOCK] += qf[q, IDLE]
     if li[c, QUIET] >= qf[q, PATIENCE]:
-        qi[q, ASLEEP] = 1
+        if qi[q, SIZE] > 0:  # who sends is ahead, and rouses it then
+            qf[q, READY] = whens[q, qi[q, HEAD]] + par[WAKE]
+        else:
+            qi[q, ASLEEP] = 1
         _switch(qi, qf, li, lf, par, c, lf[c, CLOCK])
         return
     if li[c, QUIET] <= li[c, COUNT] and not (li[c, SEVERAL] > 0 and li[c, QUIET] > 1):
         return
     step = qf[q, IDLE] * (1 if li[c, SEVERAL] > 0 else li[c, COUNT])
-    coming = lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER
-    if total[SENT] == total[ARRIVED] + total[GONE] and total[SENT] < par[PACKETS]:
-        coming = min(coming, planned[total[SENT]])
-    else:
-        for other in range(len(lf)):
-            if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
-                coming = lf[other, CLOCK]
-        if (feeds[c, c] or par[OUTSIDE] > 0) and total[SENT] < par[PACKETS]:
-            coming = min(coming, planned[total[SENT]])
-        for other in range(len(qi)):
-            if qi[other, CPU] == c and qi[other, SIZE] > 0:
-                coming = min(coming, whens[other, qi[other, HEAD]])
+    due = planned[total[SENT]] if total[SENT] < par[PACKETS] else NEVER
+    own, soonest = (lf[c, SLICE_END] if li[c, SEVERAL] > 0 else NEVER), due
+    for other in range(len(qi)):
+        if qi[other, SIZE] > 0:
+            head = whens[other, qi[other, HEAD]]
+            soonest = min(soonest, max(head, lf[qi[other, CPU], CLOCK]))
+            if qi[other, CPU] == c:
+                own = min(own, head)
+    if feeds[c, c] or par[OUTSIDE] > 0:
+        own = min(own, due)
+    coming = NEVER
+    for other in range(len(lf)):
+        if other != c and feeds[c, other] and lf[other, CLOCK] < coming:
+            coming = lf[other, CLOCK]
+    coming = min(own, max(coming, soonest))
     if qf[q, PATIENCE] < NEVER:
         coming = min(coming, lf[c, CLOCK] + (qf[q, PATIENCE] - 1 - li[c, QUIET]) * qf[q, IDLE])
     if lf[c, CLOCK] < coming < NEVER:

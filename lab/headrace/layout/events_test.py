@@ -69,6 +69,14 @@ def test_a_task_that_slept_is_up_when_it_was_roused() -> None:
     assert follow(Traversal(chain(100.0, patience=10), 1e-4, dear), 5_000).behind > slept.behind
 
 
+def test_a_task_that_sleeps_while_its_packet_is_under_way_gets_it() -> None:
+    """A source that works for 5,000 cycles on each, and a task that sleeps after 100."""
+    ways = [[queue(0, 0, 5_000.0)], [queue(1, 1, 100.0, patience=10)], [queue(2, 2, 1.0)]]
+    followed = follow(Traversal(ways, 1e-4, PolledLcores(wake_cycles=3_000.0)), 1_000)
+    assert len(followed.latencies) == 1_000
+    assert np.median(followed.steady) == pytest.approx(5_000 + 3_000 + 100, abs=20)
+
+
 def test_sleepers_leave_their_lcore_to_who_has_packets() -> None:
     """Three chains on one lcore, of which one has packets: where the others poll it has a third."""
     shares = (1.0, 0.0, 0.0)
