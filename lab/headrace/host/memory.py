@@ -62,10 +62,10 @@ def _reserve(deployment: Deployment, state: RunState) -> Memory | str:
     if lacking == 0:
         state.claim(wanted_mb * 1024)
         return Memory(True, f"hugepages of {pool.page_kb} kB, {pool.free} were free")
-    if not hugepages.may_add():
+    if not hugepages.may_add(pool.control):
         return (
-            f"{lacking} more pages of {pool.page_kb} kB are needed, and only root may add them "
-            f"(echo {pool.total + lacking} > {pool.control})"
+            f"{lacking} more pages of {pool.page_kb} kB are needed, and only root may add them, "
+            f"outside of a container (echo {pool.total + lacking} > {pool.control})"
         )
     before = hugepages.count(pool.control)
     state.note_hugepages(pool.control, before, lacking, done=False)
