@@ -13,7 +13,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from headrace.engine.growing import Counts
-from headrace.engine.link_counts import Ends, LinkCounts, SinkCounts, SourceCounts
+from headrace.engine.link_counts import Ends, LinkCounts, PortCounts, SinkCounts, SourceCounts
 from headrace.record.frozen import Record
 
 
@@ -237,6 +237,11 @@ class EngineCounts(Counts):
     def source(self, name: str) -> SourceCounts:
         link = self.links[name]
         assert isinstance(link, SourceCounts), name
+        return link
+
+    def port(self, name: str) -> PortCounts:
+        link = self.links[name]
+        assert isinstance(link, PortCounts), name
         return link
 
     def sink(self, name: str) -> SinkCounts:

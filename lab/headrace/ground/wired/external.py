@@ -8,7 +8,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -25,11 +26,32 @@ _LAST = 3  # lines
 _NUMBERED = 'echo $$ >"$0"; exec "$@"'
 
 
+def whole_numbers(text: str) -> dict[str, int] | None:
+    """None: it is no JSON object of whole numbers."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(answer, dict) or not all(type(n) is int for n in answer.values()):
+        return None
+    return answer
+
+
+@dataclass(frozen=True)
+class Commands:
+    """A device's, and what `read` prints. `place` is where the spec asks for them."""
+
+    spec: ExternalDut
+    place: str = "testbed.dut"
+    parse: Callable[[str], dict[str, int] | None] = whole_numbers
+
+
 class ExternalDevice:
     """It is started when the tester's ports are there."""
 
-    def __init__(self, spec: ExternalDut, run: Path, ledger: Ledger) -> None:
-        self._spec = spec
+    def __init__(self, commands: Commands, run: Path, ledger: Ledger) -> None:
+        self._spec = spec = commands.spec
+        self._place, self._parse = commands.place, commands.parse
         self._log = run / "dut.log"
         self._process: subprocess.Popen[bytes] | None = None
         if spec.start is None:
@@ -43,7 +65,7 @@ class ExternalDevice:
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 )  # fmt: skip
             except OSError as error:
-                raise HeadraceError(f"testbed.dut.start: {error.strerror}") from None
+                raise HeadraceError(f"{self._place}.start: {error.strerror}") from None
 
     def configure(self) -> None:
         for command in self._spec.configure:
@@ -55,7 +77,7 @@ class ExternalDevice:
         lines = self._log.read_text(errors="replace").strip().splitlines()[-_LAST:]
         words = printable(" | ".join(lines)) or "it said nothing"
         raise HeadraceError(
-            f"testbed.dut.start: `{_text(self._spec.start or ())}` ended with status "
+            f"{self._place}.start: `{_text(self._spec.start or ())}` ended with status "
             f"{self._process.returncode} before the trial did: {words}"
         )
 
@@ -64,21 +86,17 @@ class ExternalDevice:
         if self._spec.read is None:
             return {}
         text = self._asked("read", self._spec.read, _READ_S)
-        try:
-            answer = json.loads(text)
-        except (ValueError, RecursionError):
-            answer = None
-        whole = isinstance(answer, dict) and all(type(n) is int for n in answer.values())
-        if not whole:
+        answer = self._parse(text)
+        if answer is None:
             raise HeadraceError(
-                f"testbed.dut.read: `{_text(self._spec.read)}` printed "
+                f"{self._place}.read: `{_text(self._spec.read)}` printed "
                 f"{printable(text.strip()[:80]) or 'nothing'}; allowed: a JSON object of "
                 "whole numbers"
             )
         return {printable(name): count for name, count in answer.items()}
 
     def _asked(self, key: str, command: Sequence[str], seconds: float) -> str:
-        where = f"testbed.dut.{key}: `{_text(command)}`"
+        where = f"{self._place}.{key}: `{_text(command)}`"
         try:
             done = run_bounded(command, seconds)
         except Unbounded as why:

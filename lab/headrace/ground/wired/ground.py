@@ -49,20 +49,33 @@ class WiredPoint(EnginePoint):
         external = ("dut-external",) if self.bed.external is not None else ()
         return (*super().labels, *kinds, *external)
 
+    def chain_at(self, site: Site) -> Plan | None:
+        """The chain's plan with the memory of this run."""
+        chain, given = self.chain_plan, site.engine
+        if chain is None:
+            return None
+        prefix = f"{given.file_prefix}-{CHAIN}"
+        return chain.having(
+            engine=chain.engine.having(hugepages=given.hugepages, file_prefix=prefix)
+        )
+
+    def engines(self, plan: Plan, site: Site) -> WiredEngines:
+        """The tester's with this plan, and what it tests."""
+        return WiredEngines(
+            self.description.engine, plan, self.chain_at(site), self.bed, self.devices, site.state
+        )
+
     @contextlib.contextmanager
     def started(self, plan: Plan, floor: Floor | None, site: Site) -> Iterator[DeployedWired]:
-        chain = self.chain_plan
-        if chain is not None:
-            given = site.engine
-            prefix = f"{given.file_prefix}-{CHAIN}"
-            engine = chain.engine.having(hugepages=given.hugepages, file_prefix=prefix)
-            chain = chain.having(engine=engine)
         with site.stopwatch.phase("deploying"):
-            pair = WiredEngines(
-                self.description.engine, plan, chain, self.bed, self.devices, site.state
-            )
+            pair = self.engines(plan, site)
         with pair:
-            yield DeployedWired(self, site, pair, _together(plan, chain), floor)
+            yield self.deployed(site, pair, _together(plan, self.chain_at(site)), floor)
+
+    def deployed(
+        self, site: Site, engine: WiredEngines, plan: Plan, floor: Floor | None
+    ) -> DeployedWired:
+        return DeployedWired(self, site, engine, plan, floor)
 
 
 def _together(tester: Plan, chain: Plan | None) -> Plan:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from headrace.engine.counts import EngineCounts
-from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, set_share
-from headrace.engine.link_counts import PortCounts
+from headrace.engine.engine import SHARE_IDLE, SHARE_MEASURING, Engine, EngineRefused, set_share
 from headrace.engine.plan_document import Plan
 from headrace.errors import HeadraceError
 from headrace.ground.wired.devices import make_ready, with_devices, without_sockets
-from headrace.ground.wired.external import ExternalDevice
+from headrace.ground.wired.external import Commands, ExternalDevice
 from headrace.ground.wired.wiring import wires
 from headrace.host.ledger import Ledger
 from headrace.host.state import RunState
@@ -38,7 +37,9 @@ class WiredEngines(Engine):
         bed: Testbed,
         devices: Mapping[str, Device],
         state: RunState,
+        commands: Commands | None = None,
     ) -> None:
+        """`commands`: of the external device, where its spec does not have all of them."""
         self._bed, self._devices = bed, devices
         self._ledger = Ledger(state.path)
         self.chain: Engine | None = None
@@ -52,9 +53,10 @@ class WiredEngines(Engine):
             raise
         try:
             if chain_plan is not None:
-                self.chain = Engine(binary, chain_plan, state, folder=CHAIN)
+                self.chain = _second(binary, chain_plan, state)
             if bed.external is not None:
-                self.external = ExternalDevice(bed.external, state.path, self._ledger)
+                commands = commands or Commands(bed.external)
+                self.external = ExternalDevice(commands, state.path, self._ledger)
                 self.external.configure()
             self._wait_up()
         except BaseException:
@@ -68,7 +70,7 @@ class WiredEngines(Engine):
             if self.external is not None:
                 self.external.check_alive()
             read = self.read()
-            down = [name for name in self._bed.ports if not _port(read, name).up]
+            down = [name for name in self._bed.ports if not read.port(name).up]
             if not down:
                 return
             if time.monotonic() > deadline:
@@ -127,10 +129,15 @@ class WiredEngines(Engine):
         self._ledger.undo()
 
 
-def _port(read: EngineCounts, name: str) -> PortCounts:
-    link = read.links[name]
-    assert isinstance(link, PortCounts), name
-    return link
+def _second(binary: Path, plan: Plan, state: RunState) -> Engine:
+    """DPDK numbers a packet socket's fanout group by process and interface, so that two engines
+    may have one number, which the kernel refuses; another process has another."""
+    try:
+        return Engine(binary, plan, state, folder=CHAIN)
+    except EngineRefused as error:
+        if "PACKET_FANOUT" not in error.problem:
+            raise
+        return Engine(binary, plan, state, folder=CHAIN)
 
 
 def beside(tester: EngineCounts, chain: EngineCounts) -> EngineCounts:
@@ -162,12 +169,12 @@ def missing(read: EngineCounts, bed: Testbed) -> dict[str, int]:
     """Packets that left one end of a wire and did not come to its other end; what an external
     device did not give back."""
     if bed.external is not None:
-        ports = [_port(read, name) for name in dict.fromkeys(bed.tester)]
+        ports = [read.port(name) for name in dict.fromkeys(bed.tester)]
         kept = sum(port.tx_packets for port in ports) - sum(port.rx_packets for port in ports)
         return {f"{CHAIN}/not-returned": kept}
     lost = {}
     for near, far in wires(bed).items():
         for one, other in ((near, far), (far, near)):
-            sent, came = _port(read, one).tx_packets, _port(read, other).rx_packets
+            sent, came = read.port(one).tx_packets, read.port(other).rx_packets
             lost[f"{other}/not-received"] = sent - came
     return lost
