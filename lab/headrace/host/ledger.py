@@ -8,6 +8,7 @@ names carry the run's own tag.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import time
@@ -32,6 +33,7 @@ Kind = Literal[
     "pidfile",
     "path",
     "setting",
+    "moved",
     "vf",
     "vfio",
     "vfs",
@@ -190,11 +192,10 @@ def _holds_mounts(path: Path) -> bool:
     return any(line.split(" ")[4].startswith(f"{path}/") for line in lines)
 
 
-def _sriov(undo: str) -> Callable[[str], bool]:
+def _later(module: str, undo: str) -> Callable[[str], bool]:
     def remove(name: str) -> bool:
-        from headrace.host import sriov  # it needs this module
-
-        return bool(getattr(sriov, undo)(name))
+        needing_us = importlib.import_module(f"headrace.host.{module}")
+        return bool(getattr(needing_us, undo)(name))
 
     return remove
 
@@ -207,10 +208,11 @@ _REMOVERS = {
     "process": _remove_process,
     "pidfile": _remove_pidfile,
     "path": _remove_path,
-    "vf": _sriov("give_back"),
-    "vfio": _sriov("unbind"),
-    "vfs": _sriov("remove_functions"),
-    "up": _sriov("take_down"),
+    "moved": _later("moved", "bring_back"),
+    "vf": _later("sriov", "give_back"),
+    "vfio": _later("sriov", "unbind"),
+    "vfs": _later("sriov", "remove_functions"),
+    "up": _later("sriov", "take_down"),
     "setting": restore,  # its line says what was there before
     "cgroup": cgroups.remove,
 }
