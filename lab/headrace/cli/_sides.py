@@ -14,6 +14,7 @@ from headrace.analyse.pairs import SIDES
 from headrace.errors import BadInput
 from headrace.ground.choose import Grounds
 from headrace.spec import document
+from headrace.spec.deployment import ENGINES
 from headrace.spec.document import Document
 
 Json = dict[str, Any]
@@ -29,7 +30,8 @@ def joined(
     groups: Json = {}
     for side, doc in zip(SIDES, (a, b), strict=True):
         data = _side(side, doc, inputs)
-        if (engine := engines.get(side) or data.get("deployment", {}).get("engine")) is not None:
+        engine = engines.get(side) or data.get("deployment", {}).get("engine")
+        if isinstance(engine, Path) or (isinstance(engine, str) and engine not in ENGINES):
             # Not copied into the bundle, and wherever that lies.
             data.setdefault("deployment", {})["engine"] = str(
                 doc.resolve(Path(engine).absolute() if side in engines else engine)

@@ -16,7 +16,7 @@ from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, in_turn, layers, offload, tune
+from headrace.report import appliances, engines, in_turn, layers, offload, tune
 from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
@@ -84,6 +84,7 @@ def sentence(bundle: Bundle, reported: Report) -> str:
 
 def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
+        *engines.sections(bundle),
         *offload.sections(bundle),
         *appliances.sections(reported.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),

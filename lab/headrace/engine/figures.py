@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ def _observation(
     settled = settled_of(grown, reading, ways, len(context.ways))
     owners = [way.direction for way in ways] if len(context.ways) > 1 else ["forward", "reverse"]
     policy_dropped = grown.by_policy(owners, context.policy)
+    policy_dropped += _by_device(counters, owners, context.policy)
     lost = total.sent - total.received - policy_dropped
     facts = facts_of(
         reading, ways, counters, settled, lost,
@@ -110,6 +111,18 @@ def _observation(
     if figures.below_floor:
         figures = figures.model_copy(update={"labels": (*context.labels, BELOW_FLOOR)})
     return Observation(ways[0].direction if len(ways) == 1 else "both", figures, facts, sliced)
+
+
+def _by_device(
+    counters: Counters, owners: Iterable[str], policy: Mapping[str, frozenset[str]]
+) -> int:
+    """Packets that another engine, which has the chain, dropped as it was told to."""
+    return sum(
+        counters.dut.get(f"{owner}/{name}/{reason}", 0)
+        for owner in owners
+        for name, reasons in policy.items()
+        for reason in reasons
+    )
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from headrace.ground.engine_check import (
     output_files,
     with_captures,
 )
+from headrace.ground.engines.point import foreign_point
 from headrace.ground.floor import Floors
 from headrace.ground.hosted.ground import hosted_point
 from headrace.ground.inline import EnginePoint, inline_point
 from headrace.ground.wired.ground import wired_point
-from headrace.spec.deployment import Deployment
+from headrace.spec.deployment import HEADRACE, Deployment
 from headrace.spec.document import Document
 from headrace.spec.study import Experiment, expand
 
@@ -81,7 +82,7 @@ def points_of(
     ready: list[EnginePoint] = []
     checks: dict[Path | None, PlanCheck] = {}
     for one in with_captures(experiments, doc, description):
-        engine = one.study.deployment.engine
+        engine = one.study.deployment.build
         if engine not in checks:
             described = description if engine is None else _other(one, engine, doc)
             checks[engine] = PlanCheck(doc, described, accepted)
@@ -95,6 +96,8 @@ Maker = Callable[[Experiment, PlanCheck, list[int], Floors], EnginePoint]
 
 
 def _maker(experiment: Experiment) -> Maker:
+    if experiment.engine != HEADRACE:
+        return foreign_point
     if experiment.study.testbed is not None:
         return wired_point
     return inline_point if experiment.hosting.kind == "inline" else hosted_point

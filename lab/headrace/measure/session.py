@@ -161,7 +161,8 @@ class Session:
                 self.progress.status(f"{point.execution}, turn {turn + 1} of {turns}")
                 with self.deployed(point) as deployed, self.stopwatch.phase("measuring"):
                     for offer in point.offers:
-                        TrialSeries(self, deployed, point, offer, None).saturate()
+                        if deployed.lacks(offer) is None:
+                            TrialSeries(self, deployed, point, offer, None).saturate()
 
     def capacity(self, point: Point, offer: Offer, repetition: int) -> Capacity | None:
         """By all trials of this point in the comparison and in this repetition."""

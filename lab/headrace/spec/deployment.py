@@ -24,6 +24,9 @@ from headrace.spec.offload import Offload
 
 HOSTING_KINDS = (*KINDS, "appliances", "offload")
 
+HEADRACE = "headrace"
+ENGINES = (HEADRACE, "nftables")
+
 # Whose VNFs may have ports of a switch that is not the host engine's.
 _APART = {
     "bridge": ("process", "container", "vm"),
@@ -280,12 +283,28 @@ _OneHosting = Annotated[
 ]
 
 
+def _engines(value: Any) -> Any:
+    """Names, or the path of one build."""
+    names = [str(one) if isinstance(one, Path) else one for one in listed(value)]
+    for one in names:
+        if not isinstance(one, str) or not one:
+            raise ValueError(f"allowed: {', '.join(ENGINES)}, or the path of a headrace-engine")
+        if len(names) > 1 and one not in ENGINES:
+            raise ValueError(f"{one}; allowed in a list: {', '.join(ENGINES)}")
+        if names.count(one) > 1:
+            raise ValueError(f"{one} is there twice; allowed: each once")
+    return names
+
+
 class Deployment(Spec):
     execution: Annotated[
         tuple[Execution, ...], BeforeValidator(listed), Field(min_length=1, max_length=100)
     ] = (Execution(name="rtc", model="rtc"),)  # how the chain is cut into segments; a list is
     # compared
-    engine: Path | None = None  # another build of headrace-engine than the one that is found
+    engine: Annotated[
+        tuple[str, ...], BeforeValidator(_engines), Field(min_length=1, max_length=len(ENGINES))
+    ] = (HEADRACE,)  # whose chain is measured, each in rows of its own (docs/engines.md); or a
+    # path: another build of headrace-engine than the one that is found
     lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain
     hugepages: Literal["auto"] | bool = "auto"  # `auto` where they can be had; true insists; false:
     # ordinary memory
@@ -310,6 +329,22 @@ class Deployment(Spec):
     # functions that are hosted apart
     pf: Annotated[str, Field(pattern=INTERFACE_PATTERN)] | None = None  # with `sriov`: the NIC
     # whose virtual functions are used
+
+    @property
+    def build(self) -> Path | None:
+        """Another build of headrace-engine."""
+        [first, *_] = self.engine
+        return None if first in ENGINES else Path(first)
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The engines that are not headrace's."""
+        return tuple(one for one in self.engine if one in ENGINES and one != HEADRACE)
+
+    @property
+    def headrace(self) -> bool:
+        """Whether headrace itself is measured."""
+        return self.build is not None or HEADRACE in self.engine
 
     @model_validator(mode="after")
     def _executions_differ(self) -> Deployment:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
-from headrace.spec.deployment import Deployment, Execution
+from headrace.spec.deployment import HEADRACE, Deployment, Execution
 from headrace.spec.document import Document, PathKey
 from headrace.spec.dotted import put
 from headrace.spec.group import Group
@@ -129,6 +129,16 @@ class Study(Spec):
         return self
 
     @model_validator(mode="after")
+    def _ports_for_engines(self) -> Study:
+        for name in self.deployment.foreign:
+            if self.testbed is None or not self.testbed.chain:
+                raise ValueError(
+                    f"deployment.engine: {name} has its chain between ports; allowed: with a "
+                    "`testbed` that has ports of the chain"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _one_kind_of_chain(self) -> Study:
         given = [one for one in (self.chain, self.chains, self.graphs) if one is not None]
         kind = self.deployment.hosting.kind
@@ -172,6 +182,7 @@ class Experiment:
     study: Study  # as this point of the sweep has it
     point: Swept  # the sweep's values here
     node_paths: tuple[tuple[PathKey, ...], ...]  # where each node stands in the file
+    engine: str = HEADRACE  # whose chain it is
     captured_bytes: int = 0  # the largest packet of the capture that is replayed, without FCS
     captured_pps: float | None = None  # its mean rate; None: all packets have the same time
 
@@ -226,9 +237,14 @@ def expand(doc: Document) -> Iterator[Experiment]:
             )
         for name, nodes in study.by_name().items():
             check_chain(doc, nodes, _node_paths(study, name, doc))
-            for execution in study.deployment.execution:
+            for execution in study.deployment.execution if study.deployment.headrace else ():
                 check_execution(doc, execution, nodes, study)
                 yield from _experiments(doc, study, name, execution, point)
+            for engine in study.deployment.foreign:
+                # It divides its work among lcores itself.
+                whole = Execution(name=engine, model="rtc")
+                for one in _experiments(doc, study, name, whole, point):
+                    yield replace(one, engine=engine)
 
 
 def _experiments(
@@ -312,7 +328,7 @@ def check_execution(
 
 
 def _check_shares(doc: Document, study: Study) -> None:
-    names = [one.name for one in study.deployment.execution]
+    names = [*(one.name for one in study.deployment.execution), *study.deployment.foreign]
     for share in study.measure.shares:
         if share.execution is not None and share.execution not in names:
             raise doc.error(

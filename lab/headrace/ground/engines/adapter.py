@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an engine that is not headrace's is told, and what it cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.engine.ways import Direction
+from headrace.errors import BadInput
+from headrace.ground.wired.external import Commands
+from headrace.host.ledger import Ledger
+from headrace.host.state import RunState
+from headrace.spec.chain import Node
+from headrace.spec.document import Document, PathKey
+from headrace.spec.study import Experiment
+from headrace.spec.testbed import Device
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Something in which outputs may differ: a frame without it is what is compared."""
+
+    text: str
+    without: Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A chain to be translated, and where its packets come and go."""
+
+    experiment: Experiment
+    doc: Document
+    ports: Mapping[Direction, tuple[Device, Device]]  # where a direction enters, and leaves
+    cpus: tuple[int, ...]  # its lcores
+
+    @property
+    def engine(self) -> str:
+        return self.experiment.engine
+
+    def at(self, node: Node) -> tuple[PathKey, ...]:
+        return self.experiment.node_paths[self.experiment.nodes.index(node)]
+
+    def refused(self, node: Node, key: str, why: str, **value: Any) -> BadInput:
+        """Names function and parameter; a key of "" is of the function itself."""
+        at = self.at(node)
+        return self.doc.error((*at, key) if key else at, f"{self.engine}: {why}", **value)
+
+    def check_given(self, node: Node, key: str, expressible: Any, why: str) -> None:
+        """A parameter of which the engine can only do one thing."""
+        given = node.params.get(key, expressible)
+        if given != expressible:
+            raise self.refused(node, key, f"{why}; allowed: {expressible}", value=given)
+
+    def check_functions(self, known: tuple[str, ...]) -> None:
+        for node in self.experiment.nodes:
+            if node.nf not in known:
+                allowed = ", ".join(known)
+                raise self.refused(node, "", f"cannot express {node.nf}; allowed: {allowed}")
+            if node.to:
+                raise self.refused(node, "", "cannot express branches (`to`); allowed: a line")
+
+
+class Adapter(Protocol):
+    """One chain as one engine has it."""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """What it does more or less than headrace's chain, for readers of its figures."""
+
+    @property
+    def declared(self) -> tuple[Declared, ...]: ...
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """That are run for it."""
+
+    def commands(self, state: RunState, ledger: Ledger) -> Commands:
+        """What starts it and asks it in one deployment; the ledger notes what it makes before."""

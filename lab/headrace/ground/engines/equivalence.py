@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same frames through headrace's chain and an engine, between the same ports: what comes out
+of both is compared before a figure of the engine is believed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.engine.engine import Engine
+from headrace.engine.plan import GENERATOR, paths
+from headrace.engine.plan import Path as Way
+from headrace.engine.plan_document import PlanInput, PlanLink, PlanSegment
+from headrace.errors import HeadraceError
+from headrace.ground.contract import Site
+from headrace.ground.engines.adapter import Adapter
+from headrace.ground.engines.frames import in_words, read_frames, write_frames
+from headrace.ground.engines.probes import FRAGMENTS, NOT_COMPARED, probes
+from headrace.ground.wired.ground import WiredPoint
+from headrace.record.bundle import write_whole
+from headrace.record.equivalence import EQUIVALENCE_FILE, DifferingFrame, Equivalence
+
+_SEED = 24
+_OWN = 150  # frames of the workload, each way
+_PPS = 2000.0  # slow enough for every engine
+_DONE_S, _STILL_S, _LOOK_S = 30.0, 0.2, 0.02
+_SHOWN = 5  # differing frames of each kind
+_TRIES = 2  # a frame that a busy machine lost is no difference
+
+
+@dataclass(frozen=True)
+class Equivalences:
+    """Two points of one chain: headrace's, and the other engine's."""
+
+    ours: WiredPoint
+    theirs: WiredPoint
+    adapter: Adapter
+
+    def verdict(self, site: Site) -> Equivalence:
+        """Also written into the bundle."""
+        one = self.theirs.experiment
+        site.status(f"comparing {one.engine}'s packets with headrace's")
+        with site.stopwatch.phase("verifying"):
+            own = self._own(site)
+            random_frames = {
+                way: probes(one, self.ours.doc, frames, _SEED, self._fragments)
+                for way, frames in own.items()
+            }
+            given = {way: [*own[way], *random_frames[way]] for way in own}
+            for _ in range(_TRIES):
+                outcome = self._compared(given, sum(map(len, own.values())), site)
+                if outcome.equal:
+                    break
+        if site.bundle is not None:
+            folder = site.bundle / "samples"
+            name = EQUIVALENCE_FILE.format(1 + len(list(folder.glob("equivalence-*.json"))))
+            write_whole(folder / name, outcome.model_dump_json(indent=1) + "\n")
+        return outcome
+
+    @property
+    def _fragments(self) -> bool:
+        return all(to.kind != "af_packet" for to in self.ours.devices.values())
+
+    def _own(self, site: Site) -> dict[str, list[bytes]]:
+        """Frames as the workload's sources make them, each way."""
+        point = self.ours
+        frames: dict[str, list[bytes]] = {}
+        plan = point.with_memory(site.engine)
+        for way in paths(point.experiment):
+            file = site.state.path / f"own-{way.direction}.pcap"
+            entry = PlanInput(link=way.source, to=f"link:{way.sink}", direction=way.direction)
+            links = {way.source: plan.links[way.source], way.sink: _capture(way, file)}
+            segment = PlanSegment(
+                name=GENERATOR, cpus=(point.placement.generator,), inputs=(entry,)
+            )
+            alone = plan.having(links=links, segments=(segment,))
+            with Engine(point.description.engine, alone, site.state) as engine:
+                _send(engine, [way], {way.source: _OWN})
+            frames[way.direction] = read_frames(file)
+        return frames
+
+    def _compared(self, given: Mapping[str, list[bytes]], own: int, site: Site) -> Equivalence:
+        ours, theirs = (self._out(one, given, site) for one in (self.ours, self.theirs))
+        same = [self._without(frames) for frames in (ours, theirs)]
+        missing, surplus = same[0] - same[1], same[1] - same[0]
+        point, declared = self.theirs, self.adapter.declared
+        left_out = NOT_COMPARED if self._fragments else (*NOT_COMPARED, FRAGMENTS)
+        return Equivalence(
+            engine=point.experiment.engine, chain=point.chain,
+            workload=point.experiment.workload_name, seed=_SEED, own=own,
+            probes=sum(map(len, given.values())) - own, came=len(ours), came_engine=len(theirs),
+            missing=missing.total(), surplus=surplus.total(),
+            first_missing=_first(missing), first_surplus=_first(surplus),
+            declared=tuple(one.text for one in declared), not_compared=left_out,
+            beside=tuple(self.adapter.beside),
+        )  # fmt: skip
+
+    def _without(self, frames: Sequence[bytes]) -> Counter[bytes]:
+        """As far as they are to be the same."""
+        for one in self.adapter.declared:
+            frames = [one.without(frame) for frame in frames]
+        return Counter(frames)
+
+    def _out(self, point: WiredPoint, given: Mapping[str, list[bytes]], site: Site) -> list[bytes]:
+        """What comes back to the tester; each direction's frames begin with its name."""
+        ways, folder = paths(point.experiment), site.state.path
+        plan = point.with_memory(site.engine)
+        links, out = dict(plan.links), {}
+        for way in ways:
+            file = folder / f"in-{way.direction}.pcap"
+            write_frames(file, given[way.direction])
+            links[way.source] = PlanLink(
+                type="source", params={"pcap_file": str(file), "stamp": False}
+            )
+            out[way.direction] = folder / f"out-{way.direction}.pcap"
+            links[way.sink] = _capture(way, out[way.direction])
+        sent = {way.source: len(given[way.direction]) for way in ways}
+        with point.engines(plan.having(links=links), site) as engine:
+            _send(engine, ways, sent)
+        return [frame for file in out.values() for frame in read_frames(file)]
+
+
+def _capture(way: Way, file: Path) -> PlanLink:
+    devargs = f"net_pcap_{way.direction},tx_pcap={file}"
+    return PlanLink(type="port", params={"devargs": devargs})
+
+
+def _send(engine: Engine, ways: Sequence[Way], packets: Mapping[str, int]) -> None:
+    """So many from each source, and the end of what comes of them."""
+    orders = {name: {"rate_pps": _PPS, "packets": count} for name, count in packets.items()}
+    with engine.measuring():
+        engine.request("start", sources=orders)
+        deadline, came, since = time.monotonic() + _DONE_S, -1, time.monotonic()
+        while True:
+            time.sleep(_LOOK_S)
+            read = engine.read()
+            done = all(read.source(way.source).state == "done" for way in ways)
+            now = sum(read.port(way.sink).tx_packets for way in ways)
+            if now != came or not done:
+                came, since = now, time.monotonic()
+            if done and time.monotonic() - since > _STILL_S:
+                break
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"packets to compare: not sent in {_DONE_S:g} s")
+        engine.request("stop")
+    for way in ways:
+        if (sent := read.source(way.source).sent) != packets[way.source]:
+            raise HeadraceError(
+                f"packets to compare: {sent} of {packets[way.source]} were sent by {way.source}"
+            )
+
+
+def _first(frames: Counter[bytes]) -> tuple[DifferingFrame, ...]:
+    return tuple(
+        DifferingFrame(words=in_words(frame), frame=frame.hex()) for frame in list(frames)[:_SHOWN]
+    )

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The routes of an `l3fwd`, as its parameters and files give them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.ground.engines.rules import Network
+from headrace.spec.document import Document
+from headrace.spec.lines import lines_of
+
+_MAC = {"dst_mac": "02:00:00:00:00:02", "src_mac": "02:00:00:00:00:01"}
+
+
+@dataclass(frozen=True)
+class NextHop:
+    edge: int
+    dst_mac: str
+    src_mac: str
+
+
+@dataclass(frozen=True)
+class PrefixRoute:
+    prefix: Network
+    next_hop: int  # index
+
+
+def next_hops(params: Mapping[str, Any]) -> list[NextHop]:
+    given = params.get("next_hops", [{}])
+    return [NextHop(edge=one.get("edge", 0), **{k: one.get(k, _MAC[k]) for k in _MAC})
+            for one in given]  # fmt: skip
+
+
+def routes(params: Mapping[str, Any], doc: Document) -> list[PrefixRoute]:
+    """A prefix that is there twice has its last next hop. `ranges` are not among them."""
+    table = {_prefix(one["prefix"]): one.get("next_hop", 0) for one in params.get("routes", ())}
+    if (file := params.get("routes_file")) is not None:
+        hops, turn = len(next_hops(params)), 0
+        for line in lines_of(doc.resolve(file)):
+            prefix, *hop = line.partition("#")[0].split() or [""]
+            if not prefix:
+                continue
+            table[_prefix(prefix)] = int(hop[0]) if hop else turn % hops
+            turn += not hop
+    return [PrefixRoute(prefix, hop) for prefix, hop in table.items()]
+
+
+def _prefix(text: str) -> Network:
+    return ipaddress.ip_network(text, strict=False)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One chain on several engines between the same ports: proved to do the same, measured in turn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.record.bundle import Bundle
+from headrace.record.equivalence import equivalences
+from support.lab import COMMAND, environment, state_left
+from support.netns import Lan
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.skipif(shutil.which("nft") is None, reason="nftables is not installed"),
+]
+
+SPEC = """
+name: engines
+chain: {chain}
+testbed:
+  ports:
+    left: {{device: "{kind}:hrleft"}}
+    right: {{device: "{kind}:hrright"}}
+    in: {{device: "{kind}:hrin"}}
+    out: {{device: "{kind}:hrout"}}
+  tester: [left, right]
+  chain: [in, out]
+deployment: {{engine: [headrace, nftables], hugepages: false, memory_mb: 256}}
+workload: {{direction: {direction}, headers: {{dst_port: 53}}}}
+warmup: 0
+measure: {{loads: [2k], trial: 0.3, losses: unintended}}
+"""
+RULES = """
+      rules:
+        - {action: permit, proto: udp, dport: [53]}
+        - {action: deny, src: 198.18.0.0/17}
+        - {action: permit, proto: tcp, sport: [1024, 65535], dport: [80, 443]}
+        - {action: permit, dst: 10.0.0.0/8}
+"""
+ROUTER = f"""
+  - acl: {RULES}
+  - l3fwd:
+      routes: [{{prefix: 198.18.0.0/15}}, {{prefix: 10.0.0.0/8, next_hop: 1}}]
+      next_hops: [{{}}, {{dst_mac: "02:00:00:00:00:0a"}}]
+"""
+
+
+def spec_of(chain: str, kind: str, direction: str) -> str:
+    return SPEC.format(chain=chain, kind=kind, direction=direction)
+
+
+def interfaces(lan: Lan, namespace: str) -> dict[str, tuple[str, str]]:
+    """Their MAC addresses, and whether they are up."""
+    links = json.loads(lan.inside(namespace, "ip", "-j", "link"))
+    return {one["ifname"]: (one["address"], one["operstate"]) for one in links}
+
+
+def run(
+    lan: Lan, folder: Path, engine: Path, spec: str, command: Sequence[str] = (str(COMMAND),)
+) -> None:
+    namespace = lan.namespace("e")
+    for one, other in (("hrleft", "hrin"), ("hrright", "hrout")):
+        lan.veth((namespace, one), (namespace, other))
+    before = interfaces(lan, namespace)
+    (folder / "spec.yaml").write_text(spec)
+    done = subprocess.run(
+        ["ip", "netns", "exec", namespace, *command, "run", "spec.yaml", "--out", "b"],
+        cwd=folder, env=environment(folder, engine), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert state_left(folder) == []
+    assert interfaces(lan, namespace) == before
+
+
+DENIED = """
+  - acl: {rules: [{action: deny, sport: [1536, 2047]}], default: permit, reverse: swap}
+  - l2fwd
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain", "direction"),
+    [("af_packet", DENIED, "both"), ("af_xdp", ROUTER, "forward")],
+)
+def test_nftables(
+    lan: Lan, engine_binary: Path, tmp_path: Path, kind: str, chain: str, direction: str
+) -> None:
+    """The same packets out; nft counted as many in as the tester sent, and dropped as many by
+    policy as headrace did."""
+    run(lan, tmp_path, engine_binary, spec_of(chain, kind, direction))
+    [verdict] = equivalences(tmp_path / "b")
+    assert (verdict.verdict, verdict.engine) == ("the same", "nftables")
+    assert 0 < verdict.came == verdict.came_engine <= verdict.own + verdict.probes
+    trials = [one for one in Bundle(tmp_path / "b").trials() if one.direction == "forward"]
+    assert [(one.execution, one.sent, one.lost) for one in trials] == [
+        ("rtc", 600, 0), ("nftables", 600, 0),
+    ]  # fmt: skip
+    assert trials[1].counters is not None
+    assert trials[1].counters.dut["forward/in"] == 600
+    denied = [one.policy_dropped for one in trials]
+    assert denied[0] == denied[1]
+    assert (0 < denied[0] < 600) == (chain == DENIED)
+
+
+FAULT = """
+import sys
+from headrace.ground.engines import nft_text
+whole = nft_text.acl_rules
+nft_text.acl_rules = lambda params, doc: whole(params, doc)[:-1]
+from headrace.__main__ import main
+main()
+"""
+
+
+def test_a_rule_that_is_missing_is_found(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """And the engine that has it not has no figures, but a diff."""
+    command = (sys.executable, "-c", FAULT)
+    run(lan, tmp_path, engine_binary, spec_of(ROUTER, "af_packet", "forward"), command)
+    [verdict] = equivalences(tmp_path / "b")
+    assert (verdict.surplus, verdict.missing > 0) == (0, True)
+    assert " > 10." in verdict.first_missing[0].words
+    assert {one.execution for one in Bundle(tmp_path / "b").trials()} == {"rtc"}
+    assert verdict.first_missing[0].words in (tmp_path / "b/report.html").read_text().replace(
+        "&gt;", ">"
+    )
