@@ -158,18 +158,10 @@ static json_t *time_json(const struct hist *h, uint64_t count, uint64_t cycles, 
 	return o;
 }
 
-/* Packets that the peer has not taken yet. Its lcore may be taking up another mapping. */
-static uint64_t shm_queue_used(const struct shm_queue *q)
-{
-	const struct shm_map *m = q->map;
-	uint64_t used = m ? q->at - atomic_load(&q->ring->tail) : 0;
-
-	return m && used <= m->slots ? used : 0;
-}
-
 static json_t *shm_stats(struct link *l)
 {
 	const struct shm_state *s = l->state;
+	const struct shm_conf *c = l->conf;
 	json_t *ended = json_object();
 	json_t *o = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "up",
 			      atomic_load(&s->up),
@@ -179,7 +171,8 @@ static json_t *shm_stats(struct link *l)
 			      (json_int_t)s->received, "tx_packets", (json_int_t)s->sent,
 			      "corrupt", (json_int_t)s->corrupt, "rx_no_mbuf", (json_int_t)s->no_mbuf,
 			      "too_long", (json_int_t)s->too_long, "used",
-			      (json_int_t)shm_queue_used(&s->tx));
+			      (json_int_t)shm_queue_used(
+				      &s->tx, c->role ? SHM_TO_SERVER : SHM_TO_CLIENT));
 
 	ends_put(ended, "too-long", &s->too_long_ends);
 	json_object_set_new(o, "ended", ended);

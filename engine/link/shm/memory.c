@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,6 +11,8 @@
 #include <unistd.h>
 
 #include "shm.h"
+
+static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of mappings that lcores handed back */
 
 static size_t region_size(uint32_t slots, uint32_t stride)
 {
@@ -149,11 +152,30 @@ int shm_renew(struct shm_state *s, struct err *err)
 	return 0;
 }
 
+/*
+ * Packets that the peer has not taken yet, for who asks meanwhile: the lcore may be taking up another
+ * mapping, but the one that it had is not closed in between.
+ */
+uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
+{
+	const struct shm_map *m;
+	uint64_t used;
+
+	pthread_mutex_lock(&closing);
+	m = q->map;
+	used = m ? q->at - atomic_load(&m->region->rings[ring].tail) : 0;
+	used = m && used <= m->slots ? used : 0;
+	pthread_mutex_unlock(&closing);
+	return used;
+}
+
 /* Control thread. What the lcore has not taken up yet is replaced; what it handed back is unmapped. */
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m)
 {
+	pthread_mutex_lock(&closing);
 	shm_map_close(atomic_exchange(&q->next, m));
 	shm_map_close(atomic_exchange(&q->retired, NULL));
+	pthread_mutex_unlock(&closing);
 }
 
 void shm_queue_close(struct shm_queue *q)

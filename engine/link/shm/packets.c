@@ -31,18 +31,19 @@ static inline struct shm_slot *slot_at(const struct shm_queue *q, uint64_t index
 /* Take up a mapping that the control thread offers; the old one goes back to it. */
 static __rte_noinline bool take_up(struct shm_queue *q, unsigned int ring, bool reader)
 {
-	struct shm_map *m;
+	struct shm_map *m, *old;
 
 	if (atomic_load(&q->retired))
 		return q->map;
 	m = atomic_exchange(&q->next, NULL);
 	if (!m)
 		return q->map;
-	atomic_store(&q->retired, q->map);
+	old = q->map;
 	q->map = m;
 	q->ring = &m->region->rings[ring];
 	q->slots = (uint8_t *)(m->region + 1) + (size_t)ring * m->slots * m->stride;
 	q->at = atomic_load(reader ? &q->ring->tail : &q->ring->head);
+	atomic_store(&q->retired, old); /* last: it may be unmapped from now on */
 	return true;
 }
 

@@ -133,6 +133,7 @@ bool shm_map_whole(const struct shm_map *m);
 void shm_map_close(struct shm_map *m);
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);
+uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring);
 
 /* The connection (peer.c): a thread of its own, which sleeps unless peers come and go. */
 int shm_peer_start(struct shm_state *s, struct err *err);
