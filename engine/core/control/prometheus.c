@@ -49,7 +49,7 @@ static void replica_samples(FILE *f, struct engine *e, const struct replica *r)
 		 e->plan->segments[r->segment].name, r->index, r->cpu);
 	sample(f, "segment_polls_total", labels, r->polls);
 	sample(f, "segment_idle_polls_total", labels, r->idle_polls);
-	sample(f, "segment_ops_cycles_total", labels, replica_ops(r));
+	sample(f, "segment_ops_cycles_total", labels, r->busy.ops);
 	for (unsigned int i = 0; i < r->n_inlets; i++) {
 		snprintf(link, sizeof(link), "%s,link=\"%s\"", labels,
 			 e->links[r->inlets[i].link].name);

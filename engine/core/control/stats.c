@@ -143,7 +143,7 @@ static json_t *replica_json(struct engine *e, const struct replica *r)
 	set_int(o, "pending", r->pending);
 	set_int(o, "polls", r->polls);
 	set_int(o, "idle_polls", r->idle_polls);
-	set_int(o, "ops_cycles", replica_ops(r));
+	set_int(o, "ops_cycles", r->busy.ops);
 	json_object_set_new(o, "sending", sending_json(e, &r->busy.within));
 	set_int(o, "burst", r->burst);
 	json_object_set_new(o, "turns", turns_json(&r->busy.turns));
@@ -236,7 +236,7 @@ json_t *stats_workers(struct engine *e)
 		for (unsigned int j = 0; j < w->n_replicas; j++) {
 			const struct replica *r = w->replicas[j];
 
-			ops += replica_ops(r) - r->ops_elsewhere;
+			ops += r->busy.ops - r->ops_elsewhere;
 			add_within(&within, &r->busy.within);
 			samples += r->pace.samples;
 			cycles += r->pace.cycles;

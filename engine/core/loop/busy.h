@@ -17,8 +17,8 @@
  * than REF. A reading holds the processor up by some 70 cycles, so that one after each full burst would
  * cost a forwarder 10 %. After a full burst there is none: the next reading is of several turns. All of
  * them but the last were busy, so that OPS stays exact but for what the empty turn took that may end them,
- * which is taken to be as long as the last. Where replicas share the lcore, these cycles are put into a
- * pool, and divided by what their packets usually take.
+ * which is taken to be as long as the last. Where replicas share the lcore, these cycles are divided among
+ * those that had these turns, by what their packets usually take.
  *
  * A turn that takes far longer than its packets should, was interrupted: by the kernel, or by a host that
  * lends the CPU to others. The packets' usual cost stays theirs; the rest is a pause, and told apart.
@@ -49,8 +49,7 @@ struct busy_clock {
 	uint64_t idle;       /* cycles of turns without packets */
 	uint64_t idle_turn;  /* what the last of them took, when it was timed alone */
 	uint64_t unread;     /* what the full bursts since `mark` should have taken, in BUSY_USUALths */
-	uint64_t pool;       /* cycles of readings of several turns */
-	uint64_t weights;    /* replicas' weights in it, together */
+	struct busy *batch;  /* the replicas that had them */
 	uint32_t armed;      /* replicas whose next turn with packets is to be timed: from a fresh reading */
 	uint64_t read;       /* cycles that reading the TSC takes; parts of a timed turn have one in them */
 	uint64_t pauses;     /* cycles of interruptions, found in turns of either kind */
@@ -84,9 +83,10 @@ struct busy_turns {
 struct busy {
 	struct busy_turns turns;
 	struct busy_within within;
-	uint64_t ops;   /* cycles of turns with packets, pauses taken off, that were read alone */
-	uint64_t weight; /* in the pool */
+	uint64_t ops;   /* cycles of turns with packets, pauses taken off: OPS */
 	uint64_t usual; /* cycles of a packet, in BUSY_USUALths; 0: none was timed yet */
+	uint64_t unread; /* its part of its lcore's; 0: it is not in the batch */
+	struct busy *next; /* in the batch */
 };
 
 static inline void busy_begin(struct busy_clock *c)
@@ -145,9 +145,34 @@ static inline void busy_unread(struct busy *b, struct busy_clock *c, uint32_t n)
 {
 	uint64_t usual = busy_usual(b, n);
 
-	b->weight += usual;
-	c->weights += usual;
+	if (!b->unread) {
+		b->next = c->batch;
+		c->batch = b;
+	}
+	b->unread += usual;
 	c->unread += usual;
+}
+
+/* Divides what the batch took; every cycle is somebody's. */
+static inline void busy_divide(struct busy_clock *c, uint64_t took)
+{
+	for (struct busy *b = c->batch; b && c->unread; b = b->next) {
+		double part = (double)took * ((double)b->unread / (double)c->unread);
+		uint64_t own = b->unread == c->unread ? took : RTE_MIN((uint64_t)part, took);
+
+		b->ops += own;
+		took -= own;
+		c->unread -= b->unread;
+		b->unread = 0;
+	}
+	c->batch = NULL;
+}
+
+/* Its worker ends, or goes on with other replicas. */
+static inline void busy_end(struct busy_clock *c, uint64_t now)
+{
+	busy_divide(c, now - c->mark);
+	c->mark = now;
 }
 
 /* A turn with n packets ends at `now`, and with it the full bursts before it. */
@@ -172,18 +197,9 @@ static inline void busy_turn(struct busy *b, struct busy_clock *c, uint64_t now,
 		b->ops += took;
 		return;
 	}
-	b->weight += usual;
-	c->weights += usual;
-	c->pool += took;
-	c->unread = 0;
-}
-
-/* OPS: with the replica's part of the pool. */
-static inline uint64_t busy_ops(const struct busy *b, const struct busy_clock *c)
-{
-	double weighed = (double)c->pool * (double)b->weight;
-
-	return b->ops + (c->weights ? (uint64_t)(weighed / (double)c->weights) : 0);
+	if (usual)
+		busy_unread(b, c, n);
+	busy_divide(c, took);
 }
 
 /* Before busy_turn, of a turn that nothing but its packets was done in. */
@@ -209,7 +225,7 @@ static inline void busy_look(struct busy *b, const struct busy_clock *c, struct 
 	if (now < start || now > atomic_load_explicit(&w->end, memory_order_relaxed))
 		return;
 	in->last_tsc = now;
-	in->last_ops = busy_ops(b, c);
+	in->last_ops = b->ops;
 	in->last_pauses = c->pauses;
 	if (in->window == start)
 		return;

@@ -171,7 +171,7 @@ json_t *parallel_json(const struct parallel *p)
 				    json_pack("{s:i, s:I, s:I, s:I, s:b}", "cpu", (int)r->cpu,
 					      "polls", (json_int_t)r->polls, "idle_polls",
 					      (json_int_t)r->idle_polls, "ops_cycles",
-					      (json_int_t)replica_ops(r), "copies",
+					      (json_int_t)r->busy.ops, "copies",
 					      r->side->member->copies != NULL));
 	}
 	return json_pack("{s:i, s:i, s:I, s:o}", "slots", PARALLEL_SLOTS, "used",

@@ -190,8 +190,3 @@ static inline void replica_turn(struct replica *r, uint32_t n)
 		busy_count_turn(&r->busy, r->clock, now, n);
 	replica_turn_at(r, now, n);
 }
-
-static inline uint64_t replica_ops(const struct replica *r)
-{
-	return busy_ops(&r->busy, r->clock);
-}

@@ -42,7 +42,6 @@ static void remember(struct slices *s, const struct replica *r)
 	s->packets = packets_in(r);
 	s->found = r->polls - r->idle_polls;
 	s->ops = r->busy.ops;
-	s->weight = r->busy.weight;
 	s->pace = r->pace.cycles;
 	s->wide = r->pace.wide_cycles;
 	s->turns = r->busy.turns;
@@ -54,8 +53,6 @@ static void remember_lcore(struct slicer *s, uint64_t now, uint64_t ran)
 	s->end = now;
 	s->pauses = s->clock->pauses;
 	s->slept = s->clock->slept;
-	s->pool = s->clock->pool;
-	s->weights = s->clock->weights;
 	s->ran_ns = ran;
 }
 
@@ -78,16 +75,7 @@ static uint32_t kept_us(const struct slicer *s, uint64_t ref, uint64_t ran)
 	return kept > 0 ? (uint32_t)RTE_MIN(kept, (double)UINT32_MAX) : 0;
 }
 
-/* The replica's part of what was read of several turns at once (busy.h). */
-static uint64_t pooled(const struct slicer *s, const struct slices *own, const struct replica *r)
-{
-	uint64_t weights = s->clock->weights - s->weights;
-	double part = (double)(s->clock->pool - s->pool) * (double)(r->busy.weight - own->weight);
-
-	return weights ? (uint64_t)(part / (double)weights) : 0;
-}
-
-static void close_one(const struct slicer *s, struct replica *r, const struct slice *lcore)
+static void close_one(struct replica *r, const struct slice *lcore)
 {
 	struct slices *own = r->slices;
 	uint64_t n = atomic_load_explicit(&own->n, memory_order_relaxed);
@@ -98,7 +86,7 @@ static void close_one(const struct slicer *s, struct replica *r, const struct sl
 		.ref = lcore->ref,
 		.pauses = lcore->pauses,
 		.kept_us = lcore->kept_us,
-		.ops = r->busy.ops - own->ops + pooled(s, own, r),
+		.ops = r->busy.ops - own->ops,
 		.packets = (uint32_t)(packets_in(r) - own->packets),
 		.found = (uint32_t)(r->polls - r->idle_polls - own->found),
 		.turns = (uint32_t)(now->n - was->n),
@@ -125,7 +113,7 @@ void slicer_close(struct slicer *s, uint64_t now)
 
 	for (unsigned int i = 0; i < s->n_replicas; i++)
 		if (s->replicas[i]->slices)
-			close_one(s, s->replicas[i], &lcore);
+			close_one(s->replicas[i], &lcore);
 	remember_lcore(s, now, ran);
 }
 

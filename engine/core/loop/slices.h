@@ -28,7 +28,7 @@ struct slice {
 /* A replica's. The newest is ring[(n - 1) % SLICES]. */
 struct slices {
 	_Atomic uint64_t n; /* so many were closed */
-	uint64_t packets, found, ops, weight; /* as of the end of the last one */
+	uint64_t packets, found, ops; /* as of the end of the last one */
 	uint64_t pace, wide;
 	struct busy_turns turns;
 	struct slice ring[SLICES];
@@ -42,7 +42,7 @@ struct slicer {
 	struct replica **replicas;
 	unsigned int n_replicas;
 	uint64_t next; /* TSC */
-	uint64_t end, pauses, slept, pool, weights, ran_ns; /* as of the end of the last slice */
+	uint64_t end, pauses, slept, ran_ns; /* as of the end of the last slice */
 };
 
 struct slices *slices_create(void);

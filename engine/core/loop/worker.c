@@ -140,18 +140,8 @@ static int poll_or_wait(struct worker *worker, const struct plan_wait *conf)
 	return 0;
 }
 
-int worker_main(void *arg)
+static int poll_always(struct worker *w)
 {
-	struct worker *w = arg;
-
-	busy_begin(&w->clock);
-	w->clock.armed = 0;
-	for (unsigned int i = 0; i < w->n_replicas; i++)
-		w->clock.armed += !w->replicas[i]->until_timed;
-	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
-	atomic_store(&w->start_tsc, w->clock.mark);
-	if (w->wait->mode != WAIT_POLL)
-		return poll_or_wait(w, w->wait);
 	if (w->n_replicas == 1) {
 		while (!atomic_load_explicit(&w->stop, memory_order_relaxed))
 			replica_poll(w->replicas[0]);
@@ -161,6 +151,22 @@ int worker_main(void *arg)
 		for (unsigned int i = 0; i < w->n_replicas; i++)
 			replica_poll(w->replicas[i]);
 	return 0;
+}
+
+int worker_main(void *arg)
+{
+	struct worker *w = arg;
+	int rc;
+
+	busy_begin(&w->clock);
+	w->clock.armed = 0;
+	for (unsigned int i = 0; i < w->n_replicas; i++)
+		w->clock.armed += !w->replicas[i]->until_timed;
+	slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
+	atomic_store(&w->start_tsc, w->clock.mark);
+	rc = w->wait->mode == WAIT_POLL ? poll_always(w) : poll_or_wait(w, w->wait);
+	busy_end(&w->clock, rte_rdtsc());
+	return rc;
 }
 
 int worker_wait_check(const struct plan *p, struct err *err)

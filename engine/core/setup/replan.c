@@ -111,14 +111,6 @@ static struct replica *replica_at(struct engine *e, unsigned int segment, unsign
 	return j < n ? lead : lead->parallel->sides[j / n];
 }
 
-/* What the pool of its lcore has of a replica's becomes its own: it may go on on another. */
-static uint64_t settle(struct replica *r)
-{
-	r->busy.ops = replica_ops(r);
-	r->busy.weight = 0;
-	return r->busy.ops;
-}
-
 static void pause_workers(struct engine *e)
 {
 	for (unsigned int i = 0; i < e->n_workers; i++)
@@ -135,8 +127,7 @@ static void pause_workers(struct engine *e)
 		/* An lcore that has nothing to do from now on must not keep buffers to itself. */
 		rte_mempool_cache_flush(rte_mempool_default_cache(e->pool, w->lcore), e->pool);
 		for (unsigned int r = 0; r < w->n_replicas; r++)
-			w->ops_before += settle(w->replicas[r]) - w->replicas[r]->ops_elsewhere;
-		w->clock.pool = w->clock.weights = 0;
+			w->ops_before += w->replicas[r]->busy.ops - w->replicas[r]->ops_elsewhere;
 	}
 }
 
