@@ -99,6 +99,36 @@ class TrafficCost(Spec):
     idle: Sourced  # of a poll that finds nothing
 
 
+class HostedCost(Spec):
+    """What is between a host and VNFs in processes of their own, joined by rings in shared memory.
+
+    Cycles of a packet of 64 B: `switch`, the host's switch each time that it forwards; `take` and
+    `give`, its ends of the links; `vnf_take` and `vnf_give`, theirs; `far`, what who takes waits
+    for lines that another core wrote. `copy_kib`, `far_kib`: more for each KiB that a frame is
+    longer. `poll`, `vnf_poll`: once for each poll that finds packets; `idle`, `vnf_idle`: of one
+    that finds nothing. Of the kernel's scheduler: `slice_us` that a process keeps an lcore for
+    which others wait, `change_us` from one to another, `wake_us` until one that slept is up, of
+    which `rouse_us` are spent by who sends to it.
+    """
+
+    switch: Sourced
+    take: Sourced
+    give: Sourced
+    vnf_take: Sourced
+    vnf_give: Sourced
+    far: Sourced
+    copy_kib: Sourced
+    far_kib: Sourced
+    poll: Sourced
+    vnf_poll: Sourced
+    idle: Sourced
+    vnf_idle: Sourced
+    slice_us: Sourced
+    change_us: Sourced
+    wake_us: Sourced
+    rouse_us: Sourced
+
+
 class NicPort(Spec):
     gbps: Sourced
     mpps: Sourced | None = None  # that the port takes at most, whatever their size
@@ -147,6 +177,7 @@ class DescribedServer(Spec):
     costs: Path | None = None
     functions: dict[str, DescribedFunction] = Field(default_factory=dict)
     traffic: TrafficCost | None = None
+    hosting: HostedCost | None = None
 
     @model_validator(mode="after")
     def _sources_are_here(self) -> DescribedServer:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.engine.describe import Description, files_in, with_absolute_files
-from headrace.engine.place import PlacedSegment, Placement, check_told
+from headrace.engine.place import Placement
 from headrace.engine.plan import data_bytes, paths
 from headrace.engine.plan_document import (
     Plan,
@@ -19,20 +19,17 @@ from headrace.engine.plan_document import (
     Targets,
 )
 from headrace.engine.ways import Direction
-from headrace.ground.hosted.cpus import describe_cpu, pin, without_siblings
+from headrace.ground.hosted.arrangement import arrange, placement_of
 from headrace.ground.hosted.host import host_plan, rate_cap_gbps
-from headrace.ground.hosted.parts import MAC_OUT, NIC, RUN, Face, Vnf, switch_cpu, tester, topology
-from headrace.ground.hosted.ports import OnSwitch, lay_out, ports_cpu
-from headrace.ground.hosted.sriov import OnNic, nic_at, on_nic, refused, tester_plan
+from headrace.ground.hosted.parts import MAC_OUT, Face, Vnf, tester, topology
+from headrace.ground.hosted.ports import OnSwitch, lay_out
+from headrace.ground.hosted.sriov import OnNic, on_nic, tester_plan
 from headrace.ground.hosted.sriov import vnf_plan as vnf_plan_on_nic
 from headrace.ground.hosted.vm import Tools
 from headrace.ground.hosted.vm_plan import appliance_of
-from headrace.record.text import lcores_text
-from headrace.spec.document import Document, PathKey
-from headrace.spec.hosting import VFS_MAX, Hosting
+from headrace.spec.document import Document
+from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
-from headrace.spec.vm import VMS_MAX
-from headrace.spec.workload import Pcap
 
 _AT = ("deployment", "hosting")
 _WAIT_LINK_MS = 60000
@@ -57,31 +54,18 @@ def lay_out_hosted(
     engine: PlanEngine,
 ) -> Hosted:
     hosting = experiment.hosting
-    groups = _groups(experiment)
-    ways = [way.direction for way in paths(experiment)]
-    wires = len(ways)
-    _check(experiment, hosting, groups, wires, doc)
-    traffic, free = _lcores(experiment, doc, available)
-    count = hosting.chains * len(groups)
-    vcpus = hosting.vm.vcpus if hosting.kind == "vm" else 1
-    cpus = pin(
-        hosting,
-        count,
-        [describe_cpu(number) for number in free],
-        nic_at(experiment, wires, count, switch_cpu(traffic)),
-        lambda key, problem: doc.error((*_AT, key), problem),
-        vcpus,
-    )
+    bare = arrange(experiment, doc, available)
+    traffic = bare.traffic
     laid = Laid(experiment, description, doc)
-    chains = [_chain(laid, number, groups, cpus, vcpus, ways) for number in range(hosting.chains)]
+    chains = [_planned(laid, one) for one in bare.chains]
     between = _between(laid, chains, traffic, engine)
     vnfs = tuple(one for chain in between.chains for one in chain)
     network = experiment.study.deployment.network
     if hosting.kind == "vm":  # last: this machine's faults come after the spec's
         Tools(hosting, len(vnfs), functions=network == "sriov")
-    placement = _placement(vnfs, traffic, between.notes, network)
-    nic, switch = between.nic, between.switch
-    return Hosted(placement, between.plan, vnfs, hosting, topology(len(groups)), nic, switch)
+    placement = placement_of(vnfs, traffic, between.notes, network)
+    nic, switch, names = between.nic, between.switch, topology(len(bare.chains[0]))
+    return Hosted(placement, between.plan, vnfs, hosting, names, nic, switch)
 
 
 @dataclass(frozen=True)
@@ -93,28 +77,15 @@ class Laid:
     doc: Document
 
 
-def _chain(
-    laid: Laid,
-    number: int,
-    groups: list[tuple[str, ...]],
-    cpus: list[tuple[int, ...]],
-    vcpus: int,
-    ways: list[Direction],
-) -> list[Vnf]:
+def _planned(laid: Laid, chain: list[Vnf]) -> list[Vnf]:
     """The VNFs of one of the parallel chains, each with its plan or its appliance."""
-    first = number * len(groups)
-    bare = [
-        Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, len(ways)), nodes,
-            cpus[(first + step + 1) * vcpus - 1], None,
-            vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
-        for step, nodes in enumerate(groups)
-    ]  # fmt: skip
     given = laid.experiment, laid.description, laid.doc
+    ways = [way.direction for way in paths(laid.experiment)]
     return [
-        replace(one, plan=_vnf_plan(bare, one, *given), files=_files(one, *given))
+        replace(one, plan=_vnf_plan(chain, one, *given), files=_files(one, *given))
         if (appliance := appliance_of(one, *given)) is None
-        else replace(one, appliance=appliance, told=_told(bare, one, ways))
-        for one in bare
+        else replace(one, appliance=appliance, told=_told(chain, one, ways))
+        for one in chain
     ]
 
 
@@ -156,74 +127,6 @@ def _no_rate_caps(chains: list[list[Vnf]], hosting: Hosting, doc: Document) -> N
                 f"{one.name} has a rate_cap_gbps, which only a virtual function of the host's "
                 "switch keeps; allowed: veb, vepa",
             )
-
-
-def _faces(number: int, wires: int) -> tuple[Face, ...]:
-    """As many as there are directions."""
-    names = ("vf",) if wires == 1 else ("left", "right")
-    first = number * wires + 1
-    return tuple(
-        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{name}.sock")
-        for i, name in enumerate(names)
-    )
-
-
-def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
-    names = tuple(node.name for node in experiment.nodes)
-    if experiment.execution.segments is not None:
-        return list(experiment.execution.segments)
-    if experiment.execution.model == "pipeline" and names:
-        return [(name,) for name in names]
-    return [names]
-
-
-def _check(
-    experiment: Experiment,
-    hosting: Hosting,
-    groups: list[tuple[str, ...]],
-    wires: int,
-    doc: Document,
-) -> None:
-    count, most = hosting.chains * len(groups), VFS_MAX // wires
-    if hosting.kind == "vm":
-        most = VMS_MAX // wires
-    if count > most:
-        raise doc.error(
-            (*_AT, "chains"),
-            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
-            "the virtual functions of a port"
-            + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
-        )
-    if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
-        raise doc.error(refusal[0], refusal[1])
-    execution, workload = experiment.execution, experiment.workload
-    if set(execution.replicas or ()) - {1} or execution.lcores is not None:
-        raise doc.error(
-            ("deployment", "execution"),
-            "a hosted VNF has one lcore, and `hosting` says which; allowed: no replicas, no lcores",
-        )
-    if isinstance(workload, Pcap) or workload.headers.dst_mac:
-        key: PathKey = "kind" if isinstance(workload, Pcap) else "headers"
-        raise doc.error(
-            ("workload", key),
-            "the switch finds VNFs by MAC address; allowed: made frames, no dst_mac",
-        )
-
-
-def _lcores(
-    experiment: Experiment, doc: Document, available: list[int]
-) -> tuple[list[int], list[int]]:
-    """Those of traffic and switch, and those of the VNFs."""
-    told = experiment.study.deployment.lcores
-    check_told(told, doc, available)
-    traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
-    free = list(told.chain or without_siblings(available, traffic, describe_cpu))
-    if not traffic or not free:
-        raise doc.error(
-            ("deployment", "lcores"),
-            f"hosted VNFs need an lcore beside that of traffic; this machine gives {available}",
-        )
-    return traffic, free
 
 
 def _vnf_plan(
@@ -321,20 +224,3 @@ def _told(chain: list[Vnf], one: Vnf, directions: list[Direction]) -> dict[str, 
         return {"mac": one.faces[0].mac, "next_mac": to[key]}
     own = {f"{face.name}_mac": face.mac for face in one.faces}
     return {**own, "next_mac": to["dst_mac"], "reverse_next_mac": to["reverse_dst_mac"]}
-
-
-def _placement(
-    vnfs: tuple[Vnf, ...], traffic: list[int], notes: list[str], network: str
-) -> Placement:
-    switched = network != "sriov"
-    cpu = ports_cpu(network, traffic)
-    segments = [PlacedSegment(NIC, (NIC,), (cpu,))] if switched else []
-    segments += [PlacedSegment(v.name, v.nodes, v.lcores) for v in vnfs]
-    others = (switch_cpu(traffic),) if network == "ovs-dpdk" else ()
-    if len(traffic) < 3:
-        who = "generator, switch and sink" if switched else "generator and sink"
-        notes = [*notes, f"{who} share {lcores_text(traffic)}"]
-    lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
-    if len(vnfs) > len(lcores):
-        notes = [*notes, f"{len(vnfs)} VNFs share {lcores_text(lcores)}"]
-    return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)

@@ -17,7 +17,7 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
 
-_SHORTEST = 64  # bytes of a frame
+SHORTEST = 64  # bytes of a frame
 OUTSIDE = -1  # the lcore of a tester that is another machine
 
 
@@ -30,6 +30,7 @@ class PricedLayout:
     layout: Layout
     uneven: tuple[float, ...]
     caps: Mapping[str, float] = field(default_factory=dict)
+    owners: tuple[tuple[str, ...], ...] = ()  # segment of each part of each stage; (): one each
 
     @property
     def stages(self) -> list[list[StageShare]]:
@@ -54,6 +55,9 @@ class PricedLayout:
         limits |= self.caps
         name = min(limits, key=lambda one: limits[one])
         return limits[name], name
+
+    def received_pps(self, sent: float) -> float:
+        return min(sent, self.capacity()[0])
 
     def source_pps(self) -> float:
         """What the tester makes at most: by its ports, or by its lcore beside what else that does,
@@ -85,7 +89,7 @@ def priced(
     sets = list(_sets(experiment, home, placement, count))
 
     used = sorted({cpu for s in placement.segments for cpu in s.cpus})
-    slower = _beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
+    slower = beside_busy(server, {*used, *(() if outside else (placement.generator,))}, corner)
 
     fresh = set(placement.segments[0].nodes) if placement.segments else set()
 
@@ -97,12 +101,14 @@ def priced(
                 slower.get(cpu, 1.0),
                 node.name in fresh,
             )
-            for node, cost in _with_costs(experiment, home)
+            for node, cost in with_costs_of(experiment, home)
         )
 
     problem = Problem(
         nfs(used[0]) if used else (),
-        _traffic(home, server, experiment, placement, corner) if not outside else _from_outside(),
+        traffic_costs(home, server, experiment, placement, corner)
+        if not outside
+        else _from_outside(),
         tuple(used),
         server.clock_mhz.value * 1e6,
         special={cpu: nfs(cpu) for cpu in used},
@@ -116,11 +122,11 @@ def counted(home: DescribedServer, experiment: Experiment, doc: Document) -> dic
     """Entries of each function's state. Reads the files that the spec names."""
     return {
         node.name: entries(cost.entries, node, experiment, doc)
-        for node, cost in _with_costs(experiment, home)
+        for node, cost in with_costs_of(experiment, home)
     }
 
 
-def _with_costs(
+def with_costs_of(
     experiment: Experiment, home: DescribedServer
 ) -> Iterator[tuple[Node, DescribedFunction]]:
     for node in experiment.nodes:
@@ -134,7 +140,7 @@ def _sets(
     count: Mapping[str, int],
 ) -> Iterator[WorkingSet]:
     where = {name: s.cpus for s in placement.segments for name in s.nodes}
-    for node, cost in _with_costs(experiment, home):
+    for node, cost in with_costs_of(experiment, home):
         size = at(cost.bytes_per_entry, 0.0) * count[node.name]
         on = where[node.name]
         for cpu in on:
@@ -144,7 +150,7 @@ def _sets(
                 yield WorkingSet(cpu, size, node.name)
 
 
-def _beside_busy(server: DescribedServer, busy: set[int], corner: float) -> dict[int, float]:
+def beside_busy(server: DescribedServer, busy: set[int], corner: float) -> dict[int, float]:
     """How much longer all takes on a thread whose core has another busy one."""
     if server.thread_speed is None:
         return {}
@@ -168,7 +174,7 @@ def _cost(node: Node, one: ScaledFunction, longer: float, fresh: bool) -> NfCost
     )
 
 
-def _traffic(
+def traffic_costs(
     home: DescribedServer,
     server: DescribedServer,
     experiment: Experiment,
@@ -180,7 +186,7 @@ def _traffic(
     workload = experiment.workload
     at_random = isinstance(workload, Packets) and workload.flows.order == "random"
     source = (costs.source_random or costs.source) if at_random else costs.source
-    longer = max(0.0, experiment.frame.mean_bytes - _SHORTEST) / 1024
+    longer = max(0.0, experiment.frame.mean_bytes - SHORTEST) / 1024
     each = source.at(corner) + longer * at(costs.source_kib, corner)
     steered = each + at(costs.steer, corner)
     sink, far = costs.sink.at(corner), hand_over(home, server, costs.hand_over.at(corner))

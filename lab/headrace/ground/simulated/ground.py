@@ -31,8 +31,12 @@ from headrace.ground.contract import (
     resolved_of,
 )
 from headrace.ground.engine_check import input_files
+from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_of
+from headrace.ground.hosted.cpus import Cpu
+from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.costs import PricedLayout, counted, priced
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
+from headrace.ground.simulated.priced_hosted import priced_hosted
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
@@ -70,6 +74,8 @@ class SimulatedGround:
     def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:
         check_covered(one, doc, self.home, self.server)
         check_nodes(one, doc, description)
+        if one.hosting.kind != "inline":
+            return self._hosted(one, doc)
         topology = Topology(self._threads, self.server.socket_of)
         placement = place(one, doc, list(self.server.cpus), topology)
         sockets = {self.server.socket_of(cpu) for cpu in placement.cpus}
@@ -79,6 +85,26 @@ class SimulatedGround:
                 f"cannot predict: lcores on sockets {sorted(sockets)}; covered: one socket's",
             )
         return SimulatedPoint(_undisturbed(one), doc, self, placement)
+
+    def _hosted(self, one: Experiment, doc: Document) -> SimulatedPoint:
+        server = self.server
+
+        def describe_cpu(cpu: int) -> Cpu:
+            return Cpu(cpu, (server.socket_of(cpu), server.core_of(cpu)), server.socket_of(cpu))
+
+        bare = arrange(one, doc, sorted(server.cpus, key=server.socket_of), describe_cpu)
+        vnfs = [vnf for chain in bare.chains for vnf in chain]
+        away = [v.name for v in vnfs if server.socket_of(v.lcores[0]) != server.socket_of(
+            bare.traffic[0])]  # fmt: skip
+        if away:
+            raise doc.error(
+                ("deployment", "hosting"),
+                f"cannot predict: {away[0]} on another socket than the traffic's; covered: one "
+                f"socket, here {server.cores_per_socket * server.threads_per_core} lcores",
+            )
+        network = one.study.deployment.network
+        placement = placement_of(vnfs, bare.traffic, (), network)
+        return SimulatedPoint(_undisturbed(one), doc, self, placement, bare)
 
     def _threads(self, cpu: int) -> list[int]:
         core = self.server.core_of
@@ -110,6 +136,7 @@ class SimulatedPoint:
     doc: Document
     ground: SimulatedGround
     placement: Placement
+    bare: Arrangement | None = None  # of hosted chains
     cpus: frozenset[int] = frozenset()  # of this machine
     delays: dict[float, NDArray[np.float64] | None] = field(default_factory=dict)  # by load
 
@@ -144,9 +171,15 @@ class SimulatedPoint:
         ends = self.ground.server.tester == "inside"
         return (
             Segment(name=GENERATOR, cpus=(here.generator,) if ends else (), role="generator"),
-            *(Segment(name=s.name, cpus=s.cpus, nfs=s.nodes) for s in here.segments),
+            *(
+                Segment(name=s.name, cpus=s.cpus, nfs=s.nodes, hosting=self._hosting(s.name))
+                for s in here.segments
+            ),
             Segment(name=SINK, cpus=(here.sink,) if ends else (), role="sink"),
         )
+
+    def _hosting(self, segment: str) -> str:
+        return "inline" if segment == NIC else self.experiment.hosting.kind
 
     def resolved(self) -> ResolvedSimulation:
         own = resolved_of(self, self.study).model_dump()
@@ -158,6 +191,10 @@ class SimulatedPoint:
 
     def priced(self, corner: float = 0.0) -> PricedLayout:
         home, server = self.ground.home, self.ground.server
+        if self.bare is not None:
+            return priced_hosted(
+                home, server, self.experiment, self.bare, self.placement, self._counted, corner
+            )
         return priced(home, server, self.experiment, self.placement, self._counted, corner)
 
     @contextlib.contextmanager
@@ -179,7 +216,13 @@ class SimulatedDeployed:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return (f"simulated:{self.point.ground.server.name}", *self.point.placement.notes)
+        point = self.point
+        own: tuple[str, ...] = ()
+        if point.bare is not None:
+            hosting = point.experiment.hosting
+            named = topology(len(point.bare.chains[0]))
+            own = f"hosting-{hosting.kind}", named, f"wait-{hosting.wait}"
+        return (f"simulated:{point.ground.server.name}", *point.placement.notes, *own)
 
     def about(self) -> AboutServer:
         server = self.point.ground.server
@@ -229,7 +272,7 @@ class SimulatedDeployed:
         return Expected(
             middle,
             sent,
-            min(sent, capacity),
+            middle.received_pps(sent),
             min(bounds),
             max(bounds),
             self.point.delays[sent],
@@ -241,7 +284,7 @@ class SimulatedDeployed:
         an lcore that makes packets in turn with working on them."""
         placement, deployment = self.point.placement, self.point.study.deployment
         used = {cpu for segment in placement.segments for cpu in segment.cpus}
-        inside = self.point.ground.server.tester == "inside"
+        inside = self.point.ground.server.tester == "inside" and self.point.bare is None
         return inside and (deployment.wire_on_full == "wait" or placement.generator in used)
 
     def looking(self) -> Looking | None:

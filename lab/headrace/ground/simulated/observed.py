@@ -85,7 +85,7 @@ def observation(
         sent=sent,
         received=received,
         lost=sent - received,
-        drops={"wire-forward/full": sent - received} if sent > received else {},
+        drops={_lost_at(expected): sent - received} if sent > received else {},
         flows=experiment.flows,
         segments=segments,
         labels=labels,
@@ -102,6 +102,10 @@ def observation(
         intended_s=load.seconds, took_s=load.seconds,
     )  # fmt: skip
     return Observation("forward", figures, facts)
+
+
+def _lost_at(expected: Expected) -> str:
+    return "nic/full" if expected.priced.owners else "wire-forward/full"
 
 
 def _counted(
@@ -147,15 +151,39 @@ def _replicas(
     sent: int,
     received: int,
 ) -> list[ReplicaReading]:
-    kinds = {node.name: node.nf for node in experiment.nodes}
-    readings = []
-    for stage, segment in zip(priced.stages, segments, strict=True):
+    kinds = {node.name: node.nf for node in experiment.nodes} | {"nic": "veb"}
+    named = {one.name: one for one in segments}
+    readings: dict[tuple[str, int], ReplicaReading] = {}
+    owners = priced.owners or tuple((one.name,) * len(one.cpus) for one in segments)
+    for i, stage in enumerate(priced.stages):
+        first, last = i == 0, i == len(priced.stages) - 1
+        ends = segments[0 if first else -1].name
         for index, part in enumerate(stage):
-            if part.cpu == OUTSIDE:
+            name = ends if first or last else owners[i][index]
+            if part.cpu == OUTSIDE or not name:
                 continue
-            packets = round((sent if segment.role == "generator" else received) / len(stage))
-            readings.append(_replica(priced, segment, kinds, part, index, packets, len(stage)))
-    return readings
+            packets = round((sent if first else received) / len(stage))
+            one = _replica(priced, named[name], kinds, part, index, packets, len(stage))
+            if priced.owners:
+                one = one.model_copy(update={"index": 0})
+            before = readings.get((name, one.index))
+            readings[name, one.index] = one if before is None else _together(before, one)
+    return list(readings.values())
+
+
+def _together(one: ReplicaReading, other: ReplicaReading) -> ReplicaReading:
+    """A segment that packets go through more than once."""
+    summed = ("packets_in", "packets_out", "polls", "ops_cycles", "rx_cycles", "tx_cycles",
+              "io_packets")  # fmt: skip
+    nfs = {
+        name: nf.model_copy(
+            update={key: getattr(nf, key) + getattr(other.nfs[name], key)
+                    for key in ("packets_in", "batches", "cycles", "cycles_packets")}
+        )
+        for name, nf in one.nfs.items()
+    }  # fmt: skip
+    update = {key: getattr(one, key) + getattr(other, key) for key in summed}
+    return one.model_copy(update={**update, "nfs": nfs})
 
 
 def _replica(

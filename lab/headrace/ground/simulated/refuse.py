@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.spec.deployment import Deployment
 from headrace.spec.described import DescribedServer
 from headrace.spec.document import Document, PathKey
+from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
 
+_HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa")
 Problem = tuple[tuple[PathKey, ...], str]
 
 
@@ -34,8 +37,7 @@ def _problems(
     if workload.direction != "forward":
         yield ("workload", "direction"), f"{workload.direction}; covered: forward"
     if study.deployment.hosting.kind != "inline":
-        kind = study.deployment.hosting.kind
-        yield ("deployment", "hosting"), f"{kind}; covered: inline"
+        yield from _unhosted(study.deployment, home, server)
     if study.testbed is not None:
         yield ("testbed",), "ports cost what nobody has measured; covered: chains without"
     if execution.parallel:
@@ -49,6 +51,28 @@ def _problems(
     if home.traffic is None and server.tester == "inside":
         yield ("ground",), f"server {home.name} has no `traffic`: what source and sink cost"
     yield from _without_cost(experiment, home)
+
+
+def _unhosted(
+    deployment: Deployment, home: DescribedServer, server: DescribedServer
+) -> Iterator[Problem]:
+    """A container's VNF has a process' link and lcores."""
+    at, hosting = ("deployment", "hosting"), deployment.hosting
+    if not isinstance(hosting, Hosting) or hosting.kind not in _HOSTED:
+        yield at, f"{hosting.kind}; covered: inline, {', '.join(_HOSTED)}"
+        return
+    if deployment.network not in _NETWORKS:
+        yield ("deployment", "network"), f"{deployment.network}; covered: {', '.join(_NETWORKS)}"
+    if hosting.cpus is not None:
+        yield (*at, "cpus"), "a limit of CPU time; covered: none"
+    if hosting.placement == "random":
+        yield (*at, "placement"), "random: the scheduler moves VNFs; covered: all others"
+    if home.hosting is None:
+        yield at, f"server {home.name} has no `hosting`: what links to VNFs cost"
+    if "l2fwd" not in home.functions:
+        yield at, f"server {home.name} has no cost of l2fwd, which writes VNFs' addresses"
+    if server.tester == "outside":
+        yield at, "behind ports of a tester outside; covered: traffic of an lcore of the server"
 
 
 def _without_cost(experiment: Experiment, home: DescribedServer) -> Iterator[Problem]:

@@ -155,7 +155,6 @@ def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
         (("chain: [acl, lb]", "chain: [acl, monitor]"), "monitor: server round has no cost of it"),
         (("workload:", "measure: {chaos: {kills: 2}}\nworkload:"), "measure.chaos"),
         (("workload: {", "workload: {direction: both, "), "cannot predict: both; covered: forward"),
-        (("steer: even", "hosting: process"), "cannot predict: process; covered: inline"),
         (
             (
                 "workload:",
@@ -164,6 +163,8 @@ def test_a_packed_file_of_routes_is_read_once(tmp_path: Path) -> None:
             ),
             "testbed: cannot predict: ports",
         ),
+        (("steer: even", "hosting: vm"), "cannot predict: vm; covered: inline, process, container"),
+        (("steer: even", "hosting: process"), "server round has no `hosting`"),
     ],
 )
 def test_what_is_not_covered_is_refused_with_its_key(

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.ground.simulated.costs import OUTSIDE, PricedLayout
+from headrace.ground.simulated.priced_hosted import HostedLayout
 from headrace.layout.events import Pauses, PolledLcores, Queue, Traversal, follow
 from headrace.layout.latency import QueueStage, latency_s, stages, turn
 from headrace.spec.described import DescribedServer
@@ -16,6 +19,7 @@ PACKETS = 20_000
 _OVERLOADED = 60_000  # until rings are full at a little more than is carried
 _WIRE = 4096
 _SAMPLES = 4096
+_TURNS, _MOST = 3, 100_000  # of processes that share an lcore; packets
 
 
 def delays_ns(
@@ -28,6 +32,8 @@ def delays_ns(
 ) -> NDArray[np.float64] | None:
     """Delays of packets at this load, ns. None: the closed form has none for an overload."""
     hz = here.problem.tsc_hz
+    if isinstance(here, HostedLayout):
+        return _hosted(here, load_pps, server, engine)
     if engine == "analytic":
         return _in_closed_form(here, load_pps, capacity_pps)
     packets = _OVERLOADED if load_pps > 0.98 * capacity_pps else PACKETS
@@ -51,11 +57,31 @@ def traversal(
             room = server.ports[0].buffer_packets
         queues.append([Queue(one, room=room, share=_share(j, len(several), more))
                        for j, one in enumerate(several)])  # fmt: skip
-    pauses = None
-    if server.pauses is not None:
-        lengths = tuple(one * 1e-6 * hz for one in server.pauses.us)
-        pauses = Pauses(server.pauses.per_s.value / hz, lengths)
-    return Traversal(queues, load_pps / hz, PolledLcores(outside=outside, pauses=pauses))
+    lcores = PolledLcores(outside=outside, pauses=_pauses(server, hz))
+    return Traversal(queues, load_pps / hz, lcores)
+
+
+def _pauses(server: DescribedServer, hz: float) -> Pauses | None:
+    if server.pauses is None:
+        return None
+    lengths = tuple(one * 1e-6 * hz for one in server.pauses.us)
+    return Pauses(server.pauses.per_s.value / hz, lengths)
+
+
+def _hosted(
+    here: HostedLayout, load_pps: float, server: DescribedServer, engine: str
+) -> NDArray[np.float64] | None:
+    """For so long that each process has its lcore several times, or their links are full. There is
+    no closed form of processes that take turns."""
+    if engine == "analytic":
+        return None
+    hz = here.problem.tsc_hz
+    turns = max(here.awake.values()) * here.slice / hz if max(here.awake.values()) > 1 else 0.0
+    packets = min(_MOST, max(PACKETS, int(_TURNS * turns * load_pps)))
+    queues, lcores = here.queues(load_pps)
+    lcores = replace(lcores, pauses=_pauses(server, hz))
+    followed = follow(Traversal(queues, load_pps / hz, lcores, lanes=True), packets)
+    return followed.steady / hz * 1e9
 
 
 def _share(index: int, among: int, uneven: float) -> float:

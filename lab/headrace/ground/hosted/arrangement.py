@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VNFs of a hosted chain and where each runs, before anything is planned of them: what a
+described server and this one have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.engine.place import PlacedSegment, Placement, check_told
+from headrace.engine.plan import paths
+from headrace.ground.hosted.cpus import Describe, describe_cpu, pin, without_siblings
+from headrace.ground.hosted.parts import NIC, RUN, Face, Vnf, switch_cpu
+from headrace.ground.hosted.ports import ports_cpu
+from headrace.ground.hosted.sriov import nic_at, refused
+from headrace.record.text import lcores_text
+from headrace.spec.document import Document, PathKey
+from headrace.spec.hosting import VFS_MAX, Hosting
+from headrace.spec.study import Experiment
+from headrace.spec.vm import VMS_MAX
+from headrace.spec.workload import Pcap
+
+_AT = ("deployment", "hosting")
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """`chains`: VNFs of each, without plans. `traffic`: lcores of source, switch and sink."""
+
+    traffic: list[int]
+    chains: list[list[Vnf]]
+
+
+def arrange(
+    experiment: Experiment,
+    doc: Document,
+    available: Sequence[int],
+    describe: Describe = describe_cpu,
+) -> Arrangement:
+    """BadInput for what cannot be hosted, wherever it is."""
+    hosting, groups = experiment.hosting, _groups(experiment)
+    wires = len(paths(experiment))
+    _check(experiment, hosting, groups, wires, doc)
+    traffic, free = _lcores(experiment, doc, available, describe)
+    count = hosting.chains * len(groups)
+    vcpus = hosting.vm.vcpus if hosting.kind == "vm" else 1
+    own = switch_cpu(traffic)
+    cpus = pin(
+        hosting,
+        count,
+        [describe(number) for number in free],
+        nic_at(experiment, wires, count, own) if describe is describe_cpu else describe(own),
+        lambda key, problem: doc.error((*_AT, key), problem),
+        vcpus,
+    )
+    chains = [_chain(number, groups, cpus, vcpus, wires) for number in range(hosting.chains)]
+    return Arrangement(traffic, chains)
+
+
+def _chain(
+    number: int,
+    groups: list[tuple[str, ...]],
+    cpus: list[tuple[int, ...]],
+    vcpus: int,
+    wires: int,
+) -> list[Vnf]:
+    first = number * len(groups)
+    return [
+        Vnf(f"vnf{number + 1}.{step + 1}", _faces(first + step, wires), nodes,
+            cpus[(first + step + 1) * vcpus - 1], None,
+            vcpus=tuple(cpus[(first + step) * vcpus : (first + step + 1) * vcpus]))
+        for step, nodes in enumerate(groups)
+    ]  # fmt: skip
+
+
+def _faces(number: int, wires: int) -> tuple[Face, ...]:
+    """As many as there are directions."""
+    names = ("vf",) if wires == 1 else ("left", "right")
+    first = number * wires + 1
+    return tuple(
+        Face(name, first + i, first + i + wires - 1, f"{RUN}/v{first}/{name}.sock")
+        for i, name in enumerate(names)
+    )
+
+
+def _groups(experiment: Experiment) -> list[tuple[str, ...]]:
+    names = tuple(node.name for node in experiment.nodes)
+    if experiment.execution.segments is not None:
+        return list(experiment.execution.segments)
+    if experiment.execution.model == "pipeline" and names:
+        return [(name,) for name in names]
+    return [names]
+
+
+def _check(
+    experiment: Experiment,
+    hosting: Hosting,
+    groups: list[tuple[str, ...]],
+    wires: int,
+    doc: Document,
+) -> None:
+    count, most = hosting.chains * len(groups), VFS_MAX // wires
+    if hosting.kind == "vm":
+        most = VMS_MAX // wires
+    if count > most:
+        raise doc.error(
+            (*_AT, "chains"),
+            f"{hosting.chains} chains of {len(groups)} VNFs are {count}; allowed: {most} VNFs, "
+            "the virtual functions of a port"
+            + ("" if wires == 1 else ", two for each VNF with traffic both ways"),
+        )
+    if experiment.study.deployment.network == "sriov" and (refusal := refused(experiment)):
+        raise doc.error(refusal[0], refusal[1])
+    execution, workload = experiment.execution, experiment.workload
+    if set(execution.replicas or ()) - {1} or execution.lcores is not None:
+        raise doc.error(
+            ("deployment", "execution"),
+            "a hosted VNF has one lcore, and `hosting` says which; allowed: no replicas, no lcores",
+        )
+    if isinstance(workload, Pcap) or workload.headers.dst_mac:
+        key: PathKey = "kind" if isinstance(workload, Pcap) else "headers"
+        raise doc.error(
+            ("workload", key),
+            "the switch finds VNFs by MAC address; allowed: made frames, no dst_mac",
+        )
+
+
+def _lcores(
+    experiment: Experiment, doc: Document, available: Sequence[int], describe: Describe
+) -> tuple[list[int], list[int]]:
+    """Those of traffic and switch, and those of the VNFs."""
+    told = experiment.study.deployment.lcores
+    check_told(told, doc, available)
+    traffic = list(told.traffic or [c for c in available if c not in (told.chain or ())][:1])
+    free = list(told.chain or without_siblings(available, traffic, describe))
+    if not traffic or not free:
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"hosted VNFs need an lcore beside that of traffic; this machine gives {available}",
+        )
+    return traffic, free
+
+
+def placement_of(
+    vnfs: Sequence[Vnf], traffic: list[int], notes: Sequence[str], network: str
+) -> Placement:
+    switched = network != "sriov"
+    cpu = ports_cpu(network, traffic)
+    segments = [PlacedSegment(NIC, (NIC,), (cpu,))] if switched else []
+    segments += [PlacedSegment(v.name, v.nodes, v.lcores) for v in vnfs]
+    others = (switch_cpu(traffic),) if network == "ovs-dpdk" else ()
+    if len(traffic) < 3:
+        who = "generator, switch and sink" if switched else "generator and sink"
+        notes = [*notes, f"{who} share {lcores_text(traffic)}"]
+    lcores = sorted({cpu for v in vnfs for cpu in v.lcores})
+    if len(vnfs) > len(lcores):
+        notes = [*notes, f"{len(vnfs)} VNFs share {lcores_text(lcores)}"]
+    return Placement(traffic[0], traffic[-1], tuple(segments), tuple(notes), others)

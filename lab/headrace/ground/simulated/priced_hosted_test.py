@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VNFs in processes of their own, on a described server whose cycles can be added up by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import BadInput
+from headrace.ground.hosted.arrangement import arrange, placement_of
+from headrace.ground.hosted.cpus import Cpu
+from headrace.ground.simulated.costs import counted
+from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted
+from headrace.ground.simulated.refuse import check_covered
+from headrace.layout.events import Traversal, follow
+from headrace.spec import document
+from headrace.spec.described import DescribedServer, read_server
+from headrace.spec.study import expand
+
+SERVER = """
+name: round
+sources: {x: {kind: assumed, text: round numbers}}
+clock_mhz: [1000, x]
+cores_per_socket: 8
+levels:
+  - {name: L1, kib: [32, x], cycles: [4, x], gather_cycles: [1, x]}
+  - {name: memory, cycles: [250, x], gather_cycles: [20, x]}
+functions:
+  l2fwd: {base: [50, x], rx: [20, x], tx: [10, x], hand_over: [15, x], loop: [5, x], poll: [0, x]}
+traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
+hosting:
+  {switch: [30, x], take: [40, x], give: [25, x], vnf_take: [35, x], vnf_give: [15, x],
+   far: [60, x], copy_kib: [64, x], far_kib: [128, x], poll: [64, x], vnf_poll: [0, x],
+   idle: [20, x], vnf_idle: [2, x], slice_us: [100, x], change_us: [0, x], wake_us: [5, x],
+   rouse_us: [1, x]}
+"""
+# Taking, loop, its own work and that of its addresses, giving.
+VNF = 35 + 60 + 5 + 50 + 50 + 15
+SOURCE_AND_SINK, IN, ON, OUT = 30 + 20, 20 + 30 + 25, 40 + 60 + 30 + 25, 40 + 60 + 30 + 10
+
+
+def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
+    file = tmp_path / "round.yaml"
+    file.write_text(text)
+    return read_server(file)[1]
+
+
+def hosted(
+    tmp_path: Path, hosting: str, chain: str = "[1]", more: str = "", frame: int = 64
+) -> HostedLayout:
+    described = server(tmp_path)
+    two = "[l2fwd, {name: next, nf: l2fwd, params: {}}]" if "pipeline" in more else "[l2fwd]"
+    doc = document.parse(
+        f"name: hosted\nchain: {two}\ndeployment:\n  hosting: {{kind: process, {hosting}}}\n"
+        f"  lcores: {{traffic: [0], chain: {chain}}}\n{more}"
+        f"workload: {{frame: {frame}, flows: {{count: 64}}}}\n",
+        Path("hosted.yaml"),
+    )
+    [one] = expand(doc)
+    check_covered(one, doc, described, described)
+    bare = arrange(one, doc, described.cpus, lambda cpu: Cpu(cpu, (0, cpu), 0))
+    vnfs = [vnf for several in bare.chains for vnf in several]
+    placement = placement_of(vnfs, bare.traffic, (), one.study.deployment.network)
+    count = counted(described, one, doc)
+    return priced_hosted(described, described, one, bare, placement, count)
+
+
+def test_the_hosts_lcore_has_the_switch_twice_and_once_more_for_each_vnf(tmp_path: Path) -> None:
+    one = hosted(tmp_path, "chains: 1")
+    polls = 64 / 32  # of one link, in full bursts
+    cycles = SOURCE_AND_SINK + IN + OUT + polls
+    assert one.busiest() == pytest.approx({0: cycles, 1: VNF})
+    rate, what = one.capacity()
+    assert rate == pytest.approx(1e9 / cycles) and what == "lcore 0"
+    two = hosted(tmp_path, "chains: 1", "[1, 2]", "  execution: pipeline\n")
+    assert two.busiest() == pytest.approx({0: cycles + ON + polls, 1: VNF, 2: VNF})
+    by_wire = hosted(tmp_path, "chains: 1", "[1]", "  network: vepa\n")
+    bridge = 20 + 30 + 10
+    assert by_wire.busiest()[0] == pytest.approx(cycles + 2 * bridge)
+
+
+def test_each_end_copies_longer_frames(tmp_path: Path) -> None:
+    """576 B are half a KiB more: 32 cycles a copy, and 64 where another core wrote."""
+    longer, short = hosted(tmp_path, "chains: 1", frame=576), hosted(tmp_path, "chains: 1")
+    more = {cpu: longer.busiest()[cpu] - short.busiest()[cpu] for cpu in (0, 1)}
+    assert more == pytest.approx({0: 32 + 32 + 64, 1: 32 + 32 + 64})
+
+
+@pytest.mark.parametrize(
+    ("network", "limit", "times"),
+    [("veb", "switch_gbps", 2), ("vepa", "switch_gbps", 2), ("veb", "uplink_gbps", 1),
+     ("vepa", "uplink_gbps", 2), ("veb", "rate_cap_gbps", 1)],
+)  # fmt: skip
+def test_limits_are_charged_as_the_table_of_hops_says(
+    tmp_path: Path, network: str, limit: str, times: int
+) -> None:
+    """0.2 Gbit/s of frames of 512 B and 20 of layer 1; two VNFs in a row (docs/design/nic.md)."""
+    more = f"  execution: pipeline\n  network: {network}\n"
+    one = hosted(tmp_path, f"chains: 1, {limit}: 0.2", "[1, 2]", more, frame=512)
+    rate, what = one.capacity()
+    assert rate == pytest.approx(0.2e9 / (532 * 8) / times)
+    assert what.split()[0] == limit.split("_")[0]
+    assert one.received_pps(2 * rate) == pytest.approx(rate)
+    queues, lcores = one.queues(1.5 * rate)
+    followed = follow(Traversal(queues, 1.5 * rate / 1e9, lcores, lanes=True), 20_000)
+    held = 512  # frames that the first of its queues still has; at the others as many come as go
+    assert followed.lost == pytest.approx(20_000 / 3 - held, abs=300)
+
+
+def test_processes_that_poll_share_an_lcore_by_slices(tmp_path: Path) -> None:
+    """Two have half of it each; what stands by and polls has its slices, too, asleep it has none.
+    A link of 64 is full before its process has the lcore again: (64 + 100 us x rate) / 200 us."""
+    both = hosted(tmp_path, "chains: 2, wait: poll, slots: 64")
+    assert both.busiest()[1] == pytest.approx(VNF)
+    beside = "chains: 2, active: 1, slots: 64"
+    assert hosted(tmp_path, f"{beside}, wait: poll").received_pps(3e6) == pytest.approx(
+        (64 + 100e-6 * 3e6) / 200e-6
+    )
+    assert hosted(tmp_path, f"{beside}, wait: adaptive").received_pps(3e6) == 3e6
+    assert both.received_pps(1.2e6) == pytest.approx(1.2e6)
+    carried = both.received_pps(2e6)
+    assert carried == pytest.approx(2 * (64 + 100e-6 * 1e6) / 200e-6)
+    queues, lcores = both.queues(2e6)
+    followed = follow(Traversal(queues, 2e6 / 1e9, lcores, lanes=True), 20_000)
+    assert 1 - followed.lost / followed.sent == pytest.approx(carried / 2e6, rel=0.03)
+
+
+def test_processes_that_sleep_lose_less_than_those_that_poll(tmp_path: Path) -> None:
+    """Both engines say so, of eight on one lcore: each looks for 2,000 cycles before it sleeps."""
+    lost = {}
+    for wait in ("poll", "adaptive"):
+        one = hosted(tmp_path, f"chains: 8, slots: 64, wait: {wait}")
+        queues, lcores = one.queues(2e6)
+        followed = follow(Traversal(queues, 2e6 / 1e9, lcores, lanes=True), 20_000)
+        lost[wait] = followed.lost / followed.sent
+        assert 1 - one.received_pps(2e6) / 2e6 == pytest.approx(lost[wait], abs=0.04)
+    assert lost["poll"] > 0.3 and lost["adaptive"] == 0
+
+
+@pytest.mark.parametrize(
+    ("hosting", "more", "words"),
+    [
+        ("chains: 1, cpus: 0.5", "", "hosting.cpus: cannot predict"),
+        ("chains: 1, placement: random", "", "hosting.placement: cannot predict: random"),
+        ("chains: 1", "  network: bridge\n", "network: cannot predict: bridge; covered: veb, vepa"),
+    ],
+)
+def test_what_is_not_covered_is_named(tmp_path: Path, hosting: str, more: str, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        hosted(tmp_path, hosting, more=more)
