@@ -84,7 +84,10 @@ def conclude(
             sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(standings)
         )
     if fixed and _repetitions(usable) == 1:
-        return _untold(standings, by, ended)
+        return _untold(standings, " before it is repeated", by, fixed, ended)
+    if more := [one.execution for one in standings[1:] if one.at_least]:
+        why = f", as more packets than {' and '.join(more)} had were not made"
+        return _untold(standings, why, by, fixed, ended)
     tied = [one for one in standings[1:] if _overlap(standings[0], one)]
     ratio = _ratio(standings[0].figure, standings[1].figure)
     if tied:
@@ -108,11 +111,14 @@ def conclude(
     )
 
 
-def _untold(standings: Sequence[Standing], by: str, ended: str) -> Conclusion:
-    """One repetition of a tail says nothing about the next."""
-    figures = " and ".join(f"{one.execution} {_text(one, True)}" for one in standings)
-    text = f"Which is best is not known before it is repeated: {by} {figures}; {ended}"
-    return Conclusion(sentence=text, by=by, by_latency=True, standings=tuple(standings))
+def _untold(
+    standings: Sequence[Standing], why: str, by: str, fixed: bool, ended: str
+) -> Conclusion:
+    """One repetition of a tail says nothing about the next; and who has carried all that there was
+    may carry more than who stands before him."""
+    figures = " and ".join(f"{one.execution} {_text(one, fixed)}" for one in standings)
+    text = f"Which is best is not known{why}: {by} {figures}; {ended}"
+    return Conclusion(sentence=text, by=by, by_latency=fixed, standings=tuple(standings))
 
 
 def _by_capacity(

@@ -61,6 +61,23 @@ def test_the_fastest_is_named_with_its_ratio(tmp_path: Path, results: list[Resul
     assert [s.execution for s in concluded.standings] == ["pipeline", "hybrid", "rtc"]
 
 
+def test_who_carried_all_there_was_is_not_behind(tmp_path: Path, results: list[Result]) -> None:
+    some = at_rates(results, rtc=10e6, pipeline=15e6)
+    bound = Audit(verdict="generator-bound")
+    few = [r.model_copy(update={"audit": bound}) for r in at_rates(results, hybrid=12e6)]
+    concluded = of(tmp_path / "g", [*some, *few])
+    assert (concluded.best, concluded.tied, concluded.ratio, concluded.sure) == (
+        None,
+        (),
+        None,
+        False,
+    )
+    assert concluded.sentence.startswith(
+        "Which is best is not known, as more packets than hybrid had were not made: ndr pipeline "
+        "15.0\u202fMpps and hybrid at least 12.0\u202fMpps and rtc 10.0\u202fMpps;"
+    )
+
+
 def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) -> None:
     some = at_rates(results, rtc=10e6, pipeline=15e6)
     near = [
