@@ -50,7 +50,7 @@ def test_two_specs_with_files_of_one_name(tmp_path: Path, engine_binary: Path) -
               for r in bundle.results()}  # fmt: skip
     assert denied["a-1"] == 0 and denied["b-1"] > 0
     engines = [e["study"]["deployment"]["engine"] for e in bundle.spec_resolved["experiments"]]
-    assert engines == [None, str(other)]
+    assert engines == [["headrace"], [str(other)]]
     assert len(ElementTree.parse(tmp_path / "junit.xml").getroot()[0]) == 1
     shutil.rmtree(tmp_path / "a")
     check = "run", "--check", "--json", tmp_path / "bundle"
