@@ -69,7 +69,7 @@ def collect(
         else:
             _check(readable, console)
         return
-    if Samples(out).present or any(out.glob("*.jsonl")):
+    if out.is_dir() and (Samples(out).present or any(out.glob("*.jsonl"))):
         raise bad_value("--out", str(out), problem="has samples already; name another folder")
     if command and shutil.which(command[0]) is None:
         raise bad_value("COMMAND", command[0], problem="not found", allowed="a program")
