@@ -95,8 +95,8 @@ def share_of(option: str, given: str) -> float:
         share = float(number) / (100 if number != given else 1)
     except ValueError:
         share = 0.0
-    if not 0 < share < 1:
-        raise bad_value(option, given, allowed="a share below all, as 80%")
+    if not 0.001 <= share < 1:
+        raise bad_value(option, given, allowed="a share of 0.1% to below all, as 80%")
     return share
 
 

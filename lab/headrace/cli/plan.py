@@ -88,7 +88,7 @@ def plan(
     if server is not None:
         _without_server({"--lcores": lcores, "--rate": rate, "--slo": slo, "--verify": verify})
         for option, file in (("--out", out), ("--html", html), ("--proof", proof)):
-            _check_writable(option, file)
+            _check_output(option, file, doc)
         place(doc, PlacingOptions(server, servers, aim, busy, within, out, proof, html, as_json))
         return
     if proof is not None or servers != 1:
@@ -122,7 +122,7 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
         profiles.check_stored(experiments)  # before anything is taken, or waited for
     _check_out(asked.out, experiments)
     for option, file in (("--out", asked.out), ("--html", asked.html)):
-        _check_writable(option, file)
+        _check_output(option, file, doc)
     cpus = _cpus(asked.lcores)
     wanted = goals.wanted(asked.aim, asked.rate, asked.slo)
     run = _Run(doc, experiments, cpus, asked.repetitions, asked.seconds)
@@ -215,6 +215,12 @@ def _check_out(out: Path | None, experiments: list[Experiment]) -> None:
             problem=f"the spec has several plans: {named}",
             allowed="with one chain and one frame size",
         )
+
+
+def _check_output(option: str, file: Path | None, doc: Document) -> None:
+    if file is not None and file.exists() and file.samefile(doc.file):
+        raise bad_value(option, str(file), problem="is the study itself", allowed="another file")
+    _check_writable(option, file)
 
 
 def _check_writable(option: str, file: Path | None) -> None:

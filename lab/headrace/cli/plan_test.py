@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.plan import _check_writable
-from headrace.cli.run import run
+from headrace.cli.plan import _check_output, _check_writable
+from headrace.cli.run import on_server, run
 from headrace.errors import BadInput
+from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter
+from headrace.spec import document
 
 
 def test_where_nothing_can_be_written_is_said_at_once(tmp_path: Path) -> None:
@@ -26,6 +28,23 @@ def test_looking_leaves_everything_as_it_was(tmp_path: Path) -> None:
     _check_writable("--out", new)
     _check_writable("--html", old)
     assert not new.exists() and old.read_text() == "name: old\n"
+
+
+def test_the_study_is_not_written_over(tmp_path: Path) -> None:
+    study = tmp_path / "s.yaml"
+    study.write_text("name: s\n")
+    (tmp_path / "link.yaml").symlink_to(study)
+    for same in (study, tmp_path / "link.yaml"):
+        with pytest.raises(BadInput, match="is the study itself; allowed: another file"):
+            _check_output("--out", same, document.load(study))
+
+
+def test_no_name_of_a_server_is_not_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("name: s\n")
+    doc = on_server(document.load(tmp_path / "s.yaml"), "")
+    assert doc.data["ground"] == {"simulated": {"server": ""}}
+    with pytest.raises(BadInput, match="server: got ''; no such file"):
+        server_named(doc, "")
 
 
 def test_a_bundle_of_another_command_says_which(

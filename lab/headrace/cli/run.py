@@ -123,7 +123,7 @@ def run(
         study_s = {"check": check, "group": group, "figure": figure, "point": point, "list": show}
         return _replay_tuned(spec, out, as_json, study_s | {"claims": claims, "live": live})
     _say_command(spec)
-    doc = on_server(open_spec(spec, trusted=trust), on or _replayed_on(spec))
+    doc = on_server(open_spec(spec, trusted=trust), _replayed_on(spec) if on is None else on)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(group, figure, point)))
     if show:
         groups.show(chosen, stdout())

@@ -41,6 +41,7 @@ from headrace.spec.study import Demand, Experiment
 _EQUAL_PPS = 1e6  # of each chain, where the rate is asked for and no demands are given
 _LINE = 64
 _REPLICAS = 64
+_WATT = 1000  # the aim counts whole milliwatts
 _IDLE = 100.0  # cycles of a poll in vain, where the description has none
 
 
@@ -145,8 +146,8 @@ class Placeable:
             fixed = round(self.server.price_usd.value)
         if self.wish.aim == "watts" and (power := self.server.power) is not None:
             cores = self.server.sockets * self.server.cores_per_socket
-            fixed = round(10 * power.idle_watts.value)
-            each = round(10 * (power.busy_watts.value - power.idle_watts.value) / cores)
+            fixed = round(_WATT * power.idle_watts.value)
+            each = round(_WATT * (power.busy_watts.value - power.idle_watts.value) / cores)
         name = self.server.name if self.wish.servers == 1 else f"{self.server.name}-{index + 1}"
         crossing = self._limit(f"{name}: between sockets") if self._crossed else None
         return PlacedServer(

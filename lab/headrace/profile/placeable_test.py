@@ -98,7 +98,7 @@ def test_the_simulated_ground_has_the_same_cycles(tmp_path: Path) -> None:
     [
         ("lcores", 1, "On 1 of 8 lcores what is asked is carried, none of them over 80 % busy"),
         ("money", 5000, "5000 USD of servers carry what is asked"),
-        ("watts", 1200, "120 W (predicted, not measured) carry what is asked"),
+        ("watts", 120_000, "120 W (predicted, not measured) carry what is asked"),
     ],
 )
 def test_what_each_aim_counts(tmp_path: Path, aim: PlacementAim, value: int, words: str) -> None:

@@ -248,4 +248,4 @@ def value_text(problem: PlacementProblem, value: int | None) -> str:
     if problem.aim == "rate":
         return f"{value / WHOLE:.1%} of the narrowest"
     units = {"lcores": "lcores", "latency": "ns in all", "money": "USD"}
-    return f"{value / 10:g} W" if problem.aim == "watts" else f"{value} {units[problem.aim]}"
+    return f"{value / 1000:g} W" if problem.aim == "watts" else f"{value} {units[problem.aim]}"

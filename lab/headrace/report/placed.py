@@ -43,7 +43,7 @@ def sentence(plan: PlacementPlan) -> str:
         "latency": f"the chains' latencies come to {significant(value / 1e3)} µs in all",
         "lcores": "what is asked is carried",
         "money": f"{value} USD of servers carry what is asked",
-        "watts": f"{value / 10:g} W (predicted, not measured) carry what is asked",
+        "watts": f"{value / 1000:g} W (predicted, not measured) carry what is asked",
     }[problem.aim]
     limit = "" if problem.aim == "rate" else f", none of them over {problem.full / 100:g} % busy"
     return (

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headrace.spec import document
 from headrace.spec.base import NAME_PATTERN, Count, Ratio, Spec
 from headrace.spec.document import Document
 from headrace.spec.invalid import explain
 
+CLOCK_MHZ_MOST = 100_000
 SourceKind = Literal["measured", "data-sheet", "published", "fitted", "assumed"]
 
 
@@ -32,7 +33,7 @@ class Sourced(Spec):
     """A figure with the name of its source, and by what part of it it may be off either way. Short:
     [value, source] or [value, source, spread]."""
 
-    value: float
+    value: Annotated[float, Field(ge=0, le=1e12)]
     source: str
     spread: Annotated[Ratio, Field(ge=0, lt=1)] = 0.0
 
@@ -178,6 +179,13 @@ class DescribedServer(Spec):
     functions: dict[str, DescribedFunction] = Field(default_factory=dict)
     traffic: TrafficCost | None = None
     hosting: HostedCost | None = None
+
+    @field_validator("clock_mhz")
+    @classmethod
+    def _is_a_clock(cls, given: Sourced) -> Sourced:
+        if not 1 <= given.value <= CLOCK_MHZ_MOST:
+            raise ValueError(f"{given.value:g} MHz; allowed: 1 to {CLOCK_MHZ_MOST}")
+        return given
 
     @model_validator(mode="after")
     def _sources_are_here(self) -> DescribedServer:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from headrace.spec import document, forms
 from headrace.spec.appliance import GraphSet, ScaleOut
-from headrace.spec.base import NAME_PATTERN, Rate, Seconds, Spec
+from headrace.spec.base import NAME_PATTERN, Seconds, Spec
 from headrace.spec.chain import Chain, Node, check_chain
 from headrace.spec.claim import Claim
 from headrace.spec.collect import ALL_LAYERS, Collect
@@ -25,7 +25,7 @@ from headrace.spec.group import Group
 from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
-from headrace.spec.measure import ASKED, Measure, Repetitions
+from headrace.spec.measure import ASKED, Measure, PossibleRate, Repetitions
 from headrace.spec.testbed import Testbed
 from headrace.spec.workload import Packets, Pcap, Workloads
 
@@ -52,7 +52,7 @@ class GroundChoice(Spec):
 class Demand(Spec):
     """What a chain is to carry, and how long its packets may take at most in the middle."""
 
-    rate: Annotated[Rate, Field(gt=0)]
+    rate: PossibleRate
     latency: Annotated[Seconds, Field(gt=0)] | None = None
 
 
