@@ -15,8 +15,8 @@ from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._gate import FailIf, JunitFile, conditions_of, tell
 from headrace.cli._sides import joined
+from headrace.cli._study_run import measure_study
 from headrace.cli.report import finish_run
-from headrace.cli.run import measure_study
 from headrace.errors import BadInput
 from headrace.ground.choose import Grounds
 from headrace.host.exclusive import WAIT_S

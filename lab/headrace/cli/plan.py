@@ -15,8 +15,8 @@ from rich.console import Console
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli._placing import PlacingOptions, place
+from headrace.cli._study_run import open_spec
 from headrace.cli.report import finish_run
-from headrace.cli.run import open_spec
 from headrace.engine.describe import describe
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value

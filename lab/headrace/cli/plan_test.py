@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli._study_run import on_server
 from headrace.cli.plan import _check_output, _check_writable
-from headrace.cli.run import on_server, run
+from headrace.cli.run import run
 from headrace.errors import BadInput
 from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter

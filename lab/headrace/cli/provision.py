@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli._console import print_json, stdout
 from headrace.cli._placing import one_of_each, share_of
-from headrace.cli.run import open_spec
+from headrace.cli._study_run import open_spec
 from headrace.errors import bad_value
 from headrace.host.store import server_named
 from headrace.report.html import write

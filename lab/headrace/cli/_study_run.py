@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `headrace run` does: its options are in cli/run.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from headrace.analyse.claims import check_claims, tally
+from headrace.analyse.units import plural
+from headrace.cli import _claims as claimed
+from headrace.cli import _groups as groups
+from headrace.cli._console import print_json, stdout
+from headrace.cli._live import listen, watched
+from headrace.cli.report import finish_run
+from headrace.cli.tune import is_tuned, replay
+from headrace.errors import BadInput, HeadraceError
+from headrace.ground.choose import Grounds, simulated
+from headrace.ground.contract import Checked
+from headrace.host.programs import shipped
+from headrace.host.settle import settle
+from headrace.measure.estimate import deployments, study_s
+from headrace.measure.progress import Progress
+from headrace.measure.results import agreement
+from headrace.measure.session import new_bundle, session
+from headrace.record.again import document_of
+from headrace.record.bundle import Bundle, check_new
+from headrace.record.chaos import CHAOS
+from headrace.record.claim import JudgedClaim
+from headrace.record.outputs import RunOutput
+from headrace.record.rows import Result, ResultRow
+from headrace.report.preview import Preview, PreviewedPoint
+from headrace.report.preview import show as show_preview
+from headrace.spec import document
+from headrace.spec.document import Document
+from headrace.spec.points import Wanted
+
+
+@dataclass(frozen=True)
+class Asked:
+    """As it is given on the command line."""
+
+    spec: Path
+    out: Path | None
+    as_json: bool
+    wait: float
+    settled: float
+    check: bool
+    group: str | None
+    figure: int | None
+    point: str | None
+    show: bool
+    claims: bool
+    live: str | None
+    on: str | None
+    beside: str | None
+    trust: bool
+
+
+def run_study(asked: Asked) -> None:
+    spec, out, as_json = asked.spec, asked.out, asked.as_json
+    _one_of(asked.show, asked.check)
+    if spec.is_dir() and is_tuned(spec):
+        return _replay_tuned(asked)
+    _say_command(spec)
+    server = _replayed_on(spec) if asked.on is None else asked.on
+    doc = on_server(open_spec(spec, trusted=asked.trust), server)
+    chosen = groups.chosen(doc, _wanted(spec, Wanted(asked.group, asked.figure, asked.point)))
+    if asked.show:
+        groups.show(chosen, stdout())
+        return
+    groups.say_shared(chosen, Console(stderr=True, highlight=False))
+    checked = _checked(doc, chosen, asked.check, asked.beside)
+    check_claims(chosen.study.claims, doc)
+    if asked.claims and not chosen.study.claims:
+        raise BadInput(f"{spec}: --claims: the study has no claims")
+    if asked.check:
+        _show_check(chosen, checked, out, as_json)
+        return
+    settle(asked.settled, Console(stderr=True, highlight=False).print)
+    bundle, results, judged = measure_study(
+        doc, chosen, checked, out, as_json, asked.wait, asked.live
+    )
+    _end(chosen, bundle, results, judged, as_json)
+    claimed.exit_by(judged if asked.claims else ())
+
+
+def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str | None) -> Checked:
+    """With the same points predicted for a described server behind those that are measured."""
+    checked = chosen.checked(Grounds().check, all_right=all_right)
+    if beside is None:
+        return checked
+    if simulated(doc) or chosen.study.claims:
+        why = "with --on all is predicted" if simulated(doc) else "its claims are of one of them"
+        raise BadInput(f"--beside: {why}; allowed: a study without claims that is measured here")
+    there = groups.chosen(on_server(doc, beside), chosen.wanted)
+    predicted = there.checked(Grounds().check, all_right=True)
+    points, notes = (*checked.points, *predicted.points), (*checked.notes, *predicted.notes)
+    return dataclasses.replace(checked, points=points, notes=notes)
+
+
+def _replayed_on(spec: Path) -> str | None:
+    """The server that a bundle's figures were predicted for, where none was measured."""
+    if not spec.is_dir():
+        return None
+    first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
+    ground = first.get("study", {}).get("ground")
+    return None if ground is None else str(ground["simulated"]["server"])
+
+
+def _say_command(spec: Path) -> None:
+    """A bundle of `profile` or `plan` has the study that its layouts and settings vary: that is run
+    here, and the whole by its command."""
+    command = Bundle(spec).status.command[1:] if spec.is_dir() else ()
+    if command[:1] not in (("profile",), ("plan",)):
+        return
+    where = f", with {spec} as its spec" if command[0] == "plan" else ""
+    text = (
+        f"note: {spec} is of `headrace {command[0]}`: what that started from is measured; all of "
+        f"it again: {shlex.join(('headrace', *command))}{where}"
+    )
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+def _one_of(show: bool, check: bool) -> None:
+    if show and check:
+        raise BadInput("--list, --check: got both; allowed: one of them")
+
+
+def _end(
+    chosen: groups.Chosen,
+    bundle: Path,
+    results: list[Result],
+    judged: tuple[JudgedClaim, ...],
+    as_json: bool,
+) -> None:
+    _told(bundle, results, judged, as_json)
+    _unharmed(results)
+    chosen.complain()
+
+
+def _replay_tuned(asked: Asked) -> None:
+    others = ("check", "group", "figure", "point", "show", "claims", "live")  # a study's
+    for name in (name for name in others if getattr(asked, name)):
+        option = "list" if name == "show" else name
+        raise BadInput(
+            f"--{option}: {asked.spec} is a bundle of `headrace tune`; allowed: --out, --json"
+        )
+    replay(asked.spec, asked.out, asked.as_json)
+
+
+def _wanted(spec: Path, given: Wanted) -> Wanted:
+    """A replay is of the points that were measured, unless the user says otherwise."""
+    if not spec.is_dir() or given != Wanted():
+        return given
+    return Wanted(**(Bundle(spec).spec_resolved or {}).get("selection", {}))
+
+
+def _show_check(chosen: groups.Chosen, checked: Checked, out: Path | None, as_json: bool) -> None:
+    if out is not None:
+        check_new(out)
+    _show_preview(_preview(chosen.study.name, checked, tuple(sorted(checked.inputs))), as_json)
+    if chosen.study.groups and not as_json:
+        stdout().print(f"{plural(len(chosen.possible), 'point')} can be measured here")
+
+
+def measure_study(
+    doc: Document,
+    chosen: groups.Chosen,
+    checked: Checked,
+    out: Path | None,
+    as_json: bool,
+    wait: float,
+    live: str | None = None,
+    compared: dict[str, str] | None = None,
+) -> tuple[Path, list[Result], tuple[JudgedClaim, ...]]:
+    """The bundle, its results and what came of the claims. `compared`: sides a and b, by name."""
+    if checked.lacking is not None:
+        raise HeadraceError(checked.lacking)
+    study = checked.points[0].study
+    console = Console(stderr=True, highlight=False)
+    number = len(checked.points) * deployments(checked)
+    listening = listen(live)
+    preview = _preview(chosen.study.name, checked)
+    console.print(preview.heading)
+    for line in preview.touched:
+        console.print(line, markup=False, soft_wrap=True)
+    writer = new_bundle(out, chosen.study.name)
+
+    def report(target: Path, shown: bool) -> None:
+        claimed.judge(target, chosen.study)
+        finish_run(target, stdout() if shown and not as_json else None)
+
+    with watched(listening, chosen.study.name, writer.path, console) as observer:
+        progress = Progress(console, number, study_s(checked) / number, observer)
+        with session(writer, progress, report, wait) as measuring:
+            resolved = chosen.resolved().model_copy(update={"compared": compared})
+            measuring.inputs(doc.text(), checked.inputs, checked.points, resolved)
+            measuring.run(checked, study.repetitions)
+    chosen.keep(writer, measuring.failed)
+    return writer.path, measuring.results, claimed.judge(writer.path, chosen.study)
+
+
+def _unharmed(results: list[Result]) -> None:
+    """A host that kills of its VNFs harmed is a failure of the run."""
+    texts = [f.text for r in results if r.goal == CHAOS for f in r.audit.failed]
+    if texts:
+        raise HeadraceError(f"the host did not come through unharmed: {' '.join(texts)}")
+
+
+def _told(
+    bundle: Path, results: list[Result], judged: tuple[JudgedClaim, ...], as_json: bool
+) -> None:
+    if as_json:
+        finish_run(bundle, None)
+        print_json(run_output(bundle, results, judged))
+        return
+    out = stdout()
+    page = finish_run(bundle, out)
+    for line in agreement(results):
+        out.print(line, markup=False, soft_wrap=True)
+    if judged:
+        out.print(tally(judged), markup=False)
+    out.print(f"Bundle: {bundle}\nReport: {page}", markup=False, soft_wrap=True)
+
+
+def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Preview:
+    points = checked.points
+    study = points[0].study
+    return Preview(
+        name=name,
+        experiments=tuple(
+            PreviewedPoint(
+                chain=one.chain,
+                execution=one.execution,
+                workload="; ".join(offer.workload for offer in one.offers),
+                lcores={segment.name: segment.cpus for segment in one.segments},
+                notes=tuple(one.notes),
+            )
+            for one in points
+        ),
+        repetitions=study.repetitions,
+        seconds=study_s(checked),
+        files=files,
+        runs=tuple(dict.fromkeys(name for one in points for name in one.runs)),
+        writes=tuple(map(str, checked.writes.values())),
+        deploying=checked.seconds is None,
+    )
+
+
+def _show_preview(preview: Preview, as_json: bool) -> None:
+    if as_json:
+        print_json(preview)
+    else:
+        show_preview(preview, stdout(soft_wrap=True))
+
+
+def open_spec(given: Path, *, trusted: bool) -> Document:
+    """A spec's document; a bundle's is its spec, with the files that it copied; a name without a
+    file, as quickstart, is a study of headrace's own. `trusted`: a bundle's spec may say what is to
+    be run."""
+    own = shipped("studies") / f"{given}.yaml"
+    if not given.exists() and not given.suffix and own.is_file():
+        return document.load(own)
+    if not given.is_dir():
+        return document.load(given)
+    bundle = Bundle(given)
+    doc = document_of(bundle, trusted=trusted)
+    if doc is None or bundle.spec_resolved is None:
+        raise BadInput(f"{given}: has no spec to replay")
+    return doc
+
+
+def on_server(doc: Document, server: str | None) -> Document:
+    """The study as if it said `ground: {simulated: {server: ...}}`; a file is beside the user, not
+    beside the spec."""
+    if server is None:
+        return doc
+    given = Path(server)
+    named = str(given.resolve()) if given.is_file() else server
+    data = {**doc.data, "ground": {"simulated": {"server": named}}}
+    inputs = {**doc.inputs, named: given.resolve()} if given.is_file() else doc.inputs
+    return dataclasses.replace(doc, data=data, inputs=inputs)
+
+
+def run_output(
+    bundle: Path, results: Sequence[Result], judged: tuple[JudgedClaim, ...]
+) -> RunOutput:
+    rows = tuple(map(ResultRow.of, results))
+    return RunOutput(bundle=str(bundle), results=rows, claims=judged)
