@@ -14,7 +14,7 @@ import pytest
 
 from headrace.record.bundle import Bundle
 from headrace.record.equivalence import equivalences
-from support.lab import COMMAND, environment, state_left
+from support.lab import COMMAND, environment, runtime_dir, state_left
 from support.netns import Lan
 
 pytestmark = [
@@ -78,6 +78,40 @@ def run(
     assert done.returncode == 0, done.stderr
     assert state_left(folder) == []
     assert interfaces(lan, namespace) == before
+
+
+L2FWD = """
+  - l2fwd: {dst_mac: "02:00:00:00:00:0a", src_mac: "02:00:00:00:00:0b",
+            reverse_dst_mac: "02:00:00:00:00:0c", reverse_src_mac: "02:00:00:00:00:0d"}
+"""
+
+
+@pytest.mark.skipif(shutil.which("dpdk-testpmd") is None, reason="no dpdk-testpmd: `make setup`")
+def test_testpmd(lan: Lan, engine_binary: Path, tmp_path: Path) -> None:
+    """Over memif and virtio-user, other addresses each way: the same packets out, and its console
+    counted as many as the tester sent."""
+    folder = runtime_dir(tmp_path)
+    devices = {
+        "left": f"memif:{folder}/l", "in": f"memif:{folder}/l",
+        "right": f"vhost:{folder}/r", "out": f"virtio_user:{folder}/r",
+    }  # fmt: skip
+    spec = spec_of(L2FWD, "af_packet", "both").replace("nftables", "testpmd")
+    for name, device in devices.items():
+        spec = spec.replace(f"af_packet:hr{name}", device)
+    run(lan, tmp_path, engine_binary, spec)
+    [verdict] = equivalences(tmp_path / "b")
+    assert (verdict.verdict, verdict.engine) == ("the same", "testpmd")
+    assert verdict.came == verdict.came_engine == verdict.own + verdict.probes
+    [trial] = [one for one in Bundle(tmp_path / "b").trials()
+               if (one.execution, one.direction) == ("testpmd", "both")]  # fmt: skip
+    assert trial.counters is not None
+    counted = {name: n for name, n in trial.counters.dut.items() if name != "cycles"}
+    assert (trial.sent, trial.lost) == (1200, 0)
+    assert counted == {
+        "in/rx": 600, "in/tx": 600, "in/tx-dropped": 0,
+        "out/rx": 600, "out/tx": 600, "out/tx-dropped": 0,
+    }  # fmt: skip
+    assert trial.counters.dut["cycles"] > 0
 
 
 DENIED = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces that are in another network namespace for a while."""
+"""Interfaces that are in another network namespace for a while, or have another MAC address."""
 
 from __future__ import annotations
 
@@ -40,6 +40,23 @@ def move(interface: str, namespace: str, ledger: Ledger) -> None:
     )
     ledger.note("moved", was.model_dump_json())
     ip("link", "set", "dev", interface, "netns", namespace)
+
+
+def set_address(interface: str, mac: str, ledger: Ledger) -> None:
+    """The ledger sets the one that it had."""
+    had = (_NET / interface / "address").read_text().strip()
+    if had != mac:
+        ledger.note("address", f"{interface} {had}")
+        ip("link", "set", "dev", interface, "address", mac)
+
+
+def restore_address(text: str) -> bool:
+    """False: the interface is gone."""
+    interface, _, mac = text.partition(" ")
+    if not (_NET / interface).exists():
+        return False
+    ip("link", "set", "dev", interface, "address", mac)
+    return True
 
 
 def bring_back(text: str) -> bool:

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.engine.ways import Direction
-from headrace.errors import BadInput
+from headrace.errors import BadInput, HeadraceError
+from headrace.ground.contract import Site
 from headrace.ground.wired.external import Commands
 from headrace.host.ledger import Ledger
-from headrace.host.state import RunState
 from headrace.spec.chain import Node
 from headrace.spec.document import Document, PathKey
 from headrace.spec.study import Experiment
@@ -53,6 +54,15 @@ class Work:
         if given != expressible:
             raise self.refused(node, key, f"{why}; allowed: {expressible}", value=given)
 
+    def check_ports(self, kinds: tuple[str, ...], why: str) -> None:
+        for to in {to for pair in self.ports.values() for to in pair}:
+            if to.kind not in kinds:
+                raise self.doc.error(
+                    ("deployment", "engine"),
+                    f"{self.engine} {why}, and a port of the chain is {to.kind}; "
+                    f"allowed: {', '.join(kinds)}",
+                )
+
     def check_functions(self, known: tuple[str, ...]) -> None:
         for node in self.experiment.nodes:
             if node.nf not in known:
@@ -60,6 +70,14 @@ class Work:
                 raise self.refused(node, "", f"cannot express {node.nf}; allowed: {allowed}")
             if node.to:
                 raise self.refused(node, "", "cannot express branches (`to`); allowed: a line")
+
+
+def program(name: str, package: str) -> str:
+    """Its path."""
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+    if path is None:
+        raise HeadraceError(f"{name}: not found; install it (`apt-get install {package}`)")
+    return path
 
 
 class Adapter(Protocol):
@@ -76,5 +94,5 @@ class Adapter(Protocol):
     def programs(self) -> tuple[str, ...]:
         """That are run for it."""
 
-    def commands(self, state: RunState, ledger: Ledger) -> Commands:
+    def commands(self, site: Site, ledger: Ledger) -> Commands:
         """What starts it and asks it in one deployment; the ledger notes what it makes before."""

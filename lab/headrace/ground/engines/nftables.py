@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 from dataclasses import dataclass
 
 from headrace.engine.ways import Direction
-from headrace.errors import HeadraceError
-from headrace.ground.engines.adapter import Declared, Work
+from headrace.ground.contract import Site
+from headrace.ground.engines.adapter import Declared, Work, program
 from headrace.ground.engines.frames import without_padding
 from headrace.ground.engines.nft_text import Ruleset
 from headrace.ground.engines.routes import next_hops, routes
@@ -19,7 +18,6 @@ from headrace.ground.wired.external import Commands
 from headrace.host.ledger import Ledger
 from headrace.host.moved import move
 from headrace.host.plumbing import make_namespace
-from headrace.host.state import RunState
 from headrace.spec.chain import Node
 from headrace.spec.testbed import ExternalDut
 
@@ -36,13 +34,6 @@ _ROUTED = (
     "The kernel looks up its local table, too, and would send ICMP errors, which are dropped here: "
     "headrace sends none."
 )
-
-
-def _program(name: str, package: str) -> str:
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
-    if path is None:
-        raise HeadraceError(f"{name}: not found; install it (`apt-get install {package}`)")
-    return path
 
 
 @dataclass(frozen=True)
@@ -66,9 +57,9 @@ class Nftables:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return (_program("nft", "nftables"), _program("ip", "iproute2"))
+        return (program("nft", "nftables"), program("ip", "iproute2"))
 
-    def commands(self, state: RunState, ledger: Ledger) -> Commands:
+    def commands(self, site: Site, ledger: Ledger) -> Commands:
         nft, ip = self.programs
         namespace = f"hr{secrets.token_hex(2)}-nftables"
         make_namespace(namespace, ledger)
@@ -76,7 +67,7 @@ class Nftables:
         interfaces = {to.name for pair in self.work.ports.values() for to in pair}
         for name in interfaces:
             move(name, namespace, ledger)
-        rules, steps = state.path / "rules.nft", state.path / "ip.batch"
+        rules, steps = site.state.path / "rules.nft", site.state.path / "ip.batch"
         rules.write_text(self.rules)
         steps.write_text("\n".join(self.steps) + "\n")
         mask = f"{sum(1 << cpu for cpu in self.work.cpus):x}"
@@ -111,13 +102,7 @@ def counters(text: str) -> dict[str, int]:
 def nftables(work: Work) -> Nftables:
     """BadInput where a function or parameter cannot be expressed."""
     work.check_functions(_FUNCTIONS)
-    for to in {to for pair in work.ports.values() for to in pair}:
-        if to.kind not in _KINDS:
-            raise work.doc.error(
-                ("deployment", "engine"),
-                f"nftables has interfaces of the kernel's, and a port of the chain is {to.kind}; "
-                f"allowed: {', '.join(_KINDS)}",
-            )
+    work.check_ports(_KINDS, "has interfaces of the kernel's")
     ends = [node for node in work.experiment.nodes if node.nf in ("l2fwd", "l3fwd")]
     if len(ends) > 1:
         raise work.refused(ends[1], "", "a second forwarder; allowed: one l2fwd or l3fwd")

@@ -14,6 +14,7 @@ from headrace.ground.engine_check import PlanCheck
 from headrace.ground.engines.adapter import Adapter, Work
 from headrace.ground.engines.equivalence import Equivalences
 from headrace.ground.engines.nftables import nftables
+from headrace.ground.engines.testpmd import testpmd
 from headrace.ground.floor import Floor, Floors
 from headrace.ground.wired.ground import DeployedWired, WiredPoint, wired_point
 from headrace.ground.wired.pair import WiredEngines
@@ -25,7 +26,7 @@ from headrace.spec.deployment import HEADRACE, Execution
 from headrace.spec.study import Experiment
 from headrace.spec.testbed import ExternalDut, Testbed
 
-_ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {"nftables": nftables}
+_ADAPTERS: Mapping[str, Callable[[Work], Adapter]] = {"nftables": nftables, "testpmd": testpmd}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class ForeignPoint(WiredPoint):
     def engines(self, plan: Plan, site: Site) -> WiredEngines:
         ledger = Ledger(site.state.path)
         try:
-            commands = self.adapter.commands(site.state, ledger)
+            commands = self.adapter.commands(site, ledger)
             return WiredEngines(
                 self.description.engine, plan, None, self.bed, self.devices, site.state, commands
             )

@@ -8,9 +8,11 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from headrace.errors import HeadraceError
 from headrace.host.bounded import Unbounded, run_bounded
@@ -18,9 +20,11 @@ from headrace.host.ledger import Ledger
 from headrace.host.tool import printable
 from headrace.spec.testbed import ExternalDut
 
+LOG = "dut.log"  # what it prints, in the run's folder
 _END_S = 10.0
 _CONFIGURE_S = 60.0
 _READ_S = 10.0
+_LOOK_S = 0.02
 _LAST = 3  # lines
 # Its number is written down before it begins, so that whatever kills the lab, it can be ended.
 _NUMBERED = 'echo $$ >"$0"; exec "$@"'
@@ -37,6 +41,15 @@ def whole_numbers(text: str) -> dict[str, int] | None:
     return answer
 
 
+class Console(Protocol):
+    """By which a device that goes on running is asked, instead of by commands."""
+
+    def forwards(self) -> bool:
+        """Whether it has begun to."""
+
+    def counters(self) -> dict[str, int]: ...
+
+
 @dataclass(frozen=True)
 class Commands:
     """A device's, and what `read` prints. `place` is where the spec asks for them."""
@@ -44,6 +57,7 @@ class Commands:
     spec: ExternalDut
     place: str = "testbed.dut"
     parse: Callable[[str], dict[str, int] | None] = whole_numbers
+    console: Console | None = None
 
 
 class ExternalDevice:
@@ -52,7 +66,8 @@ class ExternalDevice:
     def __init__(self, commands: Commands, run: Path, ledger: Ledger) -> None:
         self._spec = spec = commands.spec
         self._place, self._parse = commands.place, commands.parse
-        self._log = run / "dut.log"
+        self._console = commands.console
+        self._log = run / LOG
         self._process: subprocess.Popen[bytes] | None = None
         if spec.start is None:
             return
@@ -67,9 +82,20 @@ class ExternalDevice:
             except OSError as error:
                 raise HeadraceError(f"{self._place}.start: {error.strerror}") from None
 
+    @property
+    def pid(self) -> int | None:
+        """Of what `start` began."""
+        return None if self._process is None else self._process.pid
+
     def configure(self) -> None:
         for command in self._spec.configure:
             self._asked("configure", command, _CONFIGURE_S)
+        deadline = time.monotonic() + _CONFIGURE_S
+        while self._console is not None and not self._console.forwards():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"{self._place}: does not forward after {_CONFIGURE_S:g} s")
+            time.sleep(_LOOK_S)
 
     def check_alive(self) -> None:
         if self._process is None or self._process.poll() is None:
@@ -82,7 +108,9 @@ class ExternalDevice:
         )
 
     def counters(self) -> dict[str, int]:
-        """Its own, as `read` prints them."""
+        """Its own, as its console or `read` says them."""
+        if self._console is not None:
+            return self._console.counters()
         if self._spec.read is None:
             return {}
         text = self._asked("read", self._spec.read, _READ_S)

@@ -83,7 +83,11 @@ class WiredEngines(Engine):
 
     @property
     def pids(self) -> dict[str, int]:
-        return {} if self.chain is None else {CHAIN: self.chain.pid}
+        if self.chain is not None:
+            return {CHAIN: self.chain.pid}
+        if self.external is not None and self.external.pid is not None:
+            return {CHAIN: self.external.pid}
+        return {}
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
