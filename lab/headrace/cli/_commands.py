@@ -21,6 +21,7 @@ GROUPS = {
         "schema": "Print the JSON Schema of specs, by which editors complete and check.",
     },
     "Measure": {
+        "campaign": "Measure each point of a study by itself, resumed after a kill.",
         "profile": "Measure what one function costs, and what a neighbour does to it.",
         "bench": "Measure parts of the engine by themselves.",
     },

@@ -5,7 +5,7 @@ what came of them, beside what was published."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from rich.console import Console
@@ -49,7 +49,8 @@ class Chosen:
     def checked(self, check: Check, *, all_right: bool) -> Checked:
         """As one study. `all_right`: a point with a mistake ends it; else the others go on."""
         if not self.study.groups:
-            return check(self.points[0].doc)
+            checked = check(self.points[0].doc)
+            return checked if self.wanted.point is None else _numbered(checked, self.wanted.point)
         return _together(self.study.name, list(self._each(check, all_right)))
 
     def _each(self, check: Check, all_right: bool) -> Iterator[Checked]:
@@ -64,7 +65,7 @@ class Chosen:
     def resolved(self) -> Resolved:
         """For the bundle: which points these were, and why some are not among them."""
         if not self.study.groups:
-            return Resolved()
+            return Resolved(selection=self.wanted if self.wanted.point is not None else None)
         return Resolved(selection=self.wanted, points=self._rows())
 
     def _rows(self) -> tuple[PointRow, ...]:
@@ -91,6 +92,14 @@ class Chosen:
             raise HeadraceError(
                 f"{len(self.failed)} of {len(self.points)} points failed: {', '.join(self.failed)}"
             )
+
+
+def _numbered(checked: Checked, number: str) -> Checked:
+    """One point of a study that has no groups, and so no names of its points."""
+    count = len(checked.points)
+    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= count:
+        raise BadInput(f"--point: got {number}; allowed: 1 to {count}, as the study has no groups")
+    return replace(checked, points=[checked.points[int(number) - 1]])
 
 
 @cache

@@ -28,6 +28,7 @@ from headrace.ground.hosted.where import WhereOutput
 from headrace.model.hosting import CapacityOutput
 from headrace.profile.bench_fib import BenchRows
 from headrace.record.bundle import Status
+from headrace.record.campaign import CampaignOutput
 from headrace.record.claim import JudgedClaims
 from headrace.record.environment import Environment
 from headrace.record.outputs import (
@@ -59,6 +60,7 @@ SCHEMA_VERSION = 1  # raised when a name goes, or changes its type or meaning; n
 OUTPUTS: dict[str, type[BaseModel]] = {
     "run": RunOutput,
     "run --check": Preview,
+    "campaign": CampaignOutput,
     "report": ReportOutput,
     "diff": GatedDiff,
     "compare": GatedComparison,

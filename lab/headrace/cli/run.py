@@ -79,7 +79,10 @@ def run(
     figure: Annotated[
         int | None, typer.Option("--figure", min=1, help="Only those of this figure.")
     ] = None,
-    point: Annotated[str | None, typer.Option("--point", help="Only this point.")] = None,
+    point: Annotated[
+        str | None,
+        typer.Option("--point", help="Only this point: its name, without groups its number."),
+    ] = None,
     show: Annotated[bool, typer.Option("--list", help="Show the points, measure nothing.")] = False,
     claims: Claims = False,
     live: Address = None,

@@ -66,7 +66,7 @@ class Resolved(Record):
 
     inputs: dict[str, str] = {}  # file as the spec names it: its copy, below the bundle
     experiments: tuple[SerializeAsAny[ResolvedPoint | DeployedGraph], ...] = ()
-    selection: Wanted | None = None  # of a study with groups: which points the user asked for
+    selection: Wanted | None = None  # which points the user asked for
     points: tuple[PointRow, ...] | None = None  # and what they are
     compared: dict[str, str] | None = None  # of a comparison in turn: side a and b, by their names
 

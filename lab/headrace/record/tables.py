@@ -213,6 +213,30 @@ def query(
             raise BundleError(f"query: {str(e).splitlines()[0]}") from None
 
 
+def gather(bundles: Iterable[Path], folder: Path) -> None:
+    """The rows of finished bundles in one trials.parquet and one results.parquet; the column
+    `bundle` has the name of the bundle's directory."""
+    import duckdb
+
+    paths = list(bundles)
+    with duckdb.connect() as db:
+        for stem in MODELS:
+            target, temporary = folder / f"{stem}.parquet", folder / f".{stem}.parquet.tmp"
+            files = ", ".join(f"'{quoted(path / target.name)}'" for path in paths)
+            try:
+                db.execute(
+                    f"COPY (SELECT parse_path(filename)[-2] AS bundle, * EXCLUDE filename FROM "
+                    f"read_parquet([{files}], union_by_name=true, filename=true)) "
+                    f"TO '{quoted(temporary)}' (FORMAT parquet, COMPRESSION zstd, "
+                    f"KV_METADATA {{{_VERSION_KEY}: '{VERSION}'}})"
+                )
+                temporary.replace(target)
+            except (duckdb.IOException, OSError) as error:
+                raise BundleUnwritable(target, _reason(str(error))) from None
+            finally:
+                temporary.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def bundle_table(bundle: Path, stem: str) -> Iterator[Path]:
     """A bundle's rows as a Parquet file; of a killed run's journal one is made meanwhile."""

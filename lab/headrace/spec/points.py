@@ -35,7 +35,7 @@ class Wanted:
 
     group: str | None = None
     figure: int | None = None
-    point: str | None = None
+    point: str | None = None  # by name; in a study without groups by number, from 1
 
 
 def has_groups(doc: Document) -> bool:
@@ -66,7 +66,7 @@ def points(doc: Document, machine: Machine, wanted: Wanted = Wanted()) -> list[S
 
 
 def _none_wanted(doc: Document, wanted: Wanted) -> None:
-    for option in ("group", "figure", "point"):
+    for option in ("group", "figure"):
         if getattr(wanted, option) is not None:
             raise BadInput(f"--{option}: {doc.file} has no `groups`")
 

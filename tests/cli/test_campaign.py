@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A campaign that is killed and gone on with ends as one that was not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+pytestmark = pytest.mark.parallel
+
+FUNCTIONS = {
+    "acl": "{acl: {rules: [{action: permit}]}}",
+    "l2": "{l2fwd: {}}",
+    "l3": "{l3fwd: {routes: [{prefix: 0.0.0.0/0, next_hop: 0}]}}",
+}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Six chains, predicted for a described server."""
+    words = [
+        f"  {a}-{b}: [{FUNCTIONS[a]}, {FUNCTIONS[b]}]" for a, b in product(FUNCTIONS, FUNCTIONS)
+    ]
+    file = tmp_path / "words.yaml"
+    file.write_text(
+        "name: words\nchains:\n" + "\n".join(words[:6]) + "\nworkload: {flows: 1024}\n"
+        "measure: {max: true, loads: [1M]}\nground: {simulated: {server: reference}}\n"
+    )
+    return file
+
+
+def campaign(spec: Path, folder: Path, *options: str) -> list[str]:
+    return [
+        sys.executable, "-m", "headrace", "campaign", str(spec), "--out", str(folder), "--json",
+        *options,
+    ]  # fmt: skip
+
+
+def run(spec: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = campaign(spec, folder, *options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def complete(folder: Path) -> set[str]:
+    states = {
+        file.parent.name: json.loads(file.read_text()) for file in folder.glob("*/status.json")
+    }
+    return {name for name, status in states.items() if status["state"] == "complete"}
+
+
+def kill_after(spec: Path, folder: Path, count: int) -> set[str]:
+    """SIGKILL as soon as so many bundles are whole; gives those."""
+    process = subprocess.Popen(campaign(spec, folder, "--jobs", "1"), stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while len(complete(folder)) < count and time.monotonic() < deadline:
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    return complete(folder)
+
+
+def rows(folder: Path, stem: str) -> list[tuple[Any, ...]]:
+    """All that was measured, but for when."""
+    when = " EXCLUDE started_at" if stem == "trials" else ""
+    with duckdb.connect() as db:
+        return db.execute(f"SELECT *{when} FROM read_parquet('{folder}/{stem}.parquet')").fetchall()
+
+
+def test_killed_twice_it_equals_one_that_was_not(spec: Path, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = run(spec, whole)
+    assert done.returncode == 0, done.stderr
+    first = kill_after(spec, killed, 1)
+    written = {name: (killed / name / "status.json").stat().st_mtime_ns for name in first}
+    second = kill_after(spec, killed, len(first) + 2)
+    assert first < second and len(second) < 6
+    again = run(spec, killed)
+    assert again.returncode == 0, again.stderr
+    for name, at in written.items():
+        assert (killed / name / "status.json").stat().st_mtime_ns == at, f"{name} was run again"
+    for stem in ("trials", "results"):
+        assert len(rows(whole, stem)) == 12  # two loads of six chains
+        assert rows(killed, stem) == rows(whole, stem)
+    points = [json.loads(one.stdout)["points"] for one in (done, again)]
+    assert points[0] == points[1]
+
+
+def test_halving_gives_the_best_most_runs(spec: Path, tmp_path: Path) -> None:
+    done = run(spec, tmp_path / "c", "--keep", "2")
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout)["points"]
+    assert [len(one["runs"]) for one in points] == [2, 2, 2, 1, 1, 1]
+    medians = [one["median"] for one in points]
+    assert medians[:2] == sorted(medians, reverse=True)[:2]
+    assert [one["left_out"] for one in points] == [False] * 2 + [True] * 4
+
+
+def test_a_point_by_its_number_is_the_campaigns(spec: Path, tmp_path: Path) -> None:
+    """And a replay of its bundle is of that point."""
+    base = [sys.executable, "-m", "headrace", "run"]
+    one = subprocess.run(
+        [*base, spec, "--point", "2", "--out", tmp_path / "b", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {row["chain"] for row in json.loads(one.stdout)["results"]} == {"acl-l2"}
+    again = subprocess.run(
+        [*base, tmp_path / "b", "--check", "--json"], capture_output=True, text=True, check=True
+    )
+    assert [p["chain"] for p in json.loads(again.stdout)["experiments"]] == ["acl-l2"]
+    wrong = subprocess.run(
+        [*base, spec, "--point", "7"], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2
+    assert wrong.stderr.splitlines()[-1] == (
+        "headrace: --point: got 7; allowed: 1 to 6, as the study has no groups"
+    )
+
+
+def test_another_study_does_not_go_on_with_it(spec: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "campaign.json").write_text(
+        json.dumps({"spec": "name: other", "server": None, "rule": {}})
+    )
+    done = run(spec, folder)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"headrace: --out {folder}: its campaign began with another value of the spec; allowed: "
+        "the same, or another folder"
+    )
+    assert sorted(p.name for p in folder.iterdir()) == [".lock", "campaign.json"]
