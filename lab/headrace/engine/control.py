@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import select
 import socket
+import time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +15,7 @@ from pydantic import ValidationError
 
 from headrace.engine.counts import EngineCounts
 from headrace.errors import HeadraceError
+from headrace.host.sockets import bytes_of
 from headrace.host.tool import printable
 from headrace.record.frozen import Record
 
@@ -32,9 +36,11 @@ class ControlLost(HeadraceError):
 
 
 # Pollers and whatever else the machine does leave the engine's control thread little time. Nobody
-# waits for an engine that is dead, as its socket is closed then: this is for one that hangs.
+# waits for an engine that is dead, as its socket is closed then: this is for one that hangs, or
+# that sends a byte now and then.
 ANSWER_S = 300.0
 _ANSWER_MOST = 64 << 20  # bytes; an engine may be a VNF's
+_CHUNK_BYTES = 1 << 18
 
 
 class Control:
@@ -43,7 +49,8 @@ class Control:
         self._timeout_s = timeout_s
         self._socket = to if isinstance(to, socket.socket) else _connected(to, timeout_s)
         self._socket.settimeout(timeout_s)
-        self._reader = self._socket.makefile("rb")
+        self._answers = bytes_of(self._socket)
+        self._said = bytearray()  # beyond the last answer
 
     def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
         self.send(cmd, **arguments)
@@ -83,22 +90,39 @@ class Control:
     def receive(self, cmd: str) -> dict[str, Any]:
         return _parsed(cmd, self._line(cmd))
 
+    def answered(self, within_s: float) -> bool:
+        """Whether something was sent to us; waits so long for it."""
+        return bool(self._said or select.select([self._answers], [], [], within_s)[0])
+
     def _line(self, cmd: str) -> bytes:
+        deadline = time.monotonic() + self._timeout_s
+        seen = 0
+        while (end := self._said.find(b"\n", seen)) < 0:
+            seen = len(self._said)
+            if seen >= _ANSWER_MOST:
+                raise ControlLost(f"engine: answer to {cmd!r} is longer than {_ANSWER_MOST} bytes")
+            self._said += self._more(cmd, deadline - time.monotonic())
+        line = bytes(self._said[: end + 1])
+        del self._said[: end + 1]
+        return line
+
+    def _more(self, cmd: str, left_s: float) -> bytes:
+        if left_s <= 0:
+            raise self._silent(cmd)
+        self._answers.settimeout(left_s)
         try:
-            answer = self._reader.readline(_ANSWER_MOST)
+            more = self._answers.recv(_CHUNK_BYTES)
         except TimeoutError:
             raise self._silent(cmd) from None
-        except OSError as error:
-            raise ControlLost(f"engine: control socket: {error.strerror or error}") from None
-        if len(answer) == _ANSWER_MOST:
-            raise ControlLost(f"engine: answer to {cmd!r} is longer than {_ANSWER_MOST} bytes")
-        if not answer.endswith(b"\n"):
+        if not more:
             raise ControlLost(f"engine: closed the control socket during {cmd!r}")
-        return answer
+        return more
 
     def close(self) -> None:
-        self._reader.close()
+        with contextlib.suppress(OSError):  # the engine has ended
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        self._answers.close()
 
 
 def _parsed(cmd: str, answer: bytes) -> dict[str, Any]:

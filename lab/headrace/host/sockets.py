@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets in folders that others write."""
+"""Sockets that others write: in their folders, or what they send."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import errno
 import os
 import socket
 import stat
+import threading
 from pathlib import Path
 
 from headrace.errors import HeadraceError
 
 _CONNECT_S = 5.0
+_CHUNK_BYTES = 1 << 18
 
 
 def connect_to(path: Path) -> socket.socket:
@@ -43,3 +45,32 @@ def pinned_socket(path: Path) -> int:
         os.close(pinned)
         raise HeadraceError(f"{path}: is no socket, though a VNF was to listen there")
     return pinned
+
+
+def bytes_of(stream: socket.socket) -> socket.socket:
+    """What `stream` receives from now on, without the descriptors that its peer may send.
+
+    Whoever receives descriptors closes them, also when it has no room for them (unix(7)), and a
+    TCP socket can be set to wait when it is closed, for hours (SO_LINGER in socket(7)). So a thread
+    of its own receives: a peer that sends such a socket holds that thread until the process ends,
+    and nobody else. `stream` may be written to meanwhile, and closed after shutdown().
+    """
+    ours, theirs = socket.socketpair()
+    own = stream.dup()  # whose closing is the last one: what it still holds is closed with it
+    own.settimeout(stream.gettimeout())
+    threading.Thread(target=_hand_on, args=(own, theirs), name="bytes_of", daemon=True).start()
+    return ours
+
+
+def _hand_on(stream: socket.socket, to: socket.socket) -> None:
+    with stream, to:
+        while True:
+            try:
+                data = stream.recv(_CHUNK_BYTES)
+                if not data:
+                    return
+                to.sendall(data)
+            except TimeoutError:
+                continue  # nothing was sent to us
+            except OSError:
+                return

@@ -116,10 +116,6 @@ def _available_mb() -> int:
     return 1 << 30
 
 
-def _readable(end: socket.socket) -> bool:
-    return bool(select.select([end], [], [], _POLL_S)[0])
-
-
 class VnfMachine(HostedVnf):
     at_once = 4
 
@@ -230,11 +226,12 @@ class VnfMachine(HostedVnf):
     def connect(self) -> None:
         """The port holds the question until somebody in the guest reads it."""
         assert self._end is not None
-        end = self._end
-        control = Control(end)
+        control = Control(self._end)
         try:
             control.send("info")
-            self._await(lambda: _readable(end), self._common.hosting.vm.boot, "no answer")
+            self._await(
+                lambda: control.answered(_POLL_S), self._common.hosting.vm.boot, "no answer"
+            )
             control.receive("info")
         except HeadraceError:
             control.close()
