@@ -64,12 +64,14 @@ class Draft:
 
 @dataclass
 class Packer:
-    """Drafts of one mode. `pool`: ways of each chain to choose from."""
+    """Drafts of one mode. `pool`: ways of each chain to choose from. `swift`: of those that the aim
+    counts alike, the one with less latency is better, rather than the one with fuller lcores."""
 
     problem: PlacementProblem
     mode: int
     pool: Sequence[Sequence[ChainWay]]
     seed: int = 1
+    swift: bool = False
     _parts: dict[tuple[int, ChainWay], tuple[list[tuple[int, float]], list[tuple[int, float]]]] = (
         field(default_factory=dict)
     )
@@ -273,7 +275,8 @@ class Packer:
                 total += area.used * problem.servers[server].each
                 on.add(server)
         total += sum(problem.servers[server].fixed for server in on)
-        return total + 1e9 * (max(0, most - problem.full) + over), -squares
+        unkept = 1e9 * (max(0, most - problem.full) + over)
+        return total + unkept, latency if self.swift else -squares
 
     def _known(self, chain: int, way: ChainWay) -> tuple[int, list[tuple[int, int]]]:
         """A way's latency, and what it uses of limits."""

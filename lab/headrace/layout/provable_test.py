@@ -108,6 +108,23 @@ def test_a_small_problem_has_the_value_of_the_best_of_all_placements(
             ), seed  # fmt: skip
 
 
+@pytest.mark.parametrize("delays", [(100, 900), (900, 100)])
+@pytest.mark.parametrize("aim", ["lcores", "watts"])
+def test_a_tie_goes_to_the_faster_place(aim: PlacementAim, delays: tuple[int, int]) -> None:
+    """The same work on both areas, each as far from its port; a packet is through one sooner."""
+    one = FunctionLoads(
+        name="f", work=(900 * FINE,) * 2, enter=(100 * FINE,) * 3, leave=50 * FINE,
+        memory=(0, 0), delay_ns=delays, enter_ns=(500, 500, 500),
+    )  # fmt: skip
+    drawn = instance(AIMS.index(aim))
+    chain = drawn.chains[0].model_copy(update={"functions": (one,), "within_ns": None})
+    problem = drawn.model_copy(update={"chains": (chain,)})
+    answer = Placing(problem, seconds=2).answer()
+    assert answer.word == "optimal"
+    (way,) = answer.placement.ways
+    assert {s.area for s in way.segments} == {delays.index(100)}
+
+
 def test_its_certificate_is_accepted_by_the_checker(
     answers: dict[int, PlacementAnswer | None],
 ) -> None:
