@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from headrace.analyse.bottleneck import Pipe, pipe_of
 from headrace.analyse.capacity import HELD_CHECKS, HELD_UP, Part, parts_of
@@ -30,9 +30,18 @@ _NOT_THE_CHAIN = {
     ),
     "generator-bound": (
         "the generator could not send what was asked: the chain's limit was not met",
-        "give the generator a core of its own, or larger frames, or fewer fields that vary",
+        "larger frames, or fewer fields that vary",
     ),
 }
+
+
+_TWO_LCORES = "lcores of their own for generator and sink (`lcores.traffic` with two), or "
+
+
+def _shared(at: Measurement, roles: Sequence[str]) -> bool:
+    """Whether one of these has no lcore to itself. Where nothing is known of them: nothing."""
+    own = [s for s in at.segments if s.role in roles]
+    return any(set(a.cpus) & set(b.cpus) for a in own for b in at.segments if a is not b)
 
 
 def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
@@ -40,6 +49,8 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
         if at.audit.verdict not in _NOT_THE_CHAIN:
             continue
         text, remedy = _NOT_THE_CHAIN[at.audit.verdict]
+        if at.audit.verdict == "generator-bound":
+            remedy = _TWO_LCORES * _shared(at, ("generator",)) + remedy
         yield Diagnosis(
             rule=at.audit.verdict,
             weight=Weight.TESTER,
@@ -184,7 +195,7 @@ def _narrow_tester(at: Measurement, drawn: Pipe, measured: str) -> Diagnosis:
         place=_place(at),
         text=drawn.headline,
         evidence=(*drawn.reasons, measured),
-        remedy="more lcores for traffic (`lcores.traffic` with two), or larger frames",
+        remedy=_TWO_LCORES * _shared(at, ("generator", "sink")) + "larger frames",
     )
 
 

@@ -78,6 +78,19 @@ def test_the_tester_is_blamed_by_its_verdict(
     assert one.rule == verdict and one.evidence[0] == wrong.text
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_no_lcore_is_advised_that_is_there(measured: tuple[Result, Trial], apart: bool) -> None:
+    result, _ = measured
+    cpus = {"generator": (0,), "sink": (3 if apart else 0,)}
+    segments = [s.model_copy(update={"cpus": cpus.get(s.role, (1,))}) for s in result.segments]
+    assert set(cpus) <= {s.role for s in segments}
+    bound = {"audit": Audit(verdict="generator-bound"), "segments": tuple(segments)}
+    (one,) = explain(Evidence(results=[result.model_copy(update=bound)]))[:1]
+    assert one.rule == "generator-bound"
+    assert ("lcores.traffic" in one.remedy) == (not apart)
+    assert one.remedy.endswith("larger frames, or fewer fields that vary")
+
+
 def test_the_search_above_is_what_counts(measured: tuple[Result, Trial]) -> None:
     """The same overflow in a warm-up, which nobody asked for, is no finding."""
     result, trial = measured
@@ -167,7 +180,7 @@ def test_a_tester_that_is_narrower_is_said_as_a_report_says_it(
     slow = result.model_copy(update={"counters": counters, "capacity": None})
     (one,) = [d for d in explain(Evidence(results=[slow])) if d.rule == "narrow-tester"]
     assert one.text.startswith("The tester is narrower than the chain: generator can carry")
-    assert "lcores.traffic" in one.remedy
+    assert one.remedy == "larger frames"  # generator and sink have lcores of their own already
     assert "narrow-tester" not in {d.rule for d in explain(Evidence(results=[result]))}
 
 
