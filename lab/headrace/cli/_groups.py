@@ -176,7 +176,8 @@ def _together(name: str, each: Sequence[Checked]) -> Checked:
         seconds=sum(known) if len(known) == len(each) else None,
         interleaved=all(one.interleaved for one in each),
         memory=max(memory, key=lambda one: one.memory_mb) if memory else None,
-        notes=[note for one in each for note in one.notes],
+        notes=list(dict.fromkeys(note for one in each for note in one.notes)),
+        computed=[point for one in each for point in one.computed],
         lacking=next((one.lacking for one in each if one.lacking is not None), None),
         apart=True,
     )

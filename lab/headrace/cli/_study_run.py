@@ -19,7 +19,7 @@ from headrace.cli._console import print_json, stdout
 from headrace.cli._live import listen, watched
 from headrace.cli.report import finish_run
 from headrace.cli.tune import is_tuned, replay
-from headrace.errors import BadInput, HeadraceError
+from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.choose import Grounds, simulated
 from headrace.ground.contract import Checked
 from headrace.host.programs import shipped
@@ -42,7 +42,7 @@ from headrace.spec.points import Wanted
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """As it is given on the command line."""
 
     spec: Path
@@ -62,9 +62,10 @@ class Asked:
     trust: bool
 
 
-def run_study(asked: Asked) -> None:
+def run_study(asked: RunOptions) -> None:
     spec, out, as_json = asked.spec, asked.out, asked.as_json
     _one_of(asked.show, asked.check)
+    _not_here(spec)
     if spec.is_dir() and is_tuned(spec):
         return _replay_tuned(asked)
     _say_command(spec)
@@ -101,7 +102,7 @@ def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str 
     there = groups.chosen(on_server(doc, beside), chosen.wanted)
     predicted = there.checked(Grounds().check, all_right=True)
     points, notes = (*checked.points, *predicted.points), (*checked.notes, *predicted.notes)
-    return dataclasses.replace(checked, points=points, notes=notes)
+    return dataclasses.replace(checked, points=points, notes=notes, computed=predicted.points)
 
 
 def _replayed_on(spec: Path) -> str | None:
@@ -144,7 +145,7 @@ def _end(
     chosen.complain()
 
 
-def _replay_tuned(asked: Asked) -> None:
+def _replay_tuned(asked: RunOptions) -> None:
     others = ("check", "group", "figure", "point", "show", "claims", "live")  # a study's
     for name in (name for name in others if getattr(asked, name)):
         option = "list" if name == "show" else name
@@ -241,10 +242,12 @@ def _preview(name: str, checked: Checked, files: tuple[str, ...] = ()) -> Previe
                 workload="; ".join(offer.workload for offer in one.offers),
                 lcores={segment.name: segment.cpus for segment in one.segments},
                 notes=tuple(one.notes),
+                predicted=any(one is computed for computed in checked.computed),
             )
             for one in points
         ),
         repetitions=study.repetitions,
+        notes=tuple(checked.notes),
         seconds=study_s(checked),
         files=files,
         runs=tuple(dict.fromkeys(name for one in points for name in one.runs)),
@@ -269,11 +272,20 @@ def open_spec(given: Path, *, trusted: bool) -> Document:
         return document.load(own)
     if not given.is_dir():
         return document.load(given)
+    _not_here(given)
     bundle = Bundle(given)
     doc = document_of(bundle, trusted=trusted)
     if doc is None or bundle.spec_resolved is None:
         raise BadInput(f"{given}: has no spec to replay")
     return doc
+
+
+def _not_here(given: Path) -> None:
+    """An empty name, as of a shell's variable that is not set, is this directory to pathlib."""
+    if given == Path() and not (given / "status.json").is_file():
+        problem = "is empty or '.', and this directory is no bundle"
+        allowed = "a spec (YAML), a bundle, or the name of a study"
+        raise bad_value("SPEC", problem=problem, allowed=allowed)
 
 
 def on_server(doc: Document, server: str | None) -> Document:

@@ -66,8 +66,8 @@ def plan(
         Path | None, typer.Option(help="With --server: write what the checker reads here.")
     ] = None,
     costs_from: Annotated[
-        str, typer.Option("--costs", help="measured (here and now) or profiles (stored).")
-    ] = "measured",
+        str | None, typer.Option("--costs", help="measured (now; the default), profiles (stored).")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Run the choice, RTC and pipeline, too.")
     ] = False,
@@ -86,14 +86,15 @@ def plan(
     --server: where to put several chains on a described server, with a proof to be checked."""
     doc = open_spec(spec, trusted=False)
     if server is not None:
-        _without_server({"--lcores": lcores, "--rate": rate, "--slo": slo, "--verify": verify})
+        _without_server(lcores=lcores, rate=rate, slo=slo, verify=verify, costs=costs_from)
         for option, file in (("--out", out), ("--html", html), ("--proof", proof)):
             _check_output(option, file, doc)
         place(doc, PlacingOptions(server, servers, aim, busy, within, out, proof, html, as_json))
         return
     if proof is not None or servers != 1:
         raise BadInput("--proof, --servers: allowed with --server")
-    asked = _Asked(aim, rate, slo, lcores, costs_from, verify, repetitions, seconds, out, html)
+    costs = costs_from or "measured"
+    asked = _Asked(aim, rate, slo, lcores, costs, verify, repetitions, seconds, out, html)
     _show(_planned(doc, asked), html, as_json)
 
 
@@ -143,10 +144,12 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
     return [plan for plan, _ in planned]
 
 
-def _without_server(given: dict[str, object]) -> None:
-    for option, value in given.items():
+def _without_server(**given: object) -> None:
+    for name, value in given.items():
         if value:
-            raise bad_value(option, value, allowed="none beside --server, where nothing is run")
+            raise bad_value(
+                f"--{name}", value, allowed="none beside --server, where nothing is run"
+            )
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli._study_run import on_server
-from headrace.cli.plan import _check_output, _check_writable
+from headrace.cli._study_run import on_server, open_spec
+from headrace.cli.plan import _check_output, _check_writable, plan
+from headrace.cli.provision import provision
 from headrace.cli.run import run
 from headrace.errors import BadInput
+from headrace.host.programs import shipped
 from headrace.host.store import server_named
 from headrace.record.bundle import BundleWriter
 from headrace.spec import document
+from headrace.spec.provision import Provision
+
+STUDIES = shipped("studies")
 
 
 def test_where_nothing_can_be_written_is_said_at_once(tmp_path: Path) -> None:
@@ -46,6 +51,37 @@ def test_no_name_of_a_server_is_not_this_machine(tmp_path: Path) -> None:
     assert doc.data["ground"] == {"simulated": {"server": ""}}
     with pytest.raises(BadInput, match="server: got ''; no such file"):
         server_named(doc, "")
+
+
+def test_no_name_of_a_spec_is_not_this_directory() -> None:
+    for begin in (lambda: run(Path(), on="reference"), lambda: open_spec(Path(), trusted=False)):
+        with pytest.raises(BadInput, match="SPEC: is empty"):
+            begin()
+
+
+def test_what_a_placement_does_not_take_is_refused() -> None:
+    """It is by stored costs alone: `--costs` was taken, and nothing came of it."""
+    with pytest.raises(BadInput, match="--costs: got 'profiles'; allowed: none beside --server"):
+        plan(STUDIES / "placement.yaml", server="reference", costs_from="profiles")
+
+
+def test_servers_and_factors_count_once(capsys: pytest.CaptureFixture[str]) -> None:
+    study, name = STUDIES / "placement.yaml", "xeon-platinum-8168"
+    file = str(shipped("servers") / f"{name}.yaml")
+    provision(study, [name, file, name], [1.0, 0.5, 1.0], as_json=True)
+    needs = Provision.model_validate_json(capsys.readouterr().out).needs
+    assert [(row.server, row.factor) for row in needs] == [(name, 0.5), (name, 1.0)]
+    with pytest.raises(BadInput, match=r"--factor: got 1e-300; allowed: 0.001 to 1000"):
+        provision(study, [name], [1e-300])
+
+
+def test_what_is_predicted_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A prediction of trials of minutes takes seconds, and is not called a measurement."""
+    quickstart = STUDIES / "quickstart.yaml"
+    run(quickstart, check=True, on="xeon-gold-5118")
+    heading, first, *_ = capsys.readouterr().out.splitlines()
+    assert heading == "quickstart: 3 predictions, about 6 s"
+    assert first.startswith("  quickstart, rtc (predicted), 64B")
 
 
 def test_a_bundle_of_another_command_says_which(

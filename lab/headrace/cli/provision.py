@@ -42,11 +42,12 @@ def provision(
     doc = open_spec(spec, trusted=False)
     factors = sorted(set(factor or (0.5, 1.0, 2.0)))
     for one in factors:
-        if not 0 < one <= 1000:
-            raise bad_value("--factor", one, allowed="above 0, to 1000")
+        if not 0.001 <= one <= 1000:
+            raise bad_value("--factor", one, allowed="0.001 to 1000")
     full = share_of("--busy", busy)
     provisioning = Provisioning(doc, one_of_each(doc), full, within, most)
-    pairs = [with_costs(server_named(doc, name)) for name in server]
+    files = dict.fromkeys(server_named(doc, name).resolve() for name in server)
+    pairs = [with_costs(file) for file in files]
     rows = [provisioning.needed(*pair, one) for pair in pairs for one in factors]
     needed = Provision(
         study=provisioning.experiments[0].study.name,

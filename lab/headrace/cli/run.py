@@ -91,7 +91,7 @@ def run(
     trust: Trust = False,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
-    from headrace.cli._study_run import Asked, run_study
+    from headrace.cli._study_run import RunOptions, run_study
 
     given = (spec, out, as_json, wait, settled, check, group, figure, point, show, claims)
-    run_study(Asked(*given, live, on, beside, trust))
+    run_study(RunOptions(*given, live, on, beside, trust))

@@ -260,6 +260,7 @@ class Checked:
     notes: Sequence[str] = ()  # for the user: of what has no point
     # Files and sockets that functions are told to write to, by the name that the spec uses.
     writes: Mapping[str, Path] = field(default_factory=dict)
+    computed: Sequence[Point] = ()  # those of `points` that are predicted: no trial takes its time
     lacking: str | None = None  # why this user cannot run it, though it can be checked
 
 

@@ -19,6 +19,7 @@ from headrace.spec.measure import Measure
 # As five studies took (docs/measuring.md).
 COMMAND_S = 2.0  # to load, and to write the report
 FLOOR_S = 2.4  # the tester's maximum and floor, once per workload
+PREDICTED_S = 1.3  # a point of a described server, whatever its trials say that they take
 TRIAL_S = 0.15  # of a trial, beside sending and draining: counters before and after
 # The made-up chain carries this part of what the tester can, give or take so much each time.
 _TESTER_PPS, _PART, _UNSTEADY = 20e6, 0.4, 0.01
@@ -31,14 +32,17 @@ _SEARCHES = 16
 def study_s(checked: Checked) -> float:
     """All of a study; what a ground itself takes to deploy is its to say."""
     times = deployments(checked)
+    computed = set(map(id, checked.computed))
+    run = [point for point in checked.points if id(point) not in computed]
     each = sum(
         times * warmup_s(point)
         + point.study.repetitions
         * measuring_s(offer.measure or point.study.measure, point.cpus <= isolated_cpus())
-        for point in checked.points
+        for point in run
         for offer in point.offers
     )
-    workloads = {offer.workload for point in checked.points for offer in point.offers}
+    each += PREDICTED_S * len(computed) * checked.points[0].study.repetitions
+    workloads = {offer.workload for point in run for offer in point.offers}
     deploying = times * (checked.seconds or 0.0)
     return COMMAND_S + FLOOR_S * len(workloads) + each + deploying + _comparing_s(checked)
 

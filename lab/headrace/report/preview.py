@@ -19,12 +19,14 @@ class PreviewedPoint(Record):
     workload: str
     lcores: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    predicted: bool = False  # for a described server, not measured
 
 
 class Preview(Record):
     name: str
     experiments: tuple[PreviewedPoint, ...]
     repetitions: int
+    notes: tuple[str, ...] = ()  # what is not one experiment's
     seconds: float | None  # None: nothing is known about how long it takes
     files: tuple[str, ...]
     runs: tuple[str, ...] = ()  # programs, images and machines that are started for it
@@ -33,7 +35,10 @@ class Preview(Record):
 
     @property
     def heading(self) -> str:
-        text = f"{self.name}: {plural(len(self.experiments) * self.repetitions, 'measurement')}"
+        predicted = sum(one.predicted for one in self.experiments)
+        counts = {"measurement": len(self.experiments) - predicted, "prediction": predicted}
+        parts = [plural(n * self.repetitions, what) for what, n in counts.items() if n]
+        text = f"{self.name}: {' and '.join(parts)}"
         if self.seconds is not None:
             text += f", about {duration(self.seconds)}"
         return f"{text}, and what deploying takes" if self.deploying else text
@@ -54,7 +59,8 @@ def show(preview: Preview, console: Console) -> None:
         console.print(line.rstrip(), markup=False)
     if preview.repetitions > 1:
         console.print(f"  each {preview.repetitions} times", markup=False)
-    for note in dict.fromkeys(note for one in preview.experiments for note in one.notes):
+    every = (*preview.notes, *(note for one in preview.experiments for note in one.notes))
+    for note in dict.fromkeys(every):
         console.print(f"  note: {note}", markup=False)
     for line in preview.touched:
         console.print(f"  {line}", markup=False)
@@ -64,7 +70,8 @@ def show(preview: Preview, console: Console) -> None:
 
 
 def _title(one: PreviewedPoint) -> str:
-    return ", ".join(part for part in (one.chain, one.execution, one.workload) if part)
+    execution = f"{one.execution} (predicted)" if one.predicted else one.execution
+    return ", ".join(part for part in (one.chain, execution, one.workload) if part)
 
 
 def _cpus(cpus: tuple[int, ...]) -> str:

@@ -69,7 +69,7 @@ class SimulatedGround:
         experiments = list(expand(doc))
         points = [self._point(one, doc, description) for one in experiments]
         files = input_files(experiments, doc, description)
-        return Checked(points, files, 0.0, notes=(self._note(),))
+        return Checked(points, files, 0.0, notes=(self._note(),), computed=points)
 
     def _point(self, one: Experiment, doc: Document, description: Description) -> SimulatedPoint:
         check_covered(one, doc, self.home, self.server)
