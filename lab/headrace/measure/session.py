@@ -266,9 +266,13 @@ class Session:
         return judged
 
     def keep(self, results: Sequence[Result]) -> None:
-        for one in results:
-            self.bundle.result(one)
-            self.results.append(one)
+        interrupts.hold()  # what is in the bundle is known here: an interrupted run reports it
+        try:
+            for one in results:
+                self.bundle.result(one)
+                self.results.append(one)
+        finally:
+            interrupts.let_go()
         self.progress.observer.results(results)
 
     @contextlib.contextmanager

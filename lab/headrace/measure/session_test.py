@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from headrace.analyse.report import report
 from headrace.collect.base import Targets
 from headrace.errors import BadInput, HeadraceError
 from headrace.ground.contract import Checked, Converging, Deployed, Killable, Looking, Offer, Site
+from headrace.host import interrupts
 from headrace.measure.progress import Progress
 from headrace.measure.session import Session, session
 from headrace.record.bundle import Bundle, BundleUnwritable, BundleWriter
@@ -369,3 +371,25 @@ def test_what_converges_has_rows_and_no_packets(home: Path) -> None:
         ["change per_s", "change seconds", "change reaction_s"]
     ] * 2
     assert compared[0].changes[0].a == 1.5e4
+
+
+def test_a_result_is_written_and_known_before_an_interrupt_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = BundleWriter.result
+
+    def interrupted(self: BundleWriter, one: Any) -> None:
+        written(self, one)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(BundleWriter, "result", interrupted)
+    monkeypatch.setattr(interrupts, "received", [])
+    monkeypatch.setattr(interrupts, "_raised", False)
+    with contextlib.ExitStack() as stack:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.getsignal(number))
+        interrupts.catch()
+        done = run(home, [Fake("a", [])])
+    assert isinstance(done.error, KeyboardInterrupt)
+    assert "interrupted; what was measured is in" in done.words and done.reported == [False]
+    assert len(Bundle(done.bundle).results()) == 1
