@@ -25,6 +25,7 @@ workload: {direction: both, frame: csit, flows: 64, headers: {src_ip: 198.18.0.1
 measure:
   max: true
   trial: 0.2
+  patience: 0
   search: [pdr, 50%]
   goals: {initial_trial: 0.1, final_trial: 0.1, duration_sum: 0.2, width: 20%, preceding_targets: 1}
 repetitions: 2

@@ -23,9 +23,8 @@ from headrace.spec.measure import LoadShare
 
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
+# Before it is, what disturbed it is waited for.
 RETRIES = 6
-# Before it is, what disturbed it is waited for: so long in all, as some machines are never quiet.
-PATIENCE_S = 15.0
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
 SATURATED_S = 1.0  # the first trial for an execution's capacity,
@@ -218,7 +217,7 @@ class TrialSeries:
     def _pause(self) -> None:
         """Until what disturbed a trial has passed: it would disturb the next one, too."""
         began = time.monotonic()
-        while self._paused_s + (time.monotonic() - began) < PATIENCE_S:
+        while self._paused_s + (time.monotonic() - began) < self._measure.patience:
             share = self._deployed.left_alone(LOOK_S)
             if share is None or share >= LEFT_ALONE:
                 break

@@ -193,6 +193,8 @@ class Measure(Spec):
     # not given
     search_timeout: Annotated[Seconds, Field(ge=1, le=86400)] = 300.0  # after which a search ends
     # with the bounds that it has
+    patience: Annotated[Seconds, Field(ge=0, le=86400)] = 15.0  # for how long in all a search waits
+    # for other work on its lcores to pass, before it repeats what that disturbed
     drain: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.1  # wait for the last packets before
     # counters are read
     chaos: Chaos | None = None  # VNFs are killed at the one load of `loads`
