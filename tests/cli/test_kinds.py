@@ -20,7 +20,7 @@ CHAIN = """
 chain: [{acl: {rules_file: my.rules}}, monitor]
 warmup: 0.1
 """
-SHORT = "measure: {max: true, loads: [20k], trial: 0.3}\n"
+SHORT = "measure: {max: true, loads: [20k], trial: 0.3, pairs: 1}\n"
 RULES = "@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\n"
 ROOT = pytest.mark.needs_root
 
