@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,6 +87,12 @@ def test_killed_twice_it_equals_one_that_was_not(spec: Path, tmp_path: Path) -> 
     written = {name: (killed / name / "status.json").stat().st_mtime_ns for name in first}
     second = kill_after(spec, killed, len(first) + 2)
     assert first < second and len(second) < 6
+    # A run that was killed itself: another chain's rows, to be seen if they were taken for its own.
+    unfinished = killed / "6-1"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(killed / min(first), unfinished)
+    status = json.loads((unfinished / "status.json").read_text())
+    (unfinished / "status.json").write_text(json.dumps({**status, "state": "running"}))
     again = run(spec, killed)
     assert again.returncode == 0, again.stderr
     for name, at in written.items():

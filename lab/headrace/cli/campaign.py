@@ -24,7 +24,8 @@ from headrace.cli import _groups as groups
 from headrace.cli._console import print_json, stdout
 from headrace.cli._folder import make_folder
 from headrace.cli._placing import share_of
-from headrace.cli.run import On, Trust, Wait, measure_study, on_server, open_spec
+from headrace.cli._study_run import measure_study, on_server, open_spec
+from headrace.cli.run import On, Trust, Wait
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError, bad_value
 from headrace.ground.choose import Grounds, simulated
