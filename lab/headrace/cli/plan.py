@@ -93,8 +93,7 @@ def plan(
         return
     if proof is not None or servers != 1:
         raise BadInput("--proof, --servers: allowed with --server")
-    costs = costs_from or "measured"
-    asked = _Asked(aim, rate, slo, lcores, costs, verify, repetitions, seconds, out, html)
+    asked = _Asked(aim, rate, slo, lcores, costs_from, verify, repetitions, seconds, out, html)
     _show(_planned(doc, asked), html, as_json)
 
 
@@ -106,7 +105,7 @@ class _Asked:
     rate: str | None
     slo: str | None
     lcores: int | None
-    costs_from: str
+    costs: str | None
     verify: bool
     repetitions: int
     seconds: float
@@ -117,9 +116,11 @@ class _Asked:
 def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
     """What is wrong is told before anything is measured."""
     experiments = _experiments(doc)
-    if asked.costs_from not in get_args(CostSource):
-        raise bad_value("--costs", asked.costs_from, allowed=", ".join(get_args(CostSource)))
-    if asked.costs_from == "profiles":
+    costs = asked.costs or "measured"
+    if costs not in get_args(CostSource):
+        raise bad_value("--costs", costs, allowed=", ".join(get_args(CostSource)))
+    stored = costs == "profiles"
+    if stored:
         profiles.check_stored(experiments)  # before anything is taken, or waited for
     _check_out(asked.out, experiments)
     for option, file in (("--out", asked.out), ("--html", asked.html)):
@@ -133,7 +134,6 @@ def _planned(doc: Document, asked: _Asked) -> list[ChainPlan]:
         console.print(text, markup=False)
 
     with run.bench() as bench:
-        stored = asked.costs_from == "profiles"
         planner = Planner(bench, doc, cpus, wanted, stored, asked.verify, say)
         planned = [planner.plan(one) for one in experiments]
     finish_run(bench.session.bundle.path, None)
