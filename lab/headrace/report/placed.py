@@ -102,6 +102,9 @@ def _ports(plan: PlacementPlan, server: str, place: str) -> tuple[tuple[str, flo
 
 def _chains(plan: PlacementPlan) -> Section:
     rows = []
+    fills = plan.answer.problem.aim == "rate"
+    rate = "can carry" if fills else "asked"
+    full = "`can carry`: with the narrowest lcore or limit full. " if fills else ""
     for chain in plan.chains:
         for i, s in enumerate(chain.segments):
             first = i == 0
@@ -124,15 +127,14 @@ def _chains(plan: PlacementPlan) -> Section:
         Column("lcores", "text"),
         Column("of each", "share"),
         Column("packets come", "text"),
-        Column("carries", "own-rate"),
+        Column(rate, "own-rate"),
         Column("latency", "own-time"),
         Column("goal", "own-time", optional=True),
     )
     note = (
-        "`carries`: with the narrowest lcore or limit full, or what is asked. Latency is a typical "
-        f"packet's on lcores {plan.answer.problem.full / 100:g} % busy. Pool, tables and rings are "
-        "on the node of the segment that uses them; the port's RETA spreads its 128 entries "
-        "evenly over the queues of the first segment's lcores."
+        f"{full}Latency is a typical packet's on lcores {plan.answer.problem.full / 100:g} % busy. "
+        "Pool, tables and rings are on the node of the segment that uses them; the port's RETA "
+        "spreads its 128 entries evenly over the queues of the first segment's lcores."
     )
     return Section("Chains", note, (Table(columns, tuple(rows)),))
 

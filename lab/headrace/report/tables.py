@@ -132,7 +132,7 @@ TIMES = (_latency("p50", from_width=88), _latency("p99"))
 RESULTS = (
     Field(Column("throughput", "rate", digits=4), _rate),
     SPREAD,
-    Field(Column("carries", "text", from_width=120, optional=True), _carried),
+    Field(Column("predicted range", "text", from_width=120, optional=True), _carried),
     Field(Column("L1", unit="Gbit/s", from_width=100), lambda s: s.throughput_gbps_l1.median),
     Field(Column("L2", unit="Gbit/s", on="page"), lambda s: s.throughput_gbps_l2.median),
     LOSS,
