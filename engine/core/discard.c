@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Beside what each thread has of the program's and its libraries' own, which takes more than this. */
 #define STACK_BYTES (64 << 10)
 
 struct last_holder {
@@ -40,7 +41,7 @@ static int start(struct last_holder *h)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setstacksize(&attr, (size_t)sysconf(_SC_THREAD_STACK_MIN) + STACK_BYTES);
 	rc = pthread_create(&thread, &attr, hold, h);
 	pthread_attr_destroy(&attr);
 	return rc;

@@ -103,6 +103,7 @@ def test_peer_dies_at_any_time(start_engine: Start, cpus: list[int], tmp_path: P
     socket = tmp_path / "vf.sock"
     with start_engine(host_plan(cpus[0], socket, [64])) as host:
         before = host.read()["mbufs_in_use"]
+        descriptors = []
         host.call("start", sources={"gen": {"rate_pps": 0, "duration_s": 300}})
         for round_ in range(12):
             vnf = start_engine(vnf_plan(cpus[-1], socket))
@@ -117,6 +118,8 @@ def test_peer_dies_at_any_time(start_engine: Start, cpus: list[int], tmp_path: P
             vnf.process.wait()
             vnf.socket.close()
             host.wait_for(lambda: not host.read()["links"]["vf"]["up"], "the end to be seen")
+            descriptors.append(len(list(Path(f"/proc/{host.process.pid}/fd").iterdir())))
+        assert descriptors[-1] <= descriptors[2]  # some are kept until the next client has come
         host.call("stop")
         time.sleep(0.3)
         reading = host.read()
