@@ -4,10 +4,11 @@
 VENV := .venv/bin
 FUZZ_SECONDS ?= 600
 KILLS ?= 10
+SOAK_SECONDS ?= 3600
 FUZZ_CORPUS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headrace/fuzz
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz fuzz-nightly docs release clean distclean
+.PHONY: help setup demo unit test test-slow test-containers test-soak bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement lint format fuzz fuzz-nightly docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -15,6 +16,7 @@ help:
 	@echo 'make test          all tests'
 	@echo 'make test-slow     tests that take minutes each and are skipped there (root)'
 	@echo 'make test-containers  third-party VNFs in containers; builds their images (root, podman)'
+	@echo 'make test-soak     a host and eight VNFs for SOAK_SECONDS (default 3600): nothing grows'
 	@echo 'make bench         cycles per packet beside testpmd, as ratios'
 	@echo 'make bench-fib-1g  forwarding table with 10^9 entries, alone and in l3fwd (16 GB, 15 minutes)'
 	@echo 'make test-vm-trace both backends of the tracer in a QEMU guest with Debian'"'"'s kernel'
@@ -63,6 +65,11 @@ test-slow:
 	@scripts/setup.sh run test slow trace offload
 	@$(SUDO) env PYTHONDONTWRITEBYTECODE=1 HEADRACE_SLOW=1 \
 		$(VENV)/python -m pytest -p no:cacheprovider -m slow --ignore=tests/containers tests
+
+# Niced: it may stand still while others measure.
+test-soak:
+	@scripts/setup.sh run test
+	@env PYTHONPATH=tests nice -n 19 $(VENV)/python -m soak --seconds $(SOAK_SECONDS)
 
 test-vm-trace:
 	@scripts/setup.sh run trace guests
