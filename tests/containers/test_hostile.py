@@ -190,3 +190,33 @@ def test_nobody_is_connected_to_by_a_link(tmp_path: Path, victim: Path) -> None:
     assert done.returncode == 1
     assert "is no socket, though a VNF was to listen there" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+# What it could take of the host, said in its last words.
+_TAKE = r"""
+took=
+for place in /usr/bin /etc /var/lib /; do
+    touch $place/mine 2> /dev/null && took="$took $place"
+done
+for place in /tmp /run /var/tmp /dev/shm; do
+    head -c 40000000 /dev/zero > $place/full 2> /dev/null
+    took="$took $place=$(($(stat -c %s $place/full) / 1000000))MB"
+    rm -f $place/full
+done
+made=$( (while :; do sleep 30 > /dev/null 2>&1 & echo; done) 2> /dev/null | wc -l)
+echo "took:$took processes=$made" >&2
+exit 3
+"""
+
+
+@pytest.mark.skipif(_NO_ENGINE is not None, reason=str(_NO_ENGINE))
+def test_what_a_container_takes_is_bounded(tmp_path: Path, victim: Path) -> None:
+    """It writes nothing but a little memory, and cannot fill the host with processes."""
+    before = ours()
+    done = _hosted(tmp_path, victim, _TAKE, "{loads: [2000], trial: 0.5}")
+    assert done.returncode == 1 and "its engine died (exit status 3)" in done.stderr, done.stderr
+    words = done.stderr.split("took: ")[1].split()
+    assert words[:4] == ["/tmp=16MB", "/run=16MB", "/var/tmp=16MB", "/dev/shm=16MB"]
+    made = int(words[4].removeprefix("processes="))
+    assert 100 < made < 2048
+    assert ours() <= before

@@ -16,8 +16,11 @@ from headrace.host.tool import BASE_IMAGE, Tool, printable, tool
 
 _RUN_TIMEOUT_S = 120
 # What every container gets: no program in it gains rights by being started (setuid, capabilities of
-# a file). The runtime's own filter of system calls stays.
-CONFINED = ("--cap-drop", "all", "--security-opt", "no-new-privileges")
+# a file), and it makes so many processes at most: podman's own number, where docker has none. The
+# runtime's own filter of system calls stays.
+CONFINED = (
+    "--cap-drop", "all", "--security-opt", "no-new-privileges", "--pids-limit", "2048",
+)  # fmt: skip
 
 _run_options: list[str] = []
 

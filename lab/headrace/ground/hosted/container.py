@@ -33,6 +33,11 @@ from headrace.spec.hosting import Hosting
 _ENGINE = "/usr/bin/headrace-engine"
 _START_S, _QUIT_S = 120.0, 10.0
 _LAST_LINES = "5"
+# What an engine writes: DPDK's run-time files. An image's other files are only read.
+_WRITABLE = (
+    "--read-only", "--shm-size", "16m",
+    "--tmpfs", "/run:size=16m", "--tmpfs", "/tmp:size=16m", "--tmpfs", "/var/tmp:size=16m",
+)  # fmt: skip
 _PACKET_SOCKETS = ("--cap-add", "NET_RAW", "--cap-add", "NET_ADMIN")
 
 
@@ -79,7 +84,7 @@ class Containers:
 
 
 def _confined(hosting: Hosting) -> list[str]:
-    options = [*runtime.CONFINED, *tool().logging]
+    options = [*runtime.CONFINED, *_WRITABLE, *tool().logging]
     # A label would keep it from the sockets that are shared with it (SELinux).
     options += ["--security-opt", "label=disable", "--entrypoint", _ENGINE]
     if hosting.cpus is not None:
