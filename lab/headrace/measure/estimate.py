@@ -78,6 +78,8 @@ def warmup_s(point: Point) -> float:
 
 def measuring_s(measure: Measure, isolated: bool = False) -> float:
     """One repetition. `isolated`: nothing else is scheduled on the lcores."""
+    if measure.chaos is not None:
+        return measure.chaos.duration + TRIAL_S + measure.drain
     fixed = len(measure.loads) + measure.max
     trials, sending = _searched(measure, isolated) if measure.search else (0.0, 0.0)
     return sending + fixed * measure.trial + (trials + fixed) * (TRIAL_S + measure.drain)

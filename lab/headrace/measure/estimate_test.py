@@ -19,6 +19,11 @@ def test_loads_take_their_trials() -> None:
     assert of(loads=["10k", "20k"], max=True, trial="2 s") == pytest.approx(3 * one)
 
 
+def test_chaos_takes_its_time() -> None:
+    """Ten minutes of kills were said to take as long as the trial that they are not."""
+    assert 600 < of(loads=["20k"], trial="2 s", chaos={"duration": "600 s"}) < 602
+
+
 def test_a_load_is_tried_until_its_trials_add_up() -> None:
     """Before, a search took 12 trials and 5 for each further goal, however long they had to be in
     sum: 33 s were said where 101 were taken."""
