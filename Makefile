@@ -117,7 +117,7 @@ docs:
 	@scripts/setup.sh run docs
 	@$(VENV)/python scripts/reference.py
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --quiet --strict
-	@echo 'Site: site/README.html; with search: python3 -m http.server -d site'
+	@echo 'Site: site/index.html; with search: python3 -m http.server -d site'
 
 # In a clean Debian 12; mmdebstrap and podman are needed.
 release:
