@@ -38,6 +38,10 @@ _NOT_THE_CHAIN = {
 _TWO_LCORES = "lcores of their own for generator and sink (`lcores.traffic` with two), or "
 
 
+# Clients and servers of third-party VNFs have processes, no lcores; their requests no fields.
+_NO_ENGINE = "end the other work, or give the traffic's programs more CPU; then measure again"
+
+
 def _shared(at: Measurement, roles: Sequence[str]) -> bool:
     """Whether one of these has no lcore to itself. Where nothing is known of them: nothing."""
     own = [s for s in at.segments if s.role in roles]
@@ -50,7 +54,8 @@ def generator_bound(e: Evidence) -> Iterator[Diagnosis]:
             continue
         text, remedy = _NOT_THE_CHAIN[at.audit.verdict]
         if at.audit.verdict == "generator-bound":
-            remedy = _TWO_LCORES * _shared(at, ("generator",)) + remedy
+            shared = _TWO_LCORES * _shared(at, ("generator",))
+            remedy = shared + remedy if at.segments else _NO_ENGINE
         yield Diagnosis(
             rule=at.audit.verdict,
             weight=Weight.TESTER,

@@ -89,6 +89,8 @@ def test_no_lcore_is_advised_that_is_there(measured: tuple[Result, Trial], apart
     assert one.rule == "generator-bound"
     assert ("lcores.traffic" in one.remedy) == (not apart)
     assert one.remedy.endswith("larger frames, or fewer fields that vary")
+    (one,) = explain(Evidence(results=[result.model_copy(update={**bound, "segments": ()})]))[:1]
+    assert one.remedy.startswith("end the other work, or give the traffic's programs more CPU")
 
 
 def test_the_search_above_is_what_counts(measured: tuple[Result, Trial]) -> None:

@@ -39,7 +39,8 @@ def explain(
         console.print(f"{unfinished} What follows is of the trials that had ended.", markup=False)
     if known[0].evidence[0].results:
         opened = Bundle(bundle)
-        console.print(sentence(opened, report(opened)), style="bold", markup=False)
+        if answer := sentence(opened, report(opened)):
+            console.print(answer, style="bold", markup=False)
     if not diagnoses:
         console.print("Nothing that was counted shows what the limit is.")
     for number, diagnosis in enumerate(diagnoses, 1):
