@@ -67,7 +67,7 @@ class TestpmdConsole:
 
 
 def statistics(text: str, ports: Sequence[str]) -> dict[str, int]:
-    """Of a port that forwarded nothing testpmd says nothing."""
+    """testpmd says nothing of a port that forwarded nothing."""
     counts = {f"{name}/{what}": 0 for name in ports for what in ("rx", "tx", "tx-dropped")}
     for number, rx, tx, dropped in _PORT.findall(text):
         name = ports[int(number)]

@@ -84,7 +84,7 @@ class ExternalDevice:
 
     @property
     def pid(self) -> int | None:
-        """Of what `start` began."""
+        """What `start` began, after its time."""
         return None if self._process is None else self._process.pid
 
     def configure(self) -> None:
