@@ -12,6 +12,7 @@
 
 #include "core/control/control.h"
 #include "core/log.h"
+#include "core/object.h"
 #include "core/rights/filter.h"
 #include "core/rights/rights.h"
 #include "link/replay.h"
@@ -31,7 +32,8 @@ static const char usage[] =
 	"                       [--verbose]\n"
 	"       headrace-engine --check FILE [--files | --dry-run PACKETS]\n"
 	"       headrace-engine --capture FILE\n"
-	"       headrace-engine --describe | --version\n";
+	"       headrace-engine [--load FILE]... --describe\n"
+	"       headrace-engine --version\n";
 
 /* Messages quote what they refuse, which may be no text at all: one line, whatever it is. */
 static void put_escaped(const char *text)
@@ -218,13 +220,15 @@ int main(int argc, char **argv)
 		{"with-parent", no_argument, NULL, 'w'}, {"verbose", no_argument, NULL, 'e'},
 		{"files", no_argument, NULL, 'f'},       {"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},        {"with-client", no_argument, NULL, 'l'},
+		{"load", required_argument, NULL, 'o'},
 		{"capture", required_argument, NULL, 'a'}, {"dry-run", required_argument, NULL, 'r'},
 		{0},
 	};
 	const char *plan = NULL, *control = NULL, *checked = NULL;
 	bool verbose = false, files = false, with_client = false;
 	uint64_t packets = 0;
-	int c;
+	struct err err = {0};
+	int c, rc;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
@@ -251,6 +255,11 @@ int main(int argc, char **argv)
 			break;
 		case 'r':
 			packets = strtoull(optarg, NULL, 10);
+			break;
+		case 'o':
+			rc = nf_object_load(optarg, optarg, &err);
+			if (rc)
+				return fail(&err, rc);
 			break;
 		case 'a':
 			return print_capture(optarg);

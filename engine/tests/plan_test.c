@@ -217,6 +217,19 @@ static void test_missing_file(void **state)
 	assert_non_null(strstr(err.path, "/nonexistent/plan.json"));
 }
 
+/* Over the control socket no shared object comes into an engine that runs. */
+static void test_functions_are_not_loaded(void **state)
+{
+	struct plan *p;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(parse("{\"functions\":[\"/tmp/own.so\"]," LINKS ","
+			       "\"segments\":[]}", &p, &err), -22);
+	assert_string_equal(err.path, "functions[0]");
+	assert_non_null(strstr(err.msg, "was not loaded when the engine started"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +237,7 @@ int main(void)
 		cmocka_unit_test(test_parallel),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_missing_file),
+		cmocka_unit_test(test_functions_are_not_loaded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

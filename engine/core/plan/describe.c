@@ -112,10 +112,12 @@ static json_t *plan_schema(void)
 				      typed(link_at(i)->name, param_schema(link_at(i)->params)));
 	for (unsigned int i = 0; nf_at(i); i++)
 		json_array_append_new(nfs, typed(nf_at(i)->name, param_schema(nf_at(i)->params)));
-	return json_pack("{s:s, s:s, s:b, s:[s,s], s:{s:{s:i}, s:o, s:o, s:o, s:{s:s, s:i, s:o}}}",
+	return json_pack("{s:s, s:s, s:b, s:[s,s], s:{s:{s:i}, s:o, s:{s:s, s:{s:s}}, s:o, s:o, "
+			 "s:{s:s, s:i, s:o}}}",
 			 "$schema", "https://json-schema.org/draft/2020-12/schema", "type", "object",
 			 "additionalProperties", 0, "required", "links", "segments", "properties",
-			 "version", "const", 1, "engine", param_schema(plan_engine_params), "links",
+			 "version", "const", 1, "engine", param_schema(plan_engine_params),
+			 "functions", "type", "array", "items", "type", "string", "links",
 			 map_of(links), "nfs", map_of(nfs), "segments", "type", "array", "minItems",
 			 1, "items", segment_schema());
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/locate.h"
+#include "core/object.h"
 
 #define PLAN_VERSION 1
 #define NAME_MAX_LEN 31
@@ -306,7 +307,8 @@ static int check_readers(const struct plan *p, struct err *err)
 
 static int check_top(const json_t *json, struct err *err)
 {
-	static const char *const keys[] = {"version", "engine", "links", "nfs", "segments", NULL};
+	static const char *const keys[] = {"version", "engine", "functions", "links",
+					  "nfs", "segments", NULL};
 	const json_t *version = json_object_get(json, "version");
 	const char *key;
 	json_t *v;
@@ -320,8 +322,8 @@ static int check_top(const json_t *json, struct err *err)
 			i++;
 		if (!keys[i])
 			return err_set(err, EINVAL, "plan",
-				       "unknown key \"%.40s\"; allowed: version, engine, links, nfs, "
-				       "segments",
+				       "unknown key \"%.40s\"; allowed: version, engine, functions, "
+				       "links, nfs, segments",
 				       key);
 	}
 	if (version && json_integer_value(version) != PLAN_VERSION)
@@ -346,12 +348,45 @@ static int check_locate(const struct plan_locate *l, struct err *err)
 	return 0;
 }
 
+/*
+ * Shared objects with functions. Only whoever starts the engine may have them loaded: a plan that comes
+ * over the control socket later names those that are there.
+ */
+static int parse_functions(const json_t *list, bool load, struct err *err)
+{
+	size_t i;
+	json_t *v;
+
+	if (!list)
+		return 0;
+	if (!json_is_array(list))
+		return err_set(err, EINVAL, "functions", "must be a list of shared objects");
+	json_array_foreach(list, i, v) {
+		const char *file = json_string_value(v);
+		char path[32];
+		int rc;
+
+		snprintf(path, sizeof(path), "functions[%zu]", i);
+		if (!file)
+			return err_set(err, EINVAL, path, "must be a path");
+		rc = load ? nf_object_load(file, path, err) : 0;
+		if (rc)
+			return rc;
+		if (!nf_object_loaded(file))
+			return err_set(err, EINVAL, path, "was not loaded when the engine started, which "
+				       "is when it loads functions");
+	}
+	return 0;
+}
+
 int plan_parse(json_t *json, struct plan **plan, struct err *err)
 {
 	struct plan *p;
 	int rc;
 
 	rc = check_top(json, err);
+	if (!rc)
+		rc = parse_functions(json_object_get(json, "functions"), false, err);
 	if (rc)
 		return rc;
 	p = calloc(1, sizeof(*p));
@@ -391,7 +426,9 @@ int plan_load(const char *file, struct plan **plan, struct err *err)
 		snprintf(place, sizeof(place), "%.140s:%d", file, jerr.line > 0 ? jerr.line : 0);
 		return err_set(err, EINVAL, place, "%s", jerr.text);
 	}
-	rc = plan_parse(json, plan, err);
+	rc = parse_functions(json_object_get(json, "functions"), true, err);
+	if (!rc)
+		rc = plan_parse(json, plan, err);
 	json_decref(json);
 	return rc;
 }

@@ -43,7 +43,7 @@ GROUPS = {
         "offload": "Run VNFs that keep their control plane while the host forwards.",
     },
     "VNFs": {
-        "nf": "List the engine's functions, their parameters, drops and counters.",
+        "nf": "List the engine's functions; begin one of your own (`nf new NAME`).",
         "vnf": "List, describe and build third-party VNFs in containers.",
     },
     "Machine": {

@@ -14,6 +14,7 @@ from headrace.analyse.pairs import SIDES
 from headrace.errors import BadInput
 from headrace.ground.choose import Grounds
 from headrace.spec import document
+from headrace.spec.base import listed
 from headrace.spec.deployment import ENGINES
 from headrace.spec.document import Document
 
@@ -36,6 +37,8 @@ def joined(
             data.setdefault("deployment", {})["engine"] = str(
                 doc.resolve(Path(engine).absolute() if side in engines else engine)
             )
+        if functions := data.get("deployment", {}).get("functions"):
+            data["deployment"]["functions"] = [str(doc.resolve(file)) for file in listed(functions)]
         # Each repetition has a capacity of its own; those of a side's executions are not asked.
         data.setdefault("measure", {})["pairs"] = 0
         groups[side] = {

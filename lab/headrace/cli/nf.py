@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""headrace nf: the network functions and links that the engine has, by its own description."""
+"""headrace nf: the network functions and links that the engine has, by its own description, and
+the beginning of one that it has not."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli._console import print_json, stdout
+from headrace.cli._new_function import NEW, write_function
 from headrace.engine.describe import DescribedKinds, DescribedNames, describe
 from headrace.engine.reference import parameters
 from headrace.errors import BadInput, unknown
@@ -18,12 +21,28 @@ from headrace.host.programs import find_engine
 
 def nf(
     name: Annotated[
-        str | None, typer.Argument(help="A function or link; all if not given.")
+        str | None, typer.Argument(help="A function or link; all if not given. Or `new`.")
+    ] = None,
+    new_name: Annotated[
+        str | None, typer.Argument(metavar="[NEW-NAME]", help="After `new`: name of its folder.")
+    ] = None,
+    load: Annotated[
+        list[Path] | None, typer.Option(help="A shared object with a function of yours.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the description as JSON.")] = False,
 ) -> None:
-    """List the functions, or show one with its parameters, drops and counters."""
-    description = describe(find_engine())
+    """List the functions, or show one with its parameters, drops and counters.
+
+    `headrace nf new NAME` makes a folder with a function of your own that can be built,
+    tested and measured at once: a rate limit for each source, to be changed.
+    """
+    objects = tuple(file.resolve() for file in load or ())
+    description = describe(find_engine(), objects)
+    if name == NEW:
+        write_function(new_name, description)
+        return
+    if new_name is not None:
+        raise BadInput(f"nf: {name} {new_name}; allowed: one name, or `new` and one")
     if name is None:
         _list(description.data["nfs"], description.links, as_json)
         return

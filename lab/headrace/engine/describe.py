@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from pydantic import RootModel
 
-from headrace.errors import BadInput, HeadraceError, unknown
+from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError, unknown
 from headrace.record.frozen import Record
 from headrace.spec.document import Document, PathKey
 from headrace.spec.vm import APPLIANCE, appliance_description
@@ -68,10 +68,11 @@ class DescribedKinds(Record):
 
 @dataclass(frozen=True)
 class Description:
-    """What `headrace-engine --describe` says."""
+    """What `headrace-engine --describe` says. `functions`: shared objects that it loaded."""
 
     engine: Path
     data: dict[str, Any]
+    functions: tuple[Path, ...] = ()
 
     @property
     def nfs(self) -> dict[str, dict[str, Any]]:
@@ -89,18 +90,23 @@ class Description:
 
 
 @cache
-def describe(engine: Path) -> Description:
+def describe(engine: Path, functions: tuple[Path, ...] = ()) -> Description:
+    """BadInput where one of `functions`, shared objects, is none that the engine can load."""
+    loads = [word for file in functions for word in ("--load", str(file))]
     try:
         done = subprocess.run(
-            [engine, "--describe"], capture_output=True, errors="replace", timeout=30, check=False
-        )
+            [engine, *loads, "--describe"], capture_output=True, errors="replace", timeout=30,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HeadraceError(f"{engine} --describe: {error}") from None
     if done.returncode != 0:
         words = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        if functions and done.returncode == EXIT_BAD_INPUT:
+            raise BadInput(words[0].removeprefix("headrace-engine: "))
         raise HeadraceError(f"{engine} --describe: {words[0]}")
     try:
-        return Description(engine, json.loads(done.stdout))
+        return Description(engine, json.loads(done.stdout), functions)
     except json.JSONDecodeError as error:
         raise HeadraceError(f"{engine} --describe: not JSON: {error}") from None
 

@@ -173,7 +173,10 @@ def compile_plan(
     engine = engine.having(
         **buffers(experiment, held + _MBUFS_MIN - 1), mbuf_data_bytes=data_bytes(experiment)
     )
-    return Plan(engine=engine, links=links, nfs=nfs, segments=tuple(segments))
+    return Plan(
+        engine=engine, functions=tuple(map(str, description.functions)) or None,
+        links=links, nfs=nfs, segments=tuple(segments),
+    )  # fmt: skip
 
 
 def _source(experiment: Experiment, way: Path, doc: Document, description: Description) -> PlanLink:

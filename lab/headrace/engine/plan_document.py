@@ -96,6 +96,7 @@ class PlanEngine(Record):
 class Plan(Record):
     version: Literal[1] = 1
     engine: PlanEngine
+    functions: tuple[str, ...] | None = None  # shared objects; None: the engine's own are all
     links: dict[str, PlanLink]
     nfs: dict[str, PlanFunction]
     segments: tuple[PlanSegment, ...]

@@ -135,6 +135,8 @@ def refusal(place: str, problem: str, experiment: Experiment, doc: Document) -> 
         return HeadraceError(f"engine: {problem}")
     if parts[0] == "engine":
         return doc.error(("deployment", *parts[1:]), problem)
+    if parts[0].startswith("functions["):
+        return doc.error(("deployment", "functions"), problem)
     if parts[0].startswith("segments") and parts[1:2] == ["parallel"]:
         return doc.error(("deployment", "execution", "parallel"), problem)
     if parts[0].startswith("segments"):

@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from headrace.engine.describe import Description, describe
+from headrace.engine.describe import Description, check_file, describe
 from headrace.engine.place import usable_cpus
 from headrace.engine.plan import check_nodes
+from headrace.errors import BadInput
 from headrace.ground.contract import Checked
 from headrace.ground.dry import DryRuns
 from headrace.ground.engine_check import (
@@ -41,24 +42,31 @@ class Chains:
 
     def __init__(self, description: Description) -> None:
         self._description = description
-        self._dry = DryRuns(description)
+        self._dry = DryRuns()
         self._accepted: Accepted = set()
 
     def check(self, doc: Document) -> Checked:
         experiments = list(expand(doc))
         points = points_of(experiments, doc, self._description, accepted=self._accepted)
         ready = self._remarked(points)
-        files = input_files(experiments, doc, self._description)
+        files: dict[str, Path] = {}
+        writes: dict[str, Path] = {}
+        for one in ready:
+            files |= input_files([one.experiment], doc, one.description)
+            writes |= output_files([one.experiment], doc, one.description)
         boots = any(one.study.deployment.hosting.kind == "vm" for one in ready)
         most = max((_memory(one) for one in ready), key=lambda one: one.memory_mb)
         return Checked(
             ready, files, None if boots else _BOOT_S * len(ready), memory=most,
-            writes=output_files(experiments, doc, self._description),
+            writes=writes,
         )  # fmt: skip
 
     def _remarked(self, points: Sequence[EnginePoint]) -> list[EnginePoint]:
         """With what becomes of their first packets, where that is not what one would expect."""
-        return [replace(one, remarks=self._dry.notes(one.experiment, one.doc)) for one in points]
+        return [
+            replace(one, remarks=self._dry.notes(one.experiment, one.doc, one.description))
+            for one in points
+        ]
 
 
 def _memory(point: EnginePoint) -> Deployment:
@@ -80,13 +88,15 @@ def points_of(
     available, floors = usable_cpus(), floors or Floors()
     accepted = set() if accepted is None else accepted
     ready: list[EnginePoint] = []
-    checks: dict[Path | None, PlanCheck] = {}
+    checks: dict[tuple[Path | None, tuple[Path, ...]], PlanCheck] = {}
     for one in with_captures(experiments, doc, description):
-        engine = one.study.deployment.build
-        if engine not in checks:
+        engine, functions = one.study.deployment.build, one.study.deployment.functions
+        if (engine, functions) not in checks:
             described = description if engine is None else _other(one, engine, doc)
-            checks[engine] = PlanCheck(doc, described, accepted)
-        check = checks[engine]
+            if functions:
+                described = _with(functions, described, one, doc)
+            checks[engine, functions] = PlanCheck(doc, described, accepted)
+        check = checks[engine, functions]
         check_nodes(one, doc, check.description)
         ready.append(_maker(one)(one, check, available, floors if engine is None else Floors()))
     return ready
@@ -114,6 +124,23 @@ def _other(experiment: Experiment, engine: Path, doc: Document) -> Description:
         raise doc.error(at, "is no program; allowed: a built headrace-engine", value=str(engine))
     _announce(file)
     return describe(file)
+
+
+def _with(
+    functions: tuple[Path, ...], description: Description, experiment: Experiment, doc: Document
+) -> Description:
+    """With those of the spec's shared objects, which the engine tries to load here."""
+    at = ("deployment", "functions")
+    if (kind := experiment.hosting.kind) != "inline":
+        raise doc.error(at, f"hosting is {kind}; allowed: with hosting inline")
+    files = tuple(doc.program((*at, i), file) for i, file in enumerate(functions))
+    for i, file in enumerate(files):
+        check_file(file, doc, (*at, i), functions[i])
+        _announce(file)
+    try:
+        return describe(description.engine, files)
+    except BadInput as why:
+        raise doc.error(at, str(why)) from None
 
 
 @cache

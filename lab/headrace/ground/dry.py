@@ -23,28 +23,28 @@ _MOST_S = 30.0  # that a note is worth waiting for
 class DryRuns:
     """One for each chain and traffic, however often they are measured."""
 
-    def __init__(self, description: Description) -> None:
-        self._description = description
+    def __init__(self) -> None:
         self._readings: dict[str, EngineCounts | None] = {}
 
-    def notes(self, experiment: Experiment, doc: Document) -> tuple[str, ...]:
+    def notes(
+        self, experiment: Experiment, doc: Document, description: Description
+    ) -> tuple[str, ...]:
         """For the user; none where the engine cannot try it."""
-        plan = dry_plan(experiment, self._description, doc)
+        plan = dry_plan(experiment, description, doc)
         if plan is None:
             return ()
         packets = packets_tried(experiment)
-        key = repr((packets, plan.nfs, plan.segments, _traffic(plan)))
+        key = repr((packets, plan.functions, plan.nfs, plan.segments, _traffic(plan)))
         if key not in self._readings:
-            self._readings[key] = self._run(plan, packets)
+            self._readings[key] = self._run(description.engine, plan, packets)
         reading = self._readings[key]
         return () if reading is None else notes(reading, experiment)
 
-    def _run(self, plan: Plan, packets: int) -> EngineCounts | None:
+    def _run(self, engine: Path, plan: Plan, packets: int) -> EngineCounts | None:
         with tempfile.TemporaryDirectory(prefix="headrace-dry-") as scratch:
             file = Path(scratch) / "plan.json"
             file.write_text(plan.text)
-            engine = str(self._description.engine)
-            command = [engine, "--check", str(file), "--dry-run", str(packets)]
+            command = [str(engine), "--check", str(file), "--dry-run", str(packets)]
             try:
                 done = subprocess.run(
                     command, capture_output=True, timeout=_MOST_S, env=dpdk_in(Path(scratch))

@@ -92,7 +92,7 @@ class EnginePoint:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        return (str(self.description.engine),)
+        return (str(self.description.engine), *map(str, self.description.functions))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -305,6 +305,8 @@ class Deployment(Spec):
         tuple[str, ...], BeforeValidator(_engines), Field(min_length=1, max_length=len(ENGINES))
     ] = (HEADRACE,)  # whose chain is measured, each in rows of its own (docs/engines.md); or a
     # path: another build of headrace-engine than the one that is found
+    functions: Annotated[tuple[Path, ...], BeforeValidator(listed)] = ()  # shared objects with
+    # functions that the engine has not by itself (docs/functions.md); beside the spec's file
     lcores: Lcores = Lcores()  # which CPUs make traffic, and which run the chain
     hugepages: Literal["auto"] | bool = "auto"  # `auto` where they can be had; true insists; false:
     # ordinary memory

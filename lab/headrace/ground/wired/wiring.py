@@ -175,6 +175,7 @@ def chain_plan(
     links = between | _links(bed.chain, bed, devices, segments, listens=False)
     return Plan(
         engine=_engine(engine, experiment, bed.chain, devices, held),
+        functions=whole.functions,
         links=links,
         nfs=whole.nfs,
         segments=segments,
