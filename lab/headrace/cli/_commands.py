@@ -40,6 +40,7 @@ GROUPS = {
     },
     "Host": {
         "hosting": "Say how many VNFs a server can host, and where packets wait.",
+        "export": "Write the deployments of a study as manifests of Kubernetes.",
         "offload": "Run VNFs that keep their control plane while the host forwards.",
     },
     "VNFs": {

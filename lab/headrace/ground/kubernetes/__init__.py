@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains as pods of a Kubernetes cluster."""

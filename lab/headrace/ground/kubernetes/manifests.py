@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A deployment of third-party VNFs as objects of Kubernetes: a namespace that owns all of it, a
+network attachment for each interface, a pod for each container.
+
+An interface has its address and its routes from the CNI plugins (`static`, and `tuning` for what a
+router needs), so no pod gets rights to set them. Objects and their text are a function of the study
+alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from typing import Literal
+
+from headrace.errors import BadInput
+from headrace.ground.appliances.deploy import Supply, environment
+from headrace.ground.appliances.layout import (
+    TESTER,
+    ContainerLayout,
+    ContainerNode,
+    NodeInterface,
+)
+from headrace.host.plumbing import SYSCTLS
+
+Attachment = Literal["bridge", "macvlan", "sriov"]
+Body = Mapping[str, object]
+
+MANAGED = {"app.kubernetes.io/managed-by": "headrace"}
+CHAIN = "headrace.io/chain"
+_NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, multi-net-spec 1.3
+_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+_CNI_VERSION = "1.0.0"
+_CPU_SHARE = "100m"  # asked for where the study sets no limit
+_MEMORY_MB = 512  # where the study gives none
+# What the namespaces of containers without Kubernetes have, too. A pod's own network may need IPv6.
+_ROUTER = {
+    f"net.{name.replace('/', '.')}": value
+    for name, value in SYSCTLS.items()
+    if name.startswith("ipv4/")
+}
+
+
+@dataclass(frozen=True)
+class PodNetwork:
+    """How pods are joined. A bridge of the CNI plugin is its node's own: all pods are on one."""
+
+    kind: Attachment
+    master: str = ""  # macvlan: the nodes' device, by one name on all of them
+    resource: str = ""  # sriov: what the device plugin calls the virtual functions
+    nodes: Mapping[str, str] = field(default_factory=dict)  # container, "" for all: its node
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One object, as the API server takes it."""
+
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        return str(self.body["kind"])
+
+    @property
+    def name(self) -> str:
+        metadata = self.body["metadata"]
+        assert isinstance(metadata, dict)
+        return str(metadata["name"])
+
+
+def manifests(
+    namespace: str,
+    layout: ContainerLayout,
+    supplies: Mapping[str, Supply],
+    network: PodNetwork,
+) -> tuple[Manifest, ...]:
+    """The namespace first: deleting it deletes all others."""
+    return tuple(map(Manifest, _Objects(namespace, layout, supplies, network).all()))
+
+
+class _Objects:
+    def __init__(
+        self,
+        namespace: str,
+        layout: ContainerLayout,
+        supplies: Mapping[str, Supply],
+        network: PodNetwork,
+    ) -> None:
+        self.namespace, self.layout, self.supplies = namespace, layout, supplies
+        self.network = network
+        # A node has the bridges of all chains: names of 15 characters at most (IFNAMSIZ).
+        self.tag = "hr" + hashlib.sha256(namespace.encode()).hexdigest()[:6]
+        self._refuse()
+
+    def _refuse(self) -> None:
+        """What pods cannot have is bad input, before anything is made."""
+        for node in self.layout.nodes:
+            if node.kind == TESTER:
+                raise BadInput(
+                    "workload.kind: packets are made by an engine of the lab's own machine; "
+                    "allowed on Kubernetes: http, tcp, udp and others that clients make"
+                )
+            devices = self.supplies[node.vnf].definition.devices
+            if devices:
+                raise BadInput(
+                    f"VNF {node.vnf}: needs {', '.join(devices)}, which a pod has by a device "
+                    "plugin only; allowed: VNFs without devices"
+                )
+            for route in node.routes:
+                if len(route.via) > 1:
+                    raise BadInput(
+                        f"{node.name}: equal shares to {len(route.via)} instances need a route "
+                        "with several next hops, which no CNI plugin sets; allowed: one instance "
+                        "behind it"
+                    )
+        leaves = self.layout.of_kind("leaf")
+        if leaves and self.network.kind != "bridge":
+            raise BadInput(
+                f"VNF {leaves[0].vnf}: its copies of packets would reach the others of a "
+                f"{self.network.kind} network, too; allowed with it: network bridge"
+            )
+
+    def all(self) -> Iterator[Body]:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": self.namespace,
+                # Pods of VNFs have capabilities such as NET_ADMIN.
+                "labels": {**MANAGED, "pod-security.kubernetes.io/enforce": "privileged"},
+            },
+        }
+        for node in self.layout.nodes:
+            for interface in node.interfaces:
+                yield self._attachment(node, interface)
+        for number, leaf in enumerate(self.layout.of_kind("leaf")):
+            yield self._copies(leaf, number)
+        for node in self.layout.nodes:
+            yield self._pod(node)
+
+    # networks ----------------------------------------------------------------------------
+
+    def _definition(self, name: str, plugins: Sequence[Body]) -> Body:
+        annotations = {_RESOURCE: self.network.resource} if self.network.kind == "sriov" else {}
+        metadata: dict[str, object] = {
+            "name": name, "namespace": self.namespace, "labels": self._labels(),
+        }  # fmt: skip
+        if annotations:
+            metadata["annotations"] = annotations
+        config = {"cniVersion": _CNI_VERSION, "name": f"{self.tag}-{name}", "plugins": plugins}
+        return {
+            "apiVersion": "k8s.cni.cncf.io/v1",
+            "kind": "NetworkAttachmentDefinition",
+            "metadata": metadata,
+            "spec": {"config": json.dumps(config)},
+        }
+
+    def _joined(self, lan: str) -> dict[str, object]:
+        """The plugin that makes an interface of one LAN."""
+        common: dict[str, object] = {"type": self.network.kind, "capabilities": {"mac": True}}
+        if self.network.kind == "bridge":
+            return {**common, "bridge": f"{self.tag}-{lan}"}
+        if self.network.kind == "macvlan":
+            return {**common, "master": self.network.master, "mode": "bridge"}
+        return common
+
+    def _attachment(self, node: ContainerNode, interface: NodeInterface) -> Body:
+        addresses = [{"address": f"{interface.address}/24"}]
+        if node.service and interface is node.interfaces[0]:
+            addresses.append({"address": f"{node.service}/32"})
+        near = IPv4Network(f"{interface.address}/24", strict=False)
+        routes = [
+            {"dst": route.destination, "gw": gateway}
+            for route in node.routes
+            for gateway in route.via
+            if IPv4Network(gateway).subnet_of(near)
+        ]
+        ipam = {"type": "static", "addresses": addresses, "routes": routes}
+        plugins: list[Body] = [
+            {**self._joined(str(interface.lan)), "ipam": ipam},
+            {"type": "tuning", "sysctl": _ROUTER},
+        ]
+        return self._definition(f"{node.name}-{interface.name}", plugins)
+
+    def _copies(self, leaf: ContainerNode, number: int) -> Body:
+        """A LAN of a leaf and what it watches, without addresses."""
+        return self._definition(f"{leaf.name}-copies", [{**self._joined(f"c{number}"), "ipam": {}}])
+
+    def _labels(self) -> dict[str, str]:
+        return {**MANAGED, CHAIN: self.namespace}
+
+    # pods --------------------------------------------------------------------------------
+
+    def _pod(self, node: ContainerNode) -> Body:
+        networks: list[Body] = [
+            {"name": f"{node.name}-{i.name}", "interface": i.device, "mac": i.mac}
+            for i in node.interfaces
+        ]
+        watching = [
+            (leaf, [name for where, name in leaf.mirrors if where == node.name])
+            for leaf in self.layout.of_kind("leaf")
+        ]
+        watching = [(leaf, names) for leaf, names in watching if names]
+        networks += [
+            {"name": f"{leaf.name}-copies", "interface": f"copies{number}"}
+            for number, (leaf, _) in enumerate(watching)
+        ]
+        if node.kind == "leaf":
+            networks.append({"name": f"{node.name}-copies", "interface": node.mirror})
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": node.name,
+                "namespace": self.namespace,
+                "labels": {**self._labels(), "headrace.io/vnf": node.vnf},
+                "annotations": {_NETWORKS: json.dumps(networks)},
+            },
+            "spec": self._pod_spec(node, [names for _, names in watching]),
+        }
+
+    def _pod_spec(self, node: ContainerNode, watched: Sequence[Sequence[str]]) -> Body:
+        supply = self.supplies[node.vnf]
+        container: dict[str, object] = {
+            "name": "vnf",
+            "image": supply.image,
+            "imagePullPolicy": "IfNotPresent",
+            "env": [
+                {"name": name, "value": value}
+                for name, value in sorted(self._environment(node).items())
+            ],
+            "resources": self._resources(node),
+            "securityContext": _rights(supply.capabilities),
+        }
+        if supply.command:
+            container["args"] = list(supply.command)
+        health = ("/headrace/health",) if not supply.opaque else supply.health
+        if health is not None:
+            container["readinessProbe"] = {
+                "exec": {"command": list(health)}, "periodSeconds": 1, "timeoutSeconds": 5,
+                "failureThreshold": 3,
+            }  # fmt: skip
+        spec: dict[str, object] = {
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "dnsPolicy": "Default",
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        }
+        if watched:
+            spec["initContainers"] = [self._mirror(watched)]
+        return {**spec, **self._where(node)}
+
+    def _environment(self, node: ContainerNode) -> dict[str, str]:
+        own = self.supplies[node.vnf].environment(f"vnfs.{node.vnf}.parameters")
+        return environment(node, self.layout) | own
+
+    def _resources(self, node: ContainerNode) -> Body:
+        """Limits are what is asked for, so that with whole `cpus` the CPUs are the pod's own
+        (static CPU manager). A VNF without `cpus` has no limit, as without Kubernetes."""
+        given = self.supplies[node.vnf].allocation
+        memory = f"{given.memory_mb or _MEMORY_MB}Mi"
+        requests = {"cpu": f"{given.cpus:g}" if given.cpus else _CPU_SHARE, "memory": memory}
+        limits = dict(requests) if given.cpus else {"memory": memory}
+        if self.network.kind == "sriov" and node.interfaces:
+            functions = {self.network.resource: str(len(node.interfaces))}
+            requests, limits = requests | functions, limits | functions
+        return {"requests": requests, "limits": limits}
+
+    def _mirror(self, watched: Sequence[Sequence[str]]) -> Body:
+        """Sets, before the VNF starts, that copies of both directions go to a leaf's LAN."""
+        lines = []
+        for number, names in enumerate(watched):
+            lines += [f"ip link set copies{number} up"]
+            for name in names:
+                lines.append(f"tc qdisc replace dev {name} clsact")
+                lines += [
+                    f"tc filter add dev {name} {hook} protocol all pref 10 bpf bytecode "
+                    f"'1,6 0 0 4294967295,' action mirred egress mirror dev copies{number}"
+                    for hook in ("ingress", "egress")
+                ]
+        return {
+            "name": "mirror",
+            "image": self.supplies[self.layout.client.vnf].image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["sh", "-ec", "\n".join(lines)],
+            "resources": {
+                "requests": {"cpu": _CPU_SHARE, "memory": "64Mi"}, "limits": {"memory": "64Mi"},
+            },
+            "securityContext": _rights(("NET_ADMIN",)),
+        }  # fmt: skip
+
+    def _where(self, node: ContainerNode) -> Body:
+        named = self.network.nodes.get(node.name) or self.network.nodes.get("")
+        if named:
+            return {"nodeSelector": {"kubernetes.io/hostname": named}}
+        if self.network.kind != "bridge":
+            return {}
+        together = {
+            "labelSelector": {"matchLabels": {CHAIN: self.namespace}},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [together]}
+        return {"affinity": {"podAffinity": required}}
+
+
+def _rights(capabilities: Sequence[str]) -> Body:
+    """As containers without Kubernetes have them (host/runtime.py)."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": sorted(capabilities)},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
