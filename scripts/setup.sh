@@ -4,7 +4,7 @@
 # Make this checkout ready: the distribution's packages, a Python environment in .venv, the
 # engine in build/. What is there already is left alone, so that it may run before every command.
 #
-#   scripts/setup.sh [demo|run|docs|test|slow|bench|lint|fuzz|trace|offload|switches|containers|vm|guests]...
+#   scripts/setup.sh [demo|run|docs|test|slow|bench|lint|fuzz|trace|offload|switches|containers|kubernetes|vm|guests]...
 #                                                                              (default: run)
 #
 # `demo` is `run` with the engine alone: no benchmarks, tracer or tests are compiled.
@@ -21,6 +21,7 @@ packages_bench=(dpdk-dev)
 packages_slow=(prometheus)
 packages_lint=(clang-format)
 packages_containers=(podman runc mmdebstrap openvswitch-switch)
+packages_kubernetes=(containerd runc containernetworking-plugins iptables openssl)
 packages_vm=(qemu-system-x86 busybox-static)
 # For the tests that run headrace itself in a guest.
 packages_guests=(qemu-system-x86 busybox-static cpio kmod mmdebstrap iperf3)
@@ -51,12 +52,13 @@ for purpose in "$@"; do
 	lint) wanted+=("${packages_lint[@]}") extra=dev ;;
 	fuzz) wanted+=("${packages_fuzz[@]}") ;;
 	containers) wanted+=("${packages_containers[@]}") ;;
+	kubernetes) wanted+=("${packages_kubernetes[@]}") ;;
 	guests) wanted+=("${packages_guests[@]}") ;;
 	vm) wanted+=("${packages_vm[@]}") vm=1 ;;
 	offload) offload=1 ;;
 	switches) switches=1 ;;
 	trace) trace=1 ;;
-	*) die "$purpose: not a purpose; allowed: demo, run, docs, test, slow, bench, lint, fuzz, trace, offload, switches, containers, vm, guests" ;;
+	*) die "$purpose: not a purpose; allowed: demo, run, docs, test, slow, bench, lint, fuzz, trace, offload, switches, containers, kubernetes, vm, guests" ;;
 	esac
 done
 

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`headrace export kubernetes` on a real cluster (scripts/cluster.sh): `make test-kubernetes`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import REPO
+
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
+
+SCRIPT = REPO / "scripts" / "cluster.sh"
+STUDY = REPO / "studies" / "nfvinsight" / "enterprise.yaml"
+GRAPH = "enterprise-07"  # nat (ids) -> l7-cache -> ip-firewall -> l4-lb
+NAMESPACE = f"headrace-{GRAPH}"
+OURS = "app.kubernetes.io/managed-by=headrace"
+REQUESTS = 20
+FETCH = (
+    f"for i in $(seq {REQUESTS}); do"
+    " curl -sf --max-time 9 http://$HR_TARGET:$HR_PORT/o/16/$i | sha256sum; done"
+)
+Kubectl = Callable[..., str]
+
+
+def export(folder: Path) -> Path:
+    command = [sys.executable, "-m", "headrace", "export", "kubernetes", STUDY, folder]
+    subprocess.run([*command, "--node", "node1", "--network", "bridge"], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Iterator[Kubectl]:
+    home = Path(os.environ.get("HEADRACE_CLUSTER") or Path.home() / ".cache/headrace/kubernetes")
+    if not list(home.glob("bin-*/pause")):
+        pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
+
+    def call(*arguments: object) -> str:
+        command = [str(SCRIPT), "run", "kubectl", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        assert done.returncode == 0, f"kubectl {arguments}: {done.stderr}"
+        return done.stdout
+
+    subprocess.run([SCRIPT, "up"], check=True, timeout=180)
+    try:
+        yield call
+    finally:
+        subprocess.run([SCRIPT, "down"], check=True, timeout=60)
+
+
+def test_the_text_depends_on_the_study_alone(exported: Path, tmp_path: Path) -> None:
+    again = export(tmp_path / "again")
+    files = sorted(file.relative_to(exported) for file in exported.rglob("*.yaml"))
+    assert len(files) == 4 * len(list(exported.iterdir()))
+    for file in files:
+        assert (again / file).read_text() == (exported / file).read_text(), file
+
+
+def test_the_api_server_takes_every_object(exported: Path, kubectl: Kubectl) -> None:
+    for folder in sorted(exported.iterdir()):
+        kubectl("apply", "-f", folder / "namespace.yaml")
+        taken = kubectl("apply", "-k", folder, "--dry-run=server", "-o", "name").split()
+        pods = [one for one in taken if one.startswith("pod/")]
+        assert len(pods) == (folder / "pods.yaml").read_text().count("kind: Pod")
+    kubectl("delete", "namespace", "-l", OURS, "--timeout=120s")
+
+
+def test_a_graph_carries_requests_and_leaves_nothing(exported: Path, kubectl: Kubectl) -> None:
+    """Each object is asked for once, on a connection of its own: what is counted is known."""
+    images = set(re.findall(r"image: (\S+)", (exported / GRAPH / "pods.yaml").read_text()))
+    subprocess.run([SCRIPT, "load", *sorted(images)], check=True, timeout=300)
+    kubectl("apply", "-k", exported / GRAPH)
+    kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+
+    def inside(pod: str, *command: str) -> str:
+        return kubectl("exec", "-n", NAMESPACE, "-c", "vnf", pod, "--", *command)
+
+    def counters(pod: str) -> dict[str, int]:
+        lines = (line.split() for line in inside(pod, "/headrace/counters").splitlines())
+        return {name: int(float(value)) for name, value in lines}
+
+    before = {pod: counters(pod) for pod in ("nat", "l7-cache", "server1", "server2")}
+    arrived = inside("client", "sh", "-ec", FETCH).splitlines()
+    served = inside("server1", "sha256sum", "/srv/objects/16.bin").split()[0]
+    assert [line.split()[0] for line in arrived] == [served] * REQUESTS
+    grown = {
+        pod: {name: value - old.get(name, 0) for name, value in counters(pod).items()}
+        for pod, old in before.items()
+    }
+    assert grown["nat"]["connections_packets"] == REQUESTS
+    assert grown["l7-cache"]["requests"] == REQUESTS
+    assert grown["l7-cache"]["hits"] == 0
+    assert grown["server1"]["requests"] + grown["server2"]["requests"] == REQUESTS
+    assert counters("ids")["packets"] > REQUESTS  # by copies alone: it has no address
+    kubectl("delete", "namespace", NAMESPACE)
+    assert kubectl("get", "pods,network-attachment-definitions", "-A", "-o", "name") == ""
