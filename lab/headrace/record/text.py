@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+_ONE = 0.9995  # of a unit: three digits make one of it, and 1e+03 of the unit below
+
+
 def rate(pps: float | None) -> str:
     if pps is None:
         return "?"
     for factor, unit in ((1e6, "Mpps"), (1e3, "kpps")):
-        if pps >= factor:
+        if pps >= _ONE * factor:
             return f"{pps / factor:.3g} {unit}"
     return f"{pps:.3g} pps"
 
@@ -26,7 +29,7 @@ def between(lower_pps: float | None, upper_pps: float | None) -> str:
 
 def time(nanoseconds: float) -> str:
     for factor, unit in ((1e6, "ms"), (1e3, "µs")):
-        if nanoseconds >= factor:
+        if nanoseconds >= _ONE * factor:
             return f"{nanoseconds / factor:.3g} {unit}"
     return f"{nanoseconds:.3g} ns"
 

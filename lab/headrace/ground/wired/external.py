@@ -84,7 +84,7 @@ class ExternalDevice:
 
     @property
     def pid(self) -> int | None:
-        """What `start` began, after its time."""
+        """The process that `start` began; None where it began none."""
         return None if self._process is None else self._process.pid
 
     def configure(self) -> None:
