@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
 _ONE = 0.9995  # of a unit: three digits make one of it, and 1e+03 of the unit below
 
 
