@@ -35,6 +35,7 @@ from headrace.record.outputs import (
     AnatomyOutput,
     BuildOutput,
     CleanOutput,
+    ExportOutput,
     InitOutput,
     RunOutput,
 )
@@ -86,6 +87,7 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "hosting capacity": CapacityOutput,
     "hosting where": WhereOutput,
     "hosting anatomy": AnatomyOutput,
+    "export kubernetes": ExportOutput,
     "offload": OffloadReport,
     "collect": CollectOutput,
     "collect --check": ReadableLayers,

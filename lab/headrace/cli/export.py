@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import typer
 import yaml
 
 from headrace.analyse.units import plural
+from headrace.cli._console import print_json
 from headrace.cli._folder import make_folder
 from headrace.cli._groups import chosen
 from headrace.cli._study_run import open_spec
@@ -18,6 +21,7 @@ from headrace.ground.appliances.ground import AppliancePoint
 from headrace.ground.choose import Grounds
 from headrace.ground.kubernetes.manifests import Attachment, Manifest, PodNetwork, manifests
 from headrace.record.bundle import write_whole
+from headrace.record.outputs import ExportOutput
 from headrace.spec.points import Wanted
 
 app = typer.Typer(no_args_is_help=True, help="Write a study's deployments for other tools.")
@@ -27,6 +31,16 @@ _HEAD = (
     "# Written by `headrace export kubernetes`. `kubectl apply -k` this folder; deleting the\n"
     "# namespace undoes all of it.\n"
 )
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """As they are given on the command line."""
+
+    network: str | None
+    master: str | None
+    resource: str | None
+    nodes: tuple[str, ...]
 
 
 @app.callback()
@@ -52,7 +66,8 @@ def kubernetes(
         list[str] | None,
         typer.Option(help="NODE for all pods, or CONTAINER=NODE for one. Several."),
     ] = None,
-    point: Annotated[str | None, typer.Option(help="Only this point.")] = None,
+    point: Annotated[str | None, typer.Option(help="Only this point, by its number.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print which folders were made.")] = False,
 ) -> None:
     """Write the manifests (kustomize) of each point: networks by Multus, a pod for each VNF."""
     doc = open_spec(spec, trusted=False)
@@ -63,35 +78,47 @@ def kubernetes(
             f"{spec}: has no third-party VNFs; allowed: deployment.hosting.kind: appliances"
         )
     make_folder(folder, "DIR")
-    width, written, left_out = len(str(len(every))), [], []
-    for number, one in enumerate(every, 1):
-        key = point.zfill(width) if point else f"{number:0{width}}"
-        name = f"{doc.data['name']}-{key}".lower().replace("_", "-")
+    options = NetworkOptions(network, master, resource, tuple(node or ()))
+    output = _exported(every, str(doc.data["name"]), point, folder, options)
+    if as_json:
+        print_json(output)
+        return
+    for name, why in output.left_out.items():
+        print(f"left out: {name}: {why}", file=sys.stderr)
+    if not output.folders:
+        raise HeadraceError("no point of the study can be deployed on Kubernetes so")
+    first = output.folders[0]
+    print(f"{folder}: {plural(len(output.folders), 'deployment')}; kubectl apply -k {first}")
+
+
+def _exported(
+    points: list[AppliancePoint],
+    study: str,
+    only: str | None,
+    folder: Path,
+    options: NetworkOptions,
+) -> ExportOutput:
+    """`only`: the number of the one point; what it lacks ends the command."""
+    folders, left_out, width = [], {}, len(str(len(points)))
+    for number, one in enumerate(points, 1):
+        name = f"{study}-{int(only or number):0{width}}".lower().replace("_", "-")
         try:
-            joined = _network(one, network, master, resource, node or [])
-            objects = manifests(f"headrace-{name}", one.point.layout, one.point.supplies, joined)
+            network = _network(one, options)
+            layout, supplies = one.point.layout, one.point.supplies
+            objects = manifests(f"headrace-{name}", layout, supplies, network)
         except BadInput as why:
-            if point is not None:
+            if only is not None:
                 raise
-            left_out.append(f"{name}: {one.chain}, {one.execution}: {why}")
+            left_out[f"{name}, {one.chain}, {one.execution}"] = str(why)
             continue
         _write(folder / name, objects)
-        written.append(name)
-    for text in left_out:
-        typer.echo(f"left out: {text}", err=True)
-    if not written:
-        raise HeadraceError("no point of the study can be deployed on Kubernetes so")
-    count = plural(len(written), "deployment")
-    typer.echo(f"{folder}: {count}; kubectl apply -k {folder / written[0]}")
+        folders.append(str(folder / name))
+    return ExportOutput(folders=tuple(folders), left_out=left_out)
 
 
-def _network(
-    point: AppliancePoint,
-    network: str | None,
-    master: str | None,
-    resource: str | None,
-    nodes: list[str],
-) -> PodNetwork:
+def _network(point: AppliancePoint, options: NetworkOptions) -> PodNetwork:
+    network, master, resource = options.network, options.master, options.resource
+    nodes = options.nodes
     kind = _KINDS.get(network or point.point.network)
     if kind is None:
         place = "--network" if network else "deployment.hosting.network"

@@ -36,6 +36,13 @@ class BuildOutput(Record):
     there: tuple[str, ...]  # whose images had been made before
 
 
+class ExportOutput(Record):
+    """headrace export kubernetes"""
+
+    folders: tuple[str, ...]  # one for each point, as `kubectl apply -k` takes it
+    left_out: dict[str, str]  # point: why it cannot be deployed so
+
+
 class TrialAnatomy(Record):
     """Where a trial's packets spent their time; the parts add up to the mean latency."""
 
