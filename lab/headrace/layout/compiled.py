@@ -194,6 +194,18 @@ def _taken(
 
 
 @_compiled
+def _not_before(qi: Any, qf: Any, li: Any, lf: Any, q: int) -> float:
+    """Nobody looks at this queue sooner: its lcore's clock; behind another task the end of that
+    one's slice, or when it will have found nothing for as long as it waits."""
+    c = qi[q, CPU]
+    now, running = lf[c, CLOCK], li[c, AT]
+    if li[c, SEVERAL] == 0 or qi[q, TASK] == qi[running, TASK]:
+        return float(now)
+    left = (qf[running, PATIENCE] - li[c, QUIET]) * qf[running, IDLE]
+    return float(max(now, min(lf[c, SLICE_END], now + left)))
+
+
+@_compiled
 def _idle(
     qi: Any,
     qf: Any,
@@ -228,7 +240,7 @@ def _idle(
     for other in range(len(qi)):
         if qi[other, SIZE] > 0:
             head = whens[other, qi[other, HEAD]]
-            soonest = min(soonest, max(head, lf[qi[other, CPU], CLOCK]))
+            soonest = min(soonest, max(head, _not_before(qi, qf, li, lf, other)))
             if qi[other, CPU] == c:
                 own = min(own, head)
     if feeds[c, c] or par[OUTSIDE] > 0:
