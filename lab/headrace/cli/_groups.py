@@ -125,7 +125,9 @@ def described_machine(server: DescribedServer) -> Machine:
         return f"{server.name} is a described server"
 
     cores = server.sockets * server.cores_per_socket
-    return Machine(len(server.cpus), server.sockets, none, none, cores, none, lambda spec: none())
+    return Machine(
+        len(server.cpus), server.sockets, none, lambda: None, cores, none, lambda spec: none()
+    )
 
 
 def no_calibration() -> str | None:

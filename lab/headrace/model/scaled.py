@@ -17,6 +17,8 @@ from statistics import NormalDist
 from headrace.model.amat import miss_rate
 from headrace.spec.described import DescribedFunction, DescribedServer, MemoryLevel, Sourced
 
+SHORTEST = 64  # bytes of a frame
+
 
 @dataclass(frozen=True)
 class WorkingSet:
@@ -79,10 +81,16 @@ def _together(sets: Sequence[WorkingSet]) -> float:
     return sum(shared.values()) + sum(one.size_bytes for one in sets if one.table is None)
 
 
-def hand_over(home: DescribedServer, server: DescribedServer, cycles: float) -> float:
-    """A packet that another core wrote, by how long a line takes from there on both servers."""
-    theirs, ours = home.transfer_cycles, server.transfer_cycles
-    return cycles * ours.value / theirs.value if theirs and ours and theirs.value else cycles
+def hand_over(
+    home: DescribedServer, server: DescribedServer, cycles: float, remote: float = 0.0
+) -> float:
+    """A packet that another core wrote, by how long a line takes from there on both servers.
+    `remote`: the share of such packets whose core is of another socket than this one's."""
+    theirs, ours, away = home.transfer_cycles, server.transfer_cycles, server.remote_cycles
+    if not (theirs and ours and theirs.value):
+        return cycles
+    away = away or ours
+    return cycles * ((1 - remote) * ours.value + remote * away.value) / theirs.value
 
 
 def scaled(
@@ -92,10 +100,12 @@ def scaled(
     cpu: int,
     sets: Sequence[WorkingSet],
     corner: float = 0.0,
+    frame: float = SHORTEST,
 ) -> ScaledFunction:
-    """`home`: the server that `cost` was measured on. `corner`: see Sourced.at."""
+    """`home`: the server that `cost` was measured on. `corner`: see Sourced.at. `frame`: bytes."""
+    longer = max(0.0, frame - SHORTEST) / 1024
     return ScaledFunction(
-        base=cost.base.at(corner),
+        base=cost.base.at(corner) + longer * at(cost.base_kib, corner),
         wait=wait(server, cost, cpu, sets, corner),
         rx=cost.rx.at(corner),
         rx_known=at(cost.rx_known, corner, cost.rx.at(corner)),

@@ -67,7 +67,8 @@ class MemoryLevel(Spec):
 class DescribedFunction(Spec):
     """Cycles per packet of a function of headrace's.
 
-    `base` is its own work with all state at hand; each packet makes `accesses` to state of
+    `base` is its own work with all state at hand, and `base_kib` more for each KiB that a frame is
+    longer than 64 B; each packet makes `accesses` to state of
     `bytes_per_entry` for each of `entries`, which wait for one another unless `overlapped`. `rx`,
     `tx`: taking packets from, and giving them to, the same lcore; `rx_known`: taking them where a
     segment before has classified them; `hand_over`: what both sides together pay more where the
@@ -84,6 +85,7 @@ class DescribedFunction(Spec):
     accesses: Sourced | None = None
     bytes_per_entry: Sourced | None = None
     overlapped: bool = True
+    base_kib: Sourced | None = None
     entries: Literal["flows", "rules", "routes"] = "flows"
     measured_up_to: float | None = None  # entries
 
@@ -105,11 +107,13 @@ class HostedCost(Spec):
 
     Cycles of a packet of 64 B: `switch`, the host's switch each time that it forwards; `take` and
     `give`, its ends of the links; `vnf_take` and `vnf_give`, theirs; `far`, what who takes waits
-    for lines that another core wrote. `copy_kib`, `far_kib`: more for each KiB that a frame is
+    for lines that another core wrote, and `own`, who gives for those that another core read.
+    `copy_kib` at each end, `far_kib`, `own_kib`, `vnf_own_kib`: more for each KiB that a frame is
     longer. `poll`, `vnf_poll`: once for each poll that finds packets; `idle`, `vnf_idle`: of one
-    that finds nothing. Of the kernel's scheduler: `slice_us` that a process keeps an lcore for
-    which others wait, `change_us` from one to another, `wake_us` until one that slept is up, of
-    which `rouse_us` are spent by who sends to it.
+    that finds nothing; `pause`: more where a VNF may sleep, which looks less often before it does.
+    `reach`: for each further link that a burst is divided over. Of the kernel's scheduler:
+    `slice_us` that a process keeps an lcore for which others wait, `change_us` from one to another,
+    `wake_us` until one that slept is up, of which `rouse_us` are spent by who sends to it.
     """
 
     switch: Sourced
@@ -118,12 +122,17 @@ class HostedCost(Spec):
     vnf_take: Sourced
     vnf_give: Sourced
     far: Sourced
+    own: Sourced
     copy_kib: Sourced
     far_kib: Sourced
+    own_kib: Sourced
+    vnf_own_kib: Sourced
+    reach: Sourced
     poll: Sourced
     vnf_poll: Sourced
     idle: Sourced
     vnf_idle: Sourced
+    pause: Sourced
     slice_us: Sourced
     change_us: Sourced
     wake_us: Sourced

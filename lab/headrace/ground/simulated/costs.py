@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries
 from headrace.layout.layout import Hop, Layout, NfCost, Problem, StageShare, Traffic, parts
-from headrace.model.scaled import ScaledFunction, WorkingSet, at, busiest_share, hand_over, scaled
+from headrace.model.scaled import (
+    SHORTEST,
+    ScaledFunction,
+    WorkingSet,
+    at,
+    busiest_share,
+    hand_over,
+    scaled,
+)
 from headrace.record.figures import L1_OVERHEAD_BYTES
 from headrace.spec.chain import Node
 from headrace.spec.described import DescribedFunction, DescribedServer
@@ -17,7 +25,6 @@ from headrace.spec.document import Document
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Packets
 
-SHORTEST = 64  # bytes of a frame
 OUTSIDE = -1  # the lcore of a tester that is another machine
 
 
@@ -97,7 +104,7 @@ def priced(
         return tuple(
             _cost(
                 node,
-                scaled(home, server, cost, cpu, sets, corner),
+                scaled(home, server, cost, cpu, sets, corner, experiment.frame.mean_bytes),
                 slower.get(cpu, 1.0),
                 node.name in fresh,
             )

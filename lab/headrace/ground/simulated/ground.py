@@ -94,13 +94,12 @@ class SimulatedGround:
 
         bare = arrange(one, doc, sorted(server.cpus, key=server.socket_of), describe_cpu)
         vnfs = [vnf for chain in bare.chains for vnf in chain]
-        away = [v.name for v in vnfs if server.socket_of(v.lcores[0]) != server.socket_of(
-            bare.traffic[0])]  # fmt: skip
-        if away:
+        sockets = {server.socket_of(cpu) for cpu in (*bare.traffic, *(v.lcores[0] for v in vnfs))}
+        if len(sockets) > 1 and server.remote_cycles is None:
             raise doc.error(
                 ("deployment", "hosting"),
-                f"cannot predict: {away[0]} on another socket than the traffic's; covered: one "
-                f"socket, here {server.cores_per_socket * server.threads_per_core} lcores",
+                f"cannot predict: VNFs and traffic on sockets {sorted(sockets)}; covered: one "
+                "socket's, or a server with `remote_cycles`",
             )
         network = one.study.deployment.network
         placement = placement_of(vnfs, bare.traffic, (), network)

@@ -31,13 +31,15 @@ functions:
 traffic: {source: [30, x], sink: [20, x], hand_over: [10, x], idle: [10, x]}
 hosting:
   {switch: [30, x], take: [40, x], give: [25, x], vnf_take: [35, x], vnf_give: [15, x],
-   far: [60, x], copy_kib: [64, x], far_kib: [128, x], poll: [64, x], vnf_poll: [0, x],
-   idle: [20, x], vnf_idle: [2, x], slice_us: [100, x], change_us: [0, x], wake_us: [5, x],
-   rouse_us: [1, x]}
+   far: [60, x], own: [20, x], copy_kib: [64, x], far_kib: [128, x], own_kib: [256, x],
+   vnf_own_kib: [512, x], reach: [0, x], poll: [64, x], vnf_poll: [0, x], idle: [20, x],
+   vnf_idle: [2, x], pause: [0, x], slice_us: [100, x], change_us: [0, x],
+   wake_us: [5, x], rouse_us: [1, x]}
 """
 # Taking, loop, its own work and that of its addresses, giving.
-VNF = 35 + 60 + 5 + 50 + 50 + 15
-SOURCE_AND_SINK, IN, ON, OUT = 30 + 20, 20 + 30 + 25, 40 + 60 + 30 + 25, 40 + 60 + 30 + 10
+VNF = 35 + 60 + 5 + 50 + 50 + 15 + 20
+SOURCE_AND_SINK = 30 + 20
+IN, ON, OUT = 20 + 30 + 25 + 20, 40 + 60 + 30 + 25 + 20, 40 + 60 + 30 + 10
 
 
 def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
@@ -47,10 +49,13 @@ def server(tmp_path: Path, text: str = SERVER) -> DescribedServer:
 
 
 def hosted(
-    tmp_path: Path, hosting: str, chain: str = "[1]", more: str = "", frame: int = 64
-) -> HostedLayout:
-    described = server(tmp_path)
+    tmp_path: Path, hosting: str, chain: str = "[1]", more: str = "", frame: int = 64,
+    text: str = SERVER,
+) -> HostedLayout:  # fmt: skip
+    described = server(tmp_path, text)
     two = "[l2fwd, {name: next, nf: l2fwd, params: {}}]" if "pipeline" in more else "[l2fwd]"
+    if "segments" in more:
+        two = "[{name: a, nf: l2fwd}, {name: b, nf: l2fwd}, {name: c, nf: l2fwd}]"
     doc = document.parse(
         f"name: hosted\nchain: {two}\ndeployment:\n  hosting: {{kind: process, {hosting}}}\n"
         f"  lcores: {{traffic: [0], chain: {chain}}}\n{more}"
@@ -68,23 +73,66 @@ def hosted(
 
 def test_the_hosts_lcore_has_the_switch_twice_and_once_more_for_each_vnf(tmp_path: Path) -> None:
     one = hosted(tmp_path, "chains: 1")
-    polls = 64 / 32  # of one link, in full bursts
-    cycles = SOURCE_AND_SINK + IN + OUT + polls
+    polls = 64 / 32  # of one link or ring, in full bursts
+    cycles = SOURCE_AND_SINK + IN + polls + OUT + polls
     assert one.busiest() == pytest.approx({0: cycles, 1: VNF})
     rate, what = one.capacity()
     assert rate == pytest.approx(1e9 / cycles) and what == "lcore 0"
     two = hosted(tmp_path, "chains: 1", "[1, 2]", "  execution: pipeline\n")
     assert two.busiest() == pytest.approx({0: cycles + ON + polls, 1: VNF, 2: VNF})
     by_wire = hosted(tmp_path, "chains: 1", "[1]", "  network: vepa\n")
-    bridge = 20 + 30 + 10
+    bridge = 20 + 30 + 10 + polls
     assert by_wire.busiest()[0] == pytest.approx(cycles + 2 * bridge)
 
 
 def test_each_end_copies_longer_frames(tmp_path: Path) -> None:
-    """576 B are half a KiB more: 32 cycles a copy, and 64 where another core wrote."""
+    """576 B are half a KiB more: 32 cycles a copy, 64 where another core wrote, 128 where it read,
+    and a VNF 256."""
     longer, short = hosted(tmp_path, "chains: 1", frame=576), hosted(tmp_path, "chains: 1")
     more = {cpu: longer.busiest()[cpu] - short.busiest()[cpu] for cpu in (0, 1)}
-    assert more == pytest.approx({0: 32 + 32 + 64, 1: 32 + 32 + 64})
+    assert more == pytest.approx({0: 32 + 32 + 64 + 128, 1: 32 + 32 + 64 + 256})
+
+
+def test_a_burst_for_many_vnfs_is_divided_and_sleepers_are_roused(tmp_path: Path) -> None:
+    """Four VNFs have three further links of 32 cycles for 32 packets; in mode `interrupt` who sends
+    rouses each of the four, in 1 us."""
+    text = SERVER.replace("reach: [0, x]", "reach: [32, x]")
+    busy = {
+        (reach, wait): hosted(tmp_path, f"chains: 4, wait: {wait}", "[1, 2, 3, 4]", text=text)
+        .busiest()[0] if reach else
+        hosted(tmp_path, f"chains: 4, wait: {wait}", "[1, 2, 3, 4]").busiest()[0]
+        for reach in (False, True) for wait in ("poll", "interrupt")
+    }  # fmt: skip
+    assert busy[True, "poll"] - busy[False, "poll"] == pytest.approx(3 * 32 / 32)
+    assert busy[False, "interrupt"] - busy[False, "poll"] == pytest.approx(4 * 1000 / 32)
+
+
+def test_a_source_sends_what_its_lcore_has_beside_what_comes_back(tmp_path: Path) -> None:
+    """Where all comes back, it sends what that lcore carries, however much of it is for the way
+    back; where a VNF loses packets, those are not copied, and nothing is spent on them later."""
+    many = hosted(
+        tmp_path, "chains: 1", "[1, 2, 3]",
+        "  execution: {segments: [[a], [b], [c]]}\n",
+    )  # fmt: skip
+    assert many.source_pps() == pytest.approx(many.capacity()[0])
+    losing = hosted(tmp_path, "chains: 2, active: 1, slots: 64, wait: poll")
+    sent = losing.source_pps()
+    front, give = 30 + 20 + 30 + 25 + 20 + 64 / 32, 25 + 20
+    back = losing.busiest()[0] - front
+    carried = losing.received_pps(sent)
+    assert carried < 0.5 * sent
+    assert sent * (front - give) + carried * (back + give) == pytest.approx(1e9)
+
+
+def test_lines_of_another_socket_take_longer(tmp_path: Path) -> None:
+    """Twice as long: a VNF there waits 60 and 20 cycles more; the switch's ends, those of half of
+    the VNFs."""
+    text = SERVER.replace("cores_per_socket: 8", "cores_per_socket: 4\nsockets: 2")
+    text += "transfer_cycles: [50, x]\nremote_cycles: [100, x]\n"
+    near = hosted(tmp_path, "chains: 2", "[1, 2]", text=text).busiest()
+    far = hosted(tmp_path, "chains: 2", "[1, 5]", text=text).busiest()
+    assert far[5] == pytest.approx(near[2] + (60 + 20) / 2) and far[1] == pytest.approx(near[1])
+    assert far[0] == pytest.approx(near[0] + (60 + 20) / 2)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ PACKETS = 20_000
 _OVERLOADED = 60_000  # until rings are full at a little more than is carried
 _WIRE = 4096
 _SAMPLES = 4096
-_TURNS, _MOST = 3, 100_000  # of processes that share an lcore; packets
+_TURNS, _LEAST, _MOST = 3, 5_000, 100_000  # of processes that share an lcore; packets
 
 
 def delays_ns(
@@ -77,7 +77,7 @@ def _hosted(
         return None
     hz = here.problem.tsc_hz
     turns = max(here.awake.values()) * here.slice / hz if max(here.awake.values()) > 1 else 0.0
-    packets = min(_MOST, max(PACKETS, int(_TURNS * turns * load_pps)))
+    packets = min(_MOST, max(_LEAST, int(_TURNS * turns * load_pps)))
     queues, lcores = here.queues(load_pps)
     lcores = replace(lcores, pauses=_pauses(server, hz))
     followed = follow(Traversal(queues, load_pps / hz, lcores, lanes=True), packets)
