@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 FUZZ_CORPUS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headrace/fuzz
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help setup demo unit test test-slow test-containers test-soak bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
+.PHONY: help setup demo unit test test-slow test-containers test-soak test-threads bench bench-fib-1g test-vm test-vm-trace test-vm-sriov test-vm-sriov-machines test-vm-placement test-kubernetes lint format fuzz fuzz-nightly docs release clean distclean
 
 help:
 	@echo 'make demo          measure a small chain of network functions, write a report'
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-vm       VNFs in virtual machines, emulated (QEMU)'
 	@echo 'make lint          ruff, mypy, C style, codespell'
 	@echo 'make format        C and Python as the style has it'
+	@echo 'make test-threads  all that may be done to a running engine at once, under ThreadSanitizer (root)'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (default 600)'
 	@echo 'make fuzz-nightly  every fuzzer for an hour, from the inputs of all nights (FUZZ_CORPUS)'
 	@echo 'make docs          the reference, from engine and lab themselves, and the site in site/'
@@ -80,6 +81,10 @@ test-slow:
 test-soak:
 	@scripts/setup.sh run test
 	@env PYTHONPATH=tests nice -n 19 $(VENV)/python -m soak --seconds $(SOAK_SECONDS)
+
+test-threads:
+	@scripts/setup.sh run test
+	@$(SUDO) scripts/threads.sh
 
 test-vm-trace:
 	@scripts/setup.sh run trace guests

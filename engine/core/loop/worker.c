@@ -11,8 +11,10 @@
 #include <time.h>
 
 #include <rte_cycles.h>
+#include <rte_launch.h>
 #include <rte_pause.h>
 
+#include "core/happens.h"
 #include "worker.h"
 
 /* An end of the engine is noticed at the latest after so long. */
@@ -158,6 +160,7 @@ int worker_main(void *arg)
 	struct worker *w = arg;
 	int rc;
 
+	happens_after(w);
 	busy_begin(&w->clock);
 	w->clock.armed = 0;
 	for (unsigned int i = 0; i < w->n_replicas; i++)
@@ -166,7 +169,14 @@ int worker_main(void *arg)
 	atomic_store(&w->start_tsc, w->clock.mark);
 	rc = w->wait->mode == WAIT_POLL ? poll_always(w) : poll_or_wait(w, w->wait);
 	busy_end(&w->clock, rte_rdtsc());
+	happens_before(w);
 	return rc;
+}
+
+void worker_join(struct worker *w)
+{
+	rte_eal_wait_lcore(w->lcore);
+	happens_after(w);
 }
 
 int worker_wait_check(const struct plan *p, struct err *err)

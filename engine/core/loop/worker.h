@@ -25,6 +25,8 @@ struct worker {
 
 /* What its lcore is launched with; `arg` is the worker. Returns once `stop` is set. */
 int worker_main(void *arg);
+/* Waits until it has returned. */
+void worker_join(struct worker *w);
 
 /* That all that the plan's workers wait for can be waited for. */
 int worker_wait_check(const struct plan *p, struct err *err);

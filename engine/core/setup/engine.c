@@ -12,6 +12,7 @@
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
+#include "core/happens.h"
 #include "core/tsc.h"
 #include "pool.h"
 
@@ -211,6 +212,7 @@ int engine_launch(struct engine *e, struct err *err)
 		if (!w->n_replicas)
 			continue;
 		atomic_store(&w->stop, false);
+		happens_before(w);
 		if (rte_eal_remote_launch(worker_main, w, w->lcore))
 			return err_set(err, EBUSY, "segments", "lcore of CPU %u does not start",
 				       w->cpu);
@@ -280,7 +282,7 @@ static void stop_workers(struct engine *e)
 		atomic_store(&e->workers[i].stop, true);
 	for (unsigned int i = 0; i < e->n_workers; i++) {
 		if (atomic_load(&e->workers[i].start_tsc))
-			rte_eal_wait_lcore(e->workers[i].lcore);
+			worker_join(&e->workers[i]);
 		free(e->workers[i].replicas);
 	}
 	rte_free(e->workers);

@@ -121,7 +121,7 @@ static void pause_workers(struct engine *e)
 
 		if (!since)
 			continue;
-		rte_eal_wait_lcore(w->lcore);
+		worker_join(w);
 		w->ref_before += rte_rdtsc() - since;
 		atomic_store(&w->start_tsc, 0);
 		/* An lcore that has nothing to do from now on must not keep buffers to itself. */
