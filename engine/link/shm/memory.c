@@ -162,8 +162,9 @@ uint64_t shm_queue_used(const struct shm_queue *q, unsigned int ring)
 	uint64_t used;
 
 	pthread_mutex_lock(&closing);
-	m = q->map;
-	used = m ? q->at - atomic_load(&m->region->rings[ring].tail) : 0;
+	m = atomic_load_explicit(&q->map, memory_order_acquire);
+	used = atomic_load_explicit(&q->at, memory_order_relaxed);
+	used -= m ? atomic_load(&m->region->rings[ring].tail) : used;
 	used = m && used <= m->slots ? used : 0;
 	pthread_mutex_unlock(&closing);
 	return used;

@@ -23,9 +23,28 @@ static inline uint64_t *stamp_of(struct rte_mbuf *m)
 	return RTE_MBUF_DYNFIELD(m, shm_stamp_offset, uint64_t *);
 }
 
+/* The lcore alone writes these two. */
+static inline struct shm_map *map_of(const struct shm_queue *q)
+{
+	return atomic_load_explicit(&q->map, memory_order_relaxed);
+}
+
+static inline uint64_t at_of(const struct shm_queue *q)
+{
+	return atomic_load_explicit(&q->at, memory_order_relaxed);
+}
+
+static inline uint64_t advance(struct shm_queue *q, uint64_t by)
+{
+	uint64_t at = at_of(q) + by;
+
+	atomic_store_explicit(&q->at, at, memory_order_relaxed);
+	return at;
+}
+
 static inline struct shm_slot *slot_at(const struct shm_queue *q, uint64_t index)
 {
-	return (struct shm_slot *)(q->slots + (index & (q->map->slots - 1)) * q->map->stride);
+	return (struct shm_slot *)(q->slots + (index & (map_of(q)->slots - 1)) * map_of(q)->stride);
 }
 
 /* Take up a mapping that the control thread offers; the old one goes back to it. */
@@ -34,15 +53,16 @@ static __rte_noinline bool take_up(struct shm_queue *q, unsigned int ring, bool 
 	struct shm_map *m, *old;
 
 	if (atomic_load(&q->retired))
-		return q->map;
+		return map_of(q);
 	m = atomic_exchange(&q->next, NULL);
 	if (!m)
-		return q->map;
-	old = q->map;
-	q->map = m;
+		return map_of(q);
+	old = map_of(q);
+	atomic_store_explicit(&q->map, m, memory_order_release);
 	q->ring = &m->region->rings[ring];
 	q->slots = (uint8_t *)(m->region + 1) + (size_t)ring * m->slots * m->stride;
-	q->at = atomic_load(reader ? &q->ring->tail : &q->ring->head);
+	atomic_store_explicit(&q->at, atomic_load(reader ? &q->ring->tail : &q->ring->head),
+			      memory_order_relaxed);
 	atomic_store(&q->retired, old); /* last: it may be unmapped from now on */
 	return true;
 }
@@ -51,7 +71,7 @@ static inline bool ready(struct shm_queue *q, unsigned int ring, bool reader)
 {
 	if (unlikely(atomic_load_explicit(&q->next, memory_order_relaxed)))
 		return take_up(q, ring, reader);
-	return q->map;
+	return map_of(q);
 }
 
 static unsigned int ring_in(const struct shm_state *s)
@@ -107,12 +127,11 @@ static inline void note_wait(struct shm_state *s, uint64_t put, uint64_t now)
 /* What the peer says, within what can be. */
 static inline uint16_t waiting(struct shm_state *s, struct shm_queue *q, uint16_t n)
 {
-	uint64_t there = atomic_load_explicit(&q->ring->head, memory_order_acquire) - q->at;
+	uint64_t there = atomic_load_explicit(&q->ring->head, memory_order_acquire) - at_of(q);
 
-	if (unlikely(there > q->map->slots)) {
+	if (unlikely(there > map_of(q)->slots)) {
 		s->corrupt++;
-		q->at += there;
-		atomic_store_explicit(&q->ring->tail, q->at, memory_order_release);
+		atomic_store_explicit(&q->ring->tail, advance(q, there), memory_order_release);
 		return 0;
 	}
 	return (uint16_t)RTE_MIN(there, n);
@@ -159,17 +178,16 @@ uint16_t shm_rx(struct link_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		return 0;
 	}
 	for (uint16_t i = 0; i < there; i++) {
-		const struct shm_slot *slot = slot_at(q, q->at + i);
+		const struct shm_slot *slot = slot_at(q, at_of(q) + i);
 
 		if (likely(i + 1 < there))
-			rte_prefetch0(slot_at(q, q->at + i + 1));
-		if (likely(take_out(s, pkts[i], slot, q->map->stride - sizeof(*slot), now)))
+			rte_prefetch0(slot_at(q, at_of(q) + i + 1));
+		if (likely(take_out(s, pkts[i], slot, map_of(q)->stride - sizeof(*slot), now)))
 			pkts[got++] = pkts[i];
 		else
 			rte_pktmbuf_free(pkts[i]);
 	}
-	q->at += there;
-	atomic_store_explicit(&q->ring->tail, q->at, memory_order_release);
+	atomic_store_explicit(&q->ring->tail, advance(q, there), memory_order_release);
 	s->received += got;
 	return got;
 }
@@ -216,8 +234,8 @@ static inline void wake_reader(const struct shm_state *s, const struct shm_queue
 	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
 	    atomic_exchange(&q->ring->asleep, 0))
 		/* It only fails when wake-ups are pending already, or nobody can be woken. */
-		(void)!(c->role ? write(q->map->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
-			send(q->map->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+		(void)!(c->role ? write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
+			send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
@@ -233,14 +251,14 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	if (unlikely(!atomic_load_explicit(&s->up, memory_order_acquire)) ||
 	    unlikely(!ready(q, SHM_RINGS - 1 - ring_in(s), false)))
 		return 0;
-	used = q->at - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
-	if (unlikely(used > q->map->slots))
-		used = q->map->slots; /* nonsense from the peer: no room, and it alone has the harm */
-	n = (uint16_t)RTE_MIN(n, q->map->slots - used);
+	used = at_of(q) - atomic_load_explicit(&q->ring->tail, memory_order_acquire);
+	if (unlikely(used > map_of(q)->slots))
+		used = map_of(q)->slots; /* nonsense from the peer: no room, and it alone has the harm */
+	n = (uint16_t)RTE_MIN(n, map_of(q)->slots - used);
 	now = rte_rdtsc();
-	most = q->map->stride - (uint32_t)sizeof(struct shm_slot);
+	most = map_of(q)->stride - (uint32_t)sizeof(struct shm_slot);
 	for (i = 0; i < n; i++) {
-		if (unlikely(!put_in(s, slot_at(q, q->at + put), pkts[i], most, now)))
+		if (unlikely(!put_in(s, slot_at(q, at_of(q) + put), pkts[i], most, now)))
 			continue;
 		put++;
 		if (s->stay_ns)
@@ -248,8 +266,7 @@ uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uin
 	}
 	if (!n)
 		return 0;
-	q->at += put;
-	atomic_store_explicit(&q->ring->head, q->at, memory_order_release);
+	atomic_store_explicit(&q->ring->head, advance(q, put), memory_order_release);
 	s->sent += put;
 	wake_reader(s, q);
 	rte_pktmbuf_free_bulk(pkts, n);
@@ -263,7 +280,7 @@ int shm_wait_fd(struct link_rxq *rxq)
 
 	if (!ready(&s->rx, ring_in(s), true))
 		return -1;
-	return s->rx.map->fd[c->role ? SHM_FD_TO_CLIENT : SHM_FD_TO_SERVER];
+	return map_of(&s->rx)->fd[c->role ? SHM_FD_TO_CLIENT : SHM_FD_TO_SERVER];
 }
 
 /* Whether the reader may sleep: nothing came while it said that it would. */
@@ -276,7 +293,7 @@ bool shm_wait_arm(struct link_rxq *rxq)
 		return true;
 	atomic_store(&q->ring->asleep, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load(&q->ring->head) == q->at;
+	return atomic_load(&q->ring->head) == at_of(q);
 }
 
 void shm_wait_disarm(struct link_rxq *rxq)

@@ -79,10 +79,10 @@ struct shm_map {
  * hands the old one back: so neither waits for the other.
  */
 struct shm_queue {
-	struct shm_map *map; /* lcore's */
+	_Atomic(struct shm_map *) map; /* lcore's; both are looked at by who counts */
 	struct shm_ring *ring;
 	uint8_t *slots;
-	uint64_t at; /* own index: what is in the shared memory is for the peer to read */
+	_Atomic uint64_t at; /* own index: what is in the shared memory is for the peer to read */
 	_Atomic(struct shm_map *) next, retired;
 };
 
