@@ -6,10 +6,12 @@ ends when it is told to."""
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import mmap
 import os
 import random
+import select
 import socket
 import struct
 import time
@@ -167,6 +169,46 @@ def _is_served_again(host: Engine, path: Path) -> None:
             lambda: struct.unpack_from("<Q", peer.memory, TO_CLIENT + HEAD)[0] >= 100,
             "100 packets in the ring",
         )
+
+
+WATCHES, COPIES = 100_000, 400
+SECONDS = 3.0  # each wake-up takes 5 ms and more of the lcore's CPU time
+
+
+def _watched(peer: Peer) -> list[select.epoll]:
+    """Very many watch what it is woken by: each copy of the descriptor, in each of many epolls."""
+    copies = [os.dup(peer.wake.fileno()) for _ in range(COPIES)]
+    epolls = [select.epoll() for _ in range(WATCHES // COPIES)]
+    for one in epolls:
+        for copy in copies:
+            one.register(copy, select.EPOLLIN)
+    for copy in copies:
+        os.close(copy)
+    return epolls
+
+
+def test_watchers_of_a_wake_up_take_little_of_the_lcore(
+    start_engine: Start, cpus: list[int], tmp_path: Path
+) -> None:
+    """Between dear wake-ups there is a pause; packets go on meanwhile."""
+    path = tmp_path / "vf.sock"
+    with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
+        host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
+        watching = _watched(peer)
+        peer.wake.setblocking(False)
+        host.call("start", sources={"gen": {"rate_pps": 20_000, "duration_s": 60}})
+        woken, until = 0, time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            peer.put(TO_CLIENT + ASLEEP, 1, "<I")
+            peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+            with contextlib.suppress(BlockingIOError):
+                woken += len(peer.wake.recv(8))
+        sent = host.read()["links"]["vf"]["tx_packets"]
+        host.call("stop")
+        for one in watching:
+            one.close()
+        # Without pauses: 160 packets in three seconds.
+        assert woken >= 1 and sent > 1000
 
 
 def test_pages_taken_away_cost_a_client_its_memory(

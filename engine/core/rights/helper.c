@@ -28,7 +28,7 @@ struct request {
 };
 
 static int asked = -1; /* the engine's end */
-static bool sealed;
+static _Atomic bool sealed; /* asked by the threads of links, too */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static int connect_to(const char *path, int type)

@@ -16,6 +16,15 @@
 /* The kernel keeps about so many datagrams (net.unix.max_dgram_qlen). */
 #define WAKES 16
 
+/*
+ * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever wakes
+ * by it. A wake-up that takes this much of the lcore's CPU time is followed by a pause, so
+ * that such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself (WAIT_MAX_MS).
+ */
+#define WAKE_DEAR_NS 20000
+#define WAKE_PAUSE 200
+#define WAKES_MEASURED 16
+
 int shm_stamp_offset = -1;
 
 static inline uint64_t *stamp_of(struct rte_mbuf *m)
@@ -224,18 +233,43 @@ static inline void note_stay(struct shm_state *s, struct rte_mbuf *m, uint64_t n
 					(1ull << HIST_MAX_BITS) - 1));
 }
 
-/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
-static inline void wake_reader(const struct shm_state *s, const struct shm_queue *q)
+/* A wake-up that took long is followed by some whose CPU time is asked for: it may have been preempted. */
+static void wake_done(struct shm_wakes *w, uint64_t start, uint64_t cpu_ns, double ns_per_cycle)
+{
+	uint64_t now = rte_rdtsc(), took;
+
+	if (!w->measured) {
+		if ((double)(now - start) * ns_per_cycle > WAKE_DEAR_NS)
+			w->measured = WAKES_MEASURED;
+		return;
+	}
+	w->measured--;
+	took = thread_cpu_ns() - cpu_ns;
+	if (took > WAKE_DEAR_NS)
+		w->not_before = now + (uint64_t)((double)took * WAKE_PAUSE / ns_per_cycle);
+}
+
+static __rte_noinline void wake_peer(struct shm_state *s, const struct shm_queue *q)
 {
 	const struct shm_conf *c = s->link->conf;
-	uint64_t one = 1;
+	uint64_t one = 1, start = rte_rdtsc(), cpu_ns;
 
+	if (start < s->woken.not_before)
+		return;
+	cpu_ns = s->woken.measured ? thread_cpu_ns() : 0;
+	/* It only fails when wake-ups are pending already, or nobody can be woken. */
+	(void)!(c->role ? write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
+		send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+	wake_done(&s->woken, start, cpu_ns, s->ns_per_cycle);
+}
+
+/* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
+static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
+{
 	atomic_thread_fence(memory_order_seq_cst);
 	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
 	    atomic_exchange(&q->ring->asleep, 0))
-		/* It only fails when wake-ups are pending already, or nobody can be woken. */
-		(void)!(c->role ? write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
-			send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+		wake_peer(s, q);
 }
 
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)
@@ -296,19 +330,31 @@ bool shm_wait_arm(struct link_rxq *rxq)
 	return atomic_load(&q->ring->head) == at_of(q);
 }
 
+/* Who waits for room in it is told, too. Left as it is it ends the next wait at once. */
+static void empty(struct shm_state *s, int fd)
+{
+	uint64_t wakes, start = rte_rdtsc(), cpu_ns;
+	struct iovec iov = {&wakes, sizeof(wakes)};
+
+	if (start < s->emptied.not_before)
+		return;
+	cpu_ns = s->emptied.measured ? thread_cpu_ns() : 0;
+	(void)!preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+	wake_done(&s->emptied, start, cpu_ns, s->ns_per_cycle);
+}
+
 void shm_wait_disarm(struct link_rxq *rxq)
 {
 	struct shm_state *s = rxq->state;
 	const struct shm_conf *c = s->link->conf;
 	int fd = shm_wait_fd(rxq);
 	uint64_t wakes;
-	struct iovec iov = {&wakes, sizeof(wakes)};
 
 	if (fd < 0)
 		return;
 	atomic_store(&s->rx.ring->asleep, 0);
 	if (!c->role)
-		(void)!preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+		empty(s, fd);
 	else /* bounded: what is left ends the next wait at once */
 		for (int i = 0; i < WAKES && recv(fd, &wakes, 1, MSG_DONTWAIT) >= 0; i++)
 			;

@@ -98,6 +98,12 @@ struct shm_conf {
 	bool times;
 };
 
+/* What wake-ups by this link cost the lcore, and until when it makes none. */
+struct shm_wakes {
+	uint64_t not_before; /* TSC */
+	unsigned int measured; /* so many of the next ones are, by the thread's CPU time */
+};
+
 struct shm_state {
 	struct link *link;
 	struct shm_queue rx, tx;
@@ -114,9 +120,11 @@ struct shm_state {
 	/* Reader's lcore. */
 	uint64_t last_poll, cpu_tsc, cpu_ns, gap_start, gap_end;
 	double gap_share; /* of the last gap, what its lcore was off the CPU */
+	struct shm_wakes emptied;
 	uint64_t received, corrupt, no_mbuf;
 	struct shm_times times;
 	/* Writer's lcore. */
+	struct shm_wakes woken;
 	uint64_t sent, too_long;
 	struct ends too_long_ends;
 	uint64_t stays, stay_cycles;
