@@ -18,12 +18,14 @@
 
 /*
  * Whoever has a descriptor may have very many epoll descriptors watch it, and each costs whoever wakes
- * by it. A wake-up that takes this much of the lcore's CPU time is followed by a pause, so
- * that such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself (WAIT_MAX_MS).
+ * by it. Where wake-ups in a row take this much of the lcore's CPU time, a pause follows each, so that
+ * such a peer takes one part in WAKE_PAUSE of the lcore; it then looks by itself (WAIT_MAX_MS). One
+ * alone may have been an interrupt, or a hypervisor that ran something else.
  */
 #define WAKE_DEAR_NS 20000
 #define WAKE_PAUSE 200
 #define WAKES_MEASURED 16
+#define WAKES_DEAR 4
 
 int shm_stamp_offset = -1;
 
@@ -245,8 +247,15 @@ static void wake_done(struct shm_wakes *w, uint64_t start, uint64_t cpu_ns, doub
 	}
 	w->measured--;
 	took = thread_cpu_ns() - cpu_ns;
-	if (took > WAKE_DEAR_NS)
-		w->not_before = now + (uint64_t)((double)took * WAKE_PAUSE / ns_per_cycle);
+	if (took <= WAKE_DEAR_NS) {
+		w->dear = 0;
+		return;
+	}
+	if (++w->dear < WAKES_DEAR)
+		return;
+	w->dear--; /* the next such one is followed by a pause, too */
+	w->measured = WAKES_MEASURED;
+	w->not_before = now + (uint64_t)((double)took * WAKE_PAUSE / ns_per_cycle);
 }
 
 static __rte_noinline void wake_peer(struct shm_state *s, const struct shm_queue *q)

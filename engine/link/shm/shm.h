@@ -102,6 +102,7 @@ struct shm_conf {
 struct shm_wakes {
 	uint64_t not_before; /* TSC */
 	unsigned int measured; /* so many of the next ones are, by the thread's CPU time */
+	unsigned int dear; /* of those that were, in a row */
 };
 
 struct shm_state {
