@@ -227,7 +227,7 @@ static void start(void)
 	if (test_eal_start("512") < 0)
 		abort();
 	fuzz_tsc = rte_rdtsc(); /* from here on it moves as the inputs say */
-	pool = rte_pktmbuf_pool_create("fuzz", 4095, 0, 0, RTE_PKTMBUF_HEADROOM + 512, SOCKET_ID_ANY);
+	pool = rte_pktmbuf_pool_create("fuzz", 4095, 256, 0, RTE_PKTMBUF_HEADROOM + 512, SOCKET_ID_ANY);
 	if (!pool)
 		abort();
 	if (!getenv("HEADRACE_FUZZ_FRESH")) {
