@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from rich.console import Console
 
@@ -124,10 +125,11 @@ def described_machine(server: DescribedServer) -> Machine:
     def none() -> str:
         return f"{server.name} is a described server"
 
+    def no_functions(_: dict[str, Any]) -> str | None:
+        return None if server.ports else f"{server.name} has no ports"
+
     cores = server.sockets * server.cores_per_socket
-    return Machine(
-        len(server.cpus), server.sockets, none, lambda: None, cores, none, lambda spec: none()
-    )
+    return Machine(len(server.cpus), server.sockets, none, lambda: None, cores, none, no_functions)
 
 
 def no_calibration() -> str | None:

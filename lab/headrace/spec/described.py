@@ -113,7 +113,8 @@ class HostedCost(Spec):
     that finds nothing; `pause`: more where a VNF may sleep, which looks less often before it does.
     `reach`: for each further link that a burst is divided over. Of the kernel's scheduler:
     `slice_us` that a process keeps an lcore for which others wait, `change_us` from one to another,
-    `wake_us` until one that slept is up, of which `rouse_us` are spent by who sends to it.
+    `wake_us` until one that slept is up, of which `rouse_us` are spent by who sends to it. Ends of
+    a NIC's virtual function, in full bursts, beside waiting for the frame: `vf_take`, `vf_give`.
     """
 
     switch: Sourced
@@ -137,6 +138,8 @@ class HostedCost(Spec):
     change_us: Sourced
     wake_us: Sourced
     rouse_us: Sourced
+    vf_take: Sourced | None = None
+    vf_give: Sourced | None = None
 
 
 class NicPort(Spec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from headrace.engine.place import Placement
 from headrace.ground.simulated.entries import entries
@@ -39,13 +40,17 @@ class PricedLayout:
     caps: Mapping[str, float] = field(default_factory=dict)
     owners: tuple[tuple[str, ...], ...] = ()  # segment of each part of each stage; (): one each
 
-    @property
+    @cached_property
     def stages(self) -> list[list[StageShare]]:
         return parts(self.problem, self.layout)
 
     def busiest(self) -> dict[int, float]:
         """Cycles of each lcore for a packet of the source, the busiest replica's where flows are
         spread unevenly."""
+        return dict(self._busiest)
+
+    @cached_property
+    def _busiest(self) -> dict[int, float]:
         cycles: dict[int, float] = {}
         for i, stage in enumerate(self.stages):
             more = self.uneven[i - 1] if 0 < i <= len(self.uneven) else 1.0

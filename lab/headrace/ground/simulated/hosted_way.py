@@ -90,12 +90,14 @@ def way_of(
     cost: HostedCost,
     hz: float,
     corner: float,
+    switch_gbps: float | None,
 ) -> Iterator[WayStage]:
     """In a packet's order, docs/design/nic.md's table of hops: with `vepa` each frame that leaves a
-    VNF goes by the wire to the bridge outside."""
+    VNF goes by the wire to the bridge outside; with `sriov` the NIC switches, and no lcore."""
     hosting, vepa = experiment.hosting, experiment.study.deployment.network == "vepa"
     deployment, n = experiment.study.deployment, len(chains)
     wire = 4096 if deployment.wire == "auto" else deployment.wire
+    sriov = deployment.network == "sriov"
     vnf_poll, ring = cost.vnf_poll.at(corner), deployment.ring.size
     stages = _SwitchStages(hosting, cost, nic, chains, len(standing), hz, corner)
 
@@ -106,12 +108,13 @@ def way_of(
         return [] if hosting.uplink_gbps is None else [device(name, DEVICES[name])]
 
     def host_to(name: str) -> list[WayStage]:
-        return [] if hosting.switch_gbps is None else [device(name, DEVICES[name])]
+        return [] if switch_gbps is None else [device(name, DEVICES[name])]
 
     if vepa:
         yield stages.from_ring("bridge", wire)
     yield from wire_to("uplink in")
-    yield stages.from_ring("ring to link", ring if vepa else wire)
+    if not sriov:
+        yield stages.from_ring("ring to link", ring if vepa else wire)
     for step in range(len(chains[0])):
         here = [chain[step] for chain in chains]
         yield from host_to("switch to host")
@@ -126,6 +129,9 @@ def way_of(
             yield WayStage(("rate cap",), cpus, ("",) * n, hosting.nic_queue)
         yield from host_to("switch from host")
         last = step == len(chains[0]) - 1
+        if sriov:
+            yield from wire_to("uplink out") if last else ()
+            continue
         yield stages.from_links("link to ring" if last or vepa else "link to link")
         if last or vepa:
             yield from wire_to("uplink out")
@@ -145,6 +151,20 @@ class EndCosts:
     vnf_take: float
     vnf_give: float
     switch: float
+
+    @classmethod
+    def by_functions(
+        cls, server: DescribedServer, cost: HostedCost, remote: float, corner: float
+    ) -> EndCosts:
+        """A NIC writes frames into the last-level cache of its socket (Intel DDIO), and who takes
+        gathers them from there; `remote`: the share that is taken on another socket."""
+        assert cost.vf_take is not None and cost.vf_give is not None  # refuse.py
+        near = server.levels[-2].gather_cycles.at(corner)
+        away, llc = server.remote_cycles, server.levels[-2].cycles.at(corner)
+        farther = 1.0 if away is None or not llc else away.at(corner) / llc
+        take = cost.vf_take.at(corner) + near * (1 - remote + remote * farther)
+        give = cost.vf_give.at(corner)
+        return cls(take, give, take, give, 0.0)
 
     @classmethod
     def of(
@@ -179,6 +199,7 @@ class WayCosts:
     hz: float
     experiment: Experiment
     longer: float
+    switch_gbps: float | None
 
     def function(self, name: str, stage: WayStage) -> NfCost:
         links, out = self.links, self.out
@@ -191,7 +212,7 @@ class WayCosts:
             return self._cost(name, links.vnf_take, out.base, give, out.loop)
         if name in ("uplink in", "uplink out", "switch to host", "switch from host", "rate cap"):
             hosting = self.experiment.hosting
-            gbps = {"u": hosting.uplink_gbps, "s": hosting.switch_gbps, "r": hosting.rate_cap_gbps}
+            gbps = {"u": hosting.uplink_gbps, "s": self.switch_gbps, "r": hosting.rate_cap_gbps}
             bits = (self.experiment.frame.mean_bytes + L1_OVERHEAD_BYTES) * 8
             took = self.hz * bits / ((gbps[name[0]] or 0.0) * 1e9)
             return NfCost(name, Hop(0, 0), Hop(took, took), Hop(0, 0), 0)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import mean
 
 from headrace.engine.place import Placement
@@ -39,7 +40,7 @@ from headrace.ground.simulated.hosted_way import (
 )
 from headrace.layout.events import NEVER, PolledLcores, Queue
 from headrace.layout.latency import QueueStage, straight
-from headrace.layout.layout import Layout, NfCost, Problem
+from headrace.layout.layout import Hop, Layout, NfCost, Problem, Traffic
 from headrace.model.scaled import WorkingSet, at, scaled
 from headrace.spec.described import DescribedServer, HostedCost
 from headrace.spec.study import Experiment
@@ -64,7 +65,7 @@ class HostedLayout(PricedLayout):
     give: float = 0.0  # cycles of a packet that finds room, into the first link
     names: Mapping[int, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def awake(self) -> Counter[int]:
         busy = Counter(cpu for one in self.way if one.vnf for cpu in one.cpus)
         return busy + Counter(self.standing if self.wait == "poll" else ())
@@ -176,31 +177,40 @@ def priced_hosted(
     carrying = bare.chains[: experiment.hosting.carrying]
     vnfs = [one for chain in carrying for one in chain]
     standing = tuple(v.lcores[0] for chain in bare.chains[len(carrying) :] for v in chain)
-    hz, nic_cpu = server.clock_mhz.value * 1e6, placement.segments[0].cpus[0]
+    sriov = experiment.study.deployment.network == "sriov"
+    hz = server.clock_mhz.value * 1e6
+    nic_cpu = bare.traffic[0] if sriov else placement.segments[0].cpus[0]
     remote = [server.socket_of(one.lcores[0]) != server.socket_of(nic_cpu) for one in vnfs]
     awake, frame = {one.lcores[0] for one in vnfs}, experiment.frame.mean_bytes
     slower = beside_busy(server, {nic_cpu, placement.generator, placement.sink, *awake}, corner)
     sets = list(_sets(experiment, home, vnfs, count, len(carrying)))
-    way = tuple(way_of(experiment, carrying, standing, nic_cpu, cost, hz, corner))
+    gbps = _switch_gbps(experiment, server)
+    way = tuple(way_of(experiment, carrying, standing, nic_cpu, cost, hz, corner, gbps))
+
+    def ends(away: float) -> EndCosts:
+        if sriov:
+            return EndCosts.by_functions(server, cost, away, corner)
+        return EndCosts.of(home, server, cost, frame, away, corner)
 
     def nfs(cpu: int) -> tuple[NfCost, ...]:
         away = [there for one, there in zip(vnfs, remote, strict=True) if one.lcores[0] == cpu]
-        links = EndCosts.of(home, server, cost, frame, mean(away or remote), corner)
+        links = ends(mean(away or remote))
         own = {
             node.name: scaled(home, server, one, cpu, sets, corner, frame)
             for node, one in with_costs_of(experiment, home)
         }
         out = scaled(home, server, home.functions[_MAC_OUT], cpu, (), corner)
-        costs = WayCosts(links, own, out, hz, experiment, slower.get(cpu, 1))
+        costs = WayCosts(links, own, out, hz, experiment, slower.get(cpu, 1), gbps)
         return tuple(costs.function(name, stage) for stage in way for name in stage.nfs)
 
     cpus = sorted({cpu for one in way for cpu in one.cpus})
-    links = EndCosts.of(home, server, cost, frame, mean(remote), corner)
-    give = links.give * slower.get(nic_cpu, 1) if placement.generator == nic_cpu else 0.0
+    links, traffic = ends(mean(remote)), traffic_costs(home, server, experiment, placement, corner)
+    into_first = placement.generator == nic_cpu and not sriov
+    give = links.give * slower.get(nic_cpu, 1) if into_first else 0.0
     layout = Layout(tuple(len(one.nfs) for one in way), tuple(one.cpus for one in way))
     problem = Problem(
-        nfs(nic_cpu), traffic_costs(home, server, experiment, placement, corner), tuple(cpus),
-        hz, special={cpu: nfs(cpu) for cpu in cpus},
+        nfs(nic_cpu), _by_functions(traffic, links) if sriov else traffic, tuple(cpus), hz,
+        special={cpu: nfs(cpu) for cpu in cpus},
     )  # fmt: skip
     return HostedLayout(
         problem, layout, (1.0,) * len(way),
@@ -211,6 +221,19 @@ def priced_hosted(
         | {CAP - i: f"rate cap of {one.name}" for i, one in enumerate(vnfs)},
         owners=((), *(one.owners for one in way), ()),
     )  # fmt: skip
+
+
+def _switch_gbps(experiment: Experiment, server: DescribedServer) -> float | None:
+    """A real NIC's switch has what its ports have."""
+    if experiment.study.deployment.network == "sriov":
+        return sum(port.gbps.value for port in server.ports)
+    return experiment.hosting.switch_gbps
+
+
+def _by_functions(traffic: Traffic, ends: EndCosts) -> Traffic:
+    """Source and sink have virtual functions of the NIC, too."""
+    source, sink = traffic.source.same + ends.give, traffic.sink.same + ends.take
+    return replace(traffic, source=Hop(source, source), sink=Hop(sink, sink))
 
 
 def _sets(

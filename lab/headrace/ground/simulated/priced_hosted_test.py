@@ -197,3 +197,34 @@ def test_processes_that_sleep_lose_less_than_those_that_poll(tmp_path: Path) -> 
 def test_what_is_not_covered_is_named(tmp_path: Path, hosting: str, more: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         hosted(tmp_path, hosting, more=more)
+
+
+BY_NIC = SERVER.replace(
+    "wake_us: [5, x]", "vf_take: [30, x], vf_give: [12, x], wake_us: [5, x]"
+).replace("functions:\n", "ports: [{gbps: [1, x]}, {gbps: [1, x]}]\nfunctions:\n")
+
+
+def test_a_real_nic_switches_without_an_lcore_and_at_the_rate_of_its_ports(tmp_path: Path) -> None:
+    """Frames of 64 B gather one line from the last-level cache, here L1, in 1 cycle; on the wire
+    they are 672 bits. A chain of two VNFs passes the NIC's switch twice."""
+    one = hosted(tmp_path, "chains: 1", more="  network: sriov\n", text=BY_NIC)
+    vnf = 30 + 1 + 5 + 50 + 50 + 12
+    both_ports = 672 / 2
+    assert one.busiest() == pytest.approx(
+        {0: 30 + 12 + 20 + 30 + 1, 1: vnf, -3: both_ports, -4: both_ports}
+    )
+    rate, what = one.capacity()
+    assert rate == pytest.approx(1e9 / 336) and what == "switch to host"
+    way = "  network: sriov\n  execution: pipeline\n"
+    two = hosted(tmp_path, "chains: 1", "[1, 2]", way, text=BY_NIC)
+    assert two.capacity()[0] == pytest.approx(rate / 2)
+
+
+def test_without_ports_or_costs_of_functions_sriov_is_refused(tmp_path: Path) -> None:
+    for text, problem in (
+        (SERVER, "sriov: server round has no `ports`"),
+        (BY_NIC.replace("vf_take: [30, x], vf_give: [12, x], ", ""),
+         "sriov: server round has no `hosting.vf_take`"),
+    ):  # fmt: skip
+        with pytest.raises(BadInput, match=problem):
+            hosted(tmp_path, "chains: 1", more="  network: sriov\n", text=text)

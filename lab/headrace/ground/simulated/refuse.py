@@ -12,7 +12,7 @@ from headrace.spec.hosting import Hosting
 from headrace.spec.study import Experiment
 from headrace.spec.workload import Pcap
 
-_HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa")
+_HOSTED, _NETWORKS = ("process", "container"), ("veb", "vepa", "sriov")
 Problem = tuple[tuple[PathKey, ...], str]
 
 
@@ -63,6 +63,10 @@ def _unhosted(
         return
     if deployment.network not in _NETWORKS:
         yield ("deployment", "network"), f"{deployment.network}; covered: {', '.join(_NETWORKS)}"
+    elif deployment.network == "sriov" and not server.ports:
+        yield ("deployment", "network"), f"sriov: server {server.name} has no `ports`"
+    elif deployment.network == "sriov" and (home.hosting is None or home.hosting.vf_take is None):
+        yield ("deployment", "network"), f"sriov: server {home.name} has no `hosting.vf_take`"
     if hosting.cpus is not None:
         yield (*at, "cpus"), "a limit of CPU time; covered: none"
     if hosting.placement == "random":
