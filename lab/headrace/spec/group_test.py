@@ -141,7 +141,8 @@ def test_l3_has_the_papers_tables() -> None:
                 sizes.setdefault(point.group, set()).add(one["l3fwd"]["ranges"][0]["count"])
                 assert data(point)["workload"]["flows"]["count"] == 1 << 20
     assert sizes == {
-        "bare-metal-l3": {1 << 20, 1 << 24}, "l3-scale": {1 << 20}, "containers-l3": {1 << 20}
+        "bare-metal-l3": {1 << 20, 1 << 24}, "l3-scale": {1 << 20}, "containers-l3": {1 << 20},
+        "l3-side-by-side": {1 << 20}, "l3-one-engine": {1 << 24},
     }  # fmt: skip
 
 

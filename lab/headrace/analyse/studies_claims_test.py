@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The claims of the studies of papers: other rows, another verdict. A claim that no row contradicts
+says nothing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.analyse.claims import judge_claims
+from headrace.host.programs import shipped
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.claim import JudgedClaim
+from headrace.record.counters import Counters, Located, NfReading, ReplicaReading, WorkerReading
+from headrace.record.figures import LatencyNs
+from headrace.record.rows import Result
+from headrace.record.segments import Anatomy, Segment
+from headrace.record.testdata import environment
+from headrace.record.verdict import Audit
+from headrace.spec import document
+from headrace.spec.claim import Claim
+from headrace.spec.group import Machine
+from headrace.spec.points import points
+from headrace.spec.study import Experiment, expand, read
+
+STUDIES = ("s1-hosting", "s2-hosting", "s3-execution", "s5-placement")
+DRAWS, PACKETS, HZ = 14, 1_000_000, 2_000_000_000
+MACHINE = Machine(256, 2)  # that lacks nothing
+
+
+def experiments(name: str) -> tuple[dict[str, Claim], list[Experiment]]:
+    """The study's claims, and what its points deploy where a claim asks for one of its group."""
+    doc = document.load(shipped("studies") / f"{name}.yaml")
+    claims = {
+        key: one.model_copy(update={"unlike": None, "needs": ()})
+        for key, one in read(doc).claims.items()
+        if "from calibration" not in one.query  # claims_test.py has one of these
+    }
+    asked = " ".join(one.query for one in claims.values())
+    return claims, [
+        one
+        for point in points(doc, MACHINE)
+        if f"'{point.group}" in asked or f"'{point.group.split('-')[0]}-%" in asked
+        or ("execution = '0-" in asked and point.group.startswith("placements"))
+        for one in expand(point.doc)
+    ]  # fmt: skip
+
+
+def rows(of: list[Experiment], seed: int) -> Iterator[Result]:
+    """Each group's points are faster or slower by a factor, each point by a further one."""
+    draw = random.Random(seed)
+    groups: dict[tuple[str, str], float] = {}
+    for one in of:
+        key = one.chain.rpartition("-")[0], one.execution.name
+        slower = groups.setdefault(key, 4 ** draw.uniform(-1, 1)) * 1.5 ** draw.uniform(-1, 1)
+        measure = one.study.measure
+        goals = [(goal.name, 1e6) for goal in measure.search] + [("max", 0.0)] * measure.max
+        for goal, load in (
+            *goals,
+            *(("fixed", pps) for pps in measure.loads if isinstance(pps, float)),
+        ):
+            yield row(one, goal, load, slower, draw)
+
+
+def row(one: Experiment, goal: str, load: float, slower: float, draw: random.Random) -> Result:
+    nodes = tuple(node.name for node in one.nodes)
+    pipeline = one.execution.model == "pipeline"
+    cut = one.execution.segments or (tuple((name,) for name in nodes) if pipeline else (nodes,))
+    names = ["chain"] if len(cut) == 1 else [nfs[0] for nfs in cut]
+    cycles = 100 * slower * draw.uniform(0.9, 1.1)
+    pps, lost = 2e7 / slower, draw.choice([0.0, draw.random()])
+    nf_cycles = {node.name: 60 * slower * draw.uniform(0.8, 1.2) for node in one.nodes}
+    hosted = one.hosting.chains if one.hosting.kind != "inline" else 1
+    frame = one.frame.mean_bytes
+    latency = dict.fromkeys(("mean", "min", "p50", "p90", "p99", "p999", "max"), cycles)
+    return Result(
+        chain=one.chain, direction="forward", repetition=1, execution=one.execution.name,
+        workload=one.workload_name, goal=goal, load_pps=load, throughput_pps=pps,
+        throughput_gbps_l1=pps * (frame + 20) * 8e-9, throughput_gbps_l2=pps * frame * 8e-9,
+        offered_pps=pps, sent_pps=pps, received_pps=pps, loss_ratio=lost, received=PACKETS,
+        frame_bytes_mean=frame, nf_cycles=nf_cycles, audit=Audit(verdict="ok"),
+        latency_ns=LatencyNs(**latency),
+        anatomy=Anatomy(generator_ns=1, switch_ns=cycles * draw.random(), queue_ns=0,
+                        scheduler_ns=0, vnf_ns=1, of_which_back_ns=0),
+        segments=tuple(Segment(name=f"s{i}", cpus=(i,), nfs=(), hosting=one.hosting.kind)
+                       for i in range(hosted)),
+        located=tuple(Located(place=name, segment=name, behind_first=False, samples=1,
+                              index=draw.random()) for name in names),
+        counters=Counters(
+            tsc_hz=HZ,
+            workers=tuple(WorkerReading(cpu=i, ref_cycles=HZ, ops_cycles=0, sending_ref_cycles=HZ)
+                          for i in range(len(names))),
+            replicas=tuple(
+                ReplicaReading(
+                    segment=name, index=0, cpu=i, ops_cycles=round(cycles * PACKETS),
+                    sending_ops_cycles=round(cycles * PACKETS), io_packets=PACKETS,
+                    rx_cycles=round(cycles / 3 * PACKETS), tx_cycles=round(cycles / 4 * PACKETS),
+                    nfs={nf: NfReading(type="x", packets_in=PACKETS, cycles_packets=PACKETS,
+                                       cycles=round(nf_cycles[nf] * PACKETS)) for nf in nfs},
+                )
+                for i, (name, nfs) in enumerate(zip(names, cut, strict=True))
+            ),
+        ),
+    )  # fmt: skip
+
+
+def judged(
+    folder: Path, of: list[Experiment], claims: dict[str, Claim], seed: int
+) -> tuple[JudgedClaim, ...]:
+    with BundleWriter(folder) as writer:
+        writer.environment(environment())
+        for one in rows(of, seed):
+            writer.result(one)
+    return judge_claims(Bundle(folder), claims, lambda _: None, "somebody")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path: Path) -> None:
+    """A number or a text is held against what the first rows gave, as few rows at random give a
+    paper's value; truth has to come out both ways."""
+    claims, of = experiments(study)
+    first = {one.name: one for one in judged(tmp_path / "0", of, claims, 0)}
+    unanswered = [name for name, one in first.items() if one.measured is None]
+    assert not unanswered
+    pinned = {
+        name: claim
+        if isinstance(claim.value, bool)
+        else claim.model_copy(update={
+            "published": first[name].measured, "expected": None,
+            "tolerance": 0.0 if isinstance(first[name].measured, str) else 0.01})
+        for name, claim in claims.items()
+    }  # fmt: skip
+    seen: dict[str, set[str]] = {name: set() for name in claims}
+    for seed in range(DRAWS):
+        if all(len(verdicts) == 2 for verdicts in seen.values()):
+            break
+        for one in judged(tmp_path / f"again-{seed}", of, pinned, seed):
+            seen[one.name].add(one.verdict)
+    assert seen == {name: {"confirmed", "contradicted"} for name in claims}
