@@ -36,7 +36,7 @@ from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.hosted.parts import NIC, topology
 from headrace.ground.simulated.costs import PricedLayout, counted, priced
 from headrace.ground.simulated.observed import AskedLoad, Expected, observation
-from headrace.ground.simulated.priced_hosted import priced_hosted
+from headrace.ground.simulated.priced_hosted import priced_hosted, spread
 from headrace.ground.simulated.refuse import check_covered
 from headrace.ground.simulated.waiting import delays_ns
 from headrace.host.programs import find_engine
@@ -93,6 +93,8 @@ class SimulatedGround:
             return Cpu(cpu, (server.socket_of(cpu), server.core_of(cpu)), server.socket_of(cpu))
 
         bare = arrange(one, doc, sorted(server.cpus, key=server.socket_of), describe_cpu)
+        if one.hosting.placement == "random":
+            bare = spread(bare)
         vnfs = [vnf for chain in bare.chains for vnf in chain]
         sockets = {server.socket_of(cpu) for cpu in (*bare.traffic, *(v.lcores[0] for v in vnfs))}
         if len(sockets) > 1 and server.remote_cycles is None:

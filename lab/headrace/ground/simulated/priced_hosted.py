@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import cycle
+from random import Random
 from statistics import mean
 
 from headrace.engine.place import Placement
@@ -160,6 +162,16 @@ class HostedLayout(PricedLayout):
 
 def _queue(position: int, cpu: int, rate: float, each: float, idle: float) -> Queue:
     return Queue(QueueStage(position, cpu, rate, straight(0.0, each), idle))
+
+
+def spread(bare: Arrangement) -> Arrangement:
+    """Where the kernel's scheduler has VNFs that may run anywhere: as few to an lcore as there can
+    be, whichever socket it is of. What it costs that they move is not counted."""
+    lcores = list(bare.chains[0][0].lcores)
+    Random(1).shuffle(lcores)
+    turns = cycle(lcores)
+    chains = [[replace(vnf, lcores=(next(turns),)) for vnf in chain] for chain in bare.chains]
+    return replace(bare, chains=chains)
 
 
 def priced_hosted(

@@ -11,7 +11,7 @@ from headrace.errors import BadInput
 from headrace.ground.hosted.arrangement import arrange, placement_of
 from headrace.ground.hosted.cpus import Cpu
 from headrace.ground.simulated.costs import counted
-from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted
+from headrace.ground.simulated.priced_hosted import HostedLayout, priced_hosted, spread
 from headrace.ground.simulated.refuse import check_covered
 from headrace.layout.events import Traversal, follow
 from headrace.spec import document
@@ -65,6 +65,7 @@ def hosted(
     [one] = expand(doc)
     check_covered(one, doc, described, described)
     bare = arrange(one, doc, described.cpus, lambda cpu: Cpu(cpu, (0, cpu), 0))
+    bare = spread(bare) if one.hosting.placement == "random" else bare
     vnfs = [vnf for several in bare.chains for vnf in several]
     placement = placement_of(vnfs, bare.traffic, (), one.study.deployment.network)
     count = counted(described, one, doc)
@@ -190,7 +191,6 @@ def test_processes_that_sleep_lose_less_than_those_that_poll(tmp_path: Path) -> 
     ("hosting", "more", "words"),
     [
         ("chains: 1, cpus: 0.5", "", "hosting.cpus: cannot predict"),
-        ("chains: 1, placement: random", "", "hosting.placement: cannot predict: random"),
         ("chains: 1", "  network: bridge\n", "network: cannot predict: bridge; covered: veb, vepa"),
     ],
 )
@@ -228,3 +228,12 @@ def test_without_ports_or_costs_of_functions_sriov_is_refused(tmp_path: Path) ->
     ):  # fmt: skip
         with pytest.raises(BadInput, match=problem):
             hosted(tmp_path, "chains: 1", more="  network: sriov\n", text=text)
+
+
+def test_vnfs_that_may_run_anywhere_have_lcores_of_their_own_while_there_are_enough(
+    tmp_path: Path,
+) -> None:
+    three = hosted(tmp_path, "chains: 3, placement: random", "[1, 2, 3]")
+    assert sorted(three.awake.items()) == [(1, 1), (2, 1), (3, 1)]
+    five = hosted(tmp_path, "chains: 5, placement: random", "[1, 2, 3]")
+    assert sorted(five.awake.values()) == [1, 2, 2]

@@ -69,8 +69,6 @@ def _unhosted(
         yield ("deployment", "network"), f"sriov: server {home.name} has no `hosting.vf_take`"
     if hosting.cpus is not None:
         yield (*at, "cpus"), "a limit of CPU time; covered: none"
-    if hosting.placement == "random":
-        yield (*at, "placement"), "random: the scheduler moves VNFs; covered: all others"
     if home.hosting is None:
         yield at, f"server {home.name} has no `hosting`: what links to VNFs cost"
     if "l2fwd" not in home.functions:
