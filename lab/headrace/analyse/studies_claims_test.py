@@ -26,7 +26,7 @@ from headrace.spec.group import Machine
 from headrace.spec.points import points
 from headrace.spec.study import Experiment, expand, read
 
-STUDIES = ("s1-hosting", "s2-hosting", "s3-execution", "s5-placement")
+STUDIES = ("fib-1g", "s1-hosting", "s2-hosting", "s3-execution", "s5-placement")
 DRAWS, PACKETS, HZ = 14, 1_000_000, 2_000_000_000
 MACHINE = Machine(256, 2)  # that lacks nothing
 

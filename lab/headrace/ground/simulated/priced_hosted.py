@@ -7,13 +7,15 @@ forwards; limits of its NIC are devices that take as long for a frame as its bit
 that share an lcore have it by slices (layout/events.py follows them; `_carried` sums them up):
 
     R = k (slice + change)                      k processes that never sleep
-    R = k (patience + change) / (1 - load)      k that sleep when they found nothing for so long
+    R = k (S + change) / (1 - load)             k that sleep when they found nothing for so long
+    S = (exp(rate x patience) - 1) / rate       until packets at random first leave such a gap
 
 is how long until a process has the lcore again, and its link must hold what comes meanwhile.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,6 +51,7 @@ from headrace.spec.study import Experiment
 
 PATIENCE = {"poll": NEVER, "adaptive": 1000.0, "interrupt": 1.0}  # the engine's idle_polls
 _ROUNDS = 40
+_LONGEST = 50.0  # of a gap, in mean gaps: it never comes
 _MAC_OUT = "l2fwd"
 
 
@@ -124,8 +127,10 @@ class HostedLayout(PricedLayout):
         most = tasks * (self.slice + self.doze)
         again, own = most, self.slice
         patience = PATIENCE[self.wait] * vnf_idle(self.cost, self.wait)
-        if rate * patience < 1 and load < 1:  # it sleeps before the next packet comes
-            again = min(most, tasks * (patience + self.doze) / (1 - load))
+        # Packets that come at random leave it alone for so long once in this time.
+        stays = math.expm1(rate * patience) / rate if 0 < rate * patience < _LONGEST else NEVER
+        if stays < self.slice and load < 1:
+            again = min(most, tasks * (stays + self.doze) / (1 - load))
             own = again * load / tasks
         held = (self.slots + rate * own) / again
         return hz * min(rate, held, max(own, again * load / tasks) / again / cycles)

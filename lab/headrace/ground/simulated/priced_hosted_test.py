@@ -237,3 +237,13 @@ def test_vnfs_that_may_run_anywhere_have_lcores_of_their_own_while_there_are_eno
     assert sorted(three.awake.items()) == [(1, 1), (2, 1), (3, 1)]
     five = hosted(tmp_path, "chains: 5, placement: random", "[1, 2, 3]")
     assert sorted(five.awake.values()) == [1, 2, 2]
+
+
+def test_a_process_keeps_its_lcore_until_packets_at_random_leave_a_gap(tmp_path: Path) -> None:
+    """A packet each 1000 cycles leaves a gap of 2000 once in (e^2 - 1) 1000 = 6389 cycles: two
+    processes have the lcore in turn each 12.8 kcycles by themselves, and their 64 slots do. Polling
+    ones have it for 100 kcycles each, in which 64 slots and what comes meanwhile are carried."""
+    sleeping = hosted(tmp_path, "chains: 2, slots: 64, wait: adaptive", "[1]")
+    assert sleeping.received_pps(2e6) == pytest.approx(2e6)
+    polling = hosted(tmp_path, "chains: 2, slots: 64, wait: poll", "[1]")
+    assert polling.received_pps(2e6) == pytest.approx(2 * (64 + 100) / 200e3 * 1e9)
