@@ -81,6 +81,32 @@ def test_what_s3_published_is_copied_rightly() -> None:
     assert (claimed("bound-dram"), claimed("bound-l3")) == (bound["dram"], bound["l3"])
 
 
+def test_what_s1_and_s2_published_is_copied_rightly() -> None:
+    given = claims()
+
+    def claimed(study: str) -> dict[str, Any]:
+        judged = read(document.load(REPO / f"studies/{study}.yaml")).claims
+        return {
+            name: list(one.value) if isinstance(one.value, tuple) else one.value
+            for name, one in judged.items()
+        }
+
+    s1, s2 = claimed("s1-hosting"), claimed("s2-hosting")
+    assert s1["lossless-vnfs"] == given["S1.lossless-vnfs"]["value"]
+    assert s1["overprovision-loss"] == given["S1.overprovision-loss"]["range"]
+    assert s1["worst-case-loss"] == given["S1.worst-case-loss"]["approx"]
+    assert s1["capacity"] == given["S1.capacity"]["example"]["value"]
+    assert s1["l3-parallel"] == ", ".join(map(str, given["S1.l3-parallel"]["value"]))
+    assert s1["hypervisor-share"] == given["S1.hypervisor-share"]["value"]
+    assert s2["pvp-single"] == given["S2.pvp-single"]["value"]
+    assert s2["pvp-multi-10"] == given["S2.pvp-multi-10"]["value"]
+    forty = given["S2.pvp-multi-40"]["value"]
+    assert (s2["pvp-multi-20-of-40"], s2["pvp-multi-40"]) == (forty[20], forty[40])
+    assert s2["pvvp-halving"] == s2["pvvp-sriov-halving"] == given["S2.pvvp-halving"]["range"]
+    assert [s2["multi-cost-least"], s2["multi-cost-most"]] == given["S2.multi-cost"]["range"]
+    assert s2["pvvp-multi-delay"] == given["S2.pvvp-multi-delay"]["range"]
+
+
 def test_what_s5_published_is_copied_rightly() -> None:
     given = claims()
     study = read(document.load(REPO / "studies/s5-placement.yaml"))
