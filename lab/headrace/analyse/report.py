@@ -27,6 +27,7 @@ from headrace.record.segments import Segment
 
 _VNF = re.compile(r"vnf(\d+)\.\d+")
 ASKED: tuple[Phase, ...] = ("search", "fixed")
+_IN_TITLE = 4  # chains
 IDLE_LOAD = 1.0  # 1-minute load average above which a machine was not idle
 
 
@@ -131,6 +132,7 @@ class Report(Record):
     trials: int
     cautions: tuple[str, ...]  # what a reader must know before reading any figure
     environment: Environment | None
+    study: str = ""  # its name
     description: str = ""  # of the study, by whoever wrote it
     reached: tuple[Reached, ...] = ()  # by deployments of third-party VNFs
     claims: tuple[JudgedClaim, ...] = ()
@@ -144,7 +146,10 @@ class Report(Record):
 
     @property
     def title(self) -> str:
+        """The chains; the study where they are too many for a line."""
         chains = dict.fromkeys(g.place for g in self.groups if not g.foreign)
+        if len(chains) > _IN_TITLE and self.study:
+            return self.study
         return ", ".join(chains) or self.name
 
 
@@ -169,14 +174,15 @@ def report(bundle: Bundle) -> Report:
             *_disturbed(environment),
         ),
         environment=environment,
-        description=_description(bundle.spec_data),
+        study=_said(bundle.spec_data, "name"),
+        description=_said(bundle.spec_data, "description"),
         reached=tuple(deployed),
         claims=bundle.claims,
     )
 
 
-def _description(data: Any) -> str:
-    return str(data.get("description") or "") if isinstance(data, dict) else ""
+def _said(data: Any, key: str) -> str:
+    return str(data.get(key) or "") if isinstance(data, dict) else ""
 
 
 def _place(s: Summary) -> tuple[str, str]:

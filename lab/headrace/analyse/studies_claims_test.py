@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.analyse.claims import judge_claims
+from headrace.analyse.report import report
 from headrace.host.programs import shipped
 from headrace.record.bundle import Bundle, BundleWriter
 from headrace.record.claim import JudgedClaim
@@ -140,3 +141,14 @@ def test_rows_confirm_a_claim_and_other_rows_contradict_it(study: str, tmp_path:
         for one in judged(tmp_path / f"again-{seed}", of, pinned, seed):
             seen[one.name].add(one.verdict)
     assert seen == {name: {"confirmed", "contradicted"} for name in claims}
+
+
+def test_a_report_of_a_studys_points_has_the_studys_name(tmp_path: Path) -> None:
+    """Its 112 points are no title; a few chains are."""
+    of = list({one.chain: one for one in experiments("s3-execution")[1]}.values())
+    for count, title in ((3, "cycles-1, frames-1, frames-2"), (20, "s3-execution")):
+        with BundleWriter(tmp_path / str(count)) as writer:
+            writer.spec("name: s3-execution\nchain: []\n", {})
+            for one in of[:count]:
+                writer.result(next(rows([one], 0)))
+        assert report(Bundle(tmp_path / str(count))).title == title
