@@ -27,7 +27,10 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.slow]
 REPO = Path(__file__).resolve().parents[2]
 _NO_TRAFFIC = lacking("traffic", base=True)
 _NO_ENGINE = lacking("headrace")
-_NET_RAW = 1 << 13  # capabilities(7); what the definition grants, also to another user
+# capabilities(7); what the definition grants, also to another user. With these a container that has
+# the host's user namespace opens any file of the host, and makes any device.
+_NUMBERS = {"DAC_OVERRIDE": 1, "DAC_READ_SEARCH": 2, "NET_RAW": 13, "MKNOD": 27}
+_FIRST_USER = 0x77000000  # docs/design/security.md
 _AT_FDCWD = -100
 _OPEN_BY_HANDLE_AT = {"x86_64": 304, "aarch64": 265}
 _SECRET = "the host's\n"
@@ -38,7 +41,7 @@ title: One that means harm
 category: general
 kind: routed
 forwards: kernel
-capabilities: [NET_RAW]
+capabilities: [@GRANTED@]
 """
 # Written over the program that the lab runs, once the container has started.
 _START = """\
@@ -56,6 +59,7 @@ for name in CapEff NoNewPrivs Seccomp; do
     say $name "0x$(sed -n "s/^$name:[[:space:]]*//p" /proc/self/status)"
 done
 say uid "$(id -u)"
+say first_user "$(awk '{ print $2; exit }' /proc/self/uid_map)"
 say mounted "$(mount -t tmpfs none /mnt 2> /dev/null && echo 1 || echo 0)"
 say made_a_disk "$(mknod /tmp/disk b 8 0 2> /dev/null && echo 1 || echo 0)"
 say reached_the_host "$(perl -e '
@@ -112,9 +116,11 @@ def _image(folder: Path, name: str) -> str:
 
 
 @pytest.mark.skipif(_NO_TRAFFIC is not None, reason=str(_NO_TRAFFIC))
-@pytest.mark.parametrize("user", [0, 65534])
+@pytest.mark.parametrize(
+    ("user", "granted"), [(0, ("NET_RAW",)), (65534, ("NET_RAW",)), (0, tuple(_NUMBERS))]
+)
 def test_programs_of_an_image_run_with_its_own_rights(
-    tmp_path: Path, victim: Path, user: int
+    tmp_path: Path, victim: Path, user: int, granted: tuple[str, ...]
 ) -> None:
     vnfs = tmp_path / "vnfs"
     shutil.copytree(REPO / "vnfs" / "traffic", vnfs / "traffic")
@@ -125,7 +131,8 @@ def test_programs_of_an_image_run_with_its_own_rights(
         "FROM debian:bookworm-slim\nCOPY start attack health counters /headrace/\n"
         f'RUN chmod -R 777 /headrace\nUSER {user}\nENTRYPOINT ["/headrace/start"]\n'
     )
-    files = {"vnf.yaml": _VNF, "start": _START, "attack": attack, "counters": script}
+    definition = _VNF.replace("@GRANTED@", ", ".join(granted))
+    files = {"vnf.yaml": definition, "start": _START, "attack": attack, "counters": script}
     _make(vnfs / "evil", {**files, "health": script, "Containerfile": container})
     before = ours()
     done = run(
@@ -137,7 +144,8 @@ def test_programs_of_an_image_run_with_its_own_rights(
     [result] = results(done)
     assert victim.read_text() == _SECRET
     assert result["application"]["counters"]["evil"] == {
-        "rewritten": 1, "CapEff": _NET_RAW, "NoNewPrivs": 1, "Seccomp": 2, "uid": user,
+        "rewritten": 1, "CapEff": sum(1 << _NUMBERS[name] for name in granted),
+        "NoNewPrivs": 1, "Seccomp": 2, "uid": user, "first_user": _FIRST_USER,
         "mounted": 0, "made_a_disk": 0, "reached_the_host": 0,
     }  # fmt: skip
     assert ours() <= before

@@ -22,30 +22,47 @@ CONFINED = (
     "--cap-drop", "all", "--security-opt", "no-new-privileges", "--pids-limit", "2048",
 )  # fmt: skip
 
-_run_options: list[str] = []
+# Users and groups of a container that has a user namespace: no file's and no process' of the host,
+# nor of an engine (core/rights has 0x78000000 and on). All have the same, as some kernels need a
+# copy of an image for each other numbering; none sees another's processes or files.
+_USERS = tuple(
+    word for option in ("--uidmap", "--gidmap") for word in (option, f"0:{0x77000000}:65536")
+)
 
 
-def run_options(probe: str) -> list[str]:
+@dataclass(frozen=True)
+class Way:
+    """How containers are started here."""
+
+    options: list[str]
+    without_users: str  # why none can have a user namespace; nothing: they can
+
+
+_ways: list[Way] = []  # what was found, once
+
+
+def way(probe: str) -> Way:
     """What this machine needs for any container at all, found by starting one named `probe`.
 
     Where resource limits may not be raised, crun refuses to start; runc with lower limits works.
     """
-    if not _run_options:
-        _run_options.extend(_find_run_options(probe))
-    return _run_options
+    if not _ways:
+        _ways.append(_find_way(probe))
+    return _ways[0]
 
 
-def _find_run_options(probe: str) -> list[str]:
+def _find_way(probe: str) -> Way:
+    trial = ["--rm", "--name", probe, "--network", "none", "--entrypoint", "/bin/true", BASE_IMAGE]
+    without = "" if tool().enters else "docker has one for all of its daemon's (userns-remap)"
     error = HeadraceError("")
-    for number, attempt in enumerate(tool().starts()):
-        if number:
-            remove([probe], [tool()])  # what could not be started may be there
-        trial = ["--rm", "--name", probe, "--network", "none", "--entrypoint", "/bin/true"]
-        try:
-            tool().call([*attempt, *trial, BASE_IMAGE])
-            return attempt
-        except HeadraceError as failure:
-            error = failure
+    for attempt in tool().starts():
+        for users in ((),) if without else (_USERS, ()):
+            try:
+                tool().call([*attempt, *users, *trial])
+                return Way(attempt, "" if users else without or str(error))
+            except HeadraceError as failure:
+                error = failure
+                remove([probe], [tool()])  # what could not be started may be there
     raise HeadraceError(f"no container can be started here: {error}")
 
 
@@ -73,7 +90,7 @@ def holder(namespace: str) -> str:
 def hold(namespace: str) -> int:
     """Start the holder of a namespace; its process."""
     name = holder(namespace)
-    arguments = [*run_options(name), "--detach", "--name", name, "--network", "none"]
+    arguments = [*way(name).options, "--detach", "--name", name, "--network", "none"]
     arguments += [*CONFINED, "--entrypoint", "sleep"]
     tool().call([*arguments, BASE_IMAGE, "infinity"])
     return pids([name])[name]
@@ -81,8 +98,26 @@ def hold(namespace: str) -> int:
 
 def start(spec: ContainerSpec) -> None:
     network = tool().network(spec.namespace, holder(spec.namespace))
-    arguments = [*run_options(spec.name), "--detach", "--name", spec.name, *CONFINED]
-    arguments += ["--network", network, *tool().logging]
+    run = [*way(spec.name).options, "--detach"]
+    tool().call([*run, "--network", network, *_arguments(spec)])
+
+
+def prepare(spec: ContainerSpec) -> int:
+    """A container with users and a network of its own, in which nothing runs yet (`begin`); its
+    process. The user namespace owns the network namespace, as both are made at once: capabilities
+    mean something in there only."""
+    create = ["create" if word == "run" else word for word in way(spec.name).options]
+    tool().call([*create, *_USERS, "--network", "none", *_arguments(spec)])
+    tool().call(["init", spec.name])
+    return pids([spec.name])[spec.name]
+
+
+def begin(container: str) -> None:
+    tool().call(["start", container])
+
+
+def _arguments(spec: ContainerSpec) -> list[str]:
+    arguments = ["--name", spec.name, *CONFINED, *tool().logging]
     for capability in spec.capabilities:
         arguments += ["--cap-add", capability]
     for device in spec.devices:
@@ -95,7 +130,7 @@ def start(spec: ContainerSpec) -> None:
         arguments += ["--cpuset-cpus", spec.cpuset]
     if spec.memory_mb is not None:
         arguments += ["--memory", f"{spec.memory_mb}m"]
-    tool().call([*arguments, spec.image, *spec.command])
+    return [*arguments, spec.image, *spec.command]
 
 
 def execute(

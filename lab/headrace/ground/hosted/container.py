@@ -77,7 +77,7 @@ class Containers:
         images.build_all([entry], say, ledger)
         probe = f"{self.tag}-probe"
         ledger.note("container", probe)
-        self.run = [tool().path, *runtime.run_options(probe), "--detach", *_confined(hosting)]
+        self.run = [tool().path, *runtime.way(probe).options, "--detach", *_confined(hosting)]
         if group is not None and _cgroupfs():
             self.run += ["--cgroup-parent", f"/{group.name}"]
         self.image = entry.image
