@@ -43,15 +43,17 @@ def sections(bundle: Bundle) -> tuple[Section, ...]:
         point | {"results": [brief(one) for one in results if one.chain == point["point"]]}
         for point in points
     ]
-    return of_groups(groups, given.get("paper", ""), with_best_case(rows))
+    computed = bool(results) and all(one.ground == "predicted" for one in results)
+    how = "predicted" if computed else "measured here"
+    return of_groups(groups, given.get("paper", ""), with_best_case(rows), how)
 
 
 def of_groups(
-    groups: Mapping[str, Group], paper: str, rows: Sequence[Point]
+    groups: Mapping[str, Group], paper: str, rows: Sequence[Point], how: str = "measured here"
 ) -> tuple[Section, ...]:
     measured = sum(bool(row["results"]) for row in rows)
     origin = f"{paper}: " if paper else ""
-    text = f"{origin}{measured} of {len(rows)} points measured here."
+    text = f"{origin}{measured} of {len(rows)} points {how}."
     sections = [Section("Points", blocks=(Text(text),))]
     for name, group in groups.items():
         mine = [row for row in rows if row["group"] == name]

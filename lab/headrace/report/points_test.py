@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from headrace.record.bundle import Bundle, BundleWriter
+from headrace.record.rows import Result
+from headrace.record.verdict import Audit
 from headrace.report.document import Document
 from headrace.report.hosting import with_best_case
 from headrace.report.html import render
-from headrace.report.points import delays, of_groups, scale, stacks
+from headrace.report.points import delays, of_groups, scale, sections, stacks
 from headrace.spec.study import Study
 
 FILE = Study.model_validate(
@@ -60,3 +64,19 @@ def test_page() -> None:
     assert "g: throughput (ndr)" in page and "g: where the time goes" in page
     assert "failed: no &lt;memory&gt;" in page and "VNFs &lt;side&gt; by side" in page
     assert "0.1–0.2" in page and "other" not in page.split("<body")[1]
+
+
+def test_a_prediction_is_not_called_measured(tmp_path: Path) -> None:
+    said = {"predicted": "1 of 1 points predicted.", "measured": "1 of 1 points measured here."}
+    for ground in ("predicted", "measured"):
+        folder = tmp_path / ground
+        with BundleWriter(folder) as writer:
+            writer.spec("name: x\ngroups: {g: {about: one, spec: {chain: []}}}\n", {})
+            writer.result(Result(
+                chain="g-1", direction="forward", repetition=1, execution="rtc", workload="64B",
+                goal="max", load_pps=0, throughput_pps=1, throughput_gbps_l1=1,
+                throughput_gbps_l2=1, offered_pps=1, sent_pps=1, received_pps=1, loss_ratio=0,
+                audit=Audit(verdict="ok"), ground=ground,
+            ))  # fmt: skip
+        (folder / "samples" / "points.json").write_text('[{"group": "g", "point": "g-1"}]')
+        assert said[ground] in render(Document("p", sections=sections(Bundle(folder))))
