@@ -31,17 +31,17 @@ _USERS = tuple(
 
 
 @dataclass(frozen=True)
-class Way:
+class ContainerStart:
     """How containers are started here."""
 
     options: list[str]
     without_users: str  # why none can have a user namespace; nothing: they can
 
 
-_ways: list[Way] = []  # what was found, once
+_ways: list[ContainerStart] = []  # what was found, once
 
 
-def way(probe: str) -> Way:
+def way(probe: str) -> ContainerStart:
     """What this machine needs for any container at all, found by starting one named `probe`.
 
     Where resource limits may not be raised, crun refuses to start; runc with lower limits works.
@@ -51,7 +51,7 @@ def way(probe: str) -> Way:
     return _ways[0]
 
 
-def _find_way(probe: str) -> Way:
+def _find_way(probe: str) -> ContainerStart:
     trial = ["--rm", "--name", probe, "--network", "none", "--entrypoint", "/bin/true", BASE_IMAGE]
     without = "" if tool().enters else "docker has one for all of its daemon's (userns-remap)"
     error = HeadraceError("")
@@ -59,7 +59,7 @@ def _find_way(probe: str) -> Way:
         for users in ((),) if without else (_USERS, ()):
             try:
                 tool().call([*attempt, *users, *trial])
-                return Way(attempt, "" if users else without or str(error))
+                return ContainerStart(attempt, "" if users else without or str(error))
             except HeadraceError as failure:
                 error = failure
                 remove([probe], [tool()])  # what could not be started may be there
