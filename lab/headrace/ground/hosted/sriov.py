@@ -67,7 +67,9 @@ def needed(wires: int, vnfs: int) -> int:
 
 def no_functions(spec: dict[str, Any]) -> str | None:
     """Why no NIC here has virtual functions for a spec's chains of one VNF each; None: one has."""
-    chains = spec.get("deployment", {}).get("hosting", {}).get("chains", 1)
+    hosting = spec.get("deployment", {}).get("hosting", {})
+    chains = hosting.get("chains", 1) if isinstance(hosting, dict) else 1  # else its kind alone
+    chains = max(chains) if isinstance(chains, list) else chains  # of a sweep
     ways = 2 if spec.get("workload", {}).get("direction") == "both" else 1
     most = max((pf.enabled or pf.total for pf in physical_functions(Path("/"))), default=0)
     if not most:

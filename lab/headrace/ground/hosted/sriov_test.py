@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headrace.ground.hosted.sriov import Function, OnNic, ports
+from headrace.ground.hosted import sriov
+from headrace.ground.hosted.sriov import Function, OnNic, no_functions, ports
 from headrace.host.sriov import Pf
 
 PF = Pf("ens1", "0000:41:00.0", total=7, enabled=0, node=0)
@@ -31,3 +34,22 @@ def test_af_xdp_brings_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_other_ways_have_none() -> None:
     assert devargs("af_packet").startswith("net_af_packet0,iface=vf,")
     assert devargs("vfio") == OWN.pci
+
+
+@pytest.mark.parametrize(
+    ("deployment", "wanted"),
+    [
+        ({"hosting": "inline"}, 2),
+        ({"hosting": {"kind": "process", "chains": 3}}, 4),
+        ({"hosting": {"kind": "process", "chains": [2, 9]}}, 10),
+    ],
+)
+def test_functions_that_a_group_needs(
+    deployment: dict[str, Any], wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for the tester and one for each VNF, whatever way the hosting is written."""
+    for total in (wanted - 1, wanted):
+        nic = replace(PF, total=total)
+        monkeypatch.setattr(sriov, "physical_functions", lambda _, nic=nic: [nic])
+        refusal = f"{wanted} virtual functions, a NIC here has {total}"
+        assert no_functions({"deployment": deployment}) == (None if total == wanted else refusal)
