@@ -67,7 +67,7 @@ def test_page() -> None:
 
 
 def test_a_prediction_is_not_called_measured(tmp_path: Path) -> None:
-    said = {"predicted": "1 of 1 points predicted.", "measured": "1 of 1 points measured here."}
+    texts = {"predicted": "1 of 1 points predicted.", "measured": "1 of 1 points measured here."}
     for ground in ("predicted", "measured"):
         folder = tmp_path / ground
         with BundleWriter(folder) as writer:
@@ -79,4 +79,4 @@ def test_a_prediction_is_not_called_measured(tmp_path: Path) -> None:
                 audit=Audit(verdict="ok"), ground=ground,
             ))  # fmt: skip
         (folder / "samples" / "points.json").write_text('[{"group": "g", "point": "g-1"}]')
-        assert said[ground] in render(Document("p", sections=sections(Bundle(folder))))
+        assert texts[ground] in render(Document("p", sections=sections(Bundle(folder))))
