@@ -163,8 +163,9 @@ def test_the_stacks_time_is_that_of_the_namespace_it_works_for(
     by_threads = polling_ns("ra", "rc") - polled
     assert by_threads > 10_000_000
     # What interrupts the threads, and their own loop around what they poll, is in the scheduler's
-    # account of them, and not in ours: 0.79 to 0.87 of it in five runs on a quiet machine.
-    assert 0.7 * by_threads < took[inode(r)].stack < 1.0 * by_threads
+    # account of them, and not in ours: on quiet machines 0.79 to 0.87 of it in five runs on an
+    # Intel processor, 0.68 to 0.75 in five on an AMD one.
+    assert 0.6 * by_threads < took[inode(r)].stack < 1.0 * by_threads
     assert took[inode(r)].processes < 0.05 * took[inode(r)].stack
     assert took[inode(a)].processes > took[inode(a)].stack
 
