@@ -152,6 +152,7 @@ struct nf {
 	 * written, and no table is larger than what the files hold.
 	 */
 	bool checking;
+	bool partial; /* while checking: not all of its tables were made, so that packets tell nothing */
 	_Atomic uint64_t changes; /* of its tables; the engine counts every update, done or refused */
 };
 

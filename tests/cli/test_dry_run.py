@@ -13,6 +13,8 @@ from headrace.cli import build
 
 pytestmark = pytest.mark.parallel
 
+CLIENTS = "acl: {rules: [{action: permit, src: 198.18.0.0/16}], default: deny}"
+RANGES = "l3fwd: {fib: exact, ranges: [{first: 16.0.0.0, count: 8388608}], next_hops: [{edge: 0}]}"
 ROUTES = "l3fwd: {next_hops: [{edge: 0}], routes: [{prefix: 0.0.0.0/0, next_hop: 0}]}"
 NONE = "none comes through the chain"
 
@@ -37,6 +39,11 @@ NONE = "none comes through the chain"
         (ROUTES, "workload: {flows: 100}", None),
         ("l3fwd: {fib: exact, ranges: [{first: 198.19.0.1, count: 2}], next_hops: [{edge: 0}]}",
          "", None),
+        (CLIENTS, "workload: {flows: 100000}\ndeployment: {memory_mb: 1536}",
+         "of 100000 packets of the workload tried, forward, 34465 are dropped"),
+        (CLIENTS, "workload: {flows: 65000}", None),
+        (RANGES, "workload: {headers: {dst_ip: 16.0.0.0}}", None),
+        ("\"null\": {action: drop}", "", None),
     ],
 )  # fmt: skip
 def test_what_becomes_of_the_first_packets(

@@ -9,6 +9,7 @@
 
 /* Functions may hold packets; what they have not let go by then is not waited for. */
 #define DRY_MAX_S 2
+#define DRY_DRAIN_MAX_S 1 /* what is under way then comes through, lest it count as lost */
 #define DRY_STILL_TURNS 256 /* without a packet: all are through */
 
 /* One turn of every replica; how many of them found packets. */
@@ -50,11 +51,28 @@ static int begin(struct engine *e, uint64_t packets, struct err *err)
 	return rc;
 }
 
+/* Until nothing has moved for a while, or so long. */
+static void turns(struct engine *e, unsigned int max_s)
+{
+	uint64_t end = rte_rdtsc() + max_s * rte_get_tsc_hz();
+	unsigned int still = 0;
+
+	while (still < DRY_STILL_TURNS && rte_rdtsc() < end)
+		still = turn(e) || sending(e) ? 0 : still + 1;
+}
+
+static int whole(const struct engine *e, struct err *err)
+{
+	for (unsigned int i = 0; i < e->n_nfs; i++)
+		if (e->nfs[i].partial)
+			return err_set(err, ENOTSUP, e->nfs[i].name,
+				       "its table is too large to be made for a trial");
+	return 0;
+}
+
 int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *err)
 {
 	struct engine e = {.checking = true};
-	unsigned int still = 0;
-	uint64_t end;
 	int rc = engine_make(&e, plan, err);
 
 	if (rc)
@@ -65,12 +83,15 @@ int dry_run(struct plan *plan, uint64_t packets, json_t **reading, struct err *e
 		busy_begin(&w->clock);
 		slicer_begin(&w->slicer, &w->clock, w->replicas, w->n_replicas);
 	}
-	rc = begin(&e, packets, err);
-	end = rte_rdtsc() + DRY_MAX_S * rte_get_tsc_hz();
-	while (!rc && still < DRY_STILL_TURNS && rte_rdtsc() < end)
-		still = turn(&e) || sending(&e) ? 0 : still + 1;
+	rc = whole(&e, err);
 	if (!rc)
+		rc = begin(&e, packets, err);
+	if (!rc) {
+		turns(&e, DRY_MAX_S);
+		trial_stop(&e);
+		turns(&e, DRY_DRAIN_MAX_S);
 		*reading = stats_read(&e);
+	}
 	engine_stop(&e);
 	return rc;
 }

@@ -64,7 +64,7 @@ struct l3fwd {
 };
 
 /* Fill the tables from the list and the file of routes; errors name the route's place. */
-int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err);
+int l3fwd_load_routes(struct l3fwd *l3, struct nf *nf, struct err *err);
 
 /* Of one family, in the tables' form. */
 struct l3fwd_keys {

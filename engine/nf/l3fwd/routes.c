@@ -28,7 +28,7 @@ struct routes {
 };
 
 struct loader {
-	const struct nf *nf;
+	struct nf *nf;
 	const struct l3fwd *l3;
 	struct routes families[L3_FAMILIES];
 	uint32_t line;
@@ -246,6 +246,7 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 
 	if (!r->n && !wanted && !counted)
 		return 0;
+	l->nf->partial |= !ranges;
 	if (r->n + counted > conf.capacity)
 		return err_set(err, EINVAL,
 			       family == L3_IPV4 ? "params.ipv4_capacity" : "params.ipv6_capacity",
@@ -265,7 +266,7 @@ static int load_family(const struct loader *l, struct l3fwd *l3, enum l3fwd_fami
 		      : 0;
 }
 
-int l3fwd_load_routes(struct l3fwd *l3, const struct nf *nf, struct err *err)
+int l3fwd_load_routes(struct l3fwd *l3, struct nf *nf, struct err *err)
 {
 	struct loader l = {.nf = nf, .l3 = l3};
 	int rc = read_list(&l, err);

@@ -5,6 +5,7 @@ rules that deny all of them and routes that are missing are right, but rarely wh
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 from headrace.engine.counts import EngineCounts
 from headrace.engine.describe import Description
@@ -16,8 +17,8 @@ from headrace.spec.study import Experiment
 from headrace.spec.vm import APPLIANCE
 from headrace.spec.workload import Packets
 
-_FEWEST, _MOST = 1024, 4096  # packets of each direction that are tried
-_MEMORY_MAX_MB = 1024  # ordinary memory that may be taken beside what runs on this machine
+_FEWEST, _MOST = 1024, 1 << 20  # packets of each direction that are tried; two seconds
+_MEMORY_MAX_MB = 4096  # ordinary memory that may be taken beside what runs on this machine
 
 
 def packets_tried(experiment: Experiment) -> int:
@@ -43,7 +44,8 @@ def dry_plan(experiment: Experiment, description: Description, doc: Document) ->
 def notes(reading: EngineCounts, experiment: Experiment) -> tuple[str, ...]:
     """One for each direction of which packets were dropped. `reading`: the engine's counters after
     the dry run of `dry_plan`."""
-    drops = _drops(reading)
+    meant = {node.name for node in experiment.nodes if node.nf == "null"}
+    drops = _drops(reading, meant)
     return tuple(
         note for way in paths(experiment) if (note := _of_way(way, reading, drops, experiment))
     )
@@ -66,10 +68,12 @@ def _of_way(
     return f"{share}; they count as lost unless `measure` has `losses: unintended`"
 
 
-def _drops(reading: EngineCounts) -> Counter[str]:
-    """`acl: denied-by-default` -> packets."""
+def _drops(reading: EngineCounts, meant: Container[str]) -> Counter[str]:
+    """`acl: denied-by-default` -> packets. `meant`: functions that are there to drop packets."""
     drops: Counter[str] = Counter()
     for name, counts in ((n, c) for replica in reading.replicas for n, c in replica.nfs.items()):
+        if name in meant:
+            continue
         drops.update({f"{name}: {why}": n for why, n in counts.dropped.items() if n})
         if counts.aborted:
             drops[f"{name}: malformed"] += counts.aborted
