@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from headrace.engine import place as engine_place
+from headrace.engine.describe import describe
+from headrace.ground.dry import DryRuns
 from headrace.spec import document
 from headrace.spec.group import Machine
 from headrace.spec.plan import ChainPlan, LayoutPlan
@@ -160,6 +162,22 @@ def test_each_flow_has_an_entry_in_every_function() -> None:
         backends = {"address": l3fwd["ranges"][0]["first"], "count": min(one.flows, 65_534)}
         assert lb["vips"][0]["backends"] == [backends]
         assert acl["cache_flows"] >= one.flows and lb["flows"] >= one.flows
+
+
+SWITCHED = ("offload", "offload-chaos", "offload-convergence")  # by more than one engine
+
+
+@pytest.mark.parametrize(
+    "name", [file.stem for file in (REPO / "studies").glob("*.yaml") if file.stem not in SWITCHED]
+)
+def test_no_study_loses_packets_by_its_own_rules(name: str, engine_binary: Path) -> None:
+    """Flows count up from the first one's headers: a range of rules or routes that ends before
+    they do makes a policy of what is printed as the highest throughput."""
+    description, dry = describe(engine_binary), DryRuns()
+    doc = document.load(REPO / f"studies/{name}.yaml")
+    for point in points(doc, Machine(lcores=2, nodes=1)):
+        for one in expand(point.doc):
+            assert dry.notes(one, point.doc, description) == (), point.name
 
 
 def test_all_triples_of_two_nodes_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
