@@ -15,7 +15,8 @@ cd "$(dirname "$0")/.."
 # By purpose, so that trying headrace does not install what only its developers need.
 packages_run=(gcc libc6-dev meson ninja-build pkg-config libdpdk-dev libjansson-dev libpcap-dev zlib1g-dev
 	libseccomp-dev python3 python3-venv iproute2)
-packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl dpdk-dev)
+# chromium: pages of reports are looked at by a browser.
+packages_test=(libcmocka-dev iputils-ping procps ethtool iperf3 nftables curl dpdk-dev chromium)
 packages_bench=(dpdk-dev)
 # For what takes minutes to test: a real Prometheus asks a run.
 packages_slow=(prometheus)
