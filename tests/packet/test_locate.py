@@ -50,6 +50,17 @@ class Known:
             pytest.skip(f"{nearer} and {farther} cannot be told apart here")
         return (self.cycles[nearer] + self.cycles[farther]) / 2
 
+    def beyond_own(self) -> float:
+        """Half-way between the core's own caches and the nearest place that can be told from them.
+        That is the last level, or another core's cache where the last level takes but a few
+        cycles more: on Zen 5 5 and 11, and loads of either lie between 0 and 15."""
+        own = {place for one in self.classes if "l2" in one.places for place in one.places}
+        nearer = [taken for place, taken in self.cycles.items() if place in own]
+        farther = [taken for place, taken in self.cycles.items() if place not in own]
+        if not nearer or not farther:
+            pytest.skip(f"nothing can be told from the core's own caches here: {self.cycles}")
+        return (max(nearer) + min(farther)) / 2
+
 
 @pytest.fixture(scope="module")
 def known(engine_binary: Path) -> Known:
@@ -135,7 +146,7 @@ def test_no_prefetcher_brings_the_packet_that_is_located(
     """In bursts a writer that loses its CPU leaves lines to the last level; but two thirds seemed
     to be the reader's own as long as mbufs were read before headers."""
     known.between("l2", "other-modified")
-    limit = known.between("l2", "llc")
+    limit = known.beyond_own()
     with start_engine(chain(cpus[0], cpus[1], known.classes)) as engine:
         assert nearer(located(engine, 0), limit) <= 1 / 3
 
@@ -143,7 +154,7 @@ def test_no_prefetcher_brings_the_packet_that_is_located(
 def test_a_header_that_the_same_core_changed_is_its_own(
     start_engine: Start, cpus: list[int], known: Known
 ) -> None:
-    limit = known.between("l2", "llc")
+    limit = known.beyond_own()
     with start_engine(chain(cpus[0], cpus[0], known.classes)) as engine:
         seen = located(engine, 0)
     assert nearer(seen, limit) >= MOST, seen["cycles"]
