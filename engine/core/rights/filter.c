@@ -42,12 +42,12 @@ static const char *const engine_calls[] = {
 	"uname", "getuid", "geteuid", "getgid", "getegid", "getrlimit", "getrandom",
 	"capget", "capset", /* a thread has no more by it than it kept */
 	/* Files: with the rights of a user who owns none. */
-	"read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "open", "openat",
-	"openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat", "statx", "statfs",
-	"fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd", "lseek",
-	"ftruncate", "fsync", "fdatasync", "flock", "dup", "dup2", "dup3", "pipe", "pipe2",
-	"eventfd2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
-	"ppoll", "select", "pselect6", "getdents64", "unlink", "unlinkat", "rmdir",
+	"read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev",
+	"open", "openat", "openat2", "close", "close_range", "stat", "fstat", "lstat", "newfstatat",
+	"statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2", "readlink", "readlinkat", "getcwd",
+	"lseek", "ftruncate", "fsync", "fdatasync", "flock", "dup", "dup2", "dup3", "pipe", "pipe2",
+	"eventfd2", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait",
+	"epoll_pwait2", "poll", "ppoll", "select", "pselect6", "getdents64", "unlink", "unlinkat", "rmdir",
 	/* Sockets: nobody is listened for at new places. */
 	"socketpair", "bind", "accept", "accept4", "connect", "getsockname", "getpeername", "sendto",
 	"sendmsg", "sendmmsg", "recvfrom", "recvmsg", "recvmmsg", "shutdown", "setsockopt",
