@@ -35,7 +35,6 @@ GROUPS = {
     "Plan": {
         "plan": "Find the layout of a chain with the highest predicted throughput.",
         "provision": "Say how many servers of which type carry chains, and at what cost.",
-        "fit": "Fit a model on points of a published table, and predict the rest.",
         "chains": "Generate or count the chain graphs that a set of VNFs can make.",
     },
     "Host": {

@@ -14,7 +14,6 @@ from rich.console import Console
 from headrace.analyse.units import flow
 from headrace.engine.place import usable_cpus
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.choose import simulated
 from headrace.ground.contract import Checked
 from headrace.ground.hosted.container import no_containers
 from headrace.ground.hosted.cpus import describe_cpu
@@ -29,7 +28,7 @@ from headrace.spec.described import DescribedServer, read_server
 from headrace.spec.document import Document
 from headrace.spec.group import Machine, span
 from headrace.spec.points import StudyPoint, Wanted, has_groups, points
-from headrace.spec.study import Study, read, studies
+from headrace.spec.study import Study, ground_of, read, studies
 
 Check = Callable[[Document], Checked]
 
@@ -113,10 +112,10 @@ def this_machine() -> Machine:
 
 def machine_of(doc: Document) -> Machine:
     """This one, or the described one that the study runs on."""
-    if not simulated(doc):
+    asked = ground_of(doc)
+    if asked is None:
         return this_machine()
-    name = doc.data["ground"]["simulated"]["server"]
-    return described_machine(read_server(server_named(doc, name))[1])
+    return described_machine(read_server(server_named(doc, asked.server))[1])
 
 
 def described_machine(server: DescribedServer) -> Machine:

@@ -39,7 +39,6 @@ from headrace.record.outputs import (
     InitOutput,
     RunOutput,
 )
-from headrace.record.published import FittedTable
 from headrace.record.rows import Result, Trial
 from headrace.record.sampled import CollectOutput, ReadableLayers, Sampled
 from headrace.record.service import OffloadReport
@@ -77,7 +76,6 @@ OUTPUTS: dict[str, type[BaseModel]] = {
     "plan": ChainPlans,
     "plan --server": PlacementPlan,
     "provision": Provision,
-    "fit": FittedTable,
     "init": InitOutput,
     "chains": ChainGraphs,
     "chains --count": ChainCount,

@@ -39,6 +39,7 @@ from headrace.report.preview import show as show_preview
 from headrace.spec import document
 from headrace.spec.document import Document
 from headrace.spec.points import Wanted
+from headrace.spec.study import ground_of
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class RunOptions:
     on: str | None
     beside: str | None
     trust: bool
+    inputs: tuple[str, ...]
 
 
 def run_study(asked: RunOptions) -> None:
@@ -70,7 +72,7 @@ def run_study(asked: RunOptions) -> None:
         return _replay_tuned(asked)
     _say_command(spec)
     server = _replayed_on(spec) if asked.on is None else asked.on
-    doc = on_server(open_spec(spec, trusted=asked.trust), server)
+    doc = on_server(_with_inputs(open_spec(spec, trusted=asked.trust), asked.inputs), server)
     chosen = groups.chosen(doc, _wanted(spec, Wanted(asked.group, asked.figure, asked.point)))
     if asked.show:
         groups.show(chosen, stdout())
@@ -89,6 +91,17 @@ def run_study(asked: RunOptions) -> None:
     )
     _end(chosen, bundle, results, judged, as_json)
     claimed.exit_by(judged if asked.claims else ())
+
+
+def _with_inputs(doc: Document, given: Sequence[str]) -> Document:
+    """Files that lie elsewhere than the spec has them."""
+    inputs = dict(doc.inputs)
+    for text in given:
+        name, _, file = text.partition("=")
+        if not name or not Path(file).is_file():
+            raise bad_value("--input", text, allowed="NAME=FILE, of a file that is there")
+        inputs[name] = Path(file).resolve()
+    return dataclasses.replace(doc, inputs=inputs)
 
 
 def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str | None) -> Checked:
@@ -110,8 +123,9 @@ def _replayed_on(spec: Path) -> str | None:
     if not spec.is_dir():
         return None
     first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
-    ground = first.get("study", {}).get("ground")
-    return None if ground is None else str(ground["simulated"]["server"])
+    ground = first.get("study", {}).get("ground") or {}
+    described = ground.get("simulated")
+    return None if described is None else str(described["server"])
 
 
 def _say_command(spec: Path) -> None:
@@ -293,6 +307,10 @@ def on_server(doc: Document, server: str | None) -> Document:
     beside the spec."""
     if server is None:
         return doc
+    asked = ground_of(doc)
+    if asked is not None and asked.fitted is not None:
+        problem = f"the table is of {asked.server}"
+        raise bad_value("--on", server, problem=problem, allowed="a study of a chain")
     given = Path(server)
     named = str(given.resolve()) if given.is_file() else server
     data = {**doc.data, "ground": {"simulated": {"server": named}}}

@@ -16,7 +16,7 @@ from headrace.cli import _claims as claimed
 from headrace.cli._console import print_json, stdout
 from headrace.errors import BadInput
 from headrace.record.bundle import Bundle, write_whole
-from headrace.report import appliances, engines, in_turn, layers, offload, tune
+from headrace.report import appliances, engines, fitted, in_turn, layers, offload, tune
 from headrace.report import claims as claims_page
 from headrace.report import html as page
 from headrace.report.document import Document
@@ -79,12 +79,13 @@ def sentence(bundle: Bundle, reported: Report) -> str:
     sides = in_turn.of_bundle(bundle)
     if sides is not None:
         own = in_turn.sentence(sides)
-    return own or reported.sentence
+    return own or fitted.sentence(bundle) or reported.sentence
 
 
 def _document(bundle: Bundle, reported: Report) -> Document:
     more = (
         *engines.sections(bundle),
+        *fitted.sections(bundle),
         *offload.sections(bundle),
         *appliances.sections(reported.reached, bundle.path / "samples"),
         *layers.sections(bundle.path, bundle.results()),

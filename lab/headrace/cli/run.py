@@ -55,6 +55,11 @@ Trust = Annotated[
     ),
 ]
 
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", help="A file that the spec names, where it lies: NAME=FILE."),
+]
+
 
 def run(
     spec: Spec = Path("quickstart"),
@@ -89,9 +94,10 @@ def run(
     on: On = None,
     beside: Beside = None,
     trust: Trust = False,
+    inputs: Inputs = None,
 ) -> None:
     """Deploy, warm up, verify, measure; write a bundle with a report."""
     from headrace.cli._study_run import RunOptions, run_study
 
     given = (spec, out, as_json, wait, settled, check, group, figure, point, show, claims)
-    run_study(RunOptions(*given, live, on, beside, trust))
+    run_study(RunOptions(*given, live, on, beside, trust, tuple(inputs or ())))

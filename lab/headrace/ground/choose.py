@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine.describe import describe
-from headrace.ground.contract import Checked
+from headrace.ground.contract import Checked, Ground
 from headrace.host.programs import find_engine
 from headrace.host.store import server_named
 from headrace.spec.document import Document
 from headrace.spec.forms import hosting_kind
+from headrace.spec.study import GroundChoice, ground_of
 
 if TYPE_CHECKING:
     from headrace.ground.chains import Chains
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def simulated(doc: Document) -> bool:
-    """Whether the study asks for a described server."""
-    return isinstance(doc.data, dict) and doc.data.get("ground") is not None
+    """Whether the study asks for a described server, so that all is computed."""
+    return ground_of(doc) is not None
 
 
 class Grounds:
@@ -40,8 +41,8 @@ class Grounds:
         self._described: dict[tuple[Path, str], SimulatedGround] = {}  # by file and engine
 
     def check(self, doc: Document) -> Checked:
-        if simulated(doc):
-            return self._simulated(doc).check(doc)
+        if (asked := ground_of(doc)) is not None:
+            return self._computed(doc, asked).check(doc)
         kind = hosting_kind(doc.data)
         if kind == "appliances":
             from headrace.ground.appliances.ground import AppliancesGround
@@ -53,11 +54,14 @@ class Grounds:
             return OffloadGround(describe(find_engine())).check(doc)
         return self._chains.check(doc)
 
-    def _simulated(self, doc: Document) -> SimulatedGround:
+    def _computed(self, doc: Document, asked: GroundChoice) -> Ground:
+        if asked.simulated is None:
+            from headrace.ground.fitted.ground import FittedGround
+
+            return FittedGround()
         from headrace.ground.simulated.ground import SimulatedGround
 
-        asked = doc.data["ground"]["simulated"]
-        key = (server_named(doc, asked["server"]), asked.get("engine", "events"))
+        key = (server_named(doc, asked.server), asked.simulated.engine)
         if key not in self._described:
             self._described[key] = SimulatedGround.of(*key)
         return self._described[key]

@@ -94,10 +94,24 @@ class Span(Record):
     high: float
 
 
+class FittedFigure(Record):
+    """A figure of a published table, and what the model makes of it."""
+
+    name: str
+    unit: str
+    published: float
+    modelled: float
+
+    @property
+    def error(self) -> float:
+        return self.modelled / self.published - 1
+
+
 class Predicted(Record):
     """What a prediction rests on. `carried_pps`: by the narrowest resource, with all costs at their
     most, and at their least, by the spread that the server's description gives each of them."""
 
     server: str
-    carried_pps: Span
+    carried_pps: Span | None = None  # None: by a model that was fitted, and has no spread
     narrowest: str | None = None  # the resource that has nothing left first
+    figures: tuple[FittedFigure, ...] = ()  # of a row of a published table, beside this one

@@ -12,7 +12,8 @@ from headrace.record.frozen import Record
 Direction = Literal["forward", "reverse", "both"]
 
 
-Origin = Literal["measured", "predicted", "published"]
+# `fitted`: to this very figure, which is no prediction of it.
+Origin = Literal["measured", "predicted", "fitted"]
 
 
 Phase = Literal["calibration", "warm-up", "verify", "search", "fixed", "max", "capacity", "chaos"]

@@ -54,6 +54,14 @@ class ResolvedSimulation(ResolvedExperiment):
     server: dict[str, Any]  # its description, with every default written out
 
 
+class ResolvedFit(ResolvedSimulation):
+    """A row of a published table, and what the model came to that was fitted to some of them."""
+
+    unknowns: dict[str, float]
+    free: int  # unknowns of which nothing was known beforehand
+    rejected: dict[str, str]  # rows that an audit would reject, by set-up: why
+
+
 class ResolvedGraph(DeployedGraph):
     """A graph of third-party VNFs."""
 

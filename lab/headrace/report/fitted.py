@@ -1,70 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A published table beside what a model says of it, as a document."""
+"""A published table beside what a model says of it, as sections of a bundle's report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.analyse.fitted import FittedResult, fitted_results, model_errors
 from headrace.analyse.units import percent, plural
-from headrace.record.published import FittedTable
-from headrace.report.document import Answer, Column, Document, Row, Section, Table, Text
+from headrace.record.bundle import Bundle
+from headrace.report.document import Column, Section, Table, Text
 
 
-def document(table: FittedTable) -> Document:
-    figures = list(dict.fromkeys(one.figure for one in table.points))
-    return Document(
-        title=table.name,
-        subtitle=f"{table.server} · {table.source}",
-        about=table.about,
-        sentence=_sentence(table),
-        answers=tuple(
-            Answer(
-                percent(table.mean_error(name)),
-                f"mean error of predicted {name}; most {percent(table.most_error(name))}",
-            )
-            for name in figures
-        ),
-        sections=tuple(filter(None, (_points(table), _unknowns(table), _rejected(table)))),
-    )
+def sections(bundle: Bundle) -> Iterator[Section]:
+    """None of a bundle of something else."""
+    rows = fitted_results(bundle.results())
+    if not rows:
+        return
+    first = (bundle.spec_resolved or {})["experiments"][0]
+    yield _errors(rows)
+    yield _points(rows)
+    yield _unknowns(first)
+    if first["rejected"]:
+        table = Table(("row", Column("why", "text")), tuple(first["rejected"].items()))
+        yield Section("Left out by the audit", blocks=(table,))
 
 
-def _sentence(table: FittedTable) -> str:
-    used = sum(one.fitted_on for one in table.points)
+def sentence(bundle: Bundle) -> str:
+    """How far off the predictions are; empty of a bundle of something else."""
+    rows = fitted_results(bundle.results())
+    off = [abs(one.figure.error) for one in rows if not one.fitted_on]
+    if not off:
+        return ""
     return (
-        f"{plural(len(table.predicted()), 'figure')} predicted, and {used} fitted on: off by "
-        f"{percent(table.mean_error())} in the mean, {percent(table.most_error())} at most."
+        f"{plural(len(off), 'figure')} predicted, and {len(rows) - len(off)} fitted on: off by "
+        f"{percent(sum(off) / len(off))} in the mean, {percent(max(off))} at most."
     )
 
 
-def _points(table: FittedTable) -> Section:
-    rows = tuple(
-        Row((
-            one.setup, one.figure, one.published, one.predicted,
-            None if one.fitted_on else one.error, "fitted on" if one.fitted_on else "predicted",
-        ))
-        for one in table.points
+def _errors(rows: Sequence[FittedResult]) -> Section:
+    columns = ("figure", Column("mean error", "share"), Column("most", "share"))
+    lines = tuple((one.figure, one.mean, one.most) for one in model_errors(rows))
+    return Section("How far the predictions are off", blocks=(Table(columns, lines),))
+
+
+def _points(rows: Sequence[FittedResult]) -> Section:
+    lines = tuple(
+        (
+            one.setup, one.figure.name, one.figure.published, one.figure.modelled,
+            None if one.fitted_on else one.figure.error,
+            "fitted on" if one.fitted_on else "predicted",
+        )
+        for one in rows
     )  # fmt: skip
+    unit = rows[0].figure.unit
     columns = (
         "row",
         Column("figure", "text"),
-        Column("published", unit=table.unit),
-        Column("model", unit=table.unit),
+        Column("published", unit=unit),
+        Column("model", unit=unit),
         Column("error", "change"),
         Column("is", "text"),
     )
-    return Section("Published and predicted", blocks=(Table(columns, rows),))
+    return Section("Published and predicted", blocks=(Table(columns, lines),))
 
 
-def _unknowns(table: FittedTable) -> Section:
-    held = len(table.unknowns) - table.free
-    text = (
-        f"{plural(table.free, 'unknown')} free, {held} held to what is known of them beforehand "
-        f"(model {table.model})."
-    )
-    rows = tuple((name, value) for name, value in table.unknowns.items())
-    return Section("Unknowns", blocks=(Text(text), Table(("unknown", Column("value")), rows)))
-
-
-def _rejected(table: FittedTable) -> Section | None:
-    if not table.rejected:
-        return None
-    rows = tuple((one.setup, one.why) for one in table.rejected)
-    return Section("Left out by the audit", blocks=(Table(("row", Column("why", "text")), rows),))
+def _unknowns(resolved: Mapping[str, Any]) -> Section:
+    unknowns, free = resolved["unknowns"], resolved["free"]
+    held = len(unknowns) - free
+    text = f"{plural(free, 'unknown')} free, {held} held to what is known of them beforehand."
+    table = Table(("unknown", Column("value")), tuple(unknowns.items()))
+    return Section("Unknowns", blocks=(Text(text), table))

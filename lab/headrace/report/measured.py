@@ -117,7 +117,8 @@ def _narrowest(e: Explained) -> str:
 def _group(
     group: ReportGroup, anchor: str, several: bool, roles: Mapping[str, str]
 ) -> Iterator[Section]:
-    chain = " → ".join(group.nfs) or "empty chain"
+    deployed = any(s.typical.segments for s in group.summaries)
+    chain = " → ".join(group.nfs) or ("empty chain" if deployed else group.place)
     title = group.place if group.foreign else f"{group.place}: {chain}" if several else chain
     title += f" x {group.copies}" if group.copies > 1 else ""
     ways = {"forward": "", "both": ", both directions in sum"}

@@ -120,7 +120,9 @@ def _seen(column: Column, name: str) -> Field:
 def _carried(s: Summary) -> Cell:
     """Between which rates a described server's prediction lies."""
     one = s.typical.predicted
-    return None if one is None else between(one.carried_pps.low, one.carried_pps.high)
+    if one is None or one.carried_pps is None:
+        return None
+    return between(one.carried_pps.low, one.carried_pps.high)
 
 
 OFFERED = Field(Column("offered", "own-rate"), _offered)

@@ -62,6 +62,15 @@ _OLD: dict[Path, str] = {
     ("memory_mb",): "now `deployment: {memory_mb}`",
     ("deployment", "servers"): "now `servers` of `hosting: {kind: appliances}`",
 }
+# Keys of a published table that a model is fitted to, which was once a spec of another kind.
+_OLD_FIT = ("server", "model", "rows", "unknowns", "known", "points")
+_OLD |= {
+    ("about",): "now `description`",
+    ("source",): "now `paper`",
+    ("data",): "now `table` of `ground: {fitted: {...}}`",
+    **{(key,): f"now `{key}` of `ground: {{fitted: {{...}}}}`" for key in _OLD_FIT},
+}
+_OF_TABLES = ("name", "description", "paper", "ground", "claims")
 _OLD_WORKLOAD = {
     "duration": "now `measure: {trial}`",
     "warmup": "now the study's own `warmup`",
@@ -98,6 +107,7 @@ def hosting_kind(data: Any) -> str:
 
 def _problems(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     kind = hosting_kind(data)
+    yield from _of_a_table(data)
     yield from _third_party(data, kind)
     for key in ("compare", "chaos", "convergence"):
         if key in data:
@@ -116,6 +126,15 @@ def _belongs(path: Path, kind: str, kinds: tuple[str, ...]) -> str:
     moved = path[0] == "deployment" and path[-1] in Appliances.model_fields and kind == "appliances"
     there = f"; with {kind} it is deployment.hosting.{path[-1]}" if moved else ""
     return f"belongs to hosting {', '.join(kinds)}; got hosting {kind}{there}"
+
+
+def _of_a_table(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Others chose what was deployed and measured."""
+    if _at(data, ("ground", "fitted")) is None:
+        return
+    for key in data:
+        if key not in _OF_TABLES:
+            yield (key,), f"not of a published table; allowed with it: {', '.join(_OF_TABLES)}"
 
 
 def _third_party(data: dict[str, Any], kind: str) -> Iterator[tuple[Path, str]]:

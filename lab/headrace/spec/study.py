@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from headrace.spec import document, forms
 from headrace.spec.appliance import GraphSet, ScaleOut
@@ -21,6 +21,7 @@ from headrace.spec.collect import ALL_LAYERS, Collect
 from headrace.spec.deployment import HEADRACE, Deployment, Execution
 from headrace.spec.document import Document, PathKey
 from headrace.spec.dotted import put
+from headrace.spec.fitted import Fitted
 from headrace.spec.group import Group
 from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
@@ -44,9 +45,40 @@ class Simulated(Spec):
 
 
 class GroundChoice(Spec):
-    """Where the study runs, if not on this server."""
+    """Where the study runs, if not on this server: on a described one, or in the rows of a table
+    that others published."""
 
-    simulated: Simulated
+    simulated: Simulated | None = None
+    fitted: Fitted | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> GroundChoice:
+        if (self.simulated is None) == (self.fitted is None):
+            raise ValueError("give `simulated` (a described server) or `fitted` (a table)")
+        return self
+
+    @property
+    def server(self) -> str:
+        """Its description: a path beside the spec, or a name of headrace's own."""
+        chosen = self.simulated or self.fitted
+        assert chosen is not None
+        return chosen.server
+
+
+class _Grounded(BaseModel):
+    """All that is read of a study before it is known where it runs."""
+
+    ground: GroundChoice | None = None
+
+
+def ground_of(doc: Document) -> GroundChoice | None:
+    """None: this server."""
+    if not isinstance(doc.data, dict):
+        return None  # refused where it is read
+    try:
+        return _Grounded.model_validate(doc.data).ground
+    except ValidationError as error:
+        raise explain(doc, error, Study) from None
 
 
 class Demand(Spec):
@@ -71,7 +103,7 @@ class Study(Spec):
     demands: dict[Name, Demand] = Field(default_factory=dict)  # by chain: what `headrace plan
     # --server` places it for
     graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
-    ground: GroundChoice | None = None  # a described server instead of this one
+    ground: GroundChoice | None = None  # a described server instead of this one, or a table
     deployment: Deployment = Deployment()  # how the chain is put on this server
     testbed: Testbed | None = (
         None  # ports between the tester and the chain; none: one engine has both
@@ -142,6 +174,8 @@ class Study(Spec):
     def _one_kind_of_chain(self) -> Study:
         given = [one for one in (self.chain, self.chains, self.graphs) if one is not None]
         kind = self.deployment.hosting.kind
+        if self.ground is not None and self.ground.fitted is not None:
+            return self  # what its rows are of was chained by others
         if not self.groups and len(given) != (kind != "offload"):
             more = ", or `graphs`" if kind == "appliances" else ""
             raise ValueError(
@@ -230,6 +264,8 @@ def load_study(file: Path) -> tuple[Document, list[Experiment]]:
 def expand(doc: Document) -> Iterator[Experiment]:
     """The experiments of headrace's own functions."""
     for study, point in studies(doc):
+        if study.ground is not None and study.ground.fitted is not None:
+            raise doc.error(("ground", "fitted"), "has no chain of ours; allowed: `headrace run`")
         if not isinstance(study.deployment.hosting, Hosting):
             raise doc.error(
                 ("deployment", "hosting"),

@@ -222,6 +222,11 @@ def test_a_fast_path_of_a_wrong_size(flows: object) -> None:
             ],
         ),
         ("compare: [offload, ovs-dpdk]", ["{kind: offload, modes: [offload, ovs-dpdk]}}`"]),
+        ("about: a table", ["edge.yaml:2: about", "now `description`"]),
+        ("source: a paper", ["edge.yaml:2: source", "now `paper`"]),
+        ("data: t.csv", ["edge.yaml:2: data", "now `table` of `ground: {fitted: {...}}`"]),
+        ("model: clock", ["edge.yaml:2: model", "now `model` of `ground: {fitted: {...}}`"]),
+        ("unknowns: {}", ["edge.yaml:2: unknowns", "now `unknowns` of `ground: {fitted: {...}}`"]),
         ("base: {chain: []}", ["edge.yaml:2: base", "beside `groups`"]),
         ("ports: {a: {}}", ["edge.yaml:2: ports", "hosting: {kind: offload}"]),
         (
