@@ -8,17 +8,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.collect.base import Targets
-from headrace.ground.contract import (
-    AboutServer,
-    Checked,
-    Converging,
-    Killable,
-    Looking,
-    Offer,
-    Site,
-    resolved_of,
-)
+from headrace.ground.computed import Computed, about_server
+from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.fitted.table import FittedRow, FittedRows, fit_rows
 from headrace.host.programs import shipped
 from headrace.host.store import server_named
@@ -28,7 +19,6 @@ from headrace.record.figures import Figures, gbps
 from headrace.record.latency import pdv
 from headrace.record.resolved import ResolvedFit
 from headrace.record.segments import Segment
-from headrace.record.verdict import Finding
 from headrace.spec.described import DescribedServer, read_server
 from headrace.spec.document import Document
 from headrace.spec.fitted import Fitted
@@ -110,9 +100,8 @@ class FittedPoint:
 
 
 @dataclass
-class FittedDeployed:
+class FittedDeployed(Computed):
     point: FittedPoint
-    notes: Sequence[str] = ()
     _seconds: float = 0.0
 
     @property
@@ -120,26 +109,13 @@ class FittedDeployed:
         return (f"model:{self.point.asked.model}", f"server:{self.point.server.name}")
 
     def about(self) -> AboutServer:
-        server = self.point.server
-        return AboutServer(server.name, round(server.clock_mhz.value * 1e6))
-
-    def parts(self) -> Targets:
-        return Targets()
-
-    def verify(self) -> Sequence[Finding]:
-        return ()
+        return about_server(self.point.server)
 
     def most_pps(self, offer: Offer) -> float | None:
         return None
 
-    def lacks(self, offer: Offer) -> str | None:
-        return None
-
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         self._seconds = seconds
-
-    def wait(self) -> None:
-        """It takes no time."""
 
     def read(self) -> Sequence[Observation]:
         row, seconds = self.point.row, self._seconds
@@ -173,15 +149,3 @@ class FittedDeployed:
             asked=None if trial.load_mpps is None else sent, intended_s=seconds, took_s=seconds,
         )  # fmt: skip
         return [Observation("forward", figures, facts)]
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def left_alone(self, seconds: float) -> float | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None

@@ -16,20 +16,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.collect.base import Targets
 from headrace.engine.describe import Description, describe
 from headrace.engine.place import Placement, Topology, place
 from headrace.engine.plan import GENERATOR, SINK, check_nodes
-from headrace.ground.contract import (
-    AboutServer,
-    Checked,
-    Converging,
-    Killable,
-    Looking,
-    Offer,
-    Site,
-    resolved_of,
-)
+from headrace.ground.computed import Computed, about_server
+from headrace.ground.contract import AboutServer, Checked, Offer, Site, resolved_of
 from headrace.ground.engine_check import input_files
 from headrace.ground.hosted.arrangement import Arrangement, arrange, placement_of
 from headrace.ground.hosted.cpus import Cpu
@@ -43,7 +34,6 @@ from headrace.host.programs import find_engine
 from headrace.record.facts import Observation
 from headrace.record.resolved import ResolvedSimulation
 from headrace.record.segments import Segment
-from headrace.record.verdict import Finding
 from headrace.spec.collect import Collect
 from headrace.spec.described import DescribedServer, with_costs
 from headrace.spec.document import Document
@@ -204,11 +194,10 @@ class SimulatedPoint:
 
 
 @dataclass
-class SimulatedDeployed:
+class SimulatedDeployed(Computed):
     """What would be up."""
 
     point: SimulatedPoint
-    notes: Sequence[str] = ()
     _load: AskedLoad | None = None
 
     @cached_property
@@ -226,26 +215,13 @@ class SimulatedDeployed:
         return (f"simulated:{point.ground.server.name}", *point.placement.notes, *own)
 
     def about(self) -> AboutServer:
-        server = self.point.ground.server
-        return AboutServer(server.name, round(server.clock_mhz.value * 1e6))
-
-    def parts(self) -> Targets:
-        return Targets()
-
-    def verify(self) -> Sequence[Finding]:
-        return ()
+        return about_server(self.point.ground.server)
 
     def most_pps(self, offer: Offer) -> float | None:
         return self._corners[0.0].source_pps()
 
-    def lacks(self, offer: Offer) -> str | None:
-        return None
-
     def start(self, offer: Offer, load_pps: float, seconds: float) -> None:
         self._load = AskedLoad(load_pps, seconds)
-
-    def wait(self) -> None:
-        """It takes no time."""
 
     def read(self) -> Sequence[Observation]:
         assert self._load is not None, "nothing was started"
@@ -287,15 +263,3 @@ class SimulatedDeployed:
         used = {cpu for segment in placement.segments for cpu in segment.cpus}
         inside = self.point.ground.server.tester == "inside" and self.point.bare is None
         return inside and (deployment.wire_on_full == "wait" or placement.generator in used)
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def left_alone(self, seconds: float) -> float | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
