@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.collect.base import Targets
-from headrace.ground.contract import AboutServer, Converging, Killable, Looking, Offer
+from headrace.ground.contract import AboutServer, Offer, TrialsOnly
 from headrace.record.verdict import Finding
 from headrace.spec.described import DescribedServer
 
 
-class Computed:
+class Computed(TrialsOnly):
     """A point that is `Deployed` in name only."""
 
     notes: Sequence[str] = ()
@@ -27,18 +27,6 @@ class Computed:
 
     def wait(self) -> None:
         """It takes no time."""
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def left_alone(self, seconds: float) -> float | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
 
 
 def about_server(server: DescribedServer) -> AboutServer:

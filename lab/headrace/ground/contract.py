@@ -142,6 +142,22 @@ class Deployed(Protocol):
         """For `measure.convergence`; None: it has no routing daemons."""
 
 
+class TrialsOnly:
+    """A deployment that has no more than trials, unless it says otherwise."""
+
+    def looking(self) -> Looking | None:
+        return None
+
+    def left_alone(self, seconds: float) -> float | None:
+        return None
+
+    def killable(self) -> Killable | None:
+        return None
+
+    def converging(self) -> Converging | None:
+        return None
+
+
 class Looking(Protocol):
     """The counters of a deployment, for another thread than the one that measures."""
 

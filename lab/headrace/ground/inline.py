@@ -23,11 +23,10 @@ from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
 from headrace.ground.contract import (
     AboutEngine,
-    Converging,
-    Killable,
     Looking,
     Offer,
     Site,
+    TrialsOnly,
     resolved_of,
 )
 from headrace.ground.engine_check import PlanCheck
@@ -175,7 +174,7 @@ def _parts(placed: PlacedSegment) -> list[tuple[str, tuple[int, ...], tuple[str,
     ]
 
 
-class DeployedEngine:
+class DeployedEngine(TrialsOnly):
     """A point whose packets one engine makes, carries and measures."""
 
     def __init__(
@@ -265,12 +264,6 @@ class DeployedEngine:
             time.sleep(seconds)
             until = self.engine.read().tsc
         return left_alone(slices_of(self.engine, since, until))
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
 
 
 def inline_point(

@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.collect.base import Targets
 from headrace.engine.clocks import of_machine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import AboutEngine, Converging, Killable, Looking, Offer, Site
+from headrace.ground.contract import AboutEngine, Offer, Site, TrialsOnly
 from headrace.host import settings
 from headrace.host.ledger import Ledger
 from headrace.host.scheduling import snapshot
@@ -74,7 +74,7 @@ class Rig:
         )
 
 
-class Joined:
+class Joined(TrialsOnly):
     """The path while it is up: an advice is applied for the time of a trial only."""
 
     notes: Sequence[str] = ()
@@ -103,9 +103,6 @@ class Joined:
             raise HeadraceError(f"{self._protocol}: nothing of {sender['bytes']} bytes from {ends} "
                                 f"arrived over {self._path.bridge}")  # fmt: skip
         return [Finding(check="path", ok=True, text="What was sent arrived at the receiver.")]
-
-    def left_alone(self, seconds: float) -> float | None:
-        return None
 
     def most_pps(self, offer: Offer) -> float | None:
         return None
@@ -149,15 +146,6 @@ class Joined:
         """The last run."""
         assert self._seen is not None, "nothing was started"
         return self._seen
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
 
     def close(self) -> None:
         self._applied.close()

@@ -30,11 +30,9 @@ from headrace.ground.catalogue import CatalogueEntry
 from headrace.ground.contract import (
     AboutEngine,
     Checked,
-    Converging,
-    Killable,
-    Looking,
     Offer,
     Site,
+    TrialsOnly,
 )
 from headrace.host.ledger import Ledger
 from headrace.host.tool import tool
@@ -219,7 +217,7 @@ def measure_of(study: Study, workload: AnyWorkload) -> Measure | None:
     return Measure.model_validate({"max": True, "trial": study.measure.trial})
 
 
-class Running:
+class Running(TrialsOnly):
     """A deployment that is up, under its loads: the contract's `Deployed`."""
 
     notes: Sequence[str] = ()
@@ -245,9 +243,6 @@ class Running:
         self._verified = verify(self._deployed, self._workloads)
         self._counters = self._deployed.all_counters()
         return self._verified
-
-    def left_alone(self, seconds: float) -> float | None:
-        return None
 
     def most_pps(self, offer: Offer) -> float | None:
         return None
@@ -287,15 +282,6 @@ class Running:
         assert self._seen is not None
         before, self._counters = self._counters, self._deployed.all_counters()
         return [observation(self._deployed, self._seen, before, self._counters, self._verified)]
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from headrace.collect.base import Targets, WatchedProcess
 from headrace.engine.engine import Engine
 from headrace.errors import HeadraceError
-from headrace.ground.contract import AboutEngine, Converging, Killable, Looking, Offer
+from headrace.ground.contract import AboutEngine, Offer, TrialsOnly
 from headrace.ground.offload.service import Service
 from headrace.record.facts import Observation
 from headrace.record.verdict import Finding
 
 
-class ServiceUp:
+class ServiceUp(TrialsOnly):
     notes: Sequence[str] = ()
     labels: Sequence[str] = ()
 
@@ -35,9 +35,6 @@ class ServiceUp:
     def verify(self) -> Sequence[Finding]:
         return ()
 
-    def left_alone(self, seconds: float) -> float | None:
-        return None
-
     def most_pps(self, offer: Offer) -> float | None:
         return None
 
@@ -52,12 +49,3 @@ class ServiceUp:
 
     def read(self) -> Sequence[Observation]:
         return ()
-
-    def looking(self) -> Looking | None:
-        return None
-
-    def killable(self) -> Killable | None:
-        return None
-
-    def converging(self) -> Converging | None:
-        return None
