@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from headrace.errors import HeadraceError, bad_value
 from headrace.record.bundle import Bundle
 from headrace.record.convergence import old_changes
 from headrace.record.own import sample_record
+from headrace.record.pods import PODS, DeployedPodPlaces, PodPlace
 from headrace.record.rows import Measurement, Result, Trial
 
 _EMPTY = Window(0.0, {}, {}, {})
@@ -46,6 +47,7 @@ class Evidence:
     converged: tuple[Converged, ...] = ()  # of a study of routing daemons
     absent: dict[str, str] = field(default_factory=dict)  # layer -> why it was not sampled
     layers: tuple[str, ...] = ()  # that were sampled
+    pods: Mapping[str, Mapping[str, PodPlace]] = field(default_factory=dict)  # by deployment
     unfinished: str | None = None  # the run, and why
 
     @property
@@ -135,7 +137,9 @@ def _evidence(
     results: Sequence[Result] = (),
     trials: Sequence[Trial] = (),
 ) -> Evidence:
+    pods = sample_record(folder, PODS, DeployedPodPlaces)
     known = Evidence(
+        pods={} if pods is None else pods.root,
         stack=sample_record(folder, stack_file(), StackTrace),
         results=results,
         trials=trials,

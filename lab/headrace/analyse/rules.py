@@ -8,11 +8,17 @@ from collections.abc import Iterable, Sequence
 from headrace.analyse import rules_engine as engine
 from headrace.analyse import rules_kernel as kernel
 from headrace.analyse import rules_machine as machine
+from headrace.analyse import rules_pods as pods
 from headrace.analyse import rules_study as study
 from headrace.analyse.diagnosis import Diagnosis, Rule
 from headrace.analyse.evidence import Evidence, EvidencePart
 
-SURROUNDINGS: tuple[Rule, ...] = (*machine.RULES, *kernel.RULES, *study.RULES)
+SURROUNDINGS: tuple[Rule, ...] = (
+    *machine.RULES,
+    *kernel.RULES,
+    *study.RULES,
+    *pods.RULES,
+)
 RULES: tuple[Rule, ...] = (*engine.RULES, *SURROUNDINGS)
 
 

@@ -113,7 +113,7 @@ def this_machine() -> Machine:
 def machine_of(doc: Document) -> Machine:
     """This one, or the described one that the study runs on."""
     asked = ground_of(doc)
-    if asked is None:
+    if asked is None or not asked.computed:
         return this_machine()
     return described_machine(read_server(server_named(doc, asked.server))[1])
 

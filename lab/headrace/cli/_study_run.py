@@ -41,6 +41,8 @@ from headrace.spec.document import Document
 from headrace.spec.points import Wanted
 from headrace.spec.study import ground_of
 
+KUBERNETES = "kubernetes"  # of --on: no described server's name
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -119,13 +121,15 @@ def _checked(doc: Document, chosen: groups.Chosen, all_right: bool, beside: str 
 
 
 def _replayed_on(spec: Path) -> str | None:
-    """The server that a bundle's figures were predicted for, where none was measured."""
+    """The server that a bundle's figures were predicted for, or that it ran on a cluster."""
     if not spec.is_dir():
         return None
     first, *_ = (Bundle(spec).spec_resolved or {}).get("experiments") or [{}]
     ground = first.get("study", {}).get("ground") or {}
     described = ground.get("simulated")
-    return None if described is None else str(described["server"])
+    if described is None:
+        return None if ground.get(KUBERNETES) is None else KUBERNETES
+    return str(described["server"])
 
 
 def _say_command(spec: Path) -> None:
@@ -303,10 +307,12 @@ def _not_here(given: Path) -> None:
 
 
 def on_server(doc: Document, server: str | None) -> Document:
-    """The study as if it said `ground: {simulated: {server: ...}}`; a file is beside the user, not
-    beside the spec."""
+    """The study as if it said `ground: {simulated: {server: ...}}`, or `ground: {kubernetes: {}}`;
+    a file is beside the user, not beside the spec."""
     if server is None:
         return doc
+    if server == KUBERNETES:
+        return _on_cluster(doc)
     asked = ground_of(doc)
     if asked is not None and asked.fitted is not None:
         problem = f"the table is of {asked.server}"
@@ -316,6 +322,13 @@ def on_server(doc: Document, server: str | None) -> Document:
     data = {**doc.data, "ground": {"simulated": {"server": named}}}
     inputs = {**doc.inputs, named: given.resolve()} if given.is_file() else doc.inputs
     return dataclasses.replace(doc, data=data, inputs=inputs)
+
+
+def _on_cluster(doc: Document) -> Document:
+    """With what the study itself says of the cluster."""
+    ground = doc.data.get("ground") or {}
+    own = ground.get(KUBERNETES) if isinstance(ground, dict) else None
+    return dataclasses.replace(doc, data={**doc.data, "ground": {KUBERNETES: own or {}}})
 
 
 def run_output(

@@ -14,7 +14,9 @@ from rich.text import Text
 from headrace.cli._console import print_json, stdout
 from headrace.doctor import cpu, engine, guests, memory, network, tracing, virtual
 from headrace.doctor.check import DoctorCheck, Examination
+from headrace.doctor.kubernetes import checks as cluster_checks
 from headrace.errors import EXIT_FAILURE, HeadraceError
+from headrace.host.cluster import Cluster
 from headrace.host.programs import find_engine
 
 _MARK = {
@@ -30,9 +32,12 @@ _BUILD = "make setup"
 
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Say it of the cluster that KUBECONFIG names.")
+    ] = False,
 ) -> None:
     """Say what this machine can do, what is missing, and the command that mends it."""
-    checks = list(examine())
+    checks = list(cluster_checks(Cluster()) if kubernetes else examine())
     lacking = [c for c in checks if c.required and c.status == "missing"]
     if json_:
         print_json(Examination(ready=not lacking, checks=tuple(checks), mend=tuple(mends(checks))))

@@ -18,7 +18,10 @@ Spec = Annotated[
 
 On = Annotated[
     str | None,
-    typer.Option("--on", help="Predict it for this described server (file or name)."),
+    typer.Option(
+        "--on",
+        help="Predict it for this described server (file or name); `kubernetes`: measure it there.",
+    ),
 ]
 
 Beside = Annotated[

@@ -20,6 +20,7 @@ from headrace.engine.plan_document import Plan, PlanSegment
 from headrace.errors import EXIT_BAD_INPUT, BadInput, HeadraceError
 from headrace.host import hugepages
 from headrace.host.numa import started_near
+from headrace.host.scheduling import Snapshot, snapshot
 from headrace.host.state import Process, RunState, dpdk_in
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
@@ -106,6 +107,10 @@ class Engine:
     def pids(self) -> dict[str, int]:
         """Processes beside its own that carry packets."""
         return {}
+
+    def scheduled(self) -> Snapshot:
+        """What its threads ran and waited so far."""
+        return snapshot(self.pid)
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:

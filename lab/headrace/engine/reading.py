@@ -74,7 +74,7 @@ class StartedLoad:
         with contextlib.ExitStack() as shield:
             shield.enter_context(engine.measuring())
             self._vnfs_as = snapshot(*self._vnfs)
-            self._began_as, self._watched_at = snapshot(engine.pid), time.monotonic()
+            self._began_as, self._watched_at = engine.scheduled(), time.monotonic()
             self._start_tsc = _start(engine, ways, load_pps, duration_s)
             until = (self._start_tsc - self._before.tsc) / self._before.tsc_hz
             self._began = self._read_at + until
@@ -88,7 +88,7 @@ class StartedLoad:
             early = _LOOK_S if self._vnfs else 0.0
             time.sleep(max(0.0, self._began + self._duration_s - early - time.monotonic()))
             at = _wait_done(self._engine, self._ways, self._began + limit)
-            now = snapshot(self._engine.pid)
+            now = self._engine.scheduled()
             self._waited = kept_waiting(self._began_as, now, before.workers)
             self._watched_s = time.monotonic() - self._watched_at
             self._vnfs_waited = {}

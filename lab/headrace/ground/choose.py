@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 def simulated(doc: Document) -> bool:
     """Whether the study asks for a described server, so that all is computed."""
-    return ground_of(doc) is not None
+    asked = ground_of(doc)
+    return asked is not None and asked.computed
 
 
 class Grounds:
@@ -41,7 +42,12 @@ class Grounds:
         self._described: dict[tuple[Path, str], SimulatedGround] = {}  # by file and engine
 
     def check(self, doc: Document) -> Checked:
-        if (asked := ground_of(doc)) is not None:
+        asked = ground_of(doc)
+        if asked is not None and asked.kubernetes is not None:
+            from headrace.ground.kubernetes.ground import KubernetesGround
+
+            return KubernetesGround(asked.kubernetes).check(doc)
+        if asked is not None:
             return self._computed(doc, asked).check(doc)
         kind = hosting_kind(doc.data)
         if kind == "appliances":

@@ -89,7 +89,16 @@ class AboutServer:
     tsc_hz: int
 
 
-About = AboutEngine | AboutServer | None
+@dataclass(frozen=True)
+class AboutCluster:
+    """A cluster of other machines than the lab's."""
+
+    version: str
+    nodes: Mapping[str, Mapping[str, Any]]  # name: what its kubelet says of it
+    info: EngineInfo | None = None  # of the tester's engine, if there is one
+
+
+About = AboutEngine | AboutServer | AboutCluster | None
 
 
 class Deployed(Protocol):

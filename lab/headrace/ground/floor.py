@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from headrace.engine.counts import ClockInfo
@@ -96,9 +97,12 @@ def _loop(reading: Reading, ways: Sequence[Path]) -> Loop:
     return Loop(carried, max((one for one in latencies if one), key=lambda f: f.p50, default=None))
 
 
-def calibrate(site: Site, plan: Plan, experiment: Experiment) -> Floor:
+Start = Callable[[Plan], AbstractContextManager[Engine]]
+
+
+def calibrate(start: Start, plan: Plan, experiment: Experiment) -> Floor:
     ways = paths(experiment)
-    with Engine(find_engine(), plan, site.state) as engine:
+    with start(plan) as engine:
         clock = engine.info().clock
         fast = run(engine, ways, 0, _TRIAL_S, _DRAIN_S)
         flows = [flow(fast, way) for way in ways]
@@ -117,15 +121,22 @@ class Floors:
     by_traffic: dict[str, Floor] = field(default_factory=dict)
     wanted: bool = True  # False: nothing is compared with the tester, and none is calibrated
 
-    def of(self, experiment: Experiment, direct: Plan, site: Site) -> Floor | None:
-        """`direct`: the plan of source straight into sink."""
+    def of(
+        self, experiment: Experiment, direct: Plan, site: Site, start: Start | None = None
+    ) -> Floor | None:
+        """`direct`: the plan of source straight into sink. `start`: where the tester runs; None:
+        on this machine."""
         if not self.wanted:
             return None
         key = repr((direct.links, direct.segments))
         if key not in self.by_traffic:
             site.status("calibrating the tester")
             with site.stopwatch.phase("calibrating"):
-                floor = self.by_traffic[key] = calibrate(site, direct, experiment)
+                floor = self.by_traffic[key] = calibrate(
+                    start or (lambda plan: Engine(find_engine(), plan, site.state)),
+                    direct,
+                    experiment,
+                )
             if site.bundle is not None:
                 name = f"calibration-{len(self.by_traffic)}.json"
                 write_whole(site.bundle / "samples" / name, floor.as_json())

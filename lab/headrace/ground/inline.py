@@ -22,6 +22,7 @@ from headrace.engine.sliced import slices_of
 from headrace.engine.traffic import refusal
 from headrace.engine.verify import verify_path
 from headrace.ground.contract import (
+    About,
     AboutEngine,
     Looking,
     Offer,
@@ -206,7 +207,7 @@ class DeployedEngine(TrialsOnly):
             labels.append("unshielded")
         return (*labels, *self.point.placement.notes)
 
-    def about(self) -> AboutEngine:
+    def about(self) -> About:
         return AboutEngine(self.engine.info(), self.engine.shielded)
 
     def parts(self) -> Targets:

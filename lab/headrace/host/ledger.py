@@ -40,6 +40,7 @@ Kind = Literal[
     "vfs",
     "up",
     "cgroup",
+    "cluster",
 ]
 FILE = "resources.jsonl"
 _STARTER_WAIT_S = 20
@@ -79,9 +80,13 @@ def undo(path: Path) -> list[str]:
     ordered = sorted(reversed(entries), key=lambda entry: _LAST.get(entry[0], 0))
     for kind, name in ordered:
         if kind != "container" and _REMOVERS[kind](name):
-            done.append(f"removed {kind} {name}")
+            done.append(f"removed {_called(kind, name)}")
     path.unlink(missing_ok=True)
     return done
+
+
+def _called(kind: str, name: str) -> str:
+    return f"namespace {json.loads(name)['namespace']}" if kind == "cluster" else f"{kind} {name}"
 
 
 def _entry(line: str) -> tuple[str, str] | None:
@@ -217,4 +222,5 @@ _REMOVERS = {
     "up": _later("sriov", "take_down"),
     "setting": restore,  # its line says what was there before
     "cgroup": cgroups.remove,
+    "cluster": _later("cluster_owned", "remove"),
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from headrace.ground.contract import About, AboutServer
+from headrace.ground.contract import About, AboutCluster, AboutServer
 from headrace.host import hugepages
 from headrace.record.bundle import now
 from headrace.record.environment import Environment
@@ -33,6 +33,8 @@ def collect(about: About, memory_note: str) -> Environment:
             headrace=_present(version=headrace.__version__, commit=_commit()),
             engine={"simulated": about.name, "tsc_hz": about.tsc_hz},
         )
+    if isinstance(about, AboutCluster):
+        return _of_cluster(about)
     return Environment(
         collected_at=now(),
         hostname=socket.gethostname(),
@@ -60,8 +62,28 @@ def collect(about: About, memory_note: str) -> Environment:
     )
 
 
+def _of_cluster(about: AboutCluster) -> Environment:
+    """Nothing of the lab's machine, which carries none of it."""
+    cpus = {str(node.get("cpu")) for node in about.nodes.values()}
+    alike = len(cpus) == 1 and (one := next(iter(cpus))).isdigit()
+    return Environment(
+        collected_at=now(),
+        hostname=", ".join(sorted(about.nodes)),
+        headrace=_present(
+            version=headrace.__version__, commit=_commit(), python=platform.python_version(),
+            libraries=_libraries(),
+        ),
+        engine={} if about.info is None else about.info.model_dump(exclude=_NO_FACTS),
+        cpu={"cpus": int(one)} if alike else {},
+        kubernetes={
+            "version": about.version,
+            "nodes": {name: dict(facts) for name, facts in about.nodes.items()},
+        },
+    )  # fmt: skip
+
+
 def with_noise_after(environment: Environment) -> Environment:
-    if environment.simulated:
+    if environment.simulated or environment.kubernetes:
         return environment
     after = {f"{key}_after": value for key, value in _noise().items()}
     return environment.model_copy(update={"noise": {**environment.noise, **after}})

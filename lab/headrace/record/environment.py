@@ -25,6 +25,7 @@ class Environment(Record):
     mitigations: dict[str, str] = {}
     virtualisation: dict[str, Any] = {}
     network: dict[str, Any] = {}  # NIC: driver, firmware, numa node
+    kubernetes: dict[str, Any] = {}  # version, nodes: where it ran instead of on the lab's machine
     noise: dict[str, Any] = {}  # load average before and after, other busy processes
 
     @property

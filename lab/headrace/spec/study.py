@@ -26,6 +26,7 @@ from headrace.spec.group import Group
 from headrace.spec.hosting import Hosting
 from headrace.spec.imix import Frame
 from headrace.spec.invalid import explain
+from headrace.spec.kubernetes import Kubernetes
 from headrace.spec.measure import ASKED, Measure, PossibleRate, Repetitions
 from headrace.spec.testbed import Testbed
 from headrace.spec.workload import Packets, Pcap, Workloads
@@ -45,17 +46,26 @@ class Simulated(Spec):
 
 
 class GroundChoice(Spec):
-    """Where the study runs, if not on this server: on a described one, or in the rows of a table
-    that others published."""
+    """Where the study runs, if not on this server: on a described one, in the rows of a table that
+    others published, or on a cluster."""
 
     simulated: Simulated | None = None
     fitted: Fitted | None = None
+    kubernetes: Kubernetes | None = None
 
     @model_validator(mode="after")
     def _one(self) -> GroundChoice:
-        if (self.simulated is None) == (self.fitted is None):
-            raise ValueError("give `simulated` (a described server) or `fitted` (a table)")
+        if sum(one is not None for one in (self.simulated, self.fitted, self.kubernetes)) != 1:
+            raise ValueError(
+                "give `simulated` (a described server), `fitted` (a table) or `kubernetes` (a "
+                "cluster)"
+            )
         return self
+
+    @property
+    def computed(self) -> bool:
+        """Whether nothing is run."""
+        return self.kubernetes is None
 
     @property
     def server(self) -> str:
@@ -103,7 +113,8 @@ class Study(Spec):
     demands: dict[Name, Demand] = Field(default_factory=dict)  # by chain: what `headrace plan
     # --server` places it for
     graphs: GraphSet | None = None  # of appliances: every sensible chain of a set of them
-    ground: GroundChoice | None = None  # a described server instead of this one, or a table
+    ground: GroundChoice | None = None  # a described server instead of this one, a table, or a
+    # cluster
     deployment: Deployment = Deployment()  # how the chain is put on this server
     testbed: Testbed | None = (
         None  # ports between the tester and the chain; none: one engine has both

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.ground.appliances.deploy import RunningGraph, Supply
+from headrace.ground.appliances.graph import ApplianceGraph, Supply
 from headrace.ground.appliances.layout import ContainerLayout, ContainerNode
 from headrace.ground.catalogue import VnfDefinition
 from headrace.record.verdict import Finding
@@ -50,7 +50,7 @@ def places(layout: ContainerLayout, supplies: Mapping[str, Supply]) -> list[list
     return [[node for node in nodes if node.place == name] for name in names]
 
 
-def looked_up(deployed: RunningGraph, grown: Counters) -> Looked | None:
+def looked_up(deployed: ApplianceGraph, grown: Counters) -> Looked | None:
     """By the first cache's own counters, as they grew; None where the chain has none."""
     caches = places(deployed.layout, deployed.supplies)
     if not caches:
@@ -62,7 +62,7 @@ def looked_up(deployed: RunningGraph, grown: Counters) -> Looked | None:
     return Looked(caches[0][0].place, requests, sum(values.get(cache.hits, 0) for values in own))
 
 
-def judge_hits(deployed: RunningGraph, workload: AnyWorkload, grown: Counters) -> list[Finding]:
+def judge_hits(deployed: ApplianceGraph, workload: AnyWorkload, grown: Counters) -> list[Finding]:
     looked = looked_up(deployed, grown) if isinstance(workload, Http) else None
     if looked is None or not isinstance(workload, Http):
         return []
@@ -76,7 +76,7 @@ def judge_hits(deployed: RunningGraph, workload: AnyWorkload, grown: Counters) -
     return [finding, *_counted_by_servers(deployed, looked, grown)]
 
 
-def _counted_by_servers(deployed: RunningGraph, looked: Looked, grown: Counters) -> list[Finding]:
+def _counted_by_servers(deployed: ApplianceGraph, looked: Looked, grown: Counters) -> list[Finding]:
     """The cache's word against the servers': where it is the only one, they see its misses."""
     if len(places(deployed.layout, deployed.supplies)) > 1:
         return []

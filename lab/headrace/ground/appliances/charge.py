@@ -9,29 +9,10 @@ kernel takes no BPF programs; then nobody knows what the stack took.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from headrace.collect.base import cpu_times_s
-from headrace.collect.cores import CoreClock, Spent
-from headrace.collect.virtual_switch import BRIDGE
-from headrace.ground.appliances.deploy import RunningGraph
-from headrace.ground.appliances.fabric import bridges_of
-from headrace.host import cpu
-
-_NAMED = Path("/run/netns")
-
-
-@dataclass(frozen=True)
-class ChargeReading:
-    """What the counters said at one moment."""
-
-    at_s: float
-    spent: dict[int, Spent]
-    groups: dict[str, float]  # container, or process of the switch: seconds of CPU
-    forwarded: dict[str, float]  # container: seconds of the threads that forward for it
-    busy_s: float
+from headrace.collect.cores import Spent
+from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading
 
 
 @dataclass(frozen=True)
@@ -44,37 +25,8 @@ class Used:
     quota: dict[str, float]  # container: share of its `cpus` that it used
 
 
-def read(deployed: RunningGraph, clock: CoreClock) -> ChargeReading:
-    forwarded = {
-        name: sum(one.each_ns()) / 1e9 for name, one in deployed.forwarding.items() if one.cpus
-    }
-    groups = _groups(deployed)
-    return ChargeReading(time.monotonic(), clock.spent(), groups, forwarded, cpu.busy_seconds())
-
-
-def _groups(deployed: RunningGraph) -> dict[str, float]:
-    """Control groups of all that belongs to the run and is not the lab itself."""
-    seconds = {name: cpu.cpu_seconds(pid) for name, pid in deployed.pids.items()}
-    for name, pid in deployed.switch_pids.items():
-        times = cpu_times_s(pid)
-        seconds[name] = None if times is None else sum(times)
-    return {name: value for name, value in seconds.items() if value is not None}
-
-
-def _namespaces(deployed: RunningGraph) -> dict[str, int]:
-    """Node, or what forwards between them: its network namespace's inode number."""
-    namespaces = {
-        node.name: (_NAMED / deployed.name(node)).stat().st_ino for node in deployed.layout.nodes
-    }
-    for name, pid in deployed.switch_pids.items():
-        namespaces[name] = Path(f"/proc/{pid}/ns/net").stat().st_ino
-    if deployed.network == "bridge":
-        namespaces[BRIDGE] = (_NAMED / bridges_of(deployed.tag)).stat().st_ino
-    return namespaces
-
-
 def used(
-    deployed: RunningGraph,
+    deployed: ApplianceGraph,
     before: ChargeReading,
     after: ChargeReading,
     polling: float,
@@ -94,12 +46,11 @@ def used(
         inode: Spent(*(a - b for a, b in zip(now, before.spent.get(inode, none), strict=True)))
         for inode, now in after.spent.items()
     }
-    namespaces = _namespaces(deployed)
-    own = {name: grown.get(inode, none) for name, inode in namespaces.items()}
+    own = {name: grown.get(inode, none) for name, inode in after.namespaces.items()}
     processes = {name: one.processes / 1e9 / seconds for name, one in own.items()}
     of_all = sum(one.processes for one in grown.values()) / 1e9 / seconds
     return Used(
-        {name: processes[name] for name in (*deployed.pids, *deployed.switch_pids)},
+        {name: processes[name] for name in after.processes},
         {name: one.stack / 1e9 / seconds for name, one in own.items()},
         of_all - sum(processes.values()),
         quota,
@@ -110,7 +61,7 @@ def _grown(before: dict[str, float], after: dict[str, float], seconds: float) ->
     return {name: (s - before[name]) / seconds for name, s in after.items() if name in before}
 
 
-def _quota(deployed: RunningGraph, cpus: dict[str, float]) -> dict[str, float]:
+def _quota(deployed: ApplianceGraph, cpus: dict[str, float]) -> dict[str, float]:
     """Share of its `cpus` that each container used; where the kernel forwards, by its threads."""
     return {
         node.name: cpus[node.name] / given

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.ground.appliances.deploy import counters_in
+from headrace.ground.appliances.graph import counters_in
 
 
 def test_lines_of_a_name_and_a_value() -> None:

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import re
+import os
 import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +18,17 @@ from headrace.collect.base import Held, Targets
 from headrace.collect.cores import core_clock
 from headrace.collect.watch import targets_of
 from headrace.errors import HeadraceError
+from headrace.ground.appliances import charged_here
 from headrace.ground.appliances.fabric import Bridge, Fabric, FabricPort, Macvlan, Ovs, bridges_of
 from headrace.ground.appliances.forwarding import End, Forwarding, Shifter
-from headrace.ground.appliances.layout import PORT, TESTER, ContainerLayout, ContainerNode
+from headrace.ground.appliances.graph import (
+    ApplianceGraph,
+    ChargeReading,
+    Supply,
+    environment,
+)
+from headrace.ground.appliances.layout import TESTER, ContainerLayout, ContainerNode
 from headrace.ground.appliances.sriov import Sriov
-from headrace.ground.catalogue import VnfDefinition
 from headrace.host import cpu, runtime
 from headrace.host.ledger import Ledger
 from headrace.host.plumbing import (
@@ -40,45 +45,19 @@ from headrace.host.plumbing import (
 from headrace.host.sriov import choose_nic
 from headrace.host.state import RunState
 from headrace.host.stopwatch import Stopwatch
-from headrace.host.tool import last_words, tool
-from headrace.spec.appliance import Allocation, NetworkName
+from headrace.host.tool import tool
+from headrace.spec.appliance import NetworkName
 
 _HEALTH_PERIOD_S = 0.2
 _UNTIL_HEALTHY = ("sh", "-c", "until /headrace/health > /dev/null 2>&1; do sleep 0.1; done")
 _EXEC_S = 60  # for a runtime to begin and end a command, on a busy machine
-_COUNTER = re.compile(  # awk writes large numbers with an exponent
-    r"([\w.:-]{1,64}) (-?[0-9]{1,18})((?:\.[0-9]{1,18})?(?:e\+?[0-9]{1,2})?)", re.ASCII
-)
-_COUNTERS_MOST = 1000
-_VALUE_MOST = 1 << 63
 _STARTED_AT_ONCE = 4
 # Who loads programs into the kernel needs this in the host's own user namespace.
 _OF_THE_HOST = frozenset({"BPF"})
 _LOOPBACK = 1  # its index in every namespace
 
 
-@dataclass(frozen=True)
-class Supply:
-    """What a VNF is deployed from."""
-
-    definition: VnfDefinition
-    image: str
-    allocation: Allocation
-    opaque: bool = False  # the user's own image: nothing of ours is inside
-    health: tuple[str, ...] | None = None  # an opaque one's check; None: that it runs
-    given: Mapping[str, str] = field(default_factory=dict)  # an opaque one's environment
-    command: tuple[str, ...] = ()
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        return self.definition.granted(self.allocation.parameters)
-
-    def environment(self, place: str) -> dict[str, str]:
-        own = self.definition.environment(self.allocation.parameters, place)
-        return {**own, **self.given}
-
-
-class RunningGraph:
+class RunningGraph(ApplianceGraph):
     """A chain that runs. Used as a context: leaving it removes all that was made."""
 
     def __init__(
@@ -100,6 +79,7 @@ class RunningGraph:
         self.say = say
         self.pf = pf
         self.tester_lcore = lcore  # of headrace's own source and sink
+        self.cpus = os.cpu_count() or 1
         self.tag = f"hr{secrets.token_hex(2)}"
         self.pids: dict[str, int] = {}  # node: its container's first process
         self.switch_pids: dict[str, int] = {}  # of a switch that is not in the kernel
@@ -292,17 +272,6 @@ class RunningGraph:
 
     # reading ---------------------------------------------------------------------------
 
-    def read_counters(self, node: ContainerNode) -> dict[str, int]:
-        """The appliance's own counters; of an opaque one nothing is known."""
-        if self.supplies[node.vnf].opaque:
-            return {}
-        done = self.inside(node, "/headrace/counters")
-        if done.returncode:
-            raise HeadraceError(
-                f"VNF {node.name}: its counters cannot be read: {last_words(done.stderr)}"
-            )
-        return counters_in(done.stdout)
-
     def targets(self) -> Targets:
         """What collectors watch of this deployment; its bridges by the LANs that they are."""
         if self.network == "ovs":
@@ -321,13 +290,8 @@ class RunningGraph:
             if one.cpus is not None
         )
 
-    def all_counters(self) -> dict[str, dict[str, int]]:
-        """Counters of every container but the clients, at nearly the same time."""
-        nodes = [node for node in self.layout.containers if node.kind != "client"]
-        with ThreadPoolExecutor(len(nodes)) as pool:
-            return dict(
-                zip((n.name for n in nodes), pool.map(self.read_counters, nodes), strict=True)
-            )
+    def charge(self) -> ChargeReading:
+        return charged_here.read(self)
 
     def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
         return {node.name: counts(self.name(node)) for node in self.layout.nodes}
@@ -341,51 +305,6 @@ class RunningGraph:
     def give(self, file: Path, target: str) -> None:
         """A file of the lab's, to the clients."""
         runtime.copy_in(str(file), self.name(self.layout.client), target)
-
-    def ask(self, *command: str) -> str:
-        """A short command at the clients, which is no load; its output."""
-        return self._said(command[0], self.inside(self.layout.client, *command))
-
-    def client(self, *command: str, timeout_s: float = 120) -> str:
-        """A command at the clients; its output."""
-        done = self.inside(self.layout.client, *command, timeout_s=timeout_s)
-        return self._said(command[0], done)
-
-    @staticmethod
-    def _said(program: str, done: subprocess.CompletedProcess[str]) -> str:
-        if done.returncode:
-            words = last_words(done.stderr or done.stdout)
-            raise HeadraceError(f"client: {program}: {words}")
-        return done.stdout
-
-
-def counters_in(text: str) -> dict[str, int]:
-    """Lines `NAME VALUE`, of values that fit into 64 bits; a container may write anything else."""
-    lines = (_COUNTER.fullmatch(line) for line in text.splitlines()[:_COUNTERS_MOST])
-    values = {one[1]: int(float(one[2] + one[3]) if one[3] else one[2]) for one in lines if one}
-    return {name: value for name, value in values.items() if abs(value) < _VALUE_MOST}
-
-
-def environment(node: ContainerNode, layout: ContainerLayout) -> dict[str, str]:
-    """What an entry point learns of its place (docs/vnfs.md)."""
-    values = {"HR_PORT": str(PORT), "HR_ROLE": node.role or node.kind, "HR_NAME": node.name}
-    for interface in node.interfaces:
-        values[f"HR_{interface.name.upper()}"] = interface.device
-        values[f"HR_{interface.name.upper()}_ADDR"] = interface.address
-    if node.kind == "leaf":
-        values["HR_MIRROR"] = node.mirror
-    if node.service:
-        values["HR_ADDR"] = node.service
-        values["HR_UPSTREAMS"] = " ".join(node.upstreams)
-    values["HR_NEIGHBOURS"] = " ".join(
-        f"{own.device}={other.address}={other.mac}" for own, other in layout.neighbours(node)
-    )
-    values["HR_ROUTES"] = " ".join(f"{r.destination}={r.via[0]}" for r in node.routes)
-    if node.peer:
-        values["HR_PEER"] = node.peer
-    if node.kind == "client":
-        values["HR_TARGET"] = layout.target
-    return values
 
 
 def configure(namespace: str, node: ContainerNode) -> None:

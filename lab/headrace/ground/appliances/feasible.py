@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from headrace.errors import BadInput, HeadraceError
-from headrace.ground.appliances.deploy import Supply
 from headrace.ground.appliances.expanded import Expanded, GraphPoint, tester_lcore
 from headrace.ground.appliances.forwarding import LIMITED, reservable
+from headrace.ground.appliances.graph import Supply
 from headrace.ground.appliances.sriov import no_mirror
 from headrace.host.cpu import listed
 from headrace.host.openvswitch import find_tool

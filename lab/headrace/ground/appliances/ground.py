@@ -21,6 +21,7 @@ from headrace.ground.appliances.expanded import (
     tester_lcore,
     workload_problem,
 )
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.images import build_all
 from headrace.ground.appliances.load import Load, PacketsLoad, has_netperf, run_load
 from headrace.ground.appliances.observed import Began, Observed, asked_s, begin, end, observation
@@ -28,7 +29,7 @@ from headrace.ground.appliances.own_counters import Counters
 from headrace.ground.appliances.reachable import verify
 from headrace.ground.catalogue import CatalogueEntry
 from headrace.ground.contract import (
-    AboutEngine,
+    About,
     Checked,
     Offer,
     Site,
@@ -58,7 +59,7 @@ class AppliancesGround:
         points = [AppliancePoint(doc, expanded, point) for point in expanded.points]
         return Checked(
             points=[point for point in points if point.offers],
-            inputs=_inputs(doc, expanded.study),
+            inputs=inputs(doc, expanded.study),
             seconds=None,
             interleaved=False,
             notes=[note for point in points if not point.offers for note in point.notes],
@@ -83,7 +84,7 @@ def _with_file(doc: Document, workload: AnyWorkload) -> AnyWorkload:
     return workload.model_copy(update={"file": doc.resolve(workload.file)})
 
 
-def _inputs(doc: Document, study: Study) -> dict[str, Path]:
+def inputs(doc: Document, study: Study) -> dict[str, Path]:
     """Files that the spec names. VNFs are the catalogue's, by their names, or images."""
     captures = [w.file for w in study.workload if isinstance(w, Pcap)]
     rules = study.graphs.rules if study.graphs else ()
@@ -220,11 +221,10 @@ def measure_of(study: Study, workload: AnyWorkload) -> Measure | None:
 class Running(TrialsOnly):
     """A deployment that is up, under its loads: the contract's `Deployed`."""
 
-    notes: Sequence[str] = ()
     labels: Sequence[str] = ()
 
     def __init__(
-        self, deployed: RunningGraph, workloads: Sequence[AnyWorkload], pool: ThreadPoolExecutor
+        self, deployed: ApplianceGraph, workloads: Sequence[AnyWorkload], pool: ThreadPoolExecutor
     ) -> None:
         self._deployed, self._workloads, self._pool = deployed, workloads, pool
         self._verified: list[Finding] = []
@@ -233,7 +233,11 @@ class Running(TrialsOnly):
         self._going: _Going | None = None
         self._seen: Observed | None = None
 
-    def about(self) -> AboutEngine | None:
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    def about(self) -> About:
         return None
 
     def parts(self) -> Targets:
@@ -258,6 +262,7 @@ class Running(TrialsOnly):
         began = begin(self._deployed)
         load: Future[Load] | PacketsLoad
         if isinstance(workload, Packets):
+            assert isinstance(self._deployed, RunningGraph)  # others refuse them
             load = PacketsLoad(self._deployed, workload, load_pps, seconds)
         else:
             load = self._pool.submit(

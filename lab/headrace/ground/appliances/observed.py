@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import mean
 
 from headrace.collect.hardware import frequencies
-from headrace.engine.clocks import of_machine
 from headrace.ground.appliances import charge
 from headrace.ground.appliances.caches import Looked, looked_up
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading
 from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.load import Load
 from headrace.ground.appliances.load.base import whole_seconds
 from headrace.ground.appliances.own_counters import Counters, grown, judge
 from headrace.host.plumbing import InterfaceCount
-from headrace.host.scheduling import Snapshot, snapshot
 from headrace.record.facts import Facts, LcoreTime, Observation
 from headrace.record.figures import L1_OVERHEAD_BYTES, ApplicationFigures, Figures
 from headrace.record.verdict import Finding
@@ -34,8 +31,7 @@ class Began:
     """What was counted when a load began."""
 
     interfaces: Interfaces
-    clocks: Snapshot
-    charge: charge.ChargeReading
+    charge: ChargeReading
 
 
 @dataclass(frozen=True)
@@ -50,24 +46,24 @@ class Observed:
     cycles: dict[str, float]  # container: for each packet that it received
     clients: InterfaceCount  # of the clients' interface
     servers: InterfaceCount  # of the servers' interfaces, together
-    clocks: tuple[LcoreTime, ...] = ()  # of the machine's CPUs
+    clocks: tuple[LcoreTime, ...]  # of the CPUs
+    cpus: int  # of all machines
 
 
-def begin(deployed: RunningGraph) -> Began:
-    return Began(deployed.interface_counts(), snapshot(), charge.read(deployed, deployed.clock))
+def begin(deployed: ApplianceGraph) -> Began:
+    return Began(deployed.interface_counts(), deployed.charge())
 
 
 def end(
-    deployed: RunningGraph,
+    deployed: ApplianceGraph,
     workload: AnyWorkload,
     asked_s: float,
     load_pps: float,
     began: Began,
     load: Load,
 ) -> Observed:
-    ended = charge.read(deployed, deployed.clock)
+    ended = deployed.charge()
     elapsed = ended.at_s - began.charge.at_s
-    machine = of_machine(began.clocks, snapshot(), elapsed, os.sched_getaffinity(0))
     interfaces = deployed.interface_counts()
 
     def counted(ends: Sequence[ContainerNode], side: str) -> InterfaceCount:
@@ -80,8 +76,18 @@ def end(
     layout = deployed.layout
     return Observed(
         workload, asked_s, load_pps, load, used, cycles, counted([layout.client], "down"),
-        counted(layout.of_kind("server"), "up"), tuple(machine),
+        counted(layout.of_kind("server"), "up"),
+        _stolen(began.charge, ended, elapsed), deployed.cpus,
     )  # fmt: skip
+
+
+def _stolen(before: ChargeReading, after: ChargeReading, seconds: float) -> tuple[LcoreTime, ...]:
+    """What a hypervisor took of CPUs on which no poller of ours runs. Whom the kernel lets run
+    there is a part of what is measured."""
+    return tuple(
+        LcoreTime(cpu, seconds, seconds, max(0, now - before.stolen_ns.get(cpu, now)) / 1e9)
+        for cpu, now in after.stolen_ns.items()
+    )
 
 
 def _received(before: Interfaces, after: Interfaces) -> dict[str, int]:
@@ -110,7 +116,7 @@ def asked_s(workload: AnyWorkload, seconds: float) -> float:
 
 
 def observation(
-    deployed: RunningGraph,
+    deployed: ApplianceGraph,
     seen: Observed,
     before: Counters,
     after: Counters,
@@ -147,7 +153,7 @@ def _facts(seen: Observed, more: list[Finding]) -> Facts:
         undecided=own.undecided if own else None,
         clocks=(*seen.clocks, *(own.clocks if own else ())),
         others_cpus=seen.used.others,  # the lab itself and the containers' tool take some of it
-        cpus=os.cpu_count() or 1,
+        cpus=seen.cpus,
         more=(*more, errors),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.ground.appliances.caches import judge_hits
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.layout import ContainerNode
 from headrace.ground.appliances.reachable import ATTACKS
 from headrace.record.verdict import Finding
@@ -26,7 +26,7 @@ class Word:
     node: ContainerNode
     new: Values
     all: Values
-    deployed: RunningGraph
+    deployed: ApplianceGraph
     workload: AnyWorkload
 
     def say(self, check: str, ok: bool, value: float, text: str) -> Finding:
@@ -35,7 +35,7 @@ class Word:
 
 
 def judge(
-    deployed: RunningGraph, before: Counters, after: Counters, workload: AnyWorkload
+    deployed: ApplianceGraph, before: Counters, after: Counters, workload: AnyWorkload
 ) -> list[Finding]:
     findings = judge_hits(deployed, workload, grown(before, after))
     for node in deployed.layout.containers:

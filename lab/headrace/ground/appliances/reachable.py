@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.errors import HeadraceError
 from headrace.ground.appliances.caches import places
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.layout import PORT, ContainerNode
 from headrace.host.plumbing import InterfaceCount
 from headrace.record.verdict import Finding
@@ -21,7 +21,7 @@ _KEPT_MAX = 4000
 ATTACKS = 3
 
 
-def verify(deployed: RunningGraph, workloads: Sequence[AnyWorkload]) -> list[Finding]:
+def verify(deployed: ApplianceGraph, workloads: Sequence[AnyWorkload]) -> list[Finding]:
     """Findings that all hold; a HeadraceError names the first element that does not."""
     definitions = [deployed.supplies[n.vnf].definition for n in deployed.layout.of_kind("proxy")]
     if any(definition.serves == "dns" for definition in definitions):
@@ -33,7 +33,7 @@ def verify(deployed: RunningGraph, workloads: Sequence[AnyWorkload]) -> list[Fin
     return findings
 
 
-def _verify_dns(deployed: RunningGraph) -> list[Finding]:
+def _verify_dns(deployed: ApplianceGraph) -> list[Finding]:
     before = deployed.interface_counts()
     query = f"dig +short +time=2 +tries=5 @{deployed.layout.target} h7.headrace.test A"
     answer = deployed.ask("sh", "-c", query).strip()
@@ -43,7 +43,7 @@ def _verify_dns(deployed: RunningGraph) -> list[Finding]:
     return [Finding(check="path", ok=True, text="The answer is the zone's; each VNF saw packets.")]
 
 
-def _verify_http(deployed: RunningGraph, workload: Http) -> list[Finding]:
+def _verify_http(deployed: ApplianceGraph, workload: Http) -> list[Finding]:
     _first_answer(deployed, workload)
     before = deployed.interface_counts()
     url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}"
@@ -61,7 +61,7 @@ def _verify_http(deployed: RunningGraph, workload: Http) -> list[Finding]:
     ]
 
 
-def _first_answer(deployed: RunningGraph, workload: Http) -> None:
+def _first_answer(deployed: ApplianceGraph, workload: Http) -> None:
     """Proxies may need a moment to find that what is behind them is up."""
     before = deployed.interface_counts()
     url = f"http://{deployed.layout.target}:{PORT}/o/{workload.object_kb}/first"
@@ -82,7 +82,7 @@ def _first_answer(deployed: RunningGraph, workload: Http) -> None:
             time.sleep(0.3)
 
 
-def _served(deployed: RunningGraph, workload: Http) -> str:
+def _served(deployed: ApplianceGraph, workload: Http) -> str:
     server = deployed.layout.of_kind("server")[0]
     done = deployed.inside(server, "sha256sum", f"/srv/objects/{workload.object_kb}.bin")
     digest = done.stdout.split(" ")[0]
@@ -93,7 +93,7 @@ def _served(deployed: RunningGraph, workload: Http) -> str:
     return digest
 
 
-def _fetch(deployed: RunningGraph, url: str) -> list[str]:
+def _fetch(deployed: ApplianceGraph, url: str) -> list[str]:
     """Digests of several objects; one instance of several may still be finding its upstream."""
     get = "curl --silent --fail --retry 10 --retry-delay 1 --max-time 10"
     names = " ".join(map(str, range(_REQUESTS)))
@@ -101,7 +101,7 @@ def _fetch(deployed: RunningGraph, url: str) -> list[str]:
     return [line.split(" ")[0] for line in deployed.ask("sh", "-c", script).splitlines()]
 
 
-def _keep(deployed: RunningGraph, workload: Http) -> None:
+def _keep(deployed: ApplianceGraph, workload: Http) -> None:
     """Asks for each hot object, so that the first cache has it before the first trial. Which of
     several instances is asked is chance: several connections. Many are left to the warm-up."""
     caches = places(deployed.layout, deployed.supplies)
@@ -114,7 +114,7 @@ def _keep(deployed: RunningGraph, workload: Http) -> None:
         deployed.ask("sh", "-c", "; ".join([get] * times))
 
 
-def _attack(deployed: RunningGraph) -> None:
+def _attack(deployed: ApplianceGraph) -> None:
     """What an IDS of the catalogue raises an alert for."""
     for leaf in deployed.layout.of_kind("leaf"):
         signature = deployed.supplies[leaf.vnf].definition.parameters.get("signature")
@@ -129,7 +129,7 @@ Interfaces = Mapping[str, Mapping[str, InterfaceCount]]
 
 
 def _all_seen(
-    deployed: RunningGraph,
+    deployed: ApplianceGraph,
     before: Interfaces,
     after: Interfaces,
     *,

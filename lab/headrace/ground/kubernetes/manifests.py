@@ -17,20 +17,21 @@ from ipaddress import IPv4Network
 from typing import Literal
 
 from headrace.errors import BadInput
-from headrace.ground.appliances.deploy import Supply, environment
+from headrace.ground.appliances.graph import Supply, environment
 from headrace.ground.appliances.layout import (
     TESTER,
     ContainerLayout,
     ContainerNode,
     NodeInterface,
 )
+from headrace.host.cluster import MANAGED
 from headrace.host.plumbing import SYSCTLS
 
 Attachment = Literal["bridge", "macvlan", "sriov"]
 Body = Mapping[str, object]
 
-MANAGED = {"app.kubernetes.io/managed-by": "headrace"}
 CHAIN = "headrace.io/chain"
+CONTAINER = "vnf"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, multi-net-spec 1.3
 _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 _CNI_VERSION = "1.0.0"
@@ -81,6 +82,12 @@ def manifests(
     return tuple(map(Manifest, _Objects(namespace, layout, supplies, network).all()))
 
 
+def bridge_tag(namespace: str) -> str:
+    """What names of a chain's bridges begin with: a node has those of all chains, of 15 characters
+    at most (IFNAMSIZ)."""
+    return "hr" + hashlib.sha256(namespace.encode()).hexdigest()[:6]
+
+
 class _Objects:
     def __init__(
         self,
@@ -91,8 +98,7 @@ class _Objects:
     ) -> None:
         self.namespace, self.layout, self.supplies = namespace, layout, supplies
         self.network = network
-        # A node has the bridges of all chains: names of 15 characters at most (IFNAMSIZ).
-        self.tag = "hr" + hashlib.sha256(namespace.encode()).hexdigest()[:6]
+        self.tag = bridge_tag(namespace)
         self._refuse()
 
     def _refuse(self) -> None:
@@ -108,6 +114,11 @@ class _Objects:
                 raise BadInput(
                     f"VNF {node.vnf}: needs {', '.join(devices)}, which a pod has by a device "
                     "plugin only; allowed: VNFs without devices"
+                )
+            if self.supplies[node.vnf].definition.forwards == "itself":
+                raise BadInput(
+                    f"VNF {node.vnf}: reads frames itself, and the kernel of its pod would forward "
+                    "beside it; allowed: VNFs for which the kernel or a process of theirs forwards"
                 )
             for route in node.routes:
                 if len(route.via) > 1:
@@ -225,7 +236,7 @@ class _Objects:
     def _pod_spec(self, node: ContainerNode, watched: Sequence[Sequence[str]]) -> Body:
         supply = self.supplies[node.vnf]
         container: dict[str, object] = {
-            "name": "vnf",
+            "name": CONTAINER,
             "image": supply.image,
             "imagePullPolicy": "IfNotPresent",
             "env": [
@@ -233,7 +244,7 @@ class _Objects:
                 for name, value in sorted(self._environment(node).items())
             ],
             "resources": self._resources(node),
-            "securityContext": _rights(supply.capabilities),
+            "securityContext": rights(supply.capabilities),
         }
         if supply.command:
             container["args"] = list(supply.command)
@@ -291,7 +302,7 @@ class _Objects:
             "resources": {
                 "requests": {"cpu": _CPU_SHARE, "memory": "64Mi"}, "limits": {"memory": "64Mi"},
             },
-            "securityContext": _rights(("NET_ADMIN",)),
+            "securityContext": rights(("NET_ADMIN",)),
         }  # fmt: skip
 
     def _where(self, node: ContainerNode) -> Body:
@@ -308,7 +319,7 @@ class _Objects:
         return {"affinity": {"podAffinity": required}}
 
 
-def _rights(capabilities: Sequence[str]) -> Body:
+def rights(capabilities: Sequence[str]) -> Body:
     """As containers without Kubernetes have them (host/runtime.py)."""
     return {
         "allowPrivilegeEscalation": False,

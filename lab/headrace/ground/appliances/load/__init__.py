@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.load.base import Counted, Load
 from headrace.ground.appliances.load.dns import dns
 from headrace.ground.appliances.load.http import http
@@ -16,7 +16,7 @@ __all__ = ["Counted", "Load", "PacketsLoad", "has_netperf", "run_load"]
 
 
 def run_load(
-    deployed: RunningGraph, workload: AnyWorkload, load_pps: float, seconds: float, seed: int
+    deployed: ApplianceGraph, workload: AnyWorkload, load_pps: float, seconds: float, seed: int
 ) -> Load:
     """`load_pps`: of a capture; 0 is as fast as possible. Packets are a PacketsLoad."""
     assert not isinstance(workload, Packets)

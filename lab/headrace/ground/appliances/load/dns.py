@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
 from headrace.spec.workload import Dns
 
@@ -18,7 +18,7 @@ _NUMBERS = {
 }
 
 
-def dns(deployed: RunningGraph, workload: Dns, seconds: float) -> Load:
+def dns(deployed: ApplianceGraph, workload: Dns, seconds: float) -> Load:
     """dnsperf; it has no percentiles of latency, so no latency is given."""
     queries = f"seq 0 {workload.names - 1} | sed 's/.*/h&.headrace.test A/' > /tmp/queries"
     run = (f"dnsperf -s {deployed.layout.target} -d /tmp/queries -l {whole_seconds(seconds)} "

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.layout import PORT
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
 from headrace.record.figures import LatencyNs
@@ -22,13 +22,13 @@ _URIS = 4000
 _TIMES, _LIST = "/tmp/times", "/tmp/uris"
 
 
-def http(deployed: RunningGraph, workload: Http, seconds: float, seed: int) -> Load:
+def http(deployed: ApplianceGraph, workload: Http, seconds: float, seed: int) -> Load:
     if workload.generator == "h2load":
         return _h2load(deployed, workload, whole_seconds(seconds), seed)
     return _wrk(deployed, workload, whole_seconds(seconds), seed)
 
 
-def _wrk(deployed: RunningGraph, workload: Http, seconds: int, seed: int) -> Load:
+def _wrk(deployed: ApplianceGraph, workload: Http, seconds: int, seed: int) -> Load:
     text = deployed.client(
         "wrk", f"-t{workload.threads}", f"-c{workload.connections}", f"-d{seconds}s",
         "-s", "/headrace/http.lua", f"http://{deployed.layout.target}:{PORT}", "--",
@@ -50,7 +50,7 @@ def _wrk(deployed: RunningGraph, workload: Http, seconds: int, seed: int) -> Loa
     )
 
 
-def _h2load(deployed: RunningGraph, workload: Http, seconds: int, seed: int) -> Load:
+def _h2load(deployed: ApplianceGraph, workload: Http, seconds: int, seed: int) -> Load:
     """h2load over HTTP/1.1; latency from its log of every request.
 
     Each of its connections asks for the same list of names in turn, over and over: a name that is

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.load.base import GRACE_S, Counted, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.spec.workload import Pcap
@@ -16,7 +16,7 @@ _SENT = re.compile(r"Actual:\s+(\d+) packets \((\d+) bytes\) sent in ([\d.]+) se
 _DRAIN_S = "0.3"
 
 
-def replay(deployed: RunningGraph, workload: Pcap, load_pps: float, seconds: float) -> Load:
+def replay(deployed: ApplianceGraph, workload: Pcap, load_pps: float, seconds: float) -> Load:
     """All packets go from the client to the first server, whatever their direction was: there is
     one way in. What arrives is what the server's interface counts."""
     _prepare(deployed, workload)
@@ -47,7 +47,7 @@ def replay(deployed: RunningGraph, workload: Pcap, load_pps: float, seconds: flo
     )
 
 
-def _prepare(deployed: RunningGraph, workload: Pcap) -> None:
+def _prepare(deployed: ApplianceGraph, workload: Pcap) -> None:
     layout = deployed.layout
     own = layout.client.interface("down")
     server = layout.of_kind("server")[0].interface("up")

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.ground.appliances.deploy import RunningGraph
+from headrace.ground.appliances.graph import ApplianceGraph
 from headrace.ground.appliances.load.base import GRACE_S, Load, whole_seconds
 from headrace.host.tool import last_words
 from headrace.record.figures import LatencyNs
@@ -18,7 +18,7 @@ _DATA_PORT = 5203
 _US = 1000.0
 
 
-def stream(deployed: RunningGraph, workload: Stream, seconds: float) -> Load:
+def stream(deployed: ApplianceGraph, workload: Stream, seconds: float) -> Load:
     command = ["iperf3", "--json", "-c", deployed.layout.target, "-t", str(whole_seconds(seconds)),
                "-P", str(workload.streams), "-b", f"{workload.rate_mbps}M"]  # fmt: skip
     if workload.kind == "udp":
@@ -48,7 +48,7 @@ _COLUMNS = {
 }
 
 
-def request_response(deployed: RunningGraph, workload: RequestResponse, seconds: float) -> Load:
+def request_response(deployed: ApplianceGraph, workload: RequestResponse, seconds: float) -> Load:
     """netperf's classic request and response, one outstanding; it has no 99.9th percentile, so
     the greatest latency stands there."""
     whole = whole_seconds(seconds)
@@ -74,6 +74,6 @@ def request_response(deployed: RunningGraph, workload: RequestResponse, seconds:
     )
 
 
-def has_netperf(deployed: RunningGraph) -> bool:
+def has_netperf(deployed: ApplianceGraph) -> bool:
     done = deployed.inside(deployed.layout.client, "sh", "-c", "command -v netperf")
     return done.returncode == 0

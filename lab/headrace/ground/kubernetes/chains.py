@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of headrace's own functions on a cluster: the tester and each segment a pod, joined by
+memif on one node."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headrace.collect.base import Targets
+from headrace.engine.describe import describe
+from headrace.engine.engine import EngineRefused
+from headrace.engine.place import PlacedSegment, Placement
+from headrace.engine.plan import check_nodes, compile_plan, direct_plan
+from headrace.engine.plan_document import Plan
+from headrace.engine.reading import Reading
+from headrace.engine.traffic import refusal
+from headrace.ground import catalogue
+from headrace.ground.contract import AboutCluster, Checked, Site
+from headrace.ground.engine_check import PlanCheck, input_files
+from headrace.ground.floor import Floors
+from headrace.ground.inline import DeployedEngine, EnginePoint, engine_of, policy_drops
+from headrace.ground.kubernetes.cut import TESTER, PlanCut, Wire, cut, on_cpus, pod_of
+from headrace.ground.kubernetes.engine_manifests import (
+    OWN,
+    EnginePods,
+    engine_manifests,
+    folder_of,
+)
+from headrace.ground.kubernetes.engines import PodEngine, PodEngines
+from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
+from headrace.ground.kubernetes.places import note
+from headrace.ground.kubernetes.pods import namespace_of
+from headrace.ground.kubernetes.waiting import make, wait_ready
+from headrace.ground.wired.ground import links_of, sent_whole
+from headrace.host.cluster_owned import Sweep, owned
+from headrace.host.ledger import Ledger
+from headrace.host.programs import find_engine
+from headrace.record.facts import Observation
+from headrace.spec.collect import Collect
+from headrace.spec.document import Document
+from headrace.spec.kubernetes import Kubernetes
+from headrace.spec.study import Experiment, Study, expand
+
+_READY_S = 180.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnginePodsPoint(EnginePoint):
+    """An experiment whose tester and segments are pods. Its lcores are numbers until the pods have
+    theirs."""
+
+    cut: PlanCut
+    given: Kubernetes
+    nodes: ClusterNodes
+    number: int
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def execution(self) -> str:
+        return f"pods {self.experiment.execution.name}"
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """None of this machine's."""
+        return frozenset()
+
+    @property
+    def study(self) -> Study:
+        return self.experiment.study.model_copy(update={"collect": Collect(layers=())})
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (self._image,)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (*super().labels, "hosting-pod", "port-memif")
+
+    def hosting_of(self, segment: str) -> str:
+        return "inline" if pod_of(segment) not in self.cut.plans else "pod"
+
+    @property
+    def _image(self) -> str:
+        return in_registry(catalogue.find("headrace").image, self.given.registry)
+
+    def _how(self, node: str) -> EnginePods:
+        deployment = self.experiment.study.deployment
+        exclusive = dict.fromkeys(self.cut.plans, self.given.cpus)
+        exclusive |= {name: n for name, n in self.given.pod_cpus.items() if name in exclusive}
+        return EnginePods(
+            namespace=namespace_of(self.study.name),
+            image=self._image,
+            node=node,
+            cpus=exclusive,
+            memory_mb=deployment.memory_mb,
+            hugepages=deployment.hugepages is True,
+        )
+
+    @contextlib.contextmanager
+    def deploy(self, site: Site) -> Iterator[DeployedPods]:
+        ledger = Ledger(site.state.path)
+        try:
+            try:
+                engines = self._pods(site, ledger)
+                ready = self._on(engines)
+                floor = self.floors.of(
+                    self.experiment, ready.direct, site,
+                    lambda plan: PodEngines({TESTER: engines[TESTER]}, {TESTER: plan}, ()),
+                )  # fmt: skip
+                with site.stopwatch.phase("starting engines"):
+                    running = PodEngines(engines, ready.cut.plans, ready.cut.wires)
+                with running:
+                    yield DeployedPods(ready, site, running, ready.cut.together, floor)
+                    note(site.bundle, f"{self.execution}, {self.chain}", running.places())
+            except EngineRefused as error:
+                raise refusal(error.place, error.problem, self.experiment, self.doc) from None
+        finally:
+            with site.stopwatch.phase("removing"):
+                ledger.undo()
+
+    def _pods(self, site: Site, ledger: Ledger) -> dict[str, PodEngine]:
+        """Up, with the files that their functions read."""
+        cluster, node = self.nodes.cluster, self.nodes.of(self.number)
+        how = self._how(node)
+        with site.stopwatch.phase("waiting for pods"):
+            sweep = Sweep(nodes=(node,), image=how.image, folder=folder_of(how.namespace))
+            ledger.note("cluster", owned(cluster, how.namespace, sweep))
+            make(cluster, how.namespace, engine_manifests(self.cut, how))
+            where = wait_ready(cluster, how.namespace, len(self.cut.plans), _READY_S)
+        engines = {
+            pod: PodEngine(cluster, how.namespace, pod, where[pod]) for pod in self.cut.plans
+        }
+        for local, inside in self._places().items():
+            data = Path(local).read_bytes()
+            for one in engines.values():
+                one.put(data, inside)
+        return engines
+
+    def _places(self) -> dict[str, str]:
+        """Where a file of this machine's is in a pod."""
+        every = sorted({str(file) for file in self.files.values()})
+        return {name: f"{OWN}/{i}-{Path(name).name}" for i, name in enumerate(every)}
+
+    def _on(self, engines: Mapping[str, PodEngine]) -> EnginePodsPoint:
+        """With the lcores that the pods have, and their files."""
+        taken: dict[int, int] = {}
+        used: set[int] = set()
+        notes = []
+        for pod, plan in self.cut.plans.items():
+            allowed = engines[pod].cpus()
+            wanted = sorted({cpu for segment in plan.segments for cpu in segment.cpus})
+            for cpu in wanted:
+                free = [one for one in allowed if one not in used]
+                taken[cpu] = (free or allowed)[-1]
+                if not free:
+                    notes.append(f"pod {pod} shares lcore {taken[cpu]}")
+                used.add(taken[cpu])
+        placement = Placement(
+            taken[self.placement.generator],
+            taken[self.placement.sink],
+            tuple(
+                replace(one, cpus=tuple(taken[cpu] for cpu in one.cpus))
+                for one in self.placement.segments
+            ),
+            (*self.placement.notes, *notes),
+        )
+        plans = {pod: self._settled(plan, taken) for pod, plan in self.cut.plans.items()}
+        return replace(
+            self,
+            placement=placement,
+            cut=replace(self.cut, plans=plans),
+            direct=self._settled(self.direct, taken),
+        )
+
+    def _settled(self, plan: Plan, cpus: Mapping[int, int]) -> Plan:
+        deployment = self.experiment.study.deployment
+        memory = {
+            "hugepages": deployment.hugepages is True,
+            "memory_mb": deployment.memory_mb,
+            "file_prefix": "headrace",
+        }
+        plan = on_cpus(plan, cpus).having(engine=plan.engine.having(**memory))
+        for local, inside in self._places().items():
+            plan = plan.placed(local, inside)
+        return plan
+
+
+class DeployedPods(DeployedEngine):
+    """The engines of all pods are one engine to whoever asks them."""
+
+    point: EnginePodsPoint
+
+    def about(self) -> AboutCluster:
+        return self.point.nodes.about(self.engine.info())
+
+    def parts(self) -> Targets:
+        return Targets()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        engine = self.engine
+        assert isinstance(engine, PodEngines)
+        nodes = sorted({one.node for one in engine.engines.values()})
+        return (f"{', '.join(nodes)}: {', '.join(engine.engines)}",)
+
+    def seen(self, observation: Observation, reading: Reading) -> Observation:
+        """With what the tester's own ports did: their losses are not the chain's."""
+        counters, facts = observation.figures.counters, observation.facts
+        assert counters is not None
+        out, back = self._ends(observation)
+        refused = sum(
+            outlet.full
+            for replica in counters.replicas
+            for link, outlet in replica.outputs.items()
+            if link in out
+        )
+        facts = replace(
+            facts,
+            sink_full=(facts.sink_full or 0) + sum(counters.ports[end].rx_missed for end in back),
+            more=(*facts.more, sent_whole(refused, facts.sent), *links_of(counters.ports)),
+        )
+        return replace(observation, facts=facts)
+
+    def _ends(self, observation: Observation) -> tuple[set[str], set[str]]:
+        """The tester's ports by which these directions leave it and come back."""
+        ways = [way for way in self.ways if observation.direction in (way.direction, "both")]
+        wires: dict[str, list[Wire]] = {}
+        for wire in self.point.cut.wires:
+            wires.setdefault(wire.ring, []).append(wire)
+        out = {wire.out for way in ways for wire in wires[way.wire]}
+        return out, {wire.end for way in ways for wire in wires[way.back]}
+
+
+class PodChains:
+    """The points of a study of headrace's own functions."""
+
+    def __init__(self, given: Kubernetes, nodes: ClusterNodes) -> None:
+        self._given, self._nodes = given, nodes
+
+    def check(self, doc: Document) -> Checked:
+        description = describe(find_engine())
+        check, floors = PlanCheck(doc, description), Floors()
+        points: list[EnginePodsPoint] = []
+        for experiment in expand(doc):
+            _refuse(experiment, doc)
+            check_nodes(experiment, doc, description)
+            files = input_files([experiment], doc, description)
+            points.append(self._point(experiment, check, floors, len(points), files))
+        inputs = {name: file for point in points for name, file in point.files.items()}
+        return Checked(
+            points,
+            inputs,
+            None,
+            interleaved=False,
+            notes=["lcores that are named before the pods run stand for those that they will have"],
+            lacking=self._nodes.lacking(),
+        )
+
+    def _point(
+        self,
+        experiment: Experiment,
+        check: PlanCheck,
+        floors: Floors,
+        number: int,
+        files: Mapping[str, Path],
+    ) -> EnginePodsPoint:
+        doc, description = check.doc, check.description
+        placement, engine = _placed(experiment), engine_of(experiment)
+        whole = compile_plan(experiment, placement, description, doc, engine)
+        parts = cut(whole)
+        for plan in parts.plans.values():
+            check.check(plan, experiment)
+        return EnginePodsPoint(
+            experiment, doc, description, placement, parts.together,
+            direct_plan(experiment, placement, description, doc, engine),
+            policy_drops(experiment, description), floors=floors,
+            cut=parts, given=self._given, nodes=self._nodes, number=number, files=files,
+        )  # fmt: skip
+
+
+def _placed(experiment: Experiment) -> Placement:
+    """Each part has an lcore of its own, by a number that stands for one."""
+    names = tuple(node.name for node in experiment.nodes)
+    groups = experiment.execution.segments or (names,)
+    if experiment.execution.model == "pipeline" and names:
+        groups = tuple((name,) for name in names)
+    segments = tuple(
+        PlacedSegment(f"vnf{i}", tuple(group), (i,)) for i, group in enumerate(groups, 1)
+    )
+    return Placement(0, 0, segments, ())
+
+
+def _refuse(experiment: Experiment, doc: Document) -> None:
+    """What pods cannot have, by its place in the spec."""
+    deployment, execution = experiment.study.deployment, experiment.execution
+    on = "on Kubernetes"
+    if experiment.study.testbed is not None:
+        raise doc.error(("testbed",), f"{on} pods are joined by memif; allowed: no testbed")
+    if experiment.hosting.kind not in ("inline", "container"):
+        raise doc.error(
+            ("deployment", "hosting"),
+            f"{on} each segment is a pod; allowed: inline, container",
+            value=experiment.hosting.kind,
+        )
+    told = deployment.lcores
+    if told.traffic or told.chain or execution.lcores is not None:
+        raise doc.error(
+            ("deployment", "lcores"),
+            f"{on} kubelets give out CPUs; allowed: ground.kubernetes.cpus",
+        )
+    if set(execution.replicas or ()) - {1} or execution.parallel:
+        raise doc.error(
+            ("deployment", "execution"), f"a pod has one lcore {on}; allowed: one replica of each"
+        )
+    if deployment.foreign or deployment.build or deployment.functions:
+        raise doc.error(
+            ("deployment",),
+            f"{on} engines are the image's; allowed: headrace and its own functions",
+        )

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One engine's plan cut into one for each pod: what was a ring between two of them is a memif, over
+a socket in a folder that the pods of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.engine.plan import GENERATOR, SINK
+from headrace.engine.plan_document import (
+    Plan,
+    PlanEngine,
+    PlanInput,
+    PlanLink,
+    PlanSegment,
+)
+
+TESTER = "tester"
+SOCKETS = "/run/headrace-links"  # the shared folder, in each pod
+_LONGEST = 14  # log2 of a memif's longest ring
+_BUFFER_BYTES = 2048  # of a memif; longer frames take several
+_DATA_BYTES = 2176  # what drivers want to have in an mbuf
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A ring that became a memif, from one pod to another."""
+
+    ring: str
+    writer: str
+    reader: str
+    number: int
+    size: int  # log2 of its ring
+
+    @property
+    def out(self) -> str:
+        """The writer's link."""
+        return f"{self.ring}.{self.number}.out"
+
+    @property
+    def end(self) -> str:
+        """The reader's."""
+        return f"{self.ring}.{self.number}.in"
+
+    def link(self, pod: str, number: int, listens: bool) -> PlanLink:
+        """`number`: of the pod's ports."""
+        devargs = (
+            f"net_memif{number},role={'server' if listens else 'client'},id=0,"
+            f"socket={SOCKETS}/{self.number}.sock,socket-abstract=no,"
+            f"rsize={self.size},bsize={_BUFFER_BYTES}"
+        )
+        queues = 1 << self.size
+        params = {"devargs": devargs, "rx_descriptors": queues, "tx_descriptors": queues}
+        return PlanLink(type="port", params=params)
+
+    @property
+    def memory_bytes(self) -> int:
+        """A memif has a ring each way."""
+        return 2 * _BUFFER_BYTES << self.size
+
+
+@dataclass(frozen=True)
+class PlanCut:
+    """`plans` by pod, the tester's first; each listens for those behind it."""
+
+    plans: Mapping[str, Plan]
+    wires: tuple[Wire, ...]
+
+    def of(self, pod: str) -> list[Wire]:
+        return [wire for wire in self.wires if pod in (wire.writer, wire.reader)]
+
+    @property
+    def together(self) -> Plan:
+        """For who looks up what a link or a segment is."""
+        first, *others = self.plans.values()
+        links, nfs = dict(first.links), dict(first.nfs)
+        segments = list(first.segments)
+        for one in others:
+            links |= one.links
+            nfs |= one.nfs
+            segments += one.segments
+        return first.having(links=links, nfs=nfs, segments=tuple(segments))
+
+
+def cut(whole: Plan) -> PlanCut:
+    """Sources and sinks are the tester's; each other segment is a pod of its own."""
+    owners = {
+        one.name: TESTER if one.name in (GENERATOR, SINK) else pod_of(one.name)
+        for one in whole.segments
+    }
+    pods = tuple(dict.fromkeys([TESTER, *owners.values()]))
+    wires = tuple(_wires(whole, owners))
+    plans = {pod: _plan(pod, pods, whole, owners, wires) for pod in pods}
+    return PlanCut(plans, wires)
+
+
+def pod_of(segment: str) -> str:
+    """A pod's name (RFC 1123) for a segment's."""
+    return "".join(c if c.isalnum() else "-" for c in segment.lower()).strip("-")
+
+
+def _wires(whole: Plan, owners: Mapping[str, str]) -> Iterable[Wire]:
+    number = 0
+    for ring, link in whole.rings.items():
+        writers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in _written(s))
+        readers = dict.fromkeys(owners[s.name] for s in whole.segments if ring in _read(s))
+        assert len(readers) == 1, ring
+        [reader] = readers
+        if list(writers) == [reader]:
+            continue
+        assert reader not in writers, ring
+        size = min(int(link.params["size"]).bit_length() - 1, _LONGEST)
+        for writer in writers:
+            yield Wire(ring, writer, reader, number, size)
+            number += 1
+
+
+def _read(segment: PlanSegment) -> set[str]:
+    return {one.link for one in segment.inputs}
+
+
+def _written(segment: PlanSegment) -> set[str]:
+    targets = [one.to for one in segment.inputs]
+    for directions in (segment.nodes or {}).values():
+        for edges in directions.values():
+            targets += edges.values()
+    return {to.removeprefix("link:") for to in targets if to.startswith("link:")}
+
+
+def _plan(
+    pod: str, pods: tuple[str, ...], whole: Plan, owners: Mapping[str, str], wires: tuple[Wire, ...]
+) -> Plan:
+    own = [one for one in wires if pod in (one.writer, one.reader)]
+    out = {one.ring: one.out for one in own if one.writer == pod}
+    ends: dict[str, list[str]] = {}
+    for one in own:
+        if one.reader == pod:
+            ends.setdefault(one.ring, []).append(one.end)
+    segments = tuple(_segment(s, out, ends) for s in whole.segments if owners[s.name] == pod)
+    used = {name for s in segments for name in _read(s) | _written(s)}
+    links = {name: link for name, link in whole.links.items() if name in used}
+    for number, one in enumerate(own):
+        other = one.reader if one.writer == pod else one.writer
+        listens = pods.index(pod) < pods.index(other)
+        links[one.out if one.writer == pod else one.end] = one.link(pod, number, listens)
+    functions = {node for s in segments for node in s.nodes or {}}
+    return Plan(
+        engine=_engine(whole.engine),
+        functions=whole.functions,
+        links=links,
+        nfs={name: nf for name, nf in whole.nfs.items() if name in functions},
+        segments=segments,
+    )
+
+
+def _engine(engine: PlanEngine) -> PlanEngine:
+    return engine.having(mbuf_data_bytes=max(engine.mbuf_data_bytes or 0, _DATA_BYTES))
+
+
+def _segment(
+    segment: PlanSegment, out: Mapping[str, str], ends: Mapping[str, list[str]]
+) -> PlanSegment:
+    def target(to: str) -> str:
+        link = to.removeprefix("link:")
+        return f"link:{out[link]}" if link != to and link in out else to
+
+    inputs = tuple(
+        PlanInput(link=link, to=target(one.to), direction=one.direction, port=one.port)
+        for one in segment.inputs
+        for link in ends.get(one.link, [one.link])
+    )
+    nodes = segment.nodes and {
+        node: {
+            direction: {edge: target(to) for edge, to in edges.items()}
+            for direction, edges in directions.items()
+        }
+        for node, directions in segment.nodes.items()
+    }
+    return segment.model_copy(update={"inputs": inputs, "nodes": nodes})
+
+
+def on_cpus(plan: Plan, cpus: Mapping[int, int]) -> Plan:
+    """With the lcores that its pod has."""
+    segments = tuple(
+        one.model_copy(update={"cpus": tuple(cpus[cpu] for cpu in one.cpus)})
+        for one in plan.segments
+    )
+    return plan.having(segments=segments)

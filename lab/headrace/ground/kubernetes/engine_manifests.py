@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods of headrace's own engines: a namespace, and a pod for each part of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.ground.kubernetes.cut import SOCKETS, PlanCut
+from headrace.ground.kubernetes.manifests import CHAIN, Body, Manifest, rights
+from headrace.host.cluster import MANAGED
+from headrace.spec.hosting import PROGRAM_MB
+
+ENGINE = "engine"  # the container
+OWN = "/run/headrace"  # a folder of the pod's own, in memory
+_CONTROL_MB = 64  # for commands beside the engine
+
+
+@dataclass(frozen=True)
+class EnginePods:
+    """How engines' pods are made. `cpus`: exclusive ones of each; pods that are not named have
+    none."""
+
+    namespace: str
+    image: str
+    node: str | None
+    cpus: Mapping[str, int]
+    memory_mb: int  # of DPDK's
+    hugepages: bool
+
+
+def folder_of(namespace: str) -> str:
+    """On the node: sockets by which its pods meet."""
+    return f"/run/{namespace}"
+
+
+def engine_manifests(parts: PlanCut, how: EnginePods) -> tuple[Manifest, ...]:
+    """The namespace first: deleting it deletes all others."""
+    return tuple(map(Manifest, _bodies(parts, how)))
+
+
+def _bodies(parts: PlanCut, how: EnginePods) -> Iterator[Body]:
+    yield {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": how.namespace,
+            # Sockets that pods share are in a folder of their node (hostPath).
+            "labels": {**MANAGED, "pod-security.kubernetes.io/enforce": "privileged"},
+        },
+    }
+    for pod in parts.plans:
+        yield _pod(pod, parts, how)
+
+
+def _pod(pod: str, parts: PlanCut, how: EnginePods) -> Body:
+    confined: dict[str, object] = {**rights(()), "readOnlyRootFilesystem": True}
+    spec: dict[str, object] = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "dnsPolicy": "Default",
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {
+                "name": ENGINE,
+                "image": how.image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "infinity"],  # engines are started by what the lab asks
+                "resources": _resources(pod, parts, how),
+                "securityContext": confined,
+                "volumeMounts": [
+                    {"name": name, "mountPath": path} for name, path, _ in _volumes(how)
+                ],
+            }
+        ],
+        "volumes": [{"name": name, **source} for name, _, source in _volumes(how)],
+    }
+    if how.node is not None:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": how.node}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod,
+            "namespace": how.namespace,
+            "labels": {**MANAGED, CHAIN: how.namespace},
+        },
+        "spec": spec,
+    }
+
+
+def _volumes(how: EnginePods) -> Sequence[tuple[str, str, dict[str, object]]]:
+    links = {"hostPath": {"path": folder_of(how.namespace), "type": "DirectoryOrCreate"}}
+    volumes: list[tuple[str, str, dict[str, object]]] = [
+        ("links", SOCKETS, dict(links)),
+        ("own", OWN, {"emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}),
+        ("tmp", "/tmp", {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}),
+        ("dpdk", "/var/run/dpdk", {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}),
+    ]
+    if how.hugepages:
+        volumes.append(("hugepages", "/dev/hugepages", {"emptyDir": {"medium": "HugePages"}}))
+    return volumes
+
+
+def _resources(pod: str, parts: PlanCut, how: EnginePods) -> Body:
+    """Where a pod has CPUs of its own, limits are requests: guaranteed, and with whole CPUs
+    exclusive under the kubelet's static CPU manager."""
+    shared = sum(wire.memory_bytes for wire in parts.of(pod)) >> 20
+    ordinary = PROGRAM_MB + _CONTROL_MB + shared + (0 if how.hugepages else how.memory_mb)
+    memory = {"memory": f"{ordinary}Mi"}
+    if how.hugepages:
+        memory["hugepages-2Mi"] = f"{how.memory_mb + how.memory_mb % 2}Mi"
+    cpus = how.cpus.get(pod, 0)
+    if cpus:
+        given = {"cpu": str(cpus), **memory}
+        return {"requests": given, "limits": dict(given)}
+    return {"requests": memory, "limits": dict(memory)}

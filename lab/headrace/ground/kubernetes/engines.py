@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines in pods, seen as one engine: what is read of them is one reading."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from headrace.engine.control import Control, ControlLost
+from headrace.engine.counts import EngineCounts
+from headrace.engine.engine import Engine, EngineDied, EngineRefused
+from headrace.engine.plan_document import Plan
+from headrace.errors import EXIT_BAD_INPUT, HeadraceError
+from headrace.ground.kubernetes.cut import SOCKETS, TESTER, Wire
+from headrace.ground.kubernetes.engine_manifests import ENGINE, OWN
+from headrace.ground.kubernetes.places import PLACE, place_in
+from headrace.ground.kubernetes.tunnel import Tunnel
+from headrace.ground.kubernetes.waiting import ended
+from headrace.ground.wired.pair import beside
+from headrace.host.cluster import Cluster
+from headrace.host.cpu import listed
+from headrace.host.scheduling import Snapshot, Thread
+from headrace.host.tool import last_words, printable
+from headrace.record.pods import PodPlace
+
+_UP_S = 60.0
+_LOOK_S = 0.05
+_QUIT_S = 5.0
+_PLAN, _SOCKET = f"{OWN}/plan.json", f"{OWN}/control.sock"
+_ENGINE_COMMAND = ("headrace-engine", "--plan", _PLAN, "--control", _SOCKET, "--with-client")
+# It ends with its standard input, and the engine with its first client: when the lab is gone, or
+# the way to it, no engine polls on.
+_CONTROL_COMMAND = (
+    "sh", "-c",
+    f"until [ -S {_SOCKET} ] && socat -t 300 - UNIX-CONNECT:{_SOCKET} 2>/dev/null; do "
+    "sleep 0.05; done",
+)  # fmt: skip
+# Each thread's CPUs, and what it ran and waited (ns); then the node's CPUs.
+_SCHEDULED = (
+    "sh", "-c",
+    "for t in /proc/[0-9]*/task/[0-9]*; do [ -r $t/schedstat ] && "
+    "echo ${t##*/} $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' $t/status) "
+    "$(cat $t/schedstat); done; cat /proc/stat",
+)  # fmt: skip
+_TICK_NS = 10_000_000
+
+
+class PodEngine:
+    """One engine in its pod."""
+
+    def __init__(self, cluster: Cluster, namespace: str, pod: str, node: str) -> None:
+        self.cluster, self.namespace, self.pod, self.node = cluster, namespace, pod, node
+        self.control: Control | None = None
+        self._stream: Any = None  # the engine's own: how it ended, and its last words
+        self._tunnel: Tunnel | None = None
+        self._words = ""
+
+    def execute(self, *command: str, given: bytes | None = None) -> str:
+        done = self.cluster.execute(
+            self.namespace, self.pod, ENGINE, command, given=given, timeout_s=60
+        )
+        if done.returncode:
+            words = last_words(done.stderr or done.stdout)
+            raise HeadraceError(f"pod {self.pod}: {command[0]}: {words}")
+        return done.stdout
+
+    def put(self, data: bytes, target: str) -> None:
+        self.execute("sh", "-ec", f"head -c {len(data)} > '{target}'", given=data)
+
+    def cpus(self) -> list[int]:
+        text = self.execute(
+            "sed", "-n", "s/^Cpus_allowed_list:[[:space:]]*//p", "/proc/self/status"
+        )
+        return sorted(listed(text.strip()))
+
+    def start(self, plan: Plan) -> None:
+        self.put(plan.text.encode(), _PLAN)
+        self.execute("rm", "-f", _SOCKET)
+        self._stream = self.cluster.open(
+            self.namespace, self.pod, ENGINE, _ENGINE_COMMAND, stdin=False
+        )
+        self._tunnel = Tunnel(self.cluster, self.namespace, self.pod, ENGINE, _CONTROL_COMMAND)
+        self.control = Control(self._tunnel.socket)
+        self.control.send("info")
+        deadline = time.monotonic() + _UP_S
+        while not self.control.answered(_LOOK_S):
+            if self.ended():
+                raise self.last_words()
+            if time.monotonic() > deadline:
+                raise EngineDied(f"pod {self.pod}: its engine is not ready after {_UP_S:g} s")
+        try:
+            self.control.receive("info")
+        except ControlLost:
+            raise self.last_words() from None
+
+    def ended(self) -> bool:
+        if self._stream is None:
+            return True
+        with contextlib.suppress(Exception):
+            self._stream.update(timeout=0)
+            if self._stream.peek_stderr():
+                self._words = (self._words + self._stream.read_stderr())[-4096:]
+        return not self._stream.is_open()
+
+    def last_words(self) -> HeadraceError:
+        """Why it does not answer: its pod's end says more than its engine's."""
+        deadline = time.monotonic() + 1.0
+        while not self.ended() and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        pods = {one["metadata"]["name"]: one for one in self.cluster.pods(self.namespace)}
+        if self.pod not in pods:
+            return EngineDied(f"pod {self.pod} on {self.node}: somebody deleted it")
+        if (why := ended(self.cluster, pods[self.pod])) is not None:
+            return EngineDied(why)
+        status: int | None = None
+        with contextlib.suppress(Exception):
+            status = self._stream.returncode
+        lines = self._words.strip().splitlines()
+        if status == EXIT_BAD_INPUT and lines:
+            place, _, problem = lines[-1].removeprefix("headrace-engine: ").partition(": ")
+            return EngineRefused(place, printable(problem))
+        if status is None:
+            return EngineDied(
+                f"pod {self.pod}: the connection by which its engine was asked is lost"
+            )
+        words = printable(" | ".join(lines[-3:])) or "nothing on stderr"
+        return EngineDied(f"pod {self.pod}: its engine died (exit status {status}): {words}")
+
+    def scheduled(self, number: int) -> Snapshot:
+        """`number`: threads of different pods may have one number."""
+        threads: dict[int, Thread] = {}
+        stolen: dict[int, int] = {}
+        for line in self.execute(*_SCHEDULED).splitlines():
+            name, *fields = line.split() or [""]
+            if name.startswith("cpu") and name != "cpu" and len(fields) > 7:
+                stolen[int(name[3:])] = int(fields[7]) * _TICK_NS
+            elif name.isdigit() and len(fields) >= 3 and fields[0].isdigit():
+                tid = number << 32 | int(name)
+                threads[tid] = Thread(int(fields[0]), int(fields[1]), int(fields[2]))
+        return Snapshot(threads, stolen)
+
+    def stop(self) -> None:
+        """Ask; an engine whose client is gone ends by itself."""
+        if self.control is not None:
+            with contextlib.suppress(HeadraceError):
+                self.control.send("quit")
+            deadline = time.monotonic() + _QUIT_S
+            while not self.ended() and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+            self.control.close()
+            self.control = None
+        if self._tunnel is not None:
+            self._tunnel.close()
+            self._tunnel = None
+        if self._stream is not None:
+            with contextlib.suppress(Exception):
+                self._stream.close()
+            self._stream = None
+
+
+class PodEngines(Engine):
+    """The tester's engine is first, and ends first: of two that share memory, the one that listens
+    does not outlive the other."""
+
+    def __init__(
+        self, engines: Mapping[str, PodEngine], plans: Mapping[str, Plan], wires: Sequence[Wire]
+    ) -> None:
+        self.engines = {name: engines[name] for name in plans}
+        self.wires = tuple(wires)
+        self.turn = threading.RLock()
+        self.shielded = False
+        try:
+            for name, plan in plans.items():
+                self.engines[name].start(plan)
+            self.control = self.engines[TESTER].control
+            self._wait_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _wait_up(self) -> None:
+        deadline = time.monotonic() + _UP_S
+        while True:
+            read = self.read()
+            down = [wire for wire in self.wires if not read.port(wire.end).up]
+            if not down:
+                return
+            if time.monotonic() > deadline:
+                raise HeadraceError(
+                    f"memif {SOCKETS}/{down[0].number}.sock from pod {down[0].writer} to pod "
+                    f"{down[0].reader}: not up after {_UP_S:g} s"
+                )
+            time.sleep(_LOOK_S)
+
+    @property
+    def pid(self) -> int:
+        raise AssertionError("a process of another machine")
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """What else has their CPUs is the cluster's to say."""
+        yield
+
+    def scheduled(self) -> Snapshot:
+        with ThreadPoolExecutor(len(self.engines)) as pool:
+            every = list(pool.map(lambda i: i[1].scheduled(i[0]), enumerate(self.engines.values())))
+        threads = {tid: thread for one in every for tid, thread in one.threads.items()}
+        return Snapshot(threads, every[0].stolen_ns)
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[Control]:
+        assert self.control is not None
+        try:
+            with self.turn:
+                yield self.control
+        except ControlLost:
+            raise self._gone() from None
+
+    def _gone(self) -> HeadraceError:
+        """The first whose engine is over; else the tester's connection."""
+        over = [one for one in self.engines.values() if one.ended()]
+        return (over or [self.engines[TESTER]])[0].last_words()
+
+    def request(self, cmd: str, **arguments: Any) -> dict[str, Any]:
+        """Slices are of all: pods of one node have one clock."""
+        reply = super().request(cmd, **arguments)
+        if cmd == "slices":
+            for name, one in self.engines.items():
+                if name != TESTER and one.control is not None:
+                    with self._answering():
+                        own = one.control.request(cmd, **arguments)
+                    reply["segments"] = {**reply["segments"], **own["segments"]}
+        return reply
+
+    def exposed(self) -> Mapping[str, str]:
+        texts = {}
+        with self._answering():
+            for name, one in self.engines.items():
+                assert one.control is not None
+                key = "" if name == TESTER else name
+                texts[key] = str(one.control.request("prometheus")["text"])
+        return texts
+
+    def read(self) -> EngineCounts:
+        """All are asked before the first answer is awaited."""
+        try:
+            with self.turn:
+                controls = [one.control for one in self.engines.values()]
+                for control in controls:
+                    assert control is not None
+                    control.send("read")
+                first, *others = (c.receive_as("read", EngineCounts) for c in controls if c)
+        except ControlLost:
+            raise self._gone() from None
+        for one in others:
+            first = beside(first, one)
+        return first.model_copy(update={"missing": self._missing(first)})
+
+    def places(self) -> dict[str, PodPlace]:
+        """Where each pod is, and what it got there."""
+        [namespace] = {one.namespace for one in self.engines.values()}
+        first = next(iter(self.engines.values()))
+        pods = {pod["metadata"]["name"]: pod for pod in first.cluster.pods(namespace)}
+        return {
+            name: place_in(one.execute(*PLACE), pods[name], ENGINE, polls=True)
+            for name, one in self.engines.items()
+        }
+
+    def _missing(self, read: EngineCounts) -> dict[str, int]:
+        """Packets that left one end of a memif and did not come to its other end."""
+        return {
+            f"{wire.end}/not-received": (
+                read.port(wire.out).tx_packets - read.port(wire.end).rx_packets
+            )
+            for wire in self.wires
+        }
+
+    def close(self) -> None:
+        for one in self.engines.values():
+            one.stop()
+        self.control = None

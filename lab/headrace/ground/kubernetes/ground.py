@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ground of a Kubernetes cluster: a study's deployments as pods, one deployment at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import starmap
+
+from headrace.errors import BadInput, bad_value
+from headrace.ground.appliances.expanded import expand_study
+from headrace.ground.appliances.ground import AppliancePoint, Running, inputs
+from headrace.ground.contract import AboutCluster, Checked, Site
+from headrace.ground.kubernetes.chains import PodChains
+from headrace.ground.kubernetes.manifests import Attachment, PodNetwork, manifests
+from headrace.ground.kubernetes.nodes import ClusterNodes, in_registry
+from headrace.ground.kubernetes.places import note
+from headrace.ground.kubernetes.pods import PodGraph, namespace_of
+from headrace.spec.collect import Collect
+from headrace.spec.document import Document
+from headrace.spec.forms import hosting_kind
+from headrace.spec.kubernetes import Kubernetes
+from headrace.spec.study import Study
+
+_KINDS: dict[str, Attachment] = {"bridge": "bridge", "macvlan": "macvlan", "sriov": "sriov"}
+_NOT_SAMPLED = "layers are not sampled in pods: what each used is its control group's CPU time"
+
+
+class KubernetesGround:
+    """Third-party VNFs, each container a pod; headrace's own functions, each segment one."""
+
+    def __init__(self, given: Kubernetes) -> None:
+        self._given = given
+
+    def check(self, doc: Document) -> Checked:
+        given = self._given
+        nodes = ClusterNodes(given)
+        if hosting_kind(doc.data) != "appliances":
+            return PodChains(given, nodes).check(doc)
+        return self._appliances(doc, given, nodes)
+
+    def _appliances(self, doc: Document, given: Kubernetes, nodes: ClusterNodes) -> Checked:
+        expanded = expand_study(doc)
+        points: list[PodPoint] = []
+        left_out: dict[str, list[str]] = {}
+        for point in expanded.points:
+            try:
+                network = _network(point.network, given)
+                supplies = {
+                    name: one if one.opaque
+                    else replace(one, image=in_registry(one.image, given.registry))
+                    for name, one in point.supplies.items()
+                }  # fmt: skip
+                manifests("check", point.layout, supplies, network)
+            except BadInput as why:
+                left_out.setdefault(str(why), []).append(point.name)
+                continue
+            own = replace(point, supplies=supplies)
+            points.append(PodPoint(doc, expanded, own, network, nodes, len(points)))
+        if not any(point.offers for point in points):
+            raise BadInput(f"{doc.file}: no point of it can be pods: {next(iter(left_out))}")
+        return Checked(
+            points=[point for point in points if point.offers],
+            inputs=inputs(doc, expanded.study),
+            seconds=None,
+            interleaved=False,
+            notes=[_NOT_SAMPLED, *starmap(_left_out, left_out.items())],
+            lacking=nodes.lacking(),
+        )
+
+
+def _left_out(why: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} others" if len(names) > 1 else ""
+    return f"left out: {names[0]}{more}: {why}"
+
+
+def _network(study: str, given: Kubernetes) -> PodNetwork:
+    kind = _KINDS.get(given.network or study)
+    if kind is None:
+        allowed = f"on Kubernetes: {', '.join(_KINDS)}"
+        raise bad_value("deployment.hosting.network", study, allowed=allowed)
+    if (kind == "macvlan" and given.master is None) or (kind == "sriov" and given.resource is None):
+        key = "master" if kind == "macvlan" else "resource"
+        raise bad_value(f"ground.kubernetes.{key}", allowed=f"a name, as the network is {kind}")
+    place = dict(given.place)
+    if kind == "bridge" and place:
+        place = {"": next(iter(place.values()))}
+    return PodNetwork(kind, given.master or "", given.resource or "", place)
+
+
+@dataclass(frozen=True)
+class PodPoint(AppliancePoint):
+    """One deployment, on its node where its network is a node's own."""
+
+    network: PodNetwork = field(default_factory=lambda: PodNetwork("bridge"))
+    nodes: ClusterNodes = field(default_factory=lambda: ClusterNodes(Kubernetes()))
+    number: int = 0
+
+    @property
+    def execution(self) -> str:
+        return f"pods {self.point.network}"
+
+    @property
+    def study(self) -> Study:
+        """Without the layers of the lab's own machine, where nothing of it runs."""
+        return super().study.model_copy(update={"collect": Collect(layers=())})
+
+    @contextmanager
+    def deploy(self, site: Site) -> Iterator[RunningPods]:
+        network = self.network
+        if network.kind == "bridge" and not network.nodes:
+            network = replace(network, nodes={"": self.nodes.of(self.number)})
+        point, namespace = self.point, namespace_of(self.study.name)
+        graph = PodGraph(
+            self.nodes.cluster, namespace, point.layout, point.supplies, network, site.state,
+            site.stopwatch,
+        )  # fmt: skip
+        with ThreadPoolExecutor(1) as pool, graph as deployed:
+            yield RunningPods(deployed, self, pool)
+            note(site.bundle, f"{self.execution}, {self.chain}", deployed.places())
+
+
+class RunningPods(Running):
+    """Pods that are up, under their loads."""
+
+    def __init__(self, deployed: PodGraph, point: PodPoint, pool: ThreadPoolExecutor) -> None:
+        super().__init__(deployed, point.point.workloads, pool)
+        self._pods, self._nodes = deployed, point.nodes
+
+    @property
+    def notes(self) -> Sequence[str]:
+        by_node: dict[str, list[str]] = {}
+        for pod, node in sorted(self._pods.nodes.items()):
+            by_node.setdefault(node, []).append(pod)
+        return [f"{node}: {', '.join(pods)}" for node, pods in sorted(by_node.items())]
+
+    def about(self) -> AboutCluster:
+        return self._nodes.about()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster of a study: its nodes, and which of them takes which point."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from headrace.engine.counts import EngineInfo
+from headrace.errors import HeadraceError, bad_value
+from headrace.ground.contract import AboutCluster
+from headrace.host.cluster import Cluster
+from headrace.spec.kubernetes import Kubernetes
+
+
+class ClusterNodes:
+    """The cluster of a study, and which of its nodes take points. Asked when it is first needed."""
+
+    def __init__(self, given: Kubernetes) -> None:
+        self._given = given
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        return Cluster(self._given.context)
+
+    @cached_property
+    def ready(self) -> dict[str, dict[str, object]]:
+        """Facts of the nodes that take pods."""
+        return {
+            node["metadata"]["name"]: node["status"]["nodeInfo"] | node["status"]["capacity"]
+            for node in self.cluster.nodes()
+            if not node["spec"].get("unschedulable") and _is_ready(node)
+        }
+
+    def of(self, number: int) -> str:
+        """The node of a point, in turn."""
+        nodes = self._given.nodes or tuple(sorted(self.ready))
+        if unknown := [node for node in nodes if node not in self.ready]:
+            allowed = ", ".join(sorted(self.ready)) or "none is ready"
+            raise bad_value("ground.kubernetes.nodes", unknown[0], allowed=allowed)
+        if not nodes:
+            raise HeadraceError(f"Kubernetes: {self.cluster.server}: no node is ready")
+        return nodes[number % len(nodes)]
+
+    def about(self, info: EngineInfo | None = None) -> AboutCluster:
+        """`info`: of the tester's engine, if there is one."""
+        return AboutCluster(self.cluster.version(), self.ready, info)
+
+    def lacking(self) -> str | None:
+        """Why nothing can be deployed on it now."""
+        try:
+            self.of(0)
+        except HeadraceError as why:
+            return str(why)
+        return None
+
+
+def _is_ready(node: dict[str, object]) -> bool:
+    status = node["status"]
+    assert isinstance(status, dict)
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in status["conditions"])
+
+
+def in_registry(image: str, registry: str | None) -> str:
+    """One of the catalogue's as nodes find it."""
+    if registry is None:
+        return image
+    return f"{registry.rstrip('/')}/{image.removeprefix('localhost/')}"

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A layout put on a cluster: its objects, pods until they are ready, commands inside of them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from headrace.collect.base import Targets
+from headrace.errors import HeadraceError
+from headrace.ground.appliances.graph import ApplianceGraph, ChargeReading, Supply
+from headrace.ground.appliances.layout import ContainerLayout, ContainerNode
+from headrace.ground.kubernetes.manifests import CONTAINER, PodNetwork, bridge_tag, manifests
+from headrace.ground.kubernetes.places import PLACE, place_in
+from headrace.ground.kubernetes.waiting import ended, make, wait_ready
+from headrace.host.cluster import Cluster
+from headrace.host.cluster_owned import Sweep, owned
+from headrace.host.ledger import Ledger
+from headrace.host.plumbing import InterfaceCount
+from headrace.host.state import RunState
+from headrace.host.stopwatch import Stopwatch
+from headrace.record.pods import PodPlace
+
+_PULL_S = 120.0  # for images, beside what a VNF may take to be healthy
+_NAME_MOST = 40
+_TICK_NS = 10_000_000  # USER_HZ of /proc is 100 on all of Linux' processors
+# Its control group's CPU time (v1 in ns, v2 in us), and its node's.
+_CHARGE = (
+    "sh", "-c",
+    "cat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null || "
+    "sed -n 's/^usage_usec \\(.*\\)/\\1000/p' /sys/fs/cgroup/cpu.stat; cat /proc/stat",
+)  # fmt: skip
+
+
+def namespace_of(study: str) -> str:
+    """A name of its own for each deployment (RFC 1123 label)."""
+    plain = re.sub(r"[^a-z0-9]+", "-", study.lower()).strip("-")[:_NAME_MOST]
+    return f"headrace-{plain}-{secrets.token_hex(3)}"
+
+
+class PodGraph(ApplianceGraph):
+    """A chain whose containers are pods. Used as a context: leaving it removes all that was made,
+    in the cluster and on its nodes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        layout: ContainerLayout,
+        supplies: Mapping[str, Supply],
+        network: PodNetwork,
+        state: RunState,
+        watch: Stopwatch,
+    ) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        self.layout, self.supplies, self.state = layout, supplies, state
+        self.network = network
+        self.ledger = Ledger(state.path)
+        self.watch = watch
+        self.nodes: dict[str, str] = {}  # pod: its node
+        self.cpus = 0
+
+    def __enter__(self) -> PodGraph:
+        try:
+            self._make()
+        except BaseException:
+            self._undo()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo()
+
+    def _undo(self) -> None:
+        with self.watch.phase("removing"):
+            self.ledger.undo()
+
+    def _make(self) -> None:
+        with self.watch.phase("making objects"):
+            objects = manifests(self.namespace, self.layout, self.supplies, self.network)
+            self.ledger.note("cluster", owned(self.cluster, self.namespace, self._sweep()))
+            make(self.cluster, self.namespace, objects)
+        healthy = max(supply.definition.health_timeout_s for supply in self.supplies.values())
+        with self.watch.phase("waiting for pods"):
+            count = len(self.layout.containers)
+            self.nodes = wait_ready(self.cluster, self.namespace, count, healthy + _PULL_S)
+        sizes = {n["metadata"]["name"]: n["status"]["capacity"] for n in self.cluster.nodes()}
+        self.cpus = sum(int(sizes[node]["cpu"]) for node in set(self.nodes.values()))
+
+    def _sweep(self) -> Sweep | None:
+        if self.network.kind != "bridge":
+            return None
+        image = self.supplies[self.layout.client.vnf].image
+        nodes = tuple(sorted(set(self.network.nodes.values())))
+        return Sweep(nodes=nodes, image=image, tag=bridge_tag(self.namespace))
+
+    # asking ------------------------------------------------------------------------------
+
+    def inside(
+        self, node: ContainerNode, *command: str, timeout_s: float = 120
+    ) -> subprocess.CompletedProcess[str]:
+        return self._execute(node.name, command, timeout_s=timeout_s)
+
+    def _execute(
+        self,
+        pod: str,
+        command: Sequence[str],
+        *,
+        given: bytes | None = None,
+        timeout_s: float = 120,
+    ) -> subprocess.CompletedProcess[str]:
+        """A pod that ended says more than the command that could not be run in it."""
+        try:
+            return self.cluster.execute(
+                self.namespace, pod, CONTAINER, command, given=given, timeout_s=timeout_s
+            )
+        except HeadraceError:
+            self._all_there()
+            raise
+
+    def _all_there(self) -> None:
+        pods = {pod["metadata"]["name"]: pod for pod in self.cluster.pods(self.namespace)}
+        for name, node in self.nodes.items():
+            why = ended(self.cluster, pods[name]) if name in pods else "somebody deleted it"
+            if why is not None:
+                raise HeadraceError(why if name in pods else f"pod {name} on {node}: {why}")
+
+    def give(self, file: Path, target: str) -> None:
+        data = file.read_bytes()
+        command = ("sh", "-c", f"head -c {len(data)} > '{target}'")
+        self._said("copy", self._execute(self.layout.client.name, command, given=data))
+
+    def _each(self, command: Sequence[str]) -> dict[str, str]:
+        """What a command says in each container that has it."""
+        nodes = self.layout.containers
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            every = pool.map(lambda node: self._execute(node.name, command), nodes)
+            return {
+                n.name: done.stdout for n, done in zip(nodes, every, strict=True)
+                if not done.returncode
+            }  # fmt: skip
+
+    def interface_counts(self) -> dict[str, dict[str, InterfaceCount]]:
+        """The chain's own interfaces: the cluster's network is in each pod, too."""
+        wanted = {
+            node.name: {node.mirror} | {one.device for one in node.interfaces}
+            for node in self.layout.containers
+        }
+        texts = self._each(("cat", "/proc/net/dev"))
+        return {
+            name: {d: c for d, c in device_counts(texts.get(name, "")).items() if d in devices}
+            for name, devices in wanted.items()
+        }
+
+    def charge(self) -> ChargeReading:
+        texts, at_s = self._each(_CHARGE), time.monotonic()
+        groups: dict[str, float] = {}
+        of_nodes: dict[str, str] = {}
+        for name, text in texts.items():
+            first, _, rest = text.partition("\n")
+            if first.isdigit():
+                groups[name] = int(first) / 1e9
+                of_nodes[self.nodes[name]] = rest
+        stolen: dict[str, int] = {}
+        busy = 0.0
+        for node, text in sorted(of_nodes.items()):
+            seconds, own = node_times(text)
+            busy += seconds
+            stolen |= {f"{node}'s CPU {cpu}": ns for cpu, ns in own.items()}
+        return ChargeReading(at_s, groups, busy, stolen)
+
+    def places(self) -> dict[str, PodPlace]:
+        """Where each pod is, and what it got there."""
+        texts = self._each(PLACE)
+        pods = {pod["metadata"]["name"]: pod for pod in self.cluster.pods(self.namespace)}
+        return {
+            name: place_in(text, pods[name], CONTAINER, polls=False)
+            for name, text in texts.items()
+            if name in pods
+        }
+
+    def targets(self) -> Targets:
+        return Targets()
+
+
+def device_counts(text: str) -> dict[str, InterfaceCount]:
+    """/proc/net/dev (proc(5)): bytes and packets received, then those sent."""
+    counts = {}
+    for line in text.splitlines():
+        name, colon, rest = line.partition(":")
+        fields = rest.split()
+        if colon and len(fields) >= 10 and fields[0].isdigit():
+            rx_bytes, rx, tx_bytes, tx = (int(fields[i]) for i in (0, 1, 8, 9))
+            counts[name.strip()] = InterfaceCount(rx, tx, rx_bytes, tx_bytes)
+    return counts
+
+
+def node_times(text: str) -> tuple[float, dict[int, int]]:
+    """/proc/stat (proc(5)), which is the node's in each of its pods: seconds of all processes, and
+    by CPU the ns that a hypervisor took."""
+    busy_s, stolen = 0.0, {}
+    for line in text.splitlines():
+        name, *fields = line.split() or [""]
+        if name == "cpu" and len(fields) > 2:
+            busy_s = sum(map(int, fields[:3])) * _TICK_NS / 1e9
+        elif name.startswith("cpu") and len(fields) > 7:
+            stolen[int(name[3:])] = int(fields[7]) * _TICK_NS
+    return busy_s, stolen

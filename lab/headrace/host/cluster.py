@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kubernetes cluster: objects made, watched and deleted, commands in containers, by the official
+client. All goes by the API server; nothing listens on the cluster's networks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from headrace.errors import HeadraceError
+from headrace.host.tool import last_words, printable
+
+T = TypeVar("T")
+
+MANAGED = {"app.kubernetes.io/managed-by": "headrace"}
+_REQUEST_S = (5, 30)  # to connect, and to be answered
+_WITHIN = {"_request_timeout": _REQUEST_S}
+_RAW = {"_preload_content": False, "_request_timeout": _REQUEST_S}
+_REFUSED = 300  # HTTP status
+_RETRIES = 1  # of requests that did not reach the server
+_DELETED_S = 120.0
+_LOOK_S = 0.3
+_CHUNK_BYTES = 1 << 16
+_OUTPUT_MOST = 16 << 20  # characters that a command may write
+_ATTACHMENTS = ("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
+
+
+def _client() -> Any:
+    """The client's modules: half a second to load, for who asks for a cluster only."""
+    try:
+        import kubernetes.stream
+
+        import kubernetes
+    except ImportError:
+        raise HeadraceError(
+            "Kubernetes: the client is not installed: `pip install 'headrace[kubernetes]'`"
+        ) from None
+    return kubernetes
+
+
+class Cluster:
+    """By the kubeconfig (KUBECONFIG, ~/.kube/config), or as a pod of the cluster's own."""
+
+    def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
+        """`kubeconfig`: of a run before, instead of what the environment says now."""
+        self._kubernetes = _client()
+        config = self._kubernetes.client.Configuration()
+        self.kubeconfig = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        try:
+            if context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+                self._kubernetes.config.load_incluster_config(client_configuration=config)
+            else:
+                self._kubernetes.config.load_kube_config(
+                    self.kubeconfig, context, client_configuration=config
+                )
+        except self._kubernetes.config.ConfigException as why:
+            raise HeadraceError(f"Kubernetes: no cluster: {printable(str(why))}") from None
+        config.retries = _RETRIES
+        self.context, self._config = context, config
+        self._own = threading.local()  # a stream changes the client that it is opened by
+
+    @property
+    def server(self) -> str:
+        return str(self._config.host)
+
+    @property
+    def _core(self) -> Any:
+        if not hasattr(self._own, "core"):
+            api = self._kubernetes.client.ApiClient(self._config)
+            self._own.core = self._kubernetes.client.CoreV1Api(api)
+        return self._own.core
+
+    def ask(self, what: str, work: Callable[[], T]) -> T:
+        """One request; what is wrong with it or the way to the server is one line."""
+        try:
+            return work()
+        except self._kubernetes.client.ApiException as why:
+            raise HeadraceError(f"Kubernetes: {what}: {_told(why)}") from None
+        except Exception as why:
+            if not _is_network(why):
+                raise
+            raise HeadraceError(f"Kubernetes: {what}: {self.server}: {_reason(why)}") from None
+
+    # objects -----------------------------------------------------------------------------
+
+    def version(self) -> str:
+        api = self._kubernetes.client.VersionApi(self._core.api_client)
+        asked = self.ask("version", partial(api.get_code, **_WITHIN))
+        return str(asked.git_version)
+
+    def read(self, what: str, work: Callable[[], Any]) -> dict[str, Any]:
+        """A reading request's answer as the API server sent it."""
+        raw = self.ask(what, work)
+        if raw.status >= _REFUSED:
+            text = raw.data.decode(errors="replace")
+            raise HeadraceError(f"Kubernetes: {what}: {_message(text, f'status {raw.status}')}")
+        answer = json.loads(raw.data)
+        assert isinstance(answer, dict)
+        return answer
+
+    def create(self, body: Mapping[str, Any]) -> None:
+        kind, metadata = str(body["kind"]), body["metadata"]
+        name, namespace = metadata["name"], metadata.get("namespace")
+        core = self._core
+        if kind == "Namespace":
+            work = partial(core.create_namespace, body, **_WITHIN)
+        elif kind == "Pod":
+            work = partial(core.create_namespaced_pod, namespace, body, **_WITHIN)
+        else:
+            assert kind == "NetworkAttachmentDefinition", kind
+            custom = self._kubernetes.client.CustomObjectsApi(core.api_client)
+            make = custom.create_namespaced_custom_object
+            work = partial(make, *_ATTACHMENTS[:2], namespace, _ATTACHMENTS[2], body, **_WITHIN)
+        self.ask(f"{kind.lower()} {name}", work)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return list(self.read("nodes", partial(self._core.list_node, **_RAW))["items"])
+
+    def pods(self, namespace: str) -> list[dict[str, Any]]:
+        work = partial(self._core.list_namespaced_pod, namespace, **_RAW)
+        return list(self.read(f"pods of {namespace}", work)["items"])
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Those that headrace made."""
+        [(label, value)] = MANAGED.items()
+        work = partial(self._core.list_namespace, label_selector=f"{label}={value}", **_RAW)
+        return list(self.read("namespaces", work)["items"])
+
+    def has_account(self, namespace: str) -> bool:
+        """Its default one, which the controller manager makes."""
+        work = partial(self._core.list_namespaced_service_account, namespace, **_RAW)
+        return bool(self.read(f"accounts of {namespace}", work)["items"])
+
+    def warnings(self, namespace: str, pod: str) -> list[str]:
+        """What events say of a pod."""
+        chosen = f"involvedObject.name={pod},type=Warning"
+        work = partial(self._core.list_namespaced_event, namespace, field_selector=chosen, **_RAW)
+        events = self.read(f"events of {namespace}", work)["items"]
+        return [str(one.get("message", "")) for one in events]
+
+    # what it can do ------------------------------------------------------------------------
+
+    def may(self, verb: str, resource: str, group: str) -> bool:
+        """Whether this user may, in any namespace (SelfSubjectAccessReview)."""
+        kind, _, part = resource.partition("/")
+        asked = {"verb": verb, "resource": kind, "subresource": part, "group": group}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        api = self._kubernetes.client.AuthorizationV1Api(self._core.api_client)
+        work = partial(api.create_self_subject_access_review, body, **_WITHIN)
+        return bool(self.ask(f"{verb} {resource}", work).status.allowed)
+
+    def kubelet(self, node: str) -> dict[str, Any]:
+        """A kubelet's configuration."""
+        work = partial(self._core.connect_get_node_proxy_with_path, node, "configz", **_RAW)
+        config = self.read(f"node {node}: configz", work)["kubeletconfig"]
+        assert isinstance(config, dict)
+        return config
+
+    def serves(self, group: str, resource: str) -> bool:
+        """Whether the API server knows this kind of object."""
+        api = self._kubernetes.client.ApisApi(self._core.api_client)
+        groups = self.read("groups", partial(api.get_api_versions, **_RAW))["groups"]
+        version = next((g["preferredVersion"]["version"] for g in groups if g["name"] == group), "")
+        if not version:
+            return False
+        custom = self._kubernetes.client.CustomObjectsApi(self._core.api_client)
+        work = partial(custom.get_api_resources, group, version, **_RAW)
+        return any(one["name"] == resource for one in self.read(group, work)["resources"])
+
+    def drivers(self) -> list[str]:
+        """Those that offer devices for claims (dynamic resource allocation)."""
+        custom = self._kubernetes.client.CustomObjectsApi(self._core.api_client)
+        api = self._kubernetes.client.ApisApi(self._core.api_client)
+        groups = self.read("groups", partial(api.get_api_versions, **_RAW))["groups"]
+        [version] = [
+            g["preferredVersion"]["version"] for g in groups if g["name"] == "resource.k8s.io"
+        ]
+        work = partial(
+            custom.list_cluster_custom_object, "resource.k8s.io", version, "resourceslices", **_RAW
+        )
+        return sorted(
+            {one["spec"]["driver"] for one in self.read("resource slices", work)["items"]}
+        )
+
+    def logs(self, namespace: str, pod: str, container: str) -> str:
+        """A container's last words; nothing where nobody kept them."""
+        with contextlib.suppress(HeadraceError):
+            read = self._core.read_namespaced_pod_log
+            options = {"container": container, "tail_lines": 5}
+            raw = self.ask("log", partial(read, pod, namespace, **options, **_RAW))
+            return last_words(raw.data.decode(errors="replace"))
+        return ""
+
+    def delete_pods(self, namespace: str) -> None:
+        """All of a namespace; waits until none is left."""
+        delete = self._core.delete_collection_namespaced_pod
+        work = partial(delete, namespace, grace_period_seconds=0, **_WITHIN)
+        self.ask(f"pods of {namespace}", work)
+        self._until_gone(f"pods of {namespace}", lambda: not self.pods(namespace))
+
+    def delete_namespace(self, name: str) -> bool:
+        """With all that it owns; waits for its end. False: it was not there."""
+        if not self.has_namespace(name):
+            return False
+
+        def work() -> None:
+            try:
+                self._core.delete_namespace(name, **_WITHIN)
+            except self._kubernetes.client.ApiException as why:
+                if why.status not in (404, 409):  # gone, or on its way
+                    raise
+
+        self.ask(f"namespace {name}", work)
+        self._until_gone(f"namespace {name}", lambda: not self.has_namespace(name))
+        return True
+
+    def has_namespace(self, namespace: str) -> bool:
+        def work() -> bool:
+            try:
+                self._core.read_namespace(namespace, **_WITHIN)
+            except self._kubernetes.client.ApiException as why:
+                if why.status == 404:
+                    return False
+                raise
+            return True
+
+        return self.ask(f"namespace {namespace}", work)
+
+    @staticmethod
+    def _until_gone(what: str, gone: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _DELETED_S
+        while not gone():
+            if time.monotonic() > deadline:
+                raise HeadraceError(f"Kubernetes: {what}: still there after {_DELETED_S:.0f} s")
+            time.sleep(_LOOK_S)
+
+    # commands in containers --------------------------------------------------------------
+
+    def open(
+        self, namespace: str, pod: str, container: str, command: Sequence[str], *, stdin: bool
+    ) -> Any:
+        """A command's stream (kubernetes.stream.ws_client.WSClient); the caller closes it."""
+        options = {"stderr": True, "stdout": True, "stdin": stdin, "tty": False, **_RAW}
+        work = partial(
+            self._kubernetes.stream.stream, self._core.connect_get_namespaced_pod_exec, pod,
+            namespace, container=container, command=list(command), **options,
+        )  # fmt: skip
+        return self.ask(f"{pod}: {command[0]}", work)
+
+    def execute(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        given: bytes | None = None,
+        timeout_s: float = 120.0,
+    ) -> subprocess.CompletedProcess[str]:
+        """A command in a container, to its end. `given`: what it reads, of which it must know the
+        end itself, as a stream is not half closed."""
+        what = f"{pod}: {command[0]}"
+        stream = self.open(namespace, pod, container, command, stdin=given is not None)
+        deadline = time.monotonic() + timeout_s
+        out: list[str] = []
+        errors: list[str] = []
+        try:
+            for at in range(0, len(given or b""), _CHUNK_BYTES):
+                chunk = (given or b"")[at : at + _CHUNK_BYTES]
+                self.ask(what, partial(stream.write_stdin, chunk))
+            while stream.is_open():
+                self.ask(what, lambda: stream.update(timeout=1))
+                out += [stream.read_stdout()] if stream.peek_stdout() else []
+                errors += [stream.read_stderr()] if stream.peek_stderr() else []
+                if sum(map(len, (*out, *errors))) > _OUTPUT_MOST:
+                    raise HeadraceError(f"{what} wrote more than {_OUTPUT_MOST} characters")
+                if time.monotonic() > deadline:
+                    raise HeadraceError(f"{what} did not end in {timeout_s:.0f} s")
+            status = _status(stream, what)
+        finally:
+            stream.close()
+        return subprocess.CompletedProcess(list(command), status, "".join(out), "".join(errors))
+
+
+def _status(stream: Any, what: str) -> int:
+    """The exit status of a stream that ended; its connection may have ended first."""
+    try:
+        status = stream.returncode
+    except (KeyError, ValueError, TypeError, IndexError):
+        status = None
+    if status is None:
+        raise HeadraceError(f"Kubernetes: {what}: the connection to the API server was lost")
+    return int(status)
+
+
+def _told(why: Any) -> str:
+    """What the API server says of a request that it refused."""
+    return _message(why.body, why.reason or f"status {why.status}")
+
+
+def _message(body: Any, otherwise: str) -> str:
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        otherwise = json.loads(body)["message"]
+    return printable(" ".join(str(otherwise).split()))
+
+
+def _is_network(why: Exception) -> bool:
+    """Whether it is of the way to the server: urllib3's, the socket's, the stream's."""
+    of = type(why).__module__.partition(".")[0]
+    return of in ("urllib3", "websocket") or isinstance(why, OSError)
+
+
+def _reason(why: Exception) -> str:
+    while (inner := getattr(why, "reason", None)) is not None and isinstance(inner, Exception):
+        why = inner
+    text = printable(" ".join(str(why).split()))
+    return text.rpartition(": ")[2] if "urllib3" in text else text or type(why).__name__

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Kubernetes cluster that a study runs on instead of this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.spec.appliance import Device
+from headrace.spec.base import Count, Spec, listed
+
+NodeName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]  # RFC 1123
+
+
+class Kubernetes(Spec):
+    """Each function is a pod, and so is what sends and receives.
+
+    `context` is one of the kubeconfig's (KUBECONFIG), its current one unless given. `network` joins
+    third-party VNFs by Multus: a bridge of each node, macvlan on the nodes' device `master`, or the
+    virtual functions that a device plugin calls `resource`; the study's own network unless given.
+    Points go to `nodes` in turn, all that are ready unless given; `place` says where single pods
+    go. `registry` stands before the names of images. `cpus`: of each engine's pod, exclusive where
+    the kubelet's CPU manager is static; 0: none of its own. `pod_cpus`: of single pods (tester,
+    vnf1, vnf2, ...).
+    """
+
+    context: str | None = None
+    network: Literal["bridge", "macvlan", "sriov"] | None = None
+    master: Device | None = None
+    resource: str | None = None
+    nodes: Annotated[tuple[NodeName, ...], BeforeValidator(listed)] = ()
+    place: dict[str, NodeName] = Field(default_factory=dict)
+    registry: str | None = None
+    cpus: Annotated[Count, Field(ge=0, le=64)] = 1
+    pod_cpus: dict[str, Annotated[Count, Field(ge=0, le=64)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Kubernetes:
+        for key, network in (("master", "macvlan"), ("resource", "sriov")):
+            if (getattr(self, key) is not None) != (self.network == network):
+                raise ValueError(f"`{key}` and `network: {network}` go together")
+        if self.network == "bridge" and len(set(self.place.values())) > 1:
+            raise ValueError("place: several nodes; allowed with network bridge: one, whose it is")
+        return self
