@@ -9,6 +9,7 @@
 #   scripts/cluster.sh up          the control plane and both nodes (about half a minute)
 #   scripts/cluster.sh load IMAGE  an image of podman's, to both nodes
 #   scripts/cluster.sh run CMD     a command that reaches the cluster, with KUBECONFIG
+#   scripts/cluster.sh fake N      N more nodes, which kwok simulates: pods are placed there, and run nothing
 #   scripts/cluster.sh down        everything stopped and removed; kernel settings as before
 #
 # Kept in ~/.cache/headrace/kubernetes (HEADRACE_CLUSTER names another folder).
@@ -17,6 +18,7 @@ set -euo pipefail
 home=${HEADRACE_CLUSTER:-${XDG_CACHE_HOME:-$HOME/.cache}/headrace/kubernetes}
 version=v1.33.1
 multus=v4.1.4
+kwok=v0.7.0
 bin=$home/bin-$version
 state=$home/state pki=$home/state/pki
 settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
@@ -60,6 +62,12 @@ build() {
 	[ -f go.mod ] || go mod init headrace.test/multus
 	[ -x "$bin/multus" ] || go get "$plugin@$multus"
 	program "$plugin/cmd/multus" "-s -w"
+	mkdir -p "$home/build/kwok"
+	cd "$home/build/kwok"
+	[ -f go.mod ] || go mod init headrace.test/kwok
+	[ -x "$bin/kwok" ] || go get "sigs.k8s.io/kwok@$kwok"
+	program sigs.k8s.io/kwok/cmd/kwok "-s -w"
+	cd "$home/build/multus"
 	# Its type of object: the first of what it is deployed by.
 	awk '/^---$/ {documents++} documents == 1' "$(go list -m -f '{{.Dir}}' $plugin)/deployments/multus-daemonset.yml" \
 		>"$bin/network-attachments.yaml"
@@ -271,9 +279,10 @@ control_plane() {
 	# shellcheck disable=SC2086
 	daemon 1 manager "$bin/kube-controller-manager" --kubeconfig "$pki/manager.kubeconfig" $own \
 		--bind-address 127.0.0.1 --leader-elect=false --root-ca-file "$pki/ca.crt" \
-		--service-account-private-key-file "$pki/accounts.key" --use-service-account-credentials
+		--service-account-private-key-file "$pki/accounts.key" --use-service-account-credentials \
+		--kube-api-qps 500 --kube-api-burst 1000
 	daemon 1 scheduler "$bin/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" \
-		--bind-address 127.0.0.1 --leader-elect=false
+		--bind-address 127.0.0.1 --leader-elect=false --kube-api-qps 500 --kube-api-burst 1000
 }
 
 up() {
@@ -310,6 +319,31 @@ load() { # layers that images have in common are in one archive once
 	rm "$state/images.tar"
 }
 
+fake() {
+	local number
+	[ -x "$bin/kwok" ] || die "no kwok is built: scripts/cluster.sh build"
+	daemon 1 kwok "$bin/kwok" --kubeconfig "$pki/admin.kubeconfig" --manage-all-nodes=false \
+		--manage-nodes-with-annotation-selector kwok.x-k8s.io/node=fake --cidr 10.245.0.0/16 --node-ip 10.99.0.1
+	for number in $(seq "$1"); do
+		cat <<-EOF
+			---
+			apiVersion: v1
+			kind: Node
+			metadata:
+			  name: fake$number
+			  annotations: {kwok.x-k8s.io/node: fake}
+			  labels: {type: kwok, kubernetes.io/hostname: fake$number, kubernetes.io/os: linux}
+			status:
+			  allocatable: {cpu: "32", memory: 256Gi, pods: "110"}
+			  capacity: {cpu: "32", memory: 256Gi, pods: "110"}
+		EOF
+	done >"$state/fake.yaml"
+	kubectl create -f "$state/fake.yaml" >/dev/null
+	within 120 "the simulated nodes" all_ready "$1"
+}
+
+all_ready() { [ "$(kubectl get nodes -l type=kwok --no-headers | grep -c ' Ready')" = "$1" ]; }
+
 down() {
 	local node group
 	for node in 1 2; do
@@ -331,9 +365,13 @@ load)
 	shift
 	load "$@"
 	;;
+fake)
+	[[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die "fake '${2:-}': allowed: a number of nodes"
+	fake "$2"
+	;;
 run)
 	shift
 	KUBECONFIG=$pki/admin.kubeconfig PATH=$bin:$PATH exec nsenter -t "$(cat "$state/node1.pid")" -n -- "$@"
 	;;
-*) die "'${1:-}': not a command; allowed: build, up, load, run, down" ;;
+*) die "'${1:-}': not a command; allowed: build, up, load, run, fake, down" ;;
 esac
