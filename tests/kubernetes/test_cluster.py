@@ -3,30 +3,25 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from conftest import REPO
+from support.cluster import OURS, Kubectl
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root]
 
-SCRIPT = REPO / "scripts" / "cluster.sh"
 STUDY = REPO / "studies" / "nfvinsight" / "enterprise.yaml"
 GRAPH = "enterprise-07"  # nat (ids) -> l7-cache -> ip-firewall -> l4-lb
 NAMESPACE = f"headrace-{GRAPH}"
-OURS = "app.kubernetes.io/managed-by=headrace"
 REQUESTS = 20
 FETCH = (
     f"for i in $(seq {REQUESTS}); do"
     " curl -sf --max-time 9 http://$HR_TARGET:$HR_PORT/o/16/$i | sha256sum; done"
 )
-Kubectl = Callable[..., str]
 
 
 def export(folder: Path) -> Path:
@@ -38,25 +33,6 @@ def export(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(tmp_path_factory.mktemp("exported"))
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> Iterator[Kubectl]:
-    home = Path(os.environ.get("HEADRACE_CLUSTER") or Path.home() / ".cache/headrace/kubernetes")
-    if not list(home.glob("bin-*/pause")):
-        pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
-
-    def call(*arguments: object) -> str:
-        command = [str(SCRIPT), "run", "kubectl", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        assert done.returncode == 0, f"kubectl {arguments}: {done.stderr}"
-        return done.stdout
-
-    subprocess.run([SCRIPT, "up"], check=True, timeout=180)
-    try:
-        yield call
-    finally:
-        subprocess.run([SCRIPT, "down"], check=True, timeout=60)
 
 
 def test_the_text_depends_on_the_study_alone(exported: Path, tmp_path: Path) -> None:
@@ -76,10 +52,9 @@ def test_the_api_server_takes_every_object(exported: Path, kubectl: Kubectl) -> 
     kubectl("delete", "namespace", "-l", OURS, "--timeout=120s")
 
 
+@pytest.mark.usefixtures("images")
 def test_a_graph_carries_requests_and_leaves_nothing(exported: Path, kubectl: Kubectl) -> None:
     """Each object is asked for once, on a connection of its own: what is counted is known."""
-    images = set(re.findall(r"image: (\S+)", (exported / GRAPH / "pods.yaml").read_text()))
-    subprocess.run([SCRIPT, "load", *sorted(images)], check=True, timeout=300)
     kubectl("apply", "-k", exported / GRAPH)
     kubectl("wait", "-n", NAMESPACE, "--for=condition=Ready", "pod", "--all", "--timeout=120s")
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster of this machine's own (scripts/cluster.sh), once for all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "cluster.sh"
+OURS = "app.kubernetes.io/managed-by=headrace"
+NODES = ("node1", "node2")
+Kubectl = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class OwnCluster:
+    """Commands are run in the first node's network, where the API server is."""
+
+    home: Path
+
+    def run(self, *command: object, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+        every = [str(SCRIPT), "run", *map(str, command)]
+        return subprocess.run(every, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+    def kubectl(self, *arguments: object) -> str:
+        done = self.run("kubectl", *arguments)
+        assert done.returncode == 0, f"kubectl {arguments}: {done.stderr}"
+        return done.stdout
+
+    def headrace(
+        self, *arguments: object, timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run(sys.executable, "-m", "headrace", *arguments, timeout_s=timeout_s)
+
+    def begin(self, *arguments: object, log: Path) -> subprocess.Popen[bytes]:
+        """A run that goes on; what it says is in `log`."""
+        command = [str(SCRIPT), "run", sys.executable, "-m", "headrace", *map(str, arguments)]
+        with log.open("wb") as file:
+            return subprocess.Popen(command, stdout=file, stderr=file)
+
+    def on_node(self, node: str, *command: str) -> str:
+        """A command in a node's namespaces, as its root."""
+        pid = (self.home / "state" / f"{node}.pid").read_text().strip()
+        every = ["nsenter", "-t", pid, "-m", "-n", "-p", "-u", "--", *command]
+        return subprocess.run(every, capture_output=True, text=True, check=False).stdout
+
+    def left(self) -> dict[str, list[str]]:
+        """What a run left in the cluster and on its nodes."""
+        there = {"cluster": self.kubectl("get", "namespaces", "-l", OURS, "-o", "name").split()}
+        for node in NODES:
+            links = self.on_node(node, "ip", "-brief", "link").split("\n")
+            bridges = [line.split()[0] for line in links if line.startswith("hr")]
+            folders = self.on_node(node, "sh", "-c", "ls -d /run/headrace-* 2>/dev/null").split()
+            there[node] = [*bridges, *folders]
+        return {place: things for place, things in there.items() if things}
+
+    def load(self, *images: str) -> None:
+        subprocess.run([SCRIPT, "load", *images], check=True, timeout=400)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[OwnCluster]:
+    home = Path(os.environ.get("HEADRACE_CLUSTER") or Path.home() / ".cache/headrace/kubernetes")
+    if not list(home.glob("bin-*/pause")):
+        pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
+    subprocess.run([SCRIPT, "up"], check=True, timeout=180)
+    try:
+        yield OwnCluster(home)
+    finally:
+        subprocess.run([SCRIPT, "down"], check=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def kubectl(cluster: OwnCluster) -> Kubectl:
+    return cluster.kubectl
+
+
+@pytest.fixture(scope="session")
+def images(cluster: OwnCluster) -> None:
+    """Those of the catalogue that these tests deploy, on both nodes."""
+    from headrace.ground import catalogue
+
+    names = ("traffic", "nat", "ip-firewall", "l7-cache", "l4-lb", "ids", "headrace")
+    cluster.load(*(catalogue.find(name).image for name in names))
