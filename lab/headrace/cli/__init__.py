@@ -27,6 +27,10 @@ from headrace.host import interrupts
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # whatever is written when there is no room
+_VALUES = {
+    "path": "PATH", "Path": "PATH", "str": "TEXT", "int": "N", "int range": "N", "float": "NUMBER",
+    "float range": "NUMBER",
+}  # fmt: skip
 _COMPLETING = "_HEADRACE_COMPLETE"  # set by the shell that asks for completions
 
 
@@ -54,8 +58,9 @@ def _root(
 def build(wanted: list[str]) -> typer.Typer:
     """An app of these commands: loading all of them to run one would take a second."""
     app = typer.Typer(
-        cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, callback=_root
-    )
+        cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, callback=_root,
+        rich_markup_mode=None,
+    )  # fmt: skip
     for name in wanted:
         try:
             module = importlib.import_module(f"{__name__}.{name}")
@@ -73,6 +78,19 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
         app.add_typer(inner, name=name)
     else:
         app.command(name)(getattr(module, name))
+
+
+def _worded(command: Any) -> Any:
+    """Options' values by a word for what they are; the library has the names of Python's types."""
+    for inner in getattr(command, "commands", {}).values():
+        _worded(inner)
+    for one in command.params:
+        if one.param_type_name == "argument":
+            one.display_type_rich = lambda ctx: None  # its name says it
+        elif one.metavar is None and not one.is_flag:
+            kind = one.display_type(None).strip("<>").removeprefix("list[").removesuffix("]")
+            one.metavar = _VALUES.get(kind)
+    return command
 
 
 def main() -> NoReturn:
@@ -95,7 +113,8 @@ def _main() -> NoReturn:
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
         given = with_address(sys.argv[1:])
-        status = build(_needed(known, given))(given, standalone_mode=False)
+        command = _worded(typer.main.get_command(build(_needed(known, given))))
+        status = command(given, standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as error:
         sys.exit(_usage(error))

@@ -51,6 +51,20 @@ def test_help_and_no_argument_print_the_list(
         assert capsys.readouterr().out.strip() == command_list().strip()
 
 
+def test_help_names_values_in_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No box that a narrow terminal breaks, and none of Python's types."""
+    for command, option in (("run", "--wait NUMBER"), ("provision", "--server TEXT")):
+        monkeypatch.setattr("sys.argv", ["headrace", command, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        told = capsys.readouterr().out
+        assert ended.value.code == 0 and f"\n  {option}  " in told
+        assert re.findall(r"<\w+[^>]*>|[╭│╰]", told) == []
+        assert [line for line in told.splitlines() if len(line) > WIDTH] == []
+
+
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
 
