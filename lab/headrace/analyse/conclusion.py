@@ -83,7 +83,7 @@ def conclude(
         return Conclusion(
             sentence=text, by=by, by_latency=fixed, sure=sure, standings=tuple(standings)
         )
-    if fixed and _repetitions(usable) == 1:
+    if fixed and first.key.ground == "measured" and _repetitions(usable) == 1:
         return _untold(standings, " before it is repeated", by, fixed, ended)
     if more := [one.execution for one in standings[1:] if one.at_least]:
         why = f", as more packets than {' and '.join(more)} had were not made"
@@ -222,10 +222,14 @@ def _latency(s: Summary) -> Interval:
 
 def _rate(s: Summary) -> Interval:
     """The load that was carried: from the least to the most that a repetition showed, its search's
-    upper bound included."""
+    upper bound included; of a prediction all that its server's description allows."""
     rates = [carried_pps(r) for r in s.results]
     upper = [r.bounds.upper_pps for r in s.results if r.bounds and r.bounds.upper_pps]
-    return Interval(value=median(rates), low=min(rates), high=max([*rates, *upper]))
+    known = (r.predicted.carried_pps for r in s.results if r.predicted is not None)
+    ranges = [one for one in known if one is not None]
+    low = min([*rates, *(one.low for one in ranges)])
+    high = max([*rates, *upper, *(one.high for one in ranges)])
+    return Interval(value=median(rates), low=low, high=high)
 
 
 def _overlap(one: Standing, other: Standing) -> bool:
@@ -324,6 +328,8 @@ def _called(name: str) -> str:
 
 
 def _seen(explained: Sequence[tuple[Summary, Pipe]]) -> str:
+    if explained[0][0].key.ground == "predicted":
+        return "predicted, and not measured"
     times = _repetitions(explained)
     return "one repetition" if times == 1 else f"the ranges of {times} repetitions"
 

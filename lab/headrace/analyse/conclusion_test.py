@@ -15,7 +15,7 @@ from headrace.analyse.report import report
 from headrace.analyse.summary import summarise
 from headrace.analyse.units import significant
 from headrace.record.bundle import Bundle, BundleWriter
-from headrace.record.estimates import Capacity, Interval, PartCapacity
+from headrace.record.estimates import Capacity, Interval, PartCapacity, Predicted, Span
 from headrace.record.rows import Result
 from headrace.record.testdata import GENERATOR_CYCLES, IO_CYCLES, NF_CYCLES, TSC_HZ
 from headrace.record.verdict import Audit, Finding
@@ -87,6 +87,38 @@ def test_ranges_that_overlap_are_a_tie(tmp_path: Path, results: list[Result]) ->
     concluded = of(tmp_path / "t", [*some, *near])
     assert (concluded.best, concluded.sure, concluded.tied) == (None, False, ("pipeline", "hybrid"))
     assert "pipeline and hybrid tie" in concluded.sentence and "ahead of rtc" in concluded.sentence
+
+
+def predicted(results: list[Result], **ranges: tuple[float, float, float]) -> list[Result]:
+    """By execution: the least, the figure, the most."""
+    return [
+        at_rates(results, **{name: rate})[0].model_copy(
+            update={
+                "ground": "predicted",
+                "predicted": Predicted(server="a", carried_pps=Span(low=low, high=high)),
+            }
+        )
+        for name, (low, rate, high) in ranges.items()
+    ]
+
+
+def test_predictions_are_judged_with_what_their_server_leaves_open(
+    tmp_path: Path, results: list[Result]
+) -> None:
+    """Where nothing was measured beside them; one of each is no single repetition."""
+    apart = of(
+        tmp_path / "a", predicted(results, rtc=(9e6, 10e6, 11e6), pipeline=(12e6, 15e6, 16e6))
+    )
+    assert apart.best == "pipeline" and apart.ratio is not None
+    assert (apart.ratio.low, apart.ratio.high) == pytest.approx((12 / 11, 16 / 9))
+    assert apart.sentence.endswith("; predicted, and not measured.")
+    near = of(
+        tmp_path / "n", predicted(results, rtc=(9e6, 10e6, 13e6), pipeline=(12e6, 15e6, 16e6))
+    )
+    assert (near.best, near.tied) == (None, ("pipeline", "rtc"))
+    measured = at_rates(results, rtc=10e6)
+    beside = of(tmp_path / "m", [*measured, *predicted(results, pipeline=(14e6, 15e6, 16e6))])
+    assert [s.execution for s in beside.standings] == ["rtc"]
 
 
 def with_capacity(result: Result, value: float, half: float) -> Result:

@@ -54,7 +54,7 @@ class ReportGroup(Record):
     primary: str  # the goal that the pictures show
     summaries: tuple[Summary, ...]
     single: tuple[Summary, ...]  # forward and reverse apart, where `direction` is both
-    explained: tuple[Explained, ...]  # of the primary goal, measured ones
+    explained: tuple[Explained, ...]  # of the primary goal: measured, or else predicted ones
     compared: tuple[Compared, ...] = ()  # what a study of containers says instead
     conclusion: Conclusion | None = None
 
@@ -198,7 +198,9 @@ def _group(
     summaries = [s for s in all_ways if s.key.direction == main]
     first = summaries[0].key
     primary = _primary(summaries)
-    shown = [s for s in summaries if s.key.goal_text == primary and s.key.ground == "measured"]
+    shown = [s for s in summaries if s.key.goal_text == primary]
+    measured = [s for s in shown if s.key.ground == "measured"]
+    shown = measured or [s for s in shown if s.key.ground == "predicted"]
     explained = tuple(
         Explained(summary=s, pipe=pipe_of(s.results, above_each(s.results, trials)))
         for s in shown

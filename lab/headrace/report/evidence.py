@@ -51,7 +51,8 @@ CYCLES = (
 
 
 def section(report: Report, more: Sequence[Block] = ()) -> Section:
-    summaries = [s for g in report.groups for s in g.summaries if s.key.ground == "measured"]
+    every = [s for g in report.groups for s in g.summaries]
+    summaries = [s for s in every if s.key.ground == "measured"] or every
     note = (
         "What was checked and how it was counted. Figures above that failed a check are labelled "
         "there."

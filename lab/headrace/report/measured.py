@@ -167,7 +167,8 @@ def _first(group: ReportGroup) -> Iterator[Block]:
     conclusion = group.conclusion
     if conclusion is None or not conclusion.standings:
         return
-    others = [s for s in group.shown if s.key.ground != "measured"]
+    judged = {e.summary.key for e in group.explained}
+    others = [s for s in group.shown if s.key not in judged and s.key.ground != "measured"]
     picture, fills = executions.of(conclusion, others)
     yield Chart(picture, tuple(Key(fill, name) for name, fill in fills.items()))
 
