@@ -6,6 +6,7 @@ from __future__ import annotations
 from headrace.measure.audit import with_findings
 from headrace.measure.outcome import GoalOutcome, Limits
 from headrace.record.rows import Trial
+from headrace.record.text import rate
 from headrace.record.verdict import Audit, Finding
 
 WIRE = "wire-"  # the rings in front of a chain (engine/plan.py)
@@ -106,13 +107,13 @@ def _doubt(outcome: GoalOutcome, limits: Limits) -> tuple[str | None, str]:
         )
     if outcome.stopped_by == "max-load":
         return (
-            f"The chain took the highest load that was tried ({limits.max_load:.0f} packets/s); "
+            f"The chain took the highest load that was tried ({rate(limits.max_load)}); "
             "it can do at least this.",
             "generator-limit",
         )
     if outcome.stopped_by == "min-load":
         return (
-            f"Not even the lowest load ({limits.min_load:.0f} packets/s) met the goal; the figures "
+            f"Not even the lowest load ({rate(limits.min_load)}) met the goal; the figures "
             "are that trial's.",
             "search",
         )

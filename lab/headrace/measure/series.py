@@ -238,7 +238,7 @@ def _of_clients(one: Measurement, application: ApplicationFigures) -> str:
         return f"{application.requests_per_s:.0f} requests/s, {gbps}"
     if not one.intended:
         return gbps
-    lost = f"{one.received_pps:.0f} packets/s, {one.loss_ratio:.2%} lost"
+    lost = f"{rate(one.received_pps)}, {one.loss_ratio:.2%} lost"
     delay = one.latency_ns
     if delay is None:
         return lost
