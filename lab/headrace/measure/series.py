@@ -19,12 +19,14 @@ from headrace.record.figures import ApplicationFigures
 from headrace.record.identity import Phase
 from headrace.record.rows import Measurement, Result, Trial
 from headrace.record.text import between, duration, rate
+from headrace.record.verdict import Finding
 from headrace.spec.measure import LoadShare
 
 # A trial that the tester or the machine disturbed says nothing about the chain and is done again;
 # at most so often per search, as on a machine where it always happens that would never end.
 # Before it is, what disturbed it is waited for.
 RETRIES = 6
+EXPLAINED = 2.0  # times the packets that were due while something held the lcores
 LOOK_S = 0.3
 LEFT_ALONE = 0.97  # of the slices of a look
 SATURATED_S = 1.0  # the first trial for an execution's capacity,
@@ -246,8 +248,21 @@ def _of_clients(one: Measurement, application: ApplicationFigures) -> str:
 
 
 def _disturbed(one: Trial) -> bool:
-    """Lost for the machine's sake, as far as one can tell: what a limit that the spec gives turned
-    away was lost for that, whatever else went on."""
-    if one.lost <= 2 * sum(limit.dropped for limit in one.limits):
+    """Lost for the machine's sake, as far as one can tell. What a limit that the spec gives turned
+    away was lost for that, whatever else went on; and of far more than was on its way while
+    something held the lcores the rest was too much for the chain."""
+    if not one.lost or one.lost <= 2 * sum(limit.dropped for limit in one.limits):
         return False
-    return one.lost > 0 and any(f.check in DISTURBED and not f.ok for f in one.audit.findings)
+    failed = [f for f in one.audit.failed if f.check in DISTURBED]
+    held = sum(_held(f, one) for f in failed)
+    return bool(failed) and one.lost <= EXPLAINED * held * one.sent
+
+
+def _held(finding: Finding, one: Trial) -> float:
+    """The share of a trial's packets that what was found may have cost."""
+    value = finding.value or 0.0
+    if finding.check == "sink":
+        return value / one.sent if one.sent else 0.0
+    if finding.check == "stall":
+        return value / 1e9 / one.duration_s if one.duration_s else 0.0
+    return value

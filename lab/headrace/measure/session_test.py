@@ -50,6 +50,7 @@ class Fake:
     measure: dict[str, Any] = field(default_factory=lambda: {"loads": [1000]})
     fault: Fault = no_fault
     disturbed: int = 0  # so many trials that lose packets lose them at the sink
+    behind: float = 0.0  # the part of each trial for which its source stalls once
     lacking: str | None = None
     execution: str = "rtc"
     capacity: float = CAPACITY
@@ -134,10 +135,14 @@ class Fake:
             load_pps=load, throughput_pps=received / seconds, throughput_gbps_l1=0,
             throughput_gbps_l2=0, offered_pps=load, sent_pps=load, received_pps=received / seconds,
             loss_ratio=lost / sent, intended=sent, sent=sent, received=received, lost=lost,
+            duration_s=seconds,
         )  # fmt: skip
         at_sink = lost if lost and self.disturbed > 0 else 0
         self.disturbed -= at_sink > 0
-        facts = Facts(sent=sent, received=received, lost=lost, asked=sent, sink_full=at_sink)
+        facts = Facts(
+            sent=sent, received=received, lost=lost, asked=sent, sink_full=at_sink,
+            behind_s=self.behind * seconds, room_s=self.behind * seconds / 2,
+        )  # fmt: skip
         return [Observation("forward", figures, facts)]
 
 
@@ -310,6 +315,16 @@ def test_a_disturbed_trial_of_a_search_is_done_again(home: Path) -> None:
         assert searched.bounds is not None
         assert searched.bounds.trials == result.bounds.trials + again
     assert searched.audit.verdict == "suspect"  # what lies above was lost in disturbed trials only
+
+
+def test_what_is_far_too_much_is_not_tried_again(home: Path) -> None:
+    """A stall of a hundredth of a trial explains no loss of nine tenths, as at the first load; one
+    of half a trial does."""
+    for part, times in ((0.01, 1), (0.5, 7)):
+        (home / str(part)).mkdir()
+        done = run(home / str(part), [Fake("a", [], SEARCH, behind=part)])
+        loads = [t.load_pps for t in Bundle(done.bundle).trials()]
+        assert loads.count(max(loads)) == times
 
 
 def test_a_part_of_what_was_found_is_offered_to_all_after_the_searches(home: Path) -> None:
