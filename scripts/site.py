@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For mkdocs (mkdocs.yml): a search finds what explains a word before the lists that only have it."""
+"""For mkdocs (mkdocs.yml): a search finds what explains a word before lists that only have it."""
 
 from __future__ import annotations
 

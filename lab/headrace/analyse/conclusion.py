@@ -34,6 +34,7 @@ class Standing(Record):
     each: tuple[float, ...] = ()
     verdict: str
     at_least: bool = False  # the tester was the limit
+    of_best: float | None = None  # its figure over the best's; in turn where there are turns
     lcores: tuple[Lcore, ...] = ()
 
     @property
@@ -145,7 +146,15 @@ def _by_capacity(
     standings = _best_first(standings, turns, known)
     first, base = standings[0], usable[0][0].key.goal_text
     losses = "; ".join(_measured(s, base) for s, _ in usable)
-    compared = [paired(first.execution, one.execution, turns, known) for one in standings[1:]]
+    compared = sorted(
+        (paired(first.execution, one.execution, turns, known) for one in standings[1:]),
+        key=lambda one: one.ratio.value,
+    )
+    by_name = {one.execution: one for one in standings}
+    others = (
+        by_name[one.base].model_copy(update={"of_best": 1 / one.ratio.value}) for one in compared
+    )
+    standings = [first, *others]
     tied = [one.base for one in compared if one.verdict == "tie"]
     ghz = known[first.execution].clock_hz / 1e9
     what = f"capacity {_plus_minus(first.figure)} at {significant(ghz)} GHz"
@@ -176,7 +185,7 @@ def _best_first(
     standings: Sequence[Standing], turns: Turns, known: Mapping[str, Capacity]
 ) -> list[Standing]:
     """By capacity; but one that is faster in turn than what stands first is first, as starts of
-    these were beside each other."""
+    these were beside each other. The others' order is by the ratio to it, for the same reason."""
     first = standings[0]
     for one in standings[1:]:
         if paired(one.execution, first.execution, turns, known).verdict == "faster":

@@ -244,11 +244,13 @@ def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Dr
     """The sum of each column over all starts, and those of DRAWS samples: of starts, and in each of
     blocks of its slices. The same seed each time, so that replicas of one lcore have the same
     drawn: what slows an lcore slows them all."""
-    some = [
-        {name: column[mask] for name, column in columns.items()}
-        for columns, mask in zip(starts, masks, strict=True)
-        if mask.any()
-    ]
+    some = _alike(
+        [
+            {name: column[mask] for name, column in columns.items()}
+            for columns, mask in zip(starts, masks, strict=True)
+            if mask.any()
+        ]
+    )
     random = np.random.default_rng(1)
     chosen = random.integers(0, len(some), size=(DRAWS, len(some)))
     sums = {name: np.zeros(DRAWS + 1) for name in _SUMMED}
@@ -262,6 +264,18 @@ def _resampled(starts: Sequence[Columns], masks: Sequence[Mask]) -> dict[str, Dr
                 sums[name][1:][here] += blocks[drawn[here]].sum(axis=1)
                 sums[name][0] += column.sum() if not turn else 0.0
     return sums
+
+
+def _alike(starts: Sequence[Columns]) -> list[Columns]:
+    """Each start counts the same, however long it went on: a search's, which is one draw of many
+    seconds, would outweigh those of the comparison in turn. One with few slices counts less."""
+    packets = np.array([one["packets"].sum() for one in starts])
+    counts = np.array([min(1.0, one["packets"].size / LEAST) for one in starts])
+    weights = counts / packets * packets.sum() / counts.sum()
+    return [
+        {name: column * weight for name, column in one.items()}
+        for one, weight in zip(starts, weights, strict=True)
+    ]
 
 
 def _lines(sums: Columns, burst: int) -> Draws:

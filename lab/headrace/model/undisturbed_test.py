@@ -193,3 +193,13 @@ def test_too_small_a_sample_is_none() -> None:
     assert capacity([[sliced(enough)]]) is not None
     assert capacity([[sliced(few)]]) is None
     assert capacity([]) is None
+
+
+def test_a_start_counts_the_same_however_long_it_went_on() -> None:
+    """Of five short starts and one that went on for long, dearer; one of few slices tells less."""
+    short = [[sliced(slices("chain", 100.0, n=100))] for _ in range(5)]
+    long = capacity([*short, [sliced(slices("chain", 130.0, n=3000))]])
+    few = capacity([*short, [sliced(slices("chain", 130.0, n=LEAST // 3))]])
+    assert long is not None and few is not None
+    assert long.parts[0].cycles_per_packet.value == pytest.approx(105.0, rel=0.003)
+    assert few.parts[0].cycles_per_packet.value == pytest.approx(100 + 10 / 5.33, rel=0.003)

@@ -68,7 +68,8 @@ def _figure(one: Standing, best: Standing, fixed: bool) -> Bar:
     text = ("≥ " if one.at_least else "") + (ns if fixed else pps)(f.value)
     note = one.verdict if one.verdict != "ok" else ""
     if one is not best and best.figure.value:
-        note = f"{significant(f.value / best.figure.value, 2)} x" + (f", {note}" if note else "")
+        part = f.value / best.figure.value if one.of_best is None else one.of_best
+        note = f"{significant(part, 2)} x" + (f", {note}" if note else "")
     between = (f.low, f.high) if f.high > f.low else None
     piece = Piece(one.execution, f.value)
     return Bar("", (piece,), text, note, between, one.each if len(one.each) > 1 else (), look)
