@@ -24,6 +24,7 @@ CASES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "out of range": (("run", "--wait", "-1", "x.yaml"), ("--wait", "greater than or equal to 0")),
     "not a number": (("chains", "nat", "--limit", "x"), ("--limit", "integer")),
     "too many arguments": (("report", "a", "b"), ("headrace report: ", "(b)")),
+    "no study": (("run", "quickstat"), ("SPEC: got 'quickstat'", "no such file", "quickstart")),
     "duration": (("collect", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
     "no time at all": (("trace", "--duration", "0"), ("--duration: got 0.0", "above 0")),
     "time before": (("trace", "--duration", "-1"), ("--duration: got -1.0", "above 0")),
@@ -151,7 +152,7 @@ def test_a_closed_pipe_ends_a_command(engine_binary: Path, tmp_path: Path, asked
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_check_looks_at_the_bundles_place_too(engine_binary: Path, tmp_path: Path) -> None:
+def test_check_looks_at_what_it_would_make_too(engine_binary: Path, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("name: a\nchain: [l2fwd]\n")
     (tmp_path / "there").mkdir()
     (tmp_path / "file").touch()
@@ -159,6 +160,10 @@ def test_check_looks_at_the_bundles_place_too(engine_binary: Path, tmp_path: Pat
         asked = ("run", "--check", "a.yaml", "--out", out)
         done = headrace(*asked, folder=tmp_path, engine=engine_binary)
         assert done.returncode == 2 and f"{out}: " in done.stderr and words in done.stderr
+    nowhere = headrace(
+        "run", "--check", "a.yaml", "--live", "192.0.2.1:80", folder=tmp_path, engine=engine_binary
+    )
+    assert nowhere.returncode == 2 and "--live: got '192.0.2.1:80'" in nowhere.stderr
     asked = ("run", "--check", "a.yaml", "--out", "new/b")
     assert headrace(*asked, folder=tmp_path, engine=engine_binary).returncode == 0
     assert not (tmp_path / "new").exists()

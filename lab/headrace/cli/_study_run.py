@@ -85,6 +85,8 @@ def run_study(asked: RunOptions) -> None:
     if asked.claims and not chosen.study.claims:
         raise BadInput(f"{spec}: --claims: the study has no claims")
     if asked.check:
+        if (listening := listen(asked.live)) is not None:
+            listening.close()
         _show_check(chosen, checked, out, as_json)
         return
     settle(asked.settled, Console(stderr=True, highlight=False).print)
@@ -286,8 +288,13 @@ def open_spec(given: Path, *, trusted: bool) -> Document:
     file, as quickstart, is a study of headrace's own. `trusted`: a bundle's spec may say what is to
     be run."""
     own = shipped("studies") / f"{given}.yaml"
-    if not given.exists() and not given.suffix and own.is_file():
+    named = not given.exists() and not given.suffix
+    if named and own.is_file():
         return document.load(own)
+    if named:
+        names = ", ".join(sorted(file.stem for file in shipped("studies").glob("*.yaml")))
+        allowed = f"a spec (YAML), a bundle, or a study of headrace's own: {names}"
+        raise bad_value("SPEC", str(given), problem="no such file", allowed=allowed)
     if not given.is_dir():
         return document.load(given)
     _not_here(given)

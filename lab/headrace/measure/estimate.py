@@ -105,7 +105,8 @@ def _search(measure: Measure, draw: random.Random, isolated: bool) -> tuple[int,
             took.append(seconds)
             sent = int(load_pps * seconds)
             lost = int(sent * _loss(load_pps / (most * _PART), draw, isolated))
-            if not lost or not retries:
+            # What is far too much for the chain is not tried again.
+            if not lost or not retries or load_pps > most * _PART * 1.1:
                 return Outcome(len(took), sent, sent, lost)
             retries -= 1
 

@@ -196,7 +196,7 @@ def test_too_small_a_sample_is_none() -> None:
 
 
 def test_a_start_counts_the_same_however_long_it_went_on() -> None:
-    """Of five short starts and one that went on for long, dearer; one of few slices tells less."""
+    """Five short starts, and one that went on for long and was dearer; few slices tell less."""
     short = [[sliced(slices("chain", 100.0, n=100))] for _ in range(5)]
     long = capacity([*short, [sliced(slices("chain", 130.0, n=3000))]])
     few = capacity([*short, [sliced(slices("chain", 130.0, n=LEAST // 3))]])
