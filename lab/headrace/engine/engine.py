@@ -22,6 +22,8 @@ from headrace.host import hugepages
 from headrace.host.numa import started_near
 from headrace.host.scheduling import Snapshot, snapshot
 from headrace.host.state import Process, RunState, dpdk_in
+from headrace.host.tail import tail
+from headrace.host.tool import printable
 
 _START_S = 1800.0  # a table of 10^9 entries takes ten minutes to load, more on a busy machine
 _QUIT_S = 10.0
@@ -159,7 +161,7 @@ class Engine:
     def last_words(self) -> HeadraceError:
         status = self._process.returncode
         try:
-            text = self._stderr.read_text(errors="replace").strip()
+            text = tail(self._stderr).strip()
         except OSError:
             text = ""
         lines = text.splitlines()
@@ -169,7 +171,7 @@ class Engine:
         how = f"exit status {status}"
         if status is not None and status < 0:
             how = f"killed by {signal.Signals(-status).name}"
-        words = " | ".join(lines[-_LAST_LINES:]) or "nothing on stderr"
+        words = printable(" | ".join(lines[-_LAST_LINES:])) or "nothing on stderr"
         return EngineDied(f"engine died ({how}); its last words: {words}{_lacking(words)}")
 
     def _reap(self, seconds: float) -> None:

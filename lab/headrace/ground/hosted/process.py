@@ -15,6 +15,7 @@ from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host.cgroups import Cgroup
 from headrace.host.numa import started_near
 from headrace.host.state import dpdk_folder, dpdk_in
+from headrace.host.tail import tail
 from headrace.host.tree import remove_tree
 
 _QUIT_S = 10.0
@@ -61,7 +62,7 @@ class VnfProcess(HostedVnf):
 
     def died(self) -> HeadraceError:
         how = how_ended(self._process, self._group)
-        words = last_words(self._stderr.read_text(errors="replace"))
+        words = last_words(tail(self._stderr))
         return HeadraceError(f"{self.vnf.name}: its engine died ({how}): {words}")
 
     def kill(self) -> None:

@@ -34,6 +34,8 @@ from headrace.ground.hosted.vnf import HostedVnf, how_ended, last_words
 from headrace.host import hugepages
 from headrace.host.cgroups import Cgroup
 from headrace.host.ledger import Ledger
+from headrace.host.tail import tail
+from headrace.host.tool import printable
 from headrace.spec.hosting import Hosting
 
 _QUIT_S = 10.0
@@ -280,13 +282,13 @@ class VnfMachine(HostedVnf):
     def died(self) -> HeadraceError:
         self._ended(_GONE_S)
         how = how_ended(self._process, self._group)
-        output = self._stderr.read_text(errors="replace").strip()
+        output = tail(self._stderr).strip()
         words = last_words(output) if output else f"its console: {self._console_words()}"
         return HeadraceError(f"{self.vnf.name}: its virtual machine ended ({how}): {words}")
 
     def _said(self) -> str:
         try:
-            return _ESCAPES.sub("", self._console.read_text(errors="replace"))
+            return _ESCAPES.sub("", tail(self._console))
         except OSError:
             return ""
 
@@ -295,7 +297,7 @@ class VnfMachine(HostedVnf):
         text = self._said()
         engine = [line for line in text.splitlines() if line.startswith("headrace-engine: ")]
         if engine:
-            return engine[-1]
+            return printable(engine[-1])
         return last_words(text) if text.strip() else "silent"
 
     def read(self) -> EngineCounts:

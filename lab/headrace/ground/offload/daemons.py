@@ -13,6 +13,8 @@ from pathlib import Path
 from headrace.errors import BadInput, HeadraceError
 from headrace.host.ledger import Ledger
 from headrace.host.state import Process
+from headrace.host.tail import tail
+from headrace.host.tool import printable
 from headrace.spec.offload import RouterVnf
 
 _FRR = Path("/usr/lib/frr")
@@ -91,7 +93,7 @@ class Daemons:
         while not socket.exists():
             one = self.running[daemon]
             if one.process is None or one.process.poll() is not None:
-                raise HeadraceError(f"vnfs.{self.name}: {daemon} ended: {_last_words(one.log)}")
+                raise HeadraceError(f"vnfs.{self.name}: {daemon} ended: {last_words_in(one.log)}")
             if time.monotonic() > deadline:
                 raise HeadraceError(f"vnfs.{self.name}: {daemon}: not ready after {_READY_S:g} s")
             time.sleep(0.05)
@@ -149,7 +151,7 @@ class Daemons:
         return died, back
 
     def last_words(self, daemon: str) -> str:
-        return _last_words(self.running[daemon].log)
+        return last_words_in(self.running[daemon].log)
 
     def _end_clients(self) -> None:
         """A new zebra knows nothing of them: all start anew, as watchfrr(8) has it."""
@@ -213,6 +215,7 @@ def check_frr(vnf: RouterVnf) -> None:
             )
 
 
-def _last_words(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"nothing in {log}"
+def last_words_in(log: Path) -> str:
+    """What a peer sends may be told there."""
+    lines = tail(log).strip().splitlines()
+    return printable(lines[-1]) if lines else f"nothing in {log}"
