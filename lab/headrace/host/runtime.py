@@ -16,10 +16,12 @@ from headrace.host.tool import BASE_IMAGE, Tool, printable, tool
 
 _RUN_TIMEOUT_S = 120
 # What every container gets: no program in it gains rights by being started (setuid, capabilities of
-# a file), and it makes so many processes at most: podman's own number, where docker has none. The
-# runtime's own filter of system calls stays.
+# a file), and it makes so many processes at most: podman's own number, where docker has none. Where
+# memory runs out its processes are ended first, however small each of them is: a host's engine is
+# larger. The runtime's own filter of system calls stays.
 CONFINED = (
     "--cap-drop", "all", "--security-opt", "no-new-privileges", "--pids-limit", "2048",
+    "--oom-score-adj", "1000",
 )  # fmt: skip
 
 # Users and groups of a container that has a user namespace: no file's and no process' of the host,
