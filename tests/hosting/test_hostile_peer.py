@@ -5,14 +5,12 @@ ends when it is told to."""
 
 from __future__ import annotations
 
-import array
 import contextlib
+import ctypes
 import fcntl
 import mmap
 import os
-import random
 import select
-import socket
 import struct
 import time
 from collections.abc import Callable
@@ -22,17 +20,8 @@ from typing import Any
 import pytest
 
 from support.engine import Engine, memory_engine
-from support.shm_peer import (
-    ASLEEP,
-    BYTES_AT,
-    HEAD,
-    SLOTS_AT,
-    TAIL,
-    TO_CLIENT,
-    TO_SERVER,
-    Peer,
-    joined,
-)
+from support.shm_attacks import ATTACKS, LIBC, PUNCH_HOLE
+from support.shm_peer import ASLEEP, HEAD, TAIL, TO_CLIENT, Peer, joined
 
 Start = Callable[..., Engine]
 
@@ -57,74 +46,6 @@ def host_plan(cpu: int, socket_path: Path) -> dict[str, Any]:
             {"name": "next", "cpus": [cpu], "inputs": [{"link": "gen2", "to": "link:meas2"}]},
         ],
     }
-
-
-def wants_to_be_woken(peer: Peer, until: float) -> None:
-    """It says that it sleeps, never reads a wake-up, and takes back O_NONBLOCK wherever it can."""
-    flags = fcntl.fcntl(peer.wake, fcntl.F_GETFL)
-    fcntl.fcntl(peer.wake, fcntl.F_SETFL, flags & ~os.O_NONBLOCK)
-    while time.monotonic() < until:
-        for _ in range(1000):
-            peer.put(TO_CLIENT + ASLEEP, 1, "<I")
-            peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
-        time.sleep(0.0005)
-
-
-def floods_with_wake_ups(peer: Peer, until: float) -> None:
-    passed = array.array("i", [peer.wake.fileno()] * 16)
-    peer.wake.setblocking(False)
-    while time.monotonic() < until:
-        try:
-            for _ in range(100):
-                peer.wake.sendmsg([bytes(60000)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
-        except (BlockingIOError, OSError):
-            time.sleep(0.0005)
-        os.write(peer.wakes_server, struct.pack("<Q", 1))
-
-
-def takes_pages_away(peer: Peer, until: float) -> None:
-    while time.monotonic() < until:
-        peer.memory.madvise(mmap.MADV_REMOVE)
-        time.sleep(0.0002)
-
-
-def writes_nonsense(peer: Peer, until: float) -> None:
-    """Indices, lengths and flags, at random; a part of the time such as could be."""
-    choose = random.Random(1)
-    size = len(peer.memory)
-    fields = [ring + field for ring in (TO_CLIENT, TO_SERVER) for field in (HEAD, TAIL, ASLEEP)]
-    head = 0
-    while time.monotonic() < until:
-        for _ in range(500):
-            slot = choose.randrange(2 * peer.slots)
-            length = choose.choice([0, 1, 60, peer.stride, 65535, 2**31, 2**32 - 1])
-            peer.put(SLOTS_AT + slot * peer.stride + BYTES_AT, length, "<I")
-            if choose.random() < 0.5:
-                head += choose.randrange(64)
-                peer.put(TO_SERVER + HEAD, head)
-            else:
-                peer.put(choose.choice(fields), choose.getrandbits(64))
-            at = choose.randrange(size - 64)
-            peer.memory[at : at + 64] = choose.randbytes(64)
-        time.sleep(0.0005)
-
-
-def comes_and_goes(peer: Peer, until: float) -> None:
-    peer.connection.close()
-    while time.monotonic() < until:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as again:
-            again.setblocking(False)
-            try:
-                again.connect(str(peer.path))
-                again.send(b"\0\0\0")
-                again.send(b"\0")
-            except OSError:
-                time.sleep(0.0002)
-
-
-ATTACKS = [
-    wants_to_be_woken, floods_with_wake_ups, takes_pages_away, writes_nonsense, comes_and_goes,
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
@@ -211,20 +132,85 @@ def test_watchers_of_a_wake_up_take_little_of_the_lcore(
         assert woken >= 1 and sent > 1000
 
 
-def test_pages_taken_away_cost_a_client_its_memory(
-    start_engine: Start, cpus: list[int], tmp_path: Path
-) -> None:
+def test_pages_cannot_be_taken_away(start_engine: Start, cpus: list[int], tmp_path: Path) -> None:
+    """Each would be a fault at its next use, in the host: not by the mapping, nor by the file."""
     path = tmp_path / "vf.sock"
     with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
         host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
+        with pytest.raises(PermissionError):
+            peer.memory.madvise(mmap.MADV_REMOVE, 1 << 16, 1 << 12)
+        assert LIBC.fallocate(peer.file, PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(1 << 12)) == -1
+        with pytest.raises(PermissionError):
+            os.ftruncate(peer.file, 0)
+        with pytest.raises(PermissionError):
+            os.pwrite(peer.file, b"x", 0)
+        with pytest.raises(PermissionError):
+            mmap.mmap(peer.file, 1 << 12)
         assert host.read()["links"]["vf"]["robbed"] == 0
-        peer.memory.madvise(mmap.MADV_REMOVE, 1 << 16, 1 << 12)
-        host.wait_for(lambda: host.read()["links"]["vf"]["robbed"] == 1, "the robbery to be seen")
-        assert not host.read()["links"]["vf"]["up"]
-        with joined(path) as second:
-            host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the next peer")
-            peer.memory.madvise(mmap.MADV_REMOVE)  # of the first's memory: nobody's harm
-            time.sleep(0.6)
-            assert host.read()["links"]["vf"]["up"]
-            assert host.read()["links"]["vf"]["robbed"] == 1
-            assert len(second.memory) == len(peer.memory)
+
+
+def takes_one_early(file: int, memory: mmap.mmap) -> None:
+    memory.madvise(mmap.MADV_REMOVE, 1 << 16, 1 << 12)
+
+
+def keeps_seals_off(file: int, memory: mmap.mmap) -> None:
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
+
+
+@pytest.mark.parametrize("how", [takes_one_early, keeps_seals_off], ids=lambda how: how.__name__)
+def test_memory_that_cannot_be_sealed_whole_is_not_used(
+    start_engine: Start, cpus: list[int], tmp_path: Path, how: Callable[[int, mmap.mmap], None]
+) -> None:
+    path = tmp_path / "vf.sock"
+    with start_engine(host_plan(cpus[0], path)) as host:
+        with joined(path, how):
+            host.wait_for(
+                lambda: host.read()["links"]["vf"]["robbed"] == 1, "the robbery to be seen"
+            )
+            assert not host.read()["links"]["vf"]["up"]
+            with joined(path):
+                host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the next peer")
+        assert host.read()["links"]["vf"]["robbed"] == 1
+
+
+def test_wake_ups_are_paid_from_a_budget(
+    start_engine: Start, cpus: list[int], tmp_path: Path
+) -> None:
+    """Who says all the time that it sleeps is woken for few of its packets."""
+    path = tmp_path / "vf.sock"
+    with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
+        host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
+        host.call("start", sources={"gen": {"rate_pps": 200_000, "duration_s": 60}})
+        peer.wake.setblocking(False)
+        woken, until = 0, time.monotonic() + 2
+        while time.monotonic() < until:
+            peer.put(TO_CLIENT + ASLEEP, 1, "<I")
+            peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+            with contextlib.suppress(BlockingIOError):
+                woken += len(peer.wake.recv(8))
+        read = host.read()["links"]["vf"]
+        host.call("stop")
+        assert 0 < woken < read["tx_packets"] / 3
+        assert read["wakes_held"] > 0
+
+
+def test_last_packet_beyond_the_budget_wakes_its_reader(
+    start_engine: Start, cpus: list[int], tmp_path: Path
+) -> None:
+    """One that sleeps whenever it has all is woken for the last packet, too, though the lcore has
+    no more reason to look."""
+    path, packets = tmp_path / "vf.sock", 100_000
+    with start_engine(host_plan(cpus[0], path)) as host, joined(path) as peer:
+        host.wait_for(lambda: host.read()["links"]["vf"]["up"], "the peer")
+        peer.wake.settimeout(5)
+        host.call("start", sources={"gen": {"rate_pps": 200_000, "packets": packets}})
+        head, longest = 0, 0.0
+        while head < packets:
+            peer.put(TO_CLIENT + TAIL, head)
+            peer.put(TO_CLIENT + ASLEEP, 1, "<I")
+            if head == (head := struct.unpack_from("<Q", peer.memory, TO_CLIENT + HEAD)[0]):
+                began = time.monotonic()
+                peer.wake.recv(8)
+                longest = max(longest, time.monotonic() - began)
+        assert longest < 1
+        assert host.read()["links"]["vf"]["wakes_held"] > 0

@@ -7,7 +7,7 @@ import mmap
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ class Peer:
 
     path: Path
     connection: socket.socket
+    file: int  # of the memory
     memory: mmap.mmap
     wakes_server: int  # eventfd
     wake: socket.socket  # is woken by it
@@ -39,20 +40,24 @@ class Peer:
 
 
 @contextmanager
-def joined(path: Path) -> Iterator[Peer]:
+def joined(path: Path, first: Callable[[int, mmap.mmap], None] | None = None) -> Iterator[Peer]:
+    """`first` is done with the memory, by its descriptor and as it is mapped, before it says that
+    it is ready."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.settimeout(10)
         connection.connect(str(path))
         hello, fds, _, _ = socket.recv_fds(connection, HELLO.size, 8)
         _, _, slots, stride = HELLO.unpack(hello)
         memory = mmap.mmap(fds[0], os.fstat(fds[0]).st_size)
-        os.close(fds[0])
         wake = socket.socket(fileno=fds[2])
+        if first:
+            first(fds[0], memory)
         connection.send(b"\0")
         connection.setblocking(False)
         try:
-            yield Peer(path, connection, memory, fds[1], wake, slots, stride)
+            yield Peer(path, connection, fds[0], memory, fds[1], wake, slots, stride)
         finally:
+            os.close(fds[0])
             os.close(fds[1])
             wake.close()
             memory.close()

@@ -80,7 +80,7 @@ static int map_create(const struct shm_conf *c, struct shm_map **out, struct err
 		return err_set(err, ENOMEM, "params.slots", "out of memory");
 	memory = m->fd[SHM_FD_MEMORY] = memfd_create("headrace-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory < 0 || ftruncate(memory, (off_t)m->size) ||
-	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
+	    fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
 	    !make_wake_ups(m) || !map_memory(m)) {
 		int rc = err_set(err, errno, "params.slots", "no shared memory of %zu bytes: %s",
 				 m->size, strerror(errno));
@@ -121,12 +121,16 @@ struct shm_map *shm_map_again(const struct shm_map *m)
 	return shm_map_open(&hello, m->fd);
 }
 
-/* Whether it has all its pages; swapped ones are counted. */
-bool shm_map_whole(const struct shm_map *m)
+/*
+ * Pages can be given back (MADV_REMOVE, FALLOC_FL_PUNCH_HOLE) until nobody may map the file for writing
+ * any more, which both sides have done by now. Whether all pages are there; swapped ones are counted.
+ */
+bool shm_map_seal(const struct shm_map *m)
 {
 	struct stat st;
 
-	return !fstat(m->fd[SHM_FD_MEMORY], &st) && (size_t)st.st_blocks * 512 >= m->size;
+	return !fcntl(m->fd[SHM_FD_MEMORY], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) &&
+	       !fstat(m->fd[SHM_FD_MEMORY], &st) && (size_t)st.st_blocks * 512 >= m->size;
 }
 
 /* Other memory, which no client has yet. Lcores go over to it by themselves. */

@@ -27,6 +27,14 @@
 #define WAKES_MEASURED 16
 #define WAKES_DEAR 4
 
+/*
+ * A client that says all the time that it sleeps has the lcore make a system call for each packet. So one
+ * part in WAKE_SHARE of its time is for wake-ups, and as many at once as take WAKE_AT_ONCE_NS; those
+ * beyond are moderated, as a NIC does with its interrupts: the connection's thread makes them.
+ */
+#define WAKE_SHARE 64
+#define WAKE_AT_ONCE_NS 1000000
+
 int shm_stamp_offset = -1;
 
 static inline uint64_t *stamp_of(struct rte_mbuf *m)
@@ -258,27 +266,65 @@ static void wake_done(struct shm_wakes *w, uint64_t start, uint64_t cpu_ns, doub
 	w->not_before = now + (uint64_t)((double)took * WAKE_PAUSE / ns_per_cycle);
 }
 
-static __rte_noinline void wake_peer(struct shm_state *s, const struct shm_queue *q)
+static void hold_back(struct shm_state *s, uint64_t now)
 {
-	const struct shm_conf *c = s->link->conf;
-	uint64_t one = 1, start = rte_rdtsc(), cpu_ns;
+	uint64_t one = 1;
+
+	s->wakes_held++;
+	atomic_store(&s->held, true);
+	if ((double)(now - s->nudged) * s->ns_per_cycle < SHM_NUDGE_MS * 1e6)
+		return;
+	s->nudged = now;
+	(void)!write(s->wake, &one, sizeof(one));
+}
+
+static void pay(struct shm_state *s, uint64_t start)
+{
+	uint64_t now = rte_rdtsc(), most = (uint64_t)(WAKE_DEAR_NS / s->ns_per_cycle);
+
+	s->woken.paid_until = RTE_MAX(s->woken.paid_until, start) + RTE_MIN(now - start, most) * WAKE_SHARE;
+}
+
+static __rte_noinline void wake_client(struct shm_state *s, const struct shm_queue *q)
+{
+	uint64_t start = rte_rdtsc(), ahead = (uint64_t)(WAKE_AT_ONCE_NS / s->ns_per_cycle) * WAKE_SHARE;
+	uint64_t cpu_ns;
 
 	if (start < s->woken.not_before)
 		return;
+	if (s->woken.paid_until > start + ahead) {
+		hold_back(s, start);
+		return;
+	}
+	if (!atomic_exchange(&q->ring->asleep, 0))
+		return;
 	cpu_ns = s->woken.measured ? thread_cpu_ns() : 0;
 	/* It only fails when wake-ups are pending already, or nobody can be woken. */
-	(void)!(c->role ? write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one)) :
-		send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+	send(map_of(q)->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	wake_done(&s->woken, start, cpu_ns, s->ns_per_cycle);
+	pay(s, start);
+}
+
+static __rte_noinline void wake_server(const struct shm_queue *q)
+{
+	uint64_t one = 1;
+
+	if (atomic_exchange(&q->ring->asleep, 0))
+		(void)!write(map_of(q)->fd[SHM_FD_TO_SERVER], &one, sizeof(one));
 }
 
 /* The peer reads `asleep` before it sleeps, and `head` after it said so: one of us sees the other. */
 static inline void wake_reader(struct shm_state *s, const struct shm_queue *q)
 {
+	const struct shm_conf *c = s->link->conf;
+
 	atomic_thread_fence(memory_order_seq_cst);
-	if (unlikely(atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)) &&
-	    atomic_exchange(&q->ring->asleep, 0))
-		wake_peer(s, q);
+	if (likely(!atomic_load_explicit(&q->ring->asleep, memory_order_relaxed)))
+		return;
+	if (c->role)
+		wake_server(q);
+	else
+		wake_client(s, q);
 }
 
 uint16_t shm_tx(struct link_txq *txq, uint16_t dest, struct rte_mbuf **pkts, uint16_t n)

@@ -20,8 +20,10 @@
 #define HELLO_MS 1000
 /* One who comes again and again takes little of the thread's CPU: so often at most is one let in. */
 #define ACCEPT_MS 20
-/* So often is looked whether the client left the memory as it is. */
-#define LOOK_MS 250
+
+/* So often wake-ups are made that an lcore left, and so many times it is looked for others then. */
+#define HELD_MS 1
+#define HELD_TURNS (2 * SHM_NUDGE_MS / HELD_MS)
 
 static struct sockaddr_un address(const struct shm_conf *c)
 {
@@ -132,6 +134,9 @@ static void hear_client(struct shm_state *s)
 
 	if (recv(s->peer, &byte, 1, MSG_DONTWAIT | MSG_PEEK) <= 0 || atomic_load(&s->up)) {
 		lose_peer(s);
+	} else if (!shm_map_seal(s->own)) {
+		atomic_fetch_add(&s->robbed, 1);
+		lose_peer(s);
 	} else {
 		shutdown(s->peer, SHUT_RD);
 		atomic_fetch_add(&s->connects, 1);
@@ -139,12 +144,16 @@ static void hear_client(struct shm_state *s)
 	}
 }
 
-static void keep_memory(struct shm_state *s)
+/* Of a client whose lcore has no time for it. */
+static void wake_held(struct shm_state *s)
 {
-	if (s->peer < 0 || shm_map_whole(s->own))
+	if (!atomic_exchange(&s->held, false)) {
+		s->held_turns -= s->held_turns ? 1 : 0;
 		return;
-	atomic_fetch_add(&s->robbed, 1);
-	lose_peer(s);
+	}
+	s->held_turns = HELD_TURNS;
+	if (atomic_load(&s->up) && atomic_exchange(&s->own->region->rings[SHM_TO_CLIENT].asleep, 0))
+		send(s->own->fd[SHM_FD_TO_CLIENT], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void join_server(struct shm_state *s)
@@ -177,12 +186,15 @@ static void serve(struct shm_state *s)
 	short heard = atomic_load(&s->up) ? 0 : POLLIN;
 	struct pollfd p[] = {{s->wake, POLLIN, 0}, {s->peer, heard, 0},
 			     {crowd ? -1 : s->listening, POLLIN, 0}};
+	uint64_t nudges;
 
-	if (poll(p, 3, crowd ? ACCEPT_MS : s->peer >= 0 ? LOOK_MS : -1) < 0)
+	if (poll(p, 3, s->held_turns ? HELD_MS : crowd ? ACCEPT_MS : -1) < 0)
 		return;
+	if (p[0].revents)
+		(void)!read(s->wake, &nudges, sizeof(nudges));
 	if (p[1].revents)
 		hear_client(s);
-	keep_memory(s);
+	wake_held(s);
 	if (p[2].revents)
 		serve_one(s);
 }

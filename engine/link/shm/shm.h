@@ -27,9 +27,13 @@
  * clear. The server's end takes none (SHUT_RD), as a client could send descriptors with one, which
  * whoever takes the datagram has to close; that may wait for as long as the client likes
  * (core/discard.h). An eventfd carries no descriptors, and a read with RWF_NOWAIT never waits.
- * A client may give the memory's pages back to the kernel (MADV_REMOVE, which no seal forbids), so
- * that each use of one is a fault in the server: one that does is let go. Each client gets memory and
+ * A client could give the memory's pages back to the kernel (MADV_REMOVE), so that each use of one is a
+ * fault in the server. Once it has mapped the memory and said so, the server seals it against that
+ * (F_SEAL_FUTURE_WRITE), and then looks whether all pages are there. Each client gets memory and
  * wake-ups of its own.
+ *
+ * A wake-up is the server's work at the client's order, so it is paid from a budget; what is beyond it
+ * is left to the connection's thread, which is no lcore's.
  */
 
 #define SHM_MAGIC 0x68727368u /* "hrsh" */
@@ -98,9 +102,13 @@ struct shm_conf {
 	bool times;
 };
 
+/* An lcore tells the thread that it leaves wake-ups to it; while it does, so often. */
+#define SHM_NUDGE_MS 10
+
 /* What wake-ups by this link cost the lcore, and until when it makes none. */
 struct shm_wakes {
 	uint64_t not_before; /* TSC */
+	uint64_t paid_until; /* TSC: the budget's, of as much time as it takes to have this much */
 	unsigned int measured; /* so many of the next ones are, by the thread's CPU time */
 	unsigned int dear; /* of those that were, in a row */
 };
@@ -112,10 +120,12 @@ struct shm_state {
 	_Atomic bool up;
 	_Atomic bool stop;
 	_Atomic uint64_t connects, refused;
-	_Atomic uint64_t robbed; /* clients that gave pages of the memory back */
+	_Atomic uint64_t robbed; /* clients that kept the memory from being sealed whole */
 	control_thread thread;
 	bool running;
 	int listening, peer, wake; /* wake: ends the thread's wait */
+	_Atomic bool held; /* a client asked to be woken, and its lcore did not */
+	unsigned int held_turns;
 	uint64_t let_in_ns;
 	bool given; /* the memory, to a client */
 	/* Reader's lcore. */
@@ -126,7 +136,8 @@ struct shm_state {
 	struct shm_times times;
 	/* Writer's lcore. */
 	struct shm_wakes woken;
-	uint64_t sent, too_long;
+	uint64_t nudged; /* TSC */
+	uint64_t sent, too_long, wakes_held;
 	struct ends too_long_ends;
 	uint64_t stays, stay_cycles;
 	struct hist *stay_ns;
@@ -138,7 +149,7 @@ int shm_renew(struct shm_state *s, struct err *err);
 int shm_map_create(const struct shm_conf *c, struct shm_map **out, struct err *err);
 struct shm_map *shm_map_open(const struct shm_hello *hello, const int *fds);
 struct shm_map *shm_map_again(const struct shm_map *m);
-bool shm_map_whole(const struct shm_map *m);
+bool shm_map_seal(const struct shm_map *m);
 void shm_map_close(struct shm_map *m);
 void shm_queue_offer(struct shm_queue *q, struct shm_map *m);
 void shm_queue_close(struct shm_queue *q);

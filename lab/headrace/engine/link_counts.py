@@ -153,6 +153,7 @@ class ShmCounts(Counts):
     corrupt: int
     rx_no_mbuf: int
     too_long: int
+    wakes_held: int  # the peer's, beyond what an lcore has for them
     used: int  # what the peer has not taken yet
     ended: dict[str, Ends]
     wait: LinkTimes | None = None

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client of a shared memory link may try against its host (support/shm_peer.py): each until
+a time, as fast as one process can."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import random
+import socket
+import struct
+import time
+
+from support.shm_peer import (
+    ASLEEP,
+    BYTES_AT,
+    HEAD,
+    SLOTS_AT,
+    TAIL,
+    TO_CLIENT,
+    TO_SERVER,
+    Peer,
+)
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PUNCH_HOLE = 3  # fallocate(2), with FALLOC_FL_KEEP_SIZE
+MADV_PAGEOUT, MADV_COLLAPSE = 21, 25  # madvise(2)
+SO_ATTACH_FILTER = 26
+
+
+def drains(peer: Peer, until: float) -> None:
+    """No attack: it looks for packets all the time, and takes what comes."""
+    while time.monotonic() < until:
+        for _ in range(100):
+            peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+
+
+def sends(peer: Peer, until: float) -> None:
+    """No attack: as many packets as `writes_nonsense` says that it sends, and these are some."""
+    choose, other = random.Random(1), bytearray(len(peer.memory))
+    for slot in range(2 * peer.slots):
+        peer.put(SLOTS_AT + slot * peer.stride + BYTES_AT, 60, "<I")
+    head = 0
+    while time.monotonic() < until:
+        for _ in range(500):
+            at = choose.randrange(len(other) - 64)
+            other[at : at + 64] = choose.randbytes(64)
+            if choose.random() < 0.5:
+                head += choose.randrange(64)
+                peer.put(TO_SERVER + HEAD, head)
+        peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+
+
+def wants_to_be_woken(peer: Peer, until: float) -> None:
+    """It says that it sleeps, never reads a wake-up, and takes back O_NONBLOCK wherever it can."""
+    flags = fcntl.fcntl(peer.wake, fcntl.F_GETFL)
+    fcntl.fcntl(peer.wake, fcntl.F_SETFL, flags & ~os.O_NONBLOCK)
+    while time.monotonic() < until:
+        for _ in range(1000):
+            peer.put(TO_CLIENT + ASLEEP, 1, "<I")
+            peer.memory[TO_CLIENT + TAIL : TO_CLIENT + TAIL + 8] = peer.memory[:8]
+        time.sleep(0.0005)
+
+
+def makes_wake_ups_dear(peer: Peer, until: float) -> None:
+    """Whoever sends it a message runs a program of its own (a socket filter)."""
+    divide = [(0x34, 0, 0, 3)] * 4094  # BPF_ALU, BPF_DIV
+    program = [(0x00, 0, 0, 0xFFFFFFFF), *divide, (0x06, 0, 0, 0)]  # BPF_LD, ..., BPF_RET: dropped
+    code = b"".join(struct.pack("=HBBI", *one) for one in program)
+    held = ctypes.create_string_buffer(code)
+    form = struct.pack("HL", len(program), ctypes.addressof(held))
+    peer.wake.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, form)
+    wants_to_be_woken(peer, until)
+
+
+def floods_with_wake_ups(peer: Peer, until: float) -> None:
+    passed = array.array("i", [peer.wake.fileno()] * 16)
+    peer.wake.setblocking(False)
+    while time.monotonic() < until:
+        try:
+            for _ in range(100):
+                peer.wake.sendmsg([bytes(60000)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+        except (BlockingIOError, OSError):
+            time.sleep(0.0005)
+        os.write(peer.wakes_server, struct.pack("<Q", 1))
+
+
+def takes_pages_away(peer: Peer, until: float) -> None:
+    """By its mapping and by the descriptor; and has them written elsewhere, and gathered."""
+    while time.monotonic() < until:
+        for advice in (mmap.MADV_REMOVE, MADV_PAGEOUT, MADV_COLLAPSE):
+            with contextlib.suppress(OSError):
+                peer.memory.madvise(advice)
+        LIBC.fallocate(peer.file, PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(len(peer.memory)))
+        with contextlib.suppress(OSError):
+            os.ftruncate(peer.file, 0)
+        time.sleep(0.0002)
+
+
+def writes_nonsense(peer: Peer, until: float) -> None:
+    """Indices, lengths and flags, at random; a part of the time such as could be."""
+    choose = random.Random(1)
+    size = len(peer.memory)
+    fields = [ring + field for ring in (TO_CLIENT, TO_SERVER) for field in (HEAD, TAIL, ASLEEP)]
+    head = 0
+    while time.monotonic() < until:
+        for _ in range(500):
+            slot = choose.randrange(2 * peer.slots)
+            length = choose.choice([0, 1, 60, peer.stride, 65535, 2**31, 2**32 - 1])
+            peer.put(SLOTS_AT + slot * peer.stride + BYTES_AT, length, "<I")
+            if choose.random() < 0.5:
+                head += choose.randrange(64)
+                peer.put(TO_SERVER + HEAD, head)
+            else:
+                peer.put(choose.choice(fields), choose.getrandbits(64))
+            at = choose.randrange(size - 64)
+            peer.memory[at : at + 64] = choose.randbytes(64)
+        time.sleep(0.0005)
+
+
+def comes_and_goes(peer: Peer, until: float) -> None:
+    peer.connection.close()
+    while time.monotonic() < until:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as again:
+            again.setblocking(False)
+            try:
+                again.connect(str(peer.path))
+                again.send(b"\0\0\0")
+                again.send(b"\0")
+            except OSError:
+                time.sleep(0.0002)
+
+
+ATTACKS = [
+    wants_to_be_woken, makes_wake_ups_dear, floods_with_wake_ups, takes_pages_away, writes_nonsense,
+    comes_and_goes,
+]  # fmt: skip
