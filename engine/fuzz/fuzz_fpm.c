@@ -78,6 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else if (fpm_parse(&nl, exact + 1, size - 1) > (long)size - 1)
 		abort();
 	netlink_idle(&nl);
+	while (users_resolve(nl.vnf))
+		;
 	if (data[0] & 2 && sweeps()) { /* a new session, and what it has not announced */
 		vnf_session_begin(nl.vnf, 0);
 		vnf_sweep(nl.vnf);

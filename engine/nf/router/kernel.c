@@ -9,6 +9,8 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 
+#include <rte_cycles.h>
+
 #include "learn.h"
 
 #define RECEIVE_BYTES (32 << 20) /* a full table comes faster than it is taken in */
@@ -120,13 +122,13 @@ void kernel_tick(struct source *s, uint64_t now_ns)
 		kernel_dump(s);
 }
 
-void kernel_read(struct source *s)
+void kernel_read(struct source *s, uint64_t until_tsc)
 {
 	static _Thread_local _Alignas(16) uint8_t buf[1 << 16];
 	bool done = false;
 	ssize_t n;
 
-	for (unsigned int i = 0; i < 64; i++) { /* then the others' turn */
+	do {
 		n = recv(s->kernel_socket.fd, buf, sizeof(buf), 0);
 		if (n < 0 && errno == ENOBUFS) /* some were lost: all is read anew */
 			s->vnf->read_again = true;
@@ -137,7 +139,7 @@ void kernel_read(struct source *s)
 		if (done && s->dump < DUMP_IDLE)
 			next_dump(s);
 		done = false;
-	}
+	} while (rte_rdtsc() < until_tsc);
 }
 
 /*

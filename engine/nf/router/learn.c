@@ -2,6 +2,11 @@
 /*
  * The thread that listens to the VNFs: one rtnetlink socket in each one's namespace, and a listener
  * for its FPM connection. It sleeps unless there is something to learn.
+ *
+ * What a message takes is up to who sends it, and some take a hundred times as long as others. So it is
+ * the thread's time that is shared out, by parts of a millisecond: of those that have something to
+ * say, the one that had least of it goes on, as in the kernel's fair scheduler. Who was silent is owed a
+ * second at most: a table that comes at once is taken in before what others send all the time.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -13,11 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <rte_cycles.h>
+
 #include "learn.h"
 #include "core/netns.h"
 #include "core/rights/rights.h"
 
-#define EVENTS 32
+#define WATCHED_PER_SOURCE 3
+#define TURN_US 500 /* for messages; and as much again for what follows from them */
+#define OWED_NS 1000000000
 /* Kernels resolve a neighbour for who may set one (kernel_resolve). */
 #define NEEDED (1ull << CAP_NET_ADMIN)
 #define IDLE_MS 100
@@ -46,6 +55,8 @@ static void fpm_close(struct source *s)
 	close(s->connection.fd);
 	s->connection.fd = -1;
 	netlink_idle(&s->fpm);
+	s->fpm.late = false;
+	s->used = s->fpm.at = 0;
 	vnf_session_end(s->vnf, now_ns());
 }
 
@@ -57,8 +68,6 @@ static void fpm_accept(struct learner *l, struct source *s)
 	if (fd < 0)
 		return;
 	fpm_close(s);
-	s->used = 0;
-	s->fpm.deleting = false;
 	vnf_session_begin(s->vnf, now_ns());
 	if (watch(l, fd, &s->connection)) {
 		s->connection.fd = fd;
@@ -66,14 +75,19 @@ static void fpm_accept(struct learner *l, struct source *s)
 	}
 }
 
-static void fpm_read(struct source *s)
+/* What is left of the last turn comes first. */
+static void fpm_read(struct source *s, uint64_t until_tsc)
 {
-	ssize_t n = recv(s->connection.fd, s->buf + s->used, sizeof(s->buf) - s->used, 0);
+	ssize_t n = 0;
 	long used;
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	used = n <= 0 ? -1 : fpm_parse(&s->fpm, s->buf, s->used + (size_t)n);
+	if (!s->fpm.late) {
+		n = recv(s->connection.fd, s->buf + s->used, sizeof(s->buf) - s->used, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+	}
+	s->fpm.until = until_tsc;
+	used = n <= 0 && !s->fpm.late ? -1 : fpm_parse(&s->fpm, s->buf, s->used + (size_t)n);
 	if (used < 0) {
 		fpm_close(s);
 		return;
@@ -83,59 +97,128 @@ static void fpm_read(struct source *s)
 	s->used -= (size_t)used;
 }
 
-static void handle(struct learner *l, struct watched *w)
+static uint64_t turn_ends(void)
 {
-	struct source *s = w->source;
+	return rte_rdtsc() + rte_get_tsc_hz() / 1000000 * TURN_US;
+}
 
-	if (w->kind == WATCH_LISTENER)
+static void resolve(struct vnf *v)
+{
+	uint64_t until = turn_ends();
+
+	while (users_resolve(v) && rte_rdtsc() < until)
+		;
+}
+
+static void turn(struct learner *l, struct source *s)
+{
+	if (s->listener.ready)
 		fpm_accept(l, s);
-	else if (w->kind == WATCH_CONNECTION && s->connection.fd >= 0)
-		fpm_read(s);
-	else if (w->kind == WATCH_KERNEL)
-		kernel_read(s);
+	else if (s->connection.fd >= 0 && (s->connection.ready || s->fpm.late))
+		fpm_read(s, turn_ends());
+	if (s->kernel_socket.ready)
+		kernel_read(s, turn_ends());
+	resolve(s->vnf);
+}
+
+static bool has_something(const struct source *s)
+{
+	return s->listener.ready || s->connection.ready || s->kernel_socket.ready || s->fpm.late ||
+	       s->vnf->resolve_left;
+}
+
+/* What a source had, with no more of it unclaimed than one may be owed. */
+static uint64_t had_ns(const struct learner *l, const struct source *s)
+{
+	return RTE_MAX(s->spent_ns, l->floor_ns > OWED_NS ? l->floor_ns - OWED_NS : 0);
+}
+
+/* Whose turn it is; NULL: nobody has anything to say. */
+static struct source *next(const struct learner *l)
+{
+	struct source *least = NULL;
+
+	for (unsigned int i = 0; i < l->n_sources; i++) {
+		struct source *s = &l->sources[i];
+
+		if (has_something(s) && (!least || had_ns(l, s) < had_ns(l, least)))
+			least = s;
+	}
+	return least;
+}
+
+/* Whether there may be more to do. */
+static bool serve(struct learner *l)
+{
+	struct source *s = next(l);
+	uint64_t began = now_ns(), had;
+
+	if (!s)
+		return false;
+	had = had_ns(l, s);
+	turn(l, s);
+	s->heard_ns = now_ns();
+	s->spent_ns = had + s->heard_ns - began;
+	l->floor_ns = RTE_MAX(l->floor_ns, had);
+	return true;
+}
+
+/* A deletion that nothing followed is carried out; whether one still waits. */
+static bool settle(struct source *s, uint64_t now)
+{
+	if (!s->fpm.deleting && !s->kernel.deleting)
+		return false;
+	if (now - s->heard_ns < SETTLE_MS * 1000000u)
+		return true;
+	netlink_idle(&s->fpm);
+	netlink_idle(&s->kernel);
+	return false;
 }
 
 static bool tick(struct learner *l)
 {
+	uint64_t now = now_ns();
 	bool waiting = false;
 
 	for (unsigned int i = 0; i < l->n_sources; i++) {
 		struct source *s = &l->sources[i];
 
 		if (s->kernel_socket.fd >= 0)
-			kernel_tick(s, now_ns());
-		vnf_tick(s->vnf, now_ns());
-		waiting |= s->fpm.deleting || s->kernel.deleting;
+			kernel_tick(s, now);
+		if (vnf_tick(s->vnf, now))
+			s->spent_ns += now_ns() - now;
+		waiting |= settle(s, now);
 	}
 	return waiting;
 }
 
-static void settle(struct learner *l)
+static void mark_ready(struct learner *l, int n)
 {
 	for (unsigned int i = 0; i < l->n_sources; i++) {
-		netlink_idle(&l->sources[i].fpm);
-		netlink_idle(&l->sources[i].kernel);
+		struct source *s = &l->sources[i];
+
+		s->listener.ready = s->connection.ready = s->kernel_socket.ready = false;
 	}
+	for (int i = 0; i < n; i++)
+		if (l->events[i].data.ptr)
+			((struct watched *)l->events[i].data.ptr)->ready = true;
 }
 
 static control_end run(void *arg)
 {
 	struct learner *l = arg;
-	struct epoll_event events[EVENTS];
-	bool waiting = false, held = false;
+	bool waiting = false, held = false, busy = false;
 
 	rights_hold(NEEDED);
 	atomic_store(&l->holds, true);
 	while (!atomic_load(&l->stop)) {
-		int n = epoll_wait(l->epoll, events, EVENTS, waiting ? SETTLE_MS : IDLE_MS);
+		int n = epoll_wait(l->epoll, l->events, (int)l->n_events,
+				   busy ? 0 : waiting ? SETTLE_MS : IDLE_MS);
 
 		held = held || rights_held(NEEDED);
-		pthread_mutex_lock(&l->router->lock);
-		for (int i = 0; i < n; i++)
-			if (events[i].data.ptr)
-				handle(l, events[i].data.ptr);
-		if (n <= 0)
-			settle(l);
+		router_lock_later(l->router);
+		mark_ready(l, n);
+		busy = serve(l);
 		waiting = tick(l);
 		pthread_mutex_unlock(&l->router->lock);
 	}
@@ -149,9 +232,7 @@ static struct source *source_init(struct learner *l, struct vnf *v)
 	s->vnf = v;
 	s->fpm = (struct netlink){.vnf = v, .routes = true};
 	s->kernel = (struct netlink){.vnf = v, .kernel = true, .routes = v->learn == LEARN_KERNEL};
-	s->listener = (struct watched){-1, WATCH_LISTENER, s};
-	s->connection = (struct watched){-1, WATCH_CONNECTION, s};
-	s->kernel_socket = (struct watched){-1, WATCH_KERNEL, s};
+	s->listener.fd = s->connection.fd = s->kernel_socket.fd = -1;
 	return s;
 }
 
@@ -225,7 +306,9 @@ int learner_start(struct router *r, const struct router_params *p, struct err *e
 	l->epoll = epoll_create1(EPOLL_CLOEXEC);
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	l->sources = calloc(r->n_vnfs, sizeof(*l->sources));
-	rc = l->sources ? open_all(l, p, err) : err_set(err, ENOMEM, "params", "out of memory");
+	l->n_events = WATCHED_PER_SOURCE * r->n_vnfs + 1;
+	l->events = calloc(l->n_events, sizeof(*l->events));
+	rc = l->sources && l->events ? open_all(l, p, err) : err_set(err, ENOMEM, "params", "out of memory");
 	if (!rc) {
 		rc = control_start(&l->thread, "router-learn", run, l);
 		l->running = !rc;
@@ -260,6 +343,7 @@ void learner_stop(struct router *r)
 		close(l->epoll);
 	if (l->wake >= 0)
 		close(l->wake);
+	free(l->events);
 	free(l->sources);
 	free(l);
 	r->learner = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "netlink.h"
@@ -8,12 +9,9 @@
 
 /* What the learning thread's files share. */
 
-enum watch_kind { WATCH_LISTENER, WATCH_CONNECTION, WATCH_KERNEL };
-
 struct watched {
-	int fd;
-	enum watch_kind kind;
-	struct source *source;
+	int fd; /* -1: not there */
+	bool ready;
 };
 
 /* What is listened to of one VNF. */
@@ -23,6 +21,8 @@ struct source {
 	struct netlink fpm, kernel;
 	unsigned int dump; /* step of reading the kernel's state; DUMP_IDLE when done */
 	uint64_t dump_again_ns;
+	uint64_t heard_ns; /* when it had its turn last */
+	uint64_t spent_ns; /* of the learning thread's time, counted as in learn.c */
 	size_t used;
 	uint8_t buf[2 * (FPM_FRAME_MAX + 1)];
 };
@@ -35,11 +35,14 @@ struct learner {
 	int epoll, wake;
 	struct source *sources;
 	unsigned int n_sources;
+	struct epoll_event *events; /* room for all that is watched */
+	unsigned int n_events;
+	uint64_t floor_ns; /* what who has had least had, when it last was somebody's turn */
 };
 
 /* kernel.c: rtnetlink of the namespace that the calling thread is in, a descriptor or -errno. */
 int kernel_open(void);
-void kernel_read(struct source *s);
+void kernel_read(struct source *s, uint64_t until_tsc);
 /* Read everything anew; what is not there any more is swept at the end. */
 void kernel_dump(struct source *s);
 void kernel_tick(struct source *s, uint64_t now_ns);

@@ -11,6 +11,8 @@
 #include <linux/nexthop.h>
 #include <linux/rtnetlink.h>
 
+#include <rte_cycles.h>
+
 #define ATTRIBUTES_MAX 32
 static_assert(RTA_MAX < ATTRIBUTES_MAX && NHA_MAX < ATTRIBUTES_MAX && NDA_MAX < ATTRIBUTES_MAX, "room");
 
@@ -345,29 +347,40 @@ static void message(struct netlink *nl, const struct nlmsghdr *h, bool *dump_don
 	}
 }
 
+/* How many bytes had their turn, all unless it is late; or -EPROTO. */
+static long messages(struct netlink *nl, const void *buf, size_t len, bool *dump_done)
+{
+	size_t at = 0;
+
+	while (len - at >= sizeof(struct nlmsghdr)) {
+		const struct nlmsghdr *h = (const void *)((const char *)buf + at);
+
+		if (h->nlmsg_len < NLMSG_HDRLEN || h->nlmsg_len > len - at)
+			return -EPROTO;
+		if (nl->until && rte_rdtsc() > nl->until) {
+			nl->late = true;
+			return (long)at;
+		}
+		message(nl, h, dump_done);
+		at += RTE_MIN(NLMSG_ALIGN((size_t)h->nlmsg_len), len - at);
+	}
+	return at == len ? (long)at : -EPROTO;
+}
+
 int netlink_parse(struct netlink *nl, const void *buf, size_t len, bool *dump_done)
 {
-	const struct nlmsghdr *h = buf;
+	long n = messages(nl, buf, len, dump_done);
 
-	while (len >= sizeof(*h)) {
-		size_t step = NLMSG_ALIGN((size_t)h->nlmsg_len);
-
-		if (h->nlmsg_len < NLMSG_HDRLEN || h->nlmsg_len > len)
-			return -EPROTO;
-		message(nl, h, dump_done);
-		if (step >= len)
-			return 0;
-		len -= step;
-		h = (const void *)((const char *)h + step);
-	}
-	return len ? -EPROTO : 0;
+	return n < 0 ? (int)n : 0;
 }
 
 long fpm_parse(struct netlink *nl, const uint8_t *buf, size_t len)
 {
 	size_t used = 0;
 	bool done;
+	long n;
 
+	nl->late = false;
 	while (len - used >= 4) {
 		const uint8_t *f = buf + used;
 		size_t frame = (size_t)f[2] << 8 | f[3];
@@ -376,8 +389,12 @@ long fpm_parse(struct netlink *nl, const uint8_t *buf, size_t len)
 			return -EPROTO;
 		if (frame > len - used)
 			break;
-		if (netlink_parse(nl, f + 4, frame - 4, &done))
+		n = messages(nl, f + 4 + nl->at, frame - 4 - nl->at, &done);
+		if (n < 0)
 			return -EPROTO;
+		nl->at = nl->late ? nl->at + (size_t)n : 0;
+		if (nl->late)
+			break;
 		used += frame;
 	}
 	return (long)used;

@@ -19,6 +19,10 @@ struct netlink {
 	 */
 	bool deleting;
 	struct address deleted;
+	/* FPM: no message is begun after `until` (TSC; 0: no end); the parser says that it was `late`. */
+	uint64_t until;
+	bool late;
+	size_t at; /* so much of the first frame's body had its turn already */
 };
 
 /* One buffer of whole messages. Negative: it cannot be trusted, the session must begin anew. */
@@ -28,7 +32,8 @@ void netlink_idle(struct netlink *nl);
 
 /*
  * Forwarding Plane Manager framing, as zebra's: version 1, type 1 (netlink), length with these four
- * bytes, big endian. Whole frames of buf are taken; the number of bytes used, or -EPROTO.
+ * bytes, big endian. Whole frames of buf are taken; the number of bytes used, or -EPROTO. Where it was late
+ * the next call goes on within the first frame.
  */
 #define FPM_FRAME_MAX 65535
 long fpm_parse(struct netlink *nl, const uint8_t *buf, size_t len);

@@ -72,7 +72,7 @@ void vnf_object_put(struct vnf *v, const struct object *said)
 	o->generation = v->generation;
 	if (o->n_group)
 		group_enter(v, o);
-	users_resolve_object(v, o->id);
+	users_changed_object(v, o->id);
 }
 
 static void object_end(struct vnf *v, struct object **link)
@@ -93,7 +93,7 @@ void vnf_object_del(struct vnf *v, uint32_t id)
 	if (!*link)
 		return;
 	object_end(v, link);
-	users_resolve_object(v, id);
+	users_changed_object(v, id);
 }
 
 void vnf_objects_sweep(struct vnf *v)

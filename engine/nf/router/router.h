@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -118,6 +119,7 @@ struct router {
 	bool verify_checksum;
 
 	pthread_mutex_t lock; /* what follows, and all writing */
+	atomic_uint asked;    /* control threads that wait for it: the learning thread lets them go first */
 	struct vnf *vnfs;
 	unsigned int n_vnfs, n_all; /* of those that the plan has */
 	uint64_t nodes, objects;    /* bounds: of all together, of each */
@@ -128,6 +130,22 @@ struct router {
 	unsigned int n_free_hops, hops_made;
 	struct learner *learner; /* NULL when there is nothing to listen to */
 };
+
+/* For a control thread, which is not to wait until there is nothing more to learn. */
+static inline void router_lock(struct router *r)
+{
+	atomic_fetch_add(&r->asked, 1);
+	pthread_mutex_lock(&r->lock);
+	atomic_fetch_sub(&r->asked, 1);
+}
+
+/* For the learning thread. */
+static inline void router_lock_later(struct router *r)
+{
+	while (atomic_load(&r->asked))
+		sched_yield();
+	pthread_mutex_lock(&r->lock);
+}
 
 /* Trie tables: two per VNF. */
 static inline uint32_t router_root(unsigned int vnf, bool ipv6)

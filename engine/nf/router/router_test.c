@@ -129,6 +129,8 @@ static void feed(struct netlink *nl, struct frame *f)
 {
 	finish(f);
 	assert_int_equal(fpm_parse(nl, f->buf, f->len), (long)f->len);
+	while (users_resolve(nl->vnf))
+		;
 }
 
 static void feed_route(struct netlink *nl, uint16_t type, const uint8_t *prefix, uint8_t len,

@@ -102,12 +102,15 @@ void vnf_kernel_end(struct vnf *v)
 	sweep_neighbours(v);
 	if (v->learn == LEARN_KERNEL && !v->down)
 		vnf_sweep(v);
-	users_resolve(v);
+	users_changed(v);
 }
 
-void vnf_tick(struct vnf *v, uint64_t now_ns)
+bool vnf_tick(struct vnf *v, uint64_t now_ns)
 {
-	if (v->sweep_at_ns && now_ns >= v->sweep_at_ns)
+	bool due = v->sweep_at_ns && now_ns >= v->sweep_at_ns;
+
+	if (due)
 		vnf_sweep(v);
 	rcu_reclaim(&v->router->rcu);
+	return due;
 }

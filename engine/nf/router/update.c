@@ -130,7 +130,7 @@ int router_update(struct nf *nf, const json_t *op, json_t **reply, struct err *e
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&r->lock);
+	router_lock(r);
 	rc = apply(r, &u, reply, err);
 	pthread_mutex_unlock(&r->lock);
 	param_free(update_params, &u);

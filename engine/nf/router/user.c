@@ -110,6 +110,7 @@ static void user_resolve(struct vnf *v, struct user *u)
 	struct router_hop hop = {.kind = HOP_PUNT};
 	struct resolved res;
 
+	u->round = v->round;
 	resolve_spec(v, &u->spec, &res);
 	for (unsigned int i = 0; i < res.n; i++)
 		ask_kernel(v, &res.paths[i]);
@@ -215,30 +216,48 @@ void user_unref(struct vnf *v, uint16_t hop)
 		user_free(v, u);
 }
 
-void users_resolve(struct vnf *v)
+/* All buckets once more from where it stands, so that changes that go on keep none from its turn. */
+static void resolve_all_again(struct vnf *v)
 {
-	for (unsigned int i = 0; i < BUCKETS; i++)
-		for (struct user *u = v->users[i]; u; u = u->next)
-			user_resolve(v, u);
+	v->resolve_left = BUCKETS;
 }
 
-static void resolve_users_of(struct vnf *v, uint32_t id)
+void users_changed(struct vnf *v)
+{
+	v->round++;
+	resolve_all_again(v);
+}
+
+static void changed_users_of(struct vnf *v, uint32_t id)
 {
 	for (struct user *u = *bucket_of_object(v, id); u; u = u->next_of_object)
-		if (u->spec.object == id)
-			user_resolve(v, u);
+		if (u->spec.object == id) {
+			u->round = v->round - 1;
+			resolve_all_again(v);
+		}
 }
 
 /* Those that lead there, be it as a member of a group. */
-void users_resolve_object(struct vnf *v, uint32_t id)
+void users_changed_object(struct vnf *v, uint32_t id)
 {
-	resolve_users_of(v, id);
+	changed_users_of(v, id);
 	for (const struct object *o = v->groups; o; o = o->next_group)
 		for (unsigned int i = 0; i < o->n_group; i++)
 			if (o->group[i] == id) {
-				resolve_users_of(v, o->id);
+				changed_users_of(v, o->id);
 				break;
 			}
+}
+
+bool users_resolve(struct vnf *v)
+{
+	if (!v->resolve_left)
+		return false;
+	for (struct user *u = v->users[v->resolve_at]; u; u = u->next)
+		if (u->round != v->round)
+			user_resolve(v, u);
+	v->resolve_at = (v->resolve_at + 1) % BUCKETS;
+	return --v->resolve_left;
 }
 
 void users_fini(struct vnf *v)

@@ -122,7 +122,7 @@ void vnf_link(struct vnf *v, const char *name, int ifindex, bool up)
 		one->ifindex = up ? ifindex : 0;
 		/* A kernel drops the routes of a link that goes down without a word on each (IPv4). */
 		v->read_again = true;
-		users_resolve(v);
+		users_changed(v);
 	}
 }
 
@@ -213,7 +213,7 @@ void vnf_neighbour_put(struct vnf *v, int ifindex, const struct address *address
 	n->generation = v->kernel_generation;
 	neighbour_hop(v, ifindex, address);
 	if (changed)
-		users_resolve(v);
+		users_changed(v);
 }
 
 void vnf_neighbour_del(struct vnf *v, int ifindex, const struct address *address)
@@ -228,5 +228,5 @@ void vnf_neighbour_del(struct vnf *v, int ifindex, const struct address *address
 	free(n);
 	v->n_neighbours--;
 	own_del(v, address, OWN_NEIGHBOUR);
-	users_resolve(v);
+	users_changed(v);
 }

@@ -47,6 +47,7 @@ struct user {
 	uint16_t hop, members[PATHS_MAX]; /* members of a multipath one: numbers of their own */
 	uint8_t n_members;
 	uint64_t refs; /* prefixes that point to it */
+	uint32_t round; /* of the VNF's, in which it was resolved */
 };
 
 struct object { /* a next-hop object: a spec or a group of other objects */
@@ -91,6 +92,9 @@ struct vnf {
 	struct user *users[BUCKETS];           /* by what they lead to */
 	struct user *users_of_object[BUCKETS]; /* SPEC_OBJECT, by the object's id */
 	unsigned int n_users;
+	uint32_t round;           /* users of an older one are to be resolved anew */
+	unsigned int resolve_at;  /* the bucket of users where that goes on */
+	unsigned int resolve_left; /* so many are to be looked through; 0: all are resolved */
 	struct object *objects[BUCKETS];
 	struct object *groups;                 /* objects that are groups */
 	uint32_t n_objects, n_groups, n_neighbours, n_hops;
@@ -134,8 +138,8 @@ void vnf_session_begin(struct vnf *v, uint64_t now_ns);
 void vnf_session_end(struct vnf *v, uint64_t now_ns);
 void vnf_kernel_begin(struct vnf *v);
 void vnf_kernel_end(struct vnf *v);
-/* Sweeps what has been held for long enough. */
-void vnf_tick(struct vnf *v, uint64_t now_ns);
+/* Sweeps what has been held for long enough; whether there was any. */
+bool vnf_tick(struct vnf *v, uint64_t now_ns);
 void vnf_sweep(struct vnf *v); /* now */
 
 struct router_interface *vnf_interface(const struct vnf *v, int ifindex);
@@ -161,8 +165,13 @@ const struct object *vnf_object(const struct vnf *v, uint32_t id);
 /* user.c: next hop numbers. */
 struct user *user_get(struct vnf *v, const struct spec *spec); /* NULL: none left */
 void user_unref(struct vnf *v, uint16_t hop);
-void users_resolve(struct vnf *v); /* anew, after neighbours changed */
-void users_resolve_object(struct vnf *v, uint32_t id);
+/*
+ * What they lead to has changed. They are resolved anew later, a part of them at a time: a VNF may have
+ * tens of thousands, and as many changes.
+ */
+void users_changed(struct vnf *v);
+void users_changed_object(struct vnf *v, uint32_t id);
+bool users_resolve(struct vnf *v); /* one part; whether there are more */
 void users_fini(struct vnf *v);
 
 /* hop.c: numbers and what they mean. */
