@@ -44,8 +44,15 @@ class Engine:
     """A running engine; leaving the context ends it and checks that it ended well."""
 
     def __init__(
-        self, binary: Path, plan: dict[str, Any], folder: Path, netns: str | None = None
+        self,
+        binary: Path,
+        plan: dict[str, Any],
+        folder: Path,
+        netns: str | None = None,
+        patience: float = 1,
     ) -> None:
+        """`patience`: times as long as usual it may take to start and to end."""
+        self.patience = patience
         self.number = next(_serial)
         self.plan_file = folder / f"plan-{self.number}.json"
         self.socket_path = folder / f"control-{self.number}.sock"
@@ -68,7 +75,7 @@ class Engine:
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.wait_for(self._connect, "the control socket", seconds=30, pause=0.02)
+        self.wait_for(self._connect, "the control socket", 30 * self.patience, pause=0.02)
         self.lines = self.socket.makefile("rw", encoding="utf-8")
         self.call("info")
         return self
@@ -91,7 +98,7 @@ class Engine:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            status = self.process.wait(timeout=10)
+            status = self.process.wait(timeout=10 * self.patience)
         except subprocess.TimeoutExpired:
             self.process.kill()
             status = self.process.wait()
