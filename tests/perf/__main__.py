@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from perf import busy, engine, neighbour, nfs, start, testpmd, traffic, watched
+from perf import busy, engine, hostile, neighbour, nfs, start, testpmd, traffic, watched
 from perf.stats import Sample, interleave, ratio
 from support.engine import free_cpus
 
@@ -26,7 +26,8 @@ BINARY = Path(
 )
 # Cycles of a 2.3 GHz TSC per 64 B packet, or ratios, as the project's goals state them.
 GOALS = {"io": 1.1, "mac": 1.1, "chain": 120.0, "source": 45.0, "sink": 30.0, "fastpath": 0.5,
-         "watched": 1.005, "watched CPU": 0.005}  # fmt: skip
+         "watched": 1.005, "watched CPU": 0.005,
+         "hostile VNF": 1.02, "hostile peer": 1.1}  # fmt: skip
 BENCH_NF = BINARY.with_name("headrace-bench-nf")
 BENCH_CHAIN = BINARY.with_name("headrace-bench-chain")
 DEVICES = {
@@ -201,6 +202,17 @@ class Bench:
             self.row(f"cycles over known, {what}", known, "x")
             self.row(f"over those without, {what}", quiet, "x")
 
+    def hostile(self) -> None:
+        """What a VNF that attacks its link takes from a neighbour on its lcore, over one that
+        behaves; and what another's routes wait for a routing peer that attacks."""
+        cpus = list(self.cpus)
+        links = hostile.slower(BINARY, self.folder, cpus, self.runs, self.seconds)
+        for attack, sample in links.items():
+            self.row(f"neighbour of a VNF: {attack}", sample, "x", GOALS["hostile VNF"])
+        for attack, both in hostile.routes(BINARY, self.folder, cpus, self.runs).items():
+            for what, sample in zip(("learnt", "withdrawn"), both, strict=True):
+                self.row(f"routes {what}: {attack}", sample, "x", GOALS["hostile peer"])
+
     def nfs(self) -> None:
         """Each function alone, then a multi-feature VNF of four, by the number of flows: all known
         to the functions' tables, by their counters."""
@@ -239,6 +251,7 @@ def main() -> int:
         "nfs": Bench.nfs,
         "busy": Bench.busy,
         "neighbour": Bench.neighbour,
+        "hostile": Bench.hostile,
         "watched": Bench.watched,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
