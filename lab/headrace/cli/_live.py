@@ -71,6 +71,9 @@ def watched(
         except KeyboardInterrupt:
             onlooker.end(f"The run was interrupted; what was measured is in {bundle}.")
             raise
+        except SystemExit:  # rich's, when what reads the progress has gone
+            onlooker.end(f"The run was broken off; what was measured is in {bundle}.")
+            raise
         except BaseException as error:
             onlooker.end(f"The run has failed: {error}")
             raise
