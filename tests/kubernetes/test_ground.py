@@ -96,6 +96,24 @@ def test_an_ids_sees_both_ways(cluster: OwnCluster, tmp_path: Path) -> None:
     assert checks["ids: alerts"]["ok"], checks["ids: alerts"]["text"]
 
 
+def test_a_chain_over_two_nodes(cluster: OwnCluster, tmp_path: Path) -> None:
+    """By macvlan on the device that joins the nodes."""
+    spec, bundle = appliances(tmp_path, "nat, ip-firewall"), tmp_path / "bundle"
+    ground = (
+        "{network: macvlan, master: node0, "
+        "place: {client: node1, nat: node2, ip-firewall: node1, server1: node2, server2: node2}}"
+    )
+    spec.write_text(spec.read_text().replace("kubernetes: {}", f"kubernetes: {ground}"))
+    done = cluster.headrace("run", spec, "--out", bundle)
+    assert done.returncode == 0, done.stderr
+    assert cluster.left() == {}
+    [places] = json.loads((bundle / "samples" / "pods.json").read_text()).values()
+    assert {name: place["node"] for name, place in places.items()} == {
+        "client": "node1", "nat": "node2", "ip-firewall": "node1", "server1": "node2",
+        "server2": "node2",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("execution", ["rtc", "pipeline"])
 def test_engines_in_pods_lose_nothing_over_memif(
     cluster: OwnCluster, tmp_path: Path, execution: str

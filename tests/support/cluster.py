@@ -69,8 +69,8 @@ def cluster() -> Iterator[OwnCluster]:
     home = Path(os.environ.get("HEADRACE_CLUSTER") or Path.home() / ".cache/headrace/kubernetes")
     if not list(home.glob("bin-*/pause")):
         pytest.skip("no Kubernetes is built here: scripts/cluster.sh build")
-    subprocess.run([SCRIPT, "up"], check=True, timeout=180)
     try:
+        subprocess.run([SCRIPT, "up"], check=True, timeout=180)
         yield OwnCluster(home)
     finally:
         subprocess.run([SCRIPT, "down"], check=True, timeout=60)

@@ -36,6 +36,9 @@ _NETWORKS = "k8s.v1.cni.cncf.io/networks"  # Network Plumbing Working Group, mul
 _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 _CNI_VERSION = "1.0.0"
 _CPU_SHARE = "100m"  # asked for where the study sets no limit
+_WAYS = ("in", "out")  # of what a leaf watches
+_SECOND = "mirror-out"  # a leaf's interface beside its own
+_ALL = "protocol all pref 10 bpf bytecode '1,6 0 0 4294967295,' action mirred"
 _MEMORY_MB = 512  # where the study gives none
 # What the namespaces of containers without Kubernetes have, too. A pod's own network may need IPv6.
 _ROUTER = {
@@ -148,7 +151,8 @@ class _Objects:
             for interface in node.interfaces:
                 yield self._attachment(node, interface)
         for number, leaf in enumerate(self.layout.of_kind("leaf")):
-            yield self._copies(leaf, number)
+            for way in _WAYS:
+                yield self._copies(leaf, number, way)
         for node in self.layout.nodes:
             yield self._pod(node)
 
@@ -196,9 +200,11 @@ class _Objects:
         ]
         return self._definition(f"{node.name}-{interface.name}", plugins)
 
-    def _copies(self, leaf: ContainerNode, number: int) -> Body:
-        """A LAN of a leaf and what it watches, without addresses."""
-        return self._definition(f"{leaf.name}-copies", [{**self._joined(f"c{number}"), "ipam": {}}])
+    def _copies(self, leaf: ContainerNode, number: int, way: str) -> Body:
+        """A LAN of a leaf and what it watches, without addresses. Each way has its own: a bridge
+        learns who sends where, and would take a reply's copy for one that has arrived."""
+        joined = {**self._joined(f"c{number}{way[0]}"), "ipam": {}}
+        return self._definition(f"{leaf.name}-copies-{way}", [joined])
 
     def _labels(self) -> dict[str, str]:
         return {**MANAGED, CHAIN: self.namespace}
@@ -216,11 +222,15 @@ class _Objects:
         ]
         watching = [(leaf, names) for leaf, names in watching if names]
         networks += [
-            {"name": f"{leaf.name}-copies", "interface": f"copies{number}"}
+            {"name": f"{leaf.name}-copies-{way}", "interface": f"copies{number}{way[0]}"}
             for number, (leaf, _) in enumerate(watching)
+            for way in _WAYS
         ]
         if node.kind == "leaf":
-            networks.append({"name": f"{node.name}-copies", "interface": node.mirror})
+            ends = zip(_WAYS, (node.mirror, _SECOND), strict=True)
+            networks += [
+                {"name": f"{node.name}-copies-{way}", "interface": device} for way, device in ends
+            ]
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -263,7 +273,9 @@ class _Objects:
             "containers": [container],
         }
         if watched:
-            spec["initContainers"] = [self._mirror(watched)]
+            spec["initContainers"] = [self._before(_copying(watched))]
+        elif node.kind == "leaf":
+            spec["initContainers"] = [self._before(_merging(node.mirror))]
         return {**spec, **self._where(node)}
 
     def _environment(self, node: ContainerNode) -> dict[str, str]:
@@ -282,18 +294,8 @@ class _Objects:
             requests, limits = requests | functions, limits | functions
         return {"requests": requests, "limits": limits}
 
-    def _mirror(self, watched: Sequence[Sequence[str]]) -> Body:
-        """Sets, before the VNF starts, that copies of both directions go to a leaf's LAN."""
-        lines = []
-        for number, names in enumerate(watched):
-            lines += [f"ip link set copies{number} up"]
-            for name in names:
-                lines.append(f"tc qdisc replace dev {name} clsact")
-                lines += [
-                    f"tc filter add dev {name} {hook} protocol all pref 10 bpf bytecode "
-                    f"'1,6 0 0 4294967295,' action mirred egress mirror dev copies{number}"
-                    for hook in ("ingress", "egress")
-                ]
+    def _before(self, lines: Sequence[str]) -> Body:
+        """What is set in a pod's network before its VNF starts."""
         return {
             "name": "mirror",
             "image": self.supplies[self.layout.client.vnf].image,
@@ -317,6 +319,30 @@ class _Objects:
         }
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [together]}
         return {"affinity": {"podAffinity": required}}
+
+
+def _copying(watched: Sequence[Sequence[str]]) -> list[str]:
+    """Copies of both directions go to a leaf's LANs, of each to its own."""
+    lines = []
+    for number, names in enumerate(watched):
+        lines += [f"ip link set copies{number}{way[0]} up" for way in _WAYS]
+        for name in names:
+            lines.append(f"tc qdisc replace dev {name} clsact")
+            lines += [
+                f"tc filter add dev {name} {hook} {_ALL} egress mirror dev copies{number}{way[0]}"
+                for hook, way in zip(("ingress", "egress"), _WAYS, strict=True)
+            ]
+    return lines
+
+
+def _merging(mirror: str) -> list[str]:
+    """A leaf listens at one interface: what comes by the other is as if it came there."""
+    return [
+        f"ip link set {mirror} up",
+        f"ip link set {_SECOND} up",
+        f"tc qdisc replace dev {_SECOND} clsact",
+        f"tc filter add dev {_SECOND} ingress {_ALL} ingress redirect dev {mirror}",
+    ]
 
 
 def rights(capabilities: Sequence[str]) -> Body:

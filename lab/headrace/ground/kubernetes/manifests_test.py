@@ -60,13 +60,21 @@ def test_limits_are_what_is_asked_for_where_cpus_are_given() -> None:
 
 
 def test_a_leaf_is_fed_by_the_pod_that_it_watches() -> None:
+    """Each way by a LAN of its own: on one, the bridge would drop what it has learned."""
     each = objects("nat, ids")
     [mirror] = each["Pod", "nat"]["spec"]["initContainers"]
-    assert mirror["command"][-1].count("mirred egress mirror dev copies0") == 2  # both directions
-    networks = json.loads(
-        each["Pod", "ids"]["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"]
-    )
-    assert networks == [{"name": "ids-copies", "interface": "mirror"}]
+    for hook, device in (("ingress", "copies0i"), ("egress", "copies0o")):
+        assert f"dev down {hook} " in mirror["command"][-1]
+        assert f"egress mirror dev {device}" in mirror["command"][-1]
+    key = "k8s.v1.cni.cncf.io/networks"
+    networks = json.loads(each["Pod", "ids"]["metadata"]["annotations"][key])
+    assert networks == [
+        {"name": "ids-copies-in", "interface": "mirror"},
+        {"name": "ids-copies-out", "interface": "mirror-out"},
+    ]
+    assert config(each, "ids-copies-in")["bridge"] != config(each, "ids-copies-out")["bridge"]
+    [merge] = each["Pod", "ids"]["spec"]["initContainers"]
+    assert "dev mirror-out ingress" in merge["command"][-1]
     assert "initContainers" not in each["Pod", "client"]["spec"]
 
 
