@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +97,21 @@ def test_an_ids_sees_both_ways(cluster: OwnCluster, tmp_path: Path) -> None:
     assert checks["ids: alerts"]["ok"], checks["ids: alerts"]["text"]
 
 
+def explained(bundle: Path) -> set[tuple[str, str]]:
+    command = [sys.executable, "-m", "headrace", "explain", str(bundle), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {(one["rule"], one["place"]) for one in json.loads(done.stdout)}
+
+
+def test_a_pod_that_its_limit_stops_is_explained(cluster: OwnCluster, tmp_path: Path) -> None:
+    spec, bundle = appliances(tmp_path, "l7-cache"), tmp_path / "bundle"
+    limits = "servers: 2, vnfs: {l7-cache: {cpus: 0.1}}"
+    spec.write_text(spec.read_text().replace("servers: 2", limits))
+    done = cluster.headrace("run", spec, "--out", bundle)
+    assert done.returncode == 0, done.stderr
+    assert ("pod-throttled", "l7-cache") in explained(bundle)
+
+
 def test_a_chain_over_two_nodes(cluster: OwnCluster, tmp_path: Path) -> None:
     """By macvlan on the device that joins the nodes."""
     spec, bundle = appliances(tmp_path, "nat, ip-firewall"), tmp_path / "bundle"
@@ -134,6 +150,9 @@ def test_engines_in_pods_lose_nothing_over_memif(
     assert len(places["tester"]["cpus"]) == 1
     assert not places["vnf1"]["exclusive"]
     assert set(places["tester"]["cpus"]).isdisjoint(places["vnf1"]["cpus"])
+    sharing = {place for rule, place in explained(bundle) if rule == "pod-shares-cpus"}
+    assert "vnf1" in sharing
+    assert "tester" not in sharing
 
 
 # what goes in the middle ------------------------------------------------------------------------
