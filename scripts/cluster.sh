@@ -21,6 +21,7 @@ multus=v4.1.4
 kwok=v0.7.0
 bin=$home/bin-$version
 state=$home/state pki=$home/state/pki
+group=headrace-$(printf %s "$home" | cksum | cut -d' ' -f1) # control groups of this one's nodes
 settings=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys
 	kernel.keys.root_maxbytes)
 
@@ -176,9 +177,9 @@ node() { # a machine of namespaces, whose first process is a pause
 	cp /usr/lib/cni/* "$bin/multus" "$folder/cni-bin/"
 	for place in /sys/fs/cgroup/*/; do
 		[ -e "$place/cgroup.procs" ] || continue
-		mkdir -p "$place/headrace-node$node"
+		mkdir -p "$place/$group-node$node"
 		[ ! -e "$place/cpuset.cpus" ] || for file in cpuset.cpus cpuset.mems; do
-			cat "$place/$file" >"$place/headrace-node$node/$file"
+			cat "$place/$file" >"$place/$group-node$node/$file"
 		done
 	done
 	configure "$node" "$folder"
@@ -212,7 +213,7 @@ configure() {
 		failCgroupV1: false
 		failSwapOn: false
 		cgroupDriver: cgroupfs
-		cgroupRoot: /headrace-node$node
+		cgroupRoot: /$group-node$node
 		containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 		authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $pki/ca.crt}}
 		authorization: {mode: Webhook}
@@ -345,15 +346,15 @@ fake() {
 all_ready() { [ "$(kubectl get nodes -l type=kwok --no-headers | grep -c ' Ready')" = "$1" ]; }
 
 down() {
-	local node group
+	local node folder
 	for node in 1 2; do
 		[ ! -e "$state/unshare$node.pid" ] || kill -9 "$(cat "$state/unshare$node.pid")" 2>/dev/null || true
 	done
 	sleep 0.5 # the kernel ends what is in the namespaces
-	for group in /sys/fs/cgroup/*/headrace-node[12]; do
-		[ -d "$group" ] || continue
-		find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
-		[ ! -d "$group" ] || echo "cluster: $group is not empty" >&2
+	for folder in /sys/fs/cgroup/*/"$group"-node[12]; do
+		[ -d "$folder" ] || continue
+		find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null || true
+		[ ! -d "$folder" ] || echo "cluster: $folder is not empty" >&2
 	done
 	[ ! -e "$state/settings" ] || sysctl -q -p "$state/settings" >/dev/null || true
 	rm -rf --one-file-system "$state"
