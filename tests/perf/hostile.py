@@ -27,7 +27,7 @@ from support.shm_peer import Peer, joined
 
 LOAD_PPS = 200_000  # to the VNF; the neighbour has all that the lcore can do beside it
 WARM_S = 0.1
-ROUTES = 100_000
+ROUTES = 200_000
 FORK = multiprocessing.get_context("fork")
 
 

@@ -84,11 +84,12 @@ def changes_a_member(connection: socket.socket) -> Iterator[bytes]:
 
 def comes_and_goes(connection: socket.socket) -> Iterator[bytes]:
     """A table, then again and again a new session, which ends the last one."""
+    router = connection.getpeername()
     connection.sendall(frames(route(one, "10.0.0.2") for one in prefixes(20, 100_000)))
     while True:
         with (
             contextlib.suppress(ConnectionError),
-            socket.create_connection(connection.getpeername()) as again,
+            socket.create_connection(router) as again,
         ):
             again.sendall(frames([no_route("20.0.0.0/24")]))
         yield b""
