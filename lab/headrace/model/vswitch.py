@@ -11,7 +11,9 @@ them half idle. Beyond that:
   that expects the same one again; so is every packet but one in as many as there are chains.
 - `copy`: what a frame is longer than one line is copied when it is given to a VNF; the caches'
   ways between cores are shared, so that a copy takes longer by `crowd` for each 1 Mpps and VNF.
-- `vhost`: a machine's queue costs so much more than a container's shared memory.
+- `vhost`: a machine's queue costs so many times what a container's shared memory does, for copies,
+  too: each buffer's address in the guest is looked up, and the guest has its lines in a cache of
+  its own core.
 
 Times are microseconds of a core for a packet, of both directions together.
 """
@@ -63,9 +65,10 @@ def busiest_us(costs: SwitchCosts, of: SwitchedChains, mpps: float) -> float:
 
 def shares(costs: SwitchCosts, of: SwitchedChains, mpps: float) -> list[float]:
     """Each core's."""
-    crossing = costs.crossing * (costs.vhost if of.link == "vhost" else 1.0)
+    link = costs.vhost if of.link == "vhost" else 1.0
+    crossing = costs.crossing * link
     crowd = 1 + costs.crowd * of.chains * of.vnfs * mpps
-    copy = costs.copy_kib * max(0.0, of.frame_bytes - _LINE) / 1024 * crowd
+    copy = costs.copy_kib * link * max(0.0, of.frame_bytes - _LINE) / 1024 * crowd
     mixed = costs.mixed * (1 - 1 / of.chains)
     inward = costs.in_share * (costs.port + crossing) + copy + mixed
     outward = (1 - costs.in_share) * (costs.port + crossing) + mixed

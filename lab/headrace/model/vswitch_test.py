@@ -36,7 +36,12 @@ def test_copies_grow_with_the_frame_and_with_what_is_under_way() -> None:
     assert busiest_us(COSTS, long, 5) == pytest.approx(0.16 + copy * 1.05)
     rate = switched_mpps(COSTS, long)
     assert rate == pytest.approx(1 / busiest_us(COSTS, long, rate))
-    assert switched_mpps(COSTS, chains(1, 1, 1, 362.0, link="vhost")) < rate
+
+
+def test_a_machine_s_queue_costs_more_for_its_copies_too() -> None:
+    machine, copy = chains(1, 1, 1, 362.0, link="vhost"), 0.3 * 298 / 1024
+    assert busiest_us(COSTS, machine, 0) == pytest.approx(0.06 + 1.5 * (0.1 + copy))
+    assert busiest_us(COSTS, machine, 5) == pytest.approx(0.06 + 1.5 * (0.1 + copy * 1.05))
 
 
 def test_a_fit_finds_what_made_the_points() -> None:
